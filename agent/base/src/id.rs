@@ -1,0 +1,116 @@
+//! Session ids: a slug of the task and four characters, e.g. `fix-login-7k3f`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The id of a session: lower-case letters, digits and single hyphens, so it is safe as a file
+/// name, as part of a ref and on a command line. The only ways in are `new` and `parse`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Id(String);
+
+/// Why a text is not an id.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not a session id (lower-case letters, digits and single hyphens, 64 at most)")]
+pub struct BadId(String);
+
+const ALPHABET: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
+const SLUG_CHARS: usize = 24;
+
+impl Id {
+    /// Makes an id from a task and four random bytes.
+    pub fn new(task: &str, random: [u8; 4]) -> Self {
+        let tail: String = random
+            .iter()
+            .map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()]))
+            .collect();
+        Self(format!("{}-{tail}", slug(task)))
+    }
+
+    /// Reads an id.
+    pub fn parse(text: &str) -> Result<Self, BadId> {
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let good = !text.is_empty()
+            && text.len() <= 64
+            && text.chars().all(fits)
+            && !text.starts_with('-')
+            && !text.ends_with('-')
+            && !text.contains("--");
+        if good { Ok(Self(text.to_owned())) } else { Err(BadId(text.to_owned())) }
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The first words of a task as ASCII letters, digits and hyphens; `task` when nothing is left.
+fn slug(task: &str) -> String {
+    let mut out = String::new();
+    for c in task.chars() {
+        if c.is_ascii_alphanumeric() {
+            out.push(c.to_ascii_lowercase());
+        } else if !out.is_empty() && !out.ends_with('-') {
+            out.push('-');
+        }
+        if out.len() > SLUG_CHARS {
+            break;
+        }
+    }
+    if out.len() > SLUG_CHARS {
+        let end = out[..SLUG_CHARS].rfind('-').filter(|at| *at >= 8).unwrap_or(SLUG_CHARS);
+        out.truncate(end);
+    }
+    let slug = out.trim_matches('-');
+    if slug.is_empty() { "task".to_owned() } else { slug.to_owned() }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Id {
+    type Err = BadId;
+    fn from_str(text: &str) -> Result<Self, BadId> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for Id {
+    type Error = BadId;
+    fn try_from(text: String) -> Result<Self, BadId> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Id> for String {
+    fn from(id: Id) -> String {
+        id.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_slug_of_the_task_and_four_characters() {
+        assert_eq!(Id::new("Fix login!", [0, 1, 2, 3]).as_str(), "fix-login-abcd");
+        assert_eq!(Id::new("$(touch x); ../..", [0; 4]).as_str(), "touch-x-aaaa");
+        assert_eq!(Id::new("привет", [0; 4]).as_str(), "task-aaaa");
+        let long = Id::new("rename the variable everywhere in the program", [0; 4]);
+        assert_eq!(long.as_str(), "rename-the-variable-aaaa");
+    }
+
+    #[test]
+    fn what_is_not_an_id_is_refused() {
+        for bad in ["", "-a", "a-", "a--b", "A", "a/b", "..", "a b", "é", &"a".repeat(65)] {
+            assert!(Id::parse(bad).is_err(), "{bad:?} was accepted");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What orchestrator and agent share: events, failures, configuration, files, processes, the git
+//! door and the box. It knows no model and no tool.
+
+pub mod clock;
+pub mod config;
+pub mod event;
+pub mod failure;
+pub mod files;
+pub mod git;
+pub mod id;
+pub mod lock;
+pub mod process;
+pub mod sandbox;
+pub mod secret;
+pub mod text;

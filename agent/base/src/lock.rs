@@ -1,0 +1,96 @@
+//! Open-file-description locks: held by whoever has the descriptor, freed by the kernel at its end.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// A lock that is held as long as the value (or a copy of its descriptor) lives.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+}
+
+impl Lock {
+    /// Takes the lock, or gives `None` when somebody else holds it.
+    pub fn try_take(path: &Path) -> io::Result<Option<Lock>> {
+        let file = open(path)?;
+        match fcntl(&file, libc::F_OFD_SETLK) {
+            Ok(_) => Ok(Some(Lock { file })),
+            Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Ok(None),
+            Err(e) if e.raw_os_error() == Some(libc::EACCES) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Takes the lock, waiting for whoever holds it.
+    pub fn take(path: &Path) -> io::Result<Lock> {
+        let file = open(path)?;
+        loop {
+            match fcntl(&file, libc::F_OFD_SETLKW) {
+                Ok(_) => return Ok(Lock { file }),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Whether somebody holds the lock now. Does not take it, not even for a moment.
+    pub fn is_held(path: &Path) -> io::Result<bool> {
+        let file = match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        Ok(fcntl(&file, libc::F_OFD_GETLK)?.l_type != libc::F_UNLCK as libc::c_short)
+    }
+
+    /// A descriptor to hand to a child process: the lock is held until both ends are closed.
+    pub fn share(&self) -> io::Result<OwnedFd> {
+        Ok(self.file.try_clone()?.into())
+    }
+
+    /// The lock behind a descriptor that a parent process handed down.
+    pub fn inherited(fd: OwnedFd) -> Lock {
+        Lock { file: File::from(fd) }
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+#[allow(unsafe_code)]
+fn fcntl(file: &File, command: libc::c_int) -> io::Result<libc::flock> {
+    let mut range = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open for the whole call and `range` is a valid `struct flock`.
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), command, &mut range) };
+    if done == -1 { Err(io::Error::last_os_error()) } else { Ok(range) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_seen_by_others_and_freed_at_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        assert!(!Lock::is_held(&path).unwrap());
+        let lock = Lock::try_take(&path).unwrap().unwrap();
+        assert!(Lock::is_held(&path).unwrap());
+        assert!(Lock::try_take(&path).unwrap().is_none());
+        let copy = Lock::inherited(lock.share().unwrap());
+        drop(lock);
+        assert!(Lock::is_held(&path).unwrap(), "a handed-down descriptor keeps the lock");
+        drop(copy);
+        assert!(!Lock::is_held(&path).unwrap());
+    }
+}

@@ -1,0 +1,3 @@
+//! The local model host.
+
+fn main() {}

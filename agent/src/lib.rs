@@ -1,0 +1,9 @@
+//! A coding agent: it asks a model, does what the model wants done, and shows what came of it.
+//!
+//! Start at [`turn`], the loop. It knows a [`provider::Provider`] to ask and the tools of
+//! [`tools`] to act with. `run` puts the parts together; `ui` draws the events; nothing below
+//! them prints.
+
+pub mod message;
+pub mod provider;
+pub mod tools;

@@ -1,0 +1,3 @@
+//! The `g3` program.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Runs many coding agents on one git repository at once.

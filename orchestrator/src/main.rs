@@ -1,0 +1,3 @@
+//! The `studio` program.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Pure logic of planning mode: requirements, verdicts and steps, without IO, model or clock.

@@ -1,0 +1,3 @@
+//! A fake agent for studio tests: plays the script it is given.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! What the tests stand on: TestEnv, Repo, a scripted model server, a fake agent.
