@@ -1,1 +1,4 @@
 //! What the tests stand on: TestEnv, Repo, a scripted model server, a fake agent.
+
+pub mod env;
+pub mod repo;

@@ -1,0 +1,237 @@
+//! A clean place for one test: own home, cleared environment, fixed clock and seed, real binaries.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use base::process::{Job, Limits, Output, Running, Stream};
+
+use crate::repo::Repo;
+
+/// The moment that every test lives in, unless it says otherwise.
+pub const NOW: &str = "2026-01-02T10:00:00Z";
+
+/// A clean place for one test. Dropped, it is gone.
+#[derive(Debug)]
+pub struct TestEnv {
+    home: tempfile::TempDir,
+    variables: Vec<(String, String)>,
+}
+
+impl TestEnv {
+    /// A home directory with nothing in it and nothing of the caller's environment.
+    pub fn new() -> TestEnv {
+        let home = tempfile::Builder::new()
+            .prefix("studio-test-")
+            .tempdir()
+            .expect("a temporary directory can be made");
+        for dir in ["tmp", "run", ".config"] {
+            fs::create_dir(home.path().join(dir)).expect("the home is writable");
+        }
+        fs::set_permissions(
+            home.path().join("run"),
+            std::os::unix::fs::PermissionsExt::from_mode(0o700),
+        )
+        .expect("our own directory");
+        TestEnv { home, variables: Vec::new() }
+    }
+
+    /// The home directory.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Sets a variable for everything that this environment starts.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl fmt::Display) -> TestEnv {
+        self.set(key, value);
+        self
+    }
+
+    /// Sets a variable for everything that is started from now on.
+    pub fn set(&mut self, key: &str, value: impl fmt::Display) {
+        self.variables.retain(|(known, _)| known != key);
+        self.variables.push((key.to_owned(), value.to_string()));
+    }
+
+    /// Writes the user's own configuration, `~/.config/g3/config.toml`.
+    pub fn config(&self, text: &str) {
+        let dir = self.home().join(".config/g3");
+        fs::create_dir_all(&dir).expect("the home is writable");
+        fs::write(dir.join("config.toml"), text).expect("the home is writable");
+    }
+
+    /// A new repository with one commit in `<home>/repo`.
+    pub fn repo(&self) -> Repo {
+        self.repo_at("repo")
+    }
+
+    /// A new repository with one commit in a directory of the home with the given name.
+    pub fn repo_at(&self, name: &str) -> Repo {
+        Repo::make(&self.home().join(name))
+    }
+
+    /// Prepares a program of this workspace or of the system.
+    pub fn job(&self, program: impl AsRef<OsStr>, directory: &Path) -> Job {
+        let mut job = Job::new(program, directory)
+            .env_clear()
+            .env("HOME", self.home())
+            .env("TMPDIR", self.home().join("tmp"))
+            .env("XDG_RUNTIME_DIR", self.home().join("run"))
+            .env("XDG_CONFIG_HOME", self.home().join(".config"))
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("LANG", "C.UTF-8")
+            .env("COLUMNS", "100")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("G3_TEST_NOW", NOW)
+            .env("G3_TEST_SEED", "1");
+        for (key, value) in &self.variables {
+            job = job.env(key, value);
+        }
+        job
+    }
+
+    /// Runs a program to its end (at most two minutes).
+    pub fn run<S: AsRef<OsStr>>(
+        &self,
+        program: impl AsRef<OsStr>,
+        directory: &Path,
+        args: impl IntoIterator<Item = S>,
+    ) -> Ran {
+        self.run_job(self.job(program, directory).args(args))
+    }
+
+    /// Runs a prepared job to its end (at most two minutes).
+    pub fn run_job(&self, job: Job) -> Ran {
+        let output = job.output(Limits::seconds(120)).expect("the program can be started");
+        Ran::from(output)
+    }
+
+    /// Starts a program with piped streams; its group ends with the handle.
+    pub fn start<S: AsRef<OsStr>>(
+        &self,
+        program: impl AsRef<OsStr>,
+        directory: &Path,
+        args: impl IntoIterator<Item = S>,
+    ) -> Running {
+        let job = self.job(program, directory).args(args).stdin(Stream::Piped);
+        job.spawn().expect("the program can be started")
+    }
+}
+
+impl Default for TestEnv {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What a program left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Its exit code; 128 + signal when a signal ended it.
+    pub code: i32,
+    /// Its stdout.
+    pub out: String,
+    /// Its stderr.
+    pub err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Ran {
+        assert!(!output.timed_out, "the program hung; it wrote:\n{}", output.text());
+        Ran {
+            code: output.code(),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Ran {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.out)?;
+        if !self.err.is_empty() {
+            write!(f, "---- stderr\n{}", self.err)?;
+        }
+        writeln!(f, "[exit {}]", self.code)
+    }
+}
+
+impl Ran {
+    /// It ended with 0; gives its stdout without the last newline.
+    #[track_caller]
+    pub fn ok(&self) -> &str {
+        assert_eq!(self.code, 0, "the program failed:\n{self}");
+        self.out.trim_end_matches('\n')
+    }
+
+    /// It ended with the given code.
+    #[track_caller]
+    pub fn exits(&self, code: i32) -> &Ran {
+        assert_eq!(self.code, code, "unexpected exit code:\n{self}");
+        self
+    }
+
+    /// It said this on stdout or stderr.
+    #[track_caller]
+    pub fn says(&self, words: &str) -> &Ran {
+        assert!(self.out.contains(words) || self.err.contains(words), "no `{words}` in:\n{self}");
+        self
+    }
+
+    /// It did not say this.
+    #[track_caller]
+    pub fn never_says(&self, words: &str) -> &Ran {
+        assert!(!self.out.contains(words) && !self.err.contains(words), "`{words}` in:\n{self}");
+        self
+    }
+
+    /// Its stdout as one JSON value.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("not JSON ({e}):\n{self}"))
+    }
+
+    /// Its stdout as one JSON value a line.
+    #[track_caller]
+    pub fn json_lines(&self) -> Vec<serde_json::Value> {
+        let parse = |line: &str| {
+            serde_json::from_str(line).unwrap_or_else(|e| panic!("not JSON ({e}): {line}"))
+        };
+        self.out.lines().map(parse).collect()
+    }
+}
+
+/// Polls until the condition gives something; panics after 30 seconds with what was awaited.
+#[track_caller]
+pub fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(found) = condition() {
+            return found;
+        }
+        assert!(Instant::now() < end, "waited 30 s for: {what}");
+        pause();
+    }
+}
+
+/// The one pause that tests may make, between two looks at a condition.
+#[expect(clippy::disallowed_methods, reason = "the poll helper")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(5));
+}
+
+/// A program that cargo built beside the running test, e.g. `fake-agent`.
+pub fn built(name: &str) -> PathBuf {
+    let mut dir = std::env::current_exe().expect("the test has a path");
+    dir.pop();
+    if dir.ends_with("deps") {
+        dir.pop();
+    }
+    let path = dir.join(name);
+    assert!(path.exists(), "{} is not built: `cargo build --workspace --bins`", path.display());
+    path
+}

@@ -1,0 +1,156 @@
+//! A real git repository of a test, and what can be seen of it from outside.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use base::process::{Job, Limits};
+
+/// A real git repository. The directory belongs to the test's `TestEnv`.
+#[derive(Clone, Debug)]
+pub struct Repo {
+    path: PathBuf,
+}
+
+impl Repo {
+    /// Makes a repository on branch `main` with one commit that holds `README.md`.
+    pub fn make(path: &Path) -> Repo {
+        let repo = Repo::empty(path);
+        repo.commit_file("README.md", "# A repository\n");
+        repo
+    }
+
+    /// Makes a repository without a commit.
+    pub fn empty(path: &Path) -> Repo {
+        fs::create_dir_all(path).expect("the directory can be made");
+        let repo = Repo { path: path.to_owned() };
+        repo.git(["init", "-q", "-b", "main"]);
+        repo
+    }
+
+    /// A repository or worktree that exists.
+    pub fn at(path: &Path) -> Repo {
+        Repo { path: path.to_owned() }
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs git in it as a user would; fails the test when git fails. Gives stdout, trimmed.
+    #[track_caller]
+    pub fn git<const N: usize>(&self, args: [&str; N]) -> String {
+        let (code, out, err) = self.try_git(args);
+        assert_eq!(code, 0, "git {args:?} failed in {}: {err}", self.path.display());
+        out
+    }
+
+    /// Runs git in it: exit code, stdout, stderr.
+    pub fn try_git<const N: usize>(&self, args: [&str; N]) -> (i32, String, String) {
+        let output = self.job().args(args).output(Limits::seconds(120)).expect("git can be run");
+        (output.code(), output.text(), output.error_text())
+    }
+
+    /// A git call as a user would make it, to be finished by the test.
+    pub fn job(&self) -> Job {
+        Job::new("git", &self.path)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", "/nonexistent")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_AUTHOR_NAME", "Ada")
+            .env("GIT_AUTHOR_EMAIL", "ada@example.org")
+            .env("GIT_COMMITTER_NAME", "Ada")
+            .env("GIT_COMMITTER_EMAIL", "ada@example.org")
+            .env("GIT_AUTHOR_DATE", "2026-01-02T09:00:00Z")
+            .env("GIT_COMMITTER_DATE", "2026-01-02T09:00:00Z")
+    }
+
+    /// Writes a file, making its directories.
+    #[track_caller]
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.path.join(name);
+        fs::create_dir_all(path.parent().expect("a file has a parent")).expect("can be made");
+        fs::write(path, content).expect("the file can be written");
+    }
+
+    /// Writes a file and commits it.
+    #[track_caller]
+    pub fn commit_file(&self, name: &str, content: impl AsRef<[u8]>) {
+        self.write(name, content);
+        self.git(["add", "-A", "--", name]);
+        self.git(["commit", "-q", "-m", &format!("add {name}")]);
+    }
+
+    /// The content of a file in the working tree.
+    #[track_caller]
+    pub fn read(&self, name: &str) -> String {
+        let path = self.path.join(name);
+        fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    }
+
+    /// The content of a file at a revision.
+    #[track_caller]
+    pub fn show(&self, revision: &str, name: &str) -> String {
+        self.git(["show", &format!("{revision}:{name}")])
+    }
+
+    /// The commit id of a revision.
+    #[track_caller]
+    pub fn rev(&self, revision: &str) -> String {
+        self.git(["rev-parse", "--verify", revision])
+    }
+
+    /// Everything that a command must not change by accident, as one comparable value: refs, HEAD,
+    /// status, worktrees and every file of the working tree.
+    #[track_caller]
+    pub fn everything(&self) -> BTreeMap<String, String> {
+        let mut all = tree(&self.path);
+        all.retain(|name, _| !name.starts_with(".git/") && !name.starts_with(".worktrees/"));
+        all.insert("<refs>".into(), self.git(["for-each-ref"]));
+        all.insert("<HEAD>".into(), self.git(["rev-parse", "--symbolic-full-name", "HEAD"]));
+        all.insert("<index>".into(), self.git(["ls-files", "-s"]));
+        all.insert("<worktrees>".into(), self.git(["worktree", "list", "--porcelain"]));
+        all
+    }
+
+    /// `git fsck` finds nothing wrong.
+    #[track_caller]
+    pub fn is_sound(&self) {
+        let (code, out, err) = self.try_git(["fsck", "--full", "--no-dangling"]);
+        assert_eq!(code, 0, "git fsck: {out}\n{err}");
+    }
+}
+
+/// Every entry below a directory: kind, mode and content, by relative name (bytes shown escaped).
+pub fn tree(root: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    walk(root, root, &mut found);
+    found
+}
+
+fn walk(root: &Path, dir: &Path, found: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(dir).expect("the directory can be read") {
+        let path = entry.expect("the entry can be read").path();
+        let name = path.strip_prefix(root).expect("below the root");
+        let name = name.as_os_str().as_bytes().escape_ascii().to_string();
+        let meta = fs::symlink_metadata(&path).expect("the entry exists");
+        let kind = meta.file_type();
+        if kind.is_dir() {
+            walk(root, &path, found);
+            found.insert(format!("{name}/"), format!("{:o}", meta.permissions().mode()));
+        } else if kind.is_symlink() {
+            let target = fs::read_link(&path).expect("a link has a target");
+            found.insert(name, format!("-> {}", target.display()));
+        } else if kind.is_file() {
+            let content = fs::read(&path).expect("the file can be read").escape_ascii().to_string();
+            found.insert(name, format!("{:o} {content}", meta.permissions().mode()));
+        } else {
+            found.insert(name, format!("special {:o}", meta.mode()));
+        }
+    }
+}
