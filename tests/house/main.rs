@@ -1,1 +1,7 @@
-//! Tests of house.
+//! The house rules of docs/architecture.md, as tests on the source text.
+
+mod dependencies;
+mod documents;
+mod files;
+mod imports;
+mod source;

@@ -1,16 +1,20 @@
 //! The one door through which processes are started: own group, explicit directory and
 //! environment, a time limit that ends the whole group, bounded output, closed stdin.
 
+mod collect;
+mod system;
+
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
+
+use collect::Collector;
 
 /// How long a group may take to end after TERM before it gets KILL.
 pub const GRACE: Duration = Duration::from_millis(500);
@@ -191,7 +195,7 @@ impl Job {
     }
 
     /// Puts group, session and descriptors into place. The descriptors must live until the start.
-    fn prepared(self) -> io::Result<(Command, OsString, Vec<(OwnedFd, i32)>)> {
+    fn prepared(self) -> io::Result<Prepared> {
         let Job { mut command, program, descriptors, detached, .. } = self;
         if !detached {
             command.process_group(0);
@@ -205,34 +209,18 @@ impl Job {
         let moves: Vec<(i32, i32)> =
             descriptors.iter().map(|(fd, number)| (fd.as_raw_fd(), *number)).collect();
         if detached || !moves.is_empty() {
-            before_exec(&mut command, moves, detached);
+            system::before_exec(&mut command, moves, detached);
         }
         Ok((command, program, descriptors))
-    }
-}
-
-#[allow(unsafe_code)]
-fn before_exec(command: &mut Command, moves: Vec<(i32, i32)>, detached: bool) {
-    // SAFETY: between fork and exec only `setsid` and `dup2` run, both async-signal-safe, and
-    // nothing allocates.
-    unsafe {
-        command.pre_exec(move || {
-            if detached {
-                rustix::process::setsid()?;
-            }
-            for (from, to) in &moves {
-                if libc::dup2(*from, *to) == -1 {
-                    return Err(io::Error::last_os_error());
-                }
-            }
-            Ok(())
-        });
     }
 }
 
 fn named(error: io::Error, program: &OsStr) -> io::Error {
     io::Error::new(error.kind(), format!("cannot start `{}`: {error}", program.to_string_lossy()))
 }
+
+/// A command, its name for errors, and the descriptors that must live until it started.
+type Prepared = (Command, OsString, Vec<(OwnedFd, i32)>);
 
 /// How long and how much. What is past `bytes` is counted and thrown away.
 #[derive(Clone, Copy, Debug)]
@@ -324,7 +312,7 @@ impl Running {
             if left.is_zero() {
                 return Ok(None);
             }
-            poll_readable(&handle, left)?;
+            system::poll_readable(&handle, left)?;
         }
     }
 
@@ -409,62 +397,6 @@ pub fn is_alive(id: u32) -> bool {
         .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
-fn poll_readable(fd: &OwnedFd, time: Duration) -> io::Result<()> {
-    let mut fds = [rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN)];
-    let time = rustix::event::Timespec::try_from(time).map_err(io::Error::other)?;
-    match rustix::event::poll(&mut fds, Some(&time)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(e) => Err(e.into()),
-    }
-}
-
-/// Reads one stream to its end on a thread, keeping a bounded part.
-struct Collector {
-    chunks: mpsc::Receiver<Vec<u8>>,
-    limit: usize,
-}
-
-impl Collector {
-    fn start(stream: Option<impl Read + Send + 'static>, limit: usize) -> Collector {
-        let (send, chunks) = mpsc::sync_channel(16);
-        if let Some(mut stream) = stream {
-            std::thread::spawn(move || {
-                let mut buffer = vec![0; 64 << 10];
-                while let Ok(n @ 1..) = stream.read(&mut buffer) {
-                    if send.send(buffer[..n].to_vec()).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
-        // The reader must never wait for us, so what it reads is gathered on a thread as well.
-        let (forward, gathered) = mpsc::channel();
-        std::thread::spawn(move || {
-            let mut kept = 0usize;
-            for mut chunk in chunks {
-                chunk.truncate(limit.saturating_sub(kept));
-                kept += chunk.len();
-                if !chunk.is_empty() && forward.send(chunk).is_err() {
-                    break;
-                }
-            }
-        });
-        Collector { chunks: gathered, limit }
-    }
-
-    fn finish(self, until: Instant) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        while bytes.len() < self.limit {
-            let left = until.saturating_duration_since(Instant::now());
-            match self.chunks.recv_timeout(left) {
-                Ok(chunk) => bytes.extend_from_slice(&chunk),
-                Err(_) => break,
-            }
-        }
-        bytes
-    }
-}
-
 /// The directories of `PATH` searched for a program.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).map(|dir| dir.join(name)).find(|path| {
@@ -474,6 +406,8 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     fn sh(line: &str) -> Job {

@@ -1,0 +1,54 @@
+//! Reads what a process writes without ever making it wait for us.
+
+use std::io::Read;
+use std::sync::mpsc;
+use std::time::Instant;
+
+/// Reads one stream to its end on a thread, keeping a bounded part.
+pub struct Collector {
+    chunks: mpsc::Receiver<Vec<u8>>,
+    limit: usize,
+}
+
+impl Collector {
+    /// Starts reading.
+    pub fn start(stream: Option<impl Read + Send + 'static>, limit: usize) -> Collector {
+        let (send, chunks) = mpsc::sync_channel(16);
+        if let Some(mut stream) = stream {
+            std::thread::spawn(move || {
+                let mut buffer = vec![0; 64 << 10];
+                while let Ok(n @ 1..) = stream.read(&mut buffer) {
+                    if send.send(buffer[..n].to_vec()).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        // The reader must never wait for us, so what it reads is gathered on a thread as well.
+        let (forward, gathered) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut kept = 0usize;
+            for mut chunk in chunks {
+                chunk.truncate(limit.saturating_sub(kept));
+                kept += chunk.len();
+                if !chunk.is_empty() && forward.send(chunk).is_err() {
+                    break;
+                }
+            }
+        });
+        Collector { chunks: gathered, limit }
+    }
+
+    /// What was read until the stream ended or the moment came.
+    pub fn finish(self, until: Instant) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while bytes.len() < self.limit {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.chunks.recv_timeout(left) {
+                Ok(chunk) => bytes.extend_from_slice(&chunk),
+                Err(_) => break,
+            }
+        }
+        bytes
+    }
+}

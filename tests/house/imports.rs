@@ -1,0 +1,148 @@
+//! Imports go downwards: which module of a crate may use which of its siblings.
+
+use std::collections::BTreeSet;
+
+use crate::source::rust_files;
+
+/// Top module of a crate -> the sibling modules it may use. A module that is not listed may use
+/// none. The order is that of docs/architecture.md, Layers: from the ground up.
+const AGENT: &[(&str, &[&str])] = &[
+    ("message", &[]),
+    ("provider", &["message"]),
+    ("gate", &[]),
+    ("tools", &["message", "gate", "provider"]),
+    ("limits", &["message", "provider"]),
+    ("session", &["message"]),
+    ("prompt", &["message", "provider", "tools"]),
+    ("context", &["message", "provider", "session"]),
+    ("turn", &["message", "provider", "tools", "limits", "context", "session"]),
+    ("ui", &["gate"]),
+    (
+        "run",
+        &[
+            "message", "provider", "gate", "tools", "limits", "session", "prompt", "context",
+            "turn", "ui",
+        ],
+    ),
+    (
+        "modes",
+        &[
+            "message", "provider", "gate", "tools", "limits", "session", "prompt", "context",
+            "turn", "ui", "run",
+        ],
+    ),
+    ("cli", &["message", "provider", "gate", "tools", "session", "ui", "run", "modes"]),
+    ("lib", &[]),
+    ("main", &[]),
+];
+
+const ORCHESTRATOR: &[(&str, &[&str])] = &[
+    ("git", &[]),
+    ("boxed", &[]),
+    ("session", &["git"]),
+    ("launch", &["boxed", "session"]),
+    ("message", &["git", "session"]),
+    ("check", &["boxed", "git", "session"]),
+    ("supervise", &["boxed", "check", "git", "launch", "session"]),
+    ("schedule", &["git", "session", "supervise"]),
+    ("report", &["git", "session"]),
+    (
+        "commands",
+        &[
+            "boxed",
+            "check",
+            "git",
+            "launch",
+            "message",
+            "report",
+            "schedule",
+            "session",
+            "supervise",
+        ],
+    ),
+    ("cli", &["boxed", "commands", "report", "session", "supervise"]),
+    ("lib", &[]),
+    ("main", &[]),
+];
+
+const BASE: &[(&str, &[&str])] = &[
+    ("clock", &[]),
+    ("event", &[]),
+    ("failure", &[]),
+    ("files", &[]),
+    ("id", &[]),
+    ("lock", &[]),
+    ("process", &[]),
+    ("secret", &[]),
+    ("text", &[]),
+    ("git", &["process", "failure"]),
+    ("sandbox", &["failure", "files", "process"]),
+    ("config", &["failure", "files", "secret", "process"]),
+    ("host", &["config", "event", "failure", "files", "lock", "process"]),
+    ("lib", &[]),
+];
+
+#[test]
+fn imports_go_downwards() {
+    check("agent/src/", AGENT);
+    check("orchestrator/src/", ORCHESTRATOR);
+    check("agent/base/src/", BASE);
+}
+
+fn check(folder: &str, layers: &[(&str, &[&str])]) {
+    for file in rust_files() {
+        let Some(rest) = file.name.strip_prefix(folder) else { continue };
+        let module = rest.split(['/', '.']).next().unwrap_or_default();
+        let Some((_, allowed)) = layers.iter().find(|(name, _)| *name == module) else {
+            panic!("`{folder}{module}` has no place yet: give it one in tests/house/imports.rs");
+        };
+        for used in siblings_used(&file.production()) {
+            assert!(
+                used == module || allowed.contains(&used.as_str()),
+                "{}: `{module}` may not use `{used}`; see docs/architecture.md, Layers",
+                file.name
+            );
+        }
+    }
+}
+
+/// Every `crate::NAME` in a text, also inside `use crate::{…}`.
+fn siblings_used(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let code: Vec<&str> =
+        text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    for rest in code.join("\n").split("crate::").skip(1) {
+        match rest.strip_prefix('{') {
+            Some(list) => {
+                let mut depth = 0;
+                let mut name = String::new();
+                for c in list.chars() {
+                    match c {
+                        '{' => depth += 1,
+                        '}' if depth == 0 => break,
+                        '}' => depth -= 1,
+                        ',' if depth == 0 => found.extend(first_name(&std::mem::take(&mut name))),
+                        c => name.push(c),
+                    }
+                }
+                found.extend(first_name(&name));
+            }
+            None => found.extend(first_name(rest)),
+        }
+    }
+    found
+}
+
+/// The leading name of a path, when it is a module (lower case).
+fn first_name(path: &str) -> Option<String> {
+    let name: String =
+        path.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    name.starts_with(|c: char| c.is_ascii_lowercase()).then_some(name)
+}
+
+#[test]
+fn the_reader_of_imports_sees_every_form() {
+    let text = "use crate::a::X; use crate::{b::{Y, z}, c}; fn f() { crate::d::g(); crate::Big }";
+    let found: Vec<String> = siblings_used(text).into_iter().collect();
+    assert_eq!(found, ["a", "b", "c", "d"]);
+}
