@@ -1,0 +1,240 @@
+//! The parts of the configuration that g3 reads besides its providers.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::secret::Secret;
+
+/// `[agent]`: how the turn loop works.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentConfig {
+    /// The tool profile: `g3`, `egirl`, `tools-api`, `core` or `all`.
+    pub profile: Option<String>,
+    /// Tokens of context used at most, where the model could read more.
+    pub max_context_length: Option<u32>,
+    /// Tokens of one reply when the provider's entry does not say it.
+    pub fallback_default_max_tokens: u32,
+    /// Streams replies (the only way we ask; `false` is refused).
+    pub enable_streaming: bool,
+    /// Seconds without a byte from the provider before the request counts as lost.
+    pub timeout_seconds: u64,
+    /// Compacts the context by itself at 80 %.
+    pub auto_compact: bool,
+    /// Tries of one request in the modes where a person waits.
+    pub max_retry_attempts: u32,
+    /// Tries of one request in autonomous modes.
+    pub autonomous_max_retry_attempts: u32,
+    /// Percent of the context below which nothing is thinned.
+    pub thinning_floor_percent: u8,
+    /// Turns of one run; absent means the mode's own limit.
+    pub max_turns: Option<u32>,
+    /// Reminds the model of a todo list that it left behind.
+    pub check_todo_staleness: bool,
+}
+
+impl Default for AgentConfig {
+    fn default() -> Self {
+        Self {
+            profile: None,
+            max_context_length: None,
+            fallback_default_max_tokens: 32_000,
+            enable_streaming: true,
+            timeout_seconds: 120,
+            auto_compact: true,
+            max_retry_attempts: 3,
+            autonomous_max_retry_attempts: 6,
+            thinning_floor_percent: 50,
+            max_turns: None,
+            check_todo_staleness: true,
+        }
+    }
+}
+
+/// `[tools]`: what single tools need.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolsConfig {
+    /// `[tools.webfetch]`.
+    pub webfetch: WebfetchConfig,
+    /// `[tools.codesearch]`.
+    pub codesearch: CodesearchConfig,
+}
+
+/// `[tools.webfetch]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebfetchConfig {
+    /// Hosts (`name` or `name:port`) that may be fetched although they are private addresses.
+    pub allow_hosts: Vec<String>,
+}
+
+/// `[tools.codesearch]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CodesearchConfig {
+    /// The address of the search service.
+    pub endpoint: Option<String>,
+    /// Its key.
+    pub api_key: Option<Secret>,
+}
+
+/// `[gate]`: rules that answer for the user, first match wins.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Gate {
+    /// The rules, in order.
+    pub rules: Vec<GateRule>,
+}
+
+/// One rule: which calls, and what becomes of them. A call matches when every given part does.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GateRule {
+    /// A glob over tool names; all tools when absent.
+    #[serde(default)]
+    pub tool: Option<String>,
+    /// A glob over the command line of a shell call.
+    #[serde(default)]
+    pub command: Option<String>,
+    /// A glob over the absolute paths that a call touches; `~/` is the home directory.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// A glob over the host that a call reaches.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// What becomes of the call.
+    pub action: Action,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// It runs.
+    Allow,
+    /// The user is asked; with nobody to ask it is denied.
+    Ask,
+    /// It runs in the tighter box.
+    Box,
+    /// It does not run.
+    Deny,
+}
+
+/// `[skills]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Skills {
+    /// Whether skills are offered.
+    pub enabled: bool,
+    /// Further directories of skills; `~/` is the home directory.
+    pub extra_paths: Vec<PathBuf>,
+}
+
+impl Default for Skills {
+    fn default() -> Self {
+        Self { enabled: true, extra_paths: Vec::new() }
+    }
+}
+
+/// `[memory]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Memory {
+    /// Whether memory tools are offered.
+    pub enabled: bool,
+    /// The address of an embeddings service; words are searched without one.
+    pub embeddings_endpoint: Option<String>,
+    /// Its model.
+    pub model: Option<String>,
+    /// The length of its vectors.
+    pub dimensions: Option<u32>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { enabled: true, embeddings_endpoint: None, model: None, dimensions: None }
+    }
+}
+
+/// `[computer_control]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ComputerControl {
+    /// Whether desktop tools are offered.
+    pub enabled: bool,
+    /// Whether each action asks.
+    pub require_confirmation: bool,
+    /// How fast actions may follow each other.
+    pub max_actions_per_second: u32,
+}
+
+impl Default for ComputerControl {
+    fn default() -> Self {
+        Self { enabled: false, require_confirmation: false, max_actions_per_second: 5 }
+    }
+}
+
+/// `[webdriver]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Webdriver {
+    /// Whether browser tools are offered.
+    pub enabled: bool,
+    /// Which browser.
+    pub browser: Browser,
+    /// The port of Safari's driver.
+    pub safari_port: u16,
+    /// The port of Chromium's driver.
+    pub chrome_port: u16,
+    /// Chromium itself, when it is not in the usual places.
+    pub chrome_binary: Option<PathBuf>,
+    /// Its driver, when it is not in the usual places.
+    pub chromedriver_binary: Option<PathBuf>,
+}
+
+impl Default for Webdriver {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            browser: Browser::ChromeHeadless,
+            safari_port: 4444,
+            chrome_port: 9515,
+            chrome_binary: None,
+            chromedriver_binary: None,
+        }
+    }
+}
+
+/// The browsers that can be driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Browser {
+    /// Chromium without a window.
+    ChromeHeadless,
+    /// Chromium with a window.
+    Chrome,
+    /// Safari (macOS).
+    Safari,
+}
+
+/// `[sandbox]`: the box around agents, checks and tool children.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sandbox {
+    /// Whether there is a box at all.
+    pub enabled: bool,
+    /// Goes on with what the kernel can do where it cannot do everything.
+    pub best_effort: bool,
+    /// Further paths that may be read; `~/` is the home directory.
+    pub read: Vec<PathBuf>,
+    /// Further paths that may be written; `~/` is the home directory.
+    pub write: Vec<PathBuf>,
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self { enabled: true, best_effort: true, read: Vec::new(), write: Vec::new() }
+    }
+}

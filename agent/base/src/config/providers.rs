@@ -1,0 +1,245 @@
+//! The `[providers]` part of the configuration: who may be asked, and how.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::secret::Secret;
+
+/// The types of provider, as they stand before the dot of a reference `type.name`.
+pub const TYPES: &[&str] = &["anthropic", "openai", "databricks", "gemini", "embedded"];
+
+/// Every configured provider, and which one does what. References have the form `type.name`;
+/// a bare `type` means its only entry, or the keys in the environment when there is none.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Providers {
+    /// The provider that is asked unless another is named.
+    pub default_provider: Option<String>,
+    /// For planning mode.
+    pub planner: Option<String>,
+    /// For the coach of autonomous mode.
+    pub coach: Option<String>,
+    /// For the player of autonomous mode.
+    pub player: Option<String>,
+    /// For commit messages.
+    pub commit: Option<String>,
+    /// Anthropic Messages, by name.
+    pub anthropic: BTreeMap<String, AnthropicConfig>,
+    /// OpenAI and compatible servers, by name (`openai_compatible.NAME` is the same).
+    pub openai: BTreeMap<String, OpenaiConfig>,
+    /// Databricks serving endpoints, by name.
+    pub databricks: BTreeMap<String, DatabricksConfig>,
+    /// Google Gemini, by name.
+    pub gemini: BTreeMap<String, GeminiConfig>,
+    /// Models on this machine, by name.
+    pub embedded: BTreeMap<String, EmbeddedConfig>,
+}
+
+impl Providers {
+    /// Every configured provider as `type.name`, in order.
+    pub fn references(&self) -> Vec<String> {
+        let of = |kind: &str, names: Vec<&String>| -> Vec<String> {
+            names.into_iter().map(|name| format!("{kind}.{name}")).collect()
+        };
+        [
+            of("anthropic", self.anthropic.keys().collect()),
+            of("openai", self.openai.keys().collect()),
+            of("databricks", self.databricks.keys().collect()),
+            of("gemini", self.gemini.keys().collect()),
+            of("embedded", self.embedded.keys().collect()),
+        ]
+        .concat()
+    }
+}
+
+/// One entry of `[providers.anthropic.NAME]`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AnthropicConfig {
+    /// The key; else `api_key_command`, else `ANTHROPIC_API_KEY`.
+    pub api_key: Option<Secret>,
+    /// A command that prints the key.
+    pub api_key_command: Option<CommandLine>,
+    /// The origin; `/v1/messages` is appended.
+    pub base_url: Option<String>,
+    /// The model's name.
+    pub model: Option<String>,
+    /// Tokens of one reply, at most.
+    pub max_tokens: Option<u32>,
+    /// Sampling temperature; not sent when absent.
+    pub temperature: Option<f64>,
+    /// How long cached prefixes live.
+    pub cache_config: Option<CacheConfig>,
+    /// Asks for the context window of a million tokens.
+    pub enable_1m_context: bool,
+    /// Tokens that the model may think, at most.
+    pub thinking_budget_tokens: Option<u32>,
+    /// Tokens that the model can read, when it is not a model that we know.
+    pub context_length: Option<u32>,
+    /// Permits plain `http` to a host that is not loopback.
+    pub allow_http: bool,
+    /// What tokens cost.
+    pub price: Option<Price>,
+}
+
+/// One entry of `[providers.openai.NAME]`: any server that speaks chat completions or responses.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OpenaiConfig {
+    /// The key; else `api_key_command`, else `OPENAI_API_KEY` where `base_url` is absent.
+    pub api_key: Option<Secret>,
+    /// A command that prints the key.
+    pub api_key_command: Option<CommandLine>,
+    /// Up to and including `/v1`.
+    pub base_url: Option<String>,
+    /// The model's name.
+    pub model: Option<String>,
+    /// Tokens of one reply, at most.
+    pub max_tokens: Option<u32>,
+    /// Sampling temperature; not sent when absent.
+    pub temperature: Option<f64>,
+    /// Which of the two wire formats.
+    pub wire: Wire,
+    /// `false` for servers without native tool calls: they get text calls.
+    pub native_tools: Option<bool>,
+    /// Tokens that the model can read, when it is not a model that we know.
+    pub context_length: Option<u32>,
+    /// Permits plain `http` to a host that is not loopback.
+    pub allow_http: bool,
+    /// What tokens cost.
+    pub price: Option<Price>,
+}
+
+/// One entry of `[providers.databricks.NAME]`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DatabricksConfig {
+    /// The workspace, e.g. `https://x.cloud.databricks.com`; else `DATABRICKS_HOST`.
+    pub host: Option<String>,
+    /// A personal access token; else `DATABRICKS_TOKEN`.
+    pub token: Option<Secret>,
+    /// A command that prints the token.
+    pub api_key_command: Option<CommandLine>,
+    /// Signs in through the browser instead of a token.
+    pub use_oauth: bool,
+    /// The serving endpoint's name.
+    pub model: Option<String>,
+    /// Tokens of one reply, at most.
+    pub max_tokens: Option<u32>,
+    /// Sampling temperature; not sent when absent.
+    pub temperature: Option<f64>,
+    /// Tokens that the model can read, when it is not a model that we know.
+    pub context_length: Option<u32>,
+    /// Permits plain `http` to a host that is not loopback.
+    pub allow_http: bool,
+    /// What tokens cost.
+    pub price: Option<Price>,
+}
+
+/// One entry of `[providers.gemini.NAME]`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GeminiConfig {
+    /// The key; else `api_key_command`, else `GEMINI_API_KEY`.
+    pub api_key: Option<Secret>,
+    /// A command that prints the key.
+    pub api_key_command: Option<CommandLine>,
+    /// The origin; `/v1beta/models/…` is appended.
+    pub base_url: Option<String>,
+    /// The model's name.
+    pub model: Option<String>,
+    /// Tokens of one reply, at most.
+    pub max_tokens: Option<u32>,
+    /// Sampling temperature; not sent when absent.
+    pub temperature: Option<f64>,
+    /// Tokens that the model can read, when it is not a model that we know.
+    pub context_length: Option<u32>,
+    /// Permits plain `http` to a host that is not loopback.
+    pub allow_http: bool,
+    /// What tokens cost.
+    pub price: Option<Price>,
+}
+
+/// One entry of `[providers.embedded.NAME]`: a model that runs on this machine.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EmbeddedConfig {
+    /// A name of the catalogue (`g3 model list`).
+    pub model: Option<String>,
+    /// A GGUF file, instead of a name.
+    pub model_path: Option<PathBuf>,
+    /// The family, when the file's own template does not say it.
+    pub model_type: Option<String>,
+    /// Tokens of context, at most what the model was trained with.
+    pub context_length: Option<u32>,
+    /// Tokens of one reply, at most.
+    pub max_tokens: Option<u32>,
+    /// Sampling temperature; 0 is greedy.
+    pub temperature: Option<f64>,
+    /// How many layers go to the accelerator.
+    pub gpu_layers: Option<u32>,
+    /// How many threads compute.
+    pub threads: Option<u32>,
+}
+
+/// The wire format of an OpenAI-compatible server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wire {
+    /// `/chat/completions`.
+    #[default]
+    Chat,
+    /// `/responses`.
+    Responses,
+}
+
+/// How long a cached prefix lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum CacheConfig {
+    /// The provider's default (five minutes).
+    #[default]
+    #[serde(rename = "ephemeral")]
+    Ephemeral,
+    /// Five minutes, said out loud.
+    #[serde(rename = "5minute")]
+    FiveMinutes,
+    /// One hour.
+    #[serde(rename = "1hour")]
+    OneHour,
+}
+
+/// US dollars for a million tokens of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Price {
+    /// Sent and not cached.
+    pub input: f64,
+    /// Written by the model.
+    pub output: f64,
+    /// Read from the provider's cache; `input` when absent.
+    pub cache_read: Option<f64>,
+    /// Written to the provider's cache; `input` when absent.
+    pub cache_write: Option<f64>,
+}
+
+/// A command of the user's, as a list of arguments or as one line for `sh -c`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum CommandLine {
+    /// Program and arguments.
+    Argv(Vec<String>),
+    /// One line for the shell.
+    Line(String),
+}
+
+impl CommandLine {
+    /// Program and arguments to start.
+    pub fn argv(&self) -> Vec<String> {
+        match self {
+            CommandLine::Argv(argv) => argv.clone(),
+            CommandLine::Line(line) => vec!["sh".to_owned(), "-c".to_owned(), line.clone()],
+        }
+    }
+}

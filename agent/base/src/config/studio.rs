@@ -1,0 +1,128 @@
+//! The `[studio]` part of the configuration: sessions, their checks, and the agents that work.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// How studio makes, limits and lands sessions.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Studio {
+    /// Commands that must pass before a session is ready and before it lands; `sh -c` lines.
+    pub checks: Lines,
+    /// Commands that prepare a fresh worktree; `sh -c` lines.
+    pub setup: Lines,
+    /// Template of the branch name; `{id}` is the session's id.
+    pub branch: String,
+    /// Template of the worktree's path, from the main checkout; `{id}` is the session's id.
+    pub worktree: String,
+    /// How many sessions work at once; by cores and memory when absent.
+    pub jobs: Option<u32>,
+    /// What one session may use.
+    pub limits: SessionLimits,
+    /// Signs landed commits as the user's git does.
+    pub sign: bool,
+    /// Runs the user's own repository hooks inside the box.
+    pub hooks: bool,
+    /// The agent that works unless another is named; g3 when absent.
+    pub agent: Option<String>,
+    /// Programs that can be agents, by name.
+    pub agents: BTreeMap<String, AgentRow>,
+}
+
+impl Default for Studio {
+    fn default() -> Self {
+        Self {
+            checks: Lines::default(),
+            setup: Lines::default(),
+            branch: "studio/{id}".to_owned(),
+            worktree: ".worktrees/{id}".to_owned(),
+            jobs: None,
+            limits: SessionLimits::default(),
+            sign: false,
+            hooks: false,
+            agent: None,
+            agents: BTreeMap::new(),
+        }
+    }
+}
+
+/// Shell lines, written as one string or as a list.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Lines {
+    /// One line; an empty one is none.
+    One(String),
+    /// Several, in order.
+    Many(Vec<String>),
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Lines::Many(Vec::new())
+    }
+}
+
+impl Lines {
+    /// The lines, in order.
+    pub fn list(&self) -> Vec<String> {
+        match self {
+            Lines::One(line) if line.trim().is_empty() => Vec::new(),
+            Lines::One(line) => vec![line.clone()],
+            Lines::Many(lines) => lines.clone(),
+        }
+    }
+}
+
+/// What one session may use; absent means without limit, except where a default is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SessionLimits {
+    /// Seconds of wall time of the agent.
+    pub timeout_seconds: Option<u64>,
+    /// Turns of the agent.
+    pub max_turns: Option<u32>,
+    /// Tokens, sent and written.
+    pub max_tokens: Option<u64>,
+    /// US dollars.
+    pub budget_usd: Option<f64>,
+    /// Bytes of output of the agent that are kept (64 MiB when absent).
+    pub output_bytes: Option<u64>,
+    /// Bytes that must stay free on the disk (512 MiB when absent).
+    pub disk_floor_bytes: Option<u64>,
+    /// Seconds that one check or setup command may take (3,600 when absent).
+    pub check_seconds: Option<u64>,
+}
+
+/// How studio speaks with an agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// Agent Client Protocol on stdio.
+    #[default]
+    Acp,
+    /// A command with `{prompt}` in its arguments, and its exit code.
+    Command,
+}
+
+/// One row of the agents table.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentRow {
+    /// How studio speaks with it.
+    pub protocol: Protocol,
+    /// Program and arguments; `{prompt}` stands for the task where the protocol is `command`.
+    pub command: Vec<String>,
+    /// Paths that it may read although they are kept from others; `~/` is the home directory.
+    pub read: Vec<PathBuf>,
+    /// Paths that it may write besides the session's own; `~/` is the home directory.
+    pub write: Vec<PathBuf>,
+    /// Variables that it gets, secrets among them.
+    pub env: Vec<String>,
+}
+
+/// A path with its leading `~/` replaced by the home directory.
+pub fn expanded(path: &Path, home: &Path) -> PathBuf {
+    path.strip_prefix("~").map_or_else(|_| path.to_owned(), |rest| home.join(rest))
+}
