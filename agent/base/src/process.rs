@@ -156,10 +156,7 @@ impl Job {
         let stderr = Collector::start(running.child.stderr.take(), limits.bytes);
         let status = running.wait_until(limits.time.map(|time| Instant::now() + time))?;
         let timed_out = status.is_none();
-        let status = match status {
-            Some(status) => status,
-            None => running.end(GRACE)?,
-        };
+        let status = status.map_or_else(|| running.end(GRACE), Ok)?;
         let until = Instant::now() + DRAIN;
         Ok(Output { status, timed_out, stdout: stdout.finish(until), stderr: stderr.finish(until) })
     }
@@ -299,9 +296,8 @@ impl Running {
             self.ended = true;
             return Ok(Some(status));
         };
-        let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) else {
-            return Err(io::Error::other("a process without an id"));
-        };
+        let pid = Pid::from_raw(self.child.id().cast_signed())
+            .ok_or_else(|| io::Error::other("a process without an id"))?;
         let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
         loop {
             if let Some(status) = self.child.try_wait()? {
