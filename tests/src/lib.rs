@@ -1,4 +1,5 @@
 //! What the tests stand on: TestEnv, Repo, a scripted model server, a fake agent.
 
 pub mod env;
+pub mod model_server;
 pub mod repo;

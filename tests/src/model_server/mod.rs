@@ -1,0 +1,156 @@
+//! A scripted model that speaks Anthropic Messages and OpenAI chat over real HTTP on loopback.
+//!
+//! `ModelServer::start([Reply::call("shell", json!({"command": "ls"})), Reply::says("done")])`
+//! answers the first request with a call and the second with words, on either wire: the path
+//! decides. It runs on threads of its own, so tests without a runtime can use it.
+
+pub mod gate;
+pub mod http;
+pub mod reply;
+pub mod request;
+pub mod script;
+pub mod wire;
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use self::request::Request;
+use self::script::Script;
+
+/// A running server; it stops when dropped.
+pub struct ModelServer {
+    address: SocketAddr,
+    state: Arc<State>,
+}
+
+/// What the connections share.
+pub struct State {
+    script: Script,
+    seen: Mutex<Vec<Request>>,
+    changed: Condvar,
+    stopping: AtomicBool,
+    hangups: AtomicUsize,
+    connections: AtomicUsize,
+}
+
+impl ModelServer {
+    /// Starts a server on a free port of 127.0.0.1.
+    pub fn start(script: impl Into<Script>) -> ModelServer {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let state = Arc::new(State {
+            script: script.into(),
+            seen: Mutex::default(),
+            changed: Condvar::new(),
+            stopping: AtomicBool::new(false),
+            hangups: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
+        });
+        let shared = Arc::clone(&state);
+        std::thread::spawn(move || accept(&listener, &shared));
+        ModelServer { address, state }
+    }
+
+    /// `http://127.0.0.1:PORT`: the `base_url` of an anthropic provider.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// `http://127.0.0.1:PORT/v1`: the `base_url` of an openai provider.
+    pub fn openai_url(&self) -> String {
+        format!("{}/v1", self.url())
+    }
+
+    /// A g3 configuration whose default provider is this server on the given wire, `anthropic`
+    /// or `openai`.
+    pub fn config_toml(&self, wire: &str) -> String {
+        let url = match wire {
+            "anthropic" => self.url(),
+            "openai" => self.openai_url(),
+            other => panic!("there is no wire `{other}`: use anthropic or openai"),
+        };
+        format!(
+            "[providers]\ndefault_provider = \"{wire}.scripted\"\n\n[providers.{wire}.scripted]\n\
+             model = \"scripted\"\napi_key = \"test-key\"\nbase_url = \"{url}\"\n"
+        )
+    }
+
+    /// The requests so far, in the order in which they came.
+    pub fn requests(&self) -> Vec<Request> {
+        self.state.seen().clone()
+    }
+
+    /// Waits until so many requests came; panics after 20 seconds.
+    pub fn wait_for_requests(&self, count: usize) -> Vec<Request> {
+        let until = Instant::now() + Duration::from_secs(20);
+        let mut seen = self.state.seen();
+        while seen.len() < count {
+            let left = until.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "{} requests came, {count} were awaited", seen.len());
+            let waited = self.state.changed.wait_timeout(seen, left);
+            seen = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        seen.clone()
+    }
+
+    /// How many clients closed their connection before their reply was complete.
+    pub fn hangups(&self) -> usize {
+        self.state.hangups.load(Ordering::SeqCst)
+    }
+
+    /// How many connections were opened.
+    pub fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        self.state.stopping.store(true, Ordering::SeqCst);
+        // Wakes the thread that waits for connections.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl State {
+    fn seen(&self) -> std::sync::MutexGuard<'_, Vec<Request>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a request; gives its number, counted from 1.
+    pub fn record(&self, request: &Request) -> usize {
+        let mut seen = self.seen();
+        seen.push(request.clone());
+        self.changed.notify_all();
+        seen.len()
+    }
+
+    /// The script to answer by.
+    pub fn script(&self) -> &Script {
+        &self.script
+    }
+
+    /// Whether the server was dropped.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// A client went away early.
+    pub fn count_hangup(&self) {
+        self.hangups.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn accept(listener: &TcpListener, state: &Arc<State>) {
+    for stream in listener.incoming() {
+        if state.is_stopping() {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        state.connections.fetch_add(1, Ordering::SeqCst);
+        let state = Arc::clone(state);
+        std::thread::spawn(move || http::serve(stream, &state));
+    }
+}

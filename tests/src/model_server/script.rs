@@ -1,0 +1,173 @@
+//! What the scripted model answers: a list of replies, or a function of the request.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::reply::Reply;
+use super::request::Request;
+
+type Answer = dyn Fn(&Request) -> Reply + Send + Sync;
+
+/// What the scripted model answers.
+pub struct Script {
+    source: Source,
+    commit_message: Option<String>,
+}
+
+enum Source {
+    InOrder(Mutex<VecDeque<Reply>>),
+    By(Box<Answer>),
+}
+
+impl Script {
+    /// One reply per request, in order; after the last, every request gets a 500.
+    pub fn new(replies: impl IntoIterator<Item = Reply>) -> Script {
+        let replies = Mutex::new(replies.into_iter().collect());
+        Script { source: Source::InOrder(replies), commit_message: None }
+    }
+
+    /// A reply made from each request, for many conversations at once.
+    pub fn by(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Script {
+        Script { source: Source::By(Box::new(answer)), commit_message: None }
+    }
+
+    /// Conversations told apart by a text that their first user message contains; each goes
+    /// through its own replies by the number of times the model has spoken in it.
+    pub fn by_task(tasks: impl IntoIterator<Item = (String, Vec<Reply>)>) -> Script {
+        let tasks: Vec<_> = tasks.into_iter().collect();
+        Script::by(move |request| {
+            let first = request.first_user();
+            let Some((_, replies)) = tasks.iter().find(|(text, _)| first.contains(text)) else {
+                return Reply::exhausted("no task of the script is in the first user message");
+            };
+            let turn = request.assistant_messages();
+            replies.get(turn).cloned().unwrap_or_else(|| {
+                Reply::exhausted(&format!("the script has {} replies for this task", replies.len()))
+            })
+        })
+    }
+
+    /// Answers every question for a commit message with this text, beside the other replies.
+    #[must_use]
+    pub fn commit_message(mut self, text: impl Into<String>) -> Script {
+        self.commit_message = Some(text.into());
+        self
+    }
+
+    /// Reads a script from JSON:
+    /// `{"replies": [REPLY…], "tasks": [{"contains": TEXT, "replies": [REPLY…]}],
+    /// "commit_message": TEXT}`, where REPLY is
+    /// `{"thinks", "says", "calls": [{"name", "args"}], "status", "retry_after", "delay_ms",
+    /// "input_tokens", "output_tokens"}`, everything optional.
+    pub fn from_json(text: &str) -> Result<Script, serde_json::Error> {
+        let file: File = serde_json::from_str(text)?;
+        let mut script = if file.tasks.is_empty() {
+            Script::new(file.replies.into_iter().map(Line::reply))
+        } else {
+            let replies = |task: Task| task.replies.into_iter().map(Line::reply).collect();
+            Script::by_task(file.tasks.into_iter().map(|t| (t.contains.clone(), replies(t))))
+        };
+        script.commit_message = file.commit_message;
+        Ok(script)
+    }
+
+    /// The reply to a request.
+    pub fn answer(&self, request: &Request) -> Reply {
+        if let Some(text) =
+            self.commit_message.as_ref().filter(|_| request.asks_for_commit_message())
+        {
+            return Reply::says(text.clone());
+        }
+        match &self.source {
+            Source::By(answer) => answer(request),
+            Source::InOrder(replies) => {
+                let next = replies.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                next.unwrap_or_else(|| Reply::exhausted("the script has no reply left"))
+            }
+        }
+    }
+}
+
+impl<const N: usize> From<[Reply; N]> for Script {
+    fn from(replies: [Reply; N]) -> Script {
+        Script::new(replies)
+    }
+}
+
+impl From<Vec<Reply>> for Script {
+    fn from(replies: Vec<Reply>) -> Script {
+        Script::new(replies)
+    }
+}
+
+impl From<Reply> for Script {
+    fn from(reply: Reply) -> Script {
+        Script::new([reply])
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    replies: Vec<Line>,
+    #[serde(default)]
+    tasks: Vec<Task>,
+    commit_message: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Task {
+    contains: String,
+    replies: Vec<Line>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    thinks: Option<String>,
+    says: Option<String>,
+    #[serde(default)]
+    calls: Vec<Call>,
+    status: Option<u16>,
+    retry_after: Option<u64>,
+    delay_ms: Option<u64>,
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Call {
+    name: String,
+    #[serde(default)]
+    args: Value,
+}
+
+impl Line {
+    fn reply(self) -> Reply {
+        let mut reply = self.status.map_or_else(Reply::new, Reply::status);
+        if let Some(seconds) = self.retry_after {
+            reply = reply.retry_after(seconds);
+        }
+        if let Some(text) = self.thinks {
+            reply = reply.thinks(text);
+        }
+        if let Some(text) = self.says {
+            reply = reply.then_says(text);
+        }
+        for call in self.calls {
+            let args =
+                if call.args.is_null() { Value::Object(Default::default()) } else { call.args };
+            reply = reply.calls(call.name, args);
+        }
+        if let Some(ms) = self.delay_ms {
+            reply = reply.delay(std::time::Duration::from_millis(ms));
+        }
+        reply.usage(self.input_tokens.unwrap_or(10), self.output_tokens.unwrap_or(5))
+    }
+}
