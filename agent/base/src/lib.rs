@@ -7,6 +7,7 @@ pub mod event;
 pub mod failure;
 pub mod files;
 pub mod git;
+pub mod host;
 pub mod id;
 pub mod lock;
 pub mod process;

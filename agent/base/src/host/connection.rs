@@ -1,0 +1,303 @@
+//! A client's end of a connection: many requests at once, each with its own stream of answers.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake};
+use std::thread::Thread;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::wire::{Ask, Asked, Chat, Fault, FaultKind, Hello, LINE_LIMIT, Tell, Told, VERSION};
+
+/// A connection to a host. Requests may be made from many places at once.
+#[derive(Debug)]
+pub struct Connection {
+    line: Arc<Line>,
+    next: AtomicU64,
+}
+
+/// The answers to one request, in order. Dropped before its end, a chat is cancelled.
+#[derive(Debug)]
+pub struct Answers {
+    id: u64,
+    line: Arc<Line>,
+    heard: UnboundedReceiver<Tell>,
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct Line {
+    writer: Mutex<UnixStream>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    by_id: HashMap<u64, UnboundedSender<Tell>>,
+    closed: bool,
+}
+
+impl Connection {
+    /// Takes over a connected socket.
+    pub fn new(socket: UnixStream) -> io::Result<Connection> {
+        let reader = socket.try_clone()?;
+        let line = Arc::new(Line { writer: Mutex::new(socket), waiting: Mutex::default() });
+        let shared = Arc::downgrade(&line);
+        std::thread::Builder::new().name("model-host".into()).spawn(move || {
+            for told in lines::<Told>(reader) {
+                let (Ok(told), Some(line)) = (told, shared.upgrade()) else { break };
+                line.deliver(told);
+            }
+            if let Some(line) = shared.upgrade() {
+                line.close();
+            }
+        })?;
+        Ok(Connection { line, next: AtomicU64::new(1) })
+    }
+
+    /// Asks who the host is.
+    pub fn hello(&self) -> Result<Hello, Fault> {
+        let mut answers = self.ask(Ask::Hello { version: VERSION });
+        match answers.wait() {
+            Tell::Hello(hello) if hello.version == VERSION => Ok(hello),
+            Tell::Hello(hello) => {
+                let what = format!(
+                    "the running model host speaks version {} and this g3 version {VERSION}",
+                    hello.version
+                );
+                let mut fault = Fault::new(FaultKind::Rejected, what);
+                fault.next.push(format!("kill {} (it is started again by itself)", hello.pid));
+                Err(fault)
+            }
+            Tell::Error(fault) => Err(fault),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Asks for the next reply of a conversation.
+    pub fn chat(&self, chat: Chat) -> Answers {
+        self.ask(Ask::Chat(chat))
+    }
+
+    /// Asks anything. A connection that is closed answers with a `Broken` fault.
+    pub fn ask(&self, what: Ask) -> Answers {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (tell, heard) = unbounded_channel();
+        let chat = matches!(what, Ask::Chat(_));
+        let mut waiting = lock(&self.line.waiting);
+        if waiting.closed {
+            let _ = tell.send(Tell::Error(broken()));
+        } else {
+            waiting.by_id.insert(id, tell);
+        }
+        drop(waiting);
+        if self.line.send(&Asked { id, what }).is_err() {
+            self.line.close();
+        }
+        Answers { id, line: Arc::clone(&self.line), heard, ended: !chat }
+    }
+
+    /// Whether the other end is gone.
+    pub fn is_closed(&self) -> bool {
+        lock(&self.line.waiting).closed
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Ends the reader thread as well.
+        let _ = lock(&self.line.writer).shutdown(std::net::Shutdown::Both);
+    }
+}
+
+impl Answers {
+    /// The next answer; a connection that broke gives a `Broken` fault.
+    pub async fn next(&mut self) -> Tell {
+        let tell = self.heard.recv().await;
+        self.seen(tell)
+    }
+
+    /// As [`Answers::next`], for callers outside a runtime.
+    pub fn wait(&mut self) -> Tell {
+        // Not `blocking_recv`: it refuses to work on a thread that drives a runtime, which is
+        // where g3 opens its provider.
+        let tell = block_on(self.heard.recv());
+        self.seen(tell)
+    }
+
+    fn seen(&mut self, tell: Option<Tell>) -> Tell {
+        let tell = tell.unwrap_or_else(|| Tell::Error(broken()));
+        self.ended |= is_last(&tell);
+        tell
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        if !self.ended {
+            lock(&self.line.waiting).by_id.remove(&self.id);
+            let _ = self.line.send(&Asked { id: 0, what: Ask::Cancel { chat: self.id } });
+        }
+    }
+}
+
+impl Line {
+    fn send(&self, asked: &Asked) -> io::Result<()> {
+        let mut bytes = serde_json::to_vec(asked)?;
+        bytes.push(b'\n');
+        lock(&self.writer).write_all(&bytes)
+    }
+
+    fn deliver(&self, told: Told) {
+        let mut waiting = lock(&self.waiting);
+        let last = is_last(&told.what);
+        if let Some(listener) = waiting.by_id.get(&told.id) {
+            let _ = listener.send(told.what);
+        }
+        if last {
+            waiting.by_id.remove(&told.id);
+        }
+    }
+
+    fn close(&self) {
+        let mut waiting = lock(&self.waiting);
+        waiting.closed = true;
+        waiting.by_id.clear();
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// Whether a request has been answered in full with this.
+pub fn is_last(tell: &Tell) -> bool {
+    match tell {
+        Tell::Text { .. } | Tell::Call { .. } | Tell::Progress { .. } => false,
+        Tell::Hello(_) | Tell::Done { .. } | Tell::Error(_) | Tell::Status(_) | Tell::Bye => true,
+    }
+}
+
+/// The JSON lines of a stream, up to its end. A line past [`LINE_LIMIT`] ends it with an error.
+pub fn lines<T: serde::de::DeserializeOwned>(
+    stream: impl Read,
+) -> impl Iterator<Item = io::Result<T>> {
+    let mut reader = BufReader::new(stream);
+    let mut line = Vec::new();
+    std::iter::from_fn(move || {
+        loop {
+            line.clear();
+            let limit = LINE_LIMIT as u64 + 1;
+            match reader.by_ref().take(limit).read_until(b'\n', &mut line) {
+                Ok(0) => return None,
+                Ok(n) if n > LINE_LIMIT => return Some(Err(io::Error::other("a line is too long"))),
+                Ok(_) if line.last() != Some(&b'\n') => return None, // torn by the end
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Some(Err(e)),
+            }
+            if line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            return Some(serde_json::from_slice(&line).map_err(io::Error::from));
+        }
+    })
+}
+
+fn broken() -> Fault {
+    Fault::new(FaultKind::Broken, "the model host ended before its reply was complete")
+}
+
+fn unexpected(tell: &Tell) -> Fault {
+    let line = serde_json::to_string(tell).unwrap_or_default();
+    Fault::new(FaultKind::Broken, format!("the model host answered something else: {line}"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::wire::Mode;
+
+    /// A host that answers each request with what the script says.
+    fn host(answer: impl Fn(Asked) -> Vec<Told> + Send + 'static) -> Connection {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        std::thread::spawn(move || {
+            let mut writer = theirs.try_clone().unwrap();
+            for asked in lines::<Asked>(theirs) {
+                for told in answer(asked.unwrap()) {
+                    writeln!(writer, "{}", serde_json::to_string(&told).unwrap()).unwrap();
+                }
+            }
+        });
+        Connection::new(ours).unwrap()
+    }
+
+    fn chat() -> Chat {
+        Chat {
+            conversation: "c".into(),
+            system: String::new(),
+            messages: Vec::new(),
+            tools: Vec::new(),
+            mode: Mode::Free,
+            max_tokens: 1,
+            temperature: 0.0,
+            seed: 0,
+        }
+    }
+
+
+    #[test]
+    fn answers_find_their_request() {
+        let connection = host(|asked| {
+            let text = asked.id.to_string();
+            vec![
+                Told { id: 99, what: Tell::Bye },
+                Told { id: asked.id, what: Tell::Text { text } },
+                Told { id: asked.id, what: Tell::Bye },
+            ]
+        });
+        let (mut one, mut two) = (connection.chat(chat()), connection.chat(chat()));
+        assert_eq!(two.wait(), Tell::Text { text: "2".into() });
+        assert_eq!(one.wait(), Tell::Text { text: "1".into() });
+        assert_eq!((one.wait(), two.wait()), (Tell::Bye, Tell::Bye));
+    }
+
+    #[test]
+    fn a_dropped_chat_is_cancelled_and_a_gone_host_is_a_fault() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let connection = Connection::new(ours).unwrap();
+        drop(connection.chat(chat()));
+        let mut asked = lines::<Asked>(theirs.try_clone().unwrap());
+        assert!(matches!(asked.next().unwrap().unwrap().what, Ask::Chat(_)));
+        assert_eq!(asked.next().unwrap().unwrap().what, Ask::Cancel { chat: 1 });
+        let mut waiting = connection.chat(chat());
+        theirs.shutdown(std::net::Shutdown::Both).unwrap();
+        assert!(matches!(waiting.wait(), Tell::Error(f) if f.kind == FaultKind::Broken));
+        assert!(matches!(connection.chat(chat()).wait(), Tell::Error(_)));
+        assert!(connection.is_closed());
+    }
+}
