@@ -4,6 +4,10 @@
 //! [`tools`] to act with. `run` puts the parts together; `ui` draws the events; nothing below
 //! them prints.
 
+pub mod act;
+pub mod context;
+pub mod limits;
 pub mod message;
 pub mod provider;
 pub mod tools;
+pub mod turn;

@@ -1,0 +1,191 @@
+//! Carries out the calls of one reply: at once where they do not meet, in order where they do, and
+//! with exactly one result for each.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::event::What;
+use base::failure::Result;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Conversation;
+use crate::limits::{Guard, Limit, Verdict};
+use crate::message::{Part, Reply, Stop, ToolCall, ToolResult};
+use crate::provider::ToolSpec;
+use crate::tools::{ErrorKind, Outcome};
+use crate::turn::Agent;
+
+/// What the model may do, as the loop sees it.
+pub trait Toolbox: Send + Sync {
+    /// The tools offered; the same in every request of a session.
+    fn offered(&self) -> &[ToolSpec];
+    /// Keys of what a call touches: calls that share one are carried out in order.
+    fn touches(&self, name: &str, args: &Value) -> Vec<String>;
+    /// Carries one call out.
+    fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, Outcome>;
+}
+
+/// One call to be carried out.
+pub struct ToolJob<'a> {
+    /// The call's id.
+    pub id: &'a str,
+    /// The tool's name as the model wrote it.
+    pub name: &'a str,
+    /// Its arguments, a JSON object.
+    pub args: &'a Value,
+    /// Hears output while it runs.
+    pub hear: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+/// How long tools may take to end themselves after the user cancelled.
+const CANCEL_GRACE: Duration = Duration::from_secs(2);
+
+/// Carries out all calls of a reply; gives the limit that the guard saw reached, if any.
+pub async fn carry_out(
+    talk: &mut Conversation,
+    agent: &Agent<'_>,
+    reply: &Reply,
+    guard: &mut Guard,
+) -> Result<Option<Limit>> {
+    let calls: Vec<&ToolCall> = reply.message.calls().collect();
+    for call in &calls {
+        let (id, name) = (call.id.clone(), call.name.clone());
+        let args = call.malformed.clone().map_or_else(|| call.args.clone(), Value::String);
+        (agent.tell)(What::ToolStart { id, name, args });
+    }
+    let done: Vec<CancellationToken> = calls.iter().map(|_| CancellationToken::new()).collect();
+    let touched: Vec<Vec<String>> =
+        calls.iter().map(|call| agent.toolbox.touches(&call.name, &call.args)).collect();
+    let mut running: FuturesUnordered<_> = (0..calls.len())
+        .map(|at| {
+            let refused = refusal(reply, at);
+            let earlier: Vec<CancellationToken> = (0..at)
+                .filter(|before| touched[*before].iter().any(|key| touched[at].contains(key)))
+                .map(|before| done[before].clone())
+                .collect();
+            let (call, done) = (calls[at], done[at].clone());
+            async move {
+                for before in earlier {
+                    before.cancelled().await;
+                }
+                let since = Instant::now();
+                let outcome = match refused {
+                    Some(outcome) => outcome,
+                    None => carry_out_one(agent, call).await,
+                };
+                done.cancel();
+                (call, outcome, since.elapsed())
+            }
+        })
+        .collect();
+    let mut limit = None;
+    while let Some((call, outcome, took)) = running.next().await {
+        let (result, reached) = judge(guard, call, outcome);
+        limit = limit.or(reached);
+        let ToolResult { call_id: id, name, ok, text, .. } = result.clone();
+        talk.answer(result)?;
+        let ms = took.as_millis() as u64;
+        (agent.tell)(What::ToolEnd { id, name, ok, text, ms });
+    }
+    talk.close_results();
+    Ok(limit)
+}
+
+/// Why a call is not run, as its outcome.
+fn refusal(reply: &Reply, at: usize) -> Option<Outcome> {
+    let calls: Vec<&ToolCall> = reply.message.calls().collect();
+    let call = calls[at];
+    if reply.stop == Stop::Length && at + 1 == calls.len() && ends_with_call(reply) {
+        return Some(invalid(
+            "not run: the reply hit the output limit inside this call, so it may be half. Make \
+             it shorter: write long files in parts, one call each",
+        ));
+    }
+    if let Some(text) = &call.malformed {
+        let shown = base::text::head(text, 200);
+        return Some(invalid(format!(
+            "not run: the arguments are not a JSON object: {shown}\nSend one JSON object, with \
+             quotes and newlines inside strings escaped"
+        )));
+    }
+    if repeats_the_one_before(reply, call) {
+        return Some(invalid(
+            "not run: this call is identical to the one directly before it in the same reply; \
+             its result stands above. Repeat it in a later reply if you need it again",
+        ));
+    }
+    None
+}
+
+fn invalid(text: impl Into<String>) -> Outcome {
+    Outcome::failed(ErrorKind::Validation, text)
+}
+
+fn ends_with_call(reply: &Reply) -> bool {
+    matches!(reply.message.parts.last(), Some(Part::Call(_)))
+}
+
+/// Whether the part before this call (thoughts aside) is the same call.
+fn repeats_the_one_before(reply: &Reply, call: &ToolCall) -> bool {
+    let mut before = None;
+    for part in &reply.message.parts {
+        match part {
+            Part::Call(this) if this.id == call.id => {
+                let same = |b: &ToolCall| b.name == this.name && b.args == this.args;
+                return before.is_some_and(same);
+            }
+            Part::Call(this) => before = Some(this),
+            Part::Text { text } if text.trim().is_empty() => {}
+            Part::Reasoning { .. } => {}
+            Part::Text { .. } | Part::Result(_) | Part::Image(_) => before = None,
+        }
+    }
+    false
+}
+
+/// Runs one call. When the user cancels, the tool has a moment to end its processes itself; then
+/// its future is dropped, which kills what is left.
+async fn carry_out_one(agent: &Agent<'_>, call: &ToolCall) -> Outcome {
+    if agent.cancel.is_cancelled() {
+        return Outcome::failed(ErrorKind::Cancelled, "cancelled by the user before it began");
+    }
+    let (tell, id) = (agent.tell.clone(), call.id.clone());
+    let hear = Arc::new(move |text: &str| {
+        tell(What::ToolOutput { id: id.clone(), text: text.to_owned() });
+    });
+    let job = ToolJob { id: &call.id, name: &call.name, args: &call.args, hear };
+    let too_late = async {
+        agent.cancel.cancelled().await;
+        tokio::time::sleep(CANCEL_GRACE).await;
+    };
+    tokio::select! {
+        outcome = agent.toolbox.run(job) => outcome,
+        () = too_late => Outcome::failed(ErrorKind::Cancelled, "cancelled by the user"),
+    }
+}
+
+/// Makes the result of an outcome; the guard may add a word, or say that it is enough.
+fn judge(guard: &mut Guard, call: &ToolCall, outcome: Outcome) -> (ToolResult, Option<Limit>) {
+    let mut result = ToolResult {
+        call_id: call.id.clone(),
+        name: call.name.clone(),
+        ok: outcome.ok,
+        text: outcome.text,
+        images: outcome.images,
+    };
+    let limit = match guard.watch(call, &result) {
+        Verdict::Fine => None,
+        Verdict::Nudge(n) => {
+            result.text.push_str(&format!(
+                "\n\n[You made this same call {n} times and got this same result. Do something \
+                 else: read the result, try another way, or finish with what you know.]"
+            ));
+            None
+        }
+        Verdict::Stop(n) => Some(Limit::Repeats(n)),
+    };
+    (result, limit)
+}

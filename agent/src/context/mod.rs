@@ -1,0 +1,248 @@
+//! The conversation: the one thing that changes while an agent works.
+
+pub mod compact;
+pub mod thin;
+pub mod window;
+
+use std::path::PathBuf;
+
+use base::event::Usage;
+use base::failure::{OrFail, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Message, Part, Reply, Role, Stop, ToolResult};
+use window::Window;
+
+/// Where a conversation is written down. A line is on disk before its effect is shown.
+pub trait Record: Send {
+    /// Appends one entry.
+    fn note(&mut self, entry: &Entry) -> std::io::Result<()>;
+    /// Makes all entries durable; called once a turn.
+    fn sync(&mut self) -> std::io::Result<()>;
+    /// Writes a text into a file of its own, for the model to read again, and says where.
+    fn set_aside(&mut self, name: &str, text: &str) -> std::io::Result<PathBuf>;
+}
+
+/// One line of a session's journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "snake_case")]
+pub enum Entry {
+    /// The session was begun or taken up again.
+    Opened {
+        /// RFC 3339.
+        time: String,
+        /// Its working directory.
+        cwd: PathBuf,
+        /// `type.name`.
+        provider: String,
+        /// As sent.
+        model: String,
+    },
+    /// What the user asked.
+    Request {
+        /// The message.
+        message: Message,
+    },
+    /// What g3 itself put in, e.g. "go on".
+    Prompt {
+        /// The message.
+        message: Message,
+    },
+    /// What the model replied.
+    Reply {
+        /// The message.
+        message: Message,
+        /// Tokens and money.
+        usage: Usage,
+        /// Why it stopped.
+        stop: Stop,
+    },
+    /// What came of one call; in the order in which the calls ended.
+    Result {
+        /// The result.
+        result: ToolResult,
+    },
+    /// Old results were replaced by pointers to files.
+    Thinned {
+        /// Call id and new text.
+        results: Vec<(String, String)>,
+    },
+    /// The conversation was replaced by a summary.
+    Compacted {
+        /// The whole new conversation.
+        messages: Vec<Message>,
+        /// What the summary cost.
+        usage: Usage,
+    },
+    /// The user dropped the conversation.
+    Cleared,
+}
+
+/// The conversation so far, and what it cost.
+pub struct Conversation {
+    messages: Vec<Message>,
+    results: Vec<ToolResult>,
+    request: String,
+    turns: u32,
+    usage: Usage,
+    /// How full the model's context is.
+    pub window: Window,
+    thinned_at: u64,
+    record: Box<dyn Record>,
+}
+
+impl Conversation {
+    /// An empty conversation.
+    pub fn new(window: Window, record: Box<dyn Record>) -> Conversation {
+        Conversation {
+            messages: Vec::new(),
+            results: Vec::new(),
+            request: String::new(),
+            turns: 0,
+            usage: Usage::default(),
+            window,
+            thinned_at: 0,
+            record,
+        }
+    }
+
+    /// Plays back what a journal holds, so that a conversation goes on where it was left. Calls
+    /// that were not answered when the process ended are answered as interrupted.
+    pub fn replay(&mut self, entries: Vec<Entry>) -> Result<()> {
+        for entry in entries {
+            self.apply(entry);
+        }
+        let unanswered = self.unanswered();
+        for (call_id, name) in unanswered {
+            let text = "interrupted: g3 ended before this call did; it may have had effects, \
+                        so look before you repeat it"
+                .to_owned();
+            self.answer(ToolResult { call_id, name, ok: false, text, images: Vec::new() })?;
+        }
+        self.close_results();
+        Ok(())
+    }
+
+    fn apply(&mut self, entry: Entry) {
+        if !matches!(entry, Entry::Result { .. } | Entry::Thinned { .. }) {
+            self.close_results();
+        }
+        match entry {
+            Entry::Opened { .. } => {}
+            Entry::Request { message } => {
+                self.request = message.words();
+                self.push(message);
+            }
+            Entry::Prompt { message } => self.push(message),
+            Entry::Reply { message, usage, .. } => self.push_reply(message, usage),
+            Entry::Result { result } => self.results.push(result),
+            Entry::Thinned { results } => thin::apply(&mut self.messages, &results),
+            Entry::Compacted { messages, usage } => {
+                self.messages = messages;
+                self.usage = self.usage.plus(usage);
+            }
+            Entry::Cleared => {
+                self.messages.clear();
+                self.request.clear();
+            }
+        }
+    }
+
+    /// The user asks something.
+    pub fn ask(&mut self, message: Message) -> Result<()> {
+        self.note(Entry::Request { message })
+    }
+
+    /// g3 itself says something to the model.
+    pub fn prompt(&mut self, text: impl Into<String>) -> Result<()> {
+        self.note(Entry::Prompt { message: Message::text(Role::User, text) })
+    }
+
+    /// The model replied. Made durable, since what follows acts on it.
+    pub fn hear(&mut self, reply: &Reply) -> Result<()> {
+        let Reply { message, usage, stop } = reply.clone();
+        self.note(Entry::Reply { message, usage, stop })?;
+        self.record.sync().or_fail(|| "cannot write the session's journal")
+    }
+
+    /// A call was answered.
+    pub fn answer(&mut self, result: ToolResult) -> Result<()> {
+        self.note(Entry::Result { result })
+    }
+
+    /// All calls of the last reply were answered: their results become one message, in the order
+    /// of the calls.
+    pub fn close_results(&mut self) {
+        if self.results.is_empty() {
+            return;
+        }
+        let order: Vec<String> = self
+            .messages
+            .last()
+            .map(|message| message.calls().map(|call| call.id.clone()).collect())
+            .unwrap_or_default();
+        let mut results = std::mem::take(&mut self.results);
+        results.sort_by_key(|result| order.iter().position(|id| *id == result.call_id));
+        self.push(Message {
+            role: Role::User,
+            parts: results.into_iter().map(Part::Result).collect(),
+        });
+    }
+
+    /// Writes one entry down, then lets it take effect.
+    fn note(&mut self, entry: Entry) -> Result<()> {
+        self.record.note(&entry).or_fail(|| "cannot write the session's journal")?;
+        self.apply(entry);
+        Ok(())
+    }
+
+    fn push(&mut self, message: Message) {
+        self.window.add(&message);
+        self.messages.push(message);
+    }
+
+    fn push_reply(&mut self, message: Message, usage: Usage) {
+        self.window.report(usage, &message);
+        self.turns += 1;
+        self.usage = self.usage.plus(usage);
+        self.messages.push(message);
+    }
+
+    /// Calls of the last reply that have no result yet: id and name.
+    fn unanswered(&self) -> Vec<(String, String)> {
+        let Some(last) = self.messages.last().filter(|m| m.role == Role::Assistant) else {
+            return Vec::new();
+        };
+        let answered = |id: &str| self.results.iter().any(|result| result.call_id == id);
+        let open = last.calls().filter(|call| !answered(&call.id));
+        open.map(|call| (call.id.clone(), call.name.clone())).collect()
+    }
+
+    /// Drops the conversation; what it cost stays on the bill.
+    pub fn clear(&mut self, overhead: u64) -> Result<()> {
+        self.note(Entry::Cleared)?;
+        self.window.restart(overhead, &self.messages);
+        self.thinned_at = 0;
+        Ok(())
+    }
+
+    /// Oldest first.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// What the user asked last.
+    pub fn request(&self) -> &str {
+        &self.request
+    }
+
+    /// Replies so far.
+    pub fn turns(&self) -> u32 {
+        self.turns
+    }
+
+    /// Tokens and money so far.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+}

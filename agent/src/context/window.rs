@@ -1,0 +1,130 @@
+//! How full the model's context is: what the provider reported, plus an estimate of what is new.
+
+use base::event::Usage;
+
+use crate::message::{Message, Part};
+
+/// Tokens of a picture, as far as anybody can say beforehand.
+const IMAGE_TOKENS: u64 = 1_500;
+
+/// The account of one context window, in tokens.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    limit: u64,
+    known: u64,
+    new: u64,
+    /// Reported tokens for 1,000 estimated ones.
+    scale: u64,
+}
+
+impl Window {
+    /// An account that starts with what every request carries (system prompt and tools).
+    pub fn new(limit: u64, overhead: u64) -> Window {
+        Window { limit: limit.max(1), known: overhead, new: 0, scale: 1_000 }
+    }
+
+    /// Something was added that the provider has not counted yet.
+    pub fn add(&mut self, message: &Message) {
+        self.new += estimate(message) * self.scale / 1_000;
+    }
+
+    /// Something was taken away, so many estimated tokens.
+    pub fn remove(&mut self, estimated: u64) {
+        let tokens = estimated * self.scale / 1_000;
+        let from_new = tokens.min(self.new);
+        self.new -= from_new;
+        self.known = self.known.saturating_sub(tokens - from_new);
+    }
+
+    /// The provider counted a request and its reply. Without a report the estimate stays.
+    pub fn report(&mut self, usage: Usage, reply: &Message) {
+        let sent = usage.input + usage.cache_read + usage.cache_write;
+        if sent == 0 {
+            return self.add(reply);
+        }
+        let estimated = self.used() * 1_000 / self.scale.max(1);
+        if estimated > 0 {
+            self.scale = (sent * 1_000 / estimated).clamp(500, 3_000);
+        }
+        self.known = sent + usage.output;
+        self.new = 0;
+    }
+
+    /// The provider says that the request did not fit, whatever we thought.
+    pub fn overflowed(&mut self) {
+        self.known = self.known.max(self.limit);
+    }
+
+    /// Starts again with this conversation.
+    pub fn restart(&mut self, overhead: u64, messages: &[Message]) {
+        self.known = overhead * self.scale / 1_000;
+        self.new = 0;
+        messages.iter().for_each(|message| self.add(message));
+    }
+
+    /// Tokens in use.
+    pub fn used(&self) -> u64 {
+        self.known + self.new
+    }
+
+    /// Tokens there are.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// How full it is, in percent.
+    pub fn percent(&self) -> u64 {
+        self.used() * 100 / self.limit
+    }
+}
+
+/// An estimate of a message's tokens.
+pub fn estimate(message: &Message) -> u64 {
+    message.parts.iter().map(estimate_part).sum::<u64>() + 4
+}
+
+/// An estimate of a text's tokens.
+pub fn estimate_text(text: &str) -> u64 {
+    // English and code are 3 to 4 bytes a token; the provider's own counts correct this soon.
+    (text.len() as u64 * 2).div_ceil(7)
+}
+
+fn estimate_part(part: &Part) -> u64 {
+    match part {
+        Part::Text { text } => estimate_text(text),
+        Part::Reasoning { text, sealed } => {
+            estimate_text(text) + sealed.as_ref().map_or(0, |v| estimate_text(&v.to_string()))
+        }
+        Part::Call(call) => estimate_text(&call.name) + estimate_text(&call.args.to_string()) + 8,
+        Part::Result(result) => {
+            estimate_text(&result.text) + result.images.len() as u64 * IMAGE_TOKENS + 8
+        }
+        Part::Image(_) => IMAGE_TOKENS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Role;
+
+    #[test]
+    fn what_the_provider_reports_beats_the_estimate() {
+        let mut window = Window::new(1_000, 100);
+        window.add(&Message::text(Role::User, "x".repeat(350)));
+        assert!((200..=220).contains(&window.used()), "{}", window.used());
+        let usage = Usage { input: 300, cache_read: 100, output: 50, ..Usage::default() };
+        window.report(usage, &Message::text(Role::Assistant, "y"));
+        assert_eq!(window.used(), 450);
+        // The estimate was about half of the truth, so what is new counts about twice.
+        window.add(&Message::text(Role::User, "x".repeat(350)));
+        assert!(window.used() > 600, "{}", window.used());
+    }
+
+    #[test]
+    fn a_provider_that_reports_nothing_leaves_the_estimate() {
+        let mut window = Window::new(1_000, 100);
+        window.report(Usage::default(), &Message::text(Role::Assistant, "y".repeat(35)));
+        assert!(window.used() > 100);
+    }
+}

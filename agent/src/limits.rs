@@ -1,0 +1,187 @@
+//! When to stop: limits the user set, and a guard against a model that repeats itself.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant};
+
+use base::event::Usage;
+
+use crate::message::{ToolCall, ToolResult};
+
+/// The limits of one run; `None` means no limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// Questions to the model.
+    pub turns: Option<u32>,
+    /// Tokens sent and written, cached ones too.
+    pub tokens: Option<u64>,
+    /// US dollars, as far as prices are known.
+    pub cost_usd: Option<f64>,
+    /// Wall-clock time.
+    pub time: Option<Duration>,
+}
+
+/// What one run has used up so far.
+#[derive(Debug)]
+pub struct Spent {
+    turns: u32,
+    usage: Usage,
+    since: Instant,
+}
+
+/// The limit that was reached.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// Questions to the model.
+    Turns(u32),
+    /// Tokens.
+    Tokens(u64),
+    /// US dollars.
+    Cost(f64),
+    /// Wall-clock time.
+    Time(Duration),
+    /// The same call gave the same result this many times.
+    Repeats(u32),
+}
+
+impl Limits {
+    /// The first limit that was reached.
+    pub fn reached(&self, spent: &Spent) -> Option<Limit> {
+        let tokens = |u: Usage| u.input + u.output + u.cache_read + u.cache_write;
+        let turns = self.turns.filter(|max| spent.turns >= *max).map(Limit::Turns);
+        let tokens = self.tokens.filter(|max| tokens(spent.usage) >= *max).map(Limit::Tokens);
+        let cost = spent.usage.cost_usd.unwrap_or(0.0);
+        let cost = self.cost_usd.filter(|max| cost >= *max).map(Limit::Cost);
+        let time = self.time.filter(|max| spent.since.elapsed() >= *max).map(Limit::Time);
+        turns.or(tokens).or(cost).or(time)
+    }
+}
+
+impl Spent {
+    /// Nothing yet; the time runs from now.
+    pub fn nothing() -> Spent {
+        Spent { turns: 0, usage: Usage::default(), since: Instant::now() }
+    }
+
+    /// Adds one question to the model.
+    pub fn add(&mut self, usage: Usage) {
+        self.turns += 1;
+        self.usage = self.usage.plus(usage);
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Limit::Turns(max) => write!(f, "the limit of {max} turns is reached"),
+            Limit::Tokens(max) => write!(f, "the limit of {max} tokens is reached"),
+            Limit::Cost(max) => write!(f, "the limit of {max} US dollars is reached"),
+            Limit::Time(max) => write!(f, "the limit of {} s is reached", max.as_secs()),
+            Limit::Repeats(n) => {
+                write!(f, "the model made the same call {n} times and got the same result")
+            }
+        }
+    }
+}
+
+/// Counts calls that gave the result they gave before. Any call or result that was not seen yet
+/// is progress and starts the count anew, so that an edit between two equal test runs is no loop.
+#[derive(Debug)]
+pub struct Guard {
+    nudge_at: u32,
+    stop_at: u32,
+    seen: HashMap<u64, u32>,
+}
+
+/// What the guard says about one result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Go on.
+    Fine,
+    /// Tell the model that it repeats itself; this is the n-th time.
+    Nudge(u32),
+    /// Stop; this was the n-th time.
+    Stop(u32),
+}
+
+impl Guard {
+    /// A guard; small models repeat themselves more often and recover less, so it is stricter.
+    pub fn new(small: bool) -> Guard {
+        let (nudge_at, stop_at) = if small { (2, 4) } else { (3, 6) };
+        Guard { nudge_at, stop_at, seen: HashMap::new() }
+    }
+
+    /// Looks at one call and its result.
+    pub fn watch(&mut self, call: &ToolCall, result: &ToolResult) -> Verdict {
+        let mut hasher = DefaultHasher::new();
+        (&call.name, call.args.to_string(), &call.malformed, &result.text).hash(&mut hasher);
+        let key = hasher.finish();
+        if !self.seen.contains_key(&key) {
+            self.seen.values_mut().for_each(|count| *count = 1);
+        }
+        let count = self.seen.entry(key).or_insert(0);
+        *count += 1;
+        match *count {
+            n if n >= self.stop_at => Verdict::Stop(n),
+            n if n >= self.nudge_at => Verdict::Nudge(n),
+            _ => Verdict::Fine,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn call(name: &str) -> ToolCall {
+        ToolCall { id: "c".into(), name: name.into(), args: json!({}), malformed: None }
+    }
+
+    fn result(text: &str) -> ToolResult {
+        let (call_id, name) = ("c".into(), "x".into());
+        ToolResult { call_id, name, ok: true, text: text.into(), images: Vec::new() }
+    }
+
+    #[test]
+    fn the_first_limit_reached_is_named() {
+        let limits = Limits { turns: Some(2), tokens: Some(100), ..Limits::default() };
+        let mut spent = Spent::nothing();
+        assert_eq!(limits.reached(&spent), None);
+        spent.add(Usage { input: 60, output: 40, ..Usage::default() });
+        assert_eq!(limits.reached(&spent), Some(Limit::Tokens(100)));
+        spent.add(Usage::default());
+        assert_eq!(limits.reached(&spent), Some(Limit::Turns(2)));
+    }
+
+    #[test]
+    fn a_call_that_repeats_itself_is_nudged_then_stopped() {
+        let mut guard = Guard::new(false);
+        let verdicts: Vec<Verdict> =
+            (0..6).map(|_| guard.watch(&call("look"), &result("same"))).collect();
+        use Verdict::{Fine, Nudge, Stop};
+        assert_eq!(verdicts, [Fine, Fine, Nudge(3), Nudge(4), Nudge(5), Stop(6)]);
+    }
+
+    #[test]
+    fn equal_test_runs_between_different_edits_are_no_loop() {
+        let mut guard = Guard::new(true);
+        for n in 0..20 {
+            let edit = guard.watch(&call("edit"), &result(&format!("edit {n}")));
+            assert_eq!(edit, Verdict::Fine);
+            let run = guard.watch(&call("test"), &result("still red"));
+            assert!(!matches!(run, Verdict::Stop(_)), "stopped at edit {n}");
+        }
+    }
+
+    #[test]
+    fn two_calls_in_turn_are_a_loop_too() {
+        let mut guard = Guard::new(true);
+        let stopped = (0..10).any(|_| {
+            guard.watch(&call("a"), &result("1"));
+            matches!(guard.watch(&call("b"), &result("2")), Verdict::Stop(_))
+        });
+        assert!(stopped);
+    }
+}

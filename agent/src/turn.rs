@@ -1,0 +1,271 @@
+//! The loop: ask, act, observe. It knows no provider, no tool, no terminal and no file.
+
+use std::sync::{Arc, Mutex};
+
+use base::event::{Usage, What};
+use base::failure::{Failure, Result};
+use tokio_util::sync::CancellationToken;
+
+use crate::act::{self, Toolbox};
+use crate::context::compact::Summary;
+use crate::context::{Conversation, window};
+use crate::limits::{Guard, Limit, Limits, Spent};
+use crate::message::{Message, Reply, Role, Stop};
+use crate::provider::{Delta, Provider, ProviderError, Request};
+
+/// Who hears what happens.
+pub type Tell = Arc<dyn Fn(What) + Send + Sync>;
+
+/// Who acts: collaborators that do not change during a turn, put together once, in `run`.
+pub struct Agent<'a> {
+    /// The model.
+    pub provider: &'a dyn Provider,
+    /// What it may do.
+    pub toolbox: &'a dyn Toolbox,
+    /// The system prompt.
+    pub system: &'a str,
+    /// The session's id.
+    pub session: &'a str,
+    /// When to stop.
+    pub limits: Limits,
+    /// What must outlive a compaction (the todo list).
+    pub keep: &'a (dyn Fn() -> Option<String> + Send + Sync),
+    /// Who hears what happens.
+    pub tell: Tell,
+    /// Set when the user cancels.
+    pub cancel: CancellationToken,
+}
+
+/// How the loop ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Finish {
+    /// The model had said all.
+    Done,
+    /// A limit was reached.
+    Limit(Limit),
+    /// The user cancelled.
+    Cancelled,
+}
+
+/// How often in a row a reply may be cut off or empty.
+const PATIENCE: u32 = 3;
+
+/// Asks, acts and observes until the model stops asking for tools or a limit is reached.
+pub async fn drive(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Finish> {
+    let mut guard = Guard::new(agent.provider.facts().small);
+    let mut spent = Spent::nothing();
+    let mut patience = PATIENCE;
+    loop {
+        if agent.cancel.is_cancelled() {
+            return Ok(Finish::Cancelled);
+        }
+        if let Some(limit) = agent.limits.reached(&spent) {
+            return Ok(Finish::Limit(limit));
+        }
+        let Some(reply) = ask_with_room(talk, agent).await? else {
+            return Ok(Finish::Cancelled);
+        };
+        spent.add(reply.usage);
+        talk.hear(&reply)?;
+        tell_costs(talk, agent, &reply);
+        if let Some(limit) = act::carry_out(talk, agent, &reply, &mut guard).await? {
+            return Ok(Finish::Limit(limit));
+        }
+        match next(&reply) {
+            Next::Ask => patience = PATIENCE,
+            Next::Finish => return Ok(Finish::Done),
+            Next::Fail(failure) => return Err(failure),
+            Next::Prompt(text) if patience > 0 => {
+                patience -= 1;
+                talk.prompt(text)?;
+            }
+            Next::Prompt(_) => {
+                return Err(Failure::failed("the model does not get to an end")
+                    .because("its replies were cut off or empty several times in a row"));
+            }
+        }
+    }
+}
+
+/// What follows a reply whose calls were carried out.
+enum Next {
+    Ask,
+    Prompt(&'static str),
+    Finish,
+    Fail(Failure),
+}
+
+fn next(reply: &Reply) -> Next {
+    let called = reply.message.calls().next().is_some();
+    let empty = reply.message.words().trim().is_empty();
+    match reply.stop {
+        Stop::Refused => Next::Fail(
+            Failure::failed("the model refused to go on")
+                .because(last_words(&reply.message))
+                .next("say it in other words, or use another model: --model NAME"),
+        ),
+        Stop::Calls | Stop::Done | Stop::Length if called => Next::Ask,
+        Stop::Length => Next::Prompt(
+            "Your reply hit the output limit. Go on exactly where it broke off, without repeating \
+             anything.",
+        ),
+        Stop::Calls | Stop::Done if empty => Next::Prompt(
+            "Your reply was empty. Go on with the task; if it is done, say in a sentence what you \
+             did.",
+        ),
+        Stop::Calls | Stop::Done => Next::Finish,
+    }
+}
+
+fn last_words(message: &Message) -> String {
+    let words = message.words();
+    if words.trim().is_empty() { "it gave no reason".into() } else { words.trim().to_owned() }
+}
+
+/// Asks, after making room; a request that turns out too long is asked once more after a
+/// compaction. `None` when the user cancelled.
+async fn ask_with_room(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Option<Reply>> {
+    if let Some(detail) = talk.thin()? {
+        (agent.tell)(What::Thinned { detail });
+    }
+    if talk.is_full() && !compact(talk, agent).await? {
+        return Ok(None);
+    }
+    match ask(talk, agent).await {
+        Err(ProviderError::TooLong(_)) if talk.messages().len() > 1 => {
+            talk.window.overflowed();
+            if !compact(talk, agent).await? {
+                return Ok(None);
+            }
+        }
+        other => return answered(other),
+    }
+    answered(ask(talk, agent).await)
+}
+
+fn answered(asked: std::result::Result<Reply, ProviderError>) -> Result<Option<Reply>> {
+    match asked {
+        Ok(reply) => Ok(Some(reply)),
+        Err(ProviderError::Cancelled) => Ok(None),
+        Err(error) => Err(failure(&error)),
+    }
+}
+
+/// Asks the model once. What was heard before the user cancelled stays in the conversation.
+async fn ask(
+    talk: &mut Conversation,
+    agent: &Agent<'_>,
+) -> std::result::Result<Reply, ProviderError> {
+    (agent.tell)(What::Turn { n: talk.turns() + 1 });
+    let heard = Mutex::new(String::new());
+    let mut hear = |delta: Delta<'_>| hear(agent, &heard, delta);
+    let request = Request {
+        system: agent.system,
+        messages: talk.messages(),
+        tools: agent.toolbox.offered(),
+        max_output: agent.provider.facts().max_output,
+        session: agent.session,
+    };
+    let asked = tokio::select! {
+        biased;
+        () = agent.cancel.cancelled() => Err(ProviderError::Cancelled),
+        asked = agent.provider.ask(&request, &mut hear) => asked,
+    };
+    let heard = heard.into_inner().unwrap_or_default();
+    if matches!(asked, Err(ProviderError::Cancelled)) && !heard.trim().is_empty() {
+        let message = Message::text(Role::Assistant, format!("{heard}\n[interrupted by the user]"));
+        let broken = |e: Failure| ProviderError::Broken(e.to_string());
+        let (usage, stop) = (Usage::default(), Stop::Done);
+        talk.hear(&Reply { message, usage, stop }).map_err(broken)?;
+    }
+    asked
+}
+
+fn hear(agent: &Agent<'_>, heard: &Mutex<String>, delta: Delta<'_>) {
+    let mut heard = heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    match delta {
+        Delta::Text(text) => {
+            heard.push_str(text);
+            (agent.tell)(What::Text { text: text.to_owned() });
+        }
+        Delta::Reasoning(text) => (agent.tell)(What::Reasoning { text: text.to_owned() }),
+        Delta::Retry { why, after, attempt } => {
+            heard.clear();
+            let after_ms = after.as_millis() as u64;
+            (agent.tell)(What::Retry { why, after_ms, attempt });
+        }
+        Delta::Ping => {}
+    }
+}
+
+/// Replaces the conversation by a summary; `false` when the user cancelled.
+async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
+    let facts = agent.provider.facts();
+    let overhead = overhead(agent);
+    let room = facts.context.saturating_sub(overhead + facts.max_output.min(facts.context / 8));
+    let messages = talk.summary_request(room);
+    let request = Request {
+        system: agent.system,
+        messages: &messages,
+        tools: agent.toolbox.offered(),
+        max_output: facts.max_output.min(facts.context / 8),
+        session: agent.session,
+    };
+    let mut deaf = |_: Delta<'_>| {};
+    let asked = tokio::select! {
+        () = agent.cancel.cancelled() => return Ok(false),
+        asked = agent.provider.ask(&request, &mut deaf) => asked,
+    };
+    let (summary, usage) = match asked {
+        Ok(reply) => (reply.message.words(), reply.usage),
+        Err(ProviderError::Cancelled) => return Ok(false),
+        // A conversation that cannot be summarised still has its last words and the request.
+        Err(_) => (String::new(), Usage::default()),
+    };
+    let summary = if summary.trim().is_empty() { tail_of(talk) } else { summary };
+    (agent.tell)(What::Usage { usage });
+    let detail = talk.compact(&Summary { text: summary, usage }, (agent.keep)(), overhead)?;
+    (agent.tell)(What::Compacted { detail });
+    Ok(true)
+}
+
+/// The model's last words, for a conversation without a summary.
+fn tail_of(talk: &Conversation) -> String {
+    let own = talk.messages().iter().rev().filter(|message| message.role == Role::Assistant);
+    let words: Vec<String> = own.map(Message::words).filter(|w| !w.trim().is_empty()).collect();
+    words.into_iter().take(3).collect::<Vec<_>>().join("\n")
+}
+
+/// Tokens that every request carries: system prompt and tools.
+pub fn overhead(agent: &Agent<'_>) -> u64 {
+    let tool = |spec: &crate::provider::ToolSpec| {
+        window::estimate_text(&spec.description)
+            + window::estimate_text(&spec.parameters.to_string())
+    };
+    let tools: u64 = agent.toolbox.offered().iter().map(tool).sum();
+    window::estimate_text(agent.system) + tools
+}
+
+fn tell_costs(talk: &Conversation, agent: &Agent<'_>, reply: &Reply) {
+    (agent.tell)(What::Usage { usage: reply.usage });
+    (agent.tell)(What::Context { used: talk.window.used(), limit: talk.window.limit() });
+}
+
+/// The sentence and the way out for a provider's error.
+fn failure(error: &ProviderError) -> Failure {
+    let failure = Failure::failed("the model could not be asked").because(error);
+    match error {
+        ProviderError::RateLimited { .. } | ProviderError::Overloaded(_) => {
+            failure.next("wait a little, then `g3 --resume`")
+        }
+        ProviderError::TooLong(_) => failure.next("start anew: g3 --new-session"),
+        ProviderError::Rejected(_) => failure.next("g3 config show --origin"),
+        ProviderError::Broken(_) | ProviderError::Cancelled => {
+            failure.next("g3 --resume goes on where it stopped")
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "turn_tests.rs"]
+mod tests;
