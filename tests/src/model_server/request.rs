@@ -11,6 +11,8 @@ pub enum Wire {
     Anthropic,
     /// `POST /v1/chat/completions`.
     OpenaiChat,
+    /// `POST /v1/responses`.
+    OpenaiResponses,
 }
 
 /// A request as it came.
@@ -27,11 +29,14 @@ pub struct Request {
 }
 
 impl Request {
-    /// The wire format, told by the path; `None` for a path that neither knows.
+    /// The wire format, told by the path; `None` for a path that none knows.
     pub fn wire(&self) -> Option<Wire> {
         let path = self.path.split('?').next().unwrap_or_default();
         if path.ends_with("/v1/messages") {
             return Some(Wire::Anthropic);
+        }
+        if path.ends_with("/responses") {
+            return Some(Wire::OpenaiResponses);
         }
         path.ends_with("/chat/completions").then_some(Wire::OpenaiChat)
     }

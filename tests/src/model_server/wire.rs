@@ -1,5 +1,7 @@
 //! A reply in the bytes of its wire format, streamed and whole.
 
+mod responses;
+
 use serde_json::{Value, json};
 
 use super::reply::{Reply, Said};
@@ -13,6 +15,7 @@ pub fn stream(reply: &Reply, wire: Wire, number: usize) -> Vec<Vec<u8>> {
     let events = match wire {
         Wire::Anthropic => anthropic_events(reply, number),
         Wire::OpenaiChat => openai_events(reply, number),
+        Wire::OpenaiResponses => responses::events(reply, number),
     };
     events.into_iter().map(spoiled).collect()
 }
@@ -22,6 +25,7 @@ pub fn whole(reply: &Reply, wire: Wire, number: usize) -> Vec<u8> {
     let object = match wire {
         Wire::Anthropic => anthropic_whole(reply, number),
         Wire::OpenaiChat => openai_whole(reply, number),
+        Wire::OpenaiResponses => responses::whole(reply, number),
     };
     spoiled(object.to_string())
 }
@@ -39,7 +43,7 @@ pub fn error(wire: Option<Wire>, status: u16) -> Vec<u8> {
         _ => ("api_error", "internal server error"),
     };
     let body = match wire {
-        Some(Wire::OpenaiChat) => {
+        Some(Wire::OpenaiChat | Wire::OpenaiResponses) => {
             json!({"error": {"message": message, "type": kind, "code": null}})
         }
         Some(Wire::Anthropic) | None => {
