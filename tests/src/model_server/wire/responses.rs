@@ -9,8 +9,10 @@ use super::{call_id, event};
 /// The events of a streamed reply: the opening, one entry per piece, the closing.
 pub fn events(reply: &Reply, number: usize) -> Vec<String> {
     let mut stream = Stream { sequence: 0 };
-    let opening = stream.event("response.created", json!({"response": response(number, "in_progress")}))
-        + &stream.event("response.in_progress", json!({"response": response(number, "in_progress")}));
+    let opening = stream
+        .event("response.created", json!({"response": response(number, "in_progress")}))
+        + &stream
+            .event("response.in_progress", json!({"response": response(number, "in_progress")}));
     let mut events = vec![opening];
     let mut output = Vec::new();
     for (index, part) in reply.parts.iter().enumerate() {

@@ -1,0 +1,116 @@
+//! Agents against the same scripted model: start, one turn, fifty turns, twenty at once.
+//!
+//! `./benches/run` builds the release binaries, runs this and writes docs/benchmarks.md. Peers are
+//! measured when `BENCH_CODEX` and `BENCH_MINI` name their programs. Figures are medians of
+//! interleaved runs; CPU is user plus system time of the whole process tree; PSS is the peak of
+//! the tree's proportional set size, taken in a run of its own.
+
+mod agents {
+    pub mod measure;
+    pub mod peers;
+    pub mod table;
+}
+
+use std::path::{Path, PathBuf};
+
+use agents::measure::{Sample, measure, memory};
+use agents::peers::{Peer, peers};
+use agents::table::{Row, print};
+use serde_json::json;
+use testkit::model_server::ModelServer;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::request::Request;
+use testkit::model_server::script::Script;
+
+/// Turns with one shell call each before the model says that it is done.
+fn script(turns: usize) -> Script {
+    Script::by(move |request| {
+        if answered(request) >= turns {
+            return Reply::says("Done.");
+        }
+        let names = request.tool_names();
+        let tool = ["shell", "shell_command", "exec_command", "bash"]
+            .into_iter()
+            .find(|tool| names.iter().any(|name| name == tool));
+        match tool {
+            Some("exec_command") => Reply::call("exec_command", json!({"cmd": "echo hi"})),
+            Some("bash") if answered(request) + 1 == turns => Reply::call(
+                "bash",
+                json!({"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}),
+            ),
+            Some(tool) => Reply::call(tool, json!({"command": "echo hi"})),
+            None => Reply::says("Done."),
+        }
+    })
+}
+
+/// How many calls of this conversation have their result.
+fn answered(request: &Request) -> usize {
+    let items = request.body["input"].as_array().into_iter().flatten();
+    let responses = items.filter(|item| item["type"] == "function_call_output").count();
+    responses + request.tool_results().len()
+}
+
+fn main() {
+    let place = tempfile::tempdir().expect("a temporary directory can be made");
+    let peers = peers();
+    let mut rows = vec![version(&peers, place.path())];
+    rows.push(turns("one headless turn with one tool call", 1, 9, &peers, place.path()));
+    rows.push(turns("fifty turns with one tool call each", 50, 3, &peers, place.path()));
+    rows.push(at_once("twenty at once, five turns each", 20, &peers, place.path()));
+    print(&rows);
+}
+
+fn version(peers: &[Peer], place: &Path) -> Row {
+    let mut row = Row::new("`--version`", peers);
+    for _ in 0..11 {
+        for (at, peer) in peers.iter().enumerate() {
+            row.add(at, measure(vec![peer.version(place)]));
+        }
+    }
+    for (at, peer) in peers.iter().enumerate() {
+        row.add_memory(at, memory(vec![peer.version(place)]));
+    }
+    row
+}
+
+fn turns(name: &str, turns: usize, runs: usize, peers: &[Peer], place: &Path) -> Row {
+    let server = ModelServer::start(script(turns));
+    let mut row = Row::new(name, peers);
+    for _ in 0..runs {
+        for (at, peer) in peers.iter().enumerate() {
+            row.add(at, checked(&server, peer, 1, turns, place));
+        }
+    }
+    for (at, peer) in peers.iter().enumerate() {
+        row.add_memory(at, memory(vec![peer.task(&server, &fresh(place))]));
+    }
+    row
+}
+
+fn at_once(name: &str, many: usize, peers: &[Peer], place: &Path) -> Row {
+    let server = ModelServer::start(script(5));
+    let mut row = Row::new(name, peers);
+    for (at, peer) in peers.iter().enumerate() {
+        row.add(at, checked(&server, peer, many, 5, place));
+        let jobs = (0..many).map(|_| peer.task(&server, &fresh(place))).collect();
+        row.add_memory(at, memory(jobs));
+    }
+    row
+}
+
+/// Measures and makes sure that every request was really made: a peer that fails fast is not fast.
+fn checked(server: &ModelServer, peer: &Peer, many: usize, turns: usize, place: &Path) -> Sample {
+    let before = server.requests().len();
+    let jobs = (0..many).map(|_| peer.task(server, &fresh(place))).collect();
+    let sample = measure(jobs);
+    let made = server.requests().len() - before;
+    assert!(made >= many * turns, "{} made only {made} requests", peer.name);
+    sample
+}
+
+/// An empty directory to work in.
+fn fresh(place: &Path) -> PathBuf {
+    let dir = tempfile::Builder::new().prefix("work-").tempdir_in(place).expect("writable");
+    dir.keep()
+}

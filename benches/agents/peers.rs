@@ -1,0 +1,80 @@
+//! The agents that are measured, and how each is told to work on one task without questions.
+
+use std::path::{Path, PathBuf};
+
+use base::process::{Job, Stream};
+use testkit::model_server::ModelServer;
+
+/// An agent to be measured.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Its name in the table.
+    pub name: &'static str,
+    program: PathBuf,
+}
+
+/// g3, and the peers that are installed.
+pub fn peers() -> Vec<Peer> {
+    let g3 = std::env::var_os("BENCH_G3").map(PathBuf::from);
+    let g3 = g3.expect("BENCH_G3 names the release binary; `./benches/run` sets it");
+    let mut peers = vec![Peer { name: "g3", program: g3 }];
+    for (name, variable) in [("codex", "BENCH_CODEX"), ("mini-swe-agent", "BENCH_MINI")] {
+        if let Some(program) = std::env::var_os(variable) {
+            peers.push(Peer { name, program: program.into() });
+        }
+    }
+    peers
+}
+
+impl Peer {
+    /// `--version`, or the nearest the program has.
+    pub fn version(&self, place: &Path) -> Job {
+        let flag = if self.name == "mini-swe-agent" { "--help" } else { "--version" };
+        self.job(place).arg(flag)
+    }
+
+    /// One task in a directory, with the scripted model.
+    pub fn task(&self, server: &ModelServer, directory: &Path) -> Job {
+        let job = self.job(directory);
+        match self.name {
+            "codex" => {
+                let url = server.openai_url();
+                job.args(["exec", "--skip-git-repo-check"])
+                    .arg("--dangerously-bypass-approvals-and-sandbox")
+                    .args(["-c", "model_provider=\"s\""])
+                    .arg("-c")
+                    .arg(format!(
+                        "model_providers.s={{name=\"s\",base_url=\"{url}\",wire_api=\"responses\",env_key=\"BENCH_KEY\"}}"
+                    ))
+                    .args(["-m", "scripted", "Say hi."])
+            }
+            "mini-swe-agent" => job
+                .env("OPENAI_API_BASE", server.openai_url())
+                .args(["-y", "--exit-immediately", "-m", "openai/scripted", "-t", "Say hi."])
+                .args(["-c", "mini.yaml", "-c", "agent.cost_limit=0"]),
+            _ => {
+                let config = directory.join("g3-config.toml");
+                std::fs::write(&config, server.config_toml("openai")).expect("writable");
+                job.arg("--config").arg(config).arg("Say hi.")
+            }
+        }
+    }
+
+    fn job(&self, directory: &Path) -> Job {
+        let home = directory.join("home");
+        std::fs::create_dir_all(&home).expect("writable");
+        Job::new(&self.program, directory)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", &home)
+            .env("CODEX_HOME", &home)
+            .env("BENCH_KEY", "none")
+            .env("OPENAI_API_KEY", "none")
+            .env("MSWEA_CONFIGURED", "true")
+            .env("MSWEA_COST_TRACKING", "ignore_errors")
+            .env("MSWEA_SILENT_STARTUP", "1")
+            .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+            .stdout(Stream::Null)
+            .stderr(Stream::Null)
+    }
+}

@@ -1,0 +1,84 @@
+//! The figures as Markdown: medians, and ratios against the first column.
+
+use std::time::Duration;
+
+use super::measure::Sample;
+use super::peers::Peer;
+
+/// One measured thing, a cell for each agent.
+pub struct Row {
+    name: String,
+    cells: Vec<Cell>,
+}
+
+struct Cell {
+    agent: &'static str,
+    samples: Vec<Sample>,
+    memory: u64,
+}
+
+impl Row {
+    /// A row without figures.
+    pub fn new(name: &str, peers: &[Peer]) -> Row {
+        let cell = |peer: &Peer| Cell { agent: peer.name, samples: Vec::new(), memory: 0 };
+        Row { name: name.to_owned(), cells: peers.iter().map(cell).collect() }
+    }
+
+    /// Adds a run of the agent in this column.
+    pub fn add(&mut self, column: usize, sample: Sample) {
+        self.cells[column].samples.push(sample);
+    }
+
+    /// Adds the peak memory (KiB) of the agent in this column.
+    pub fn add_memory(&mut self, column: usize, kib: u64) {
+        self.cells[column].memory = kib;
+    }
+}
+
+/// Prints all rows to stdout.
+#[allow(clippy::print_stdout, reason = "the table is what the benchmark is for")]
+pub fn print(rows: &[Row]) {
+    println!("| what | agent | wall ms | CPU ms | peak PSS MiB | g3 / agent: wall | CPU | PSS |");
+    println!("|---|---|---|---|---|---|---|---|");
+    for row in rows {
+        let ours = &row.cells[0];
+        for cell in &row.cells {
+            println!(
+                "| {} | {} | {:.1} | {:.1} | {:.1} | {} | {} | {} |",
+                row.name,
+                cell.agent,
+                ms(cell.wall()),
+                ms(cell.cpu()),
+                cell.memory as f64 / 1024.0,
+                ratio(ms(ours.wall()), ms(cell.wall())),
+                ratio(ms(ours.cpu()), ms(cell.cpu())),
+                ratio(ours.memory as f64, cell.memory as f64),
+            );
+        }
+    }
+}
+
+impl Cell {
+    fn wall(&self) -> Duration {
+        median(self.samples.iter().map(|sample| sample.wall).collect())
+    }
+
+    /// The mean: one tick of the clock is 10 ms, so single short runs say nothing.
+    fn cpu(&self) -> Duration {
+        let count = u32::try_from(self.samples.len().max(1)).unwrap_or(u32::MAX);
+        self.samples.iter().map(|sample| sample.cpu).sum::<Duration>() / count
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+fn ratio(ours: f64, theirs: f64) -> String {
+    if theirs > 0.0 { format!("{:.2}", ours / theirs) } else { "-".to_owned() }
+}
