@@ -2,9 +2,12 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
-/// A key or token. `Debug` shows dots; only [`Secret::reveal`] gives the text.
+/// What is shown instead of a secret.
+pub const DOTS: &str = "•••";
+
+/// A key or token. `Debug` and `Serialize` show dots; only [`Secret::reveal`] gives the text.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -23,6 +26,12 @@ impl Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("•••")
+        f.write_str(DOTS)
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(DOTS)
     }
 }

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::secret::Secret;
 
 /// `[agent]`: how the turn loop works.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentConfig {
     /// The tool profile: `g3`, `egirl`, `tools-api`, `core` or `all`.
@@ -53,7 +53,7 @@ impl Default for AgentConfig {
 }
 
 /// `[tools]`: what single tools need.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolsConfig {
     /// `[tools.webfetch]`.
@@ -63,7 +63,7 @@ pub struct ToolsConfig {
 }
 
 /// `[tools.webfetch]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebfetchConfig {
     /// Hosts (`name` or `name:port`) that may be fetched although they are private addresses.
@@ -71,7 +71,7 @@ pub struct WebfetchConfig {
 }
 
 /// `[tools.codesearch]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CodesearchConfig {
     /// The address of the search service.
@@ -81,7 +81,7 @@ pub struct CodesearchConfig {
 }
 
 /// `[gate]`: rules that answer for the user, first match wins.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Gate {
     /// The rules, in order.
@@ -89,7 +89,7 @@ pub struct Gate {
 }
 
 /// One rule: which calls, and what becomes of them. A call matches when every given part does.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct GateRule {
     /// A glob over tool names; all tools when absent.
@@ -109,7 +109,7 @@ pub struct GateRule {
 }
 
 /// What becomes of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// It runs.
@@ -123,7 +123,7 @@ pub enum Action {
 }
 
 /// `[skills]`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Skills {
     /// Whether skills are offered.
@@ -139,7 +139,7 @@ impl Default for Skills {
 }
 
 /// `[memory]`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Memory {
     /// Whether memory tools are offered.
@@ -159,7 +159,7 @@ impl Default for Memory {
 }
 
 /// `[computer_control]`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ComputerControl {
     /// Whether desktop tools are offered.
@@ -177,7 +177,7 @@ impl Default for ComputerControl {
 }
 
 /// `[webdriver]`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Webdriver {
     /// Whether browser tools are offered.
@@ -208,7 +208,7 @@ impl Default for Webdriver {
 }
 
 /// The browsers that can be driven.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Browser {
     /// Chromium without a window.
@@ -220,7 +220,7 @@ pub enum Browser {
 }
 
 /// `[sandbox]`: the box around agents, checks and tool children.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sandbox {
     /// Whether there is a box at all.

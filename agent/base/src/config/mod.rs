@@ -2,21 +2,29 @@
 //! merged key by key, with the origin of every value.
 
 pub mod agent;
+mod keys;
+pub mod layers;
 pub mod providers;
+pub mod show;
 pub mod studio;
+pub mod trust;
+mod untrusted;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
 
+use crate::failure::{Failure, Result};
 use agent::{AgentConfig, ComputerControl, Gate, Memory, Sandbox, Skills, ToolsConfig, Webdriver};
-use providers::Providers;
+use layers::Setting;
+use providers::{Providers, TYPES};
 use studio::Studio;
 
 /// Everything that can be configured.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Who may be asked, and how.
@@ -88,4 +96,108 @@ impl fmt::Display for Origin {
             Origin::Flag => f.write_str("flag"),
         }
     }
+}
+
+/// Reads all sources and merges them key by key. Everything that is wrong is an error (exit
+/// code 2) that names the file, the key, and what would be right.
+pub fn load(sources: &Sources) -> Result<Loaded> {
+    let mut settings = Vec::new();
+    let mut notices = Vec::new();
+    if let Some(only) = &sources.only {
+        let Some(bytes) = layers::read(only)? else {
+            return Err(Failure::usage(format!("there is no file {}", only.display()))
+                .because("it was given with --config"));
+        };
+        settings.extend(layers::from_file(&bytes, &Origin::User(only.clone()))?);
+    } else {
+        if let Some(user) = &sources.user
+            && let Some(bytes) = layers::read(user)?
+        {
+            settings.extend(layers::from_file(&bytes, &Origin::User(user.clone()))?);
+        }
+        let (repository, ignored) = of_repository(sources, &settings)?;
+        settings.extend(repository);
+        notices.extend(ignored);
+    }
+    settings.extend(layers::from_environment(&sources.environment, &settings)?);
+    settings.extend(layers::from_flags(&sources.flags)?);
+    merged(settings, notices)
+}
+
+/// The settings of the repository's file: all when its content is trusted, else what narrows.
+fn of_repository(sources: &Sources, user: &[Setting]) -> Result<(Vec<Setting>, Vec<String>)> {
+    let Some(file) = &sources.repository else { return Ok((Vec::new(), Vec::new())) };
+    let Some(bytes) = layers::read(file)? else { return Ok((Vec::new(), Vec::new())) };
+    let settings = layers::from_file(&bytes, &Origin::Repository(file.clone()))?;
+    let store = sources.trust_store();
+    if store.is_some_and(|store| trust::is_trusted(&store, &bytes)) {
+        return Ok((settings, Vec::new()));
+    }
+    Ok(untrusted::narrowed(settings, user, file))
+}
+
+fn merged(settings: Vec<Setting>, notices: Vec<String>) -> Result<Loaded> {
+    let mut table = Table::new();
+    let mut origins = BTreeMap::new();
+    for setting in settings {
+        if !setting.value.is_table() {
+            origins.insert(setting.key(), setting.origin.clone());
+        }
+        put(&mut table, &setting.path, setting.value);
+    }
+    let config: Config = table.try_into().map_err(|error: toml::de::Error| {
+        Failure::usage("the configuration does not fit together").because(error.message())
+    })?;
+    check_references(&config.providers, &origins)?;
+    Ok(Loaded { config, origins, notices })
+}
+
+/// Sets the value at a path; an empty table changes nothing that is there.
+fn put(table: &mut Table, path: &[String], value: Value) {
+    let Some((name, rest)) = path.split_first() else { return };
+    if rest.is_empty() {
+        if value.is_table() {
+            table.entry(name.clone()).or_insert(value);
+        } else {
+            table.insert(name.clone(), value);
+        }
+        return;
+    }
+    let inner = table.entry(name.clone()).or_insert_with(|| Value::Table(Table::new()));
+    if let Value::Table(inner) = inner {
+        put(inner, rest, value);
+    }
+}
+
+/// Every reference names a provider that is configured, or a bare type.
+fn check_references(providers: &Providers, origins: &BTreeMap<String, Origin>) -> Result<()> {
+    let known = providers.references();
+    let references = [
+        ("default_provider", &providers.default_provider),
+        ("planner", &providers.planner),
+        ("coach", &providers.coach),
+        ("player", &providers.player),
+        ("commit", &providers.commit),
+    ];
+    for (key, reference) in references {
+        let Some(reference) = reference else { continue };
+        if is_reference(reference, &known) {
+            continue;
+        }
+        let key = format!("providers.{key}");
+        let origin = origins.get(&key).map(|origin| format!("{origin} names it in `{key}`"));
+        let failure = Failure::usage(format!("there is no provider `{reference}`"))
+            .because(origin.unwrap_or(key));
+        return Err(match known.as_slice() {
+            [] => failure.next("configure one: [providers.TYPE.NAME] in ~/.config/g3/config.toml"),
+            known => failure.next(format!("use one of {}", known.join(", "))),
+        });
+    }
+    Ok(())
+}
+
+/// A configured `type.name`, or a type alone (or with the name `default`), which needs no entry.
+fn is_reference(reference: &str, known: &[String]) -> bool {
+    let kind = reference.strip_suffix(".default").unwrap_or(reference);
+    TYPES.contains(&kind) || known.iter().any(|known| known == reference)
 }

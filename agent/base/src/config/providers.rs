@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::secret::Secret;
 
@@ -12,7 +12,7 @@ pub const TYPES: &[&str] = &["anthropic", "openai", "databricks", "gemini", "emb
 
 /// Every configured provider, and which one does what. References have the form `type.name`;
 /// a bare `type` means its only entry, or the keys in the environment when there is none.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Providers {
     /// The provider that is asked unless another is named.
@@ -55,7 +55,7 @@ impl Providers {
 }
 
 /// One entry of `[providers.anthropic.NAME]`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AnthropicConfig {
     /// The key; else `api_key_command`, else `ANTHROPIC_API_KEY`.
@@ -85,7 +85,7 @@ pub struct AnthropicConfig {
 }
 
 /// One entry of `[providers.openai.NAME]`: any server that speaks chat completions or responses.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OpenaiConfig {
     /// The key; else `api_key_command`, else `OPENAI_API_KEY` where `base_url` is absent.
@@ -113,7 +113,7 @@ pub struct OpenaiConfig {
 }
 
 /// One entry of `[providers.databricks.NAME]`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DatabricksConfig {
     /// The workspace, e.g. `https://x.cloud.databricks.com`; else `DATABRICKS_HOST`.
@@ -139,7 +139,7 @@ pub struct DatabricksConfig {
 }
 
 /// One entry of `[providers.gemini.NAME]`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GeminiConfig {
     /// The key; else `api_key_command`, else `GEMINI_API_KEY`.
@@ -163,7 +163,7 @@ pub struct GeminiConfig {
 }
 
 /// One entry of `[providers.embedded.NAME]`: a model that runs on this machine.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EmbeddedConfig {
     /// A name of the catalogue (`g3 model list`).
@@ -185,7 +185,7 @@ pub struct EmbeddedConfig {
 }
 
 /// The wire format of an OpenAI-compatible server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wire {
     /// `/chat/completions`.
@@ -196,7 +196,7 @@ pub enum Wire {
 }
 
 /// How long a cached prefix lives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub enum CacheConfig {
     /// The provider's default (five minutes).
     #[default]
@@ -211,7 +211,7 @@ pub enum CacheConfig {
 }
 
 /// US dollars for a million tokens of each kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Price {
     /// Sent and not cached.
@@ -225,7 +225,7 @@ pub struct Price {
 }
 
 /// A command of the user's, as a list of arguments or as one line for `sh -c`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum CommandLine {
     /// Program and arguments.

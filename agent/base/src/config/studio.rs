@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How studio makes, limits and lands sessions.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Studio {
     /// Commands that must pass before a session is ready and before it lands; `sh -c` lines.
@@ -49,7 +49,7 @@ impl Default for Studio {
 }
 
 /// Shell lines, written as one string or as a list.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum Lines {
     /// One line; an empty one is none.
@@ -76,7 +76,7 @@ impl Lines {
 }
 
 /// What one session may use; absent means without limit, except where a default is said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SessionLimits {
     /// Seconds of wall time of the agent.
@@ -96,7 +96,7 @@ pub struct SessionLimits {
 }
 
 /// How studio speaks with an agent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// Agent Client Protocol on stdio.
@@ -107,7 +107,7 @@ pub enum Protocol {
 }
 
 /// One row of the agents table.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentRow {
     /// How studio speaks with it.

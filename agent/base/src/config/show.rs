@@ -1,0 +1,42 @@
+//! The configuration as a list for people: every value, secrets as dots, and where it came from.
+
+use toml::Value;
+
+use crate::config::{Loaded, Origin};
+
+/// One value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// The dotted key.
+    pub key: String,
+    /// The value as TOML; a secret is dots.
+    pub value: String,
+    /// Where it came from; `None` is the default.
+    pub origin: Option<Origin>,
+}
+
+/// Every value that is set or has a default, in the order of the keys.
+pub fn values(loaded: &Loaded) -> Vec<Shown> {
+    let mut shown = Vec::new();
+    // A configuration that came from TOML can be written as TOML.
+    if let Ok(value) = Value::try_from(&loaded.config) {
+        walk(String::new(), value, loaded, &mut shown);
+    }
+    shown.sort_by(|a, b| a.key.cmp(&b.key));
+    shown
+}
+
+fn walk(key: String, value: Value, loaded: &Loaded, shown: &mut Vec<Shown>) {
+    match value {
+        Value::Table(table) => {
+            for (name, value) in table {
+                let key = if key.is_empty() { name } else { format!("{key}.{name}") };
+                walk(key, value, loaded, shown);
+            }
+        }
+        value => {
+            let origin = loaded.origins.get(&key).cloned();
+            shown.push(Shown { key, value: value.to_string(), origin });
+        }
+    }
+}
