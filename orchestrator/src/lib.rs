@@ -1,1 +1,6 @@
-//! Runs many coding agents on one git repository at once.
+//! Runs many coding agents on one git repository at once, and makes it safe and quick to keep what
+//! is good and drop what is not.
+
+pub mod launch;
+pub mod session;
+pub mod supervise;

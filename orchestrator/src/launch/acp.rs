@@ -1,0 +1,348 @@
+//! An agent over the Agent Client Protocol v1: JSON-RPC on its stdio, no client files or terminal.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use agent_client_protocol::schema::ProtocolVersion;
+use agent_client_protocol::v1::schema::{
+    CancelNotification, ContentBlock, InitializeRequest, LoadSessionRequest, NewSessionRequest,
+    PermissionOption, PermissionOptionKind, PromptRequest, RequestPermissionOutcome,
+    RequestPermissionRequest, RequestPermissionResponse, SelectedPermissionOutcome, SessionId,
+    SessionNotification, StopReason, TextContent,
+};
+use agent_client_protocol::v1::{ConnectionTo, Responder};
+use agent_client_protocol::{Client, JsonRpcNotification, Lines};
+use base::clock::Clock;
+use base::event::{Status, What};
+use base::failure::Result;
+use base::process::GRACE;
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+
+use crate::launch::update::heard;
+use crate::launch::voice::Voice;
+use crate::launch::{Agent, Launcher, News, Order, Process, Seat, cannot_start, ended_with, wire};
+
+/// How long an agent may take to answer `initialize` and to open a conversation.
+const START: Duration = Duration::from_secs(120);
+
+/// Speaks ACP with the program of the agents table.
+pub struct Acp;
+
+impl Launcher for Acp {
+    fn launch(&self, seat: Seat) -> BoxFuture<'static, Result<Agent>> {
+        Box::pin(async move {
+            let command = seat.command.clone();
+            let process = (seat.start)(&command)?;
+            let (orders, told) = unbounded_channel();
+            let (tell, news) = unbounded_channel();
+            let (ready, started) = oneshot::channel();
+            tokio::spawn(serve(seat, process, Talk { told, tell, ready }));
+            match tokio::time::timeout(START, started).await {
+                Ok(Ok(Ok(Opened { talk, loaded }))) => Ok(Agent { talk, loaded, orders, news }),
+                Ok(Ok(Err(why))) => Err(cannot_start(&command, why)),
+                Ok(Err(_)) => Err(cannot_start(&command, "it ended before it answered")),
+                Err(_) => Err(cannot_start(&command, "it did not answer for two minutes")),
+            }
+        })
+    }
+}
+
+/// One of g3's own events, sent beside the protocol's updates.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonRpcNotification)]
+#[notification(method = "_g3/event")]
+struct G3Event {
+    #[serde(rename = "sessionId")]
+    session_id: Option<String>,
+    event: Value,
+}
+
+/// The conversation was opened.
+struct Opened {
+    talk: Option<String>,
+    loaded: bool,
+}
+
+/// The channels of one agent.
+struct Talk {
+    told: UnboundedReceiver<Order>,
+    tell: UnboundedSender<News>,
+    ready: oneshot::Sender<std::result::Result<Opened, String>>,
+}
+
+type Cx = ConnectionTo<agent_client_protocol::Agent>;
+type Ask = (Responder<RequestPermissionResponse>, Vec<PermissionOption>);
+
+/// What the handlers and the order loop share.
+struct Shared {
+    tell: UnboundedSender<News>,
+    heard: Mutex<Heard>,
+    asks: Mutex<BTreeMap<u32, Ask>>,
+}
+
+/// What was heard so far.
+struct Heard {
+    voice: Voice,
+    /// It sends its own events, so the protocol's updates would tell everything twice.
+    is_g3: bool,
+    /// Replayed history of a loaded conversation is not news.
+    replay: bool,
+    cost: f64,
+    failed: Option<String>,
+    last_error: Option<String>,
+}
+
+async fn serve(seat: Seat, mut process: Process, talk: Talk) {
+    let Talk { mut told, tell, ready } = talk;
+    let voice = Voice::new(Clock::from_env());
+    let heard =
+        Heard { voice, is_g3: false, replay: false, cost: 0.0, failed: None, last_error: None };
+    let shared = Arc::new(Shared {
+        tell: tell.clone(),
+        heard: Mutex::new(heard),
+        asks: Mutex::new(BTreeMap::new()),
+    });
+    let stderr = process.running.child.stderr.take();
+    tokio::spawn(wire::log_stream(stderr, seat.log.clone(), seat.log_bytes));
+    let talked = converse(&seat, &mut process, &shared, &mut told, ready);
+    let why = match talked.await {
+        Ok(()) => "it was told to end".to_owned(),
+        Err(e) => e.message.clone(),
+    };
+    let why = match tokio::time::timeout(GRACE, process.running.child.wait()).await {
+        Ok(Ok(status)) if !status.success() => ended_with(status),
+        Ok(_) => format!("the agent ended: {why}"),
+        Err(_) => {
+            let _ = process.running.end(GRACE).await;
+            format!("the agent stopped speaking: {why}")
+        }
+    };
+    drop(process);
+    shared.flush();
+    let _ = tell.send(News::Gone(why));
+}
+
+/// Runs the connection until the agent or the orders end.
+async fn converse(
+    seat: &Seat,
+    process: &mut Process,
+    shared: &Arc<Shared>,
+    told: &mut UnboundedReceiver<Order>,
+    ready: oneshot::Sender<std::result::Result<Opened, String>>,
+) -> std::result::Result<(), agent_client_protocol::Error> {
+    let child = &mut process.running.child;
+    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(agent_client_protocol::Error::internal_error());
+    };
+    let transport = Lines::new(wire::lines_out(stdin), wire::lines_in(stdout));
+    let (updates, events, requests) = (shared.clone(), shared.clone(), shared.clone());
+    Client
+        .v1()
+        .on_receive_notification(
+            async move |update: SessionNotification, _cx| {
+                updates.update(update);
+                Ok(())
+            },
+            agent_client_protocol::on_receive_notification!(),
+        )
+        .on_receive_notification(
+            async move |event: G3Event, _cx| {
+                events.own_event(event.event);
+                Ok(())
+            },
+            agent_client_protocol::on_receive_notification!(),
+        )
+        .on_receive_request(
+            async move |request: RequestPermissionRequest, responder, _cx| {
+                requests.asked(request, responder);
+                Ok(())
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .connect_with(transport, async move |cx: Cx| {
+            let session = match open(&cx, seat, shared).await {
+                Ok((session, loaded)) => {
+                    let talk = Some(session.to_string());
+                    let _ = ready.send(Ok(Opened { talk, loaded }));
+                    session
+                }
+                Err(e) => {
+                    let _ = ready.send(Err(wire::sentence(&e)));
+                    return Err(e);
+                }
+            };
+            obey(&cx, &session, shared, told).await
+        })
+        .await
+}
+
+/// Says hello and opens the conversation: the recorded one when the agent can load it.
+async fn open(
+    cx: &Cx,
+    seat: &Seat,
+    shared: &Shared,
+) -> std::result::Result<(SessionId, bool), agent_client_protocol::Error> {
+    let hello = InitializeRequest::new(ProtocolVersion::V1);
+    let hello = cx.send_request(hello).block_task().await?;
+    if let Some(talk) = seat.talk.clone().filter(|_| hello.agent_capabilities.load_session) {
+        shared.replay(true);
+        let load = LoadSessionRequest::new(SessionId::new(talk.clone()), seat.worktree.clone());
+        let loaded = cx.send_request(load).block_task().await;
+        shared.replay(false);
+        if loaded.is_ok() {
+            return Ok((SessionId::new(talk), true));
+        }
+    }
+    let new = NewSessionRequest::new(seat.worktree.clone());
+    let opened = cx.send_request(new).block_task().await?;
+    Ok((opened.session_id, false))
+}
+
+/// Turns orders into messages until there are none.
+async fn obey(
+    cx: &Cx,
+    session: &SessionId,
+    shared: &Arc<Shared>,
+    told: &mut UnboundedReceiver<Order>,
+) -> std::result::Result<(), agent_client_protocol::Error> {
+    loop {
+        match told.recv().await {
+            Some(Order::Prompt(text)) => {
+                let prompt = PromptRequest::new(
+                    session.clone(),
+                    vec![ContentBlock::Text(TextContent::new(text))],
+                );
+                let answer = cx.send_request(prompt);
+                let shared = shared.clone();
+                cx.spawn(async move {
+                    let stop = answer.block_task().await.map(|response| response.stop_reason);
+                    shared.turn_ended(stop);
+                    Ok(())
+                })?;
+            }
+            Some(Order::Answer { n, allow }) => shared.answer(n, allow)?,
+            Some(Order::Cancel) => {
+                cx.send_notification(CancelNotification::new(session.clone()))?
+            }
+            Some(Order::End) | None => return Ok(()),
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn replay(&self, on: bool) {
+        let mut heard = self.lock();
+        heard.replay = on;
+        let _ = heard.voice.message();
+    }
+
+    fn tell(&self, events: Vec<Value>) {
+        for event in events {
+            let _ = self.tell.send(News::Event(event));
+        }
+    }
+
+    fn flush(&self) {
+        let message = self.lock().voice.message();
+        self.tell(message.into_iter().collect());
+    }
+
+    fn update(&self, update: SessionNotification) {
+        let mut state = self.lock();
+        if state.is_g3 || state.replay {
+            return;
+        }
+        let mut cost = state.cost;
+        let events = heard(update.update, &mut state.voice, &mut cost);
+        state.cost = cost;
+        drop(state);
+        self.tell(events);
+    }
+
+    fn own_event(&self, event: Value) {
+        let mut heard = self.lock();
+        heard.is_g3 = true;
+        if heard.replay {
+            return;
+        }
+        match serde_json::from_value::<What>(event.clone()) {
+            Ok(What::Error { text, .. }) => heard.last_error = Some(text),
+            Ok(What::End { status, .. }) => {
+                let error = heard.last_error.take();
+                heard.failed = end_why(status, error);
+            }
+            Ok(_) | Err(_) => {}
+        }
+        let events = heard.voice.foreign(event);
+        drop(heard);
+        self.tell(events);
+    }
+
+    fn asked(
+        &self,
+        request: RequestPermissionRequest,
+        responder: Responder<RequestPermissionResponse>,
+    ) {
+        self.flush();
+        let fields = &request.tool_call.fields;
+        let what = fields.title.clone().or_else(|| fields.name.clone());
+        let what = what.unwrap_or_else(|| "use a tool".to_owned());
+        let mut asks = self.asks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let n = asks.keys().last().copied().unwrap_or(0) + 1;
+        asks.insert(n, (responder, request.options));
+        let _ = self.tell.send(News::Asked(what));
+    }
+
+    fn answer(&self, n: u32, allow: bool) -> std::result::Result<(), agent_client_protocol::Error> {
+        let mut asks = self.asks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Some((responder, options)) = asks.remove(&n) else { return Ok(()) };
+        let wanted = match allow {
+            true => [PermissionOptionKind::AllowOnce, PermissionOptionKind::AllowAlways],
+            false => [PermissionOptionKind::RejectOnce, PermissionOptionKind::RejectAlways],
+        };
+        let option = wanted.iter().find_map(|kind| options.iter().find(|o| o.kind == *kind));
+        let outcome = match option {
+            Some(option) => RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(
+                option.option_id.clone(),
+            )),
+            None => RequestPermissionOutcome::Cancelled,
+        };
+        responder.respond(RequestPermissionResponse::new(outcome))
+    }
+
+    fn turn_ended(&self, stop: std::result::Result<StopReason, agent_client_protocol::Error>) {
+        self.flush();
+        let failed = self.lock().failed.take();
+        let why = match stop {
+            Ok(StopReason::EndTurn) => failed,
+            Ok(StopReason::Cancelled) => Some("the turn was cancelled".to_owned()),
+            Ok(StopReason::Refusal) => Some("the agent refused to go on".to_owned()),
+            Ok(StopReason::MaxTokens) => Some("the agent reached its limit of tokens".to_owned()),
+            Ok(StopReason::MaxTurnRequests) => {
+                Some("the agent reached its limit of requests".to_owned())
+            }
+            Ok(other) => Some(format!("the agent ended its turn with `{other:?}`")),
+            Err(e) => Some(failed.unwrap_or_else(|| wire::sentence(&e))),
+        };
+        let _ = self.tell.send(News::TurnEnded(why));
+    }
+}
+
+/// What a g3 run's end means for the turn.
+fn end_why(status: Status, error: Option<String>) -> Option<String> {
+    match status {
+        Status::Done => None,
+        Status::Failed => Some(error.unwrap_or_else(|| "the agent failed".to_owned())),
+        Status::Limit => Some("the agent reached a limit of its own".to_owned()),
+        Status::NotApproved => Some("the work was not approved".to_owned()),
+        Status::Cancelled => Some("the turn was cancelled".to_owned()),
+    }
+}

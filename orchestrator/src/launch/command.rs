@@ -1,0 +1,143 @@
+//! Any program as an agent: one process for each prompt, its exit code the verdict.
+
+use base::clock::Clock;
+use base::failure::Result;
+use base::process::GRACE;
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::launch::log::Log;
+use crate::launch::voice::Voice;
+use crate::launch::{Agent, Launcher, News, Order, Process, Seat, cannot_start, ended_with};
+
+/// Runs the argv template of the agents table; `{prompt}`, `{worktree}` and `{id}` are filled in.
+pub struct Command;
+
+impl Launcher for Command {
+    fn launch(&self, seat: Seat) -> BoxFuture<'static, Result<Agent>> {
+        Box::pin(async move {
+            let (orders, told) = unbounded_channel();
+            let (tell, news) = unbounded_channel();
+            tokio::spawn(serve(seat, told, tell));
+            Ok(Agent { talk: None, loaded: false, orders, news })
+        })
+    }
+}
+
+/// Turns one order after the other into a process.
+async fn serve(seat: Seat, mut told: UnboundedReceiver<Order>, tell: UnboundedSender<News>) {
+    while let Some(order) = told.recv().await {
+        match order {
+            Order::Prompt(text) => {
+                let why = turn(&seat, &text, &mut told, &tell).await;
+                if tell.send(News::TurnEnded(why)).is_err() {
+                    return;
+                }
+            }
+            Order::End => return,
+            Order::Answer { .. } | Order::Cancel => {}
+        }
+    }
+}
+
+/// One process from its start to its end; gives what went wrong.
+async fn turn(
+    seat: &Seat,
+    text: &str,
+    told: &mut UnboundedReceiver<Order>,
+    tell: &UnboundedSender<News>,
+) -> Option<String> {
+    let mut process = match (seat.start)(&filled(seat, text)) {
+        Ok(process) => process,
+        Err(failure) => {
+            return Some(
+                cannot_start(&seat.command, failure.why.unwrap_or(failure.what)).to_string(),
+            );
+        }
+    };
+    let hear = tokio::spawn(hear(Streams::of(&mut process), seat.clone()));
+    let why = tokio::select! {
+        status = process.running.child.wait() => match status {
+            Ok(status) if status.success() => None,
+            Ok(status) => Some(ended_with(status)),
+            Err(e) => Some(format!("cannot wait for the agent: {e}")),
+        },
+        () = cancelled(told) => {
+            let _ = process.running.end(GRACE).await;
+            Some("the turn was cancelled".to_owned())
+        }
+    };
+    // What outlived the agent in its box ends here, and with it the last holder of its streams.
+    drop(process);
+    if let Ok(Some(message)) = hear.await {
+        let _ = tell.send(News::Event(message));
+    }
+    why
+}
+
+async fn cancelled(told: &mut UnboundedReceiver<Order>) {
+    loop {
+        match told.recv().await {
+            Some(Order::Cancel | Order::End) | None => return,
+            Some(Order::Prompt(_) | Order::Answer { .. }) => {}
+        }
+    }
+}
+
+/// The template with the prompt in it. An argument is never split, so nothing can be injected.
+fn filled(seat: &Seat, text: &str) -> Vec<String> {
+    let worktree = seat.worktree.to_string_lossy();
+    seat.command
+        .iter()
+        .map(|part| {
+            // The prompt goes in last: braces in it mean nothing.
+            let part = part.replace("{worktree}", &worktree).replace("{id}", seat.id.as_str());
+            part.replace("{prompt}", text)
+        })
+        .collect()
+}
+
+struct Streams {
+    out: Option<tokio::process::ChildStdout>,
+    err: Option<tokio::process::ChildStderr>,
+}
+
+impl Streams {
+    fn of(process: &mut Process) -> Streams {
+        let child = &mut process.running.child;
+        Streams { out: child.stdout.take(), err: child.stderr.take() }
+    }
+}
+
+/// Reads both streams to their end into the log; gives the end of stdout as one message.
+async fn hear(streams: Streams, seat: Seat) -> Option<serde_json::Value> {
+    let mut voice = Voice::new(Clock::from_env());
+    let mut log = Log::open(&seat.log, seat.log_bytes).ok()?;
+    let (mut out, mut err) = (streams.out, streams.err);
+    let (mut from_out, mut from_err) = (vec![0; 16 << 10], vec![0; 16 << 10]);
+    while out.is_some() || err.is_some() {
+        tokio::select! {
+            n = read(&mut out, &mut from_out) => {
+                voice.text(&String::from_utf8_lossy(&from_out[..n]));
+                let _ = log.write(&from_out[..n]);
+            }
+            n = read(&mut err, &mut from_err) => {
+                let _ = log.write(&from_err[..n]);
+            }
+        }
+    }
+    voice.message()
+}
+
+/// Reads some bytes; a stream at its end is taken away.
+async fn read(stream: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> usize {
+    let Some(open) = stream else { return std::future::pending().await };
+    match open.read(buffer).await {
+        Ok(n @ 1..) => n,
+        Ok(0) | Err(_) => {
+            *stream = None;
+            0
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Ways to start an agent in a worktree and to talk with it.
+
+pub mod acp;
+pub mod command;
+pub mod log;
+pub mod update;
+pub mod voice;
+pub mod wire;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base::failure::{Failure, Result};
+use base::id::Id;
+use base::process::AsyncRunning;
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+/// A way to start an agent: over ACP, or any command.
+pub trait Launcher {
+    /// Starts it. What it tells comes out of [`Agent::news`].
+    fn launch(&self, seat: Seat) -> BoxFuture<'static, Result<Agent>>;
+}
+
+/// Starts a program in the session's worktree and box, with piped streams.
+pub type Start = Arc<dyn Fn(&[String]) -> Result<Process> + Send + Sync>;
+
+/// A started program and what keeps it alive.
+pub struct Process {
+    /// The program.
+    pub running: AsyncRunning,
+    /// Ends everything in the box when it is dropped.
+    pub lifeline: Option<std::os::fd::OwnedFd>,
+}
+
+/// Where an agent is to work.
+#[derive(Clone)]
+pub struct Seat {
+    /// The session.
+    pub id: Id,
+    /// Program and arguments, as the agents table has them.
+    pub command: Vec<String>,
+    /// The session's worktree.
+    pub worktree: PathBuf,
+    /// The conversation to go on with.
+    pub talk: Option<String>,
+    /// Where raw output goes.
+    pub log: PathBuf,
+    /// Bytes of raw output that are kept.
+    pub log_bytes: u64,
+    /// Starts programs there.
+    pub start: Start,
+}
+
+/// A running agent. Dropped, it ends.
+pub struct Agent {
+    /// The name of its conversation, when it can be loaded again.
+    pub talk: Option<String>,
+    /// Whether it knows the conversation so far.
+    pub loaded: bool,
+    /// What it is told to do.
+    pub orders: UnboundedSender<Order>,
+    /// What it tells.
+    pub news: UnboundedReceiver<News>,
+}
+
+/// What an agent is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Work on this.
+    Prompt(String),
+    /// The decision of a request.
+    Answer {
+        /// Its number, in the order of asking, from 1 within this start of the agent.
+        n: u32,
+        /// Whether it may.
+        allow: bool,
+    },
+    /// End the turn.
+    Cancel,
+    /// End the process.
+    End,
+}
+
+/// What an agent tells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    /// An event in g3's wire form.
+    Event(Value),
+    /// It asks whether it may do this.
+    Asked(String),
+    /// Its turn is over; the text says what went wrong.
+    TurnEnded(Option<String>),
+    /// Its process ended.
+    Gone(String),
+}
+
+/// The sentence for a process that ended.
+pub fn ended_with(status: std::process::ExitStatus) -> String {
+    format!("the agent ended with exit code {}", base::process::exit_code(status))
+}
+
+/// A failure to start an agent, with what to try.
+pub fn cannot_start(command: &[String], why: impl std::fmt::Display) -> Failure {
+    let program = command.first().map(String::as_str).unwrap_or("the agent");
+    Failure::failed(format!("cannot start the agent `{program}`"))
+        .because(why)
+        .next("see `[studio.agents]` in ~/.config/g3/config.toml")
+}

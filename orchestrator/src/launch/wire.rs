@@ -1,0 +1,84 @@
+//! Lines between studio and an ACP agent: one JSON object each, none longer than the cap.
+
+use std::io;
+use std::path::PathBuf;
+
+use futures_util::{Sink, Stream};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+
+use crate::launch::log::Log;
+
+/// Bytes of one line; a longer one ends the conversation.
+const LONGEST: usize = 16 << 20;
+
+/// What we send.
+pub fn lines_out(stdin: ChildStdin) -> impl Sink<String, Error = io::Error> + Send + 'static {
+    futures_util::sink::unfold(stdin, |mut stdin, line: String| async move {
+        let mut bytes = line.into_bytes();
+        bytes.push(b'\n');
+        stdin.write_all(&bytes).await?;
+        stdin.flush().await?;
+        Ok(stdin)
+    })
+}
+
+/// What the agent sends.
+pub fn lines_in(stdout: ChildStdout) -> impl Stream<Item = io::Result<String>> + Send + 'static {
+    futures_util::stream::unfold(Some(BufReader::new(stdout)), |reader| async move {
+        let mut reader = reader?;
+        match next_line(&mut reader).await {
+            Ok(Some(line)) => Some((Ok(line), Some(reader))),
+            Ok(None) => None,
+            Err(e) => Some((Err(e), None)),
+        }
+    })
+}
+
+async fn next_line(reader: &mut BufReader<impl AsyncRead + Unpin>) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    let mut capped = reader.take(LONGEST as u64);
+    capped.read_until(b'\n', &mut line).await?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if line.len() >= LONGEST {
+        return Err(io::Error::other(format!("a line of more than {LONGEST} bytes")));
+    } else if line.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(String::from_utf8_lossy(&line).into_owned()))
+}
+
+/// Copies stderr into the agent's log.
+pub async fn log_stream(stream: Option<ChildStderr>, path: PathBuf, bound: u64) {
+    let (Some(mut stream), Ok(mut log)) = (stream, Log::open(&path, bound)) else { return };
+    let mut buffer = vec![0; 16 << 10];
+    while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+        let _ = log.write(&buffer[..n]);
+    }
+}
+
+/// A protocol error as a sentence: its message, and what the agent added.
+pub fn sentence(error: &agent_client_protocol::Error) -> String {
+    match &error.data {
+        Some(serde_json::Value::String(more)) => format!("{}: {more}", error.message),
+        Some(more) => format!("{}: {more}", error.message),
+        None => error.message.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn lines_are_split_and_a_flood_without_an_end_is_an_error() {
+        let mut reader = BufReader::new(&b"one\n\xff\nlast"[..]);
+        assert_eq!(next_line(&mut reader).await.unwrap().as_deref(), Some("one"));
+        assert_eq!(next_line(&mut reader).await.unwrap().as_deref(), Some("\u{fffd}"));
+        assert_eq!(next_line(&mut reader).await.unwrap().as_deref(), Some("last"));
+        assert_eq!(next_line(&mut reader).await.unwrap(), None);
+        let flood = vec![b'x'; LONGEST + 1];
+        assert!(next_line(&mut BufReader::new(&flood[..])).await.is_err());
+    }
+}

@@ -1,0 +1,206 @@
+//! What is known about a session: who holds its lock, what its journal tells, what became of it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use base::event::{Event, Usage, What};
+use serde::{Deserialize, Serialize};
+
+use crate::session::journal::{CheckResult, Entry, Line, Outcome, Work};
+
+/// Everything from which the state of a session follows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Facts {
+    /// Whether somebody holds the session's lock.
+    pub locked: bool,
+    /// What the journal tells.
+    pub story: Story,
+    /// What the operations log says became of it.
+    pub fate: Fate,
+}
+
+/// What the operations log says became of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "fate", rename_all = "snake_case")]
+pub enum Fate {
+    /// Nothing so far, or it was undone.
+    #[default]
+    Open,
+    /// A landing was begun and has no outcome yet.
+    Landing,
+    /// It was landed.
+    Accepted {
+        /// The commit on the target.
+        commit: Option<String>,
+    },
+    /// It was dropped.
+    Discarded,
+}
+
+/// Where the journal stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+pub enum Phase {
+    /// It waits for a free place.
+    #[default]
+    Queued,
+    /// A supervisor makes the worktree and starts the agent.
+    Starting,
+    /// The agent works.
+    Working,
+    /// The agent waits for something.
+    Waiting {
+        /// For what.
+        reason: String,
+    },
+    /// The checks run.
+    Checking,
+    /// The run ended.
+    Ended {
+        /// How.
+        outcome: Outcome,
+    },
+}
+
+/// A journal, read once and summed up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Story {
+    /// Where it stands.
+    pub phase: Phase,
+    /// Prompts that the agent has not been given yet; `None` is the task.
+    pub pending: VecDeque<Option<String>>,
+    /// Turns so far.
+    pub turns: u32,
+    /// Whether the turn with that number is still open.
+    pub in_turn: bool,
+    /// The name of the agent's conversation.
+    pub talk: Option<String>,
+    /// Requests without an answer.
+    pub asks: BTreeMap<u32, String>,
+    /// The number of the last request.
+    pub last_ask: u32,
+    /// What was used, all turns together.
+    pub usage: Option<Usage>,
+    /// What the agent said last.
+    pub last_words: Option<String>,
+    /// What the session holds.
+    pub work: Option<Work>,
+    /// How the checks went; absent before they ran.
+    pub checks: Option<Vec<CheckResult>>,
+    /// The last note.
+    pub note: Option<String>,
+    /// The time of the last line, RFC 3339.
+    pub updated_at: Option<String>,
+    /// Whether the worktree was made.
+    pub has_worktree: bool,
+}
+
+impl Story {
+    /// Reads lines in order.
+    pub fn of<'a>(lines: impl IntoIterator<Item = &'a Line>) -> Story {
+        let mut story = Story::default();
+        for line in lines {
+            story.hear(line);
+        }
+        story
+    }
+
+    /// Takes one more line into account.
+    pub fn hear(&mut self, line: &Line) {
+        self.updated_at = Some(line.time.clone());
+        self.hear_entry(&line.entry);
+    }
+
+    /// Takes one more entry into account.
+    pub fn hear_entry(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Queued { prompt } => {
+                self.phase = Phase::Queued;
+                if prompt.is_some() || self.pending.is_empty() {
+                    self.pending.push_back(prompt.clone());
+                }
+            }
+            Entry::Spawned { .. } => {
+                self.phase = Phase::Starting;
+                self.in_turn = false;
+                self.asks.clear();
+            }
+            Entry::Worktree => self.has_worktree = true,
+            Entry::Agent { talk } => {
+                self.talk = talk.clone().or(self.talk.take());
+            }
+            Entry::Turn { n, .. } => {
+                self.pending.pop_front();
+                self.turns = *n;
+                self.in_turn = true;
+                self.phase = Phase::Working;
+            }
+            Entry::Event { event } => self.hear_event(event),
+            Entry::Asked { n, what } => {
+                self.asks.insert(*n, what.clone());
+                self.last_ask = *n;
+                self.wait_or_work();
+            }
+            Entry::Answered { n, .. } => {
+                self.asks.remove(n);
+                self.wait_or_work();
+            }
+            Entry::Sent { text } => self.pending.push_back(Some(text.clone())),
+            Entry::TurnEnd { .. } => {
+                self.in_turn = false;
+                self.asks.clear();
+                self.phase = Phase::Working;
+            }
+            Entry::Work(work) => self.work = Some(work.clone()),
+            Entry::Checking => self.phase = Phase::Checking,
+            Entry::Checked { results } => self.checks = Some(results.clone()),
+            Entry::StopRequested | Entry::Limit { .. } => {}
+            Entry::Note { text } => self.note = Some(text.clone()),
+            Entry::Exit { outcome } => {
+                self.phase = Phase::Ended { outcome: outcome.clone() };
+                self.asks.clear();
+            }
+        }
+    }
+
+    fn wait_or_work(&mut self) {
+        self.phase = match self.asks.iter().next() {
+            Some((n, what)) => Phase::Waiting { reason: format!("permission {n}: {what}") },
+            None => Phase::Working,
+        };
+    }
+
+    fn hear_event(&mut self, event: &serde_json::Value) {
+        let Ok(event) = serde_json::from_value::<Event>(event.clone()) else { return };
+        if let Phase::Waiting { .. } = self.phase
+            && self.asks.is_empty()
+        {
+            self.phase = Phase::Working;
+        }
+        match event.what {
+            What::Text { text } if !text.trim().is_empty() => self.last_words = Some(text),
+            What::Usage { usage } => {
+                self.usage = Some(self.usage.unwrap_or_default().plus(usage));
+            }
+            What::Retry { why, .. } => {
+                self.phase = Phase::Waiting { reason: format!("rate limit: {why}") };
+            }
+            What::Error { text, .. } => self.last_words = Some(text),
+            What::Start { .. }
+            | What::Turn { .. }
+            | What::Text { .. }
+            | What::Reasoning { .. }
+            | What::ToolStart { .. }
+            | What::ToolOutput { .. }
+            | What::ToolEnd { .. }
+            | What::Context { .. }
+            | What::Todo { .. }
+            | What::Plan { .. }
+            | What::Thinned { .. }
+            | What::Compacted { .. }
+            | What::Notice { .. }
+            | What::Ask { .. }
+            | What::End { .. } => {}
+        }
+    }
+}

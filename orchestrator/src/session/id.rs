@@ -1,0 +1,100 @@
+//! Which session the user means: a whole id, a unique prefix, `@latest`, or the only one that fits.
+
+use base::failure::{Failure, Result};
+use base::id::Id;
+
+/// A session that could be meant.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The session.
+    pub id: Id,
+    /// RFC 3339, UTC.
+    pub created_at: String,
+    /// Whether the command could act on it, so that it is taken when nothing was typed.
+    pub fits: bool,
+}
+
+/// Finds the session that was typed; without a text, the only one that fits.
+pub fn resolve(typed: Option<&str>, candidates: &[Candidate]) -> Result<Id> {
+    match typed {
+        None => only(candidates),
+        Some("@latest") => candidates
+            .iter()
+            .max_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)))
+            .map(|found| found.id.clone())
+            .ok_or_else(none_at_all),
+        Some(text) => by_prefix(text, candidates),
+    }
+}
+
+fn only(candidates: &[Candidate]) -> Result<Id> {
+    let fitting: Vec<&Candidate> = candidates.iter().filter(|c| c.fits).collect();
+    match fitting.as_slice() {
+        [one] => Ok(one.id.clone()),
+        [] if candidates.is_empty() => Err(none_at_all()),
+        [] => Err(Failure::not_found("no session fits this command").next("studio list")),
+        many => Err(ambiguous("several sessions fit, so say which", many)),
+    }
+}
+
+fn by_prefix(text: &str, candidates: &[Candidate]) -> Result<Id> {
+    if let Some(exact) = candidates.iter().find(|c| c.id.as_str() == text) {
+        return Ok(exact.id.clone());
+    }
+    let found: Vec<&Candidate> =
+        candidates.iter().filter(|c| !text.is_empty() && c.id.as_str().starts_with(text)).collect();
+    match found.as_slice() {
+        [one] => Ok(one.id.clone()),
+        [] if candidates.is_empty() => Err(none_at_all()),
+        [] => Err(Failure::not_found(format!("there is no session `{}`", shown(text)))
+            .because("no id begins with it")
+            .next("studio list")),
+        many => Err(ambiguous(&format!("`{}` begins several ids", shown(text)), many)),
+    }
+}
+
+fn none_at_all() -> Failure {
+    Failure::not_found("there are no sessions in this repository").next("studio run 'your task'")
+}
+
+fn ambiguous(what: &str, many: &[&Candidate]) -> Failure {
+    let names: Vec<&str> = many.iter().take(12).map(|c| c.id.as_str()).collect();
+    Failure::not_found(what).because(names.join(", ")).next("type more of the id")
+}
+
+fn shown(text: &str) -> String {
+    base::text::printable(base::text::head(text, 80))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates() -> Vec<Candidate> {
+        [("fix-login-aaaa", "2026-01-01", true), ("fix-logout-bbbb", "2026-01-02", false)]
+            .map(|(id, at, fits)| Candidate {
+                id: Id::parse(id).unwrap(),
+                created_at: at.into(),
+                fits,
+            })
+            .to_vec()
+    }
+
+    fn found(typed: Option<&str>) -> String {
+        match resolve(typed, &candidates()) {
+            Ok(id) => id.to_string(),
+            Err(failure) => format!("{}: {}", failure.exit_code(), failure.what),
+        }
+    }
+
+    #[test]
+    fn a_session_is_found_by_prefix_latest_or_alone() {
+        assert_eq!(found(Some("fix-login")), "fix-login-aaaa");
+        assert_eq!(found(Some("fix-logout-bbbb")), "fix-logout-bbbb");
+        assert_eq!(found(Some("@latest")), "fix-logout-bbbb");
+        assert_eq!(found(None), "fix-login-aaaa");
+        assert_eq!(found(Some("fix-log")), "5: `fix-log` begins several ids");
+        assert_eq!(found(Some("nope")), "5: there is no session `nope`");
+        assert_eq!(found(Some("")), "5: there is no session ``");
+    }
+}

@@ -1,0 +1,8 @@
+//! One attempt at a task by one agent: what is recorded about it, and what that says.
+
+pub mod facts;
+pub mod id;
+pub mod journal;
+pub mod record;
+pub mod state;
+pub mod store;

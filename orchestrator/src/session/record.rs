@@ -1,0 +1,87 @@
+//! What is known about a session when it is made; written once, as `session.json`.
+
+use std::path::PathBuf;
+
+use base::id::Id;
+use serde::{Deserialize, Serialize};
+
+/// The schema of `session.json`.
+pub const SCHEMA: u32 = 1;
+
+/// What is known about a session when it is made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The schema of this record.
+    pub schema: u32,
+    /// The session.
+    pub id: Id,
+    /// What the agent is asked to do.
+    pub task: String,
+    /// The name of the agent in the agents table.
+    pub agent: String,
+    /// The persona that g3 plays, if any.
+    #[serde(default)]
+    pub persona: Option<String>,
+    /// Where it started.
+    pub base: Base,
+    /// The session's branch, without `refs/heads/`.
+    pub branch: String,
+    /// Where the agent works; absolute.
+    pub worktree: PathBuf,
+    /// Commands that must pass, one `sh -c` line each.
+    pub checks: Vec<String>,
+    /// When to stop.
+    pub limits: Limits,
+    /// How the session is to be run.
+    pub manner: Manner,
+    /// Which attempt at the task this is; counts from 1.
+    pub attempt: u32,
+    /// Sessions that must be accepted before this one starts.
+    #[serde(default)]
+    pub after: Vec<Id>,
+    /// RFC 3339, UTC.
+    pub created_at: String,
+}
+
+/// The branch and the commit that a session started from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Base {
+    /// Absent when the start was a bare commit.
+    pub branch: Option<String>,
+    /// The full commit id.
+    pub commit: String,
+}
+
+/// When a session is stopped by itself; absent means no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Time of one supervised run, in seconds.
+    pub seconds: Option<u64>,
+    /// Turns of the conversation.
+    pub turns: Option<u32>,
+    /// Tokens in and out, caches included.
+    pub tokens: Option<u64>,
+    /// US dollars.
+    pub usd: Option<f64>,
+    /// Bytes of raw output of the agent.
+    pub output_bytes: Option<u64>,
+    /// Bytes that must stay free on the disk of the worktree.
+    pub disk_floor_bytes: Option<u64>,
+}
+
+/// How a session is to be run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Manner {
+    /// How many sessions of the repository may run beside each other, this one included.
+    pub jobs: u32,
+    /// Whether somebody is there to answer permission requests; otherwise they are denied.
+    pub attended: bool,
+    /// Whether it is landed as soon as it is ready.
+    pub accept: bool,
+    /// Whether its processes run in the box.
+    pub boxed: bool,
+    /// More arguments for the agent's program.
+    pub agent_args: Vec<String>,
+}

@@ -1,0 +1,201 @@
+//! The state of a session, which is a function of the facts and of nothing else.
+
+use serde::{Deserialize, Serialize};
+
+use crate::session::facts::{Facts, Fate, Phase};
+use crate::session::journal::Outcome;
+
+/// The states of a session. The life of a session is the diagram of docs/architecture.md.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+#[allow(missing_docs)] // the names are the contract
+pub enum State {
+    Queued,
+    Starting,
+    Working,
+    Waiting { reason: String },
+    Checking,
+    Ready,
+    Failed { why: String },
+    Empty,
+    Stopped,
+    Crashed,
+    Landing,
+    Accepted,
+    Discarded,
+}
+
+/// What the facts say.
+pub fn state(facts: &Facts) -> State {
+    match &facts.fate {
+        Fate::Accepted { .. } => return State::Accepted,
+        Fate::Discarded => return State::Discarded,
+        Fate::Landing => return State::Landing,
+        Fate::Open => {}
+    }
+    let live = |state: State| if facts.locked { state } else { State::Crashed };
+    match &facts.story.phase {
+        Phase::Queued => State::Queued,
+        Phase::Starting => live(State::Starting),
+        Phase::Working => live(State::Working),
+        Phase::Waiting { reason } => live(State::Waiting { reason: reason.clone() }),
+        Phase::Checking => live(State::Checking),
+        Phase::Ended { outcome: Outcome::Ready } => State::Ready,
+        Phase::Ended { outcome: Outcome::Failed { why } } => State::Failed { why: why.clone() },
+        Phase::Ended { outcome: Outcome::Empty } => State::Empty,
+        Phase::Ended { outcome: Outcome::Stopped } => State::Stopped,
+    }
+}
+
+impl State {
+    /// The name of the state, as it stands in `--json`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            State::Queued => "queued",
+            State::Starting => "starting",
+            State::Working => "working",
+            State::Waiting { .. } => "waiting",
+            State::Checking => "checking",
+            State::Ready => "ready",
+            State::Failed { .. } => "failed",
+            State::Empty => "empty",
+            State::Stopped => "stopped",
+            State::Crashed => "crashed",
+            State::Landing => "landing",
+            State::Accepted => "accepted",
+            State::Discarded => "discarded",
+        }
+    }
+
+    /// Whether a supervisor is at work.
+    pub fn is_active(&self) -> bool {
+        match self {
+            State::Starting | State::Working | State::Waiting { .. } | State::Checking => true,
+            State::Queued
+            | State::Ready
+            | State::Failed { .. }
+            | State::Empty
+            | State::Stopped
+            | State::Crashed
+            | State::Landing
+            | State::Accepted
+            | State::Discarded => false,
+        }
+    }
+
+    /// Whether nothing more happens by itself.
+    pub fn is_settled(&self) -> bool {
+        !self.is_active() && *self != State::Queued && *self != State::Landing
+    }
+
+    /// Whether the session's work was landed or dropped.
+    pub fn is_over(&self) -> bool {
+        matches!(self, State::Accepted | State::Discarded)
+    }
+}
+
+/// Why the session is in its state, in one sentence.
+pub fn why(facts: &Facts, state: &State) -> Option<String> {
+    let story = &facts.story;
+    let why = match state {
+        State::Queued => "it waits for a free place".into(),
+        State::Starting => "its worktree is made and its agent started".into(),
+        State::Working => format!("turn {}", story.turns),
+        State::Waiting { reason } => reason.clone(),
+        State::Checking => "studio runs its checks".into(),
+        State::Ready => ready_why(story.checks.as_deref().unwrap_or_default().len()),
+        State::Failed { why } => why.clone(),
+        State::Empty => "the agent finished and changed nothing".into(),
+        State::Stopped => "it was stopped by the user".into(),
+        State::Crashed => "its supervisor ended without a last word".into(),
+        State::Landing => "its landing was begun".into(),
+        State::Accepted => match &facts.fate {
+            Fate::Accepted { commit: Some(commit) } => {
+                format!("landed as {}", base::text::head(commit, 12))
+            }
+            Fate::Accepted { commit: None } | Fate::Open | Fate::Landing | Fate::Discarded => {
+                "it was landed".into()
+            }
+        },
+        State::Discarded => "it was discarded".into(),
+    };
+    match (&story.note, state) {
+        (Some(note), State::Ready) => Some(format!("{why}; {note}")),
+        _ => Some(why),
+    }
+}
+
+fn ready_why(checks: usize) -> String {
+    match checks {
+        0 => "the agent finished; no checks are configured".into(),
+        1 => "its check passed".into(),
+        n => format!("all {n} checks passed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::facts::Story;
+    use crate::session::journal::{Entry, Line};
+
+    fn entry(name: &str) -> Entry {
+        match name {
+            "queued" => Entry::Queued { prompt: None },
+            "spawned" => Entry::Spawned { pid: 7 },
+            "turn" => Entry::Turn { n: 1, text: "do".into() },
+            "asked" => Entry::Asked { n: 1, what: "rm".into() },
+            "answered" => Entry::Answered { n: 1, allow: true, by: "user".into() },
+            "turn_end" => Entry::TurnEnd { n: 1, why: None },
+            "checking" => Entry::Checking,
+            "stop" => Entry::StopRequested,
+            "ready" => Entry::Exit { outcome: Outcome::Ready },
+            "failed" => Entry::Exit { outcome: Outcome::Failed { why: "w".into() } },
+            "empty" => Entry::Exit { outcome: Outcome::Empty },
+            "stopped" => Entry::Exit { outcome: Outcome::Stopped },
+            other => panic!("no entry is called {other}"),
+        }
+    }
+
+    fn shown(journal: &str, locked: bool, fate: Fate) -> &'static str {
+        let lines: Vec<Line> = journal
+            .split_whitespace()
+            .map(|name| Line { time: "t".into(), entry: entry(name) })
+            .collect();
+        state(&Facts { locked, story: Story::of(&lines), fate }).name()
+    }
+
+    #[test]
+    fn every_arrow_of_the_diagram() {
+        let working = "queued spawned turn";
+        for (journal, locked, free) in [
+            ("queued", "queued", "queued"),
+            ("queued stopped", "stopped", "stopped"),
+            ("queued spawned", "starting", "crashed"),
+            ("queued spawned failed", "failed", "failed"),
+            ("queued spawned stop stopped", "stopped", "stopped"),
+            (working, "working", "crashed"),
+            ("queued spawned turn asked", "waiting", "crashed"),
+            ("queued spawned turn asked answered", "working", "crashed"),
+            ("queued spawned turn asked turn_end", "working", "crashed"),
+            ("queued spawned turn asked stop stopped", "stopped", "stopped"),
+            ("queued spawned turn turn_end checking", "checking", "crashed"),
+            ("queued spawned turn turn_end checking ready", "ready", "ready"),
+            ("queued spawned turn turn_end checking failed", "failed", "failed"),
+            ("queued spawned turn turn_end empty", "empty", "empty"),
+            ("queued spawned turn turn_end checking stop stopped", "stopped", "stopped"),
+            ("queued spawned turn turn_end ready queued", "queued", "queued"),
+            ("queued spawned turn turn_end ready queued spawned turn", "working", "crashed"),
+            ("queued spawned turn stopped queued spawned turn", "working", "crashed"),
+            ("queued spawned turn queued spawned", "starting", "crashed"),
+        ] {
+            assert_eq!(shown(journal, true, Fate::Open), locked, "{journal}, locked");
+            assert_eq!(shown(journal, false, Fate::Open), free, "{journal}, free");
+            for locked in [true, false] {
+                assert_eq!(shown(journal, locked, Fate::Landing), "landing");
+                assert_eq!(shown(journal, locked, Fate::Accepted { commit: None }), "accepted");
+                assert_eq!(shown(journal, locked, Fate::Discarded), "discarded");
+            }
+        }
+    }
+}

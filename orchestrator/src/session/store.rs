@@ -1,0 +1,128 @@
+//! Where sessions live on disk: `<git common directory>/studio`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base::clock::Clock;
+use base::failure::{Failure, OrFail, Result};
+use base::files;
+use base::id::Id;
+use base::lock::Lock;
+use serde::{Deserialize, Serialize};
+
+use crate::session::facts::Story;
+use crate::session::journal::{Entry, Writer};
+use crate::session::record::Record;
+
+/// The directory that holds everything studio knows about a repository.
+#[derive(Clone, Debug)]
+pub struct Store {
+    root: PathBuf,
+}
+
+/// The cache of a journal that was read before.
+#[derive(Serialize, Deserialize)]
+struct Cached {
+    /// The length of the journal when it was read, in bytes.
+    journal_bytes: u64,
+    story: Story,
+}
+
+impl Store {
+    /// The store of a repository, by its git common directory.
+    pub fn at(common: &Path) -> Store {
+        Store { root: common.join("studio") }
+    }
+
+    /// `<common>/studio`.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The directory of one session.
+    pub fn dir(&self, id: &Id) -> PathBuf {
+        self.root.join("sessions").join(id.as_str())
+    }
+
+    /// A file of one session.
+    pub fn file(&self, id: &Id, name: &str) -> PathBuf {
+        self.dir(id).join(name)
+    }
+
+    /// Writes a new session down, its journal with one `queued` line included, in one step.
+    pub fn create(&self, record: &Record, clock: Clock) -> Result<()> {
+        let id = &record.id;
+        let sessions = self.root.join("sessions");
+        let fail = || format!("cannot write down session `{id}`");
+        fs::create_dir_all(&sessions).or_fail(fail)?;
+        let temporary = tempfile::Builder::new().prefix(".new-").tempdir_in(&sessions);
+        let temporary = temporary.or_fail(fail)?;
+        files::replace_json(&temporary.path().join("session.json"), record).or_fail(fail)?;
+        let mut writer =
+            Writer::open(&temporary.path().join("journal.jsonl"), clock).or_fail(fail)?;
+        writer.write(Entry::Queued { prompt: None }).or_fail(fail)?;
+        writer.sync().or_fail(fail)?;
+        files::step("session-record");
+        let temporary = temporary.keep();
+        fs::rename(&temporary, self.dir(id)).or_fail(fail)?;
+        files::sync_dir(&sessions).or_fail(fail)
+    }
+
+    /// Every session, by id.
+    pub fn ids(&self) -> Result<Vec<Id>> {
+        let entries = match fs::read_dir(self.root.join("sessions")) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(e).or_fail(|| "cannot list the sessions"),
+        };
+        let mut ids: Vec<Id> =
+            entries.filter_map(|entry| Id::parse(entry.ok()?.file_name().to_str()?).ok()).collect();
+        ids.sort();
+        Ok(ids)
+    }
+
+    /// What was written down when the session was made.
+    pub fn load(&self, id: &Id) -> Result<Record> {
+        let path = self.file(id, "session.json");
+        let text = fs::read(&path)
+            .map_err(|e| Failure::not_found(format!("there is no session `{id}`")).because(e))?;
+        serde_json::from_slice(&text)
+            .or_fail(|| format!("cannot read {}", path.display()))
+            .map_err(|failure| failure.next("studio doctor"))
+    }
+
+    /// What the journal tells, from the cache when it is still true.
+    pub fn story(&self, id: &Id) -> Result<Story> {
+        let journal = self.file(id, "journal.jsonl");
+        let bytes = fs::metadata(&journal).map(|meta| meta.len()).unwrap_or(0);
+        let cache = self.file(id, "status.json");
+        if let Some(cached) =
+            fs::read(&cache).ok().and_then(|text| serde_json::from_slice::<Cached>(&text).ok())
+            && cached.journal_bytes == bytes
+        {
+            return Ok(cached.story);
+        }
+        let lines = files::read_journal(&journal).or_fail(|| format!("cannot read `{id}`"))?;
+        let story = Story::of(&lines);
+        // A cache that cannot be written costs time and nothing else.
+        let _ = files::replace_json(&cache, &Cached { journal_bytes: bytes, story: story.clone() });
+        Ok(story)
+    }
+
+    /// Whether somebody holds the session's lock.
+    pub fn is_locked(&self, id: &Id) -> bool {
+        Lock::is_held(&self.file(id, "lock")).unwrap_or(false)
+    }
+
+    /// Takes the session's lock, or says who has it.
+    pub fn lock(&self, id: &Id) -> Result<Option<Lock>> {
+        Lock::try_take(&self.file(id, "lock")).or_fail(|| format!("cannot lock `{id}`"))
+    }
+
+    /// Opens the journal for the holder of the lock.
+    pub fn writer(&self, id: &Id, clock: Clock) -> Result<Writer> {
+        Writer::open(&self.file(id, "journal.jsonl"), clock)
+            .or_fail(|| format!("cannot write the journal of `{id}`"))
+    }
+}

@@ -1,0 +1,3 @@
+//! The process that owns one session's agent: what it decides, what it does, how others reach it.
+
+pub mod step;

@@ -1,0 +1,218 @@
+//! Whole runs of a supervisor, told as news in and deeds out.
+
+use super::*;
+use crate::session::journal::Line;
+use crate::session::record::{Base, Limits, Manner};
+use base::id::Id;
+
+fn life(checks: &[&str], limits: Limits, attended: bool) -> Life {
+    let id = Id::parse("task-aaaa").unwrap();
+    let record = Record {
+        schema: 1,
+        id,
+        task: "do it".into(),
+        agent: "fake".into(),
+        persona: None,
+        base: Base { branch: Some("main".into()), commit: "c0".into() },
+        branch: "studio/task-aaaa".into(),
+        worktree: "/w".into(),
+        checks: checks.iter().map(|check| (*check).to_owned()).collect(),
+        limits,
+        manner: Manner { attended, ..Manner::default() },
+        attempt: 1,
+        after: Vec::new(),
+        created_at: "t".into(),
+    };
+    let mut story = Story::default();
+    story.hear_entry(&Entry::Queued { prompt: None });
+    Life::new(record, story)
+}
+
+fn plain() -> Life {
+    life(&[], Limits::default(), false)
+}
+
+/// Plays the news and gives the names of the deeds; replaying the written journal must give the
+/// same story.
+fn played(life: &mut Life, news: Vec<Input>) -> Vec<String> {
+    let mut lines = vec![Line { time: "t".into(), entry: Entry::Queued { prompt: None } }];
+    let mut names = Vec::new();
+    for input in news {
+        for deed in step(life, input) {
+            names.push(name(&deed));
+            if let Do::Write(entry) = deed {
+                lines.push(Line { time: "t".into(), entry });
+            }
+        }
+    }
+    let replayed = Story { updated_at: None, ..Story::of(&lines) };
+    assert_eq!(replayed, life.story, "the journal tells the whole story");
+    names
+}
+
+fn name(deed: &Do) -> String {
+    match deed {
+        Do::Write(Entry::Exit { outcome }) => format!("exit {outcome:?}"),
+        Do::Write(entry) => {
+            let value = serde_json::to_value(entry).unwrap();
+            format!("write {}", value["entry"].as_str().unwrap())
+        }
+        Do::Prompt { text, .. } => format!("prompt {text:?}"),
+        other => format!("{other:?}"),
+    }
+}
+
+fn begun() -> Vec<Input> {
+    vec![
+        Input::Begin { pid: 1 },
+        Input::WorktreeStands,
+        Input::Launched { talk: None, loaded: false },
+    ]
+}
+
+fn work(files_changed: u64) -> Input {
+    Input::Imported { work: Work { files_changed, ..Work::default() } }
+}
+
+fn check(ok: bool) -> Input {
+    let exit = i32::from(!ok);
+    let result = CheckResult { command: "true".into(), ok, exit, ms: 1, tail: String::new() };
+    Input::Checked { results: vec![result] }
+}
+
+fn ended(mut news: Vec<Input>, life: &mut Life) -> String {
+    let mut all = begun();
+    all.append(&mut news);
+    let names = played(life, all);
+    assert_eq!(names.last().unwrap(), "Finish", "{names:?}");
+    names[names.len() - 2].clone()
+}
+
+#[test]
+fn a_good_run_from_begin_to_exit() {
+    let mut life = life(&["true"], Limits::default(), false);
+    let mut news = begun();
+    news.extend([Input::TurnEnded { why: None }, work(1), check(true)]);
+    assert_eq!(
+        played(&mut life, news),
+        [
+            "write spawned",
+            "MakeWorktree",
+            "write worktree",
+            "Launch { talk: None }",
+            "write agent",
+            "write turn",
+            "prompt \"do it\"",
+            "write turn_end",
+            "Import",
+            "write work",
+            "write checking",
+            "Check",
+            "write checked",
+            "exit Ready",
+            "Finish",
+        ]
+    );
+}
+
+#[test]
+fn every_way_to_end() {
+    let done = || Input::TurnEnded { why: None };
+    assert_eq!(ended(vec![done(), work(0)], &mut plain()), "exit Empty");
+    assert_eq!(ended(vec![done(), work(2)], &mut plain()), "exit Ready");
+    let mut checked = life(&["true"], Limits::default(), false);
+    let failed = ended(vec![done(), work(1), check(false)], &mut checked);
+    assert_eq!(failed, r#"exit Failed { why: "check `true` failed with exit code 1" }"#);
+    let gone = vec![Input::AgentGone { why: "killed".into() }, work(1)];
+    assert_eq!(ended(gone, &mut plain()), r#"exit Failed { why: "killed" }"#);
+    let stopped = vec![Input::Stop, Input::TurnEnded { why: Some("cancelled".into()) }, work(1)];
+    assert_eq!(ended(stopped, &mut plain()), "exit Stopped");
+    let mut checked = life(&["true"], Limits::default(), false);
+    assert_eq!(ended(vec![done(), work(1), Input::Stop], &mut checked), "exit Stopped");
+    let over = vec![Input::Limit { what: "5 s".into() }, done(), work(1)];
+    assert_eq!(ended(over, &mut plain()), r#"exit Failed { why: "it reached its limit of 5 s" }"#);
+    let torn = vec![done(), Input::CannotImport { why: "`.git` was rewritten".into() }];
+    assert_eq!(ended(torn, &mut plain()), r#"exit Failed { why: "`.git` was rewritten" }"#);
+}
+
+#[test]
+fn a_stop_while_starting_ends_before_the_agent_is_told_anything() {
+    let news = vec![Input::Begin { pid: 1 }, Input::Stop, Input::WorktreeStands];
+    let names = played(&mut plain(), news);
+    assert_eq!(names[names.len() - 2..], ["exit Stopped", "Finish"]);
+    assert!(!names.iter().any(|name| name.starts_with("Launch")));
+}
+
+#[test]
+fn what_is_sent_during_a_turn_is_told_at_its_end() {
+    let mut life = plain();
+    let mut news = begun();
+    news.extend([
+        Input::Send { text: "also this".into() },
+        Input::TurnEnded { why: None },
+        work(1),
+        Input::TurnEnded { why: None },
+        work(1),
+    ]);
+    let names = played(&mut life, news);
+    assert!(names.contains(&r#"prompt "also this""#.to_owned()), "{names:?}");
+    assert_eq!(names[names.len() - 2], "exit Ready");
+}
+
+#[test]
+fn a_request_without_anybody_there_is_denied_at_once() {
+    let mut life = plain();
+    let mut news = begun();
+    news.push(Input::Asked { what: "rm -rf".into() });
+    let names = played(&mut life, news);
+    assert_eq!(names.last().unwrap(), "Answer { n: 1, allow: false }");
+    assert_eq!(life.story.phase, Phase::Working);
+}
+
+#[test]
+fn a_request_waits_for_the_user_and_is_answered_by_number() {
+    let mut life = life(&[], Limits::default(), true);
+    let mut news = begun();
+    news.extend([
+        Input::Asked { what: "a".into() },
+        Input::Asked { what: "b".into() },
+        Input::Answer { n: 2, allow: true },
+        Input::Answer { n: 9, allow: true },
+    ]);
+    let names = played(&mut life, news);
+    assert_eq!(names.last().unwrap(), "Answer { n: 2, allow: true }");
+    assert_eq!(life.story.phase, Phase::Waiting { reason: "permission 1: a".into() });
+}
+
+#[test]
+fn limits_of_turns_tokens_and_money_cancel_the_turn() {
+    let turn = serde_json::json!({"seq": 1, "time": "t", "type": "turn", "n": 1});
+    let usage = serde_json::json!({"seq": 1, "time": "t", "type": "usage", "input": 60,
+        "output": 50, "cache_read": 0, "cache_write": 0, "cost_usd": 0.5});
+    let turns = Limits { turns: Some(0), ..Limits::default() };
+    let tokens = Limits { tokens: Some(100), ..Limits::default() };
+    let money = Limits { usd: Some(0.4), ..Limits::default() };
+    for (limits, event) in [(turns, turn), (tokens, usage.clone()), (money, usage)] {
+        let mut news = begun();
+        news.push(Input::Event { event });
+        let names = played(&mut life(&[], limits, false), news);
+        assert_eq!(names.last().unwrap(), "Cancel", "{limits:?}");
+    }
+}
+
+#[test]
+fn an_agent_that_forgot_gets_the_task_and_its_last_words() {
+    let mut before = plain();
+    let mut news = begun();
+    let said = serde_json::json!({"seq": 1, "time": "t", "type": "text", "text": "half done"});
+    news.push(Input::Event { event: said });
+    played(&mut before, news);
+    let mut story = before.story;
+    story.hear_entry(&Entry::Queued { prompt: Some("be quick".into()) });
+    let mut again = Life::new(before.record, story);
+    let deeds: Vec<Do> = begun().into_iter().flat_map(|input| step(&mut again, input)).collect();
+    let Some(Do::Prompt { text, recap: true }) = deeds.last() else { panic!("{deeds:?}") };
+    for part in ["do it", "half done", "be quick"] {
+        assert!(text.contains(part), "no `{part}` in: {text}");
+    }
+}
