@@ -1,1 +1,5 @@
 //! Tests of studio.
+
+mod git_repo;
+mod git_setting;
+mod git_worktree;

@@ -1,0 +1,95 @@
+//! Untracked files that `.worktreeinclude` names (`.env`, local settings), copied into a new
+//! worktree.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use ignore::WalkBuilder;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+/// The file with the patterns (as in `.gitignore`), at the top of the main checkout.
+const LIST: &str = ".worktreeinclude";
+
+/// Copies untracked files of the checkout that the list names; gives their relative paths.
+/// Tracked files are never copied, no symlink is followed, nothing is overwritten.
+pub fn copy(checkout: &Path, worktree: &Path) -> Result<Vec<PathBuf>> {
+    let Some(patterns) = patterns(checkout)? else { return Ok(Vec::new()) };
+    let repo = git2::Repository::open(checkout).or_fail(|| "cannot open the main checkout")?;
+    let index = repo.index().or_fail(|| "cannot read the index of the main checkout")?;
+    let mut copied = Vec::new();
+    for entry in walk(checkout, worktree) {
+        let Ok(entry) = entry else { continue };
+        let Ok(path) = entry.path().strip_prefix(checkout) else { continue };
+        let kind = entry.file_type();
+        let is_file = kind.is_some_and(|kind| kind.is_file() || kind.is_symlink());
+        let wanted = is_file && patterns.matched_path_or_any_parents(path, false).is_ignore();
+        if !wanted || index.get_path(path, 0).is_some() {
+            continue;
+        }
+        let done = copy_one(entry.path(), worktree, path);
+        if done.or_fail(|| format!("cannot copy {} into the worktree", path.display()))? {
+            copied.push(path.to_owned());
+        }
+    }
+    copied.sort();
+    Ok(copied)
+}
+
+fn patterns(checkout: &Path) -> Result<Option<Gitignore>> {
+    let list = checkout.join(LIST);
+    if !list.is_file() {
+        return Ok(None);
+    }
+    let mut builder = GitignoreBuilder::new(checkout);
+    if let Some(why) = builder.add(&list) {
+        return Err(Failure::usage(format!("cannot read {}", list.display())).because(why));
+    }
+    builder.build().map(Some).or_fail(|| format!("cannot read {}", list.display()))
+}
+
+fn walk(checkout: &Path, worktree: &Path) -> ignore::Walk {
+    let sessions = worktree.parent().unwrap_or(worktree).to_owned();
+    let mut builder = WalkBuilder::new(checkout);
+    builder.standard_filters(false).follow_links(false);
+    builder.filter_entry(move |entry| {
+        let is_inner_repository = entry.depth() > 0 && entry.path().join(".git").exists();
+        entry.file_name() != ".git" && entry.path() != sessions && !is_inner_repository
+    });
+    builder.build()
+}
+
+/// Copies one file or symlink; false when something stands there or a symlink is in the way.
+fn copy_one(from: &Path, worktree: &Path, path: &Path) -> io::Result<bool> {
+    let to = worktree.join(path);
+    if !make_parents(worktree, path)? || to.symlink_metadata().is_ok() {
+        return Ok(false);
+    }
+    if from.symlink_metadata()?.file_type().is_symlink() {
+        std::os::unix::fs::symlink(fs::read_link(from)?, to)?;
+        return Ok(true);
+    }
+    let mut source = File::open(from)?;
+    let mode = source.metadata()?.permissions().mode();
+    let mut target = OpenOptions::new().write(true).create_new(true).mode(mode).open(&to)?;
+    if rustix::fs::ioctl_ficlone(&target, &source).is_err() {
+        io::copy(&mut source, &mut target)?;
+    }
+    Ok(true)
+}
+
+/// Makes the directories above a path, none of them through a symlink.
+fn make_parents(worktree: &Path, path: &Path) -> io::Result<bool> {
+    let mut at = worktree.to_owned();
+    for part in path.parent().unwrap_or(Path::new("")).components() {
+        at.push(part);
+        match at.symlink_metadata() {
+            Ok(found) if found.is_dir() => {}
+            Ok(_) => return Ok(false),
+            Err(_) => fs::create_dir(&at)?,
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,18 @@
+//! All that studio does with git: sessions' worktrees, bringing work home, snapshots, merging,
+//! landing, dropping and undoing. Plain data in, plain data out; nothing here knows a session's
+//! journal or prints.
+//!
+//! The life of a session through these modules: [`repo::Repository::discover`] →
+//! [`worktree::make`] → (the agent works) → `import::bring_home` → `snapshot::take` →
+//! `merge::prepare` → `merge::commit` → `land::accept`, or `trash::discard`, and
+//! `trash::undo` back. `operations::recover` comes before all that changes something.
+
+pub mod include;
+pub mod inside;
+pub mod names;
+pub mod pins;
+pub mod private;
+pub mod refs;
+pub mod repo;
+pub mod scratch;
+pub mod worktree;

@@ -1,0 +1,46 @@
+//! Pins: a commit per session whose ancestors are all that the session borrows from the
+//! repository, so that nobody's `git gc` takes it away.
+
+use base::failure::{OrFail, Result};
+use base::id::Id;
+
+use crate::git::private::Place;
+use crate::git::refs::{self, RefChange};
+use crate::git::repo::Repository;
+use crate::git::scratch::{self, Scratch};
+
+/// The ref that holds a session's pins.
+pub fn name(id: &Id) -> String {
+    format!("refs/studio/pins/{id}")
+}
+
+/// Pins what a new session borrows: its base and the copied tips.
+pub fn start(repository: &Repository, place: &Place, tips: &[String]) -> Result<()> {
+    let scratch = Scratch::open(repository)?;
+    let mut parents = vec![place.base.clone()];
+    parents.extend(tips.iter().filter(|tip| **tip != place.base).cloned());
+    let pin = commit(&scratch.repo, &parents)?;
+    let wanted = [pin.clone()];
+    let kept = scratch::bring(repository, &[scratch.objects()], &wanted, &parents, &place.id)?;
+    let held = refs::read(&repository.open()?, &name(&place.id))?;
+    let change = RefChange::new(name(&place.id), held, Some(pin));
+    refs::update_own(repository, &[change], "studio: pin what the session borrows")?;
+    kept.release();
+    Ok(())
+}
+
+/// A commit whose parents are pinned by it. It says nothing else.
+pub fn commit(repo: &git2::Repository, parents: &[String]) -> Result<String> {
+    let make = || -> std::result::Result<git2::Oid, git2::Error> {
+        let tree = repo.find_tree(repo.treebuilder(None)?.write()?)?;
+        let time = git2::Time::new(0, 0);
+        let who = git2::Signature::new("studio", "studio@studio.invalid", &time)?;
+        let commits = parents
+            .iter()
+            .map(|id| repo.find_commit(git2::Oid::from_str(id)?))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        let parents: Vec<&git2::Commit<'_>> = commits.iter().collect();
+        repo.commit(None, &who, &who, "Pins of a studio session\n", &tree, &parents)
+    };
+    make().map(|id| id.to_string()).or_fail(|| "cannot pin what the session borrows")
+}

@@ -1,0 +1,220 @@
+//! New objects are made beside the repository and brought in as one kept pack, so that no
+//! `git gc --prune=now` can take them before a ref holds them.
+
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use base::failure::{Failure, OrFail, Result};
+use base::id::Id;
+use base::process::{Job, Stream};
+
+use crate::git::private::{Originals, config};
+use crate::git::repo::Repository;
+
+/// The name git gives to a pack without objects (the SHA-1 of nothing, in a pack's form).
+const EMPTY_PACK: &str = "029d08823bd8a8eab510ad6ac75c823cfd3ed31e";
+/// How long one import may take.
+const LONGEST: Duration = Duration::from_secs(1800);
+
+/// A git directory of ours for making objects: it sees the repository's objects, has studio's
+/// configuration, and is removed at the end.
+pub struct Scratch {
+    dir: tempfile::TempDir,
+    /// The directory, opened.
+    pub repo: git2::Repository,
+}
+
+/// Objects that came in as a kept pack. Dropped, the pack is left to git's usual care; by then a
+/// ref must hold what is worth keeping.
+#[derive(Debug)]
+pub struct Kept {
+    keep: Option<PathBuf>,
+}
+
+impl Scratch {
+    /// A scratch directory without a working tree.
+    pub fn open(repository: &Repository) -> Result<Scratch> {
+        let real = repository.open()?;
+        let scratch = Scratch::make(repository, config(&real)?.as_bytes())?;
+        scratch.copy_if_there(&repository.common_dir.join("shallow"), "shallow")?;
+        Ok(scratch)
+    }
+
+    /// A scratch directory that sees a session's own objects, with the session's settings.
+    pub fn for_session(repository: &Repository, git_dir: &Path) -> Result<Scratch> {
+        let originals = Originals::load(git_dir)?;
+        let scratch = Scratch::make(repository, &originals.config)?;
+        let info = scratch.path().join("info");
+        let write = || -> std::io::Result<()> {
+            std::fs::create_dir_all(&info)?;
+            std::fs::write(info.join("exclude"), &originals.exclude)?;
+            if let Some(attributes) = &originals.attributes {
+                std::fs::write(info.join("attributes"), attributes)?;
+            }
+            if let Some(shallow) = &originals.shallow {
+                std::fs::write(scratch.path().join("shallow"), shallow)?;
+            }
+            Ok(())
+        };
+        write().or_fail(cannot_write)?;
+        scratch.see(&git_dir.join("objects"))?;
+        Ok(scratch)
+    }
+
+    fn make(repository: &Repository, config: &[u8]) -> Result<Scratch> {
+        let parent = repository.studio_dir()?.join("scratch");
+        std::fs::create_dir_all(&parent).or_fail(cannot_write)?;
+        let dir = tempfile::Builder::new().prefix("s").tempdir_in(parent).or_fail(cannot_write)?;
+        let write = || -> std::io::Result<()> {
+            for sub in ["objects/info", "objects/pack", "refs"] {
+                std::fs::create_dir_all(dir.path().join(sub))?;
+            }
+            std::fs::write(dir.path().join("HEAD"), "ref: refs/heads/none\n")?;
+            std::fs::write(dir.path().join("config"), config)
+        };
+        write().or_fail(cannot_write)?;
+        let repo = git2::Repository::open(dir.path()).or_fail(cannot_write)?;
+        let scratch = Scratch { dir, repo };
+        scratch.see(&repository.common_dir.join("objects"))?;
+        Ok(scratch)
+    }
+
+    fn copy_if_there(&self, from: &Path, name: &str) -> Result<()> {
+        if let Ok(content) = std::fs::read(from) {
+            std::fs::write(self.path().join(name), content).or_fail(cannot_write)?;
+        }
+        Ok(())
+    }
+
+    fn see(&self, objects: &Path) -> Result<()> {
+        let odb = self.repo.odb().or_fail(|| "cannot open the objects")?;
+        odb.add_disk_alternate(&objects.to_string_lossy())
+            .or_fail(|| format!("cannot read {}", objects.display()))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Where its objects are.
+    pub fn objects(&self) -> PathBuf {
+        self.dir.path().join("objects")
+    }
+}
+
+impl Kept {
+    /// Lets git handle the pack as any other: called when refs hold what it brought.
+    pub fn release(mut self) {
+        self.remove_keep();
+    }
+
+    fn remove_keep(&mut self) {
+        if let Some(keep) = self.keep.take() {
+            let _ = std::fs::remove_file(keep);
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.remove_keep();
+    }
+}
+
+/// Brings objects into the repository: all that `wanted` reaches and `had` does not, read from the
+/// given object directories beside the repository's own, checked on the way in.
+pub fn bring(
+    repository: &Repository,
+    from: &[PathBuf],
+    wanted: &[String],
+    had: &[String],
+    id: &Id,
+) -> Result<Kept> {
+    let input: String = wanted
+        .iter()
+        .map(|id| format!("{id}\n"))
+        .chain(had.iter().map(|id| format!("^{id}\n")))
+        .collect();
+    let door = repository.door();
+    let packer = door
+        .job(["--no-replace-objects", "pack-objects", "--revs", "--thin", "--stdout", "-q"])
+        .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(from))
+        .stdin(Stream::Piped);
+    let keep = format!("--keep=studio-{id}");
+    let indexer = door.job(["index-pack", "--stdin", "--strict", "--fix-thin", &keep]);
+    let name = pipe(packer, indexer, input.into_bytes())?;
+    let pack = repository.common_dir.join("objects/pack");
+    if name == EMPTY_PACK {
+        for end in ["keep", "pack", "idx", "rev"] {
+            let _ = std::fs::remove_file(pack.join(format!("pack-{name}.{end}")));
+        }
+        return Ok(Kept { keep: None });
+    }
+    Ok(Kept { keep: Some(pack.join(format!("pack-{name}.keep"))) })
+}
+
+/// Runs one git into another; both must succeed. Gives the name of the pack.
+fn pipe(packer: Job, indexer: Job, input: Vec<u8>) -> Result<String> {
+    let errors = tempfile::tempfile().or_fail(|| "cannot make a temporary file")?;
+    let error_copy = errors.try_clone().or_fail(|| "cannot make a temporary file")?;
+    let mut packing =
+        packer.stderr(Stream::File(error_copy)).spawn().or_fail(|| "cannot start git")?;
+    let stdout = packing.child.stdout.take().expect("its stdout is a pipe");
+    let mut stdin = packing.child.stdin.take().expect("its stdin is a pipe");
+    let feeder = std::thread::spawn(move || stdin.write_all(&input));
+    let output = indexer
+        .stdin(Stream::File(OwnedFd::from(stdout).into()))
+        .output(base::process::Limits { time: Some(LONGEST), bytes: 1 << 20 })
+        .or_fail(|| "cannot start git")?;
+    let _ = feeder.join();
+    let until = Instant::now() + Duration::from_secs(60);
+    let packed = packing.wait_until(Some(until)).or_fail(|| "cannot wait for git")?;
+    if packed.is_some_and(|status| status.success()) && output.ok() {
+        let text = output.text();
+        let name = text.split_whitespace().next_back().unwrap_or_default().to_owned();
+        return Ok(name);
+    }
+    let said = text_of(errors);
+    Err(Failure::failed("cannot bring objects into the repository")
+        .because(format!("{said}\n{}", output.error_text()).trim())
+        .next("check the disk space, and that `.git` is writable; then try again"))
+}
+
+fn text_of(mut file: std::fs::File) -> String {
+    use std::io::{Read, Seek};
+    let mut bytes = Vec::new();
+    let _ = file.rewind();
+    let _ = file.take(4096).read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).trim().to_owned()
+}
+
+/// The value of `GIT_ALTERNATE_OBJECT_DIRECTORIES`: a path with a colon or a quote is C-quoted.
+fn alternates(directories: &[PathBuf]) -> String {
+    let quoted = directories.iter().map(|path| {
+        let text = path.to_string_lossy();
+        if !text.contains([':', '"', '\n', '\\']) {
+            return text.into_owned();
+        }
+        let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        format!("\"{text}\"")
+    });
+    quoted.collect::<Vec<_>>().join(":")
+}
+
+fn cannot_write() -> &'static str {
+    "cannot write in the repository's `studio` directory"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_with_a_colon_or_a_quote_are_quoted() {
+        let list = ["/plain dir", "/a:b", "/q\"q"].map(PathBuf::from);
+        assert_eq!(alternates(&list), "/plain dir:\"/a:b\":\"/q\\\"q\"");
+    }
+}

@@ -1,0 +1,289 @@
+//! A session's worktree: registered with the repository, with a git directory of its own, files
+//! checked out. Only the registration waits for others.
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use base::files::step;
+use base::git::Git;
+use base::id::Id;
+use base::lock::Lock;
+use base::process::Limits;
+use serde::{Deserialize, Serialize};
+
+use crate::git::names::{BranchTemplate, WorktreeTemplate};
+use crate::git::private::{self, Originals, Place};
+use crate::git::refs::{self, RefChange};
+use crate::git::repo::{Base, Repository};
+use crate::git::{include, pins};
+
+/// The lines in the repository's `info/exclude`.
+const EXCLUDED: &[&str] = &[".worktrees/", ".g3/*", "!.g3/skills/"];
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The session.
+    pub id: Id,
+    /// What it starts from.
+    pub base: Base,
+    /// How branches are called.
+    pub branch: BranchTemplate,
+    /// Where worktrees lie.
+    pub worktree: WorktreeTemplate,
+}
+
+/// What was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    /// Where the parts are.
+    pub place: Place,
+    /// The registration in the repository (`.git/worktrees/<name>`).
+    pub admin_dir: PathBuf,
+    /// Untracked files that were copied because `.worktreeinclude` names them, relative paths.
+    pub included: Vec<PathBuf>,
+}
+
+impl Order {
+    /// Where the parts will be; nothing is made yet.
+    pub fn place(&self, repository: &Repository) -> Result<Place> {
+        Ok(Place {
+            id: self.id.clone(),
+            worktree: self.worktree.worktree(repository, &self.id),
+            git_dir: repository.session_dir(&self.id).join("git"),
+            branch: self.branch.branch(&self.id)?,
+            base: self.base.commit.clone(),
+        })
+    }
+}
+
+/// Makes a session's worktree. When a step fails, what was made before it is taken away again; a
+/// crash leaves a half-made one, which [`unmake`] takes away.
+pub fn make(repository: &Repository, order: &Order) -> Result<Made> {
+    let place = order.place(repository)?;
+    let finished = finished_mark(&place);
+    if finished.exists() || place.git_dir.exists() {
+        return Err(Failure::refused(format!("session `{}` has a worktree already", place.id))
+            .because(place.worktree.display())
+            .next("studio list"));
+    }
+    let admin_dir = register(repository, order, &place)?;
+    match equip(repository, order, &place) {
+        Ok(included) => Ok(Made { place, admin_dir, included }),
+        Err(failure) => {
+            unmake(repository, &place)?;
+            Err(failure)
+        }
+    }
+}
+
+/// Takes away what an interrupted [`make`] left. A finished worktree is refused: that is dropped
+/// by an operation, which can be undone.
+pub fn unmake(repository: &Repository, place: &Place) -> Result<()> {
+    if finished_mark(place).exists() {
+        return Err(Failure::refused(format!("the worktree of `{}` is in use", place.id))
+            .next(format!("studio discard {}", place.id)));
+    }
+    let _lock = lock(repository)?;
+    let admin = admin_dir_of(repository, &place.worktree)?;
+    if admin.is_some() || place.git_dir.exists() {
+        remove_dir(&place.worktree)?;
+    }
+    remove_dir(&place.git_dir)?;
+    if let Some(admin) = admin {
+        remove_dir(&admin)?;
+    }
+    let repo = repository.open()?;
+    let drop = |name: String| -> Result<Option<RefChange>> {
+        let held = refs::read(&repo, &name)?;
+        Ok(held.map(|held| RefChange::new(name, Some(held), None)))
+    };
+    let mut changes = Vec::new();
+    changes.extend(drop(pins::name(&place.id))?);
+    if refs::read(&repo, &place.branch.full())?.is_some_and(|tip| tip == place.base) {
+        changes.extend(drop(place.branch.full())?);
+    }
+    refs::update_own(repository, &changes, "studio: undo a half-made worktree")
+}
+
+/// Whether a worktree was finished: from then on it may hold work.
+pub fn is_finished(place: &Place) -> bool {
+    finished_mark(place).exists()
+}
+
+/// The lock that registrations wait for. Held for milliseconds.
+pub fn lock(repository: &Repository) -> Result<Lock> {
+    let path = repository.studio_dir()?.join("lock");
+    Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))
+}
+
+/// The registration of a worktree: the `.git/worktrees/<name>` that names it.
+pub fn admin_dir_of(repository: &Repository, worktree: &Path) -> Result<Option<PathBuf>> {
+    let wanted = worktree.join(".git");
+    for admin in admin_dirs(repository)? {
+        let named = std::fs::read_to_string(admin.join("gitdir")).unwrap_or_default();
+        if Path::new(named.trim_end_matches('\n')) == wanted {
+            return Ok(Some(admin));
+        }
+    }
+    Ok(None)
+}
+
+/// All registrations.
+pub fn admin_dirs(repository: &Repository) -> Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(repository.common_dir.join("worktrees")) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(Failure::failed("cannot list the worktrees").because(e)),
+    };
+    let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    found.sort();
+    Ok(found)
+}
+
+fn finished_mark(place: &Place) -> PathBuf {
+    place.git_dir.parent().unwrap_or(&place.git_dir).join("originals/finished")
+}
+
+/// Steps that others must wait for: the branch and the registration.
+fn register(repository: &Repository, order: &Order, place: &Place) -> Result<PathBuf> {
+    let parent = order.worktree.parent(repository);
+    refuse_symlink(&parent)?;
+    let _lock = lock(repository)?;
+    exclude(repository)?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&parent).or_fail(cannot_make)?;
+    let real = parent.canonicalize().or_fail(cannot_make)?;
+    if order.worktree == WorktreeTemplate::Beside && real != parent {
+        return Err(leads_away(&parent));
+    }
+    let repo = repository.open()?;
+    refuse_blocked_branch(&repo, place)?;
+    let branch = RefChange::new(place.branch.full(), None, Some(place.base.clone()));
+    refs::update_own(repository, &[branch], "studio: start a session")?;
+    step("create.branch");
+    let added = repository.door().run(&[
+        "-c".as_ref(),
+        "worktree.useRelativePaths=false".as_ref(),
+        "worktree".as_ref(),
+        "add".as_ref(),
+        "--no-checkout".as_ref(),
+        place.worktree.as_os_str(),
+        place.branch.as_str().as_ref(),
+    ]);
+    if let Err(why) = added {
+        let undo = RefChange::new(place.branch.full(), Some(place.base.clone()), None);
+        refs::update_own(repository, &[undo], "studio: undo a half-made worktree")?;
+        return Err(Failure::failed("git cannot register the worktree").because(why));
+    }
+    step("create.registered");
+    let admin = admin_dir_of(repository, &place.worktree)?
+        .ok_or_else(|| Failure::failed("git registered the worktree under no name we can find"))?;
+    let _ = std::fs::remove_file(admin.join("index"));
+    let _ = std::fs::remove_dir_all(admin.join("logs"));
+    Ok(admin)
+}
+
+/// The rest, at the same time as others: git directory, pointer, files.
+fn equip(repository: &Repository, order: &Order, place: &Place) -> Result<Vec<PathBuf>> {
+    let originals = Originals::for_place(repository, place)?;
+    let tips = private::make(repository, place, &originals, &order.branch)?;
+    step("create.private");
+    pins::start(repository, place, &tips)?;
+    step("create.pinned");
+    base::files::replace_with_mode(&place.worktree.join(".git"), &originals.pointer, 0o644)
+        .or_fail(cannot_make)?;
+    step("create.pointer");
+    check_out(place, "HEAD")?;
+    step("create.files");
+    let included = match &repository.main_checkout {
+        Some(checkout) => include::copy(checkout, &place.worktree)?,
+        None => Vec::new(),
+    };
+    base::files::replace(&finished_mark(place), b"").or_fail(cannot_make)?;
+    step("create.finished");
+    Ok(included)
+}
+
+/// Writes a commit's files, and the index, through the private directory. Attributes count (line
+/// ends!), drivers do not run.
+pub fn check_out(place: &Place, commit: &str) -> Result<()> {
+    let door = Git::at(&place.git_dir).with_work_tree(&place.worktree);
+    let workers = std::thread::available_parallelism().map_or(2, usize::from);
+    let workers = format!("checkout.workers={workers}");
+    let args = ["-c", &workers, "-c", "checkout.thresholdForParallelism=0"];
+    let args = args.into_iter().chain(["reset", "-q", "--hard", commit]);
+    let output = door.job(args).output(Limits::seconds(3600)).or_fail(|| "cannot start git")?;
+    if output.ok() {
+        return Ok(());
+    }
+    Err(Failure::failed(format!("cannot check files out into {}", place.worktree.display()))
+        .because(output.error_text())
+        .next("check the disk space (`df .`), then try again"))
+}
+
+/// `.worktrees/` and g3's files, ignored without touching the user's `.gitignore`.
+fn exclude(repository: &Repository) -> Result<()> {
+    let path = repository.common_dir.join("info/exclude");
+    let mut text = std::fs::read(&path).unwrap_or_default();
+    let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
+    let missing: Vec<&str> =
+        EXCLUDED.iter().copied().filter(|line| !lines.contains(&line.as_bytes())).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if text.last().is_some_and(|last| *last != b'\n') {
+        text.push(b'\n');
+    }
+    for line in missing {
+        text.extend_from_slice(line.as_bytes());
+        text.push(b'\n');
+    }
+    let write = || -> std::io::Result<()> {
+        std::fs::create_dir_all(repository.common_dir.join("info"))?;
+        base::files::replace_with_mode(&path, &text, 0o644)
+    };
+    write().or_fail(|| format!("cannot write {}", path.display()))
+}
+
+fn refuse_symlink(parent: &Path) -> Result<()> {
+    match parent.symlink_metadata() {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(leads_away(parent)),
+        Err(_) => Ok(()),
+    }
+}
+
+fn leads_away(parent: &Path) -> Failure {
+    Failure::refused(format!("{} is not a directory of this repository", parent.display()))
+        .because("it is a file or a symlink; worktrees would be written somewhere else")
+        .next(format!("remove it, or set `[studio] worktree`; see: ls -ld '{}'", parent.display()))
+}
+
+/// A branch called `studio` leaves no room for `studio/<id>`.
+fn refuse_blocked_branch(repo: &git2::Repository, place: &Place) -> Result<()> {
+    let full = place.branch.full();
+    let above = full.match_indices('/').map(|(at, _)| &full[..at]);
+    for name in above.filter(|name| name.len() > "refs/heads/".len()) {
+        if refs::read(repo, name)?.is_some() {
+            let short = name.trim_start_matches("refs/heads/");
+            return Err(Failure::usage(format!("the branch `{short}` blocks `{}`", place.branch))
+                .because("git cannot have a branch and branches below its name")
+                .next(format!("git branch -m {short} {short}-old"))
+                .next("or set `[studio] branch`, e.g. to \"agents/{id}\""));
+        }
+    }
+    Ok(())
+}
+
+fn remove_dir(path: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Ok(()) => Ok(()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(Failure::failed(format!("cannot remove {}", path.display())).because(e)),
+    }
+}
+
+fn cannot_make() -> &'static str {
+    "cannot make the worktree"
+}

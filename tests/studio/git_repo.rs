@@ -1,0 +1,117 @@
+//! Which repositories studio works in, from where, and which it refuses by name.
+
+use base::failure::Kind;
+use orchestrator::git::repo::Repository;
+use testkit::env::TestEnv;
+use testkit::repo::Repo;
+
+use crate::git_setting::{discover, setting};
+
+#[test]
+fn a_repository_is_found_from_a_sub_directory_and_from_a_linked_worktree() {
+    let s = setting();
+    s.repo.write("deep/er/file", "x");
+    assert_eq!(s.repository.main_checkout.as_deref(), Some(s.repo.path()));
+    let deep = Repository::discover(&s.repo.path().join("deep/er")).unwrap();
+    assert_eq!(deep, s.repository);
+
+    s.repo.git(["worktree", "add", "-q", "-b", "other", "../linked"]);
+    let linked = discover(&Repo::at(&s.env.home().join("linked")));
+    assert_eq!(linked.common_dir, s.repository.common_dir);
+    assert_eq!(linked.main_checkout, s.repository.main_checkout);
+    assert_eq!(linked.base(None).unwrap().branch.unwrap().as_str(), "other");
+}
+
+#[test]
+fn a_session_worktree_leads_home() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    let home = discover(&session.work);
+    assert_eq!(home.common_dir, s.repository.common_dir);
+    assert_eq!(home.main_checkout, s.repository.main_checkout);
+    assert_eq!(home.session, Some(session.place.id));
+    assert_eq!(home.base(None).unwrap().branch.unwrap().as_str(), "main");
+}
+
+#[test]
+fn a_bare_repository_and_its_worktrees_are_one_repository() {
+    let s = setting();
+    let bare = s.env.home().join("bare.git");
+    s.repo.git(["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
+    let repository = Repository::discover(&bare).unwrap();
+    assert_eq!((repository.main_checkout.clone(), repository.name().as_str()), (None, "bare"));
+    Repo::at(&bare).git(["worktree", "add", "-q", "../wt", "main"]);
+    let from_worktree = Repository::discover(&s.env.home().join("wt")).unwrap();
+    assert_eq!(from_worktree.common_dir, repository.common_dir);
+    assert_eq!(from_worktree.main_checkout, None);
+}
+
+#[test]
+fn the_base_is_a_branch_a_tag_a_commit_or_head() {
+    let s = setting();
+    let first = s.repo.rev("HEAD");
+    s.repo.git(["tag", "-a", "-m", "one", "v1"]);
+    s.repo.commit_file("b", "b");
+    let named = |name: &str| s.repository.base(Some(name));
+    assert_eq!(named("v1").unwrap().commit, first);
+    assert_eq!(named("v1").unwrap().branch, None);
+    assert_eq!(named(&first).unwrap().commit, first);
+    assert_eq!(named("main").unwrap().branch.unwrap().as_str(), "main");
+    assert_eq!(named("refs/heads/main").unwrap(), named("main").unwrap());
+    assert_eq!(named("HEAD").unwrap(), s.repository.base(None).unwrap());
+    for wrong in ["nope", "--upload-pack=x", "$(touch x)", ""] {
+        assert_eq!(named(wrong).unwrap_err().kind, Kind::NotFound, "{wrong}");
+    }
+    s.repo.git(["checkout", "-q", "--detach", "v1"]);
+    let detached = s.repository.base(None).unwrap();
+    assert_eq!((detached.branch, detached.commit), (None, first));
+}
+
+#[test]
+fn an_empty_repository_is_refused_with_the_commit_to_make() {
+    let env = TestEnv::new();
+    let repo = Repo::empty(&env.home().join("empty"));
+    let failure = discover(&repo).base(None).unwrap_err();
+    assert_eq!(failure.kind, Kind::Refused);
+    assert!(failure.next[0].contains("git commit --allow-empty"), "{failure}");
+}
+
+#[test]
+fn what_is_not_a_repository_is_refused_with_what_to_try() {
+    let env = TestEnv::new();
+    let failure = Repository::discover(env.home()).unwrap_err();
+    assert_eq!(failure.kind, Kind::NotFound);
+    assert!(failure.next[0].contains("git init"), "{failure}");
+}
+
+#[test]
+fn formats_that_cannot_be_handled_yet_are_refused_by_name() {
+    let cases = [
+        ("extensions.objectformat", "sha256", "SHA-256"),
+        ("extensions.refstorage", "reftable", "reftable"),
+        ("extensions.partialclone", "origin", "partial clone"),
+        ("remote.origin.promisor", "true", "partial clone"),
+    ];
+    for (key, value, name) in cases {
+        let s = setting();
+        s.repo.git(["config", "core.repositoryformatversion", "1"]);
+        s.repo.git(["config", key, value]);
+        let failure = Repository::discover(s.repo.path()).unwrap_err();
+        assert_eq!(failure.kind, Kind::Usage);
+        assert!(failure.what.contains(name), "{failure}");
+    }
+}
+
+#[test]
+fn a_sparse_index_is_refused_by_name() {
+    let s = setting();
+    s.repo.commit_file("a/x", "x");
+    s.repo.commit_file("b/y", "y");
+    s.repo.git(["sparse-checkout", "init", "--cone", "--sparse-index"]);
+    s.repo.git(["sparse-checkout", "set", "a"]);
+    let failure = Repository::discover(s.repo.path()).unwrap_err();
+    assert!(failure.what.contains("sparse index"), "{failure}");
+    assert!(failure.next[0].contains("--no-sparse-index"), "{failure}");
+    s.repo.git(["sparse-checkout", "reapply", "--no-sparse-index"]);
+    discover(&s.repo);
+}

@@ -1,0 +1,70 @@
+//! What the git tests stand on: a repository, and one session in it.
+
+use base::id::Id;
+use orchestrator::git::names::{BranchTemplate, WorktreeTemplate};
+use orchestrator::git::private::Place;
+use orchestrator::git::repo::Repository;
+use orchestrator::git::worktree::{self, Made, Order};
+use testkit::env::TestEnv;
+use testkit::repo::Repo;
+
+/// A repository of a test, as its user and as studio see it.
+pub struct Setting {
+    /// Where everything lies; gone when dropped.
+    pub env: TestEnv,
+    /// The user's view.
+    pub repo: Repo,
+    /// Studio's view.
+    pub repository: Repository,
+}
+
+/// A repository with one commit in a directory whose name has a space and a letter that is not
+/// ASCII.
+pub fn setting() -> Setting {
+    let env = TestEnv::new();
+    let repo = env.repo_at("my repö");
+    let repository = discover(&repo);
+    Setting { env, repo, repository }
+}
+
+/// Studio's view of a repository.
+pub fn discover(repo: &Repo) -> Repository {
+    Repository::discover(repo.path()).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+impl Setting {
+    /// What is needed to make a session from HEAD.
+    pub fn order(&self, id: &str) -> Order {
+        order(&self.repository, id)
+    }
+
+    /// A session from HEAD.
+    pub fn session(&self, id: &str) -> Session {
+        self.session_of(&self.order(id))
+    }
+
+    /// A session as ordered.
+    pub fn session_of(&self, order: &Order) -> Session {
+        let Made { place, .. } =
+            worktree::make(&self.repository, order).unwrap_or_else(|failure| panic!("{failure}"));
+        Session { work: Repo::at(&place.worktree), place }
+    }
+}
+
+/// What is needed to make a session from HEAD.
+pub fn order(repository: &Repository, id: &str) -> Order {
+    Order {
+        id: Id::parse(id).expect("the test gives an id"),
+        base: repository.base(None).unwrap_or_else(|failure| panic!("{failure}")),
+        branch: BranchTemplate::default(),
+        worktree: WorktreeTemplate::default(),
+    }
+}
+
+/// A session: its worktree as the agent sees it, and where its parts are.
+pub struct Session {
+    /// The agent's view.
+    pub work: Repo,
+    /// Studio's record.
+    pub place: Place,
+}
