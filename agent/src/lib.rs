@@ -4,10 +4,12 @@
 //! [`tools`] to act with. `run` puts the parts together; `ui` draws the events; nothing below
 //! them prints.
 
-pub mod act;
 pub mod context;
 pub mod limits;
 pub mod message;
+pub mod prompt;
 pub mod provider;
+pub mod session;
 pub mod tools;
 pub mod turn;
+pub mod ui;

@@ -1,17 +1,20 @@
 //! The loop: ask, act, observe. It knows no provider, no tool, no terminal and no file.
 
+pub mod act;
+
 use std::sync::{Arc, Mutex};
 
 use base::event::{Usage, What};
 use base::failure::{Failure, Result};
 use tokio_util::sync::CancellationToken;
 
-use crate::act::{self, Toolbox};
 use crate::context::compact::Summary;
 use crate::context::{Conversation, window};
 use crate::limits::{Guard, Limit, Limits, Spent};
 use crate::message::{Message, Reply, Role, Stop};
-use crate::provider::{Delta, Provider, ProviderError, Request};
+use crate::provider::{Delta, Provider, ProviderError, Request, ToolSpec};
+
+use act::Toolbox;
 
 /// Who hears what happens.
 pub type Tell = Arc<dyn Fn(What) + Send + Sync>;
@@ -201,7 +204,7 @@ fn hear(agent: &Agent<'_>, heard: &Mutex<String>, delta: Delta<'_>) {
 /// Replaces the conversation by a summary; `false` when the user cancelled.
 async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
     let facts = agent.provider.facts();
-    let overhead = overhead(agent);
+    let overhead = overhead(agent.system, agent.toolbox.offered());
     let room = facts.context.saturating_sub(overhead + facts.max_output.min(facts.context / 8));
     let messages = talk.summary_request(room);
     let request = Request {
@@ -224,7 +227,7 @@ async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
     };
     let summary = if summary.trim().is_empty() { tail_of(talk) } else { summary };
     (agent.tell)(What::Usage { usage });
-    let detail = talk.compact(&Summary { text: summary, usage }, (agent.keep)(), overhead)?;
+    let detail = talk.compact(&Summary { text: summary, usage }, (agent.keep)())?;
     (agent.tell)(What::Compacted { detail });
     Ok(true)
 }
@@ -237,13 +240,12 @@ fn tail_of(talk: &Conversation) -> String {
 }
 
 /// Tokens that every request carries: system prompt and tools.
-pub fn overhead(agent: &Agent<'_>) -> u64 {
-    let tool = |spec: &crate::provider::ToolSpec| {
+pub fn overhead(system: &str, tools: &[ToolSpec]) -> u64 {
+    let tool = |spec: &ToolSpec| {
         window::estimate_text(&spec.description)
             + window::estimate_text(&spec.parameters.to_string())
     };
-    let tools: u64 = agent.toolbox.offered().iter().map(tool).sum();
-    window::estimate_text(agent.system) + tools
+    window::estimate_text(system) + tools.iter().map(tool).sum::<u64>()
 }
 
 fn tell_costs(talk: &Conversation, agent: &Agent<'_>, reply: &Reply) {
@@ -267,5 +269,4 @@ fn failure(error: &ProviderError) -> Failure {
 }
 
 #[cfg(test)]
-#[path = "turn_tests.rs"]
 mod tests;

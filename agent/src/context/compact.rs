@@ -8,9 +8,6 @@ use super::window::estimate;
 use super::{Conversation, Entry};
 use crate::message::{Message, Part, Role};
 
-/// How full the window may be before the conversation is replaced, in percent.
-pub const COMPACT_AT: u64 = 80;
-
 /// What is asked for a summary.
 const QUESTION: &str = "The conversation no longer fits. Do not call tools. Write a summary from \
 which you could go on without seeing anything above: 1. what the user wants, word for word where \
@@ -33,7 +30,8 @@ pub struct Summary {
 impl Conversation {
     /// Whether the next request would fill the window too far.
     pub fn is_full(&self) -> bool {
-        self.window.percent() >= COMPACT_AT && self.messages.len() > 1
+        let at = self.window.policy().compact_at;
+        at.is_some_and(|at| self.window.percent() >= at) && self.messages.len() > 1
     }
 
     /// The question for a summary: the conversation itself (so that the provider's cache serves
@@ -53,12 +51,7 @@ impl Conversation {
 
     /// Replaces the conversation by a summary, the user's last request and what `keep` says
     /// (the todo list). Gives the detail of the event.
-    pub fn compact(
-        &mut self,
-        summary: &Summary,
-        keep: Option<String>,
-        overhead: u64,
-    ) -> Result<Value> {
+    pub fn compact(&mut self, summary: &Summary, keep: Option<String>) -> Result<Value> {
         let before = self.window.percent();
         let count = self.messages.len();
         let mut text = format!("{PREFACE}\n\n{}", summary.text.trim());
@@ -73,8 +66,6 @@ impl Conversation {
         text.push_str("\n\nGo on with the work.");
         let messages = vec![Message::text(Role::User, text)];
         self.note(Entry::Compacted { messages, usage: summary.usage })?;
-        self.window.restart(overhead, &self.messages);
-        self.reset_marks();
         Ok(json!({"before": before, "after": self.window.percent(), "messages": count}))
     }
 }

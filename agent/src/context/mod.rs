@@ -76,6 +76,11 @@ pub enum Entry {
     },
     /// The user dropped the conversation.
     Cleared,
+    /// A run ended.
+    Ended {
+        /// As in the event `end`.
+        status: String,
+    },
 }
 
 /// The conversation so far, and what it cost.
@@ -128,7 +133,7 @@ impl Conversation {
             self.close_results();
         }
         match entry {
-            Entry::Opened { .. } => {}
+            Entry::Opened { .. } | Entry::Ended { .. } => {}
             Entry::Request { message } => {
                 self.request = message.words();
                 self.push(message);
@@ -136,14 +141,19 @@ impl Conversation {
             Entry::Prompt { message } => self.push(message),
             Entry::Reply { message, usage, .. } => self.push_reply(message, usage),
             Entry::Result { result } => self.results.push(result),
-            Entry::Thinned { results } => thin::apply(&mut self.messages, &results),
+            Entry::Thinned { results } => {
+                let freed = thin::apply(&mut self.messages, &results);
+                self.window.remove(freed);
+            }
             Entry::Compacted { messages, usage } => {
                 self.messages = messages;
                 self.usage = self.usage.plus(usage);
+                self.begin_anew();
             }
             Entry::Cleared => {
                 self.messages.clear();
                 self.request.clear();
+                self.begin_anew();
             }
         }
     }
@@ -162,6 +172,17 @@ impl Conversation {
     pub fn hear(&mut self, reply: &Reply) -> Result<()> {
         let Reply { message, usage, stop } = reply.clone();
         self.note(Entry::Reply { message, usage, stop })?;
+        self.record.sync().or_fail(|| "cannot write the session's journal")
+    }
+
+    /// The session was begun or taken up again.
+    pub fn opened(&mut self, entry: Entry) -> Result<()> {
+        self.note(entry)
+    }
+
+    /// A run ended.
+    pub fn ended(&mut self, status: &str) -> Result<()> {
+        self.note(Entry::Ended { status: status.to_owned() })?;
         self.record.sync().or_fail(|| "cannot write the session's journal")
     }
 
@@ -218,12 +239,14 @@ impl Conversation {
         open.map(|call| (call.id.clone(), call.name.clone())).collect()
     }
 
-    /// Drops the conversation; what it cost stays on the bill.
-    pub fn clear(&mut self, overhead: u64) -> Result<()> {
-        self.note(Entry::Cleared)?;
-        self.window.restart(overhead, &self.messages);
+    fn begin_anew(&mut self) {
+        self.window.restart(&self.messages);
         self.thinned_at = 0;
-        Ok(())
+    }
+
+    /// Drops the conversation; what it cost stays on the bill.
+    pub fn clear(&mut self) -> Result<()> {
+        self.note(Entry::Cleared)
     }
 
     /// Oldest first.

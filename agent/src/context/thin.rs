@@ -21,25 +21,24 @@ impl Conversation {
     /// from the newest result that may go, and ends as soon as a sixth of the window is free.
     pub fn thin(&mut self) -> Result<Option<Value>> {
         let before = self.window.percent();
-        let Some(mark) = MARKS.iter().rev().copied().find(|mark| before >= *mark) else {
-            return Ok(None);
-        };
+        let floor = self.window.policy().thin_from;
+        let passed = |mark: &u64| *mark >= floor && before >= *mark;
+        let Some(mark) = MARKS.iter().rev().copied().find(passed) else { return Ok(None) };
         if mark <= self.thinned_at {
             return Ok(None);
         }
         self.thinned_at = mark;
-        let (results, freed) = self.moved_aside(self.window.limit() / 6)?;
+        let results = self.moved_aside(self.window.limit() / 6)?;
         if results.is_empty() {
             return Ok(None);
         }
         let count = results.len();
         self.note(Entry::Thinned { results })?;
-        self.window.remove(freed);
         let after = self.window.percent();
         Ok(Some(json!({"mark": mark, "before": before, "after": after, "results": count})))
     }
 
-    fn moved_aside(&mut self, wanted: u64) -> Result<(Vec<(String, String)>, u64)> {
+    fn moved_aside(&mut self, wanted: u64) -> Result<Vec<(String, String)>> {
         let old = self.messages.len().saturating_sub(FRESH);
         let (mut moved, mut freed) = (Vec::new(), 0);
         for message in self.messages[..old].iter().rev() {
@@ -64,22 +63,20 @@ impl Conversation {
                 break;
             }
         }
-        Ok((moved, freed))
-    }
-
-    /// Forgets which marks were passed, after a compaction.
-    pub(super) fn reset_marks(&mut self) {
-        self.thinned_at = 0;
+        Ok(moved)
     }
 }
 
-/// Puts the new texts in the place of the old.
-pub(super) fn apply(messages: &mut [Message], results: &[(String, String)]) {
+/// Puts the new texts in the place of the old; gives the estimated tokens that are free now.
+pub(super) fn apply(messages: &mut [Message], results: &[(String, String)]) -> u64 {
+    let mut freed = 0;
     for part in messages.iter_mut().flat_map(|message| message.parts.iter_mut()) {
         let Part::Result(result) = part else { continue };
         if let Some((_, text)) = results.iter().find(|(id, _)| *id == result.call_id) {
+            freed += estimate_text(&result.text).saturating_sub(estimate_text(text));
             result.text.clone_from(text);
             result.images.clear();
         }
     }
+    freed
 }

@@ -11,16 +11,46 @@ const IMAGE_TOKENS: u64 = 1_500;
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     limit: u64,
+    overhead: u64,
     known: u64,
     new: u64,
     /// Reported tokens for 1,000 estimated ones.
     scale: u64,
+    policy: Policy,
+}
+
+/// When room is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// Percent of the window below which nothing is thinned.
+    pub thin_from: u64,
+    /// Percent of the window at which the conversation is replaced by a summary.
+    pub compact_at: Option<u64>,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy { thin_from: 50, compact_at: Some(80) }
+    }
 }
 
 impl Window {
     /// An account that starts with what every request carries (system prompt and tools).
     pub fn new(limit: u64, overhead: u64) -> Window {
-        Window { limit: limit.max(1), known: overhead, new: 0, scale: 1_000 }
+        let policy = Policy::default();
+        Window { limit: limit.max(1), overhead, known: overhead, new: 0, scale: 1_000, policy }
+    }
+
+    /// Makes room at other points.
+    #[must_use]
+    pub fn with(mut self, policy: Policy) -> Window {
+        self.policy = policy;
+        self
+    }
+
+    /// When room is made.
+    pub fn policy(&self) -> Policy {
+        self.policy
     }
 
     /// Something was added that the provider has not counted yet.
@@ -43,9 +73,7 @@ impl Window {
             return self.add(reply);
         }
         let estimated = self.used() * 1_000 / self.scale.max(1);
-        if estimated > 0 {
-            self.scale = (sent * 1_000 / estimated).clamp(500, 3_000);
-        }
+        self.scale = (sent * 1_000).checked_div(estimated).unwrap_or(1_000).clamp(500, 3_000);
         self.known = sent + usage.output;
         self.new = 0;
     }
@@ -56,8 +84,8 @@ impl Window {
     }
 
     /// Starts again with this conversation.
-    pub fn restart(&mut self, overhead: u64, messages: &[Message]) {
-        self.known = overhead * self.scale / 1_000;
+    pub fn restart(&mut self, messages: &[Message]) {
+        self.known = self.overhead * self.scale / 1_000;
         self.new = 0;
         messages.iter().for_each(|message| self.add(message));
     }

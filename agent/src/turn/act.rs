@@ -11,12 +11,12 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::Agent;
 use crate::context::Conversation;
 use crate::limits::{Guard, Limit, Verdict};
 use crate::message::{Part, Reply, Stop, ToolCall, ToolResult};
 use crate::provider::ToolSpec;
 use crate::tools::{ErrorKind, Outcome};
-use crate::turn::Agent;
 
 /// What the model may do, as the loop sees it.
 pub trait Toolbox: Send + Sync {
@@ -24,18 +24,14 @@ pub trait Toolbox: Send + Sync {
     fn offered(&self) -> &[ToolSpec];
     /// Keys of what a call touches: calls that share one are carried out in order.
     fn touches(&self, name: &str, args: &Value) -> Vec<String>;
-    /// Carries one call out.
+    /// Carries one call out; a malformed one by saying so.
     fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, Outcome>;
 }
 
 /// One call to be carried out.
 pub struct ToolJob<'a> {
-    /// The call's id.
-    pub id: &'a str,
-    /// The tool's name as the model wrote it.
-    pub name: &'a str,
-    /// Its arguments, a JSON object.
-    pub args: &'a Value,
+    /// The call; its arguments may be malformed, which the outcome then says.
+    pub call: &'a ToolCall,
     /// Hears output while it runs.
     pub hear: Arc<dyn Fn(&str) + Send + Sync>,
 }
@@ -104,13 +100,6 @@ fn refusal(reply: &Reply, at: usize) -> Option<Outcome> {
              it shorter: write long files in parts, one call each",
         ));
     }
-    if let Some(text) = &call.malformed {
-        let shown = base::text::head(text, 200);
-        return Some(invalid(format!(
-            "not run: the arguments are not a JSON object: {shown}\nSend one JSON object, with \
-             quotes and newlines inside strings escaped"
-        )));
-    }
     if repeats_the_one_before(reply, call) {
         return Some(invalid(
             "not run: this call is identical to the one directly before it in the same reply; \
@@ -134,7 +123,8 @@ fn repeats_the_one_before(reply: &Reply, call: &ToolCall) -> bool {
     for part in &reply.message.parts {
         match part {
             Part::Call(this) if this.id == call.id => {
-                let same = |b: &ToolCall| b.name == this.name && b.args == this.args;
+                let of = |c: &ToolCall| (c.name.clone(), c.args.clone(), c.malformed.clone());
+                let same = |b: &ToolCall| of(b) == of(this);
                 return before.is_some_and(same);
             }
             Part::Call(this) => before = Some(this),
@@ -156,7 +146,7 @@ async fn carry_out_one(agent: &Agent<'_>, call: &ToolCall) -> Outcome {
     let hear = Arc::new(move |text: &str| {
         tell(What::ToolOutput { id: id.clone(), text: text.to_owned() });
     });
-    let job = ToolJob { id: &call.id, name: &call.name, args: &call.args, hear };
+    let job = ToolJob { call, hear };
     let too_late = async {
         agent.cancel.cancelled().await;
         tokio::time::sleep(CANCEL_GRACE).await;

@@ -1,0 +1,86 @@
+//! What a project says about itself: AGENTS.md from the root down, and the workspace memory.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Bytes of instructions at most, and of memory at most.
+pub const MOST: usize = 64 << 10;
+
+/// The texts of every AGENTS.md from the repository's root down to the working directory, the
+/// nearest last, since it has the last word. What does not fit is cut from the far end.
+pub fn instructions(cwd: &Path, most: usize) -> Option<String> {
+    let mut found: Vec<(PathBuf, String)> = Vec::new();
+    for dir in from_root(cwd) {
+        let names = ["AGENTS.md", "agents.md"];
+        let text = names.iter().find_map(|name| Some((dir.join(name), read(&dir.join(name))?)));
+        found.extend(text.filter(|(_, text)| !text.trim().is_empty()));
+    }
+    let mut room = most;
+    let mut kept = Vec::new();
+    for (path, text) in found.iter().rev() {
+        let part = base::text::head(text.trim(), room);
+        room -= part.len();
+        let cut = if part.len() < text.trim().len() { "\n[cut: the file is longer]" } else { "" };
+        kept.push(format!("From {}:\n{part}{cut}", path.display()));
+        if room == 0 {
+            break;
+        }
+    }
+    kept.reverse();
+    let text = kept.join("\n\n");
+    (!text.is_empty()).then(|| format!("What the project asks of agents\n\n{text}"))
+}
+
+/// The notes that earlier sessions left in `analysis/memory.md`.
+pub fn memory(cwd: &Path, most: usize) -> Option<String> {
+    let text = read(&cwd.join("analysis/memory.md"))?;
+    let text = base::text::tail(text.trim(), most);
+    (!text.is_empty()).then(|| {
+        format!("Notes from earlier sessions (analysis/memory.md); check before you rely on them\n\n{text}")
+    })
+}
+
+/// The directories from the repository's root (or only the working directory, outside of one).
+fn from_root(cwd: &Path) -> Vec<&Path> {
+    let root = cwd.ancestors().position(|dir| dir.join(".git").exists()).unwrap_or(0);
+    let mut dirs: Vec<&Path> = cwd.ancestors().take(root + 1).collect();
+    dirs.reverse();
+    dirs
+}
+
+/// A bounded part of a text file; `None` when there is none.
+fn read(path: &Path) -> Option<String> {
+    let file = fs::File::open(path).ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()))?;
+    let mut bytes = Vec::new();
+    file.take(2 * MOST as u64).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_instructions_come_last_and_survive_the_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("a/b");
+        fs::create_dir_all(&deep).unwrap();
+        fs::create_dir(dir.path().join(".git")).unwrap();
+        fs::write(dir.path().join("AGENTS.md"), "use tabs").unwrap();
+        fs::write(deep.join("AGENTS.md"), "use spaces").unwrap();
+        let all = instructions(&deep, 1_000).unwrap();
+        assert!(all.find("use tabs").unwrap() < all.find("use spaces").unwrap());
+        let cut = instructions(&deep, 12).unwrap();
+        assert!(cut.contains("use spaces") && !cut.contains("use tabs"), "{cut}");
+    }
+
+    #[test]
+    fn outside_a_repository_only_the_directory_itself_speaks() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("a");
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(dir.path().join("AGENTS.md"), "not mine").unwrap();
+        assert_eq!(instructions(&deep, 1_000), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! The journal of a session: `session.jsonl`, one entry a line, appended before anything is shown.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use base::clock::Clock;
+use base::failure::{OrFail, Result};
+use base::files::{self, Journal};
+
+use super::Session;
+use super::snapshot::Snapshot;
+use crate::context::{Entry, Record};
+
+/// Writes a session down. What must reach the disk platter goes there on a thread of its own, so
+/// that the next question to the model does not wait for it.
+pub struct Writer {
+    dir: PathBuf,
+    journal: Journal,
+    snapshot: Snapshot,
+    clock: Clock,
+    flusher: Option<(mpsc::Sender<Snapshot>, JoinHandle<()>)>,
+}
+
+impl Writer {
+    /// Opens a session's journal; gives the entries that it holds so far.
+    pub fn open(session: &Session, clock: Clock) -> Result<(Writer, Vec<Entry>)> {
+        let path = session.journal_path();
+        let cannot = || format!("cannot open {}", path.display());
+        let entries: Vec<Entry> = files::read_journal(&path).or_fail(cannot)?;
+        let journal = Journal::open(&path).or_fail(cannot)?;
+        let mut snapshot = Snapshot::new(session.id.as_str());
+        entries.iter().for_each(|entry| snapshot.take(entry, None));
+        let flusher = Some(start_flusher(session.dir.clone()));
+        Ok((Writer { dir: session.dir.clone(), journal, snapshot, clock, flusher }, entries))
+    }
+}
+
+impl Record for Writer {
+    fn note(&mut self, entry: &Entry) -> io::Result<()> {
+        files::step(step_name(entry));
+        self.journal.append(entry)?;
+        self.snapshot.take(entry, Some(self.clock.stamp()));
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if let Some((send, _)) = &self.flusher {
+            // A flusher that is gone means a full disk; the next line that is written says so.
+            let _ = send.send(self.snapshot.clone());
+        }
+        Ok(())
+    }
+
+    fn set_aside(&mut self, name: &str, text: &str) -> io::Result<PathBuf> {
+        let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+        let name: String = name.chars().map(safe).take(80).collect();
+        let dir = self.dir.join("thinned");
+        fs::create_dir_all(&dir)?;
+        let path = dir.join(format!("{name}.txt"));
+        files::replace(&path, text.as_bytes())?;
+        Ok(path)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if let Some((send, thread)) = self.flusher.take() {
+            let _ = send.send(self.snapshot.clone());
+            drop(send);
+            let _ = thread.join();
+        }
+    }
+}
+
+fn start_flusher(dir: PathBuf) -> (mpsc::Sender<Snapshot>, JoinHandle<()>) {
+    let (send, receive) = mpsc::channel::<Snapshot>();
+    let thread = std::thread::spawn(move || {
+        while let Ok(mut snapshot) = receive.recv() {
+            while let Ok(newer) = receive.try_recv() {
+                snapshot = newer;
+            }
+            if flush(&dir, &snapshot).is_err() {
+                return;
+            }
+        }
+    });
+    (send, thread)
+}
+
+fn flush(dir: &std::path::Path, snapshot: &Snapshot) -> io::Result<()> {
+    fs::File::open(dir.join("session.jsonl"))?.sync_data()?;
+    files::step("g3.session.snapshot");
+    files::replace_json(&dir.join("session.json"), snapshot)
+}
+
+fn step_name(entry: &Entry) -> &'static str {
+    match entry {
+        Entry::Opened { .. } => "g3.journal.opened",
+        Entry::Request { .. } => "g3.journal.request",
+        Entry::Prompt { .. } => "g3.journal.prompt",
+        Entry::Reply { .. } => "g3.journal.reply",
+        Entry::Result { .. } => "g3.journal.result",
+        Entry::Thinned { .. } => "g3.journal.thinned",
+        Entry::Compacted { .. } => "g3.journal.compacted",
+        Entry::Cleared => "g3.journal.cleared",
+        Entry::Ended { .. } => "g3.journal.ended",
+    }
+}

@@ -1,0 +1,189 @@
+//! Sessions of g3 on disk: `.g3/sessions/<id>/` in the working directory.
+
+pub mod journal;
+pub mod snapshot;
+
+use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use base::failure::{Failure, OrFail, Result};
+use base::id::Id;
+use base::lock::Lock;
+
+/// A session that this process owns: no other g3 can write to it meanwhile.
+#[derive(Debug)]
+pub struct Session {
+    /// Its id.
+    pub id: Id,
+    /// Its directory.
+    pub dir: PathBuf,
+    _lock: Lock,
+}
+
+/// What keeps git away from the state of sessions, and lets skills be versioned.
+const GITIGNORE: &str = "/*\n!/skills/\n";
+
+impl Session {
+    /// Makes a session for a task in a working directory.
+    pub fn create(cwd: &Path, task: &str) -> Result<Session> {
+        let all = sessions_dir(cwd);
+        make_dir(&all).or_fail(|| format!("cannot make {}", all.display()))?;
+        keep_out_of_git(cwd).or_fail(|| "cannot write .g3/.gitignore")?;
+        let random = random();
+        for attempt in 0..1_000u64 {
+            let bytes = (random.wrapping_add(attempt)).to_le_bytes();
+            let id = Id::new(first_line(task), [bytes[0], bytes[1], bytes[2], bytes[3]]);
+            let dir = all.join(id.as_str());
+            base::files::step("g3.session.create");
+            match fs::DirBuilder::new().mode(0o700).create(&dir) {
+                Ok(()) => return Session::locked(id, dir),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(e).or_fail(|| format!("cannot make {}", dir.display())),
+            }
+        }
+        Err(Failure::failed("cannot find a free session id").because(all.display()))
+    }
+
+    /// Takes up a session: the one with this id or unique beginning of an id, or the latest.
+    pub fn resume(cwd: &Path, wanted: Option<&str>) -> Result<Session> {
+        let id = find(cwd, wanted)?;
+        let dir = sessions_dir(cwd).join(id.as_str());
+        Session::locked(id, dir)
+    }
+
+    fn locked(id: Id, dir: PathBuf) -> Result<Session> {
+        let lock = Lock::try_take(&dir.join("lock")).or_fail(|| "cannot lock the session")?;
+        let Some(lock) = lock else {
+            return Err(Failure::refused(format!("session `{id}` is in use by another g3"))
+                .next("end that one, or start another: g3 --new-session"));
+        };
+        Ok(Session { id, dir, _lock: lock })
+    }
+
+    /// Its journal.
+    pub fn journal_path(&self) -> PathBuf {
+        self.dir.join("session.jsonl")
+    }
+}
+
+/// The id that a text means in a working directory.
+pub fn find(cwd: &Path, wanted: Option<&str>) -> Result<Id> {
+    let known = list(cwd)?;
+    let Some(wanted) = wanted else {
+        return known.into_iter().next().ok_or_else(|| {
+            Failure::not_found(format!("there is no session in {}", cwd.display()))
+                .next("start one: g3 TASK")
+        });
+    };
+    if let Some(exact) = known.iter().find(|id| id.as_str() == wanted) {
+        return Ok(exact.clone());
+    }
+    let mut fitting = known.iter().filter(|id| id.as_str().starts_with(wanted));
+    match (fitting.next(), fitting.next()) {
+        (Some(id), None) => Ok(id.clone()),
+        (None, _) => {
+            Err(Failure::not_found(format!("there is no session `{wanted}`"))
+                .next("g3 sessions list"))
+        }
+        (Some(a), Some(b)) => {
+            Err(Failure::usage(format!("several sessions begin with `{wanted}`"))
+                .because(format!("{a}, {b} …"))
+                .next("give more characters of the id"))
+        }
+    }
+}
+
+/// The sessions of a working directory, the one written last first.
+pub fn list(cwd: &Path) -> Result<Vec<Id>> {
+    let dir = sessions_dir(cwd);
+    let entries = match fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e).or_fail(|| format!("cannot read {}", dir.display())),
+    };
+    let mut found: Vec<(SystemTime, Id)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let id = Id::parse(entry.file_name().to_str()?).ok()?;
+            let journal = fs::metadata(entry.path().join("session.jsonl")).ok()?;
+            Some((journal.modified().ok()?, id))
+        })
+        .collect();
+    found.sort_by(|a, b| b.cmp(a));
+    Ok(found.into_iter().map(|(_, id)| id).collect())
+}
+
+/// Where the sessions of a working directory lie.
+pub fn sessions_dir(cwd: &Path) -> PathBuf {
+    cwd.join(".g3/sessions")
+}
+
+fn make_dir(dir: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// In a git work tree, `.g3` tells git by itself not to look at it.
+fn keep_out_of_git(cwd: &Path) -> io::Result<()> {
+    let file = cwd.join(".g3/.gitignore");
+    let in_git = cwd.ancestors().any(|dir| dir.join(".git").exists());
+    if !in_git || file.exists() {
+        return Ok(());
+    }
+    base::files::replace_with_mode(&file, GITIGNORE.as_bytes(), 0o644)
+}
+
+fn first_line(task: &str) -> &str {
+    task.trim().lines().next().unwrap_or_default()
+}
+
+/// A random number, or the one of `G3_TEST_SEED`.
+fn random() -> u64 {
+    let seed = std::env::var("G3_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    // Two random keys of the standard library make the hash of nothing a random number.
+    seed.unwrap_or_else(|| RandomState::new().build_hasher().finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(cwd: &Path, task: &str) -> Session {
+        let session = Session::create(cwd, task).unwrap();
+        fs::write(session.journal_path(), "").unwrap();
+        session
+    }
+
+    #[test]
+    fn a_session_is_found_by_the_beginning_of_its_id() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = made(dir.path(), "fix login").id.clone();
+        let two = made(dir.path(), "write docs").id.clone();
+        assert_eq!(find(dir.path(), Some("fix")).unwrap(), one);
+        assert_eq!(find(dir.path(), Some(two.as_str())).unwrap(), two);
+        assert!(find(dir.path(), Some("zzz")).unwrap_err().what.contains("no session"));
+        made(dir.path(), "fix logout");
+        assert!(find(dir.path(), Some("fix")).unwrap_err().what.contains("several"));
+    }
+
+    #[test]
+    fn two_g3_cannot_write_one_session() {
+        let dir = tempfile::tempdir().unwrap();
+        let session = made(dir.path(), "task");
+        let refused = Session::resume(dir.path(), None).unwrap_err();
+        assert!(refused.what.contains("in use"), "{refused}");
+        drop(session);
+        Session::resume(dir.path(), None).unwrap();
+    }
+
+    #[test]
+    fn state_stays_out_of_git_and_skills_do_not() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join(".git")).unwrap();
+        made(dir.path(), "task");
+        assert_eq!(fs::read_to_string(dir.path().join(".g3/.gitignore")).unwrap(), GITIGNORE);
+    }
+}

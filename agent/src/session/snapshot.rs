@@ -1,0 +1,100 @@
+//! `session.json`: a small readable picture of a session, for people and for `g3 sessions`.
+
+use std::fs;
+use std::path::Path;
+
+use base::event::Usage;
+use serde::{Deserialize, Serialize};
+
+use crate::context::Entry;
+use crate::message::Message;
+
+/// Bytes of the task and of the last words that are kept.
+const SHOWN: usize = 2_000;
+
+/// The picture; rebuilt from the journal when it is missing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Snapshot {
+    /// The session's id.
+    pub id: String,
+    /// What the user asked first.
+    pub task: String,
+    /// `running`, or how the last run ended.
+    pub status: String,
+    /// RFC 3339.
+    pub created_at: String,
+    /// RFC 3339.
+    pub updated_at: String,
+    /// The working directory.
+    pub cwd: String,
+    /// `type.name`.
+    pub provider: String,
+    /// As sent.
+    pub model: String,
+    /// Replies so far.
+    pub turns: u32,
+    /// Tokens and money.
+    pub usage: Usage,
+    /// The model's last words.
+    pub last_words: String,
+}
+
+impl Snapshot {
+    /// An empty picture.
+    pub fn new(id: &str) -> Snapshot {
+        Snapshot { id: id.to_owned(), ..Snapshot::default() }
+    }
+
+    /// Takes in one entry of the journal, at a time when it is known.
+    pub fn take(&mut self, entry: &Entry, time: Option<String>) {
+        if let Some(time) = time {
+            self.updated_at = time;
+        }
+        match entry {
+            Entry::Opened { time, cwd, provider, model } => {
+                if self.created_at.is_empty() {
+                    self.created_at.clone_from(time);
+                }
+                self.updated_at.clone_from(time);
+                self.cwd = cwd.display().to_string();
+                self.provider.clone_from(provider);
+                self.model.clone_from(model);
+            }
+            Entry::Request { message } => {
+                self.status = "running".to_owned();
+                if self.task.is_empty() {
+                    self.task = shown(message);
+                }
+            }
+            Entry::Reply { message, usage, .. } => {
+                self.turns += 1;
+                self.usage = self.usage.plus(*usage);
+                let words = shown(message);
+                if !words.trim().is_empty() {
+                    self.last_words = words;
+                }
+            }
+            Entry::Compacted { usage, .. } => self.usage = self.usage.plus(*usage),
+            Entry::Ended { status } => self.status.clone_from(status),
+            Entry::Prompt { .. } | Entry::Result { .. } | Entry::Thinned { .. } => {}
+            Entry::Cleared => {}
+        }
+    }
+
+    /// The picture of a session's directory.
+    pub fn read(dir: &Path, id: &str) -> Snapshot {
+        let file = fs::read(dir.join("session.json")).ok();
+        file.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_else(|| {
+            let mut snapshot = Snapshot::new(id);
+            let entries: Vec<Entry> =
+                base::files::read_journal(&dir.join("session.jsonl")).unwrap_or_default();
+            entries.iter().for_each(|entry| snapshot.take(entry, None));
+            snapshot
+        })
+    }
+}
+
+fn shown(message: &Message) -> String {
+    base::text::head(message.words().trim(), SHOWN).to_owned()
+}

@@ -1,0 +1,28 @@
+//! Events as JSON, one object a line: `--json` on stdout, `--events FILE`.
+
+use std::io::Write;
+
+use base::event::Event;
+
+use super::Sink;
+
+/// Writes each event as one line.
+pub struct JsonLines<W: Write + Send> {
+    out: W,
+}
+
+impl<W: Write + Send> JsonLines<W> {
+    /// Writes to this.
+    pub fn new(out: W) -> JsonLines<W> {
+        JsonLines { out }
+    }
+}
+
+impl<W: Write + Send> Sink for JsonLines<W> {
+    fn hear(&mut self, event: &Event) {
+        let Ok(mut line) = serde_json::to_vec(event) else { return };
+        line.push(b'\n');
+        // Nobody may be reading any more; the work itself goes on.
+        let _ = self.out.write_all(&line).and_then(|()| self.out.flush());
+    }
+}

@@ -1,0 +1,95 @@
+//! Where no terminal is: the model's words to stdout, everything else to stderr, no colours.
+
+use std::io::Write;
+
+use base::event::{Event, Level, What};
+use base::text::printable;
+
+use super::{Sink, call_line, tokens};
+
+/// Clean text. `talk` gets what is not the model's words; `None` keeps quiet.
+pub struct Plain<O: Write + Send, T: Write + Send> {
+    out: O,
+    talk: Option<T>,
+    /// Whether the last words ended a line.
+    at_line_start: bool,
+    spoke: bool,
+}
+
+impl<O: Write + Send, T: Write + Send> Plain<O, T> {
+    /// Words go to `out`, the rest to `talk`.
+    pub fn new(out: O, talk: Option<T>) -> Plain<O, T> {
+        Plain { out, talk, at_line_start: true, spoke: false }
+    }
+
+    fn words(&mut self, text: &str) {
+        let text = printable(text);
+        if text.is_empty() {
+            return;
+        }
+        self.at_line_start = text.ends_with('\n');
+        self.spoke = true;
+        let _ = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+    }
+
+    fn end_line(&mut self) {
+        if !self.at_line_start {
+            self.words("\n");
+        }
+    }
+
+    fn say(&mut self, line: &str) {
+        if let Some(talk) = &mut self.talk {
+            let _ = writeln!(talk, "{line}");
+        }
+    }
+}
+
+impl<O: Write + Send, T: Write + Send> Sink for Plain<O, T> {
+    fn hear(&mut self, event: &Event) {
+        match &event.what {
+            What::Text { text } => self.words(text),
+            What::Turn { .. } => self.end_line(),
+            What::ToolStart { name, args, .. } => {
+                self.end_line();
+                self.say(&format!("· {}", call_line(name, args)));
+            }
+            What::ToolEnd { ok: false, text, .. } => {
+                let first = text.lines().next().unwrap_or_default();
+                self.say(&format!("  failed: {}", super::cut_to(&printable(first), 160)));
+            }
+            What::Retry { why, after_ms, .. } => {
+                self.end_line();
+                self.say(&format!("retry in {:.1} s: {why}", *after_ms as f64 / 1e3));
+            }
+            What::Notice { level, text } => {
+                let mark = match level {
+                    Level::Info => "note",
+                    Level::Warning => "warning",
+                };
+                self.say(&format!("{mark}: {}", printable(text)));
+            }
+            What::Compacted { .. } => {
+                self.say("note: the conversation was summarised to make room")
+            }
+            What::End { turns, usage, .. } => {
+                self.end_line();
+                let cost = usage.cost_usd.map(|usd| format!(", ${usd:.4}")).unwrap_or_default();
+                let sent = tokens(usage.input + usage.cache_read + usage.cache_write);
+                let line = format!("{turns} turns, {sent} in, {} out{cost}", tokens(usage.output));
+                self.say(&line);
+            }
+            What::Start { .. }
+            | What::Reasoning { .. }
+            | What::ToolOutput { .. }
+            | What::ToolEnd { .. }
+            | What::Usage { .. }
+            | What::Context { .. }
+            | What::Todo { .. }
+            | What::Plan { .. }
+            | What::Thinned { .. }
+            | What::Ask { .. }
+            | What::Error { .. } => {}
+        }
+    }
+}
