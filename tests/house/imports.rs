@@ -12,10 +12,10 @@ const AGENT: &[(&str, &[&str])] = &[
     ("gate", &[]),
     ("tools", &["message", "gate", "provider"]),
     ("limits", &["message", "provider"]),
-    ("session", &["message"]),
     ("prompt", &["message", "provider", "tools"]),
-    ("context", &["message", "provider", "session"]),
-    ("turn", &["message", "provider", "tools", "limits", "context", "session"]),
+    ("context", &["message", "provider"]),
+    ("session", &["message", "context"]),
+    ("turn", &["message", "provider", "tools", "limits", "context"]),
     ("ui", &["gate"]),
     (
         "run",
