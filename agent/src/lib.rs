@@ -4,7 +4,9 @@
 //! [`tools`] to act with. `run` puts the parts together; `ui` draws the events; nothing below
 //! them prints.
 
+pub mod cli;
 pub mod context;
+pub mod gate;
 pub mod limits;
 pub mod message;
 pub mod prompt;

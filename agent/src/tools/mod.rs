@@ -1,12 +1,26 @@
 //! Something the model may do. A failure is text for the model, never an `Err`.
+//!
+//! One engine per capability ([`profile::Engine`]), several faces: a profile is a table of names,
+//! parameters and defaults, kept as data in `profile/*.json`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::gate::Gate;
 use crate::message::Image;
+use crate::provider::ToolSpec;
+
+pub mod args;
+pub mod call;
+pub mod exec;
+pub mod fs;
+pub mod history;
+pub mod profile;
+pub mod wait;
 
 /// What a tool gives back.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -62,6 +76,100 @@ pub struct Workplace {
     pub cancel: CancellationToken,
     /// Plain short results for small models.
     pub plain: bool,
+    /// Judges every call before it runs.
+    pub gate: Arc<Gate>,
+}
+
+/// A set of tool names as an ecosystem knows them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Profile {
+    /// The full suite, one name per capability.
+    #[default]
+    G3,
+    /// The names of egirl.
+    Egirl,
+    /// The names of the Tools API.
+    ToolsApi,
+    /// The names of the core tools.
+    Core,
+    /// Every name there is.
+    All,
+}
+
+/// What is switched on; decides what is offered to a model, not what runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// The model is small: it gets few tools.
+    pub small: bool,
+}
+
+/// The tools to offer to a model, in a fixed order.
+pub fn offered(profile: Profile, switches: Switches) -> Vec<ToolSpec> {
+    let faces = if switches.small { profile::few(profile) } else { profile::faces(profile) };
+    faces.into_iter().map(profile::Face::spec).collect()
+}
+
+/// Runs one call: decodes the arguments, asks the gate, runs the engine. Never fails otherwise
+/// than by an [`Outcome`] that says so.
+pub async fn run(profile: Profile, name: &str, args: &Value, at: &Workplace) -> Outcome {
+    let started = Instant::now();
+    let (outcome, engine) = match call::prepare(profile, name, args, at) {
+        Ok(call) => (call.run().await, Some(call.face.engine)),
+        Err(refused) => (*refused, None),
+    };
+    if let Some(engine) = engine {
+        history::record(at, engine, name, args, &outcome, started.elapsed());
+    }
+    outcome
+}
+
+/// The result of a call whose arguments were not a JSON object: it says so and shows what the
+/// tool expects. `sent` is the text as the model wrote it.
+pub fn malformed(profile: Profile, name: &str, sent: &str) -> Outcome {
+    args::malformed(profile, name, sent)
+}
+
+/// Keys of what a call touches (files, shell sessions): calls with a common key keep their order.
+pub fn touches(profile: Profile, name: &str, args: &Value, at: &Workplace) -> Vec<String> {
+    call::prepare(profile, name, args, at).map(|call| call.touches()).unwrap_or_default()
+}
+
+impl Profile {
+    /// Every profile, in the order in which a name is looked for.
+    pub const EACH: [Profile; 4] = [Profile::G3, Profile::Core, Profile::ToolsApi, Profile::Egirl];
+
+    /// Its name in flags and configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Profile::G3 => "g3",
+            Profile::Egirl => "egirl",
+            Profile::ToolsApi => "tools-api",
+            Profile::Core => "core",
+            Profile::All => "all",
+        }
+    }
+
+    /// The profile of this name.
+    pub fn parse(name: &str) -> Option<Profile> {
+        let all = [Profile::All];
+        Profile::EACH.into_iter().chain(all).find(|profile| profile.name() == name)
+    }
+}
+
+impl Workplace {
+    /// A workplace in a directory that hears nothing, with the default gate and nobody to ask.
+    pub fn quiet(cwd: impl Into<PathBuf>, session_dir: impl Into<PathBuf>) -> Workplace {
+        let cwd = cwd.into();
+        Workplace {
+            root: cwd.clone(),
+            cwd,
+            session_dir: session_dir.into(),
+            hear: Arc::new(|_| ()),
+            cancel: CancellationToken::new(),
+            plain: false,
+            gate: Arc::new(Gate::default()),
+        }
+    }
 }
 
 impl Outcome {
@@ -76,10 +184,22 @@ impl Outcome {
         Outcome { ok: false, text: text.into(), error_kind, ..Outcome::default() }
     }
 
+    /// A parameter is missing or makes no sense.
+    pub fn invalid(text: impl Into<String>) -> Outcome {
+        Outcome::failed(ErrorKind::Validation, text)
+    }
+
     /// Adds metadata.
     #[must_use]
     pub fn with(mut self, metadata: Value) -> Outcome {
         self.metadata = metadata;
+        self
+    }
+
+    /// Adds a line for people.
+    #[must_use]
+    pub fn titled(mut self, title: impl Into<String>) -> Outcome {
+        self.title = Some(title.into());
         self
     }
 }

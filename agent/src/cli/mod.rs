@@ -1,0 +1,3 @@
+//! The commands of `g3`, one file each.
+
+pub mod tool;

@@ -1,0 +1,210 @@
+//! `g3 tool list` and `g3 tool exec`: every tool without a model.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::config::Sources;
+use base::failure::{Failure, OrFail, Result};
+use base::id::Id;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::gate::Gate;
+use crate::tools::profile::{self, Face};
+use crate::tools::{self, ErrorKind, Outcome, Profile, Workplace};
+
+/// `g3 tool …`.
+#[derive(Debug, Args)]
+pub struct ToolArgs {
+    #[command(subcommand)]
+    command: ToolCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ToolCommand {
+    /// List the tools of a profile
+    List(ListArgs),
+    /// Run one tool
+    Exec(ExecArgs),
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Whose names
+    #[arg(long, value_enum, default_value = "g3")]
+    profile: Profile,
+    /// Print a JSON array of name, description, parameters and what switches each tool on
+    #[arg(long)]
+    schemas: bool,
+}
+
+#[derive(Debug, Args)]
+struct ExecArgs {
+    /// Whose names
+    #[arg(long, value_enum, default_value = "g3")]
+    profile: Profile,
+    /// The tool
+    #[arg(long)]
+    name: String,
+    /// Its arguments: a JSON object, @FILE, or - for stdin
+    #[arg(long, default_value = "{}", allow_hyphen_values = true)]
+    args: String,
+    /// Where it works
+    #[arg(long)]
+    cwd: Option<PathBuf>,
+    /// Which session's state it uses; one per directory when left out
+    #[arg(long)]
+    session: Option<String>,
+    /// Print one JSON object instead of the text
+    #[arg(long)]
+    json: bool,
+}
+
+/// The session of calls that name none.
+const SESSION: &str = "tool-exec";
+
+/// Runs `g3 tool …`; gives the exit code.
+pub fn run(args: &ToolArgs) -> Result<u8> {
+    match &args.command {
+        ToolCommand::List(args) => list(args).map(|()| 0),
+        ToolCommand::Exec(args) => exec(args),
+    }
+}
+
+fn list(args: &ListArgs) -> Result<()> {
+    let faces = profile::faces(args.profile);
+    if args.schemas {
+        let all: Vec<Value> = faces.into_iter().map(schema).collect();
+        return print(&format!("{:#}\n", Value::Array(all)));
+    }
+    let widest = faces.iter().map(|face| face.name.len()).max().unwrap_or(0);
+    let mut table = format!("{:widest$}  ENABLED BY  DESCRIPTION\n", "NAME");
+    for face in faces {
+        let first = face.description.split(". ").next().unwrap_or_default().trim_end_matches('.');
+        table.push_str(&format!("{:widest$}  {:10}  {first}\n", face.name, face.enabled_by));
+    }
+    print(&table)
+}
+
+fn schema(face: &Face) -> Value {
+    json!({
+        "name": face.name,
+        "description": face.description,
+        "parameters": face.parameters,
+        "enabled_by": face.enabled_by,
+    })
+}
+
+fn exec(args: &ExecArgs) -> Result<u8> {
+    let given = given(&args.args)?;
+    let at = workplace(args)?;
+    let started = Instant::now();
+    let outcome = match serde_json::from_str::<Value>(&given) {
+        Ok(call @ Value::Object(_)) => run_to_its_end(args.profile, &args.name, &call, &at)?,
+        Ok(_) | Err(_) => tools::malformed(args.profile, &args.name, &given),
+    };
+    let text = if args.json {
+        format!("{}\n", as_json(&outcome, started.elapsed()))
+    } else {
+        format!("{}\n", outcome.text.trim_end_matches('\n'))
+    };
+    print(&text)?;
+    Ok(exit_code(&outcome))
+}
+
+fn run_to_its_end(profile: Profile, name: &str, call: &Value, at: &Workplace) -> Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .or_fail(|| "cannot start the runtime")?;
+    let cancel = at.cancel.clone();
+    Ok(runtime.block_on(async {
+        let interrupted = async {
+            // Without the signal there is only no way to cancel.
+            if tokio::signal::ctrl_c().await.is_ok() {
+                cancel.cancel();
+            }
+            std::future::pending::<()>().await
+        };
+        tokio::select! {
+            outcome = tools::run(profile, name, call, at) => outcome,
+            () = interrupted => Outcome::default(),
+        }
+    }))
+}
+
+/// The arguments as text: given, in a file, or on stdin.
+fn given(args: &str) -> Result<String> {
+    if args == "-" {
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text).or_fail(|| "cannot read the arguments on stdin")?;
+        return Ok(text);
+    }
+    let Some(file) = args.strip_prefix('@') else { return Ok(args.to_owned()) };
+    std::fs::read_to_string(file).map_err(|why| {
+        Failure::usage(format!("cannot read the arguments in {file}"))
+            .because(why)
+            .next("pass them as JSON: --args '{\"key\": …}'")
+    })
+}
+
+fn workplace(args: &ExecArgs) -> Result<Workplace> {
+    let here = std::env::current_dir().or_fail(|| "cannot tell the working directory")?;
+    let cwd = args.cwd.as_ref().map_or(here.clone(), |cwd| here.join(cwd));
+    if !cwd.is_dir() {
+        let what = format!("there is no directory {}", cwd.display());
+        return Err(Failure::usage(what).next("name an existing one with --cwd"));
+    }
+    let session = match &args.session {
+        Some(session) => {
+            Id::parse(session).map_err(|why| Failure::usage(why.to_string()))?.to_string()
+        }
+        None => SESSION.to_owned(),
+    };
+    let loaded = base::config::load(&Sources::from_env(&cwd))?;
+    let mut at = Workplace::quiet(&cwd, session_dir(&cwd, &session));
+    at.gate = Arc::new(Gate::new(&loaded.config.gate.rules, None)?);
+    Ok(at)
+}
+
+fn session_dir(cwd: &Path, session: &str) -> PathBuf {
+    cwd.join(".g3/sessions").join(session)
+}
+
+fn as_json(outcome: &Outcome, took: Duration) -> Value {
+    json!({
+        "ok": outcome.ok,
+        "text": outcome.text,
+        "metadata": outcome.metadata,
+        "images": outcome.images,
+        "duration_ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        "escalate": outcome.escalate,
+        "error_kind": outcome.error_kind,
+    })
+}
+
+/// 0 it worked, 1 it failed, 2 the call was a bad one.
+fn exit_code(outcome: &Outcome) -> u8 {
+    match outcome.error_kind {
+        _ if outcome.ok => 0,
+        Some(ErrorKind::Validation | ErrorKind::UnknownTool) => 2,
+        Some(
+            ErrorKind::Denied
+            | ErrorKind::NotFound
+            | ErrorKind::Timeout
+            | ErrorKind::Cancelled
+            | ErrorKind::Failed,
+        )
+        | None => 1,
+    }
+}
+
+fn print(text: &str) -> Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        // Whoever reads us has read enough.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.or_fail(|| "cannot write to stdout"),
+    }
+}

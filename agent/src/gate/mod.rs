@@ -1,0 +1,320 @@
+//! One policy for every call: a rule says allow, ask, box or deny; what no rule names is judged by
+//! where it reaches. Every call passes here before it runs.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use base::config::agent::{Action, GateRule};
+use futures_util::future::BoxFuture;
+use globset::{GlobBuilder, GlobMatcher};
+
+pub mod paths;
+pub mod shell;
+pub mod verbs;
+
+/// What a call wants to reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads this file or below this directory (absolute, symlinks resolved).
+    Read(PathBuf),
+    /// Writes this file (absolute, symlinks resolved).
+    Write(PathBuf),
+    /// Runs a command line.
+    Run {
+        /// The line as the shell gets it.
+        line: String,
+        /// Where it runs.
+        cwd: PathBuf,
+        /// Whether destructive commands ask, wherever they reach (the core profile).
+        careful: bool,
+    },
+}
+
+/// A call at the gate.
+#[derive(Clone, Debug)]
+pub struct Visitor<'a> {
+    /// The tool's name.
+    pub tool: &'a str,
+    /// Inside this directory nothing asks.
+    pub root: &'a Path,
+    /// The session's own files may be read.
+    pub session_dir: &'a Path,
+    /// What it wants to reach.
+    pub access: &'a Access,
+}
+
+/// What the user is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The tool's name.
+    pub tool: String,
+    /// What it wants, in a sentence.
+    pub what: String,
+    /// Why it needs an answer, in a clause.
+    pub why: String,
+    /// The rule that would answer it once and for all.
+    pub rule: String,
+}
+
+/// What the user says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// This once.
+    Once,
+    /// This, until the session ends.
+    Always,
+    /// No.
+    No,
+}
+
+/// Somebody who can be asked: a terminal, an editor, an orchestrator.
+pub trait Asker: Send + Sync {
+    /// Asks, and waits for the answer.
+    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer>;
+}
+
+/// How a call may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// As it is.
+    Free,
+    /// In the tighter box.
+    Boxed,
+}
+
+/// The rules, and whom to ask.
+#[derive(Default)]
+pub struct Gate {
+    rules: Vec<Rule>,
+    asker: Option<Arc<dyn Asker>>,
+    always: Mutex<BTreeSet<String>>,
+}
+
+struct Rule {
+    tool: Option<GlobMatcher>,
+    command: Option<GlobMatcher>,
+    path: Option<GlobMatcher>,
+    /// Rules about hosts never match a call that reaches none.
+    host: bool,
+    action: Action,
+}
+
+/// A verdict and its reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// What becomes of the call.
+    pub action: Action,
+    /// Why, in a clause.
+    pub why: String,
+}
+
+impl Gate {
+    /// A gate with the user's rules. The error names a pattern that is none.
+    pub fn new(rules: &[GateRule], asker: Option<Arc<dyn Asker>>) -> base::failure::Result<Gate> {
+        let rules = rules.iter().map(Rule::new).collect::<Result<_, _>>()?;
+        Ok(Gate { rules, asker, always: Mutex::default() })
+    }
+
+    /// Judges a call; the error is what the model reads.
+    pub async fn admit(&self, visitor: &Visitor<'_>) -> Result<Pass, String> {
+        let verdict = self.judge(visitor);
+        match verdict.action {
+            Action::Allow => return Ok(Pass::Free),
+            Action::Box => return Ok(Pass::Boxed),
+            Action::Deny => return Err(format!("denied: {}", verdict.why)),
+            Action::Ask => {}
+        }
+        let question = question(visitor, verdict.why);
+        if self.remembered().contains(&question.rule) {
+            return Ok(Pass::Free);
+        }
+        let Some(asker) = &self.asker else {
+            return Err(format!(
+                "denied: {}, and there is nobody to ask. To allow it, add this rule to the \
+                 configuration:\n{}",
+                question.why, question.rule
+            ));
+        };
+        match asker.ask(&question).await {
+            Answer::Once => Ok(Pass::Free),
+            Answer::Always => {
+                self.remembered().insert(question.rule);
+                Ok(Pass::Free)
+            }
+            Answer::No => Err(format!("denied by the user: {}", question.what)),
+        }
+    }
+
+    fn remembered(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.always.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The verdict: the first rule that matches, else by where the call reaches. Asks nobody.
+    pub fn judge(&self, visitor: &Visitor<'_>) -> Verdict {
+        match self.rules.iter().find(|rule| rule.matches(visitor)) {
+            Some(rule) => Verdict { action: rule.action, why: "a rule says so".to_owned() },
+            None => by_reach(visitor),
+        }
+    }
+}
+
+fn by_reach(visitor: &Visitor<'_>) -> Verdict {
+    let verdict = |action, why: String| Verdict { action, why };
+    let inside = |path: &Path| paths::is_inside(path, visitor.root);
+    match visitor.access {
+        Access::Read(path) if inside(path) || paths::is_inside(path, visitor.session_dir) => {
+            verdict(Action::Allow, String::new())
+        }
+        Access::Read(path) => {
+            verdict(Action::Ask, format!("{} is outside the working directory", path.display()))
+        }
+        Access::Write(path) if !inside(path) => {
+            verdict(Action::Ask, format!("{} is outside the working directory", path.display()))
+        }
+        Access::Write(path) if paths::is_git_internal(path, visitor.root) => {
+            verdict(Action::Ask, format!("{} belongs to git itself", path.display()))
+        }
+        Access::Write(_) => verdict(Action::Allow, String::new()),
+        Access::Run { line, cwd, careful } => shell::judge(line, cwd, visitor.root, *careful),
+    }
+}
+
+fn question(visitor: &Visitor<'_>, why: String) -> Question {
+    let tool = visitor.tool.to_owned();
+    let quoted = |text: &str| toml::Value::from(text).to_string();
+    let (what, key, value) = match visitor.access {
+        Access::Read(path) => {
+            (format!("read {}", path.display()), "path", escape(&path.to_string_lossy()))
+        }
+        Access::Write(path) => {
+            (format!("write {}", path.display()), "path", escape(&path.to_string_lossy()))
+        }
+        Access::Run { line, .. } => (format!("run `{line}`"), "command", escape(line)),
+    };
+    let rule = format!(
+        "[[gate.rules]]\ntool = {}\n{key} = {}\naction = \"allow\"",
+        quoted(visitor.tool),
+        quoted(&value)
+    );
+    Question { tool, what, why, rule }
+}
+
+/// A text as a glob that matches just that text.
+fn escape(text: &str) -> String {
+    globset::escape(text)
+}
+
+impl Rule {
+    fn new(rule: &GateRule) -> base::failure::Result<Rule> {
+        let path = rule.path.as_deref().map(paths::expand_home);
+        let path = path.as_ref().map(|path| path.to_string_lossy().into_owned());
+        Ok(Rule {
+            tool: glob(rule.tool.as_deref())?,
+            // In a command line `/` is a character like any other.
+            command: glob(rule.command.as_deref())?,
+            path: glob(path.as_deref())?,
+            host: rule.host.is_some(),
+            action: rule.action,
+        })
+    }
+
+    fn matches(&self, visitor: &Visitor<'_>) -> bool {
+        let (path, command) = match visitor.access {
+            Access::Read(path) | Access::Write(path) => (Some(path.as_path()), None),
+            Access::Run { line, cwd, .. } => (Some(cwd.as_path()), Some(line.as_str())),
+        };
+        let fits = |glob: &Option<GlobMatcher>, text: Option<&Path>| match (glob, text) {
+            (None, _) => true,
+            (Some(glob), Some(text)) => glob.is_match(text),
+            (Some(_), None) => false,
+        };
+        !self.host
+            && fits(&self.tool, Some(Path::new(visitor.tool)))
+            && fits(&self.command, command.map(Path::new))
+            && fits(&self.path, path)
+    }
+}
+
+fn glob(pattern: Option<&str>) -> base::failure::Result<Option<GlobMatcher>> {
+    let Some(pattern) = pattern else { return Ok(None) };
+    let glob = GlobBuilder::new(pattern).literal_separator(false).build().map_err(|why| {
+        base::failure::Failure::usage(format!("`{pattern}` in [[gate.rules]] is not a glob"))
+            .because(why)
+    })?;
+    Ok(Some(glob.compile_matcher()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Says(Answer, Mutex<Vec<Question>>);
+
+    impl Asker for Says {
+        fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
+            self.1.lock().unwrap().push(question.clone());
+            Box::pin(async { self.0 })
+        }
+    }
+
+    fn visit<'a>(access: &'a Access) -> Visitor<'a> {
+        let root = Path::new("/w");
+        Visitor { tool: "write_file", root, session_dir: Path::new("/s"), access }
+    }
+
+    fn rule(tool: Option<&str>, path: Option<&str>, action: Action) -> GateRule {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        GateRule { tool: owned(tool), command: None, path: owned(path), host: None, action }
+    }
+
+    #[tokio::test]
+    async fn inside_nothing_asks_and_outside_names_the_rule_to_add() {
+        let gate = Gate::default();
+        let inside = Access::Write("/w/a.txt".into());
+        assert_eq!(gate.admit(&visit(&inside)).await, Ok(Pass::Free));
+        let outside = Access::Write("/etc/a[1].txt".into());
+        let denied = gate.admit(&visit(&outside)).await.unwrap_err();
+        assert!(denied.contains("[[gate.rules]]\ntool = \"write_file\""), "{denied}");
+        let rule: toml::Table = denied.split_once('\n').unwrap().1.parse().unwrap();
+        let path = rule["gate"]["rules"][0]["path"].as_str().unwrap();
+        let rules = [self::rule(Some("write_file"), Some(path), Action::Allow)];
+        let opened = Gate::new(&rules, None).unwrap();
+        assert_eq!(opened.admit(&visit(&outside)).await, Ok(Pass::Free));
+        let other = Access::Write("/etc/a1.txt".into());
+        assert!(opened.admit(&visit(&other)).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn the_first_rule_that_matches_decides() {
+        let rules = [
+            rule(None, Some("/w/secret/**"), Action::Deny),
+            rule(Some("write_*"), Some("/out/**"), Action::Allow),
+        ];
+        let gate = Gate::new(&rules, None).unwrap();
+        let admit = async |path: &str| gate.admit(&visit(&Access::Write(path.into()))).await;
+        assert!(admit("/w/secret/key").await.unwrap_err().starts_with("denied"));
+        assert_eq!(admit("/out/a/b").await, Ok(Pass::Free));
+        assert!(admit("/outer/a").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn an_answer_of_always_is_not_asked_again() {
+        for (answer, asked) in [(Answer::Always, 1), (Answer::Once, 2)] {
+            let asker = Arc::new(Says(answer, Mutex::default()));
+            let gate = Gate::new(&[], Some(asker.clone())).unwrap();
+            let access = Access::Read("/etc/hosts".into());
+            for _ in 0..2 {
+                assert_eq!(gate.admit(&visit(&access)).await, Ok(Pass::Free));
+            }
+            assert_eq!(asker.1.lock().unwrap().len(), asked);
+        }
+        let asker = Arc::new(Says(Answer::No, Mutex::default()));
+        let gate = Gate::new(&[], Some(asker)).unwrap();
+        let access = Access::Read("/etc/hosts".into());
+        assert_eq!(
+            gate.admit(&visit(&access)).await.unwrap_err(),
+            "denied by the user: read /etc/hosts"
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! Where a path leads, and whether that is inside.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+/// As many symlinks as the kernel follows.
+const MAX_LINKS: u32 = 40;
+
+/// A path as a person or a model wrote it -> the absolute path that it means, without `..` and
+/// without symlinks, whether or not anything is there yet. A link whose target is missing counts
+/// as its target, so no path can leave a directory unseen.
+pub fn resolve(cwd: &Path, raw: &str) -> io::Result<PathBuf> {
+    if raw.trim().is_empty() || raw.contains('\0') {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is empty or has a NUL"));
+    }
+    follow(&cwd.join(expand_home(raw)))
+}
+
+/// As [`resolve`], of a path that is absolute already.
+pub fn follow(path: &Path) -> io::Result<PathBuf> {
+    let mut left: VecDeque<OsString> = names(path);
+    let mut reached = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(name) = left.pop_front() {
+        if name == ".." {
+            reached.pop();
+            continue;
+        }
+        let next = reached.join(&name);
+        let Ok(target) = std::fs::read_link(&next) else {
+            reached = next;
+            continue;
+        };
+        links += 1;
+        if links > MAX_LINKS {
+            let why = format!("{}: too many symbolic links", path.display());
+            return Err(io::Error::other(why));
+        }
+        if target.is_absolute() {
+            reached = PathBuf::from("/");
+        }
+        for name in names(&target).into_iter().rev() {
+            left.push_front(name);
+        }
+    }
+    Ok(reached)
+}
+
+fn names(path: &Path) -> VecDeque<OsString> {
+    let named = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    named.collect()
+}
+
+/// `~` and `~/x` -> the home directory and below.
+pub fn expand_home(raw: &str) -> PathBuf {
+    let home = || std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    match raw.strip_prefix('~') {
+        Some("") => home().unwrap_or_else(|| raw.into()),
+        Some(rest) if rest.starts_with('/') => {
+            home().map_or_else(|| raw.into(), |home| home.join(rest.trim_start_matches('/')))
+        }
+        Some(_) | None => PathBuf::from(raw),
+    }
+}
+
+/// Whether a resolved path is a directory or below it.
+pub fn is_inside(path: &Path, directory: &Path) -> bool {
+    follow(directory).is_ok_and(|directory| path.starts_with(directory))
+}
+
+/// Whether a path inside the root is part of a git directory (or the `.git` file itself): what
+/// is written there is later run by git.
+pub fn is_git_internal(path: &Path, root: &Path) -> bool {
+    let root = follow(root).unwrap_or_else(|_| root.to_owned());
+    path.strip_prefix(root).is_ok_and(|below| below.components().any(|c| c.as_os_str() == ".git"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_path_means_where_its_links_lead_also_when_nothing_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("in/deep")).unwrap();
+        symlink("/etc", root.join("out")).unwrap();
+        symlink("in/deep", root.join("near")).unwrap();
+        symlink("/nowhere/at-all", root.join("dangling")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        let at = |raw: &str| resolve(&root, raw).unwrap();
+        assert_eq!(at("new/./a/../b.txt"), root.join("new/b.txt"));
+        assert_eq!(at("out/passwd"), Path::new("/etc/passwd"));
+        assert_eq!(at("near/../x"), root.join("in/x"));
+        assert_eq!(at("dangling"), Path::new("/nowhere/at-all"));
+        assert_eq!(at("../../../../../../../etc"), Path::new("/etc"));
+        assert!(resolve(&root, "loop").is_err());
+        assert!(resolve(&root, "  ").is_err());
+    }
+
+    #[test]
+    fn what_lies_in_a_git_directory_is_known() {
+        let root = Path::new("/w");
+        assert!(is_git_internal(Path::new("/w/.git/hooks/pre-commit"), root));
+        assert!(is_git_internal(Path::new("/w/sub/.git"), root));
+        assert!(!is_git_internal(Path::new("/w/.github/a.yml"), root));
+    }
+}

@@ -1,0 +1,210 @@
+//! Arguments: lenient in type, strict in meaning.
+
+use serde_json::{Map, Number, Value};
+
+use super::profile::{self, Face, Found};
+use super::{ErrorKind, Outcome, Profile};
+
+/// Arguments under the engine's names, with what was passed over.
+#[derive(Debug, Default)]
+pub struct Decoded {
+    /// Engine's name -> value of the right type.
+    pub map: Map<String, Value>,
+    /// Sentences about what was ignored.
+    pub notes: Vec<String>,
+}
+
+/// Reads the arguments of a call. The error is a sentence that names the parameter.
+pub fn decode(face: &Face, args: &Value) -> Result<Decoded, String> {
+    let given = object(args)?;
+    let mut decoded = Decoded::default();
+    let mut from: Map<String, Value> = Map::new();
+    for (key, value) in &given {
+        if value.is_null() {
+            continue;
+        }
+        let Some(schema) = face.parameter(key) else {
+            decoded.notes.push(format!("ignored unknown parameter `{key}`"));
+            continue;
+        };
+        let value = coerce(value, schema).map_err(|why| format!("parameter `{key}` {why}"))?;
+        let name = face.engine_key(key).to_owned();
+        if let Some(other) = decoded.map.get(&name)
+            && *other != value
+        {
+            let first = from[&name].as_str().unwrap_or_default();
+            return Err(format!("`{first}` and `{key}` contradict each other: give one of them"));
+        }
+        from.insert(name.clone(), Value::from(key.as_str()));
+        decoded.map.insert(name, value);
+    }
+    if let Some(missing) = face.required().find(|key| !given_as(face, key, &decoded.map)) {
+        let ignored: String = decoded.notes.iter().map(|note| format!("; {note}")).collect();
+        return Err(format!("missing required parameter `{missing}`{ignored}"));
+    }
+    for (key, value) in &face.defaults {
+        decoded.map.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    Ok(decoded)
+}
+
+/// A parameter that the schema requires and the face has a default for is asked for only.
+fn given_as(face: &Face, key: &str, map: &Map<String, Value>) -> bool {
+    let name = face.engine_key(key);
+    map.contains_key(name) || face.defaults.contains_key(name)
+}
+
+/// An object, or a string that holds one, as some models send it; nothing at all is empty.
+fn object(args: &Value) -> Result<Map<String, Value>, String> {
+    match args {
+        Value::Object(map) => Ok(map.clone()),
+        Value::Null => Ok(Map::new()),
+        Value::String(text) if text.trim().is_empty() => Ok(Map::new()),
+        Value::String(text) => match serde_json::from_str(text) {
+            Ok(Value::Object(map)) => Ok(map),
+            Ok(_) | Err(_) => Err("the arguments are a string, not a JSON object".to_owned()),
+        },
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+            Err("the arguments are not a JSON object".to_owned())
+        }
+    }
+}
+
+/// Turns a value into the type that the schema names, when its meaning is beyond doubt.
+fn coerce(value: &Value, schema: &Value) -> Result<Value, String> {
+    let wanted = schema["type"].as_str().unwrap_or("any");
+    let coerced = match wanted {
+        "string" => string(value),
+        "integer" => number(value).and_then(|n| integer(&n)).map(Value::from),
+        "number" => number(value).map(Value::Number),
+        "boolean" => boolean(value).map(Value::Bool),
+        "array" => parsed(value, Value::is_array),
+        "object" => parsed(value, Value::is_object),
+        _ => Some(value.clone()),
+    };
+    let coerced = coerced.ok_or_else(|| format!("must be {}", article(wanted)))?;
+    if let Some(least) = schema["minimum"].as_f64()
+        && coerced.as_f64().is_some_and(|n| n < least)
+    {
+        return Err(format!("must be at least {least}"));
+    }
+    Ok(coerced)
+}
+
+fn article(wanted: &str) -> String {
+    let article = if wanted.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    format!("{article} {wanted}")
+}
+
+fn string(value: &Value) -> Option<Value> {
+    match value {
+        Value::String(_) => Some(value.clone()),
+        Value::Number(n) => Some(Value::String(n.to_string())),
+        Value::Bool(b) => Some(Value::String(b.to_string())),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn number(value: &Value) -> Option<Number> {
+    match value {
+        Value::Number(n) => Some(n.clone()),
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// A whole number, also when it is written as a float.
+fn integer(number: &Number) -> Option<i64> {
+    if let Some(whole) = number.as_i64() {
+        return Some(whole);
+    }
+    let float = number.as_f64()?;
+    // Past 2^53 a float no longer holds every whole number, so its meaning would be in doubt.
+    let exact = float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0;
+    exact.then_some(float as i64)
+}
+
+fn boolean(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(b) => Some(*b),
+        Value::String(text) => match text.trim().to_ascii_lowercase().as_str() {
+            "true" | "yes" | "1" => Some(true),
+            "false" | "no" | "0" => Some(false),
+            _ => None,
+        },
+        Value::Number(n) => match n.as_i64() {
+            Some(0) => Some(false),
+            Some(1) => Some(true),
+            Some(_) | None => None,
+        },
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// The value itself, or what its text parses to.
+fn parsed(value: &Value, fits: fn(&Value) -> bool) -> Option<Value> {
+    if fits(value) {
+        return Some(value.clone());
+    }
+    serde_json::from_str::<Value>(value.as_str()?).ok().filter(fits)
+}
+
+/// What a bad call gets: the sentence, and the parameters that the tool expects.
+pub fn refused(face: &Face, why: &str) -> Outcome {
+    Outcome::invalid(format!("{}: {why}\n{}", face.name, expected(face)))
+}
+
+/// The parameters of a tool in a few lines.
+fn expected(face: &Face) -> String {
+    let Some(properties) = face.parameters["properties"].as_object().filter(|p| !p.is_empty())
+    else {
+        return "expected parameters: none".to_owned();
+    };
+    let required: Vec<&str> = face.required().collect();
+    let mut text = "expected parameters:".to_owned();
+    for (key, schema) in properties {
+        let kind = schema["type"].as_str().unwrap_or("any");
+        let need = if required.contains(&key.as_str()) { "required" } else { "optional" };
+        let about = schema["description"].as_str().unwrap_or_default();
+        text.push_str(&format!("\n- {key} ({kind}, {need}): {about}"));
+    }
+    text
+}
+
+/// See [`super::malformed`].
+pub fn malformed(profile: Profile, name: &str, sent: &str) -> Outcome {
+    let face = match profile::find(profile, name, &Value::Null) {
+        Found::One(face) => face,
+        found @ (Found::Several(_) | Found::None(_)) => return not_found(profile, name, &found),
+    };
+    let why = match serde_json::from_str::<Value>(sent) {
+        Err(error) if error.is_eof() => format!(
+            "the arguments break off before they are complete ({error}); nothing was run. If the \
+             content is long, write it in several smaller parts"
+        ),
+        Err(error) => format!("the arguments are not valid JSON ({error}); nothing was run"),
+        Ok(_) => "the arguments are not a JSON object; nothing was run".to_owned(),
+    };
+    let start = base::text::head(sent, 200);
+    refused(face, &format!("{why}\nas sent: {start}"))
+}
+
+/// What a call of a name gets that means no tool, or several.
+pub fn not_found(profile: Profile, name: &str, found: &Found) -> Outcome {
+    let text = match found {
+        Found::Several(profiles) => {
+            let names: Vec<&str> = profiles.iter().map(|profile| profile.name()).collect();
+            format!(
+                "`{name}` is known to several profiles ({}) and the parameters do not say which is \
+                 meant",
+                names.join(", ")
+            )
+        }
+        Found::None(Some(nearest)) => {
+            format!("unknown tool `{name}`; the nearest name is `{nearest}`")
+        }
+        Found::None(None) | Found::One(_) => format!("unknown tool `{name}`"),
+    };
+    let names: Vec<&str> = profile::faces(profile).iter().map(|f| f.name.as_str()).collect();
+    Outcome::failed(ErrorKind::UnknownTool, format!("{text}\ntools: {}", names.join(", ")))
+}

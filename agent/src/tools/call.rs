@@ -1,0 +1,228 @@
+//! One call on its way: found, decoded, judged by the gate, run.
+
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+
+use futures_util::FutureExt;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::profile::{self, Engine, Face, Found, Style};
+use super::{ErrorKind, Outcome, Profile, Workplace, args, exec, fs, history, wait};
+use crate::gate::{Access, Pass, Visitor, paths};
+
+/// A call that is ready to run.
+pub struct Call<'a> {
+    /// The tool.
+    pub face: &'static Face,
+    /// Where and for whom it works.
+    pub at: &'a Workplace,
+    /// The file or directory it is about: absolute, symlinks resolved.
+    pub place: PathBuf,
+    args: Map<String, Value>,
+    notes: Vec<String>,
+}
+
+/// Why an engine gave up, in a sentence for the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trouble {
+    /// What kind of failure.
+    pub kind: ErrorKind,
+    /// What happened, and what to try.
+    pub text: String,
+}
+
+impl Trouble {
+    /// A trouble of this kind.
+    pub fn new(kind: ErrorKind, text: impl Into<String>) -> Trouble {
+        Trouble { kind, text: text.into() }
+    }
+
+    /// A parameter is missing or makes no sense.
+    pub fn invalid(text: impl Into<String>) -> Trouble {
+        Trouble::new(ErrorKind::Validation, text)
+    }
+
+    /// It ran and failed.
+    pub fn failed(text: impl Into<String>) -> Trouble {
+        Trouble::new(ErrorKind::Failed, text)
+    }
+
+    /// A file could not be read or written.
+    pub fn io(what: &str, error: &std::io::Error) -> Trouble {
+        let kind = match error.kind() {
+            std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+            std::io::ErrorKind::InvalidInput => ErrorKind::Validation,
+            _ => ErrorKind::Failed,
+        };
+        Trouble::new(kind, format!("{what}: {error}"))
+    }
+}
+
+impl From<Trouble> for Outcome {
+    fn from(trouble: Trouble) -> Outcome {
+        Outcome::failed(trouble.kind, trouble.text)
+    }
+}
+
+/// Finds the tool and reads the arguments. The error is what the model reads.
+pub fn prepare<'a>(
+    profile: Profile,
+    name: &str,
+    given: &Value,
+    at: &'a Workplace,
+) -> Result<Call<'a>, Box<Outcome>> {
+    let face = match profile::find(profile, name, given) {
+        Found::One(face) => face,
+        found @ (Found::Several(_) | Found::None(_)) => {
+            return Err(Box::new(args::not_found(profile, name, &found)));
+        }
+    };
+    let refused = |why: String| Box::new(args::refused(face, &why));
+    let decoded = args::decode(face, given).map_err(refused)?;
+    let place = place(face, &decoded.map, at).map_err(|why| refused(why.to_string()))?;
+    Ok(Call { face, at, place, args: decoded.map, notes: decoded.notes })
+}
+
+/// The one place that a call is about: its file, or the directory it works in.
+fn place(face: &Face, args: &Map<String, Value>, at: &Workplace) -> std::io::Result<PathBuf> {
+    let (key, start) = match face.engine {
+        Engine::Run | Engine::Background => ("working_dir", exec::directory(face, at)),
+        Engine::Read | Engine::Write | Engine::Wait | Engine::History => ("path", at.cwd.clone()),
+    };
+    match args.get(key).and_then(Value::as_str) {
+        Some(raw) => paths::resolve(&start, raw),
+        None => paths::follow(&start),
+    }
+}
+
+impl Call<'_> {
+    /// Asks the gate, then does it. A panic inside a tool is a failure of the tool.
+    pub async fn run(&self) -> Outcome {
+        let cancelled = || Outcome::failed(ErrorKind::Cancelled, "cancelled by the user");
+        let admitted = self.at.cancel.run_until_cancelled(self.admit()).await;
+        let pass = match admitted {
+            Some(Ok(pass)) => pass,
+            Some(Err(why)) => return self.finish(Outcome::failed(ErrorKind::Denied, why)),
+            None => return self.finish(cancelled()),
+        };
+        let work = AssertUnwindSafe(self.dispatch(pass)).catch_unwind();
+        let outcome = match work.await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(trouble)) => trouble.into(),
+            Err(panic) => {
+                let why = words_of(panic.as_ref());
+                let text = format!("Tool execution error: `{}` broke down: {why}", self.face.name);
+                Outcome::failed(ErrorKind::Failed, text)
+            }
+        };
+        self.finish(outcome)
+    }
+
+    async fn dispatch(&self, pass: Pass) -> Result<Outcome, Trouble> {
+        match self.face.engine {
+            Engine::Run => exec::run::run(self, pass).await,
+            Engine::Background => exec::background::run(self, pass).await,
+            Engine::Read => fs::read::run(self),
+            Engine::Write => fs::write::run(self),
+            Engine::Wait => wait::run(self).await,
+            Engine::History => history::run(self),
+        }
+    }
+
+    async fn admit(&self) -> Result<Pass, String> {
+        let Some(access) = self.access() else { return Ok(Pass::Free) };
+        let visitor = Visitor {
+            tool: &self.face.name,
+            root: &self.at.root,
+            session_dir: &self.at.session_dir,
+            access: &access,
+        };
+        self.at.gate.admit(&visitor).await
+    }
+
+    fn access(&self) -> Option<Access> {
+        match self.face.engine {
+            Engine::Run | Engine::Background => Some(Access::Run {
+                line: self.text("command").to_owned(),
+                cwd: self.place.clone(),
+                careful: self.face.style == Style::Core,
+            }),
+            Engine::Read => Some(Access::Read(self.place.clone())),
+            Engine::Write => Some(Access::Write(self.place.clone())),
+            Engine::Wait | Engine::History => None,
+        }
+    }
+
+    /// See [`super::touches`].
+    pub fn touches(&self) -> Vec<String> {
+        match self.face.engine {
+            Engine::Run if exec::remembers_directory(self.face) => vec!["shell".to_owned()],
+            Engine::Run | Engine::Background => {
+                exec::named_files(self.text("command"), &self.place)
+            }
+            Engine::Read | Engine::Write => vec![self.place.to_string_lossy().into_owned()],
+            Engine::Wait | Engine::History => Vec::new(),
+        }
+    }
+
+    /// A text argument; empty when it is not given.
+    pub fn text(&self, key: &str) -> &str {
+        self.args.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The arguments as the engine's own type.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Trouble> {
+        serde_json::from_value(Value::Object(self.args.clone()))
+            .map_err(|why| Trouble::invalid(format!("{}: {why}", self.face.name)))
+    }
+
+    /// The place as the model may name it: relative to the working directory where it is inside.
+    pub fn shown_place(&self) -> String {
+        let cwd = paths::follow(&self.at.cwd).unwrap_or_else(|_| self.at.cwd.clone());
+        let below = self.place.strip_prefix(&cwd).ok().filter(|path| !path.as_os_str().is_empty());
+        below.unwrap_or(&self.place).display().to_string()
+    }
+
+    /// Words the outcome for the profile and adds what was passed over.
+    fn finish(&self, mut outcome: Outcome) -> Outcome {
+        if self.face.style == Style::Core {
+            return self.finish_core(outcome);
+        }
+        for note in &self.notes {
+            outcome.text.push_str(&format!("\n[note: {note}]"));
+        }
+        outcome
+    }
+
+    /// The core tools answer with a JSON object that has a `status`.
+    fn finish_core(&self, mut outcome: Outcome) -> Outcome {
+        if !outcome.metadata.is_object() && !outcome.metadata.is_array() {
+            let status = match outcome.error_kind {
+                None => "success",
+                Some(ErrorKind::Denied) => "rejected",
+                Some(ErrorKind::Cancelled) => "cancelled",
+                Some(ErrorKind::Timeout) => "timeout",
+                Some(
+                    ErrorKind::Validation
+                    | ErrorKind::NotFound
+                    | ErrorKind::UnknownTool
+                    | ErrorKind::Failed,
+                ) => "error",
+            };
+            outcome.metadata = json!({ "status": status, "description": outcome.text });
+        }
+        if let Some(object) = outcome.metadata.as_object_mut()
+            && !self.notes.is_empty()
+        {
+            object.insert("ignored".to_owned(), json!(self.notes));
+        }
+        outcome.text = outcome.metadata.to_string();
+        outcome
+    }
+}
+
+fn words_of(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given")
+}

@@ -1,0 +1,60 @@
+//! Running commands: one engine, four faces, and processes that live on.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::Workplace;
+use super::profile::Face;
+use crate::gate::{paths, verbs};
+
+pub mod background;
+pub mod environment;
+pub mod output;
+pub mod process;
+pub mod prompts;
+pub mod render;
+pub mod run;
+
+/// Whether the face keeps the directory between calls.
+pub fn remembers_directory(face: &Face) -> bool {
+    face.defaults.get("keep_directory").and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// Where a command starts: where the last one ended, if this face keeps it, else the workplace.
+pub fn directory(face: &Face, at: &Workplace) -> PathBuf {
+    let kept = remembers_directory(face).then(|| kept_directory(at)).flatten();
+    kept.unwrap_or_else(|| at.cwd.clone())
+}
+
+fn kept_directory(at: &Workplace) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(directory_file(at)).ok()?;
+    let path = paths::follow(Path::new(&text)).ok()?;
+    (path.is_dir() && paths::is_inside(&path, &at.root)).then_some(path)
+}
+
+fn keep_directory(at: &Workplace, path: &Path) {
+    let file = directory_file(at);
+    let Some(parent) = file.parent() else { return };
+    // A directory that cannot be kept means that the next command starts in the workplace.
+    let _ = std::fs::create_dir_all(parent)
+        .and_then(|()| base::files::replace(&file, path.as_os_str().as_encoded_bytes()));
+}
+
+fn directory_file(at: &Workplace) -> PathBuf {
+    at.session_dir.join("tools/directory")
+}
+
+/// The files that a command line names, so that it keeps its order with calls that write them.
+pub fn named_files(line: &str, cwd: &Path) -> Vec<String> {
+    let pieces = verbs::pieces(line);
+    let words = pieces.iter().flat_map(|piece| piece.words.iter().chain(&piece.written));
+    let mut files: Vec<String> = words
+        .filter(|word| word.contains(['.', '/']) && !word.contains(['$', '*']))
+        .filter_map(|word| paths::resolve(cwd, word).ok())
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect();
+    files.sort();
+    files.dedup();
+    files
+}

@@ -1,0 +1,199 @@
+//! One stream of a command: heard as it comes, shown in part, kept whole in a file when long.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// How much of a stream is shown, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Show {
+    /// From the beginning.
+    pub head: usize,
+    /// From the end.
+    pub tail: usize,
+}
+
+/// The longest output that is kept in a file.
+const MAX_LOG: u64 = 256 << 20;
+
+/// Gathers one stream.
+pub struct Capture {
+    show: Show,
+    directory: PathBuf,
+    suffix: String,
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    total: u64,
+    log: Option<(File, PathBuf)>,
+    /// The first bytes of a character whose rest has not come yet.
+    pending: Vec<u8>,
+}
+
+/// What was gathered.
+#[derive(Debug, Default)]
+pub struct Captured {
+    /// What is shown: all of it, or its beginning.
+    pub head: String,
+    /// The end, when something between is left out.
+    pub tail: String,
+    /// How many bytes are left out between the two.
+    pub left_out: u64,
+    /// How many bytes there were.
+    pub total: u64,
+    /// Where all of it is, when something is left out.
+    pub log: Option<PathBuf>,
+}
+
+impl Capture {
+    /// Gathers a stream; a long one goes to a file in `directory` whose name ends with `suffix`.
+    pub fn new(show: Show, directory: &Path, suffix: &str) -> Capture {
+        Capture {
+            show,
+            directory: directory.to_owned(),
+            suffix: suffix.to_owned(),
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            total: 0,
+            log: None,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Takes what came, and gives back the text that is complete by now.
+    pub fn take(&mut self, bytes: &[u8]) -> String {
+        self.keep(bytes);
+        self.total += bytes.len() as u64;
+        let room = self.show.head.saturating_sub(self.head.len()).min(bytes.len());
+        self.head.extend_from_slice(&bytes[..room]);
+        self.tail.extend(&bytes[room..]);
+        let excess = self.tail.len().saturating_sub(self.show.tail);
+        self.tail.drain(..excess);
+        self.decode(bytes)
+    }
+
+    /// Writes to the file once more came than is shown.
+    fn keep(&mut self, bytes: &[u8]) {
+        let shown = (self.show.head + self.show.tail) as u64;
+        if self.log.is_none() && self.total + bytes.len() as u64 > shown {
+            self.log = self.start_log();
+        }
+        let room = usize::try_from(MAX_LOG.saturating_sub(self.total)).unwrap_or(usize::MAX);
+        if let Some((file, _)) = &mut self.log
+            && file.write_all(&bytes[..bytes.len().min(room)]).is_err()
+        {
+            // A full disk costs the file, not the command.
+            self.log = None;
+        }
+    }
+
+    fn start_log(&self) -> Option<(File, PathBuf)> {
+        std::fs::create_dir_all(&self.directory).ok()?;
+        let file = tempfile::Builder::new()
+            .prefix("output-")
+            .suffix(&format!(".{}.txt", self.suffix))
+            .tempfile_in(&self.directory)
+            .ok()?;
+        let (mut file, path) = file.keep().ok()?;
+        file.write_all(&self.head).ok()?;
+        let (first, second) = self.tail.as_slices();
+        file.write_all(first).and_then(|()| file.write_all(second)).ok()?;
+        Some((file, path))
+    }
+
+    fn decode(&mut self, bytes: &[u8]) -> String {
+        self.pending.extend_from_slice(bytes);
+        let whole = whole_characters(&self.pending);
+        let rest = self.pending.split_off(whole);
+        let text = String::from_utf8_lossy(&self.pending).into_owned();
+        self.pending = rest;
+        text
+    }
+
+    /// The last bytes as text, to look for a prompt.
+    pub fn last(&self, count: usize) -> String {
+        let bytes: Vec<u8> = self.head.iter().chain(&self.tail).copied().collect();
+        String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(count)..]).into_owned()
+    }
+
+    /// What was gathered.
+    pub fn finish(self) -> Captured {
+        let mut head = self.head;
+        let tail: Vec<u8> = self.tail.into();
+        let left_out = self.total - (head.len() + tail.len()) as u64;
+        if left_out == 0 {
+            head.extend_from_slice(&tail);
+            let head = String::from_utf8_lossy(&head).into_owned();
+            return Captured { head, total: self.total, ..Captured::default() };
+        }
+        head.truncate(whole_characters(&head));
+        let start = tail.iter().take(3).take_while(|byte| *byte & 0xc0 == 0x80).count();
+        Captured {
+            head: String::from_utf8_lossy(&head).into_owned(),
+            tail: String::from_utf8_lossy(&tail[start..]).into_owned(),
+            left_out,
+            total: self.total,
+            log: self.log.map(|(_, path)| path),
+        }
+    }
+}
+
+/// How many bytes from the start end with a whole character; bytes that are no UTF-8 count as
+/// whole, only a character cut at the very end does not.
+fn whole_characters(bytes: &[u8]) -> usize {
+    let back = bytes.iter().rev().take(3).position(|byte| *byte & 0xc0 != 0x80);
+    let Some(back) = back else { return bytes.len() };
+    let start = bytes.len() - 1 - back;
+    let length = match bytes[start] {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => 1,
+    };
+    if back + 1 < length { start } else { bytes.len() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_stream_is_shown_whole_and_leaves_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut capture = Capture::new(Show { head: 4, tail: 4 }, dir.path(), "stdout");
+        assert_eq!(capture.take("aé".as_bytes()), "aé");
+        capture.take(b"12345");
+        let got = capture.finish();
+        assert_eq!((got.head.as_str(), got.left_out, got.log), ("aé12345", 0, None));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_long_stream_is_kept_whole_in_a_file_and_cut_between_characters() {
+        let dir = tempfile::tempdir().unwrap();
+        let all: String = "0é1ü2ö3ä".repeat(50);
+        for size in 1..7 {
+            let mut capture = Capture::new(Show { head: 8, tail: 8 }, dir.path(), "stdout");
+            let heard: String = all.as_bytes().chunks(size).map(|c| capture.take(c)).collect();
+            assert_eq!(heard, all);
+            let got = capture.finish();
+            assert_eq!(std::fs::read_to_string(got.log.unwrap()).unwrap(), all);
+            assert!(
+                all.starts_with(&got.head) && all.ends_with(&got.tail),
+                "{got:?}",
+                got = got.head
+            );
+            assert!(got.head.len() >= 6 && got.tail.len() >= 6);
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_do_not_stop_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut capture = Capture::new(Show { head: 100, tail: 0 }, dir.path(), "stdout");
+        capture.take(&[0xff, b'a', 0xe2, 0x82]);
+        assert_eq!(capture.finish().head, "\u{fffd}a\u{fffd}");
+    }
+}

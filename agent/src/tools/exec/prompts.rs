@@ -1,0 +1,87 @@
+//! Questions that programs ask on a terminal, and the answers that let them go on.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// What to do about the end of a command's output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// A question: type this.
+    Answer(&'static str),
+    /// An editor or pager waits: close its input.
+    Close,
+}
+
+/// In this order; the first that matches answers.
+const PROMPTS: [(&str, &str); 14] = [
+    (r"\[Y/n\]\s*$", "Y\n"),
+    (r"\[y/N\]\s*$", "y\n"),
+    (r"(?i)\(y/n\)\s*[?:]?\s*$", "y\n"),
+    (r"(?i)\(yes/no\)\s*[?:]?\s*$", "yes\n"),
+    (r"(?i)do you (want|wish) to continue\s*\??\s*$", "y\n"),
+    (r"(?i)are you sure\s*\??\s*$", "y\n"),
+    (r"(?i)continue\?\s*$", "y\n"),
+    (r"(?i)press (enter|any key|return)[^\n]*$", "\n"),
+    (r"(?i)ok to proceed\? \(y\)\s*$", "y\n"),
+    (r"(?i)proceed\? \(y(/N)?\)\s*$", "y\n"),
+    (r"(?i)proceed \(Y/n\)\s*[?:]?\s*$", "Y\n"),
+    (r#"(?i)type ['"]?yes['"]? to confirm"#, "yes\n"),
+    (r"(?i)overwrite[^\n]*\? \[y/N\]\s*$", "y\n"),
+    (r"(?i)already exists[^\n]*overwrite\s*\??\s*$", "y\n"),
+];
+
+/// An editor's empty line, `less`, `more`, `git log`.
+const PAGERS: [&str; 5] =
+    [r"~\s*$", r"(?m)^:\s*$", r"\(END\)", r"--More--", r"lines \d+-\d+(/\d+)?"];
+
+static SIGNS: LazyLock<Vec<(Regex, Sign)>> = LazyLock::new(|| {
+    let regex = |text: &str| Regex::new(text).expect("the table is constant, and a test reads it");
+    let prompts = PROMPTS.iter().map(|(text, answer)| (regex(text), Sign::Answer(answer)));
+    let pagers = PAGERS.iter().map(|text| (regex(text), Sign::Close));
+    prompts.chain(pagers).collect()
+});
+
+/// What the end of the output asks for, if anything.
+pub fn sign(tail: &str) -> Option<Sign> {
+    SIGNS.iter().find(|(regex, _)| regex.is_match(tail)).map(|(_, sign)| *sign)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_question_gets_its_answer() {
+        let cases = [
+            ("Install? [Y/n] ", "Y\n"),
+            ("Remove? [y/N] ", "y\n"),
+            ("Go (Y/N)?", "y\n"),
+            ("Trust this host (yes/no)? ", "yes\n"),
+            ("Do you wish to continue?", "y\n"),
+            ("ARE YOU SURE", "y\n"),
+            ("continue? ", "y\n"),
+            ("Press ENTER to go on", "\n"),
+            ("Press any key...", "\n"),
+            ("Ok to proceed? (y) ", "y\n"),
+            ("Proceed? (y/N) ", "y\n"),
+            ("Proceed (Y/n)? ", "y\n"),
+            ("Type 'yes' to confirm deletion: ", "yes\n"),
+            ("overwrite a.txt? [y/N] ", "y\n"),
+            ("a.txt already exists. Overwrite? ", "y\n"),
+        ];
+        for (tail, answer) in cases {
+            assert_eq!(sign(tail), Some(Sign::Answer(answer)), "{tail}");
+        }
+    }
+
+    #[test]
+    fn pagers_and_editors_are_closed_and_plain_output_is_left_alone() {
+        for tail in ["a\n~\n~", "text\n:", "(END)", "--More--", "lines 1-23/40"] {
+            assert_eq!(sign(tail), Some(Sign::Close), "{tail}");
+        }
+        for tail in ["done\n", "[y/n]x", "continuing", "a: b\n", "are you sure about it? yes\n"] {
+            assert_eq!(sign(tail), None, "{tail}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The command tools: what was asked for -> a process -> an outcome.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::environment::Environment;
+use super::output::Show;
+use super::process::{Order, run as run_process};
+use super::{background, keep_directory, render};
+use crate::gate::{Pass, paths};
+use crate::tools::call::{Call, Trouble};
+use crate::tools::profile::Style;
+use crate::tools::{ErrorKind, Outcome};
+
+#[derive(Deserialize)]
+struct Args {
+    command: String,
+    timeout_ms: Option<u64>,
+    max_timeout_ms: Option<u64>,
+    #[serde(default)]
+    environment: Environment,
+    show: Show,
+    #[serde(default)]
+    keep_directory: bool,
+    #[serde(default)]
+    in_background: bool,
+}
+
+/// What a small model is shown of each stream.
+const PLAIN: Show = Show { head: 1500, tail: 1500 };
+
+/// Runs a command line.
+pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
+    let args: Args = call.decode()?;
+    if args.command.trim().is_empty() {
+        return Err(Trouble::invalid(format!("{}: `command` is empty", call.face.name)));
+    }
+    if !call.place.is_dir() {
+        let kind = match call.face.style {
+            Style::ToolsApi => ErrorKind::Validation,
+            Style::G3 | Style::Egirl | Style::Core => ErrorKind::NotFound,
+        };
+        let text = format!(
+            "Failed to execute command: the directory {} does not exist",
+            call.place.display()
+        );
+        return Err(Trouble::new(kind, text));
+    }
+    if args.in_background {
+        return background::run(call, pass).await;
+    }
+    let limit = args.max_timeout_ms.unwrap_or(u64::MAX);
+    let order = Order {
+        line: &args.command,
+        cwd: &call.place,
+        environment: args.environment,
+        time: args.timeout_ms.map(|ms| Duration::from_millis(ms.clamp(1, limit))),
+        show: if call.at.plain { PLAIN } else { args.show },
+        attended: args.keep_directory,
+    };
+    let ran = run_process(&order, call.at)
+        .await
+        .map_err(|e| Trouble::failed(format!("Failed to execute command: {e}")))?;
+    if let Some(directory) = &ran.directory
+        && args.keep_directory
+        && directory.is_dir()
+        && paths::is_inside(directory, &call.at.root)
+    {
+        keep_directory(call.at, directory);
+    }
+    Ok(render::outcome(call, &args.command, order.time, &ran))
+}

@@ -1,0 +1,6 @@
+//! Files: reading and writing them without following a link to the outside.
+
+pub mod open;
+pub mod read;
+pub mod seen;
+pub mod write;

@@ -1,0 +1,209 @@
+//! Reading a file, whole or in part: by characters (from 0, end exclusive) or by lines (from 1,
+//! end inclusive).
+
+use std::io;
+
+use base::text::head;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{open, seen};
+use crate::tools::Outcome;
+use crate::tools::call::{Call, Trouble};
+use crate::tools::profile::Style;
+
+#[derive(Deserialize)]
+struct Args {
+    start: Option<usize>,
+    end: Option<usize>,
+    start_line: Option<usize>,
+    end_line: Option<usize>,
+    offset: Option<usize>,
+    limit: Option<usize>,
+}
+
+/// Which part of a file is wanted.
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    All,
+    /// Characters, from 0, end exclusive.
+    Chars(usize, usize),
+    /// Lines, from 1, end inclusive.
+    Lines(usize, usize),
+}
+
+/// How much is shown at once: bytes and lines.
+struct Cap {
+    bytes: usize,
+    lines: usize,
+}
+
+/// A file as text.
+struct Text {
+    text: String,
+    bytes: usize,
+    lines: usize,
+    notes: Vec<String>,
+}
+
+/// Reads the file.
+pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+    let part = part(call.decode()?)?;
+    let shown = call.shown_place();
+    let file = load(call, &shown)?;
+    let metadata = json!({ "path": call.place, "bytes": file.bytes, "lines": file.lines });
+    let text = match (call.face.style, part) {
+        (Style::Egirl, Part::All) => file.text,
+        (Style::Egirl, Part::Lines(first, last)) => numbered(&file, first, last),
+        (Style::G3 | Style::ToolsApi | Style::Core, Part::All) => whole(&file, &shown, call),
+        (Style::G3 | Style::ToolsApi | Style::Core, Part::Lines(first, last)) => {
+            let range = format!("lines {first} to {}", last.min(file.lines));
+            let text = cut(&numbered(&file, first, last), cap(call), None);
+            format!("{}\n{text}", header(&file, &shown, Some(&range)))
+        }
+        (_, Part::Chars(start, end)) => chars(&file, &shown, (start, end), call)?,
+    };
+    Ok(Outcome::done(text).titled(format!("read {shown}")).with(metadata))
+}
+
+fn part(args: Args) -> Result<Part, Trouble> {
+    let chars = args.start.is_some() || args.end.is_some();
+    let lines = args.start_line.is_some() || args.end_line.is_some();
+    let window = args.offset.is_some() || args.limit.is_some();
+    if [chars, lines, window].into_iter().filter(|given| *given).count() > 1 {
+        return Err(Trouble::invalid(
+            "`start`/`end` (characters), `start_line`/`end_line` (lines) and `offset`/`limit` \
+             (lines) do not mix: give one pair",
+        ));
+    }
+    if chars {
+        let (start, end) = (args.start.unwrap_or(0), args.end.unwrap_or(usize::MAX));
+        if start > end {
+            return Err(Trouble::invalid(format!("`start` ({start}) is past `end` ({end})")));
+        }
+        return Ok(Part::Chars(start, end));
+    }
+    if lines {
+        let last = args.end_line.unwrap_or(usize::MAX);
+        return Ok(Part::Lines(args.start_line.unwrap_or(1).max(1), last));
+    }
+    if window {
+        let first = args.offset.unwrap_or(1).max(1);
+        return Ok(Part::Lines(first, first.saturating_add(args.limit.unwrap_or(200)) - 1));
+    }
+    Ok(Part::All)
+}
+
+fn load(call: &Call<'_>, shown: &str) -> Result<Text, Trouble> {
+    let what = match call.face.style {
+        Style::Egirl => format!("Failed to read file {shown}"),
+        Style::G3 | Style::ToolsApi | Style::Core => format!("cannot read {shown}"),
+    };
+    let content = open::read(&call.place).map_err(|e| match e.kind() {
+        io::ErrorKind::IsADirectory => {
+            Trouble::failed(format!("{what}: it is a directory; list it with the shell (`ls`)"))
+        }
+        _ => Trouble::io(&what, &e),
+    })?;
+    if let Some(kind) = binary(&content.bytes) {
+        return Err(Trouble::failed(format!("{what}: it is {kind}")));
+    }
+    seen::note(&call.at.session_dir, &call.place, &content.bytes);
+    let bytes = content.bytes.len();
+    let mut notes = Vec::new();
+    let text = String::from_utf8(content.bytes).unwrap_or_else(|error| {
+        notes
+            .push("it is not valid UTF-8; the bytes that are not are shown as \u{fffd}".to_owned());
+        String::from_utf8_lossy(error.as_bytes()).into_owned()
+    });
+    let lines = text.lines().count();
+    Ok(Text { text, bytes, lines, notes })
+}
+
+/// What a file that is no text is, with a hint.
+pub fn binary(bytes: &[u8]) -> Option<&'static str> {
+    let start = &bytes[..bytes.len().min(8192)];
+    if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
+        return Some("UTF-16 text; convert it with `iconv` in the shell first");
+    }
+    let image = [&b"\x89PNG"[..], b"\xff\xd8\xff", b"GIF8"].iter().any(|m| start.starts_with(m));
+    if image {
+        return Some("an image, not text");
+    }
+    start.contains(&0).then_some("a binary file; look at it with `file` or `xxd` in the shell")
+}
+
+fn cap(call: &Call<'_>) -> Cap {
+    if call.at.plain {
+        Cap { bytes: 8 << 10, lines: 300 }
+    } else {
+        Cap { bytes: 50 << 10, lines: 2000 }
+    }
+}
+
+fn header(file: &Text, shown: &str, range: Option<&str>) -> String {
+    let mut header = format!("{shown}: {} bytes, {} lines", file.bytes, file.lines);
+    if let Some(range) = range {
+        header.push_str(&format!("; {range}"));
+    }
+    for note in &file.notes {
+        header.push_str(&format!("; {note}"));
+    }
+    format!("[{header}]")
+}
+
+fn whole(file: &Text, shown: &str, call: &Call<'_>) -> String {
+    let text = cut(&file.text, cap(call), Some((0, file.text.chars().count())));
+    format!("{}\n{text}", header(file, shown, None))
+}
+
+fn chars(
+    file: &Text,
+    shown: &str,
+    (start, end): (usize, usize),
+    call: &Call<'_>,
+) -> Result<String, Trouble> {
+    let total = file.text.chars().count();
+    if start > total {
+        let why = format!("`start` ({start}) is past the end: {shown} has {total} characters");
+        return Err(Trouble::invalid(why));
+    }
+    let end = end.min(total);
+    let wanted: String = file.text.chars().skip(start).take(end - start).collect();
+    let range = format!("characters {start} to {end} of {total}");
+    // Who asks for a range knows how much it is, so it may be four times as long.
+    let cap = cap(call);
+    let cap = Cap { bytes: cap.bytes * 4, lines: usize::MAX };
+    let text = cut(&wanted, cap, Some((start, total)));
+    Ok(format!("{}\n{text}", header(file, shown, Some(&range))))
+}
+
+/// Cuts a text and says where to read on; `from` is its first character and the file's length.
+fn cut(text: &str, cap: Cap, from: Option<(usize, usize)>) -> String {
+    let lines: usize = text.split_inclusive('\n').take(cap.lines).map(str::len).sum();
+    let kept = head(&text[..lines], cap.bytes);
+    if kept.len() == text.len() {
+        return text.to_owned();
+    }
+    let on = match from {
+        Some((start, total)) => {
+            let next = start + kept.chars().count();
+            format!(
+                "characters {start} to {next} of {total} are shown; read on with `start`: {next}"
+            )
+        }
+        None => "ask for fewer lines to see the rest".to_owned(),
+    };
+    format!("{kept}\n[truncated: {on}]")
+}
+
+/// Lines with their numbers; a newline at the end of the file starts no line of its own.
+fn numbered(file: &Text, first: usize, last: usize) -> String {
+    if first > file.lines && first <= last {
+        return format!("[no lines: the file has {} lines]", file.lines);
+    }
+    let count = last.saturating_sub(first - 1);
+    let lines = file.text.lines().enumerate().skip(first - 1).take(count);
+    let lines: Vec<String> = lines.map(|(i, line)| format!("{}: {line}", i + 1)).collect();
+    lines.join("\n")
+}

@@ -1,0 +1,59 @@
+//! Writing a whole file.
+
+use std::io;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{open, seen};
+use crate::tools::Outcome;
+use crate::tools::call::{Call, Trouble};
+use crate::tools::profile::Style;
+
+#[derive(Deserialize)]
+struct Args {
+    content: String,
+    create_directories: bool,
+}
+
+/// How many lines of what was written a program gets to see.
+const PREVIEW: usize = 10;
+
+/// Writes the file, making its directories unless told not to.
+pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+    let Args { content, create_directories } = call.decode()?;
+    let path = &call.place;
+    let shown = call.shown_place();
+    let failed = |error: &io::Error| Trouble::io(&format!("Failed to write file {shown}"), error);
+    let before = match open::read(path) {
+        Ok(before) => Some(before),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        Err(e) => return Err(failed(&e)),
+    };
+    if let Some(before) = &before {
+        seen::check(&call.at.session_dir, path, &before.bytes)?;
+    }
+    if let Some(parent) = path.parent().filter(|_| create_directories) {
+        std::fs::create_dir_all(parent).map_err(|e| failed(&e))?;
+    }
+    open::replace(path, content.as_bytes()).map_err(|e| failed(&e))?;
+    seen::note(&call.at.session_dir, path, content.as_bytes());
+
+    let (bytes, lines) = (content.len(), content.lines().count());
+    let text = match call.face.style {
+        Style::Egirl => {
+            format!("Successfully wrote {} characters to {shown}", content.chars().count())
+        }
+        Style::ToolsApi => format!("Successfully wrote {bytes} bytes to {shown}"),
+        Style::G3 | Style::Core => format!("wrote {bytes} bytes, {lines} lines to {shown}"),
+    };
+    let preview: Vec<&str> = content.lines().take(PREVIEW).collect();
+    let metadata = json!({
+        "path": path,
+        "bytes": bytes,
+        "lines": lines,
+        "existed": before.is_some(),
+        "preview": preview.join("\n"),
+    });
+    Ok(Outcome::done(text).titled(format!("wrote {shown}")).with(metadata))
+}

@@ -1,0 +1,125 @@
+//! What the tools of this session did, newest last.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::clock::Clock;
+use base::files::{Journal, read_journal};
+use base::text::head;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::call::{Call, Trouble};
+use super::profile::Engine;
+use super::{Outcome, Workplace};
+
+/// How many actions are told at most.
+const RING: usize = 50;
+/// How much of a result or of a text argument is kept, in bytes.
+const SUMMARY: usize = 500;
+
+/// One completed call.
+#[derive(Debug, Serialize, Deserialize)]
+struct Action {
+    tool: String,
+    args: Value,
+    ok: bool,
+    result_summary: String,
+    timestamp: String,
+    duration_ms: u64,
+    undoable_hint: String,
+}
+
+#[derive(Deserialize)]
+struct Args {
+    last_n: Option<usize>,
+    /// The seed's shape: the bare array.
+    #[serde(default)]
+    bare: bool,
+}
+
+/// Tells the last actions, oldest first.
+pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+    let Args { last_n, bare } = call.decode()?;
+    let file = file(&call.at.session_dir);
+    let all: Vec<Action> =
+        read_journal(&file).map_err(|e| Trouble::io("cannot read the history", &e))?;
+    let total = all.len().min(RING);
+    let first = all.len().saturating_sub(last_n.unwrap_or(RING).clamp(1, RING));
+    let actions: Vec<Value> =
+        all[first..].iter().enumerate().map(|(i, a)| told(i + 1, a)).collect();
+    let text = actions.iter().map(|action| format!("{action}\n")).collect::<String>();
+    let metadata = if bare {
+        Value::Array(actions)
+    } else {
+        json!({ "status": "success", "actions": actions, "total_count": total })
+    };
+    Ok(Outcome::done(text).with(metadata))
+}
+
+fn told(step: usize, action: &Action) -> Value {
+    json!({
+        "step": step,
+        "tool": action.tool,
+        "args": action.args,
+        "ok": action.ok,
+        "result_summary": action.result_summary,
+        "timestamp": action.timestamp,
+        "undoable_hint": action.undoable_hint,
+    })
+}
+
+fn file(session_dir: &Path) -> PathBuf {
+    session_dir.join("tools/history.jsonl")
+}
+
+/// Keeps one completed call. A history that cannot be written is no reason to fail the call.
+pub fn record(
+    at: &Workplace,
+    engine: Engine,
+    tool: &str,
+    args: &Value,
+    outcome: &Outcome,
+    took: Duration,
+) {
+    if engine == Engine::History {
+        return;
+    }
+    let action = Action {
+        tool: tool.to_owned(),
+        args: shortened(args),
+        ok: outcome.ok,
+        result_summary: head(&outcome.text, SUMMARY).to_owned(),
+        timestamp: Clock::from_env().stamp(),
+        duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        undoable_hint: hint(engine).to_owned(),
+    };
+    let file = file(&at.session_dir);
+    let Some(parent) = file.parent() else { return };
+    let written = std::fs::create_dir_all(parent)
+        .and_then(|()| Journal::open(&file))
+        .and_then(|mut journal| journal.append(&action));
+    if let Err(why) = written {
+        (at.hear)(&format!("[the history of tools could not be written: {why}]\n"));
+    }
+}
+
+/// How the action could be undone.
+fn hint(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Run | Engine::Background | Engine::Write => "check_command",
+        Engine::Read | Engine::Wait | Engine::History => "no_op",
+    }
+}
+
+/// The arguments with long texts cut.
+fn shortened(args: &Value) -> Value {
+    match args {
+        Value::String(text) => Value::from(head(text, SUMMARY)),
+        Value::Array(items) => items.iter().map(shortened).collect(),
+        Value::Object(map) => {
+            map.iter().map(|(key, value)| (key.clone(), shortened(value))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => args.clone(),
+    }
+}

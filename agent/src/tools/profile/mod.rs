@@ -1,0 +1,220 @@
+//! The table of tools: every profile's faces, read from data files that are compiled in.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::Profile;
+use crate::provider::ToolSpec;
+
+/// A capability. Every tool of every profile is one of these with other names and defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum Engine {
+    /// Runs a command line.
+    #[serde(rename = "exec.run")]
+    Run,
+    /// Starts a process that lives on.
+    #[serde(rename = "exec.background")]
+    Background,
+    /// Reads a file.
+    #[serde(rename = "fs.read")]
+    Read,
+    /// Writes a file.
+    #[serde(rename = "fs.write")]
+    Write,
+    /// Waits.
+    #[serde(rename = "util.wait")]
+    Wait,
+    /// Tells what was done.
+    #[serde(rename = "history")]
+    History,
+}
+
+/// How an outcome is worded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Plain text.
+    G3,
+    /// As egirl's tools say it.
+    Egirl,
+    /// As the Tools API says it.
+    ToolsApi,
+    /// A JSON object with a `status`.
+    Core,
+}
+
+/// One tool of one profile: an engine under a name, with its parameters and defaults.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Face {
+    /// The name that the model uses.
+    pub name: String,
+    /// What does the work.
+    pub engine: Engine,
+    /// What the model reads about it.
+    pub description: String,
+    /// The JSON Schema object of its parameters.
+    pub parameters: Value,
+    /// Further parameters that are understood and not shown.
+    #[serde(default)]
+    pub also: Map<String, Value>,
+    /// Parameter -> the engine's name for it, where they differ.
+    #[serde(default)]
+    pub keys: Map<String, Value>,
+    /// The engine's parameters that this face sets when the call does not.
+    #[serde(default)]
+    pub defaults: Map<String, Value>,
+    /// What switches it on; `always` unless said.
+    #[serde(default = "always")]
+    pub enabled_by: String,
+    /// How the outcome is worded; that of the profile.
+    #[serde(skip, default = "plain_style")]
+    pub style: Style,
+}
+
+fn always() -> String {
+    "always".to_owned()
+}
+
+fn plain_style() -> Style {
+    Style::G3
+}
+
+static G3: LazyLock<Vec<Face>> = LazyLock::new(|| table(include_str!("g3.json"), Style::G3));
+static EGIRL: LazyLock<Vec<Face>> =
+    LazyLock::new(|| table(include_str!("egirl.json"), Style::Egirl));
+static TOOLS_API: LazyLock<Vec<Face>> =
+    LazyLock::new(|| table(include_str!("tools_api.json"), Style::ToolsApi));
+static CORE: LazyLock<Vec<Face>> = LazyLock::new(|| table(include_str!("core.json"), Style::Core));
+
+/// What a small model gets: the four things without which no task can be done, and an edit that
+/// forgives wrong whitespace instead of a diff, which small models cannot count.
+const FEW: [(Profile, &str); 4] = [
+    (Profile::G3, "shell"),
+    (Profile::G3, "read_file"),
+    (Profile::G3, "write_file"),
+    (Profile::ToolsApi, "edit"),
+];
+
+fn table(text: &str, style: Style) -> Vec<Face> {
+    let mut faces: Vec<Face> =
+        serde_json::from_str(text).expect("the table is compiled in, and a test reads it");
+    for face in &mut faces {
+        face.style = style;
+    }
+    faces
+}
+
+/// The tools of a profile, in the order in which the model sees them. `all` has each name once.
+pub fn faces(profile: Profile) -> Vec<&'static Face> {
+    match profile {
+        Profile::G3 => G3.iter().collect(),
+        Profile::Egirl => EGIRL.iter().collect(),
+        Profile::ToolsApi => TOOLS_API.iter().collect(),
+        Profile::Core => CORE.iter().collect(),
+        Profile::All => {
+            let mut all: Vec<&'static Face> = Vec::new();
+            for face in Profile::EACH.into_iter().flat_map(faces) {
+                if !all.iter().any(|known| known.name == face.name) {
+                    all.push(face);
+                }
+            }
+            all
+        }
+    }
+}
+
+/// The few tools of a profile that a small model gets.
+pub fn few(profile: Profile) -> Vec<&'static Face> {
+    if profile != Profile::G3 {
+        return faces(profile);
+    }
+    let named = |(profile, name): (Profile, &str)| {
+        faces(profile).into_iter().find(|face| face.name == name)
+    };
+    FEW.into_iter().filter_map(named).collect()
+}
+
+/// Which face a name means.
+#[derive(Debug)]
+pub enum Found {
+    /// This one.
+    One(&'static Face),
+    /// Several profiles know the name and the parameters do not decide.
+    Several(Vec<Profile>),
+    /// No profile knows it; the nearest name, when there is one.
+    None(Option<&'static str>),
+}
+
+/// Finds a tool by name: in the profile first, then in every other. A name that several others
+/// know goes to the one whose parameters fit those given.
+pub fn find(profile: Profile, name: &str, args: &Value) -> Found {
+    let own = (profile != Profile::All)
+        .then(|| faces(profile).into_iter().find(|face| face.name == name))
+        .flatten();
+    if let Some(face) = own {
+        return Found::One(face);
+    }
+    let known: Vec<(Profile, &'static Face)> = Profile::EACH
+        .into_iter()
+        .flat_map(|each| faces(each).into_iter().map(move |face| (each, face)))
+        .filter(|(_, face)| face.name == name)
+        .collect();
+    match known.as_slice() {
+        [] => return Found::None(nearest(profile, name)),
+        [(_, face)] => return Found::One(face),
+        [..] => {}
+    }
+    let mut fitting = known.iter().filter(|(_, face)| face.fits(args));
+    match (fitting.next(), fitting.next(), profile) {
+        (Some((_, face)), None, _) => Found::One(face),
+        (_, _, Profile::All) => Found::One(known[0].1),
+        (_, _, Profile::G3 | Profile::Egirl | Profile::ToolsApi | Profile::Core) => {
+            Found::Several(known.iter().map(|(profile, _)| *profile).collect())
+        }
+    }
+}
+
+fn nearest(profile: Profile, name: &str) -> Option<&'static str> {
+    let names = faces(profile).into_iter().chain(faces(Profile::All)).map(|f| f.name.as_str());
+    let scored = names.map(|known| (strsim::jaro_winkler(known, name), known));
+    let best = scored.fold(None, |best: Option<(f64, &str)>, (score, known)| match best {
+        Some((high, _)) if high >= score => best,
+        Some(_) | None => Some((score, known)),
+    });
+    best.filter(|(score, _)| *score > 0.7).map(|(_, known)| known)
+}
+
+impl Face {
+    /// The tool as a model sees it.
+    pub fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            parameters: self.parameters.clone(),
+        }
+    }
+
+    /// The schema of one parameter, shown or not.
+    pub fn parameter(&self, key: &str) -> Option<&Value> {
+        self.parameters["properties"].get(key).or_else(|| self.also.get(key))
+    }
+
+    /// The parameters that a call must give.
+    pub fn required(&self) -> impl Iterator<Item = &str> {
+        self.parameters["required"].as_array().into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    /// The engine's name of a parameter.
+    pub fn engine_key<'a>(&'a self, key: &'a str) -> &'a str {
+        self.keys.get(key).and_then(Value::as_str).unwrap_or(key)
+    }
+
+    /// Whether these arguments are all shown parameters and none that is required is missing.
+    fn fits(&self, args: &Value) -> bool {
+        let Some(args) = args.as_object() else { return false };
+        args.keys().all(|key| self.parameters["properties"].get(key).is_some())
+            && self.required().all(|key| args.contains_key(key))
+    }
+}

@@ -1,0 +1,26 @@
+//! Waiting, between half a second and ten.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::call::{Call, Trouble};
+use super::{ErrorKind, Outcome};
+
+#[derive(Deserialize)]
+struct Args {
+    seconds: f64,
+}
+
+/// Waits, or ends early when the user cancels.
+pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+    let Args { seconds } = call.decode()?;
+    let seconds = seconds.clamp(0.5, 10.0);
+    let sleep = tokio::time::sleep(Duration::from_secs_f64(seconds));
+    if call.at.cancel.run_until_cancelled(sleep).await.is_none() {
+        return Err(Trouble::new(ErrorKind::Cancelled, "cancelled by the user"));
+    }
+    let metadata = json!({ "status": "success", "waited_seconds": seconds });
+    Ok(Outcome::done(format!("waited {seconds} s")).with(metadata))
+}
