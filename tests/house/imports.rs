@@ -15,7 +15,9 @@ const AGENT: &[(&str, &[&str])] = &[
     ("prompt", &["message", "provider", "tools"]),
     ("context", &["message", "provider"]),
     ("session", &["message", "context"]),
-    ("turn", &["message", "provider", "tools", "limits", "context"]),
+    ("act", &["message", "provider", "tools", "limits", "context", "turn"]),
+    ("turn", &["message", "provider", "tools", "limits", "context", "act"]),
+    ("turn_tests", &["act", "context", "limits", "message", "provider", "turn"]),
     ("ui", &["gate"]),
     (
         "run",

@@ -34,7 +34,8 @@ impl File {
 
     /// Whether it is part of what users run, not of the tests.
     pub fn is_production(&self) -> bool {
-        !self.name.starts_with("tests/") && !self.name.contains("/tests/")
+        let aside = ["tests/", "benches/"].iter().any(|folder| self.name.starts_with(folder));
+        !aside && !self.name.contains("/tests/") && !self.name.ends_with("_tests.rs")
     }
 }
 

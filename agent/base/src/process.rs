@@ -144,7 +144,7 @@ impl Job {
         self
     }
 
-    /// Runs it to its end and gives back what it wrote.
+    /// Runs it to its end.
     pub fn output(mut self, limits: Limits) -> io::Result<Output> {
         let input = self.input.take();
         let mut running = self.spawn()?;
@@ -292,9 +292,8 @@ impl Running {
     /// Waits for the end, at most until the given moment; `None` when that came first.
     pub fn wait_until(&mut self, until: Option<Instant>) -> io::Result<Option<ExitStatus>> {
         let Some(until) = until else {
-            let status = self.child.wait()?;
             self.ended = true;
-            return Ok(Some(status));
+            return self.child.wait().map(Some);
         };
         let pid = Pid::from_raw(self.child.id().cast_signed())
             .ok_or_else(|| io::Error::other("a process without an id"))?;
@@ -395,9 +394,10 @@ pub fn is_alive(id: u32) -> bool {
 
 /// The directories of `PATH` searched for a program.
 pub fn find_program(name: &str) -> Option<PathBuf> {
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|dir| dir.join(name)).find(|path| {
-        rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
-    })
+    let runs = |path: &PathBuf| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+    let all = std::env::var_os("PATH")?;
+    let places = std::env::split_paths(&all).map(|dir| dir.join(name));
+    places.filter(|path| path.is_file()).find(runs)
 }
 
 #[cfg(test)]

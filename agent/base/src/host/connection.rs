@@ -210,7 +210,9 @@ pub fn lines<T: serde::de::DeserializeOwned>(
             let limit = LINE_LIMIT as u64 + 1;
             match reader.by_ref().take(limit).read_until(b'\n', &mut line) {
                 Ok(0) => return None,
-                Ok(n) if n > LINE_LIMIT => return Some(Err(io::Error::other("a line is too long"))),
+                Ok(n) if n > LINE_LIMIT => {
+                    return Some(Err(io::Error::other("a line is too long")));
+                }
                 Ok(_) if line.last() != Some(&b'\n') => return None, // torn by the end
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
@@ -268,7 +270,6 @@ mod tests {
             seed: 0,
         }
     }
-
 
     #[test]
     fn answers_find_their_request() {

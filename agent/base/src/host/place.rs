@@ -115,7 +115,8 @@ fn runtime_directory() -> Result<PathBuf> {
 
 fn candidates(runtime: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf> {
     let user = rustix::process::getuid().as_raw();
-    let mut paths: Vec<PathBuf> = runtime.map(|dir| Path::new(&dir).join("g3")).into_iter().collect();
+    let mut paths: Vec<PathBuf> =
+        runtime.map(|dir| Path::new(&dir).join("g3")).into_iter().collect();
     paths.push(PathBuf::from(format!("/tmp/g3-{user}")));
     paths.extend(home.map(|dir| Path::new(&dir).join(".g3/run")));
     paths
