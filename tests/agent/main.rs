@@ -1,1 +1,3 @@
 //! Tests of agent.
+mod provider_faults;
+mod provider_support;

@@ -1,7 +1,22 @@
 //! A model we can ask: one question, one reply. What differs between services stays in this folder.
 
+pub mod anthropic;
+pub mod arguments;
+pub mod auth;
+pub mod fault;
+pub mod history;
+pub mod hosted;
+pub mod http;
+pub mod models;
+pub mod open;
+pub mod openai_chat;
+pub mod retry;
+pub mod sse;
+
 use std::time::Duration;
 
+use base::config::Config;
+use base::failure::Failure;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
@@ -109,6 +124,60 @@ pub enum ProviderError {
     /// The user cancelled.
     #[error("cancelled")]
     Cancelled,
+}
+
+/// Opens a provider, wrapped so that it asks again where that may help. `reference` is
+/// `type.name` or a bare type; without one the configuration and the environment decide
+/// ([`choose`]). `model` stands for the configured model.
+pub fn open(
+    config: &Config,
+    reference: Option<&str>,
+    model: Option<&str>,
+) -> Result<Box<dyn Provider>, Failure> {
+    let reference = reference.map_or_else(|| choose(config), str::to_owned);
+    let inner = open::by_reference(config, &reference, model)?;
+    let attempts = config.agent.max_retry_attempts;
+    Ok(Box::new(retry::Retrying::new(inner, attempts, retry::Pace::from_env())))
+}
+
+/// The reference that is meant when none is given: the configured default, else the only
+/// configured provider, else the type of the first key in the environment, else `embedded`.
+pub fn choose(config: &Config) -> String {
+    if let Some(reference) = &config.providers.default_provider {
+        return reference.clone();
+    }
+    if let [only] = config.providers.references().as_slice() {
+        return only.clone();
+    }
+    let has = |names: &[&str]| names.iter().all(|name| auth::in_environment(name).is_some());
+    let found = [
+        ("anthropic", &["ANTHROPIC_API_KEY"][..]),
+        ("openai", &["OPENAI_API_KEY"]),
+        ("gemini", &["GEMINI_API_KEY"]),
+        ("databricks", &["DATABRICKS_HOST", "DATABRICKS_TOKEN"]),
+    ];
+    let first = found.iter().find(|(_, names)| has(names));
+    first.map_or("embedded", |(kind, _)| kind).to_owned()
+}
+
+impl ProviderError {
+    /// The error as people read it; lines of the text that begin with `try: ` say what to try.
+    pub fn failure(&self) -> Failure {
+        let text = self.to_string();
+        let mut lines = text.split("\ntry: ");
+        let what = lines.next().unwrap_or_default();
+        let failure = match self {
+            ProviderError::Cancelled => {
+                Failure::new(base::failure::Kind::Interrupted, what)
+            }
+            ProviderError::RateLimited { .. }
+            | ProviderError::Overloaded(_)
+            | ProviderError::TooLong(_)
+            | ProviderError::Rejected(_)
+            | ProviderError::Broken(_) => Failure::failed(what),
+        };
+        lines.fold(failure, Failure::next)
+    }
 }
 
 fn wait_text(after: Option<Duration>) -> String {

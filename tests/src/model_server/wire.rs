@@ -22,6 +22,13 @@ pub fn stream(reply: &Reply, wire: Wire, number: usize) -> Vec<Vec<u8>> {
 
 /// A reply as one JSON object.
 pub fn whole(reply: &Reply, wire: Wire, number: usize) -> Vec<u8> {
+    let mut reply = reply.clone();
+    reply.parts.dedup_by(|later, earlier| {
+        let (Said::Text(more), Said::Text(text)) = (later, earlier) else { return false };
+        text.push_str(more);
+        true
+    });
+    let reply = &reply;
     let object = match wire {
         Wire::Anthropic => anthropic_whole(reply, number),
         Wire::OpenaiChat => openai_whole(reply, number),

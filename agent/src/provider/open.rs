@@ -1,0 +1,167 @@
+//! From the configuration to a provider that can be asked.
+
+use std::time::Duration;
+
+use base::config::Config;
+use base::config::agent::AgentConfig;
+use base::config::providers::{AnthropicConfig, OpenaiConfig, TYPES, Wire as Format};
+use base::failure::Failure;
+
+use super::Provider;
+use super::anthropic::Messages;
+use super::auth::Sources;
+use super::fault::Advice;
+use super::hosted::{Hosted, Wire};
+use super::http::Endpoint;
+use super::models::{self, Said};
+use super::openai_chat::{Chat, OPENAI_HOST};
+
+const ANTHROPIC: &str = "https://api.anthropic.com";
+const OPENAI: &str = "https://api.openai.com/v1";
+const MILLION: u32 = 1_000_000;
+
+/// Who is to be asked, and for what.
+struct Wanted<'a> {
+    reference: String,
+    model: Option<&'a str>,
+    agent: &'a AgentConfig,
+}
+
+/// Opens the provider that a reference names.
+pub fn by_reference(
+    config: &Config,
+    reference: &str,
+    model: Option<&str>,
+) -> Result<Box<dyn Provider>, Failure> {
+    let (kind, name) = match reference.split_once('.') {
+        Some((kind, name)) => (kind, Some(name)),
+        None => (reference, None),
+    };
+    let kind = if kind == "openai_compatible" { "openai" } else { kind };
+    if !TYPES.contains(&kind) {
+        return Err(Failure::usage(format!("`{reference}` names no provider"))
+            .because(format!("there is no type `{kind}`"))
+            .next(format!("use one of these types: {}", TYPES.join(", "))));
+    }
+    let references = config.providers.references();
+    let mut of_kind = references.iter().filter_map(|text| text.split_once('.'));
+    let names: Vec<&str> = of_kind.by_ref().filter(|(k, _)| *k == kind).map(|(_, n)| n).collect();
+    let name = match (name, names.as_slice()) {
+        (Some(name), names) if names.contains(&name) => Some(name),
+        (Some(name), names) => return Err(unknown(kind, name, names)),
+        (None, []) => None,
+        (None, [only]) => Some(*only),
+        (None, several) => {
+            return Err(Failure::usage(format!("there are several providers of type `{kind}`"))
+                .next(format!("name one: {kind}.{}", several.join(&format!(", {kind}.")))));
+        }
+    };
+    let reference = name.map_or_else(|| kind.to_owned(), |name| format!("{kind}.{name}"));
+    let wanted = Wanted { reference, model, agent: &config.agent };
+    let name = name.unwrap_or_default();
+    match kind {
+        "anthropic" => {
+            let entry = config.providers.anthropic.get(name).cloned().unwrap_or_default();
+            Ok(Box::new(anthropic(&entry, &wanted)?))
+        }
+        "openai" => {
+            let entry = config.providers.openai.get(name).cloned().unwrap_or_default();
+            openai(&entry, &wanted)
+        }
+        other => Err(Failure::usage(format!("this version cannot ask `{other}` yet"))
+            .next("use a provider of type anthropic, openai or embedded")
+            .next("many services also speak the openai format: [providers.openai.NAME] base_url")),
+    }
+}
+
+fn unknown(kind: &str, name: &str, names: &[&str]) -> Failure {
+    let failure = Failure::usage(format!("there is no provider `{kind}.{name}`"));
+    if names.is_empty() {
+        return failure.next(format!("add [providers.{kind}.{name}] to the configuration"));
+    }
+    failure.next(format!("use one of these: {kind}.{}", names.join(&format!(", {kind}."))))
+}
+
+fn anthropic(entry: &AnthropicConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> {
+    let key = Sources {
+        provider: &wanted.reference,
+        given: entry.api_key.as_ref(),
+        command: entry.api_key_command.as_ref(),
+        variable: Some("ANTHROPIC_API_KEY"),
+    };
+    let key = key.need()?;
+    let base = entry.base_url.as_deref().unwrap_or(ANTHROPIC);
+    let mut endpoint = Endpoint::new(base, "/v1/messages", entry.allow_http)?
+        .header("anthropic-version", "2023-06-01")
+        .key("x-api-key", "", key.secret)?
+        .idle(Duration::from_secs(wanted.agent.timeout_seconds));
+    if entry.enable_1m_context {
+        endpoint = endpoint.header("anthropic-beta", "context-1m-2025-08-07");
+    }
+    let context = entry.context_length.or(entry.enable_1m_context.then_some(MILLION));
+    let said = Said { context, max_output: entry.max_tokens, price: entry.price };
+    let wire = Messages {
+        cache: entry.cache_config.unwrap_or_default(),
+        temperature: entry.temperature,
+        thinking: entry.thinking_budget_tokens,
+    };
+    let model = wanted.model("anthropic", entry.model.as_deref())?;
+    let is_maker = endpoint.host() == "api.anthropic.com";
+    Ok(wanted.hosted((endpoint, is_maker), Box::new(wire), said, (model, key.origin)))
+}
+
+fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>, Failure> {
+    if entry.wire == Format::Responses {
+        return Err(Failure::usage(format!(
+            "`{}` asks for wire = \"responses\"",
+            wanted.reference
+        ))
+        .because("this version speaks chat completions only")
+        .next("leave `wire` out"));
+    }
+    let key = Sources {
+        provider: &wanted.reference,
+        given: entry.api_key.as_ref(),
+        command: entry.api_key_command.as_ref(),
+        variable: entry.base_url.is_none().then_some("OPENAI_API_KEY"),
+    };
+    // A server of one's own often wants no key.
+    let key = if entry.base_url.is_some() { key.find()? } else { Some(key.need()?) };
+    let base = entry.base_url.as_deref().unwrap_or(OPENAI);
+    let mut endpoint = Endpoint::new(base, "/chat/completions", entry.allow_http)?
+        .idle(Duration::from_secs(wanted.agent.timeout_seconds));
+    let origin = key.as_ref().map_or("it has none", |key| &key.origin).to_owned();
+    if let Some(key) = key.filter(|key| key.secret.reveal() != "none") {
+        endpoint = endpoint.key("authorization", "Bearer ", key.secret)?;
+    }
+    let said =
+        Said { context: entry.context_length, max_output: entry.max_tokens, price: entry.price };
+    let is_openai = endpoint.host() == OPENAI_HOST;
+    let wire = Chat { is_openai, temperature: entry.temperature };
+    let kind = if is_openai { "openai" } else { "a server without a default" };
+    let model = wanted.model(kind, entry.model.as_deref())?;
+    let hosted = wanted.hosted((endpoint, is_openai), Box::new(wire), said, (model, origin));
+    Ok(Box::new(hosted))
+}
+
+impl Wanted<'_> {
+    fn model(&self, kind: &str, configured: Option<&str>) -> Result<String, Failure> {
+        let named = self.model.or(configured).map(str::to_owned);
+        named.or_else(|| models::default_model(kind)).ok_or_else(|| {
+            Failure::usage(format!("`{}` names no model", self.reference))
+                .next(format!("set `model` in [providers.{}], or give --model", self.reference))
+        })
+    }
+
+    fn hosted(
+        &self,
+        (endpoint, is_maker): (Endpoint, bool),
+        wire: Box<dyn Wire>,
+        said: Said,
+        (model, key): (String, String),
+    ) -> Hosted {
+        let (facts, price) = models::facts(&self.reference, &model, said, self.agent, is_maker);
+        let advice = Advice { provider: self.reference.clone(), model, key };
+        Hosted { endpoint, wire, facts, price, advice }
+    }
+}

@@ -1,0 +1,115 @@
+//! A question in the chat completions format.
+
+use serde_json::{Value, json};
+
+use crate::message::{Image, Message, Part, Role, ToolCall};
+use crate::provider::arguments::sendable;
+use crate::provider::history::sound;
+use crate::provider::{Facts, Request, ToolSpec};
+
+use super::Chat;
+
+/// The body of a request.
+pub fn body(wire: &Chat, request: &Request<'_>, facts: &Facts) -> Value {
+    let mut messages = Vec::new();
+    if !request.system.trim().is_empty() {
+        messages.push(json!({"role": "system", "content": request.system}));
+    }
+    for message in sound(request.messages) {
+        match message.role {
+            Role::User => user(&message, &mut messages),
+            Role::Assistant => messages.push(assistant(&message)),
+        }
+    }
+    let mut body = json!({"model": facts.model, "messages": messages});
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(tool).collect();
+    }
+    // OpenAI's newer models refuse the old name; other servers know only that one.
+    let limit = if wire.is_openai { "max_completion_tokens" } else { "max_tokens" };
+    body[limit] = json!(request.max_output);
+    if let Some(temperature) = wire.temperature {
+        body["temperature"] = json!(temperature);
+    }
+    if wire.is_openai && !request.session.is_empty() {
+        body["prompt_cache_key"] = json!(request.session);
+    }
+    body["stream"] = json!(true);
+    body["stream_options"] = json!({"include_usage": true});
+    body
+}
+
+fn tool(spec: &ToolSpec) -> Value {
+    json!({"type": "function", "function":
+        {"name": spec.name, "description": spec.description, "parameters": spec.parameters}})
+}
+
+/// A message of the user: each result is a message of its own; pictures of results, which a
+/// result cannot hold, follow in one message of the user.
+fn user(message: &Message, messages: &mut Vec<Value>) {
+    let mut content: Vec<Value> = Vec::new();
+    for part in &message.parts {
+        match part {
+            Part::Text { text } => content.push(json!({"type": "text", "text": text})),
+            Part::Image(picture) => content.push(image(picture)),
+            Part::Result(result) => {
+                let (id, text) = (&result.call_id, &result.text);
+                messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
+                if !result.images.is_empty() {
+                    let title = format!("Pictures from the result of {} ({id}):", result.name);
+                    content.push(json!({"type": "text", "text": title}));
+                    content.extend(result.images.iter().map(image));
+                }
+            }
+            Part::Call(_) | Part::Reasoning { .. } => {}
+        }
+    }
+    match content.as_slice() {
+        [] => {}
+        // Many servers take only a string where there is nothing but words.
+        [only] if only["type"] == "text" => {
+            messages.push(json!({"role": "user", "content": only["text"]}));
+        }
+        _ if content.iter().all(|part| part["type"] == "text") => {
+            let texts: Vec<&str> =
+                content.iter().filter_map(|part| part["text"].as_str()).collect();
+            messages.push(json!({"role": "user", "content": texts.join("\n\n")}));
+        }
+        _ => messages.push(json!({"role": "user", "content": content})),
+    }
+}
+
+fn assistant(message: &Message) -> Value {
+    let words = message.words();
+    let calls: Vec<Value> = message.calls().map(call).collect();
+    let mut out = json!({"role": "assistant"});
+    // `null` beside calls is what the format says; an empty text makes some templates speak.
+    out["content"] = if words.is_empty() { Value::Null } else { json!(words) };
+    if calls.is_empty() {
+        return out;
+    }
+    // Servers whose models think between calls want that thought back, under the name they gave
+    // it; a thought that led to plain words is never asked for again.
+    for part in &message.parts {
+        if let Part::Reasoning { sealed: Some(sealed), text } = part {
+            if let Some(details) = sealed.get("reasoning_details") {
+                out["reasoning_details"] = details.clone();
+            } else if let Some(field) = sealed["field"].as_str() {
+                let before = out[field].as_str().unwrap_or_default();
+                out[field] = json!(format!("{before}{text}"));
+            }
+        }
+    }
+    out["tool_calls"] = json!(calls);
+    out
+}
+
+fn call(call: &ToolCall) -> Value {
+    json!({"id": call.id, "type": "function",
+        "function": {"name": call.name, "arguments": sendable(call).to_string()}})
+}
+
+fn image(image: &Image) -> Value {
+    let url = format!("data:{};base64,{}", image.media_type, image.data);
+    json!({"type": "image_url", "image_url": {"url": url}})
+}

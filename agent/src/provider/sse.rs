@@ -1,0 +1,168 @@
+//! Server-sent events from bytes, wherever the network cuts them.
+//!
+//! The format: <https://html.spec.whatwg.org/multipage/server-sent-events.html>. Our own reader,
+//! because those we know refuse invalid UTF-8 and scan a long line anew with every chunk.
+
+/// The longest line that is read. Models write whole files as one line of JSON.
+pub const LONGEST_LINE: usize = 64 << 20;
+
+/// One event: the lines of its data, joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// The `event:` field; empty when there was none.
+    pub name: String,
+    /// The `data:` lines, joined by newlines; bytes that are no UTF-8 are replaced.
+    pub data: String,
+}
+
+/// A line is longer than [`LONGEST_LINE`].
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a line of the stream is longer than {} MB", LONGEST_LINE >> 20)]
+pub struct TooLong;
+
+/// Takes bytes, gives events. Lines may end in LF, CRLF or CR, and be cut anywhere.
+#[derive(Debug, Default)]
+pub struct Reader {
+    line: Vec<u8>,
+    event: Event,
+    has_data: bool,
+    after_cr: bool,
+    past_first_line: bool,
+}
+
+impl Reader {
+    /// Takes the next bytes; appends the events that they complete.
+    pub fn push(&mut self, mut bytes: &[u8], events: &mut Vec<Event>) -> Result<(), TooLong> {
+        if std::mem::take(&mut self.after_cr) {
+            match bytes.first() {
+                Some(b'\n') => bytes = &bytes[1..],
+                Some(_) => {}
+                None => self.after_cr = true,
+            }
+        }
+        while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+            self.take(&bytes[..end])?;
+            self.end_line(events);
+            let is_cr = bytes[end] == b'\r';
+            bytes = &bytes[end + 1..];
+            match bytes.first() {
+                Some(b'\n') if is_cr => bytes = &bytes[1..],
+                None if is_cr => self.after_cr = true,
+                Some(_) | None => {}
+            }
+        }
+        self.take(bytes)
+    }
+
+    /// The end of the stream: an event whose empty line is missing counts as well.
+    pub fn end(&mut self, events: &mut Vec<Event>) {
+        if !self.line.is_empty() {
+            self.end_line(events);
+        }
+        self.dispatch(events);
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), TooLong> {
+        if self.line.len() + bytes.len() > LONGEST_LINE {
+            return Err(TooLong);
+        }
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn end_line(&mut self, events: &mut Vec<Event>) {
+        let mut line = std::mem::take(&mut self.line);
+        if !std::mem::replace(&mut self.past_first_line, true) && line.starts_with(b"\xef\xbb\xbf")
+        {
+            line.drain(..3);
+        }
+        if line.is_empty() {
+            self.dispatch(events);
+        } else {
+            self.field(&line);
+        }
+        line.clear();
+        self.line = line;
+    }
+
+    fn field(&mut self, line: &[u8]) {
+        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let value = line.get(colon + 1..).unwrap_or_default();
+        let value = String::from_utf8_lossy(value.strip_prefix(b" ").unwrap_or(value));
+        match &line[..colon] {
+            b"event" => self.event.name = value.into_owned(),
+            // llama.cpp's server names an error by the field instead of by the event.
+            b"data" | b"error" => {
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.event.data.push('\n');
+                }
+                self.event.data.push_str(&value);
+            }
+            _ => {}
+        }
+    }
+
+    fn dispatch(&mut self, events: &mut Vec<Event>) {
+        let event = std::mem::take(&mut self.event);
+        if std::mem::take(&mut self.has_data) {
+            events.push(event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(chunks: &[&[u8]]) -> Vec<Event> {
+        let mut reader = Reader::default();
+        let mut events = Vec::new();
+        for chunk in chunks {
+            reader.push(chunk, &mut events).unwrap();
+        }
+        reader.end(&mut events);
+        events
+    }
+
+    fn data(text: &str) -> Vec<String> {
+        read(&[text.as_bytes()]).into_iter().map(|event| event.data).collect()
+    }
+
+    #[test]
+    fn fields_comments_and_line_ends_are_read_as_the_format_says() {
+        assert_eq!(data("data: a\n\ndata:b\n\n"), ["a", "b"]);
+        assert_eq!(data("data: a\r\n\r\ndata: b\r\rdata: c\n\n"), ["a", "b", "c"]);
+        assert_eq!(data("\u{feff}data: a\ndata: b\n\n"), ["a\nb"]);
+        assert_eq!(data(": comment\n\nid: 7\nretry: 9\ndata:  two\nodd\n\n"), [" two"]);
+        assert_eq!(data("data\n\n"), [""]);
+        assert_eq!(data("event: x\n\ndata: a"), ["a"]);
+        assert_eq!(data("error: {}\n\n"), ["{}"]);
+        let named = read(&[b"event: ping\ndata: {}\n\ndata: a\n\n"]);
+        assert_eq!((named[0].name.as_str(), named[1].name.as_str()), ("ping", ""));
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_refused_before_it_fills_the_memory() {
+        let mut reader = Reader::default();
+        let chunk = vec![b'x'; 1 << 20];
+        let refused = (0..80).find_map(|_| reader.push(&chunk, &mut Vec::new()).err());
+        assert_eq!(refused, Some(TooLong));
+        assert!(reader.line.len() <= LONGEST_LINE);
+    }
+
+    proptest! {
+        #[test]
+        fn where_the_bytes_are_cut_makes_no_difference(
+            text in proptest::collection::vec(
+                prop_oneof![Just("data: é\u{1f600}"), Just("\r\n"), Just("\n"), Just("\r"),
+                    Just(":c"), Just("event: e"), Just("\u{feff}"), Just("data:")], 0..40),
+            size in 1usize..9,
+        ) {
+            let text = text.concat();
+            let pieces: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
+            prop_assert_eq!(read(&pieces), read(&[text.as_bytes()]));
+        }
+    }
+}

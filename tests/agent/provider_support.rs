@@ -1,0 +1,98 @@
+//! Asks a provider of the scripted server and keeps all that is heard.
+
+use std::time::{Duration, Instant};
+
+use agent::message::{Message, Reply, Role};
+use agent::provider::retry::{Pace, Retrying};
+use agent::provider::{Delta, Provider, ProviderError, Request, ToolSpec, open};
+use base::config::Config;
+use serde_json::json;
+use testkit::model_server::ModelServer;
+
+pub const WIRES: [&str; 2] = ["anthropic", "openai"];
+
+/// What came of a question.
+#[allow(dead_code)] // shown when a test fails
+#[derive(Debug)]
+pub struct Asked {
+    pub result: Result<Reply, ProviderError>,
+    pub text: String,
+    pub reasoning: String,
+    pub retries: Vec<(String, Duration)>,
+    pub took: Duration,
+}
+
+impl Asked {
+    pub fn reply(&self) -> &Reply {
+        self.result.as_ref().expect("the provider replies")
+    }
+
+    pub fn error(&self) -> String {
+        self.result.as_ref().expect_err("the provider refuses").to_string()
+    }
+}
+
+pub fn config(text: &str) -> Config {
+    toml::from_str(text).expect("a configuration")
+}
+
+/// A provider of the server, with quick retries: a second is 20 ms.
+pub fn provider(server: &ModelServer, wire: &str, more: &str) -> Box<dyn Provider> {
+    let config = config(&format!("{}{more}", server.config_toml(wire)));
+    let inner = open::by_reference(&config, &format!("{wire}.scripted"), None);
+    let pace = Pace::fixed(Duration::from_millis(20));
+    Box::new(Retrying::new(inner.expect("a provider"), 3, pace))
+}
+
+pub fn tools() -> Vec<ToolSpec> {
+    let tool = |name: &str| ToolSpec {
+        name: name.to_owned(),
+        description: format!("The tool {name}."),
+        parameters: json!({"type": "object", "properties": {"command": {"type": "string"}}}),
+    };
+    vec![tool("read_file"), tool("shell")]
+}
+
+pub fn ask(provider: &dyn Provider, messages: &[Message]) -> Asked {
+    let runtime = runtime();
+    runtime.block_on(ask_async(provider, messages))
+}
+
+pub async fn ask_async(provider: &dyn Provider, messages: &[Message]) -> Asked {
+    let tools = tools();
+    let request = Request {
+        system: "You are terse.",
+        messages,
+        tools: &tools,
+        max_output: 1000,
+        session: "s-1",
+    };
+    let (mut text, mut reasoning, mut retries) = (String::new(), String::new(), Vec::new());
+    let mut hear = |delta: Delta<'_>| match delta {
+        Delta::Text(more) => text.push_str(more),
+        Delta::Reasoning(more) => reasoning.push_str(more),
+        Delta::Retry { why, after, .. } => retries.push((why, after)),
+        Delta::Ping => {}
+    };
+    let begin = Instant::now();
+    let result = provider.ask(&request, &mut hear).await;
+    Asked { result, text, reasoning, retries, took: begin.elapsed() }
+}
+
+pub fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+pub fn user(text: &str) -> Vec<Message> {
+    vec![Message::text(Role::User, text)]
+}
+
+/// Asks a fresh server once on the given wire.
+pub fn ask_once(
+    wire: &str,
+    script: impl Into<testkit::model_server::script::Script>,
+) -> (ModelServer, Asked) {
+    let server = ModelServer::start(script);
+    let asked = ask(provider(&server, wire, "").as_ref(), &user("go"));
+    (server, asked)
+}
