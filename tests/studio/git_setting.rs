@@ -1,9 +1,11 @@
 //! What the git tests stand on: a repository, and one session in it.
 
 use base::id::Id;
+use orchestrator::git::import::{self, Home};
 use orchestrator::git::names::{BranchTemplate, WorktreeTemplate};
 use orchestrator::git::private::Place;
 use orchestrator::git::repo::Repository;
+use orchestrator::git::snapshot::{self, Limits, Snapshot};
 use orchestrator::git::worktree::{self, Made, Order};
 use testkit::env::TestEnv;
 use testkit::repo::Repo;
@@ -58,6 +60,28 @@ pub fn order(repository: &Repository, id: &str) -> Order {
         base: repository.base(None).unwrap_or_else(|failure| panic!("{failure}")),
         branch: BranchTemplate::default(),
         worktree: WorktreeTemplate::default(),
+    }
+}
+
+/// The moment in which the tests land and drop.
+pub fn now() -> jiff::Timestamp {
+    testkit::env::NOW.parse().expect("a time")
+}
+
+impl Setting {
+    /// What the agent committed, brought home.
+    #[track_caller]
+    pub fn home(&self, session: &Session) -> Home {
+        import::bring_home(&self.repository, &session.place)
+            .unwrap_or_else(|failure| panic!("{failure}"))
+    }
+
+    /// What is in the worktree, as a snapshot.
+    #[track_caller]
+    pub fn snapshot(&self, session: &Session) -> Snapshot {
+        let home = self.home(session);
+        snapshot::take(&self.repository, &session.place, &home, &Limits::default(), now())
+            .unwrap_or_else(|failure| panic!("{failure}"))
     }
 }
 

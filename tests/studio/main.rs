@@ -1,5 +1,7 @@
 //! Tests of studio.
 
+mod git_import;
 mod git_repo;
 mod git_setting;
+mod git_snapshot;
 mod git_worktree;

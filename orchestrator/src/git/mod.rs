@@ -7,7 +7,11 @@
 //! `merge::prepare` → `merge::commit` → `land::accept`, or `trash::discard`, and
 //! `trash::undo` back. `operations::recover` comes before all that changes something.
 
+pub mod gather;
+pub mod head;
+pub mod import;
 pub mod include;
+pub mod index;
 pub mod inside;
 pub mod names;
 pub mod pins;
@@ -15,4 +19,5 @@ pub mod private;
 pub mod refs;
 pub mod repo;
 pub mod scratch;
+pub mod snapshot;
 pub mod worktree;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use base::failure::{Failure, OrFail, Result};
+use base::git::Git;
 use base::id::Id;
 use base::process::{Job, Stream};
 
@@ -143,17 +144,40 @@ pub fn bring(
         .job(["--no-replace-objects", "pack-objects", "--revs", "--thin", "--stdout", "-q"])
         .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(from))
         .stdin(Stream::Piped);
+    // Indexed in a directory of its own: `git gc --prune=now` removes unfinished packs of others.
+    let desk = Scratch::make(repository, b"[core]\n\tbare = true\n")?;
     let keep = format!("--keep=studio-{id}");
-    let indexer = door.job(["index-pack", "--stdin", "--strict", "--fix-thin", &keep]);
+    let mut seen = vec![repository.common_dir.join("objects")];
+    seen.extend_from_slice(from);
+    let indexer = Git::at(desk.path())
+        .job(["index-pack", "--stdin", "--strict", "--fix-thin", &keep])
+        .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&seen));
     let name = pipe(packer, indexer, input.into_bytes())?;
-    let pack = repository.common_dir.join("objects/pack");
     if name == EMPTY_PACK {
-        for end in ["keep", "pack", "idx", "rev"] {
-            let _ = std::fs::remove_file(pack.join(format!("pack-{name}.{end}")));
-        }
         return Ok(Kept { keep: None });
     }
-    Ok(Kept { keep: Some(pack.join(format!("pack-{name}.keep"))) })
+    hand_over(&desk.objects().join("pack"), &repository.common_dir.join("objects/pack"), &name)
+        .or_fail(|| "cannot move a pack into the repository")
+}
+
+/// Moves a finished pack into the repository: its `.keep` first, its index, which makes git see
+/// it, last.
+fn hand_over(from: &Path, to: &Path, name: &str) -> std::io::Result<Kept> {
+    std::fs::create_dir_all(to)?;
+    let mut kept = Kept { keep: None };
+    for end in ["keep", "pack", "rev", "idx"] {
+        let file = format!("pack-{name}.{end}");
+        match std::fs::rename(from.join(&file), to.join(&file)) {
+            Ok(()) => {}
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound && end == "rev" => {}
+            Err(e) => return Err(e),
+        }
+        if end == "keep" {
+            kept.keep = Some(to.join(&file));
+        }
+    }
+    base::files::sync_dir(to)?;
+    Ok(kept)
 }
 
 /// Runs one git into another; both must succeed. Gives the name of the pack.

@@ -1,0 +1,186 @@
+//! Work in progress as a commit, with the worktree left alone.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+
+use orchestrator::git::snapshot::{self, Limits, Why};
+use testkit::repo::tree;
+
+use crate::git_setting::{now, setting};
+
+#[test]
+fn a_clean_worktree_makes_no_snapshot() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    let taken = s.snapshot(&session);
+    assert_eq!((taken.number, &taken.work), (None, &s.repo.rev("main")));
+    session.work.commit_file("new", "work");
+    assert!(!s.snapshot(&session).is_dirty());
+    assert_eq!(s.repo.git(["for-each-ref", "refs/studio/snapshots"]), "");
+}
+
+#[test]
+fn staged_changed_deleted_and_untracked_files_are_in_it_and_nothing_moved() {
+    let s = setting();
+    s.repo.commit_file("gone", "g");
+    s.repo.commit_file("mode", "m");
+    let session = s.session("task-abcd");
+    session.work.write(".gitignore", "*.o\n");
+    session.work.write("staged", "staged");
+    session.work.git(["add", "staged"]);
+    session.work.write("staged", "changed after staging");
+    session.work.write("README.md", "changed");
+    session.work.write("dir/untracked", "new");
+    session.work.write("junk.o", "ignored");
+    session.work.write("intent", "later");
+    session.work.git(["add", "-N", "intent"]);
+    fs::remove_file(session.work.path().join("gone")).unwrap();
+    let mode = session.work.path().join("mode");
+    fs::set_permissions(&mode, fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("nowhere", session.work.path().join("link")).unwrap();
+    let status = session.work.git(["status", "--porcelain"]);
+    let files = tree(session.work.path());
+
+    let taken = s.snapshot(&session);
+    assert_eq!((taken.number, taken.left_out.len()), (Some(1), 0));
+    let list = s.repo.git(["ls-tree", "-r", "--format=%(objectmode) %(path)", &taken.work]);
+    let expected = "100644 .gitignore\n100644 README.md\n100644 dir/untracked\n100644 intent\n\
+                    120000 link\n100755 mode\n100644 staged";
+    assert_eq!(list, expected);
+    assert_eq!(s.repo.show(&taken.work, "staged"), "changed after staging");
+    assert_eq!(s.repo.show(&format!("{}^2", taken.work), "staged"), "staged");
+    assert_eq!(s.repo.rev(&format!("{}^1", taken.work)), session.work.rev("HEAD"));
+    assert_eq!(session.work.git(["status", "--porcelain"]), status);
+    assert_eq!(tree(session.work.path()), files);
+    s.repo.is_sound();
+
+    assert_eq!(s.snapshot(&session).number, Some(1), "nothing changed since");
+    session.work.write("README.md", "changed again");
+    assert_eq!(s.snapshot(&session).number, Some(2));
+}
+
+#[test]
+fn the_last_twenty_are_kept() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    for n in 0..23 {
+        session.work.write("file", format!("{n}"));
+        s.snapshot(&session);
+    }
+    let refs = s.repo.git(["for-each-ref", "--format=%(refname)", "refs/studio/snapshots"]);
+    assert_eq!(refs.lines().count(), 20);
+    let latest = snapshot::latest(&s.repository, &session.place.id).unwrap().unwrap();
+    assert_eq!(s.repo.rev("refs/studio/snapshots/task-abcd/23"), latest);
+}
+
+#[test]
+fn odd_names_and_line_ends_are_kept() {
+    let s = setting();
+    s.repo.commit_file(".gitattributes", "*.txt text eol=crlf\n");
+    let session = s.session("task-abcd");
+    let odd = std::ffi::OsStr::from_bytes(b"not utf8 \xff \n name");
+    fs::write(session.work.path().join(odd), "odd").unwrap();
+    session.work.write("größe/a b", "x");
+    session.work.write("dos.txt", "a\r\nb\r\n");
+    let taken = s.snapshot(&session);
+    let list = s.repo.git(["ls-tree", "-r", "-z", "--name-only", &taken.work]);
+    assert!(list.contains("größe/a b\0"), "{list:?}");
+    assert!(list.contains("not utf8 \u{fffd} \n name"), "{list:?}");
+    let size = s.repo.git(["cat-file", "-s", &format!("{}:dos.txt", taken.work)]);
+    assert_eq!(size, "4", "stored with plain line ends, as git would");
+}
+
+#[test]
+fn what_is_too_large_too_many_or_a_repository_is_named_and_left_out() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.write("large", vec![0u8; 2000]);
+    session.work.write("fine", "x");
+    let nested = testkit::repo::Repo::make(&session.work.path().join("vendor/nested"));
+    nested.write("inside", "x");
+    for (name, content) in [("HEAD", "ref: x"), ("config", ""), ("objects/x", "")] {
+        session.work.write(&format!("disguised/{name}"), content);
+    }
+    let home = s.home(&session);
+    let take = |limits: &Limits| {
+        snapshot::take(&s.repository, &session.place, &home, limits, now()).unwrap()
+    };
+    let limits = Limits { file_bytes: 1000, ..Limits::default() };
+    let taken = take(&limits);
+    let mut named: Vec<_> = taken.left_out.iter().map(|l| (l.path.as_str(), l.why)).collect();
+    named.sort_by_key(|(path, _)| *path);
+    let expected = [
+        ("disguised", Why::Repository),
+        ("large", Why::TooLarge),
+        ("vendor/nested/", Why::Repository),
+    ];
+    assert_eq!(named, expected);
+    assert_eq!(s.repo.git(["ls-tree", "-r", "--name-only", &taken.work]), "README.md\nfine");
+    let failure = snapshot::refuse_left_out(&taken, session.work.path()).unwrap_err();
+    assert!(failure.to_string().contains("large: larger than 10 MB"), "{failure}");
+
+    let included = take(&Limits { include: vec![PathBuf::from("large")], ..limits.clone() });
+    assert!(included.left_out.iter().all(|left| left.path != "large"));
+    let few = take(&Limits { untracked: 1, ..Limits::default() });
+    assert!(few.left_out.iter().any(|left| left.why == Why::TooMany));
+}
+
+#[test]
+fn g3s_working_files_are_never_in_it_but_project_skills_are() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.write(".g3/sessions/x/session.jsonl", "{}");
+    session.work.write(".g3/skills/mine/SKILL.md", "skill");
+    let taken = s.snapshot(&session);
+    let list = s.repo.git(["ls-tree", "-r", "--name-only", &taken.work]);
+    assert_eq!(list, ".g3/skills/mine/SKILL.md\nREADME.md");
+}
+
+#[test]
+fn an_index_that_only_git_can_read_is_no_reason_to_refuse() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.write("staged", "1");
+    session.work.git(["add", "staged"]);
+    session.work.git(["update-index", "--split-index"]);
+    session.work.write("second", "2");
+    session.work.git(["add", "second"]);
+    let taken = s.snapshot(&session);
+    assert_eq!(
+        s.repo.git(["ls-tree", "-r", "--name-only", &taken.work]),
+        "README.md\nsecond\nstaged"
+    );
+    fs::remove_file(session.place.git_dir.join("index")).unwrap();
+    let taken = s.snapshot(&session);
+    assert_eq!(
+        s.repo.git(["ls-tree", "-r", "--name-only", &taken.work]),
+        "README.md\nsecond\nstaged"
+    );
+}
+
+#[test]
+fn flags_that_hide_changes_from_git_do_not_hide_them_from_us() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.git(["update-index", "--assume-unchanged", "README.md"]);
+    session.work.write("README.md", "hidden change");
+    let taken = s.snapshot(&session);
+    assert_eq!(s.repo.show(&taken.work, "README.md"), "hidden change");
+}
+
+#[test]
+fn a_merge_in_progress_is_snapshotted_as_it_lies() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.commit_file("file", "ours");
+    session.work.git(["checkout", "-q", "-b", "theirs", "HEAD~1"]);
+    session.work.commit_file("file", "theirs");
+    let (code, _, _) = session.work.try_git(["merge", "-q", "studio/task-abcd"]);
+    assert_ne!(code, 0);
+    let taken = s.snapshot(&session);
+    assert!(s.repo.show(&taken.work, "file").contains("<<<<<<<"));
+    assert_eq!(s.home(&session).busy.as_deref(), Some("merge"));
+    s.repo.is_sound();
+}
