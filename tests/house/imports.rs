@@ -79,7 +79,7 @@ const BASE: &[(&str, &[&str])] = &[
     ("text", &[]),
     ("git", &["process", "failure"]),
     ("sandbox", &["failure", "files", "process"]),
-    ("config", &["failure", "files", "secret", "process"]),
+    ("config", &["clock", "failure", "files", "secret", "process"]),
     ("host", &["config", "event", "failure", "files", "lock", "process"]),
     ("lib", &[]),
 ];

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 use collect::Collector;
+use system::named;
 
 /// How long a group may take to end after TERM before it gets KILL.
 pub const GRACE: Duration = Duration::from_millis(500);
@@ -210,10 +211,6 @@ impl Job {
         }
         Ok((command, program, descriptors))
     }
-}
-
-fn named(error: io::Error, program: &OsStr) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot start `{}`: {error}", program.to_string_lossy()))
 }
 
 /// A command, its name for errors, and the descriptors that must live until it started.

@@ -1,5 +1,6 @@
 //! The system calls behind the door: between fork and exec, and waiting on a descriptor.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -34,4 +35,9 @@ pub fn poll_readable(fd: &OwnedFd, time: Duration) -> io::Result<()> {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(e) => Err(e.into()),
     }
+}
+
+/// An error that names the program which could not be started.
+pub fn named(error: io::Error, program: &OsStr) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot start `{}`: {error}", program.to_string_lossy()))
 }
