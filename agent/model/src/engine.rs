@@ -1,0 +1,351 @@
+//! The one thread that owns the model: it seats conversations, decodes all of them in one batch
+//! and tells each client what its model wrote.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::time::Instant;
+
+use base::failure::{Failure, OrFail, Result};
+use base::host::wire::{Chat, Fault, FaultKind, Mode, Stop, Tell, Told};
+use llama_cpp_2::context::LlamaContext;
+use llama_cpp_2::context::params::LlamaContextParams;
+use llama_cpp_2::llama_backend::LlamaBackend;
+use llama_cpp_2::llama_batch::LlamaBatch;
+use llama_cpp_2::model::LlamaModel;
+use llama_cpp_2::model::params::LlamaModelParams;
+use llama_cpp_2::token::LlamaToken;
+
+use crate::batch::{self, Need};
+use crate::cache::{Cache, Key};
+use crate::grammar;
+use crate::guard::Checked;
+use crate::job::{Job, Plan, Turning};
+use crate::options::Serve;
+use crate::prefix::Prefixes;
+use crate::prompt::{self, Spoken};
+use crate::sample::Sampler;
+use crate::template::Template;
+
+/// Replies shorter than this are of no use, so a prompt that leaves less room does not fit.
+const LEAST_ROOM: usize = 64;
+
+/// What the engine is asked.
+pub enum Command {
+    /// The next reply of a conversation.
+    Chat {
+        /// The connection.
+        connection: u64,
+        /// The id of the request.
+        id: u64,
+        /// The question.
+        chat: Box<Chat>,
+        /// Who hears the reply.
+        hears: Sender<Told>,
+    },
+    /// End a reply early.
+    Cancel {
+        /// The connection.
+        connection: u64,
+        /// The id of the chat.
+        chat: u64,
+    },
+    /// A connection closed: its replies and conversations end.
+    Closed(u64),
+    /// How many conversations are in memory and on disk?
+    Count(Sender<(usize, usize)>),
+    /// Give everything back and end.
+    Stop,
+}
+
+/// A loaded model and everything that is being said with it.
+struct Engine<'m> {
+    model: &'m LlamaModel,
+    context: LlamaContext<'m>,
+    template: Template,
+    checked: Checked,
+    cache: Cache,
+    spoken: HashMap<Key, Vec<Spoken>>,
+    waiting: Vec<(Plan, Box<Chat>, Sender<Told>)>,
+    active: Vec<Job>,
+    parallel: usize,
+    controls: Vec<String>,
+}
+
+/// Loads the model, says `loaded`, and answers commands until `Stop`.
+pub fn run(
+    serve: &Serve,
+    checked: Checked,
+    commands: &Receiver<Command>,
+    loaded: impl FnOnce(),
+) -> Result<()> {
+    let mut backend = LlamaBackend::init().or_fail(|| "cannot start llama.cpp")?;
+    backend.void_logs();
+    let cannot = || format!("llama.cpp cannot load `{}`", serve.model.display());
+    let gpu = LlamaModelParams::default().with_n_gpu_layers(u32::from(u16::MAX));
+    let model = LlamaModel::load_from_file(&backend, &serve.model, &gpu).or_fail(cannot)?;
+    let threads = i32::try_from(serve.threads()).unwrap_or(1);
+    let sequences = serve.parallel * 3;
+    let parameters = LlamaContextParams::default()
+        .with_n_ctx(NonZeroU32::new(checked.cells))
+        .with_n_batch(512)
+        .with_n_ubatch(256)
+        .with_n_seq_max(sequences)
+        .with_kv_unified(true)
+        .with_n_threads(threads)
+        .with_n_threads_batch(threads)
+        .with_no_perf(true);
+    // Once only: making several contexts of one model is not sound (see its `new_context`).
+    let context = model.new_context(&backend, parameters).or_fail(cannot)?;
+    let template = Template::new(checked.head.template.as_deref())
+        .map_err(|why| Failure::usage("the model cannot be talked to").because(why))?;
+    let prefixes = Prefixes::open(&serve.model).or_fail(|| "cannot keep conversations")?;
+    let cells = usize::try_from(checked.cells).unwrap_or(usize::MAX);
+    let cache =
+        Cache::new(prefixes, sequences as usize, cells).or_fail(|| "cannot keep conversations")?;
+    let mut engine = Engine {
+        controls: controls(&model),
+        model: &model,
+        context,
+        template,
+        checked,
+        cache,
+        spoken: HashMap::new(),
+        waiting: Vec::new(),
+        active: Vec::new(),
+        parallel: serve.parallel as usize,
+    };
+    loaded();
+    while engine.listen(commands) {
+        engine.admit();
+        engine.step();
+    }
+    Ok(())
+}
+
+/// The texts of tokens that steer a conversation; in the words of others they are only words.
+fn controls(model: &LlamaModel) -> Vec<String> {
+    let vocab = model.vocab();
+    let steering = vocab.tokens().filter(|token| vocab.is_control(*token));
+    let texts = steering.map(|token| vocab.token_to_piece(token, true, None));
+    texts.filter_map(|text| String::from_utf8(text).ok()).filter(|text| text.len() > 2).collect()
+}
+
+impl Engine<'_> {
+    /// Takes all commands that are there; waits for one when nothing else is to be done.
+    fn listen(&mut self, commands: &Receiver<Command>) -> bool {
+        if self.active.is_empty() && self.waiting.is_empty() {
+            let Ok(command) = commands.recv() else { return false };
+            if !self.obey(command) {
+                return false;
+            }
+        }
+        loop {
+            match commands.try_recv() {
+                Ok(command) => {
+                    if !self.obey(command) {
+                        return false;
+                    }
+                }
+                Err(TryRecvError::Disconnected) => return false,
+                Err(TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    /// False: it is time to end.
+    fn obey(&mut self, command: Command) -> bool {
+        match command {
+            Command::Chat { connection, id, chat, hears } => {
+                let key = (connection, chat.conversation.clone());
+                match self.plan(key, id, &chat) {
+                    Ok(plan) => self.waiting.push((plan, chat, hears)),
+                    Err(fault) => drop(hears.send(Told { id, what: Tell::Error(fault) })),
+                }
+            }
+            Command::Cancel { connection, chat } => {
+                self.cancel(|key, id| key.0 == connection && id == chat);
+            }
+            Command::Closed(connection) => {
+                self.cancel(|key, _| key.0 == connection);
+                self.cache.close(&mut self.context, connection);
+                self.spoken.retain(|key, _| key.0 != connection);
+            }
+            Command::Count(tell) => drop(tell.send(self.cache.count())),
+            Command::Stop => return false,
+        }
+        true
+    }
+
+    /// Makes a prompt of a chat.
+    fn plan(&self, key: Key, id: u64, chat: &Chat) -> std::result::Result<Plan, Fault> {
+        let refused = |why: String| Fault::new(FaultKind::Rejected, why);
+        let mode = prompt::mode(chat, self.checked.head.parameters);
+        let grammar = match mode {
+            Mode::Envelope => Some(grammar::envelope(&chat.tools)),
+            Mode::Lazy => Some(grammar::after_mark(&chat.tools)),
+            Mode::Free | Mode::Auto => None,
+        };
+        let grammar = grammar.transpose().map_err(|e| refused(e.to_string()))?;
+        let spoken = self.spoken.get(&key).map_or(&[][..], Vec::as_slice);
+        let written = prompt::write(&self.template, chat, mode, spoken, &self.controls)
+            .map_err(|e| refused(e.to_string()))?;
+        let tokens = |text: &str| {
+            let vocab = self.model.vocab();
+            vocab.tokenize(text.as_bytes(), vocab.should_add_bos(), true)
+        };
+        let prompt = tokens(&written.text);
+        let shared = tokens(&written.shared);
+        let shared = shared.iter().zip(&prompt).take_while(|(a, b)| a == b).count();
+        let context = self.checked.context as usize;
+        let room = context.saturating_sub(prompt.len());
+        if room < LEAST_ROOM {
+            let why = format!("{} tokens, and the context holds {context}", prompt.len());
+            return Err(Fault::new(FaultKind::TooLong, why));
+        }
+        let max_tokens = (chat.max_tokens as usize).clamp(1, room);
+        let since = Instant::now();
+        Ok(Plan { key, id, prompt, shared, mode, grammar, max_tokens, since })
+    }
+
+    /// Seats whoever waits, in order, as long as there are seats.
+    fn admit(&mut self) {
+        let mut still = Vec::new();
+        for (plan, chat, hears) in std::mem::take(&mut self.waiting) {
+            if self.active.len() >= self.parallel {
+                still.push((plan, chat, hears));
+                continue;
+            }
+            let Plan { key, prompt, shared, max_tokens, .. } = &plan;
+            let seat = self.cache.seat(&mut self.context, key, prompt, *shared, *max_tokens);
+            let Some(seat) = seat else {
+                still.push((plan, chat, hears));
+                continue;
+            };
+            let mut sampler = Sampler::new(chat.temperature, chat.seed);
+            let constrained = match &plan.grammar {
+                Some(grammar) if plan.mode == Mode::Envelope => {
+                    sampler.constrain(self.model, grammar)
+                }
+                Some(_) | None => Ok(()),
+            };
+            let job = Job::new(plan, seat, sampler, hears);
+            match constrained {
+                Ok(()) => self.active.push(job),
+                Err(why) => {
+                    self.cache.rest(seat.seq);
+                    job.fail(Fault::new(FaultKind::Rejected, why));
+                }
+            }
+        }
+        self.waiting = still;
+    }
+
+    /// Decodes one batch for everybody who reads or writes.
+    fn step(&mut self) {
+        if self.active.is_empty() {
+            return;
+        }
+        let standing = |cache: &Cache, job: &Job| cache.tokens(job.seat.seq).len();
+        let needs: Vec<Need> =
+            self.active.iter().map(|job| job.need(standing(&self.cache, job))).collect();
+        let shares = batch::share(&needs);
+        let mut batch = LlamaBatch::new(shares.iter().sum::<usize>().max(1), 1);
+        let mut parts = Vec::new();
+        for (job, share) in self.active.iter().zip(&shares) {
+            let at = standing(&self.cache, job);
+            let tokens = job.next(at, *share);
+            let complete = at + tokens.len() >= job.plan.prompt.len();
+            let logits = (complete && !tokens.is_empty())
+                .then(|| batch.n_tokens() + i32::try_from(tokens.len()).unwrap_or(0) - 1);
+            for (offset, token) in tokens.iter().enumerate() {
+                let last = complete && offset + 1 == tokens.len();
+                let position = i32::try_from(at + offset).unwrap_or(i32::MAX);
+                let sequence = i32::try_from(job.seat.seq).unwrap_or(0);
+                batch
+                    .add(*token, position, &[sequence], last)
+                    .expect("the batch was made for exactly these tokens");
+            }
+            parts.push((tokens, logits));
+        }
+        if let Err(why) = self.context.decode(&mut batch) {
+            self.fail_all(&why.to_string());
+            return;
+        }
+        self.take(parts);
+    }
+
+    /// Notes what was read, and chooses a token for everybody whose prompt is complete.
+    fn take(&mut self, parts: Vec<(Vec<LlamaToken>, Option<i32>)>) {
+        let mut going_on = Vec::new();
+        for (mut job, (tokens, logits)) in std::mem::take(&mut self.active).into_iter().zip(parts) {
+            let seq = job.seat.seq;
+            self.cache.grow(&self.context, seq, &tokens, job.plan.shared);
+            let Some(index) = logits else {
+                job.progress(self.cache.tokens(seq).len());
+                going_on.push(job);
+                continue;
+            };
+            let token = job.sampler.pick(self.context.get_logits_ith(index));
+            match self.write(&mut job, token) {
+                None => going_on.push(job),
+                Some(stop) => self.finish(job, stop),
+            }
+        }
+        self.active = going_on;
+    }
+
+    /// Takes a token into a reply; `Some` when the reply has ended with it.
+    fn write(&mut self, job: &mut Job, token: LlamaToken) -> Option<Stop> {
+        let vocab = self.model.vocab();
+        if vocab.is_eog(token) {
+            return Some(Stop::Done);
+        }
+        let marks = job.plan.mode == Mode::Lazy;
+        let bytes = vocab.token_to_piece(token, marks, None);
+        match job.write(token, &bytes) {
+            Turning::None => {}
+            Turning::Release => job.sampler.release(),
+            Turning::Constrain => {
+                if let Some(grammar) = &job.plan.grammar {
+                    // A grammar that was good for one reply is good for the next; without it the
+                    // call is only read more carefully.
+                    let _ = job.sampler.constrain(self.model, grammar);
+                }
+            }
+        }
+        if job.is_complete() {
+            return Some(Stop::Done);
+        }
+        job.is_spent().then_some(Stop::Length)
+    }
+
+    fn finish(&mut self, job: Job, stop: Stop) {
+        self.cache.rest(job.seat.seq);
+        let key = job.plan.key.clone();
+        if let Some(spoken) = job.finish(stop) {
+            self.spoken.entry(key).or_default().push(spoken);
+        }
+    }
+
+    fn cancel(&mut self, is_meant: impl Fn(&Key, u64) -> bool) {
+        self.waiting.retain(|(plan, _, _)| !is_meant(&plan.key, plan.id));
+        let (ended, going_on) = std::mem::take(&mut self.active)
+            .into_iter()
+            .partition(|job| is_meant(&job.plan.key, job.plan.id));
+        self.active = going_on;
+        let ended: Vec<Job> = ended;
+        for job in ended {
+            self.finish(job, Stop::Cancelled);
+        }
+    }
+
+    fn fail_all(&mut self, why: &str) {
+        for job in std::mem::take(&mut self.active) {
+            self.cache.forget(&mut self.context, job.seat.seq);
+            let mut fault = Fault::new(FaultKind::Broken, "llama.cpp cannot go on");
+            fault.why = Some(why.to_owned());
+            job.fail(fault);
+        }
+    }
+}

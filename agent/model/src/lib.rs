@@ -1,0 +1,24 @@
+//! The local model host: one process that owns a model and answers everybody who asks.
+//!
+//! [`server`] listens and speaks the wire of [`base::host::wire`]; [`engine`] owns the context and
+//! decodes all conversations in one batch, as [`batch`] shares it out. [`cache`] keeps the KV of
+//! each conversation, [`template`] and [`tools`] write the prompt, [`grammar`] and [`sample`] hold
+//! the model to what a call may look like, [`envelope`] and [`marked`] read what it wrote.
+
+pub mod batch;
+pub mod bench;
+pub mod cache;
+pub mod engine;
+pub mod envelope;
+pub mod gguf;
+pub mod grammar;
+pub mod guard;
+pub mod job;
+pub mod marked;
+pub mod options;
+pub mod prefix;
+pub mod prompt;
+pub mod sample;
+pub mod scan;
+pub mod server;
+pub mod template;

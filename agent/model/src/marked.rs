@@ -1,0 +1,154 @@
+//! Free text in which calls stand between marks: `<tool_call>{…}</tool_call>`.
+
+use serde_json::Value;
+
+use crate::envelope::{Said, Words};
+use crate::scan::Scanner;
+
+/// Where a call begins.
+pub const BEGIN: &str = "<tool_call>";
+/// Where it ends.
+pub const END: &str = "</tool_call>";
+
+/// Reads free text while it is written.
+#[derive(Clone, Debug, Default)]
+pub struct Marked {
+    words: Words,
+    held: String,
+    call: Option<Call>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Call {
+    scanner: Scanner,
+    raw: String,
+}
+
+impl Marked {
+    /// Takes the next bytes; gives words and calls as they are complete.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Said> {
+        let text = self.words.push(bytes);
+        self.held.push_str(&text);
+        let mut said = Vec::new();
+        while self.step(&mut said) {}
+        said
+    }
+
+    /// Whether a call is being written.
+    pub fn in_call(&self) -> bool {
+        self.call.is_some()
+    }
+
+    /// Whether nothing but blanks followed the mark so far.
+    pub fn at_call_start(&self) -> bool {
+        self.call.as_ref().is_some_and(|call| call.raw.trim().is_empty())
+            && self.held.trim().is_empty()
+    }
+
+    /// What is left when nothing more is written.
+    pub fn finish(mut self) -> Option<Said> {
+        match self.call.take() {
+            Some(call) => Some(call.said(true)),
+            None if self.held.is_empty() => None,
+            None => Some(Said::Text(self.held)),
+        }
+    }
+
+    /// One step; false when more must be heard first.
+    fn step(&mut self, said: &mut Vec<Said>) -> bool {
+        if let Some(call) = &mut self.call {
+            while !call.scanner.ended() {
+                let Some(next) = self.held.chars().next() else { return false };
+                self.held.drain(..next.len_utf8());
+                call.raw.push(next);
+                for byte in next.to_string().bytes() {
+                    call.scanner.push(byte);
+                }
+            }
+            let rest = self.held.trim_start();
+            if rest.len() < END.len() && END.starts_with(rest) {
+                return false;
+            }
+            let rest = rest.strip_prefix(END).unwrap_or(rest).to_owned();
+            said.extend(self.call.take().map(|call| call.said(false)));
+            self.held = rest;
+            return true;
+        }
+        if let Some((before, after)) = self.held.split_once(BEGIN) {
+            if !before.is_empty() {
+                said.push(Said::Text(before.to_owned()));
+            }
+            self.held = after.to_owned();
+            self.call = Some(Call::default());
+            return true;
+        }
+        let keep = partial(&self.held, BEGIN);
+        let rest = self.held.split_off(self.held.len() - keep);
+        let ready = std::mem::replace(&mut self.held, rest);
+        if !ready.is_empty() {
+            said.push(Said::Text(ready));
+        }
+        false
+    }
+}
+
+impl Call {
+    fn said(self, cut: bool) -> Said {
+        let raw =
+            self.raw.clone() + if cut { self.scanner.closing() } else { String::new() }.as_str();
+        let value: Value = serde_json::from_str(&raw).unwrap_or_default();
+        let name = value.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let args =
+            value.get("arguments").cloned().unwrap_or_else(|| Value::Object(Default::default()));
+        Said::Call { name, args, cut }
+    }
+}
+
+/// How many bytes at the end of a text may be the beginning of the mark.
+fn partial(text: &str, mark: &str) -> usize {
+    (1..mark.len()).rev().find(|n| text.ends_with(&mark[..*n])).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(text: &str, split: usize) -> Vec<Said> {
+        let mut marked = Marked::default();
+        let mut all = marked.push(&text.as_bytes()[..split]);
+        all.extend(marked.push(&text.as_bytes()[split..]));
+        all.extend(marked.finish());
+        // Words may come in any pieces.
+        let mut joined: Vec<Said> = Vec::new();
+        for said in all {
+            match (joined.last_mut(), said) {
+                (Some(Said::Text(before)), Said::Text(text)) => before.push_str(&text),
+                (_, said) => joined.push(said),
+            }
+        }
+        joined
+    }
+
+    #[test]
+    fn words_and_calls_read_the_same_at_every_split() {
+        let text = "I läs <tool it.\n<tool_call>\n{\"name\": \"shell\", \"arguments\": {\"c\": \"}<é\"}}\n</tool_call>\n<tool_call>{\"name\":\"b\",\"arguments\":{}}</tool_call>";
+        let call = |name: &str, args| Said::Call { name: name.into(), args, cut: false };
+        let wanted = vec![
+            Said::Text("I läs <tool it.\n".into()),
+            call("shell", json!({"c": "}<é"})),
+            Said::Text("\n".into()),
+            call("b", json!({})),
+        ];
+        for split in 0..=text.len() {
+            assert_eq!(read(text, split), wanted, "split at {split}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_never_ends_is_cut() {
+        let said = read("<tool_call>{\"name\":\"w\",\"arguments\":{\"t\":\"ab", 12);
+        assert_eq!(said, [Said::Call { name: "w".into(), args: json!({"t": "ab"}), cut: true }]);
+    }
+}

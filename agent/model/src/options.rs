@@ -1,0 +1,72 @@
+//! What the host was told on its command line, and what it makes of it.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// The local model host: loads one model file and answers every g3 of this user.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "g3-model", version, args_conflicts_with_subcommands = true)]
+pub struct Options {
+    /// What to do instead of serving.
+    #[command(subcommand)]
+    pub instead: Option<Instead>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub serve: Serve,
+}
+
+/// What a host can do besides serving.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Instead {
+    /// Measure reading, writing, constrained writing and several conversations at once
+    Bench(Serve),
+}
+
+/// How to serve a model.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Serve {
+    /// The model file (GGUF)
+    #[arg(long, required = true, value_name = "FILE")]
+    pub model: PathBuf,
+    /// Tokens of one conversation, input and output together
+    #[arg(long, default_value_t = 16_384, value_name = "N", value_parser = clap::value_parser!(u32).range(512..))]
+    pub context: u32,
+    /// Conversations that are answered at the same time
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub parallel: u32,
+    /// Threads that compute [default: physical cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub threads: Option<u32>,
+    /// End after so many seconds without a request; 0: when the last connection closes
+    #[arg(long, default_value_t = 300, value_name = "SECS")]
+    pub idle: u64,
+    /// Memory for conversations; what is past it waits on disk
+    #[arg(long, default_value_t = 768, value_name = "MIB")]
+    pub memory: u64,
+    /// Listen here instead of at the place where g3 looks
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Refuse a file with another SHA-256
+    #[arg(long, value_name = "HEX")]
+    pub sha256: Option<String>,
+}
+
+impl Serve {
+    /// Threads that compute: as told, else one for each physical core that we may use.
+    pub fn threads(&self) -> u32 {
+        self.threads.unwrap_or_else(physical_cores)
+    }
+}
+
+/// Two threads of one core share its arithmetic units, so more threads than cores are slower.
+fn physical_cores() -> u32 {
+    let allowed = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let siblings = (0..allowed).filter_map(|cpu| {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+        std::fs::read_to_string(path).ok()
+    });
+    let cores: std::collections::HashSet<String> = siblings.collect();
+    let cores = if cores.is_empty() { allowed } else { cores.len() };
+    u32::try_from(cores).unwrap_or(1)
+}

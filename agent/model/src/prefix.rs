@@ -1,0 +1,139 @@
+//! Prompt beginnings on disk: the KV of a system prompt with its tools, by model and content, so
+//! that a new conversation starts in milliseconds. Bounded; the least recently used go first.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use llama_cpp_2::context::LlamaContext;
+use llama_cpp_2::token::LlamaToken;
+use sha2::{Digest, Sha256};
+
+/// Shorter beginnings are read as quickly as a file is loaded.
+pub const WORTH: usize = 64;
+/// All saved beginnings together.
+const BOUND: u64 = 1 << 30;
+
+/// The saved beginnings of one model.
+#[derive(Debug)]
+pub struct Prefixes {
+    directory: PathBuf,
+    model: String,
+}
+
+impl Prefixes {
+    /// Those of a model file, below `$XDG_CACHE_HOME/g3/kv` or `~/.g3/cache/kv`.
+    pub fn open(model: &Path) -> io::Result<Prefixes> {
+        let directory = directory()?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        Ok(Prefixes { directory, model: fingerprint(model)? })
+    }
+
+    /// Where they are.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Loads the KV of exactly these tokens into an empty sequence.
+    pub fn load(&self, context: &mut LlamaContext, seq: i32, tokens: &[LlamaToken]) -> bool {
+        let path = self.path(tokens);
+        if !path.is_file() {
+            return false;
+        }
+        let loaded = context.state_seq_load_file(&path, seq, tokens.len() + 1);
+        if matches!(&loaded, Ok((found, _)) if found == tokens) {
+            let now = File::options()
+                .append(true)
+                .open(&path)
+                .and_then(|f| f.set_modified(SystemTime::now()));
+            drop(now); // a clock that cannot be set only makes it go sooner
+            return true;
+        }
+        // Written by another llama.cpp or cut off: of no use to anybody.
+        let _ = fs::remove_file(&path);
+        let _ = context.clear_kv_cache_seq(u32::try_from(seq).ok(), None, None);
+        false
+    }
+
+    /// Saves the KV of a sequence that holds exactly these tokens.
+    pub fn save(&self, context: &LlamaContext, seq: i32, tokens: &[LlamaToken]) {
+        let path = self.path(tokens);
+        if tokens.len() < WORTH || path.is_file() {
+            return;
+        }
+        let half = self.directory.join(format!(".half-{}", std::process::id()));
+        // A cache that cannot be written makes nothing wrong, only slower.
+        let saved = context.state_seq_save_file(&half, seq, tokens).is_ok();
+        if !saved || fs::rename(&half, &path).is_err() {
+            let _ = fs::remove_file(&half);
+        }
+        self.make_room();
+    }
+
+    fn path(&self, tokens: &[LlamaToken]) -> PathBuf {
+        let mut hash = Sha256::new();
+        for token in tokens {
+            hash.update(token.0.to_le_bytes());
+        }
+        self.directory.join(format!("{}-{}.kv", self.model, hex(&hash.finalize()[..12])))
+    }
+
+    fn make_room(&self) {
+        let Ok(entries) = fs::read_dir(&self.directory) else { return };
+        let mut files: Vec<(SystemTime, u64, PathBuf)> = entries
+            .flatten()
+            .filter(|entry| entry.path().extension().is_some_and(|ext| ext == "kv"))
+            .filter_map(|entry| {
+                let meta = entry.metadata().ok()?;
+                Some((meta.modified().ok()?, meta.len(), entry.path()))
+            })
+            .collect();
+        files.sort();
+        let mut total: u64 = files.iter().map(|(_, length, _)| length).sum();
+        for (_, length, path) in files {
+            if total <= BOUND {
+                break;
+            }
+            if fs::remove_file(path).is_ok() {
+                total -= length;
+            }
+        }
+    }
+}
+
+fn directory() -> io::Result<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    match (variable("XDG_CACHE_HOME"), variable("HOME")) {
+        (Some(cache), _) => Ok(Path::new(&cache).join("g3/kv")),
+        (None, Some(home)) => Ok(Path::new(&home).join(".g3/cache/kv")),
+        (None, None) => Err(io::Error::other("neither XDG_CACHE_HOME nor HOME is set")),
+    }
+}
+
+/// Tells model files apart without reading all of them: length, head and tail.
+fn fingerprint(model: &Path) -> io::Result<String> {
+    const PART: u64 = 1 << 20;
+    let mut file = File::open(model)?;
+    let length = file.metadata()?.len();
+    let mut hash = Sha256::new();
+    hash.update(length.to_le_bytes());
+    hash.update(llama_cpp_version());
+    for start in [0, length.saturating_sub(PART)] {
+        file.seek(SeekFrom::Start(start))?;
+        let mut part = Vec::new();
+        file.by_ref().take(PART).read_to_end(&mut part)?;
+        hash.update(&part);
+    }
+    Ok(hex(&hash.finalize()[..12]))
+}
+
+/// Another llama.cpp may lay out its state differently.
+fn llama_cpp_version() -> &'static [u8] {
+    concat!(env!("CARGO_PKG_VERSION"), " llama-cpp-2 0.1.160").as_bytes()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
