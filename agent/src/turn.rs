@@ -202,7 +202,7 @@ fn hear(agent: &Agent<'_>, heard: &Mutex<String>, delta: Delta<'_>) {
 }
 
 /// Replaces the conversation by a summary; `false` when the user cancelled.
-async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
+pub async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
     let facts = agent.provider.facts();
     let overhead = overhead(agent.system, agent.toolbox.offered());
     let room = facts.context.saturating_sub(overhead + facts.max_output.min(facts.context / 8));

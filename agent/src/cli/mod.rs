@@ -1,3 +1,279 @@
-//! The commands of `g3`, one file each.
+//! What the user typed, as types, and which mode it means.
 
+pub mod config;
+pub mod sessions;
+pub mod settings;
 pub mod tool;
+pub mod trust;
+
+use std::fs::OpenOptions;
+use std::io::{IsTerminal, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base::clock::Clock;
+use base::failure::{Failure, OrFail, Result};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+use crate::gate::Asker;
+use crate::modes::{acp, complete, interactive, once};
+use crate::run::{Which, tell_failure};
+use crate::ui::ask::Terminal;
+use crate::ui::json::JsonLines;
+use crate::ui::plain::Plain;
+use crate::ui::rich::Rich;
+use crate::ui::{self, Bus, Sink};
+use settings::settings;
+
+/// A coding agent: it asks a model, does what the model wants done, and shows what came of it.
+#[derive(Debug, Parser)]
+#[command(name = "g3", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
+#[command(
+    after_help = "Examples:\n  g3 \"make the tests pass\"\n  g3 - < task.md\n  g3 --resume\n  \
+                        git diff | g3 complete\n\nExit codes: 0 done, 1 failed, 2 usage or \
+                        configuration, 3 not approved or a limit reached, 130 interrupted."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    agent: AgentArgs,
+}
+
+/// Flags that every mode honours.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Common {
+    /// Who is asked: TYPE or TYPE.NAME, as in the configuration
+    #[arg(long, value_name = "TYPE[.NAME]")]
+    pub provider: Option<String>,
+    /// The model, instead of the configured one
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Read this file instead of the user's and the repository's configuration
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Work in this directory
+    #[arg(short = 'w', long, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+}
+
+/// Flags of the modes with an agent.
+#[derive(Clone, Debug, Default, Args)]
+pub struct AgentArgs {
+    /// What is to be done; `-` reads it from stdin; without it, a conversation begins
+    task: Option<String>,
+    /// The names that tools have: g3, egirl, tools-api, core or all
+    #[arg(long)]
+    pub profile: Option<String>,
+    /// Go on with a session: the latest here, or the one with this id or beginning of an id
+    #[arg(long, value_name = "ID", num_args = 0..=1, conflicts_with = "new_session")]
+    resume: Option<Option<String>>,
+    /// Begin a new session (which is what happens anyway)
+    #[arg(long)]
+    new_session: bool,
+    /// Stop after so many questions to the model
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_turns: Option<u32>,
+    /// Only talk: the model gets no tools
+    #[arg(long)]
+    pub chat: bool,
+    #[command(flatten)]
+    show: Show,
+}
+
+/// What is shown, and where.
+#[derive(Clone, Debug, Default, Args)]
+struct Show {
+    /// Print events on stdout, one JSON object a line, and nothing else
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
+    /// Write events into this file as well
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    /// Print the model's words only
+    #[arg(long)]
+    quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve editors and studio: the Agent Client Protocol on stdin and stdout
+    Acp(AcpArgs),
+    /// Answer one question from stdin on stdout, without tools
+    Complete(Common),
+    /// List tools, or run one
+    Tool(tool::ToolArgs),
+    /// Accept this repository's own configuration, by its content
+    Trust(trust::TrustArgs),
+    /// Show the configuration
+    Config(config::ConfigArgs),
+    /// List and show the sessions of this directory
+    Sessions(sessions::SessionsArgs),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// `g3 acp`.
+#[derive(Clone, Debug, Args)]
+struct AcpArgs {
+    #[command(flatten)]
+    common: Common,
+    /// The names that tools have: g3, egirl, tools-api, core or all
+    #[arg(long)]
+    profile: Option<String>,
+    /// Stop after so many questions to the model, per prompt
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_turns: Option<u32>,
+}
+
+/// Reads the command line and runs what it means; gives the exit code.
+pub fn main() -> u8 {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    match run(cli) {
+        Ok(code) => code,
+        Err(failure) => {
+            ui::fail(&failure);
+            failure.exit_code()
+        }
+    }
+}
+
+/// Help and versions go to stdout; a wrong command line is told with a way out.
+fn usage(error: &clap::Error) -> u8 {
+    let _ = error.print();
+    if !error.use_stderr() {
+        return 0;
+    }
+    ui::say("  try: g3 --help");
+    2
+}
+
+fn run(cli: Cli) -> Result<u8> {
+    match cli.command {
+        None => in_runtime(agent(cli.common, cli.agent)),
+        Some(Command::Acp(args)) => in_runtime(serve(args)).map(|()| 0),
+        Some(Command::Complete(common)) => in_runtime(answer(common)),
+        Some(Command::Tool(args)) => tool::run(&args),
+        Some(Command::Trust(args)) => trust::run(&args),
+        Some(Command::Config(args)) => config::run(&args),
+        Some(Command::Sessions(args)) => sessions::run(&args),
+        Some(Command::Completions { shell }) => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "g3", &mut script);
+            ui::print(&String::from_utf8_lossy(&script)).map(|()| 0)
+        }
+    }
+}
+
+fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .or_fail(|| "cannot start the runtime")?;
+    let done = runtime.block_on(work);
+    // A thread that still waits for a line of the terminal must not hold us.
+    runtime.shutdown_background();
+    done
+}
+
+async fn agent(common: Common, args: AgentArgs) -> Result<u8> {
+    let bus = Bus::new(Clock::from_env(), views(&args)?);
+    let begun = || -> Result<_> { Ok((settings(&common, &args)?, task(&args)?)) };
+    let (settings, task) = begun().inspect_err(|failure| tell_failure(&bus, failure))?;
+    let asker = asker(&bus, &args);
+    let which = match &args.resume {
+        Some(wanted) => Which::Resume(wanted.clone()),
+        None => Which::New(task.clone().unwrap_or_default()),
+    };
+    let status = match task {
+        Some(task) => once::run(&settings, &which, &task, bus, asker).await?,
+        None if args.show.json => {
+            let failure = Failure::usage("--json needs a task").next("g3 --json TASK");
+            tell_failure(&bus, &failure);
+            return Err(failure);
+        }
+        None => interactive::run(settings, which, bus, asker).await?,
+    };
+    Ok(status.exit())
+}
+
+async fn serve(args: AcpArgs) -> Result<()> {
+    let AcpArgs { common, profile, max_turns } = args;
+    let agent = AgentArgs { profile, max_turns, ..AgentArgs::default() };
+    let for_directory = move |cwd: &std::path::Path| {
+        let common = Common { workspace: Some(cwd.to_owned()), ..common.clone() };
+        settings(&common, &agent)
+    };
+    acp::run(Box::new(for_directory)).await
+}
+
+async fn answer(common: Common) -> Result<u8> {
+    let settings = settings(&common, &AgentArgs::default())?;
+    let question = stdin_text()?;
+    let words = complete::run(&settings, &question).await?;
+    let end = if words.ends_with('\n') { "" } else { "\n" };
+    ui::print(&format!("{words}{end}")).map(|()| 0)
+}
+
+/// The task as typed or on stdin; `--resume` without one goes on in a conversation on a terminal,
+/// and with "go on" elsewhere.
+fn task(args: &AgentArgs) -> Result<Option<String>> {
+    let task = match args.task.as_deref() {
+        Some("-") => Some(stdin_text()?),
+        Some(task) => Some(task.to_owned()),
+        None if args.resume.is_some() && !std::io::stdin().is_terminal() => {
+            Some("Go on with the task where you stopped.".to_owned())
+        }
+        None => None,
+    };
+    match task {
+        Some(task) if task.trim().is_empty() => {
+            Err(Failure::usage("the task is empty").next("g3 \"what is to be done\""))
+        }
+        task => Ok(task),
+    }
+}
+
+fn stdin_text() -> Result<String> {
+    let mut bytes = Vec::new();
+    std::io::stdin().read_to_end(&mut bytes).or_fail(|| "cannot read stdin")?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Who hears the events: stdout as JSON, or a terminal, or plain text; and a file.
+fn views(args: &AgentArgs) -> Result<Vec<Box<dyn Sink>>> {
+    let (out, err) = (std::io::stdout, std::io::stderr);
+    let mut sinks: Vec<Box<dyn Sink>> = vec![if args.show.json {
+        Box::new(JsonLines::new(out()))
+    } else if args.show.quiet {
+        Box::new(Plain::new(out(), None::<std::io::Stderr>))
+    } else if out().is_terminal() {
+        Box::new(Rich::new(out()))
+    } else {
+        Box::new(Plain::new(out(), Some(err())))
+    }];
+    if let Some(path) = &args.show.events {
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+        let file = file.map_err(|why| {
+            Failure::usage(format!("cannot write events to {}", path.display())).because(why)
+        })?;
+        sinks.push(Box::new(JsonLines::new(file)));
+    }
+    Ok(sinks)
+}
+
+/// The person at the terminal, when there is one to ask.
+fn asker(bus: &Arc<Bus>, args: &AgentArgs) -> Option<Arc<dyn Asker>> {
+    let here = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let terminal = || -> Arc<dyn Asker> { Arc::new(Terminal::new(bus.clone())) };
+    (here && !args.show.json).then(terminal)
+}

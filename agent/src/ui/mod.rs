@@ -1,14 +1,17 @@
 //! What people and programs see: every event goes out through here, and nothing below prints.
 
+pub mod ask;
 pub mod json;
 pub mod markdown;
 pub mod plain;
 pub mod rich;
 
+use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::Clock;
 use base::event::{Event, What};
+use base::failure::{Failure, OrFail, Result};
 
 /// Somebody who hears events.
 pub trait Sink: Send {
@@ -40,6 +43,26 @@ impl Bus {
         let event = Event { seq: inner.seq, time: self.clock.stamp(), what };
         inner.sinks.iter_mut().for_each(|sink| sink.hear(&event));
     }
+}
+
+/// Prints data on stdout.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Whoever read it has had enough.
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        done => done.or_fail(|| "cannot write to stdout"),
+    }
+}
+
+/// Says a line to the person, on stderr.
+pub fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Shows a failure: the one place where they are printed.
+pub fn fail(failure: &Failure) {
+    say(&base::text::printable(&failure.to_string()));
 }
 
 /// A call in one line for people: the tool and what it is about.

@@ -1,0 +1,43 @@
+//! `g3 config show`: the configuration that counts here, and where each value came from.
+
+use base::config::show;
+use base::failure::Result;
+use clap::{Args, Subcommand};
+
+use super::Common;
+use super::settings::{directory, load};
+use crate::ui;
+
+/// `g3 config …`.
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Print every value; keys are hidden
+    Show {
+        /// Say where each value came from
+        #[arg(long)]
+        origin: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+/// Runs `g3 config …`; gives the exit code.
+pub fn run(args: &ConfigArgs) -> Result<u8> {
+    let ConfigCommand::Show { origin, common } = &args.command;
+    let loaded = load(common, &directory(common)?)?;
+    let line = |shown: show::Shown| {
+        let from = shown.origin.map_or_else(|| "default".to_owned(), |from| from.to_string());
+        let from = if *origin { format!("  # {from}") } else { String::new() };
+        format!("{} = {}{from}\n", shown.key, shown.value)
+    };
+    let text: String = show::values(&loaded).into_iter().map(line).collect();
+    ui::print(&text)?;
+    loaded.notices.iter().for_each(|notice| ui::say(&format!("warning: {notice}")));
+    Ok(0)
+}

@@ -1,0 +1,62 @@
+//! From flags, environment and files to the settings of a session.
+
+use std::path::PathBuf;
+
+use base::config::{Loaded, Sources};
+use base::failure::{Failure, OrFail, Result};
+
+use super::{AgentArgs, Common};
+use crate::run::Settings;
+use crate::tools::Profile;
+
+/// The settings that these flags mean.
+pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
+    let cwd = directory(common)?;
+    let Loaded { config, notices, .. } = load(common, &cwd)?;
+    let named = args.profile.as_deref().or(config.agent.profile.as_deref());
+    let profile = named.map_or(Ok(Profile::default()), |name| {
+        Profile::parse(name).ok_or_else(|| {
+            Failure::usage(format!("there is no profile `{name}`"))
+                .next("use g3, egirl, tools-api, core or all")
+        })
+    })?;
+    Ok(Settings {
+        cwd,
+        config,
+        notices,
+        provider: common.provider.clone(),
+        model: common.model.clone(),
+        profile,
+        max_turns: args.max_turns,
+        tools: !args.chat,
+    })
+}
+
+/// The directory to work in, absolute and without symbolic links.
+pub fn directory(common: &Common) -> Result<PathBuf> {
+    let here = std::env::current_dir().or_fail(|| "cannot tell the working directory")?;
+    let Some(wanted) = &common.workspace else { return Ok(here) };
+    let dir = here.join(wanted);
+    match dir.canonicalize() {
+        Ok(found) if found.is_dir() => Ok(found),
+        Ok(_) => Err(Failure::usage(format!("{} is not a directory", dir.display()))),
+        Err(why) => Err(Failure::usage(format!("cannot use {}", dir.display())).because(why)),
+    }
+}
+
+/// The configuration for a directory.
+pub fn load(common: &Common, cwd: &std::path::Path) -> Result<Loaded> {
+    base::config::load(&sources(common, cwd))
+}
+
+/// Where the configuration comes from.
+pub fn sources(common: &Common, cwd: &std::path::Path) -> Sources {
+    let mut sources = Sources::from_env(cwd);
+    sources.only = common.config.as_ref().map(|file| cwd_of_user().join(file));
+    sources
+}
+
+/// Where relative paths on the command line start.
+fn cwd_of_user() -> PathBuf {
+    std::env::current_dir().unwrap_or_default()
+}

@@ -1,0 +1,80 @@
+//! `g3 trust`: accept a repository's own configuration, exactly as it is now.
+
+use std::path::PathBuf;
+
+use base::clock::Clock;
+use base::config::trust;
+use base::failure::{Failure, OrFail, Result};
+use clap::{Args, Subcommand};
+
+use super::Common;
+use super::settings::{directory, sources};
+use crate::ui;
+
+/// `g3 trust …`.
+#[derive(Debug, Args)]
+pub struct TrustArgs {
+    #[command(subcommand)]
+    command: Option<TrustCommand>,
+    /// The repository
+    #[arg(short = 'w', long, value_name = "DIR", global = true)]
+    workspace: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum TrustCommand {
+    /// Show what is accepted
+    Show,
+    /// Take the acceptance back
+    Revoke,
+}
+
+/// Runs `g3 trust …`; gives the exit code.
+pub fn run(args: &TrustArgs) -> Result<u8> {
+    let common = Common { workspace: args.workspace.clone(), ..Common::default() };
+    let sources = sources(&common, &directory(&common)?);
+    let store = sources.trust_store().ok_or_else(|| {
+        Failure::usage("there is no home directory to remember it in").next("set HOME")
+    })?;
+    let file = sources.repository.unwrap_or_default();
+    let text = match args.command {
+        None => accept(&store, &file)?,
+        Some(TrustCommand::Show) => show(&store)?,
+        Some(TrustCommand::Revoke) => revoke(&store, &file)?,
+    };
+    ui::print(&text).map(|()| 0)
+}
+
+fn accept(store: &std::path::Path, file: &std::path::Path) -> Result<String> {
+    let content = std::fs::read(file).map_err(|why| {
+        Failure::usage(format!("there is no configuration to accept at {}", file.display()))
+            .because(why)
+    })?;
+    let entry = trust::accept(store, file, &content, &Clock::from_env())?;
+    let shown = base::text::printable(&String::from_utf8_lossy(&content));
+    Ok(format!(
+        "{shown}\naccepted {} as it is now (sha256 {})\nany change to it needs `g3 trust` again\n",
+        file.display(),
+        entry.sha256
+    ))
+}
+
+fn show(store: &std::path::Path) -> Result<String> {
+    let entries = trust::show(store).or_fail(|| "cannot read what is accepted")?;
+    if entries.is_empty() {
+        return Ok("nothing is accepted\n".to_owned());
+    }
+    let line = |entry: &trust::Entry| {
+        format!("{}  {}  {}\n", &entry.sha256[..12], entry.time, entry.path.display())
+    };
+    Ok(entries.iter().map(line).collect())
+}
+
+fn revoke(store: &std::path::Path, file: &std::path::Path) -> Result<String> {
+    let revoked = trust::revoke(store, file)?;
+    let count = revoked.len();
+    Ok(match count {
+        0 => format!("{} was not accepted\n", file.display()),
+        _ => format!("{} is no longer accepted ({count} revoked)\n", file.display()),
+    })
+}

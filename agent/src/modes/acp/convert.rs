@@ -1,0 +1,168 @@
+//! Between g3's nouns and the protocol's. Pure: no connection, no session.
+
+use std::path::{Path, PathBuf};
+
+use agent_client_protocol::v1::schema::{
+    ContentBlock, ContentChunk, Diff, EmbeddedResourceResource, Plan, PlanEntry, PlanEntryPriority,
+    PlanEntryStatus, SessionUpdate, TextContent, ToolCall, ToolCallContent, ToolCallLocation,
+    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+};
+use base::event::{TodoItem, What};
+use serde_json::Value;
+
+use crate::message::{Image, Message, Part, Role};
+use crate::ui::call_line;
+
+/// The user's message.
+pub fn message(blocks: Vec<ContentBlock>) -> Message {
+    Message { role: Role::User, parts: blocks.into_iter().filter_map(part).collect() }
+}
+
+fn part(block: ContentBlock) -> Option<Part> {
+    let text = match block {
+        ContentBlock::Text(text) => text.text,
+        ContentBlock::Image(image) => {
+            let (media_type, data) = (image.mime_type, image.data);
+            return Some(Part::Image(Image { media_type, data }));
+        }
+        ContentBlock::ResourceLink(link) => format!("[{}]({})", link.name, link.uri),
+        ContentBlock::Resource(embedded) => match embedded.resource {
+            EmbeddedResourceResource::TextResourceContents(it) => {
+                format!("<file uri=\"{}\">\n{}\n</file>", it.uri, it.text)
+            }
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(Part::Text { text })
+}
+
+/// The update for an event, where the protocol has one.
+pub fn update(what: &What, cwd: &Path) -> Option<SessionUpdate> {
+    Some(match what {
+        What::Text { text } => SessionUpdate::AgentMessageChunk(chunk(text)),
+        What::Reasoning { text } => SessionUpdate::AgentThoughtChunk(chunk(text)),
+        What::ToolStart { id, name, args } => {
+            let call = started(id, name, args, cwd).status(ToolCallStatus::InProgress);
+            SessionUpdate::ToolCall(call)
+        }
+        What::ToolOutput { id, text } => {
+            let fields = ToolCallUpdateFields::new().content(vec![words(text)]);
+            SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.clone(), fields))
+        }
+        What::ToolEnd { id, ok, text, .. } => {
+            let status = if *ok { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
+            let fields = ToolCallUpdateFields::new().status(status).content(vec![words(text)]);
+            SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.clone(), fields))
+        }
+        What::Todo { items } => SessionUpdate::Plan(plan(items)),
+        What::Start { .. }
+        | What::Turn { .. }
+        | What::Usage { .. }
+        | What::Context { .. }
+        | What::Plan { .. }
+        | What::Retry { .. }
+        | What::Thinned { .. }
+        | What::Compacted { .. }
+        | What::Notice { .. }
+        | What::Ask { .. }
+        | What::Error { .. }
+        | What::End { .. } => return None,
+    })
+}
+
+/// A conversation as the updates that a client would have seen.
+pub fn history(messages: &[Message]) -> Vec<SessionUpdate> {
+    let mut updates = Vec::new();
+    for message in messages {
+        for part in &message.parts {
+            updates.extend(match (message.role, part) {
+                (Role::User, Part::Text { text }) => {
+                    Some(SessionUpdate::UserMessageChunk(chunk(text)))
+                }
+                (Role::Assistant, Part::Text { text }) => {
+                    Some(SessionUpdate::AgentMessageChunk(chunk(text)))
+                }
+                (_, Part::Reasoning { text, .. }) if !text.is_empty() => {
+                    Some(SessionUpdate::AgentThoughtChunk(chunk(text)))
+                }
+                (_, Part::Call(call)) => {
+                    let call = started(&call.id, &call.name, &call.args, Path::new("/"));
+                    Some(SessionUpdate::ToolCall(call.status(ToolCallStatus::InProgress)))
+                }
+                (_, Part::Result(result)) => {
+                    let (id, name) = (result.call_id.clone(), result.name.clone());
+                    let (ok, text) = (result.ok, result.text.clone());
+                    update(&What::ToolEnd { id, name, ok, text, ms: 0 }, Path::new("/"))
+                }
+                (_, Part::Reasoning { .. } | Part::Image(_)) => None,
+            });
+        }
+    }
+    updates
+}
+
+fn chunk(text: &str) -> ContentChunk {
+    ContentChunk::new(ContentBlock::Text(TextContent::new(text)))
+}
+
+fn words(text: &str) -> ToolCallContent {
+    ToolCallContent::from(ContentBlock::Text(TextContent::new(text)))
+}
+
+/// A call at its beginning: what it is about, which file, and the change it wants to make.
+fn started(id: &str, name: &str, args: &Value, cwd: &Path) -> ToolCall {
+    let mut call = ToolCall::new(id.to_owned(), call_line(name, args))
+        .kind(kind(name))
+        .raw_input(args.clone());
+    let Some(path) = path_of(args, cwd) else { return call };
+    call = call.locations(vec![ToolCallLocation::new(path.clone())]);
+    let text = |keys: [&str; 3]| keys.iter().find_map(|key| args[*key].as_str());
+    let new = text(["content", "newString", "new_string"]);
+    let old = text(["oldString", "old_string", "old_text"]);
+    if let Some(new) = new {
+        let diff = Diff::new(path, new).old_text(old.map(str::to_owned));
+        call = call.content(vec![ToolCallContent::Diff(diff)]);
+    }
+    call
+}
+
+fn path_of(args: &Value, cwd: &Path) -> Option<PathBuf> {
+    let keys = ["file_path", "filePath", "path"];
+    keys.iter().find_map(|key| args[*key].as_str()).map(|path| cwd.join(path))
+}
+
+/// The kind of a tool, for its icon, told by the verbs in its name.
+fn kind(name: &str) -> ToolKind {
+    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    if has(&["read", "list", "view"]) {
+        ToolKind::Read
+    } else if has(&["write", "edit", "replace", "patch"]) {
+        ToolKind::Edit
+    } else if has(&["grep", "glob", "search", "find"]) {
+        ToolKind::Search
+    } else if has(&["shell", "bash", "process", "exec"]) {
+        ToolKind::Execute
+    } else if has(&["fetch", "web"]) {
+        ToolKind::Fetch
+    } else {
+        ToolKind::Other
+    }
+}
+
+fn plan(items: &[TodoItem]) -> Plan {
+    let entry = |item: &TodoItem| {
+        let priority = match item.priority.as_str() {
+            "high" => PlanEntryPriority::High,
+            "low" => PlanEntryPriority::Low,
+            _ => PlanEntryPriority::Medium,
+        };
+        let status = match item.status.as_str() {
+            "completed" | "cancelled" => PlanEntryStatus::Completed,
+            "in_progress" => PlanEntryStatus::InProgress,
+            _ => PlanEntryStatus::Pending,
+        };
+        PlanEntry::new(item.content.clone(), priority, status)
+    };
+    Plan::new(items.iter().map(entry).collect())
+}

@@ -1,0 +1,197 @@
+//! `g3 acp`: the Agent Client Protocol, version 1, on stdin and stdout.
+//!
+//! Several sessions live in one process, each with its own directory and configuration. Long
+//! requests run beside the connection, so a cancel is heard while a prompt is at work.
+
+pub mod convert;
+pub mod updates;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent_client_protocol::schema::ProtocolVersion;
+use agent_client_protocol::v1::ConnectionTo;
+use agent_client_protocol::v1::schema::{
+    AgentCapabilities, CancelNotification, Implementation, InitializeRequest, InitializeResponse,
+    LoadSessionRequest, LoadSessionResponse, NewSessionRequest, NewSessionResponse,
+    PromptCapabilities, PromptRequest, PromptResponse, StopReason,
+};
+use agent_client_protocol::{
+    Agent, Client, Error, Stdio, on_receive_notification, on_receive_request,
+};
+use base::clock::Clock;
+use base::event::Status;
+use base::failure::{Failure, OrFail, Result};
+use tokio_util::sync::CancellationToken;
+
+use crate::run::{Settings, Which, Work};
+use crate::ui::Bus;
+use updates::{Editor, Updates};
+
+/// Makes the settings for a session's directory.
+pub type SettingsFor = dyn Fn(&Path) -> Result<Settings> + Send + Sync;
+
+/// The sessions of this process.
+struct Host {
+    settings: Box<SettingsFor>,
+    open: Mutex<HashMap<String, Arc<Open>>>,
+}
+
+/// One open session.
+struct Open {
+    work: tokio::sync::Mutex<Work>,
+    cancel: Mutex<CancellationToken>,
+}
+
+/// Serves until stdin ends.
+pub async fn run(settings: Box<SettingsFor>) -> Result<()> {
+    let host = Arc::new(Host { settings, open: Mutex::default() });
+    let (new, load, prompt, cancel) = (host.clone(), host.clone(), host.clone(), host);
+    Agent
+        .v1()
+        .name("g3")
+        .on_receive_request(
+            async move |_: InitializeRequest, responder, _| responder.respond(initialized()),
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: NewSessionRequest, responder, client: ConnectionTo<Client>| {
+                let (host, cx) = (new.clone(), client.clone());
+                client.spawn(async move {
+                    responder.respond_with_result(host.begin(request, cx).map_err(wire_error))
+                })
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: LoadSessionRequest, responder, client: ConnectionTo<Client>| {
+                let (host, cx) = (load.clone(), client.clone());
+                client.spawn(async move {
+                    responder.respond_with_result(host.load(request, cx).map_err(wire_error))
+                })
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: PromptRequest, responder, client: ConnectionTo<Client>| {
+                let host = prompt.clone();
+                client.spawn(async move {
+                    let answer = host.prompt(request).await;
+                    responder.respond_with_result(answer.map_err(wire_error))
+                })
+            },
+            on_receive_request!(),
+        )
+        .on_receive_notification(
+            async move |request: CancelNotification, _: ConnectionTo<Client>| {
+                cancel.cancel(&request.session_id.0);
+                Ok(())
+            },
+            on_receive_notification!(),
+        )
+        .connect_to(Stdio::new())
+        .await
+        .or_fail(|| "the connection to the editor broke")
+}
+
+fn initialized() -> InitializeResponse {
+    let prompt = PromptCapabilities::new().image(true).embedded_context(true);
+    InitializeResponse::new(ProtocolVersion::V1)
+        .agent_capabilities(AgentCapabilities::new().load_session(true).prompt_capabilities(prompt))
+        .agent_info(Implementation::new("g3", env!("CARGO_PKG_VERSION")))
+}
+
+/// A failure as the other side reads it; the message is the sentence, the data the rest.
+fn wire_error(failure: Failure) -> Error {
+    let message = match &failure.why {
+        Some(why) => format!("{}: {why}", failure.what),
+        None => failure.what.clone(),
+    };
+    let data = serde_json::json!({"exit": failure.exit_code(), "try": failure.next});
+    let mut error = Error::internal_error().data(data);
+    error.message = message;
+    error
+}
+
+impl Host {
+    fn begin(
+        &self,
+        request: NewSessionRequest,
+        client: ConnectionTo<Client>,
+    ) -> Result<NewSessionResponse> {
+        let which = Which::New("session".to_owned());
+        let id = self.open(&request.cwd, &which, client)?.0;
+        Ok(NewSessionResponse::new(id))
+    }
+
+    fn load(
+        &self,
+        request: LoadSessionRequest,
+        client: ConnectionTo<Client>,
+    ) -> Result<LoadSessionResponse> {
+        let wanted = request.session_id.0.to_string();
+        self.opened().remove(&wanted);
+        let (id, open) = self.open(&request.cwd, &Which::Resume(Some(wanted)), client.clone())?;
+        if let Ok(work) = open.work.try_lock() {
+            let updates = Updates::new(&id, client, request.cwd);
+            convert::history(work.talk.messages()).into_iter().for_each(|it| updates.send(it));
+        }
+        Ok(LoadSessionResponse::new())
+    }
+
+    fn open(
+        &self,
+        cwd: &Path,
+        which: &Which,
+        client: ConnectionTo<Client>,
+    ) -> Result<(String, Arc<Open>)> {
+        let cwd: PathBuf = cwd
+            .canonicalize()
+            .map_err(|why| Failure::usage(format!("cannot use {}", cwd.display())).because(why))?;
+        let settings = (self.settings)(&cwd)?;
+        let sink = Updates::unnamed(client.clone(), cwd);
+        let editor = Arc::new(Editor::new(client, sink.session()));
+        let bus = Bus::new(Clock::from_env(), vec![Box::new(sink)]);
+        editor.tells(&bus);
+        let work = Work::begin(&settings, which, bus, Some(editor))?;
+        let id = work.session.id.to_string();
+        let cancel = Mutex::new(CancellationToken::new());
+        let open = Arc::new(Open { work: tokio::sync::Mutex::new(work), cancel });
+        self.opened().insert(id.clone(), open.clone());
+        Ok((id, open))
+    }
+
+    async fn prompt(&self, request: PromptRequest) -> Result<PromptResponse> {
+        let id = request.session_id.0.to_string();
+        let open = self.opened().get(&id).cloned().ok_or_else(|| {
+            Failure::not_found(format!("there is no open session `{id}`"))
+                .next("session/new or session/load")
+        })?;
+        let mut work = open.work.try_lock().map_err(|_| {
+            Failure::refused("the session is at work").next("wait for its end, or session/cancel")
+        })?;
+        let cancel = CancellationToken::new();
+        *open.cancel.lock().unwrap_or_else(PoisonError::into_inner) = cancel.clone();
+        let ended = work.turn(convert::message(request.prompt), cancel).await;
+        match (ended.status, ended.failure) {
+            (Status::Done, _) => Ok(PromptResponse::new(StopReason::EndTurn)),
+            (Status::Cancelled, _) => Ok(PromptResponse::new(StopReason::Cancelled)),
+            (Status::Limit, _) => Ok(PromptResponse::new(StopReason::MaxTurnRequests)),
+            (Status::NotApproved, _) => Ok(PromptResponse::new(StopReason::Refusal)),
+            (Status::Failed, failure) => {
+                Err(failure.unwrap_or_else(|| Failure::failed("the turn failed")))
+            }
+        }
+    }
+
+    fn cancel(&self, id: &str) {
+        if let Some(open) = self.opened().get(id) {
+            open.cancel.lock().unwrap_or_else(PoisonError::into_inner).cancel();
+        }
+    }
+
+    fn opened(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Open>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,129 @@
+//! Events as ACP updates, and the gate's questions as permission requests.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use agent_client_protocol::v1::ConnectionTo;
+use agent_client_protocol::v1::schema::{
+    PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
+    SessionNotification, SessionUpdate, ToolCallUpdate, ToolCallUpdateFields,
+};
+use agent_client_protocol::{Client, JsonRpcNotification};
+use base::event::{Event, What};
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+
+use super::convert;
+use crate::gate::{Answer, Asker, Question};
+use crate::ui::{Bus, Sink, ask};
+
+/// g3's own events beside the protocol's: they carry cost.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonRpcNotification)]
+#[notification(method = "_g3/event")]
+#[serde(rename_all = "camelCase")]
+struct OwnEvent {
+    session_id: String,
+    event: Event,
+}
+
+/// A session's id, known as soon as its first event was told.
+pub type SessionName = Arc<OnceLock<String>>;
+
+/// Sends what happens to the editor.
+pub struct Updates {
+    session: SessionName,
+    client: ConnectionTo<Client>,
+    cwd: PathBuf,
+}
+
+impl Updates {
+    /// For a session whose id is known.
+    pub fn new(id: &str, client: ConnectionTo<Client>, cwd: PathBuf) -> Updates {
+        Updates { session: Arc::new(OnceLock::from(id.to_owned())), client, cwd }
+    }
+
+    /// For a session that is about to begin: its `start` event names it.
+    pub fn unnamed(client: ConnectionTo<Client>, cwd: PathBuf) -> Updates {
+        Updates { session: SessionName::default(), client, cwd }
+    }
+
+    /// The session's id, once it is known.
+    pub fn session(&self) -> SessionName {
+        self.session.clone()
+    }
+
+    /// Sends one update. An editor that is gone is noticed by the connection itself.
+    pub fn send(&self, update: SessionUpdate) {
+        if let Some(id) = self.session.get() {
+            let _ = self.client.send_notification(SessionNotification::new(id.clone(), update));
+        }
+    }
+}
+
+impl Sink for Updates {
+    fn hear(&mut self, event: &Event) {
+        if let What::Start { session, .. } = &event.what {
+            let _ = self.session.set(session.clone());
+        }
+        if let Some(update) = convert::update(&event.what, &self.cwd) {
+            self.send(update);
+        }
+        if let Some(id) = self.session.get() {
+            let own = OwnEvent { session_id: id.clone(), event: event.clone() };
+            let _ = self.client.send_notification(own);
+        }
+    }
+}
+
+/// Asks the person behind the editor.
+pub struct Editor {
+    client: ConnectionTo<Client>,
+    session: SessionName,
+    bus: OnceLock<Arc<Bus>>,
+}
+
+impl Editor {
+    /// Asks through this connection, for this session.
+    pub fn new(client: ConnectionTo<Client>, session: SessionName) -> Editor {
+        Editor { client, session, bus: OnceLock::new() }
+    }
+
+    /// Tells questions to this bus as well.
+    pub fn tells(&self, bus: &Arc<Bus>) {
+        let _ = self.bus.set(bus.clone());
+    }
+}
+
+impl Asker for Editor {
+    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
+        Box::pin(async move {
+            let id = ask::call_id();
+            let Some(session) = self.session.get().cloned() else { return Answer::No };
+            if let Some(bus) = self.bus.get() {
+                bus.tell(ask::event(&id, question));
+            }
+            let title = format!("{} ({})", question.what, question.why);
+            let call = ToolCallUpdate::new(id, ToolCallUpdateFields::new().title(title));
+            let options = vec![
+                PermissionOption::new("once", "Allow once", PermissionOptionKind::AllowOnce),
+                PermissionOption::new(
+                    "always",
+                    "Allow in this session",
+                    PermissionOptionKind::AllowAlways,
+                ),
+                PermissionOption::new("no", "Reject", PermissionOptionKind::RejectOnce),
+            ];
+            let request = RequestPermissionRequest::new(session, call, options);
+            match self.client.send_request(request).block_task().await.map(|r| r.outcome) {
+                Ok(RequestPermissionOutcome::Selected(selected)) => {
+                    match selected.option_id.0.as_ref() {
+                        "once" => Answer::Once,
+                        "always" => Answer::Always,
+                        _ => Answer::No,
+                    }
+                }
+                Ok(_) | Err(_) => Answer::No,
+            }
+        })
+    }
+}

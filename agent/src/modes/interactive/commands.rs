@@ -1,0 +1,170 @@
+//! The commands at the prompt: one table, one function each.
+
+use base::failure::{Failure, Result};
+
+use super::Chat;
+use crate::run::Which;
+use crate::session;
+use crate::session::snapshot::Snapshot;
+use crate::ui::{cut_to, tokens};
+
+/// Every command and what it does, in the order of `/help`.
+pub const TABLE: &[(&str, &str)] = &[
+    ("/help", "show this list"),
+    ("/stats", "tokens, cost and context of this session"),
+    ("/compact", "replace the conversation by a summary of it"),
+    ("/clear", "drop the conversation, keep the session"),
+    ("/model", "show the model, or go on with another: /model NAME"),
+    ("/resume", "list the sessions here, or take one up: /resume ID"),
+    ("/exit", "leave (Ctrl-D does as well)"),
+];
+
+/// A command as typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// `/help`.
+    Help,
+    /// `/stats`.
+    Stats,
+    /// `/compact`.
+    Compact,
+    /// `/clear`.
+    Clear,
+    /// `/model [NAME]`.
+    Model(Option<String>),
+    /// `/resume [ID]`.
+    Resume(Option<String>),
+    /// `/exit`.
+    Exit,
+}
+
+impl Command {
+    /// Reads a line; `None` when it is meant for the model.
+    pub fn parse(line: &str) -> Option<Result<Command>> {
+        let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let argument = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
+        Some(Ok(match name {
+            "exit" | "quit" if rest.is_empty() => Command::Exit,
+            _ if !name.starts_with('/') || name[1..].contains('/') => return None,
+            "/help" => Command::Help,
+            "/stats" => Command::Stats,
+            "/compact" => Command::Compact,
+            "/clear" => Command::Clear,
+            "/model" => Command::Model(argument),
+            "/resume" => Command::Resume(argument),
+            "/exit" | "/quit" => Command::Exit,
+            _ => {
+                let what = format!("there is no command `{name}`");
+                return Some(Err(Failure::usage(what).next("/help")));
+            }
+        }))
+    }
+}
+
+/// Carries a command out.
+pub async fn run(command: Command, chat: &mut Chat) -> Result<()> {
+    match command {
+        Command::Help => help(chat),
+        Command::Stats => stats(chat),
+        Command::Compact => return compact(chat).await,
+        Command::Clear => clear(chat)?,
+        Command::Model(name) => model(chat, name)?,
+        Command::Resume(id) => resume(chat, id)?,
+        Command::Exit => {}
+    }
+    Ok(())
+}
+
+fn help(chat: &Chat) {
+    let lines: Vec<String> = TABLE.iter().map(|(name, does)| format!("{name:10} {does}")).collect();
+    chat.say(&lines.join("\n"));
+}
+
+fn stats(chat: &Chat) {
+    let Some(work) = &chat.work else { return chat.say("nothing was said yet") };
+    let (usage, window) = (work.talk.usage(), &work.talk.window);
+    let cost = usage.cost_usd.map_or_else(|| "unknown".to_owned(), |usd| format!("${usd:.4}"));
+    chat.say(&format!(
+        "session  {}\nmodel    {} on {}\nturns    {}\ntokens   {} in, {} from cache, {} out\n\
+         cost     {cost}\ncontext  {} of {} ({}%)",
+        work.session.id,
+        work.facts().model,
+        work.facts().provider,
+        work.talk.turns(),
+        tokens(usage.input + usage.cache_write),
+        tokens(usage.cache_read),
+        tokens(usage.output),
+        tokens(window.used()),
+        tokens(window.limit()),
+        window.percent()
+    ));
+}
+
+async fn compact(chat: &mut Chat) -> Result<()> {
+    let Some(work) = &mut chat.work else { return Err(Failure::failed("nothing was said yet")) };
+    let tokens = chat.interrupts.begin();
+    let done = work.compact(tokens.cancel).await;
+    chat.interrupts.over();
+    done
+}
+
+fn clear(chat: &mut Chat) -> Result<()> {
+    if let Some(work) = &mut chat.work {
+        work.talk.clear()?;
+    }
+    chat.say("the conversation is empty now");
+    Ok(())
+}
+
+fn model(chat: &mut Chat, name: Option<String>) -> Result<()> {
+    let Some(name) = name else {
+        let current = chat.work.as_ref().map(|work| work.facts().model.clone());
+        let current = current.or_else(|| chat.settings.model.clone());
+        chat.say(&current.unwrap_or_else(|| "the one of the configuration".to_owned()));
+        return Ok(());
+    };
+    let before = chat.settings.model.replace(name);
+    if chat.work.take().is_none() {
+        return Ok(());
+    }
+    chat.open("").inspect_err(|_| chat.settings.model = before)
+}
+
+fn resume(chat: &mut Chat, id: Option<String>) -> Result<()> {
+    let cwd = &chat.settings.cwd;
+    if let Some(wanted) = id {
+        let id = session::find(cwd, Some(&wanted))?;
+        chat.work = None;
+        chat.which = Which::Resume(Some(id.to_string()));
+        return chat.open("");
+    }
+    let dir = session::sessions_dir(cwd);
+    let line = |id: base::id::Id| {
+        let seen = Snapshot::read(&dir.join(id.as_str()), id.as_str());
+        format!("{id:30}  {:20}  {}", seen.updated_at, cut_to(&seen.task.replace('\n', " "), 60))
+    };
+    let lines: Vec<String> = session::list(cwd)?.into_iter().take(20).map(line).collect();
+    chat.say(if lines.is_empty() { "there are no sessions here" } else { "sessions here:" });
+    chat.say(&lines.join("\n"));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_of_the_table_is_understood() {
+        for (name, _) in TABLE {
+            assert!(matches!(Command::parse(name), Some(Ok(_))), "{name}");
+        }
+        assert!(matches!(Command::parse("/nope"), Some(Err(_))));
+    }
+
+    #[test]
+    fn paths_and_words_are_for_the_model() {
+        for line in ["/usr/bin is full", "explain exit codes", "exit now please"] {
+            assert!(Command::parse(line).is_none(), "{line}");
+        }
+    }
+}

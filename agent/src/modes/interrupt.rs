@@ -1,0 +1,55 @@
+//! Ctrl-C and its kin: the first cancels the turn, the second ends the program.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::failure::{OrFail, Result};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Listens for SIGINT, SIGTERM and SIGHUP.
+pub struct Interrupts {
+    turn: Arc<Mutex<Option<Tokens>>>,
+}
+
+/// The two tokens of a turn.
+#[derive(Clone)]
+pub struct Tokens {
+    /// Set by the first signal: tools end, what was done is recorded.
+    pub cancel: CancellationToken,
+    /// Set by the second: nothing is waited for any more.
+    pub end: CancellationToken,
+}
+
+impl Interrupts {
+    /// Starts to listen. A signal outside of a turn ends the program at once.
+    pub fn listen() -> Result<Interrupts> {
+        let turn: Arc<Mutex<Option<Tokens>>> = Arc::default();
+        for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+            let mut signals = signal(kind).or_fail(|| "cannot listen for signals")?;
+            let turn = turn.clone();
+            tokio::spawn(async move {
+                while signals.recv().await.is_some() {
+                    let turn = turn.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    match turn {
+                        Some(tokens) if tokens.cancel.is_cancelled() => tokens.end.cancel(),
+                        Some(tokens) => tokens.cancel.cancel(),
+                        None => std::process::exit(130),
+                    }
+                }
+            });
+        }
+        Ok(Interrupts { turn })
+    }
+
+    /// A turn begins.
+    pub fn begin(&self) -> Tokens {
+        let tokens = Tokens { cancel: CancellationToken::new(), end: CancellationToken::new() };
+        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(tokens.clone());
+        tokens
+    }
+
+    /// The turn is over.
+    pub fn over(&self) {
+        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}

@@ -1,0 +1,7 @@
+//! The ways of running g3, one file each.
+
+pub mod acp;
+pub mod complete;
+pub mod interactive;
+pub mod interrupt;
+pub mod once;

@@ -1,0 +1,38 @@
+//! `g3 TASK`: one turn of the user, then the end.
+
+use std::sync::Arc;
+
+use base::event::Status;
+use base::failure::{Failure, Kind, Result};
+
+use super::interrupt::Interrupts;
+use crate::gate::Asker;
+use crate::message::{Message, Role};
+use crate::run::{self, Settings, Which, Work};
+use crate::ui::Bus;
+
+/// Runs one task; the failure has been told as an event already.
+pub async fn run(
+    settings: &Settings,
+    which: &Which,
+    task: &str,
+    bus: Arc<Bus>,
+    asker: Option<Arc<dyn Asker>>,
+) -> Result<Status> {
+    let interrupts = Interrupts::listen()?;
+    let tokens = interrupts.begin();
+    let mut work = Work::begin(settings, which, bus.clone(), asker)?;
+    let message = Message::text(Role::User, task);
+    let ended = tokio::select! {
+        ended = work.turn(message, tokens.cancel.clone()) => ended,
+        () = tokens.end.cancelled() => {
+            let failure = Failure::new(Kind::Interrupted, "interrupted");
+            run::tell_failure(&bus, &failure);
+            return Err(failure);
+        }
+    };
+    match ended.failure {
+        Some(failure) => Err(failure),
+        None => Ok(ended.status),
+    }
+}

@@ -1,0 +1,330 @@
+//! Puts the parts together: the only place where concrete parts of more than one seam meet.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::clock::Clock;
+use base::config::Config;
+use base::event::{Level, Status, TodoItem, Usage, What};
+use base::failure::{Failure, Kind, Result};
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::window::{Policy, Window};
+use crate::context::{Conversation, Entry};
+use crate::gate::{Asker, Gate};
+use crate::limits::Limits;
+use crate::message::Message;
+use crate::prompt::{self, Place};
+use crate::provider::{self, Facts, Provider, ToolSpec};
+use crate::session::Session;
+use crate::session::journal::Writer;
+use crate::tools::{self, Outcome, Profile, Switches, Workplace};
+use crate::turn::act::{ToolJob, Toolbox};
+use crate::turn::{self, Agent, Finish, Tell};
+use crate::ui::Bus;
+use crate::ui::ask::CALL;
+
+/// What was typed and configured, for one session.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The working directory, absolute.
+    pub cwd: PathBuf,
+    /// The configuration for it.
+    pub config: Config,
+    /// What the user should know about the configuration.
+    pub notices: Vec<String>,
+    /// `--provider TYPE[.NAME]`.
+    pub provider: Option<String>,
+    /// `--model NAME`.
+    pub model: Option<String>,
+    /// Which names tools have.
+    pub profile: Profile,
+    /// `--max-turns N`.
+    pub max_turns: Option<u32>,
+    /// Whether tools are offered.
+    pub tools: bool,
+}
+
+/// Which session to work in.
+#[derive(Clone, Debug)]
+pub enum Which {
+    /// A new one, named after this task.
+    New(String),
+    /// One that exists: by id or beginning of an id, or the latest.
+    Resume(Option<String>),
+}
+
+/// A session at work.
+pub struct Work {
+    /// The session.
+    pub session: Session,
+    /// The conversation.
+    pub talk: Conversation,
+    provider: Box<dyn Provider>,
+    offered: Vec<ToolSpec>,
+    profile: Profile,
+    place: Workplace,
+    system: String,
+    limits: Limits,
+    bus: Arc<Bus>,
+}
+
+/// How a turn of the user ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// As in the event `end`.
+    pub status: Status,
+    /// Why, unless all is done.
+    pub failure: Option<Failure>,
+}
+
+/// What the agent does.
+enum Act {
+    Drive,
+    Compact,
+}
+
+/// Turns of one run when nothing else is said: far more than a task needs, far less than a night.
+const TURNS: u32 = 400;
+
+impl Work {
+    /// Opens the session, its journal and its model; a failure is told to the bus as well.
+    pub fn begin(
+        settings: &Settings,
+        which: &Which,
+        bus: Arc<Bus>,
+        asker: Option<Arc<dyn Asker>>,
+    ) -> Result<Work> {
+        Work::open(settings, which, bus.clone(), asker)
+            .inspect_err(|failure| tell_failure(&bus, failure))
+    }
+
+    fn open(
+        settings: &Settings,
+        which: &Which,
+        bus: Arc<Bus>,
+        asker: Option<Arc<dyn Asker>>,
+    ) -> Result<Work> {
+        let config = &settings.config;
+        let provider =
+            provider::open(config, settings.provider.as_deref(), settings.model.as_deref())?;
+        let facts = provider.facts().clone();
+        let gate = Arc::new(Gate::new(&config.gate.rules, asker)?);
+        let session = match which {
+            Which::New(task) => Session::create(&settings.cwd, task)?,
+            Which::Resume(wanted) => Session::resume(&settings.cwd, wanted.as_deref())?,
+        };
+        let clock = Clock::from_env();
+        let (writer, entries) = Writer::open(&session, clock)?;
+        let offered = if settings.tools {
+            tools::offered(settings.profile, Switches { small: facts.small })
+        } else {
+            Vec::new()
+        };
+        let date = begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
+        let place = Place { cwd: &settings.cwd, date: &date, tools: settings.tools };
+        let system = prompt::system(&facts, &place);
+        let window = window(config, &facts, turn::overhead(&system, &offered));
+        let mut talk = Conversation::new(window, Box::new(writer));
+        talk.replay(entries)?;
+        let cwd = settings.cwd.clone();
+        let (name, model) = (facts.provider.clone(), facts.model.clone());
+        let opened = Entry::Opened { time: clock.stamp(), cwd, provider: name, model };
+        talk.opened(opened)?;
+        let place = workplace(settings, &session, &facts, gate);
+        let limits = Limits {
+            turns: Some(settings.max_turns.or(config.agent.max_turns).unwrap_or(TURNS)),
+            ..Limits::default()
+        };
+        let profile = settings.profile;
+        let work = Work { session, talk, provider, offered, profile, place, system, limits, bus };
+        work.tell_start(settings);
+        Ok(work)
+    }
+
+    fn tell_start(&self, settings: &Settings) {
+        let facts = self.provider.facts();
+        self.bus.tell(What::Start {
+            session: self.session.id.to_string(),
+            provider: facts.provider.clone(),
+            model: facts.model.clone(),
+            cwd: settings.cwd.display().to_string(),
+        });
+        for text in settings.notices.clone() {
+            self.bus.tell(What::Notice { level: Level::Warning, text });
+        }
+    }
+
+    /// The model's facts.
+    pub fn facts(&self) -> &Facts {
+        self.provider.facts()
+    }
+
+    /// One turn of the user: the message, and all that the agent does about it.
+    pub async fn turn(&mut self, message: Message, cancel: CancellationToken) -> Ended {
+        let finish = match self.talk.ask(message) {
+            Ok(()) => self.act(Act::Drive, cancel).await,
+            Err(failure) => Err(failure),
+        };
+        let (status, failure) = match finish {
+            Ok(Finish::Done) => (Status::Done, None),
+            Ok(Finish::Cancelled) => (Status::Cancelled, None),
+            Ok(Finish::Limit(limit)) => {
+                let failure = Failure::refused(format!("stopped: {limit}"))
+                    .next(format!("g3 --resume {} goes on", self.session.id));
+                (Status::Limit, Some(failure))
+            }
+            Err(failure) => (Status::Failed, Some(failure)),
+        };
+        self.end(Ended { status, failure })
+    }
+
+    /// Replaces the conversation by a summary now.
+    pub async fn compact(&mut self, cancel: CancellationToken) -> Result<()> {
+        if self.talk.messages().len() < 2 {
+            return Err(Failure::failed("there is nothing to summarise yet"));
+        }
+        self.act(Act::Compact, cancel).await.map(drop)
+    }
+
+    async fn act(&mut self, act: Act, cancel: CancellationToken) -> Result<Finish> {
+        let bus = self.bus.clone();
+        let tell: Tell = Arc::new(move |what| bus.tell(what));
+        let hands = Hands {
+            offered: &self.offered,
+            profile: self.profile,
+            place: Workplace { cancel: cancel.clone(), ..self.place.clone() },
+            tell: tell.clone(),
+        };
+        let todo = self.place.session_dir.join("todo.g3.md");
+        let agent = Agent {
+            provider: self.provider.as_ref(),
+            toolbox: &hands,
+            system: &self.system,
+            session: self.session.id.as_str(),
+            limits: self.limits,
+            keep: &|| std::fs::read_to_string(&todo).ok(),
+            tell,
+            cancel,
+        };
+        match act {
+            Act::Drive => turn::drive(&mut self.talk, &agent).await,
+            Act::Compact => turn::compact(&mut self.talk, &agent).await.map(|_| Finish::Done),
+        }
+    }
+
+    /// Tells and writes down how it ended.
+    fn end(&mut self, ended: Ended) -> Ended {
+        let word = serde_json::to_value(ended.status).unwrap_or_default();
+        let written = self.talk.ended(word.as_str().unwrap_or_default());
+        let failure = ended.failure.or(written.err());
+        if let Some(failure) = &failure {
+            self.bus.tell(error(failure));
+        }
+        let (turns, usage) = (self.talk.turns(), self.talk.usage());
+        let (status, exit) = (ended.status, ended.status.exit());
+        self.bus.tell(What::End { status, exit, turns, usage });
+        Ended { status, failure }
+    }
+}
+
+/// Tells a run that failed before it began.
+pub fn tell_failure(bus: &Bus, failure: &Failure) {
+    bus.tell(error(failure));
+    let (exit, usage) = (failure.exit_code(), Usage::default());
+    let status = if failure.kind == Kind::Interrupted { Status::Cancelled } else { Status::Failed };
+    bus.tell(What::End { status, exit, turns: 0, usage });
+}
+
+/// A failure as an event.
+fn error(failure: &Failure) -> What {
+    let kind = match failure.kind {
+        Kind::Failed => "failed",
+        Kind::Usage => "usage",
+        Kind::Refused => "refused",
+        Kind::Conflict => "conflict",
+        Kind::NotFound => "not_found",
+        Kind::Bug => "bug",
+        Kind::Interrupted => "interrupted",
+    };
+    let why = failure.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    let text = format!("{}{why}", failure.what);
+    What::Error { kind: kind.to_owned(), text, next: failure.next.clone() }
+}
+
+/// The day on which a session began.
+fn begun_on(entries: &[Entry]) -> Option<String> {
+    entries.iter().find_map(|entry| match entry {
+        Entry::Opened { time, .. } => time.get(..10).map(str::to_owned),
+        Entry::Request { .. }
+        | Entry::Prompt { .. }
+        | Entry::Reply { .. }
+        | Entry::Result { .. }
+        | Entry::Thinned { .. }
+        | Entry::Compacted { .. }
+        | Entry::Cleared
+        | Entry::Ended { .. } => None,
+    })
+}
+
+fn window(config: &Config, facts: &Facts, overhead: u64) -> Window {
+    let agent = &config.agent;
+    let most = agent.max_context_length.map_or(facts.context, u64::from);
+    let policy = Policy {
+        thin_from: u64::from(agent.thinning_floor_percent),
+        compact_at: agent.auto_compact.then_some(80),
+    };
+    Window::new(facts.context.min(most), overhead).with(policy)
+}
+
+fn workplace(settings: &Settings, session: &Session, facts: &Facts, gate: Arc<Gate>) -> Workplace {
+    let quiet = Workplace::quiet(settings.cwd.clone(), session.dir.clone());
+    Workplace { root: root_of(&settings.cwd), plain: facts.small, gate, ..quiet }
+}
+
+/// Where writes need no question: the git work tree around the working directory, or only that.
+fn root_of(cwd: &Path) -> PathBuf {
+    let tree = cwd.ancestors().find(|dir| dir.join(".git").exists());
+    tree.unwrap_or(cwd).to_owned()
+}
+
+/// The tools of a profile at a workplace, as the loop uses them.
+struct Hands<'a> {
+    offered: &'a [ToolSpec],
+    profile: Profile,
+    place: Workplace,
+    tell: Tell,
+}
+
+impl Toolbox for Hands<'_> {
+    fn offered(&self) -> &[ToolSpec] {
+        self.offered
+    }
+
+    fn touches(&self, name: &str, args: &Value) -> Vec<String> {
+        tools::touches(self.profile, name, args, &self.place)
+    }
+
+    fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            let call = job.call;
+            if let Some(sent) = &call.malformed {
+                return tools::malformed(self.profile, &call.name, sent);
+            }
+            let place = Workplace { hear: job.hear, ..self.place.clone() };
+            let run = tools::run(self.profile, &call.name, &call.args, &place);
+            let outcome = CALL.scope(call.id.clone(), run).await;
+            if let Some(items) = todo_items(&outcome.metadata) {
+                (self.tell)(What::Todo { items });
+            }
+            outcome
+        })
+    }
+}
+
+/// The todo list that a tool left, as its metadata has it.
+fn todo_items(metadata: &Value) -> Option<Vec<TodoItem>> {
+    serde_json::from_value(metadata.get("todos")?.clone()).ok()
+}
