@@ -15,9 +15,7 @@ const AGENT: &[(&str, &[&str])] = &[
     ("prompt", &["message", "provider", "tools"]),
     ("context", &["message", "provider"]),
     ("session", &["message", "context"]),
-    ("act", &["message", "provider", "tools", "limits", "context", "turn"]),
-    ("turn", &["message", "provider", "tools", "limits", "context", "act"]),
-    ("turn_tests", &["act", "context", "limits", "message", "provider", "turn"]),
+    ("turn", &["message", "provider", "tools", "limits", "context"]),
     ("ui", &["gate"]),
     (
         "run",
