@@ -3,6 +3,8 @@
 pub mod anthropic;
 pub mod arguments;
 pub mod auth;
+pub mod catalogue;
+pub mod embedded;
 pub mod fault;
 pub mod history;
 pub mod hosted;

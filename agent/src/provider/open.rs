@@ -10,6 +10,7 @@ use base::failure::Failure;
 use super::Provider;
 use super::anthropic::Messages;
 use super::auth::Sources;
+use super::embedded;
 use super::fault::Advice;
 use super::hosted::{Hosted, Wire};
 use super::http::Endpoint;
@@ -67,6 +68,10 @@ pub fn by_reference(
         "openai" => {
             let entry = config.providers.openai.get(name).cloned().unwrap_or_default();
             openai(&entry, &wanted)
+        }
+        "embedded" => {
+            let entry = config.providers.embedded.get(name).cloned().unwrap_or_default();
+            Ok(Box::new(embedded::open(&entry, &wanted.reference, wanted.model)?))
         }
         other => Err(Failure::usage(format!("this version cannot ask `{other}` yet"))
             .next("use a provider of type anthropic, openai or embedded")

@@ -1,0 +1,139 @@
+//! The local models that can be fetched by name, and where model files are kept.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+
+/// A model of the catalogue. All are free to use and to pass on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is called here.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// The file's name.
+    pub file: &'static str,
+    /// Its maker's public address.
+    pub url: &'static str,
+    /// Its length.
+    pub bytes: u64,
+    /// Its SHA-256, in hex: nothing else is taken for it.
+    pub sha256: &'static str,
+    /// An SPDX name.
+    pub licence: &'static str,
+}
+
+/// The model that is meant when none is named.
+pub const DEFAULT: &str = "qwen2.5-coder-1.5b";
+
+/// Every model that can be fetched by name.
+pub const ENTRIES: &[Entry] = &[
+    Entry {
+        name: DEFAULT,
+        about: "Qwen2.5-Coder 1.5B Instruct, Q4_K_M; needs 3 GB of memory",
+        file: "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+        url: "https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/main/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+        bytes: 1_117_320_768,
+        sha256: "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+        licence: "Apache-2.0",
+    },
+    Entry {
+        name: "qwen2.5-coder-0.5b",
+        about: "Qwen2.5-Coder 0.5B Instruct, Q4_K_M; needs 1.5 GB of memory, for trying things out",
+        file: "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+        url: "https://huggingface.co/Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF/resolve/main/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+        bytes: 491_400_064,
+        sha256: "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+        licence: "Apache-2.0",
+    },
+];
+
+/// A model file that is on this machine.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kept {
+    /// What it is called: the catalogue's name, else the file's without `.gguf`.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// The catalogue's entry of that name.
+pub fn entry(name: &str) -> Option<&'static Entry> {
+    ENTRIES.iter().find(|entry| entry.name == name)
+}
+
+/// Where model files are kept: `$G3_MODELS`, else `~/.g3/models`.
+pub fn directory() -> Result<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(models) = variable("G3_MODELS") {
+        return Ok(PathBuf::from(models));
+    }
+    let home = variable("HOME").ok_or_else(|| {
+        Failure::usage("there is no place for model files")
+            .because("neither G3_MODELS nor HOME is set")
+    })?;
+    Ok(Path::new(&home).join(".g3/models"))
+}
+
+/// The model files on this machine, by name.
+pub fn kept() -> Result<Vec<Kept>> {
+    let directory = directory()?;
+    let entries = match fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e).or_fail(|| format!("cannot read {}", directory.display())),
+    };
+    let mut kept: Vec<Kept> = entries.flatten().filter_map(|entry| known(&entry.path())).collect();
+    kept.sort();
+    Ok(kept)
+}
+
+fn known(path: &Path) -> Option<Kept> {
+    let file = path.file_name()?.to_str()?;
+    let stem = file.strip_suffix(".gguf")?;
+    let name = ENTRIES.iter().find(|entry| entry.file == file).map_or(stem, |entry| entry.name);
+    // Follows links: `add` makes them.
+    let meta = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    Some(Kept { name: name.to_owned(), path: path.to_owned(), bytes: meta.len() })
+}
+
+/// The file of a model that is on this machine.
+pub fn find(name: &str) -> Result<PathBuf> {
+    let kept = kept()?;
+    if let Some(found) = kept.iter().find(|kept| kept.name == name) {
+        return Ok(found.path.clone());
+    }
+    let failure = Failure::not_found(format!("the local model `{name}` is not on this machine"))
+        .because(format!("there is no such file in {}", directory()?.display()));
+    let failure = match (entry(name), nearest(name)) {
+        (Some(entry), _) => failure.next(format!("g3 model pull {}", entry.name)),
+        (None, Some(near)) => failure.next(format!("did you mean `{near}`? g3 model list")),
+        (None, None) => failure.next("g3 model list"),
+    };
+    Err(failure
+        .next("g3 model add FILE --name NAME")
+        .next("or use a hosted model: set ANTHROPIC_API_KEY or OPENAI_API_KEY"))
+}
+
+fn nearest(name: &str) -> Option<&'static str> {
+    let score = |entry: &Entry| strsim::jaro_winkler(entry.name, name);
+    let best = ENTRIES.iter().max_by(|a, b| score(a).total_cmp(&score(b)))?;
+    (score(best) > 0.8).then_some(best.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_can_be_found_and_checked() {
+        for entry in ENTRIES {
+            assert_eq!(super::entry(entry.name), Some(entry));
+            assert!(entry.sha256.len() == 64 && entry.url.ends_with(entry.file));
+        }
+        assert!(super::entry(DEFAULT).is_some());
+    }
+}

@@ -1,0 +1,277 @@
+//! A model on this machine, asked through its host.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::config::providers::EmbeddedConfig;
+use base::event::Usage;
+use base::failure::{Failure, OrFail, Result as Outcome};
+use base::host::connection::{Answers, Connection};
+use base::host::find::{self, Wanted};
+use base::host::wire::{self, Chat, Fault, FaultKind, Hello, Mode, Tell, Turn};
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use super::{Delta, Facts, Hear, Provider, ProviderError, Request, catalogue, history};
+use crate::message::{Message, Part, Reply, Role, Stop, ToolCall};
+
+/// Under so many parameters a model is small.
+const LARGE: u64 = 4_000_000_000;
+/// Under so much context a model is small.
+const ROOMY: u64 = 8_192;
+/// Tokens of one reply of a small model: longer ones are nearly always repetitions.
+const SMALL_REPLY: u64 = 1_536;
+/// Characters of each argument that the conversation keeps of a call that was cut off.
+const KEPT_OF_CUT: usize = 80;
+
+/// A model on this machine.
+pub struct Embedded {
+    facts: Facts,
+    temperature: f32,
+    host: Host,
+}
+
+/// How the host is reached.
+struct Host {
+    /// `None`: a supervisor keeps it, and its socket stays the same.
+    wanted: Option<Wanted>,
+    connection: Mutex<Arc<Connection>>,
+}
+
+/// Opens the local model of a configuration entry; `reference` is `type.name`, `model` stands for
+/// the configured model's name. The host is found or started, and says what model it has.
+pub fn open(config: &EmbeddedConfig, reference: &str, model: Option<&str>) -> Outcome<Embedded> {
+    if config.model_type.is_some() || config.gpu_layers.is_some() {
+        return Err(Failure::usage(format!("`{reference}` sets model_type or gpu_layers"))
+            .because("the model file's own template is used, and an accelerator takes all layers")
+            .next(format!("leave them out of [providers.{reference}]")));
+    }
+    let (host, name) = match find::handed_down() {
+        Some(socket) => (Host::over(None, socket)?, model.or(config.model.as_deref())),
+        None => {
+            let wanted = wanted(config, model)?;
+            let socket = find::connect(&wanted)?;
+            (Host::over(Some(wanted), socket)?, model.or(config.model.as_deref()))
+        }
+    };
+    let hello = host.current().hello().map_err(Fault::into_failure)?;
+    let name =
+        name.map_or_else(|| file_stem(config).unwrap_or(catalogue::DEFAULT.into()), Into::into);
+    let temperature = config.temperature.unwrap_or(0.0) as f32;
+    Ok(Embedded { facts: facts(&hello, config, reference, name), temperature, host })
+}
+
+fn file_stem(config: &EmbeddedConfig) -> Option<String> {
+    Some(config.model_path.as_ref()?.file_stem()?.to_string_lossy().into_owned())
+}
+
+/// Which host serves a configuration entry: what a supervisor relays for a g3 in a box.
+pub fn wanted(config: &EmbeddedConfig, model: Option<&str>) -> Outcome<Wanted> {
+    let path = match (model, &config.model_path) {
+        (None, Some(path)) => from_home(path.clone()),
+        (named, _) => {
+            catalogue::find(named.or(config.model.as_deref()).unwrap_or(catalogue::DEFAULT))?
+        }
+    };
+    let idle = std::env::var("G3_MODEL_IDLE").ok().and_then(|text| text.parse().ok());
+    Ok(Wanted {
+        context: config.context_length,
+        threads: config.threads,
+        idle,
+        ..Wanted::model(path)
+    })
+}
+
+/// `~/x` is a path of the home directory.
+fn from_home(path: PathBuf) -> PathBuf {
+    match (path.strip_prefix("~"), std::env::var_os("HOME")) {
+        (Ok(rest), Some(home)) => PathBuf::from(home).join(rest),
+        (Ok(_) | Err(_), _) => path,
+    }
+}
+
+fn facts(hello: &Hello, config: &EmbeddedConfig, reference: &str, model: String) -> Facts {
+    let context = hello.context.min(config.context_length.map_or(u64::MAX, u64::from));
+    let small = hello.parameters < LARGE || context < ROOMY;
+    let most = if small { SMALL_REPLY } else { 8_192 };
+    Facts {
+        provider: reference.to_owned(),
+        model,
+        context,
+        max_output: config.max_tokens.map_or(most, u64::from).min(context / 4),
+        small,
+    }
+}
+
+impl Provider for Embedded {
+    fn ask<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        hear: &'a mut Hear<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        Box::pin(async move {
+            let connection = self.host.connected().await?;
+            let chat = self.chat(request);
+            let calls = request.messages.iter().map(|message| message.calls().count()).sum();
+            listen(connection.chat(chat), calls, hear).await
+        })
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+impl Embedded {
+    fn chat(&self, request: &Request<'_>) -> Chat {
+        let messages = history::sound(request.messages);
+        Chat {
+            conversation: request.session.to_owned(),
+            system: request.system.to_owned(),
+            messages: messages.iter().flat_map(turns).collect(),
+            tools: request
+                .tools
+                .iter()
+                .map(|tool| wire::Tool {
+                    name: tool.name.clone(),
+                    description: tool.description.clone(),
+                    parameters: tool.parameters.clone(),
+                })
+                .collect(),
+            mode: Mode::Auto,
+            max_tokens: u32::try_from(request.max_output).unwrap_or(u32::MAX),
+            temperature: self.temperature,
+            seed: request.messages.len() as u64,
+        }
+    }
+}
+
+impl Host {
+    fn over(wanted: Option<Wanted>, socket: std::os::unix::net::UnixStream) -> Outcome<Host> {
+        let connection = Connection::new(socket).or_fail(|| "cannot talk to the model host")?;
+        Ok(Host { wanted, connection: Mutex::new(Arc::new(connection)) })
+    }
+
+    fn current(&self) -> Arc<Connection> {
+        Arc::clone(&self.connection.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The connection; a host that ended in the meantime is started anew.
+    async fn connected(&self) -> Result<Arc<Connection>, ProviderError> {
+        let connection = self.current();
+        let Some(wanted) = self.wanted.clone().filter(|_| connection.is_closed()) else {
+            return Ok(connection);
+        };
+        let broken = |why: String| ProviderError::Broken(why);
+        let found = tokio::task::spawn_blocking(move || find::connect(&wanted)).await;
+        let socket = found.map_err(|e| broken(e.to_string()))?.map_err(|f| rejected(f.into()))?;
+        let fresh = Arc::new(Connection::new(socket).map_err(|e| broken(e.to_string()))?);
+        *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
+        Ok(fresh)
+    }
+}
+
+/// A message as the host knows it.
+fn turns(message: &Message) -> Vec<Turn> {
+    if message.role == Role::Assistant {
+        let calls =
+            message.calls().map(|call| wire::Call { name: call.name.clone(), args: kept(call) });
+        return vec![Turn::Assistant { text: message.words(), calls: calls.collect() }];
+    }
+    let turn = |part: &Part| match part {
+        Part::Text { text } => Some(Turn::User { text: text.clone() }),
+        Part::Result(result) => {
+            Some(Turn::Result { name: result.name.clone(), text: result.text.clone() })
+        }
+        Part::Image(_) => Some(Turn::User { text: "[a picture; this model cannot see]".into() }),
+        Part::Reasoning { .. } | Part::Call(_) => None,
+    };
+    message.parts.iter().filter_map(turn).collect()
+}
+
+/// The arguments of a call. Of one that was cut off only the beginning: the rest would fill the
+/// context and invite the model to write it again.
+fn kept(call: &ToolCall) -> Value {
+    let mut args = call.args.clone();
+    if let (Some(_), Value::Object(args)) = (&call.malformed, &mut args) {
+        for value in args.values_mut() {
+            if let Value::String(text) = value {
+                *text = base::text::head(text, KEPT_OF_CUT).to_owned();
+            }
+        }
+    }
+    args
+}
+
+/// Hears a reply to its end. `calls` were made in the conversation before it.
+async fn listen(
+    mut answers: Answers,
+    calls: usize,
+    hear: &mut Hear<'_>,
+) -> Result<Reply, ProviderError> {
+    let mut parts: Vec<Part> = Vec::new();
+    loop {
+        match answers.next().await {
+            Tell::Text { text } => {
+                hear(Delta::Text(&text));
+                match parts.last_mut() {
+                    Some(Part::Text { text: said }) => said.push_str(&text),
+                    Some(_) | None => parts.push(Part::Text { text }),
+                }
+            }
+            Tell::Call { name, args, truncated_at_cap } => {
+                let id = format!("call_{}", calls + parts.len() + 1);
+                let malformed = truncated_at_cap.then(|| args.to_string());
+                parts.push(Part::Call(ToolCall { id, name, args, malformed }));
+            }
+            Tell::Progress { .. } => hear(Delta::Ping),
+            Tell::Done { stop, usage } => return Ok(reply(parts, stop, usage)),
+            Tell::Error(fault) => return Err(error(fault)),
+            other @ (Tell::Hello(_) | Tell::Status(_) | Tell::Bye) => {
+                let what = format!("the model host said something else: {other:?}");
+                return Err(ProviderError::Broken(what));
+            }
+        }
+    }
+}
+
+fn reply(parts: Vec<Part>, stop: wire::Stop, usage: wire::Usage) -> Reply {
+    let message = Message { role: Role::Assistant, parts };
+    let called = message.calls().next().is_some();
+    let stop = match stop {
+        wire::Stop::Length => Stop::Length,
+        wire::Stop::Calls | wire::Stop::Done | wire::Stop::Cancelled if called => Stop::Calls,
+        wire::Stop::Calls | wire::Stop::Done | wire::Stop::Cancelled => Stop::Done,
+    };
+    let usage = Usage {
+        input: usage.prefilled,
+        output: usage.written,
+        cache_read: usage.reused,
+        cache_write: 0,
+        cost_usd: Some(0.0),
+    };
+    Reply { message, usage, stop }
+}
+
+fn error(fault: Fault) -> ProviderError {
+    match fault.kind {
+        FaultKind::TooLong => ProviderError::TooLong(fault.what),
+        FaultKind::Broken => ProviderError::Broken(with_cause(&fault)),
+        FaultKind::Rejected => rejected(fault),
+    }
+}
+
+fn rejected(fault: Fault) -> ProviderError {
+    let tries = fault.next.iter().map(|next| format!("\ntry: {next}"));
+    ProviderError::Rejected(with_cause(&fault) + &tries.collect::<String>())
+}
+
+fn with_cause(fault: &Fault) -> String {
+    match &fault.why {
+        Some(why) => format!("{}: {why}", fault.what),
+        None => fault.what.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
