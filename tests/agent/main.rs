@@ -1,3 +1,8 @@
 //! Tests of agent.
-mod provider_faults;
-mod provider_support;
+
+mod acp;
+mod cli;
+mod modes;
+mod session;
+mod stage;
+mod turn;

@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use base::failure::{Failure, OrFail, Result};
@@ -34,8 +35,11 @@ impl Session {
         make_dir(&all).or_fail(|| format!("cannot make {}", all.display()))?;
         keep_out_of_git(cwd).or_fail(|| "cannot write .g3/.gitignore")?;
         let random = random();
-        for attempt in 0..1_000u64 {
-            let bytes = (random.wrapping_add(attempt)).to_le_bytes();
+        for _ in 0..1_000 {
+            // Unique in this process as well, where sessions of several directories may live.
+            static MADE: AtomicU64 = AtomicU64::new(0);
+            let nth = MADE.fetch_add(1, Ordering::Relaxed);
+            let bytes = random.wrapping_add(nth).to_le_bytes();
             let id = Id::new(first_line(task), [bytes[0], bytes[1], bytes[2], bytes[3]]);
             let dir = all.join(id.as_str());
             base::files::step("g3.session.create");

@@ -1,0 +1,232 @@
+//! The Agent Client Protocol as raw JSON-RPC lines, as an editor would speak it.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use base::process::Running;
+use serde_json::{Value, json};
+use testkit::model_server::gate::Gate;
+use testkit::model_server::reply::Reply;
+
+use crate::stage::{G3, Stage};
+
+/// An editor with g3 behind it.
+struct Editor {
+    g3: Running,
+    lines: mpsc::Receiver<Value>,
+    kept: VecDeque<Value>,
+    next: u64,
+}
+
+impl Editor {
+    fn open(stage: &Stage) -> Editor {
+        let mut g3 = stage.env.start(G3, stage.env.home(), ["acp"]);
+        let stdout = g3.child.stdout.take().unwrap();
+        let (send, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let value: Value = serde_json::from_str(&line).expect("stdout carries only JSON");
+                assert_eq!(value["jsonrpc"], "2.0", "stdout carries only JSON-RPC: {line}");
+                if send.send(value).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut editor = Editor { g3, lines, kept: VecDeque::new(), next: 1 };
+        let reply = editor.request("initialize", json!({"protocolVersion": 1}));
+        assert_eq!(reply["protocolVersion"], 1);
+        assert_eq!(reply["agentCapabilities"]["loadSession"], true);
+        editor
+    }
+
+    fn send(&mut self, message: Value) {
+        let stdin = self.g3.child.stdin.as_mut().unwrap();
+        writeln!(stdin, "{message}").unwrap();
+        stdin.flush().unwrap();
+    }
+
+    /// Sends a request and gives its id.
+    fn begin(&mut self, method: &str, params: Value) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        self.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    /// The first message, kept or new, that fits; the others are kept.
+    fn wait(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        if let Some(at) = self.kept.iter().position(&fits) {
+            return self.kept.remove(at).unwrap();
+        }
+        loop {
+            let Ok(message) = self.lines.recv_timeout(Duration::from_secs(30)) else {
+                panic!("no {what}; so far: {:#?}", self.kept);
+            };
+            if fits(&message) {
+                return message;
+            }
+            self.kept.push_back(message);
+        }
+    }
+
+    fn answer(&mut self, id: u64) -> Value {
+        self.wait("answer", |m| m["id"] == id && m.get("method").is_none())
+    }
+
+    fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.begin(method, params);
+        let answer = self.answer(id);
+        assert!(answer.get("error").is_none(), "{method} failed: {answer}");
+        answer["result"].clone()
+    }
+
+    fn new_session(&mut self, cwd: &std::path::Path) -> String {
+        let result = self.request("session/new", json!({"cwd": cwd, "mcpServers": []}));
+        result["sessionId"].as_str().unwrap().to_owned()
+    }
+
+    fn prompt(&mut self, session: &str, text: &str) -> u64 {
+        let prompt = json!([{"type": "text", "text": text}]);
+        self.begin("session/prompt", json!({"sessionId": session, "prompt": prompt}))
+    }
+
+    /// The updates that came so far, by kind.
+    fn updates(&self, kind: &str) -> Vec<&Value> {
+        let updates = self.kept.iter().filter(|m| m["method"] == "session/update");
+        let updates = updates.map(|m| &m["params"]["update"]);
+        updates.filter(|update| update["sessionUpdate"] == kind).collect()
+    }
+
+    fn own_events(&self) -> Vec<&Value> {
+        let own = self.kept.iter().filter(|m| m["method"] == "_g3/event");
+        own.map(|m| &m["params"]).collect()
+    }
+}
+
+#[test]
+fn a_prompt_is_answered_with_updates_and_own_events() {
+    let stage = Stage::new([
+        Reply::new()
+            .thinks("hm")
+            .then_says("I write. ")
+            .calls("write_file", json!({"file_path": "a.txt", "content": "hi\n"})),
+        Reply::says("Done."),
+    ]);
+    let mut editor = Editor::open(&stage);
+    let session = editor.new_session(stage.repo.path());
+    let id = editor.prompt(&session, "write a.txt");
+    assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");
+    assert_eq!(stage.repo.read("a.txt"), "hi\n");
+    let said = editor.updates("agent_message_chunk");
+    let text: String = said.iter().map(|u| u["content"]["text"].as_str().unwrap()).collect();
+    assert_eq!(text, "I write. Done.");
+    assert_eq!(editor.updates("agent_thought_chunk").len(), 1);
+    let call = editor.updates("tool_call")[0];
+    assert_eq!((&call["kind"], &call["status"]), (&json!("edit"), &json!("in_progress")));
+    assert_eq!(call["content"][0]["type"], "diff");
+    assert_eq!(call["locations"][0]["path"], json!(stage.repo.path().join("a.txt")));
+    let updates = editor.updates("tool_call_update");
+    assert_eq!(updates.last().unwrap()["status"], "completed");
+    assert_eq!(updates.last().unwrap()["toolCallId"], call["toolCallId"]);
+    let own = editor.own_events();
+    assert!(own.iter().all(|event| event["sessionId"] == session.as_str()));
+    assert_eq!(own.first().unwrap()["event"]["type"], "start");
+    assert_eq!(own.last().unwrap()["event"]["type"], "end");
+    assert!(own.iter().any(|event| event["event"]["type"] == "usage"));
+}
+
+#[test]
+fn a_cancel_stops_the_turn_and_the_session_goes_on() {
+    let gate = Gate::new();
+    let stage = Stage::new([Reply::says("a ").then_says("b").gate(&gate), Reply::says("fresh")]);
+    let mut editor = Editor::open(&stage);
+    let session = editor.new_session(stage.repo.path());
+    let id = editor.prompt(&session, "talk");
+    gate.wait_until_reached(1);
+    editor.send(json!({"jsonrpc": "2.0", "method": "session/cancel",
+        "params": {"sessionId": session}}));
+    assert_eq!(editor.answer(id)["result"]["stopReason"], "cancelled");
+    gate.open_all();
+    let id = editor.prompt(&session, "again");
+    assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");
+}
+
+#[test]
+fn what_reaches_outside_asks_the_editor() {
+    let outside = |stage: &Stage| stage.env.home().join("outside.txt");
+    for (option, written) in [("once", true), ("no", false)] {
+        let path = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+        let target = path.clone();
+        let stage = Stage::new(testkit::model_server::script::Script::by(move |request| {
+            if request.assistant_messages() > 0 {
+                return Reply::says("done");
+            }
+            let path = target.lock().unwrap().clone();
+            Reply::call("write_file", json!({"file_path": path, "content": "x"}))
+        }));
+        *path.lock().unwrap() = outside(&stage).display().to_string();
+        let mut editor = Editor::open(&stage);
+        let session = editor.new_session(stage.repo.path());
+        let id = editor.prompt(&session, "write outside");
+        let asked =
+            editor.wait("permission request", |m| m["method"] == "session/request_permission");
+        let call = editor.updates("tool_call")[0]["toolCallId"].clone();
+        assert_eq!(asked["params"]["toolCall"]["toolCallId"], call);
+        editor.send(json!({"jsonrpc": "2.0", "id": asked["id"],
+            "result": {"outcome": {"outcome": "selected", "optionId": option}}}));
+        assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");
+        assert_eq!(outside(&stage).exists(), written, "answered `{option}`");
+    }
+}
+
+#[test]
+fn a_session_is_loaded_from_its_journal_by_another_process() {
+    let stage = Stage::new([Reply::says("noted"), Reply::says("plum")]);
+    let session = {
+        let mut editor = Editor::open(&stage);
+        let session = editor.new_session(stage.repo.path());
+        let id = editor.prompt(&session, "the word is plum");
+        editor.answer(id);
+        session
+    };
+    let mut editor = Editor::open(&stage);
+    let params = json!({"sessionId": session, "cwd": stage.repo.path(), "mcpServers": []});
+    editor.request("session/load", params);
+    assert_eq!(editor.updates("user_message_chunk")[0]["content"]["text"], "the word is plum");
+    assert_eq!(editor.updates("agent_message_chunk")[0]["content"]["text"], "noted");
+    let id = editor.prompt(&session, "which word?");
+    editor.answer(id);
+    assert!(stage.asked()[1].text().contains("the word is plum"));
+}
+
+#[test]
+fn several_sessions_live_in_one_process() {
+    let gate = Gate::new();
+    let stage = Stage::new([Reply::says("slow").gate(&gate), Reply::says("quick")]);
+    let other = stage.env.repo_at("other");
+    let mut editor = Editor::open(&stage);
+    let (one, two) = (editor.new_session(stage.repo.path()), editor.new_session(other.path()));
+    let first = editor.prompt(&one, "be slow");
+    gate.wait_until_reached(1);
+    let second = editor.prompt(&two, "be quick");
+    assert_eq!(editor.answer(second)["result"]["stopReason"], "end_turn");
+    gate.open_all();
+    assert_eq!(editor.answer(first)["result"]["stopReason"], "end_turn");
+    assert!(other.path().join(".g3/sessions").join(&two).exists());
+}
+
+#[test]
+fn errors_are_json_rpc_errors_with_a_way_out() {
+    let stage = Stage::new([Reply::status(401)]);
+    let mut editor = Editor::open(&stage);
+    let id = editor.prompt("nobody-aaaa", "hi");
+    assert!(editor.answer(id)["error"]["message"].as_str().unwrap().contains("nobody-aaaa"));
+    let id = editor.begin("session/new", json!({"cwd": "/does/not/exist", "mcpServers": []}));
+    assert!(editor.answer(id)["error"]["message"].as_str().unwrap().contains("/does/not/exist"));
+    let session = editor.new_session(stage.repo.path());
+    let id = editor.prompt(&session, "hi");
+    let error = editor.answer(id)["error"].clone();
+    assert!(error["data"]["try"].is_array(), "{error}");
+}

@@ -1,0 +1,153 @@
+//! The command line: flags, tasks of all shapes, configuration, exit codes.
+
+use serde_json::json;
+use testkit::env::TestEnv;
+use testkit::model_server::reply::Reply;
+
+use crate::stage::{G3, Stage};
+
+#[test]
+fn wrong_flags_end_with_2_and_a_way_out() {
+    let stage = Stage::new([]);
+    for args in [
+        &["--bogus"][..],
+        &["--max-turns", "0", "x"],
+        &["--max-turns", "many", "x"],
+        &["--resume", "a", "--new-session"],
+        &["--profile", "nope", "x"],
+        &["--provider", "nope", "x"],
+        &["-w", "/does/not/exist", "x"],
+        &["--config", "/does/not/exist.toml", "x"],
+        &["--json"],
+        &["acp", "--json"],
+        &["--planning"],
+    ] {
+        let ran = stage.g3(args);
+        assert_eq!(ran.code, 2, "{args:?}:\n{ran}");
+        ran.says("error:");
+    }
+    assert!(stage.session_dirs().is_empty(), "nothing was begun");
+    assert!(stage.asked().is_empty());
+}
+
+#[test]
+fn an_unknown_key_names_the_nearest() {
+    let stage = Stage::new([]);
+    stage.env.config("[agent]\nmax_turn = 3\n");
+    stage.g3(["x"]).exits(2).says("max_turn").says("max_turns");
+}
+
+#[test]
+fn a_missing_key_says_where_to_put_it() {
+    let env = TestEnv::new();
+    env.config("[providers]\ndefault_provider = \"anthropic.main\"\n[providers.anthropic.main]\nmodel = \"m\"\n");
+    env.run(G3, env.repo().path(), ["x"]).exits(2).says("ANTHROPIC_API_KEY").says("try:");
+}
+
+#[test]
+fn with_json_only_events_are_on_stdout_also_when_it_fails() {
+    let stage = Stage::new([]);
+    stage.env.config("nonsense = 1\n");
+    let ran = stage.g3(["--json", "x"]);
+    ran.exits(2);
+    let events = ran.json_lines();
+    assert_eq!(events[0]["type"], "error");
+    assert_eq!(events.last().unwrap()["exit"], 2);
+}
+
+#[test]
+fn a_task_of_a_megabyte_comes_in_on_stdin() {
+    let stage = Stage::new([Reply::says("read it")]);
+    let task = format!("find the end: {}THE-END", "words ".repeat(180_000));
+    assert!(task.len() > 1_000_000);
+    assert_eq!(stage.g3_with_input(["-"], &task).ok(), "read it");
+    assert!(stage.asked()[0].text().ends_with("THE-END"));
+}
+
+#[test]
+fn a_task_may_begin_with_hyphens() {
+    let stage = Stage::new([Reply::says("ok")]);
+    stage.g3(["--", "--why is this flag ignored?"]).ok();
+    assert!(stage.asked()[0].first_user().contains("--why is this flag ignored?"));
+}
+
+#[test]
+fn an_empty_task_is_refused() {
+    let stage = Stage::new([]);
+    stage.g3([" "]).exits(2).says("empty");
+    stage.g3_with_input(["-"], "\n").exits(2).says("empty");
+}
+
+#[test]
+fn quiet_prints_the_words_only() {
+    let stage = Stage::new([Reply::call("shell", json!({"command": "ls"})), Reply::says("done")]);
+    let ran = stage.g3(["--quiet", "look"]);
+    assert_eq!(ran.ok(), "done");
+    assert_eq!(ran.err, "");
+}
+
+#[test]
+fn control_sequences_of_a_model_do_not_reach_the_terminal() {
+    let stage = Stage::new([Reply::says("a\u{1b}]52;c;aGk=\u{7}b\u{1b}[2Jc")]);
+    assert_eq!(stage.g3(["x"]).ok(), "abc");
+}
+
+#[test]
+fn complete_answers_one_question_without_tools_or_agent_prompt() {
+    let stage = Stage::new([Reply::says("Fix login\n")]);
+    let ran = stage.g3_with_input(["complete"], "Write a commit message for this diff");
+    assert_eq!(ran.out, "Fix login\n");
+    let asked = &stage.asked()[0];
+    assert!(asked.tool_names().is_empty());
+    assert_eq!(asked.system(), "");
+    assert!(stage.session_dirs().is_empty(), "it leaves no session");
+    stage.g3_with_input(["complete"], "again").exits(1).says("error:");
+    stage.g3_with_input(["complete"], "").exits(2).says("no question");
+}
+
+#[test]
+fn chat_offers_no_tools() {
+    let stage = Stage::new([Reply::says("hello")]);
+    stage.g3(["--chat", "hi"]).ok();
+    assert!(stage.asked()[0].tool_names().is_empty());
+}
+
+#[test]
+fn the_configuration_is_shown_with_its_origins() {
+    let stage = Stage::new([]);
+    let ran = stage.g3(["config", "show", "--origin"]);
+    ran.ok();
+    ran.says("config.toml").says("# default").never_says("test-key");
+}
+
+#[test]
+fn a_repositorys_own_configuration_counts_only_when_it_is_trusted() {
+    let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
+    stage.repo.write("g3.toml", "[studio]\nchecks = [\"make\"]\n");
+    stage.g3(["config", "show"]).never_says("make\"");
+    stage.g3(["trust"]).says("accepted").ok();
+    stage.g3(["config", "show"]).says("make");
+    stage.g3(["trust", "show"]).says("g3.toml");
+    stage.g3(["trust", "revoke"]).says("no longer accepted");
+    stage.g3(["config", "show"]).never_says("make\"");
+}
+
+#[test]
+fn the_projects_instructions_and_memory_are_in_the_prompt() {
+    let stage = Stage::new([Reply::says("ok")]);
+    stage.repo.write("AGENTS.md", "Use tabs in this house.");
+    stage.repo.write("sub/AGENTS.md", "Use spaces in this room.");
+    stage.repo.write("sub/analysis/memory.md", "The parser lives in parse.rs.");
+    stage.g3(["-w", "sub", "x"]).ok();
+    let system = stage.asked()[0].system();
+    let tabs = system.find("Use tabs").unwrap();
+    assert!(tabs < system.find("Use spaces").unwrap());
+    assert!(system.contains("The parser lives in parse.rs."));
+    assert!(system.contains("2026-01-02"));
+}
+
+#[test]
+fn completions_are_printed() {
+    let stage = Stage::new([]);
+    assert!(stage.g3(["completions", "bash"]).ok().contains("--new-session"));
+}

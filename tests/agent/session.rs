@@ -1,0 +1,148 @@
+//! Sessions on disk: kill -9 at every durable step, then `--resume` goes on.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::json;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
+
+use crate::stage::{Stage, journal};
+
+/// A model that makes `one`, then `two`, then is done; told by what it has seen, so that it goes
+/// on properly wherever it is interrupted.
+fn two_files() -> Script {
+    Script::by(|request| {
+        let seen = request.text();
+        let make = |name: &str| {
+            Reply::new().then_says(format!("making {name}")).calls(
+                "shell",
+                json!({"command": format!("echo {name} > {name}; echo made-{name}")}),
+            )
+        };
+        if !seen.contains("made-one") {
+            make("one")
+        } else if !seen.contains("made-two") {
+            make("two")
+        } else {
+            Reply::says("both are made")
+        }
+    })
+}
+
+#[test]
+fn kill_9_at_every_durable_step_loses_nothing_that_resume_cannot_finish() {
+    let stage = Stage::new(two_files());
+    let steps_file = stage.env.home().join("steps");
+    let job = stage.job(["make two files"]).env("G3_TEST_STEPS", &steps_file);
+    stage.env.run_job(job).ok();
+    let passes = passes(&steps_file);
+    let names: BTreeSet<&str> = passes.iter().filter_map(|step| step.split(':').next()).collect();
+    for name in ["g3.session.create", "g3.journal.reply", "g3.journal.result", "g3.journal.ended"] {
+        assert!(names.contains(name), "no step `{name}` in {names:?}");
+    }
+    for step in passes {
+        let stage = Stage::new(two_files());
+        let ran = stage.env.run_job(stage.job(["make two files"]).env("G3_TEST_KILL_AT", &step));
+        ran.exits(137);
+        let again = match stage.session_dirs().first().map(|dir| journal(dir)) {
+            // Nothing was begun, so there is nothing to go on with.
+            None => stage.g3(["make two files"]),
+            Some(entries) if !entries.iter().any(|entry| entry["entry"] == "request") => {
+                stage.g3(["make two files"])
+            }
+            Some(_) => stage.g3(["--resume"]),
+        };
+        assert!(again.ok().ends_with("both are made"), "killed at {step}:\n{again}");
+        for name in ["one", "two"] {
+            assert_eq!(stage.repo.read(name), format!("{name}\n"), "killed at {step}");
+        }
+        assert_every_call_is_answered(&stage);
+    }
+}
+
+/// The steps of a run as `NAME:PASS`.
+fn passes(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let names: Vec<&str> = text.lines().filter(|name| name.starts_with("g3.")).collect();
+    let pass = |at: usize| names[..=at].iter().filter(|name| **name == names[at]).count();
+    (0..names.len()).map(|at| format!("{}:{}", names[at], pass(at))).collect()
+}
+
+fn assert_every_call_is_answered(stage: &Stage) {
+    for request in stage.asked() {
+        let calls = request.body["messages"].to_string().matches("\"tool_use\"").count();
+        let results = request.tool_results().len();
+        assert_eq!(calls, results, "a call without its result: {}", request.body);
+    }
+}
+
+#[test]
+fn a_session_is_taken_up_in_place_by_the_beginning_of_its_id() {
+    let stage = Stage::new([Reply::says("one"), Reply::says("two"), Reply::says("three")]);
+    stage.g3(["remember the word plum"]).ok();
+    let dir = stage.session_dir();
+    let id = dir.file_name().unwrap().to_str().unwrap().to_owned();
+    assert_eq!(stage.g3(["--resume", &id[..8], "--", "which word?"]).ok(), "two");
+    assert_eq!(stage.session_dirs(), [dir], "no second directory");
+    let asked = stage.asked();
+    assert_eq!(asked[1].system(), asked[0].system());
+    assert!(asked[1].text().contains("plum") && asked[1].text().contains("which word?"));
+    assert_eq!(stage.g3(["something else"]).ok(), "three");
+    assert_eq!(stage.session_dirs().len(), 2, "a task without --resume begins anew");
+    stage.g3(["--resume", "zzz", "--", "go"]).exits(5).says("no session `zzz`");
+}
+
+#[test]
+fn the_journal_survives_a_torn_last_line() {
+    let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
+    stage.g3(["first"]).ok();
+    let path = stage.session_dir().join("session.jsonl");
+    let mut text = std::fs::read_to_string(&path).unwrap();
+    text.push_str("{\"entry\":\"reply\",\"mess");
+    std::fs::write(&path, text).unwrap();
+    assert_eq!(stage.g3(["--resume", "--", "second"]).ok(), "two");
+    assert!(stage.asked()[1].text().contains("first"));
+}
+
+#[test]
+fn state_is_private_and_git_does_not_see_it() {
+    let stage = Stage::new([Reply::says("done")]);
+    stage.g3(["task"]).ok();
+    assert_eq!(stage.repo.git(["status", "--porcelain"]).trim(), "");
+    let dir = stage.session_dir();
+    for file in ["session.jsonl", "session.json"] {
+        let meta = std::fs::metadata(dir.join(file)).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::mode(&meta.permissions());
+        assert_eq!(mode & 0o077, 0, "{file} can be read by others");
+    }
+    let seen: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(dir.join("session.json")).unwrap()).unwrap();
+    assert_eq!((&seen["status"], &seen["task"]), (&json!("done"), &json!("task")));
+    stage.g3(["sessions", "list"]).says("task").says("done");
+    stage.g3(["sessions", "show"]).says("turns    1");
+}
+
+#[test]
+fn a_full_context_is_summarised_and_the_work_goes_on() {
+    let script = Script::by(|request| {
+        let text = request.text();
+        if text.contains("no longer fits") {
+            return Reply::says("SUMMARY: made the file").usage(9_000, 20);
+        }
+        if text.contains("SUMMARY") {
+            return Reply::says("all done").usage(500, 5);
+        }
+        Reply::call("shell", json!({"command": "seq 1 400"})).usage(9_000, 20)
+    });
+    let stage = Stage::new(script);
+    let config = format!("{}context_length = 10000\n", stage.model.config_toml("anthropic"));
+    stage.env.config(&config);
+    let ran = stage.g3(["--json", "keep the word plum"]);
+    ran.ok();
+    ran.says("\"type\":\"compacted\"");
+    let last = stage.asked().pop().unwrap();
+    assert_eq!(last.messages().len(), 1);
+    assert!(last.text().contains("keep the word plum"), "the request is kept");
+    assert!(last.system().contains("You are g3"), "the system prompt is kept");
+}
