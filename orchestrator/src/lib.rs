@@ -1,7 +1,13 @@
 //! Runs many coding agents on one git repository at once, and makes it safe and quick to keep what
 //! is good and drop what is not.
 
+pub mod check;
+pub mod cli;
+pub mod commands;
 pub mod git;
 pub mod launch;
+pub mod report;
+pub mod room;
+pub mod schedule;
 pub mod session;
 pub mod supervise;

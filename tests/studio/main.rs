@@ -5,3 +5,5 @@ mod git_repo;
 mod git_setting;
 mod git_snapshot;
 mod git_worktree;
+mod run;
+mod scene;

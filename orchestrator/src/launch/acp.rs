@@ -25,7 +25,8 @@ use tokio::sync::oneshot;
 
 use crate::launch::update::heard;
 use crate::launch::voice::Voice;
-use crate::launch::{Agent, Launcher, News, Order, Process, Seat, cannot_start, ended_with, wire};
+use crate::launch::{Agent, Launcher, News, Order, Seat, cannot_start, ended_with, wire};
+use crate::room::Process;
 
 /// How long an agent may take to answer `initialize` and to open a conversation.
 const START: Duration = Duration::from_secs(120);
@@ -37,7 +38,10 @@ impl Launcher for Acp {
     fn launch(&self, seat: Seat) -> BoxFuture<'static, Result<Agent>> {
         Box::pin(async move {
             let command = seat.command.clone();
-            let process = (seat.start)(&command)?;
+            let process = seat
+                .room
+                .start(&command)
+                .map_err(|failure| cannot_start(&command, failure.why.unwrap_or(failure.what)))?;
             let (orders, told) = unbounded_channel();
             let (tell, news) = unbounded_channel();
             let (ready, started) = oneshot::channel();

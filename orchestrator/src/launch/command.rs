@@ -9,7 +9,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::launch::log::Log;
 use crate::launch::voice::Voice;
-use crate::launch::{Agent, Launcher, News, Order, Process, Seat, cannot_start, ended_with};
+use crate::launch::{Agent, Launcher, News, Order, Seat, cannot_start, ended_with};
+use crate::room::Process;
 
 /// Runs the argv template of the agents table; `{prompt}`, `{worktree}` and `{id}` are filled in.
 pub struct Command;
@@ -48,7 +49,7 @@ async fn turn(
     told: &mut UnboundedReceiver<Order>,
     tell: &UnboundedSender<News>,
 ) -> Option<String> {
-    let mut process = match (seat.start)(&filled(seat, text)) {
+    let mut process = match seat.room.start(&filled(seat, text)) {
         Ok(process) => process,
         Err(failure) => {
             return Some(

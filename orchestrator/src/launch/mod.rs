@@ -3,35 +3,25 @@
 pub mod acp;
 pub mod command;
 pub mod log;
+pub mod table;
 pub mod update;
 pub mod voice;
 pub mod wire;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use base::failure::{Failure, Result};
 use base::id::Id;
-use base::process::AsyncRunning;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+use crate::room::Room;
 
 /// A way to start an agent: over ACP, or any command.
 pub trait Launcher {
     /// Starts it. What it tells comes out of [`Agent::news`].
     fn launch(&self, seat: Seat) -> BoxFuture<'static, Result<Agent>>;
-}
-
-/// Starts a program in the session's worktree and box, with piped streams.
-pub type Start = Arc<dyn Fn(&[String]) -> Result<Process> + Send + Sync>;
-
-/// A started program and what keeps it alive.
-pub struct Process {
-    /// The program.
-    pub running: AsyncRunning,
-    /// Ends everything in the box when it is dropped.
-    pub lifeline: Option<std::os::fd::OwnedFd>,
 }
 
 /// Where an agent is to work.
@@ -50,7 +40,7 @@ pub struct Seat {
     /// Bytes of raw output that are kept.
     pub log_bytes: u64,
     /// Starts programs there.
-    pub start: Start,
+    pub room: Room,
 }
 
 /// A running agent. Dropped, it ends.

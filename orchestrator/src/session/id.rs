@@ -14,13 +14,14 @@ pub struct Candidate {
     pub fits: bool,
 }
 
-/// Finds the session that was typed; without a text, the only one that fits.
+/// Finds the session that was typed among all, which stand oldest first; without a text, the only
+/// one that fits.
 pub fn resolve(typed: Option<&str>, candidates: &[Candidate]) -> Result<Id> {
     match typed {
         None => only(candidates),
         Some("@latest") => candidates
             .iter()
-            .max_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)))
+            .max_by(|a, b| a.created_at.cmp(&b.created_at))
             .map(|found| found.id.clone())
             .ok_or_else(none_at_all),
         Some(text) => by_prefix(text, candidates),

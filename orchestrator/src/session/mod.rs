@@ -1,8 +1,11 @@
 //! One attempt at a task by one agent: what is recorded about it, and what that says.
 
 pub mod facts;
+pub mod fates;
+pub mod home;
 pub mod id;
 pub mod journal;
+pub mod random;
 pub mod record;
 pub mod state;
 pub mod store;

@@ -1,9 +1,10 @@
 //! What is known about a session when it is made; written once, as `session.json`.
 
-use std::path::PathBuf;
-
 use base::id::Id;
 use serde::{Deserialize, Serialize};
+
+use crate::git::private::Place;
+use crate::git::repo::Base;
 
 /// The schema of `session.json`.
 pub const SCHEMA: u32 = 1;
@@ -24,10 +25,10 @@ pub struct Record {
     pub persona: Option<String>,
     /// Where it started.
     pub base: Base,
-    /// The session's branch, without `refs/heads/`.
-    pub branch: String,
-    /// Where the agent works; absolute.
-    pub worktree: PathBuf,
+    /// Its worktree, branch and private git directory.
+    pub place: Place,
+    /// The templates that the place was made from.
+    pub templates: Templates,
     /// Commands that must pass, one `sh -c` line each.
     pub checks: Vec<String>,
     /// When to stop.
@@ -43,13 +44,13 @@ pub struct Record {
     pub created_at: String,
 }
 
-/// The branch and the commit that a session started from.
+/// How branches and worktrees are called, as configured when the session was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Base {
-    /// Absent when the start was a bare commit.
-    pub branch: Option<String>,
-    /// The full commit id.
-    pub commit: String,
+pub struct Templates {
+    /// `[studio] branch`.
+    pub branch: String,
+    /// `[studio] worktree`.
+    pub worktree: String,
 }
 
 /// When a session is stopped by itself; absent means no limit.
@@ -82,6 +83,4 @@ pub struct Manner {
     pub accept: bool,
     /// Whether its processes run in the box.
     pub boxed: bool,
-    /// More arguments for the agent's program.
-    pub agent_args: Vec<String>,
 }

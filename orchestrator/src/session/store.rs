@@ -51,7 +51,8 @@ impl Store {
     }
 
     /// Writes a new session down, its journal with one `queued` line included, in one step.
-    pub fn create(&self, record: &Record, clock: Clock) -> Result<()> {
+    /// `false` when the id is taken.
+    pub fn create(&self, record: &Record, clock: Clock) -> Result<bool> {
         let id = &record.id;
         let sessions = self.root.join("sessions");
         let fail = || format!("cannot write down session `{id}`");
@@ -63,10 +64,19 @@ impl Store {
             Writer::open(&temporary.path().join("journal.jsonl"), clock).or_fail(fail)?;
         writer.write(Entry::Queued { prompt: None }).or_fail(fail)?;
         writer.sync().or_fail(fail)?;
-        files::step("session-record");
-        let temporary = temporary.keep();
-        fs::rename(&temporary, self.dir(id)).or_fail(fail)?;
-        files::sync_dir(&sessions).or_fail(fail)
+        files::step("run.recorded");
+        match fs::rename(temporary.path(), self.dir(id)) {
+            Ok(()) => {
+                let _ = temporary.keep();
+            }
+            Err(e) if self.dir(id).exists() && e.kind() != io::ErrorKind::PermissionDenied => {
+                return Ok(false);
+            }
+            Err(e) => return Err(e).or_fail(fail),
+        }
+        files::step("run.visible");
+        files::sync_dir(&sessions).or_fail(fail)?;
+        Ok(true)
     }
 
     /// Every session, by id.
@@ -90,6 +100,14 @@ impl Store {
         serde_json::from_slice(&text)
             .or_fail(|| format!("cannot read {}", path.display()))
             .map_err(|failure| failure.next("studio doctor"))
+    }
+
+    /// When the session was written down, in nanoseconds of the file system's clock: it orders
+    /// sessions that were made in the same millisecond.
+    pub fn made_at(&self, id: &Id) -> u128 {
+        let modified = fs::metadata(self.file(id, "session.json")).and_then(|meta| meta.modified());
+        let since = modified.ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+        since.map_or(0, |time| time.as_nanos())
     }
 
     /// What the journal tells, from the cache when it is still true.

@@ -14,7 +14,7 @@ pub struct Life {
     pub story: Story,
     record: Record,
     ending: Option<Ending>,
-    agent_runs: bool,
+    agent: Presence,
     model_turns: u32,
 }
 
@@ -23,6 +23,14 @@ pub struct Life {
 enum Ending {
     Stopped,
     Failed(String),
+}
+
+/// How far the agent's process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    Absent,
+    Starting,
+    There,
 }
 
 /// What a supervisor hears.
@@ -116,7 +124,7 @@ pub fn step(life: &mut Life, input: Input) -> Vec<Do> {
 impl Life {
     /// A run of a session whose journal tells `story` so far.
     pub fn new(record: Record, story: Story) -> Life {
-        Life { story, record, ending: None, agent_runs: false, model_turns: 0 }
+        Life { story, record, ending: None, agent: Presence::Absent, model_turns: 0 }
     }
 
     /// The limit that is reached, in words.
@@ -185,11 +193,12 @@ impl Deeds<'_> {
         if let Some(ending) = self.life.ending.take() {
             return self.end_with(ending);
         }
+        self.life.agent = Presence::Starting;
         self.list.push(Do::Launch { talk: self.life.story.talk.clone() });
     }
 
     fn launched(&mut self, talk: Option<String>, loaded: bool) {
-        self.life.agent_runs = true;
+        self.life.agent = Presence::There;
         self.write(Entry::Agent { talk });
         if let Some(ending) = self.life.ending.take() {
             return self.end_with(ending);
@@ -198,6 +207,9 @@ impl Deeds<'_> {
     }
 
     fn prompt(&mut self, loaded: bool) {
+        if self.life.agent == Presence::Absent {
+            return self.launch();
+        }
         let (text, recap) = self.life.next_prompt(loaded);
         let n = self.life.story.turns + 1;
         self.write(Entry::Turn { n, text: text.clone() });
@@ -242,9 +254,11 @@ impl Deeds<'_> {
     }
 
     fn agent_gone(&mut self, why: String) {
-        self.life.agent_runs = false;
+        let before = std::mem::replace(&mut self.life.agent, Presence::Absent);
         if self.life.story.in_turn {
             self.turn_ended(Some(why));
+        } else if before == Presence::Starting {
+            self.finish(Outcome::Failed { why });
         }
     }
 
@@ -329,6 +343,9 @@ impl Deeds<'_> {
                 for n in open {
                     self.answer(n, false, "nobody");
                 }
+                self.list.push(Do::Cancel);
+            }
+            Phase::Starting if self.life.agent == Presence::Starting => {
                 self.list.push(Do::Cancel);
             }
             // The next piece of news (worktree, agent, import) finds the ending and ends the run.

@@ -1,21 +1,30 @@
 //! Whole runs of a supervisor, told as news in and deeds out.
 
 use super::*;
+use crate::git::names::BranchName;
+use crate::git::private::Place;
+use crate::git::repo::Base;
 use crate::session::journal::Line;
-use crate::session::record::{Base, Limits, Manner};
+use crate::session::record::{Limits, Manner, Templates};
 use base::id::Id;
 
 fn life(checks: &[&str], limits: Limits, attended: bool) -> Life {
     let id = Id::parse("task-aaaa").unwrap();
     let record = Record {
         schema: 1,
-        id,
+        id: id.clone(),
         task: "do it".into(),
         agent: "fake".into(),
         persona: None,
-        base: Base { branch: Some("main".into()), commit: "c0".into() },
-        branch: "studio/task-aaaa".into(),
-        worktree: "/w".into(),
+        base: Base { branch: None, commit: "c0".into() },
+        place: Place {
+            id,
+            worktree: "/w".into(),
+            git_dir: "/g".into(),
+            branch: BranchName::parse("studio/task-aaaa").unwrap(),
+            base: "c0".into(),
+        },
+        templates: Templates { branch: "studio/{id}".into(), worktree: ".worktrees/{id}".into() },
         checks: checks.iter().map(|check| (*check).to_owned()).collect(),
         limits,
         manner: Manner { attended, ..Manner::default() },

@@ -1,0 +1,111 @@
+//! What can be typed, and which command it leads to.
+
+use clap::{Parser, Subcommand};
+
+use base::failure::Result;
+
+use crate::commands::desk::Common;
+use crate::commands::{
+    answer, diff, explain, list, logs, resume, run, send, status, stop, supervise,
+};
+
+/// Runs many coding agents on one git repository at once, each in a worktree of its own, and lands
+/// or drops their work safely
+#[derive(Parser)]
+#[command(name = "studio", version, about, max_term_width = 100, after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  studio run 'fix the flaky test' 'document the API'   two agents, side by side
+  studio list                                          what they are doing
+  studio diff fix-the                                  look at the work of one
+  studio accept fix-the                                land it, tested on the merged tree
+  studio discard document                              drop the other
+  studio undo                                          bring it back";
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Start one session per task and show them until they settle
+    #[command(
+        after_help = "Examples:\n  studio run 'fix the flaky test'\n  studio run --check 'cargo test' -j 4 --tasks TASKS.md\n  studio run --agent codex --base develop 'add a changelog'\n  studio run --detach - < task.txt"
+    )]
+    Run(run::Args),
+    /// Start one session and print its id
+    #[command(
+        after_help = "Examples:\n  id=$(studio exec 'fix the flaky test')\n  studio logs $id -f"
+    )]
+    Exec(run::Args),
+    /// All sessions of this repository
+    #[command(
+        visible_alias = "ls",
+        after_help = "Examples:\n  studio list\n  studio list --json | jq '.sessions[].state'"
+    )]
+    List(list::Args),
+    /// One session in full
+    #[command(after_help = "Examples:\n  studio status fix-the\n  studio status @latest --json")]
+    Status(status::Args),
+    /// The facts from which a session's state follows
+    #[command(after_help = "Examples:\n  studio explain fix-the")]
+    Explain(explain::Args),
+    /// The journal of a session
+    #[command(after_help = "Examples:\n  studio logs fix-the -f\n  studio logs fix-the --raw")]
+    Logs(logs::Args),
+    /// What a session changed
+    #[command(after_help = "Examples:\n  studio diff fix-the\n  studio diff fix-the --stat")]
+    Diff(diff::Args),
+    /// Say something to a session's agent
+    #[command(after_help = "Examples:\n  studio send fix-the 'also update the changelog'")]
+    Send(send::Args),
+    /// Decide what an agent asked for
+    #[command(
+        after_help = "Examples:\n  studio answer fix-the allow\n  studio answer fix-the 2 deny"
+    )]
+    Answer(answer::Args),
+    /// End sessions' runs; everything is kept
+    #[command(after_help = "Examples:\n  studio stop fix-the document")]
+    Stop(stop::Args),
+    /// Let sessions go on that ended, crashed or were stopped
+    #[command(
+        after_help = "Examples:\n  studio resume fix-the\n  studio resume --all      after a reboot"
+    )]
+    Resume(resume::Args),
+    /// One supervisor; started by studio itself
+    #[command(name = "__supervise", hide = true)]
+    Supervise(supervise::Args),
+}
+
+impl Cli {
+    /// Whether a script reads.
+    pub fn json(&self) -> bool {
+        self.common.json
+    }
+
+    /// Does what was typed; gives the exit code.
+    pub fn run(self) -> Result<u8> {
+        let common = &self.common;
+        match self.verb {
+            None => list::run(common, &list::Args::default()),
+            Some(Verb::Run(args)) => run::run(common, &args),
+            Some(Verb::Exec(mut args)) => {
+                args.ways.detach = true;
+                run::run(common, &args)
+            }
+            Some(Verb::List(args)) => list::run(common, &args),
+            Some(Verb::Status(args)) => status::run(common, &args),
+            Some(Verb::Explain(args)) => explain::run(common, &args),
+            Some(Verb::Logs(args)) => logs::run(common, &args),
+            Some(Verb::Diff(args)) => diff::run(common, &args),
+            Some(Verb::Send(args)) => send::run(common, &args),
+            Some(Verb::Answer(args)) => answer::run(common, &args),
+            Some(Verb::Stop(args)) => stop::run(common, &args),
+            Some(Verb::Resume(args)) => resume::run(common, &args),
+            Some(Verb::Supervise(args)) => supervise::run(&args),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! `studio answer`: decides what an agent asked for.
+
+use base::failure::{Failure, Result};
+use serde_json::json;
+
+use crate::commands::desk::{Common, Desk};
+use crate::report;
+use crate::session::state::State;
+use crate::supervise::control::{self, Request};
+
+/// The command line of `answer`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The session, the number of the request when several are open, then `allow` or `deny`
+    #[arg(value_name = "ID [N] allow|deny", num_args = 1..=3, required = true)]
+    pub words: Vec<String>,
+}
+
+/// Runs it.
+pub fn run(common: &Common, args: &Args) -> Result<u8> {
+    let desk = Desk::open(common)?;
+    let (id, n, allow) = parse(&args.words)?;
+    let view = desk.find(id.as_deref(), |state| matches!(state, State::Waiting { .. }))?;
+    let id = &view.record.id;
+    if !control::ask(&desk.store.dir(id), Request::Answer { n, allow })? {
+        return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))
+            .because("nobody there waits for an answer")
+            .next(format!("studio status {id}")));
+    }
+    match desk.json {
+        true => report::json_line(&json!({"schema": 1, "id": id, "allow": allow})),
+        false => report::say(&format!("{id}: {}", if allow { "allowed" } else { "denied" })),
+    }
+    Ok(0)
+}
+
+/// `[ID] [N] allow|deny`.
+fn parse(words: &[String]) -> Result<(Option<String>, Option<u32>, bool)> {
+    let wrong = |what: String| {
+        Err(Failure::usage(what).next("studio answer ID allow").next("studio answer ID 2 deny"))
+    };
+    let Some((last, before)) = words.split_last() else { return wrong("say what".into()) };
+    let allow = match last.as_str() {
+        "allow" => true,
+        "deny" => false,
+        other => return wrong(format!("`{other}` is neither `allow` nor `deny`")),
+    };
+    match before {
+        [] => Ok((None, None, allow)),
+        [one] => match one.parse() {
+            Ok(n) => Ok((None, Some(n), allow)),
+            Err(_) => Ok((Some(one.clone()), None, allow)),
+        },
+        [id, n, ..] => match n.parse() {
+            Ok(n) => Ok((Some(id.clone()), Some(n), allow)),
+            Err(_) => wrong(format!("`{n}` is not the number of a request")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Option<(Option<String>, Option<u32>, bool)> {
+        parse(&text.split(' ').map(str::to_owned).collect::<Vec<_>>()).ok()
+    }
+
+    #[test]
+    fn the_number_and_the_session_may_be_left_out() {
+        assert_eq!(parsed("fix-a 2 deny"), Some((Some("fix-a".into()), Some(2), false)));
+        assert_eq!(parsed("fix-a allow"), Some((Some("fix-a".into()), None, true)));
+        assert_eq!(parsed("3 allow"), Some((None, Some(3), true)));
+        assert_eq!(parsed("allow"), Some((None, None, true)));
+        assert_eq!(parsed("fix-a maybe"), None);
+        assert_eq!(parsed("fix-a two deny"), None);
+    }
+}

@@ -1,0 +1,156 @@
+//! What every command begins with: the repository, its sessions, the configuration, the clock.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use base::clock::Clock;
+use base::config::{Config, Sources};
+use base::failure::{Failure, Result};
+use base::id::Id;
+
+use crate::git::repo::Repository;
+use crate::report;
+use crate::report::view::View;
+use crate::session::facts::{Facts, Fate};
+use crate::session::id::{Candidate, resolve};
+use crate::session::state::State;
+use crate::session::store::Store;
+
+/// What every command begins with.
+pub struct Desk {
+    /// The repository that the command is about.
+    pub repository: Repository,
+    /// Its sessions.
+    pub store: Store,
+    /// The configuration.
+    pub config: Config,
+    /// The time.
+    pub clock: Clock,
+    /// Whether a script reads.
+    pub json: bool,
+}
+
+/// The flags that every command takes.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Common {
+    /// Work in this directory instead of the current one
+    #[arg(short = 'C', value_name = "DIR", global = true)]
+    pub directory: Option<PathBuf>,
+    /// Print JSON for scripts
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Read this configuration file instead of the user's and the repository's
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
+}
+
+impl Common {
+    /// The directory that the command works in, resolved.
+    pub fn directory(&self) -> Result<PathBuf> {
+        let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from("."));
+        directory.canonicalize().map_err(|e| {
+            Failure::usage(format!("there is no directory {}", directory.display())).because(e)
+        })
+    }
+
+    /// Where the configuration comes from.
+    pub fn sources(&self) -> Result<Sources> {
+        let absolute = |file: &PathBuf| std::path::absolute(file).unwrap_or_else(|_| file.clone());
+        let only = self.config.as_ref().map(absolute);
+        Ok(Sources { only, ..Sources::from_env(&self.directory()?) })
+    }
+}
+
+impl Desk {
+    /// Finds the repository and reads the configuration; notices go to stderr.
+    pub fn open(common: &Common) -> Result<Desk> {
+        let directory = common.directory()?;
+        let repository = Repository::discover(&directory)?;
+        let loaded = base::config::load(&common.sources()?)?;
+        if !common.json {
+            loaded.notices.iter().for_each(|notice| report::say(notice));
+        }
+        Ok(Desk::with(repository, loaded.config, common.json))
+    }
+
+    /// The desk of a supervisor, which knows the repository by its common directory.
+    pub fn at(common_dir: &Path, config: Config) -> Result<Desk> {
+        Ok(Desk::with(Repository::discover(common_dir)?, config, false))
+    }
+
+    fn with(repository: Repository, config: Config, json: bool) -> Desk {
+        let store = Store::at(&repository.common_dir);
+        Desk { repository, store, config, clock: Clock::from_env(), json }
+    }
+
+    /// What the operations log says became of the sessions.
+    pub fn fates(&self) -> Result<BTreeMap<Id, Fate>> {
+        crate::session::fates::read(&self.repository)
+    }
+
+    /// Starts what may start.
+    pub fn schedule(&self) -> Result<Vec<Id>> {
+        crate::schedule::step(&self.repository, &self.fates()?)
+    }
+
+    /// One session as it is now.
+    pub fn view(&self, id: &Id) -> Result<View> {
+        self.view_with(id, &self.fates()?)
+    }
+
+    /// One session as it is now, where the fates are known.
+    pub fn view_with(&self, id: &Id, fates: &BTreeMap<Id, Fate>) -> Result<View> {
+        let record = self.store.load(id)?;
+        // The lock is looked at first: a run that ends in between has its exit line then.
+        let locked = self.store.is_locked(id);
+        let story = self.store.story(id)?;
+        let fate = fates.get(id).cloned().unwrap_or_default();
+        Ok(View::new(record, Facts { locked, story, fate }))
+    }
+
+    /// Every session as it is now, oldest first.
+    pub fn views(&self) -> Result<Vec<View>> {
+        let fates = self.fates()?;
+        let ids = self.store.ids()?;
+        let views: Result<Vec<View>> = ids.iter().map(|id| self.view_with(id, &fates)).collect();
+        let mut views = views?;
+        views.sort_by_cached_key(|view| {
+            (view.record.created_at.clone(), self.store.made_at(&view.record.id))
+        });
+        Ok(views)
+    }
+
+    /// The session that was typed: whole id, unique prefix, `@latest`; when nothing was typed the
+    /// one whose worktree we stand in, or the only one that fits.
+    pub fn find(&self, typed: Option<&str>, fits: impl Fn(&State) -> bool) -> Result<View> {
+        if let (None, Some(here)) = (typed, &self.repository.session) {
+            return self.view(here);
+        }
+        let views = self.views()?;
+        let candidates: Vec<Candidate> = views
+            .iter()
+            .map(|view| Candidate {
+                id: view.record.id.clone(),
+                created_at: view.record.created_at.clone(),
+                fits: fits(&view.state),
+            })
+            .collect();
+        let id = resolve(typed, &candidates)?;
+        self.view(&id)
+    }
+
+    /// Every session that was typed, each once; without any, the only one that fits.
+    pub fn find_all(&self, typed: &[String], fits: impl Fn(&State) -> bool) -> Result<Vec<View>> {
+        if typed.is_empty() {
+            return Ok(vec![self.find(None, fits)?]);
+        }
+        let mut found: Vec<View> = Vec::new();
+        for text in typed {
+            let view = self.find(Some(text), &fits)?;
+            if found.iter().all(|other| other.record.id != view.record.id) {
+                found.push(view);
+            }
+        }
+        Ok(found)
+    }
+}

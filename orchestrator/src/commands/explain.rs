@@ -1,0 +1,83 @@
+//! `studio explain`: the facts from which a session's state follows.
+
+use base::failure::Result;
+use serde_json::json;
+
+use crate::commands::desk::{Common, Desk};
+use crate::git::worktree;
+use crate::report;
+use crate::report::view::View;
+use crate::session::facts::{Fate, Phase};
+
+/// The command line of `explain`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The session; without it, the only open one
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+}
+
+/// Runs it.
+pub fn run(common: &Common, args: &Args) -> Result<u8> {
+    let desk = Desk::open(common)?;
+    let view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
+    let stands = worktree::is_finished(&view.record.place);
+    let tip = desk.repository.tip(&view.record.place.branch)?;
+    if desk.json {
+        let story = &view.facts.story;
+        report::json_line(&json!({
+            "schema": 1,
+            "id": view.record.id,
+            "state": view.state.name(),
+            "why": view.why(),
+            "facts": {
+                "locked": view.facts.locked,
+                "journal": {
+                    "phase": story.phase, "turns": story.turns, "updated_at": story.updated_at,
+                },
+                "operation": view.facts.fate,
+                "worktree": stands,
+                "tip": tip,
+            },
+        }));
+        return Ok(0);
+    }
+    report::out(&base::text::printable(&text(&view, stands, tip)));
+    Ok(0)
+}
+
+fn text(view: &View, stands: bool, tip: Option<String>) -> String {
+    let story = &view.facts.story;
+    let lock = match view.facts.locked {
+        true => "held: a supervisor, or a command, is at work",
+        false => "free: nobody is at work",
+    };
+    let phase = match &story.phase {
+        Phase::Queued => "it waits for a free place".to_owned(),
+        Phase::Starting => "a supervisor took over".to_owned(),
+        Phase::Working => format!("turn {} was begun", story.turns),
+        Phase::Waiting { reason } => format!("it waits: {reason}"),
+        Phase::Checking => "the checks were begun".to_owned(),
+        Phase::Ended { outcome } => format!("the run ended: {outcome:?}"),
+    };
+    let operation = match &view.facts.fate {
+        Fate::Open => "none".to_owned(),
+        Fate::Landing => "a landing was begun and has no outcome".to_owned(),
+        Fate::Accepted { commit } => format!("landed as {}", commit.as_deref().unwrap_or("?")),
+        Fate::Discarded => "discarded".to_owned(),
+    };
+    let worktree = match stands {
+        true => view.record.place.worktree.display().to_string(),
+        false => "not made, or moved away".to_owned(),
+    };
+    [
+        format!("{} is {}", view.record.id, view.state.name()),
+        format!("  because    {}", view.why().unwrap_or_default()),
+        format!("  lock       {lock}"),
+        format!("  journal    {phase} ({})", story.updated_at.as_deref().unwrap_or("empty")),
+        format!("  operation  {operation}"),
+        format!("  worktree   {worktree}"),
+        format!("  branch     {} at {}", view.record.place.branch, tip.as_deref().unwrap_or("-")),
+    ]
+    .join("\n")
+}

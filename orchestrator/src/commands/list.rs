@@ -1,0 +1,39 @@
+//! `studio list`: all sessions of the repository.
+
+use base::failure::Result;
+use serde_json::json;
+
+use crate::commands::desk::{Common, Desk};
+use crate::report;
+use crate::report::table;
+use crate::report::view::View;
+
+/// The command line of `list`.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Args {
+    /// Show accepted and discarded sessions too
+    #[arg(long, short)]
+    pub all: bool,
+}
+
+/// Runs it.
+pub fn run(common: &Common, args: &Args) -> Result<u8> {
+    let desk = Desk::open(common)?;
+    let views = desk.views()?;
+    if desk.json {
+        let sessions: Vec<_> = views.iter().map(View::json).collect();
+        report::json_line(&json!({"schema": 1, "sessions": sessions}));
+        return Ok(0);
+    }
+    let (over, open): (Vec<View>, Vec<View>) =
+        views.into_iter().partition(|view| view.state.is_over() && !args.all);
+    if open.is_empty() {
+        report::say("no session is open; start one: studio run 'your task'");
+    } else {
+        report::out(&table::sessions(&open, desk.clock.now()));
+    }
+    if !over.is_empty() {
+        report::say(&format!("{} accepted or discarded: studio list --all", over.len()));
+    }
+    Ok(0)
+}

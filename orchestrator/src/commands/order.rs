@@ -1,0 +1,134 @@
+//! Making a session: everything is decided here and written down once.
+
+use base::config::studio::SessionLimits;
+use base::failure::{Failure, Result};
+use base::id::Id;
+
+use crate::commands::desk::Desk;
+use crate::commands::run::{Args, is_attended};
+use crate::git::worktree;
+use crate::schedule::default_jobs;
+use crate::session::random;
+use crate::session::record::{Limits, Manner, Record, SCHEMA, Templates};
+use crate::supervise::deeds;
+
+/// Ids that are tried before giving up; each is one of 810,000 for its slug.
+const TRIES: u32 = 200;
+
+/// What is to be started.
+#[derive(Clone, Debug, Default)]
+pub struct Order {
+    /// What the agent is asked to do.
+    pub task: String,
+    /// Its agent.
+    pub agent: Option<String>,
+    /// The persona that g3 plays.
+    pub persona: Option<String>,
+    /// Branch, tag or commit to start from.
+    pub base: Option<String>,
+    /// Checks besides the configured ones.
+    pub checks: Vec<String>,
+    /// Sessions that must be accepted first.
+    pub after: Vec<Id>,
+    /// When to stop.
+    pub limits: Limits,
+    /// How it is run.
+    pub manner: Manner,
+}
+
+impl Order {
+    /// A task with everything else as it is configured.
+    pub fn of(task: String) -> Order {
+        Order { task, ..Order::default() }
+    }
+
+    /// What the command line says goes for every task that does not say it itself.
+    pub fn take_flags(&mut self, args: &Args) {
+        self.agent = self.agent.take().or_else(|| args.agent.clone());
+        self.persona = self.persona.take().or_else(|| args.persona.clone());
+        self.base = self.base.take().or_else(|| args.base.clone());
+        self.checks.extend(args.checks.iter().cloned());
+        self.limits.seconds = args.timeout;
+        self.limits.turns = args.max_turns;
+        self.limits.tokens = args.max_tokens;
+        self.limits.usd = args.budget;
+        self.manner = Manner {
+            jobs: args.jobs.unwrap_or(0),
+            attended: is_attended(args.ways.ask),
+            accept: args.ways.accept,
+            boxed: args.ways.sandbox != "off",
+        };
+    }
+}
+
+/// Writes a new session down; it starts when the scheduler finds a place for it.
+pub fn create(desk: &Desk, order: &Order) -> Result<Id> {
+    let mut record = draft(desk, order)?;
+    for n in 0..TRIES {
+        let id = Id::new(&order.task, random::four(&order.task, n)?);
+        let wanted = worktree::Order {
+            id: id.clone(),
+            base: record.base.clone(),
+            branch: deeds::branch_template(&record.templates)?,
+            worktree: deeds::worktree_template(&record.templates)?,
+        };
+        record.place = wanted.place(&desk.repository)?;
+        record.id = id;
+        let taken = desk.repository.tip(&record.place.branch)?.is_some();
+        if !taken && desk.store.create(&record, desk.clock)? {
+            return Ok(record.id);
+        }
+    }
+    Err(Failure::refused("no free id was found for this task").next("studio gc"))
+}
+
+/// The record of a session, but for the id that it gets.
+fn draft(desk: &Desk, order: &Order) -> Result<Record> {
+    let studio = &desk.config.studio;
+    let base = desk.repository.base(order.base.as_deref())?;
+    let templates = Templates { branch: studio.branch.clone(), worktree: studio.worktree.clone() };
+    let mut checks = studio.checks.list();
+    let more: Vec<String> =
+        order.checks.iter().filter(|check| !checks.contains(check)).cloned().collect();
+    checks.extend(more);
+    let mut manner = order.manner.clone();
+    if manner.jobs == 0 {
+        manner.jobs = studio.jobs.unwrap_or_else(default_jobs);
+    }
+    manner.boxed = manner.boxed && desk.config.sandbox.enabled;
+    let id = Id::new(&order.task, [0; 4]);
+    let wanted = worktree::Order {
+        id: id.clone(),
+        base: base.clone(),
+        branch: deeds::branch_template(&templates)?,
+        worktree: deeds::worktree_template(&templates)?,
+    };
+    Ok(Record {
+        schema: SCHEMA,
+        id,
+        task: order.task.clone(),
+        agent: order.agent.clone().unwrap_or_else(|| "g3".to_owned()),
+        persona: order.persona.clone(),
+        base,
+        place: wanted.place(&desk.repository)?,
+        templates,
+        checks,
+        limits: limits(&order.limits, &studio.limits),
+        manner,
+        attempt: 1,
+        after: order.after.clone(),
+        created_at: desk.clock.stamp(),
+    })
+}
+
+/// The flags, then the configuration, then the floor that the disk needs (512 MiB).
+fn limits(flags: &Limits, configured: &SessionLimits) -> Limits {
+    Limits {
+        seconds: flags.seconds.or(configured.timeout_seconds),
+        turns: flags.turns.or(configured.max_turns),
+        tokens: flags.tokens.or(configured.max_tokens),
+        usd: flags.usd.or(configured.budget_usd),
+        output_bytes: flags.output_bytes.or(configured.output_bytes),
+        disk_floor_bytes: Some(configured.disk_floor_bytes.unwrap_or(512 << 20)),
+    }
+}

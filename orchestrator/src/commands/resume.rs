@@ -1,0 +1,75 @@
+//! `studio resume`: lets a session that ended, crashed or was stopped go on.
+
+use base::failure::{Failure, OrFail, Result};
+use base::id::Id;
+use serde_json::json;
+
+use crate::commands::desk::{Common, Desk};
+use crate::report;
+use crate::session::journal::Entry;
+use crate::session::state::State;
+
+/// The command line of `resume`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The sessions; without any, the only one that can go on
+    #[arg(value_name = "ID")]
+    pub ids: Vec<String>,
+    /// Every session that crashed or was stopped, and what waits in the queue
+    #[arg(long, conflicts_with = "ids")]
+    pub all: bool,
+}
+
+/// Runs it.
+pub fn run(common: &Common, args: &Args) -> Result<u8> {
+    let desk = Desk::open(common)?;
+    let can = |state: &State| {
+        matches!(state, State::Crashed | State::Stopped | State::Failed { .. } | State::Empty)
+    };
+    let views = match args.all {
+        true => {
+            let mut views = desk.views()?;
+            views.retain(|view| matches!(view.state, State::Crashed | State::Stopped));
+            views
+        }
+        false => desk.find_all(&args.ids, can)?,
+    };
+    for view in &views {
+        wake(&desk, &view.record.id, None)?;
+    }
+    desk.schedule()?;
+    let ids: Vec<&Id> = views.iter().map(|view| &view.record.id).collect();
+    if desk.json {
+        report::json_line(&json!({"schema": 1, "resumed": ids}));
+    } else if ids.is_empty() {
+        report::say("no session was stopped or crashed");
+    }
+    for id in ids.iter().filter(|_| !desk.json) {
+        report::say(&format!("{id} goes on: studio logs {id} -f"));
+    }
+    Ok(0)
+}
+
+/// Puts a session back into the queue, with something to say, and calls the scheduler.
+pub fn wake(desk: &Desk, id: &Id, prompt: Option<String>) -> Result<()> {
+    let busy = || {
+        Failure::refused(format!("session `{id}` is at work"))
+            .because("somebody holds its lock")
+            .next(format!("studio logs {id} -f"))
+            .next(format!("studio stop {id}"))
+    };
+    {
+        let _lock = desk.store.lock(id)?.ok_or_else(busy)?;
+        let state = desk.view(id)?.state;
+        if state.is_over() || state == State::Landing {
+            let what = format!("session `{id}` is {}", state.name());
+            return Err(Failure::refused(what).next("studio undo"));
+        }
+        let mut writer = desk.store.writer(id, desk.clock)?;
+        let fail = || "cannot write the journal";
+        writer.write(Entry::Queued { prompt }).or_fail(fail)?;
+        base::files::step("resume.queued");
+        writer.sync().or_fail(fail)?;
+    }
+    desk.schedule().map(|_| ())
+}

@@ -1,0 +1,200 @@
+//! `studio run`: one session per task, shown until they settle.
+
+use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
+
+use base::failure::{Failure, OrFail, Result};
+use base::id::Id;
+use serde_json::json;
+
+use crate::commands::desk::{Common, Desk};
+use crate::commands::order::{Order, create};
+use crate::commands::tasks;
+use crate::commands::watch::{self, Seen};
+use crate::launch;
+use crate::report;
+use crate::report::table;
+use crate::session::state::State;
+
+/// Bytes of one task.
+const LONGEST_TASK: usize = 4 << 20;
+
+/// The command line of `run` and `exec`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// What to do; one session for each text (`-` reads one from stdin)
+    #[arg(value_name = "TASK")]
+    pub tasks: Vec<String>,
+    /// Read tasks from a file: TOML with [[task]], or a Markdown list
+    #[arg(long = "tasks", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// How many sessions work at once
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub jobs: Option<u32>,
+    /// The agent: g3, or a name from [studio.agents]
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// The persona that g3 plays
+    #[arg(long, value_name = "NAME")]
+    pub persona: Option<String>,
+    /// Start from this branch, tag or commit instead of HEAD
+    #[arg(long, value_name = "REF")]
+    pub base: Option<String>,
+    /// A command that must pass, one `sh -c` line (repeats; adds to the configured ones)
+    #[arg(long = "check", value_name = "LINE")]
+    pub checks: Vec<String>,
+    /// Stop after so much money, in US dollars
+    #[arg(long, value_name = "USD")]
+    pub budget: Option<f64>,
+    /// Stop after so many tokens
+    #[arg(long, value_name = "N")]
+    pub max_tokens: Option<u64>,
+    /// Stop after so many turns of the model
+    #[arg(long, value_name = "N")]
+    pub max_turns: Option<u32>,
+    /// Stop after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<u64>,
+    /// How the sessions are run
+    #[command(flatten)]
+    pub ways: Ways,
+}
+
+/// How the sessions are run.
+#[derive(Clone, Debug, clap::Args)]
+#[allow(clippy::struct_excessive_bools)] // flags of a command line
+pub struct Ways {
+    /// Land each session as soon as it is ready
+    #[arg(long)]
+    pub accept: bool,
+    /// Keep permission requests open for `studio answer`, also without a terminal
+    #[arg(long)]
+    pub ask: bool,
+    /// Start and return at once
+    #[arg(long)]
+    pub detach: bool,
+    /// Say what would be started, and start nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// With --json: print the agents' events too
+    #[arg(long)]
+    pub events: bool,
+    /// `off` runs the agents without the box
+    #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
+    pub sandbox: String,
+}
+
+/// Runs it.
+pub fn run(common: &Common, args: &Args) -> Result<u8> {
+    let desk = Desk::open(common)?;
+    let orders = orders(&desk, args)?;
+    if args.ways.dry_run {
+        return dry_run(&desk, &orders);
+    }
+    if args.ways.sandbox == "off" {
+        report::say("warning: the agents run without the box: they can read and write all you can");
+    }
+    let mut ids = Vec::new();
+    for order in &orders {
+        ids.push(create(&desk, order)?);
+    }
+    desk.schedule()?;
+    if args.ways.detach {
+        for id in &ids {
+            match desk.json {
+                true => report::json_line(&desk.view(id)?.json()),
+                false => report::out(id.as_str()),
+            }
+        }
+        return Ok(0);
+    }
+    let seen = watch::watch(&desk, &ids, args.ways.events)?;
+    summary(&desk, &ids, seen)
+}
+
+/// What was asked for, one order per task.
+fn orders(desk: &Desk, args: &Args) -> Result<Vec<Order>> {
+    let mut orders = Vec::new();
+    for task in &args.tasks {
+        orders.push(Order::of(if task == "-" { stdin_task()? } else { task.clone() }));
+    }
+    if let Some(file) = &args.file {
+        orders.extend(tasks::read(file)?);
+    }
+    if orders.is_empty() {
+        return Err(Failure::usage("there is no task")
+            .next("studio run 'add a test for the parser'")
+            .next("studio run --tasks FILE"));
+    }
+    for order in &mut orders {
+        order.take_flags(args);
+        refuse_bad_task(&order.task)?;
+        let agent = order.agent.take().or_else(|| desk.config.studio.agent.clone());
+        let agent = agent.unwrap_or_else(|| "g3".to_owned());
+        launch::table::row(&desk.config, &agent)?;
+        order.agent = Some(agent);
+    }
+    Ok(orders)
+}
+
+fn refuse_bad_task(task: &str) -> Result<()> {
+    let try_this = "studio run 'your task'";
+    if task.trim().is_empty() {
+        return Err(Failure::usage("the task is empty").next(try_this));
+    }
+    if task.len() > LONGEST_TASK {
+        return Err(Failure::usage(format!("the task has more than {LONGEST_TASK} bytes"))
+            .next("put it into a file of the repository, and name that file in the task"));
+    }
+    if task.contains('\0') {
+        return Err(Failure::usage("the task holds a NUL byte").next(try_this));
+    }
+    Ok(())
+}
+
+fn stdin_task() -> Result<String> {
+    let mut text = String::new();
+    let most = LONGEST_TASK as u64 + 1;
+    std::io::stdin().take(most).read_to_string(&mut text).or_fail(|| "cannot read the task")?;
+    Ok(text.trim_end().to_owned())
+}
+
+/// Whether somebody is there to answer permission requests.
+pub fn is_attended(ask: bool) -> bool {
+    ask || (std::io::stdin().is_terminal() && std::io::stderr().is_terminal())
+}
+
+fn dry_run(desk: &Desk, orders: &[Order]) -> Result<u8> {
+    for order in orders {
+        let base = desk.repository.base(order.base.as_deref())?;
+        if desk.json {
+            report::json_line(&json!({
+                "task": order.task, "agent": order.agent, "base": base, "checks": order.checks,
+            }));
+            continue;
+        }
+        report::out(&base::text::printable(&format!(
+            "would start: {} (agent {}, base {})",
+            table::first_lines(&order.task, 1),
+            order.agent.as_deref().unwrap_or("g3"),
+            base::text::head(&base.commit, 12),
+        )));
+    }
+    Ok(0)
+}
+
+/// The last word of `run`, and its exit code.
+fn summary(desk: &Desk, ids: &[Id], seen: Seen) -> Result<u8> {
+    let views = ids.iter().map(|id| desk.view(id)).collect::<Result<Vec<_>>>()?;
+    if desk.json {
+        let sessions: Vec<_> = views.iter().map(|view| view.json()).collect();
+        report::json_line(&json!({"type": "summary", "sessions": sessions}));
+    } else {
+        report::out(&table::sessions(&views, desk.clock.now()));
+    }
+    if seen == Seen::Interrupted {
+        return Ok(130);
+    }
+    let good = |state: &State| matches!(state, State::Ready | State::Accepted | State::Empty);
+    Ok(if views.iter().all(|view| good(&view.state)) { 0 } else { 1 })
+}

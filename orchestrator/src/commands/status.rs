@@ -1,0 +1,26 @@
+//! `studio status`: one session in full.
+
+use base::failure::Result;
+
+use crate::commands::desk::{Common, Desk};
+use crate::report;
+use crate::report::table;
+
+/// The command line of `status`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The session; without it, the only open one
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+}
+
+/// Runs it.
+pub fn run(common: &Common, args: &Args) -> Result<u8> {
+    let desk = Desk::open(common)?;
+    let view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
+    match desk.json {
+        true => report::json_line(&view.json()),
+        false => report::out(&table::page(&view)),
+    }
+    Ok(0)
+}

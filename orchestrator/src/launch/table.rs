@@ -1,0 +1,57 @@
+//! The agents table: the configured rows, and g3's own.
+
+use base::config::Config;
+use base::config::studio::{AgentRow, Protocol};
+use base::failure::{Failure, Result};
+
+/// The keys of hosted providers, as they are called in the environment.
+const KEYS: &[&str] = &[
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "DATABRICKS_HOST",
+    "DATABRICKS_TOKEN",
+];
+
+/// How to speak with an agent: its configured row, else g3's own.
+pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
+    let table = &config.studio.agents;
+    if let Some(row) = table.get(name) {
+        if row.command.is_empty() {
+            return Err(Failure::usage(format!("agent `{name}` has no command"))
+                .next(format!("[studio.agents.{name}] command = [\"program\", \"acp\"]")));
+        }
+        return Ok(row.clone());
+    }
+    if name == "g3" {
+        return Ok(g3());
+    }
+    let mut known: Vec<&str> = table.keys().map(String::as_str).collect();
+    known.push("g3");
+    Err(Failure::usage(format!("there is no agent `{name}`"))
+        .because(format!("the agents table has: {}", known.join(", ")))
+        .next(format!("add [studio.agents.{name}] to ~/.config/g3/config.toml")))
+}
+
+/// The program g3: beside studio, else in PATH.
+pub fn g3_program() -> String {
+    let beside = std::env::current_exe().ok().map(|studio| studio.with_file_name("g3"));
+    match beside.filter(|path| path.is_file()) {
+        Some(path) => path.to_string_lossy().into_owned(),
+        None => "g3".to_owned(),
+    }
+}
+
+/// What g3 may read and know: its configuration, its model files, the providers' keys.
+fn g3() -> AgentRow {
+    let settings = std::env::vars_os()
+        .filter_map(|(name, _)| name.into_string().ok())
+        .filter(|name| name.starts_with("G3_"));
+    AgentRow {
+        protocol: Protocol::Acp,
+        command: vec![g3_program(), "acp".to_owned()],
+        read: vec!["~/.config/g3".into(), "~/.g3".into()],
+        write: Vec::new(),
+        env: KEYS.iter().map(|key| (*key).to_owned()).chain(settings).collect(),
+    }
+}

@@ -1,0 +1,64 @@
+//! What `run` shows while sessions work: live lines on a terminal, plain lines elsewhere.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+
+use base::id::Id;
+use base::text::{head, printable};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use crate::report::view::View;
+use crate::report::{say, table};
+
+/// One line for each session.
+pub enum Progress {
+    /// Lines that are drawn anew.
+    Live {
+        /// All lines.
+        all: MultiProgress,
+        /// The line of each session.
+        bars: BTreeMap<Id, ProgressBar>,
+    },
+    /// One sentence for each change.
+    Plain,
+    /// Nothing: a script reads.
+    Silent,
+}
+
+impl Progress {
+    /// Live on a terminal, plain elsewhere, silent for scripts.
+    pub fn new(silent: bool) -> Progress {
+        if silent {
+            Progress::Silent
+        } else if std::io::stderr().is_terminal() {
+            Progress::Live { all: MultiProgress::new(), bars: BTreeMap::new() }
+        } else {
+            Progress::Plain
+        }
+    }
+
+    /// Something changed in a session; `words` is the last thing that its agent said or did.
+    pub fn show(&mut self, view: &View, words: &str) {
+        let Progress::Live { all, bars } = self else { return };
+        let bar = bars.entry(view.record.id.clone()).or_insert_with(|| {
+            let style = ProgressStyle::with_template("{spinner} {prefix} {wide_msg}");
+            let bar = all.add(ProgressBar::new_spinner());
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            bar.set_prefix(view.record.id.to_string());
+            bar.enable_steady_tick(std::time::Duration::from_millis(120));
+            bar
+        });
+        let words = printable(words).replace(['\n', '\t'], " ");
+        let text = format!("{:<9} {}", view.state.name(), head(&words, 200));
+        if view.state.is_settled() { bar.finish_with_message(text) } else { bar.set_message(text) }
+    }
+
+    /// A session came into another state.
+    pub fn changed(&mut self, view: &View) {
+        match self {
+            Progress::Plain => say(&table::change(view)),
+            Progress::Live { .. } => self.show(view, &view.why().unwrap_or_default()),
+            Progress::Silent => {}
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Tables and pages that people read.
+
+use base::text::{head, printable};
+use comfy_table::presets::NOTHING;
+use comfy_table::{ContentArrangement, Table};
+use jiff::Timestamp;
+
+use crate::report::view::View;
+use crate::session::state::State;
+
+/// The sessions as a table; `now` gives their age.
+pub fn sessions(views: &[View], now: Timestamp) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(width());
+    table.set_header(["ID", "AGENT", "STATE", "AGE", "CHANGES", "NEXT"]);
+    for view in views {
+        table.add_row([
+            view.record.id.to_string(),
+            printable(&view.record.agent),
+            view.state.name().to_owned(),
+            age(&view.record.created_at, now),
+            changes(view),
+            view.next().into_iter().next().unwrap_or_default(),
+        ]);
+    }
+    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+/// Columns of the terminal, or of `COLUMNS`, or 100.
+pub fn width() -> u16 {
+    let set = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let seen =
+        || rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok().map(|size| size.ws_col);
+    set.or_else(seen).filter(|columns| *columns >= 40).unwrap_or(100)
+}
+
+/// `2 files +10 -3`, with a star for uncommitted work.
+pub fn changes(view: &View) -> String {
+    match view.work() {
+        None => "-".to_owned(),
+        Some(work) => {
+            let dirty = if work.dirty { "*" } else { "" };
+            let files = if work.files_changed == 1 { "file" } else { "files" };
+            format!(
+                "{} {files} +{} -{}{dirty}",
+                work.files_changed, work.insertions, work.deletions
+            )
+        }
+    }
+}
+
+/// How long ago, in the largest unit that fits.
+pub fn age(since: &str, now: Timestamp) -> String {
+    let Ok(since) = since.parse::<Timestamp>() else { return "-".to_owned() };
+    let seconds = now.duration_since(since).as_secs().max(0);
+    match seconds {
+        0..=59 => format!("{seconds}s"),
+        60..=3599 => format!("{}m", seconds / 60),
+        3600..=86_399 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// One session in full.
+pub fn page(view: &View) -> String {
+    let record = &view.record;
+    let story = &view.facts.story;
+    let mut lines = vec![
+        format!("{}  {}", record.id, view.state.name()),
+        row("why", &view.why().unwrap_or_default()),
+        row("task", &first_lines(&record.task, 5)),
+        row("agent", &record.agent),
+        row("base", &base(view)),
+        row("branch", record.place.branch.as_str()),
+        row("worktree", &record.place.worktree.display().to_string()),
+        row(
+            "changes",
+            &format!("{}, {} commits", changes(view), view.work().map_or(0, |w| w.commits)),
+        ),
+    ];
+    for check in story.checks.iter().flatten() {
+        let word = if check.ok { "passed" } else { "failed" };
+        lines.push(row("check", &format!("`{}` {word} in {} ms", check.command, check.ms)));
+    }
+    if let Some(conflicts) = view.conflicts.as_ref().filter(|paths| !paths.is_empty()) {
+        lines.push(row("conflicts", &conflicts.join(", ")));
+    }
+    if let Some(usage) = &story.usage {
+        let cost = usage.cost_usd.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
+        lines.push(row("usage", &format!("{} in, {} out{cost}", usage.input, usage.output)));
+    }
+    for (n, what) in &story.asks {
+        lines.push(row(&format!("asks {n}"), what));
+    }
+    for note in view.work().into_iter().flat_map(|work| &work.notes).chain(&story.note) {
+        lines.push(row("note", note));
+    }
+    if let Some(words) = &story.last_words {
+        lines.push(row("last words", &first_lines(words, 8)));
+    }
+    lines.extend(view.next().iter().map(|next| row("next", next)));
+    printable(&lines.join("\n"))
+}
+
+fn base(view: &View) -> String {
+    let base = &view.record.base;
+    let commit = head(&base.commit, 12);
+    base.branch.as_ref().map_or(commit.to_owned(), |branch| format!("{branch} at {commit}"))
+}
+
+fn row(name: &str, text: &str) -> String {
+    format!("  {name:<11} {}", text.trim_end().replace('\n', "\n              "))
+}
+
+/// The first lines of a text, and how many there are more.
+pub fn first_lines(text: &str, most: usize) -> String {
+    let cut = head(text.trim(), 2000);
+    let mut lines: Vec<&str> = cut.lines().take(most).collect();
+    if cut.lines().count() > most || cut.len() < text.trim().len() {
+        lines.push("…");
+    }
+    lines.join("\n")
+}
+
+/// One line for a state that changed.
+pub fn change(view: &View) -> String {
+    let id = &view.record.id;
+    let name = view.state.name();
+    match (&view.state, view.why()) {
+        (State::Queued | State::Starting | State::Working | State::Checking, _) | (_, None) => {
+            format!("{id}: {name}")
+        }
+        (_, Some(why)) => format!("{id}: {name}: {}", first_lines(&why, 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_short() {
+        let now: Timestamp = "2026-01-02T10:00:00Z".parse().unwrap();
+        for (since, shown) in [
+            ("2026-01-02T09:59:30Z", "30s"),
+            ("2026-01-02T09:00:00Z", "1h"),
+            ("2025-12-30T10:00:00Z", "3d"),
+            ("2026-01-02T10:00:09Z", "0s"),
+            ("nonsense", "-"),
+        ] {
+            assert_eq!(age(since, now), shown, "{since}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! A session as scripts see it, with the exact fields of the contract; absent facts are null.
+
+use base::event::Usage;
+use serde_json::{Value, json};
+
+use crate::session::facts::Facts;
+use crate::session::journal::{CheckResult, Work};
+use crate::session::record::Record;
+use crate::session::state::{State, state, why};
+
+/// Everything that is shown of one session.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// What was written down when it was made.
+    pub record: Record,
+    /// What is known about it now.
+    pub facts: Facts,
+    /// What follows from that.
+    pub state: State,
+    /// Paths that conflict with the target; absent when nobody looked.
+    pub conflicts: Option<Vec<String>>,
+}
+
+impl View {
+    /// A session as its record and facts tell it.
+    pub fn new(record: Record, facts: Facts) -> View {
+        let state = state(&facts);
+        View { record, facts, state, conflicts: None }
+    }
+
+    /// Why it is in its state.
+    pub fn why(&self) -> Option<String> {
+        why(&self.facts, &self.state)
+    }
+
+    /// What the session holds, as far as it was brought home.
+    pub fn work(&self) -> Option<&Work> {
+        self.facts.story.work.as_ref()
+    }
+
+    /// The commands that make sense now, the likeliest first.
+    pub fn next(&self) -> Vec<String> {
+        let verbs: &[&str] = match &self.state {
+            State::Queued | State::Starting | State::Working | State::Checking => {
+                &["logs -f", "stop"]
+            }
+            State::Waiting { .. } if self.facts.story.asks.is_empty() => &["logs -f", "stop"],
+            State::Waiting { .. } => &["answer", "stop"],
+            State::Ready => &["diff", "accept", "discard"],
+            State::Failed { .. } => &["logs", "resume", "discard"],
+            State::Empty => &["send", "discard"],
+            State::Stopped | State::Crashed => &["resume", "discard"],
+            State::Landing => &["doctor"],
+            State::Accepted | State::Discarded => &["undo"],
+        };
+        verbs.iter().map(|verb| self.command(verb)).collect()
+    }
+
+    fn command(&self, verb: &str) -> String {
+        let id = &self.record.id;
+        match verb {
+            "logs -f" => format!("studio logs {id} -f"),
+            "answer" => {
+                let n = self.facts.story.asks.keys().next().copied().unwrap_or(1);
+                format!("studio answer {id} {n} allow")
+            }
+            "send" => format!("studio send {id} 'what to do'"),
+            "doctor" | "undo" => format!("studio {verb}"),
+            verb => format!("studio {verb} {id}"),
+        }
+    }
+
+    /// The object S of the contract.
+    pub fn json(&self) -> Value {
+        let (record, story) = (&self.record, &self.facts.story);
+        let work = self.work();
+        let head = work.map(|work| work.head.clone());
+        json!({
+            "id": record.id,
+            "task": record.task,
+            "state": self.state.name(),
+            "why": self.why(),
+            "agent": record.agent,
+            "persona": record.persona,
+            "branch": record.place.branch,
+            "base": {"branch": record.base.branch, "commit": record.base.commit},
+            "head": head,
+            "worktree": record.place.worktree,
+            "created_at": record.created_at,
+            "updated_at": story.updated_at,
+            "commits": work.map(|work| work.commits),
+            "files_changed": work.map(|work| work.files_changed),
+            "insertions": work.map(|work| work.insertions),
+            "deletions": work.map(|work| work.deletions),
+            "dirty": work.map(|work| work.dirty),
+            "conflicts": self.conflicts,
+            "checks": story.checks.as_deref().map(checks_json),
+            "usage": story.usage.as_ref().map(usage_json),
+            "attempt": record.attempt,
+            "after": record.after,
+            "next": self.next(),
+        })
+    }
+}
+
+/// Check results, `[{command, ok, exit, ms}]`.
+pub fn checks_json(results: &[CheckResult]) -> Value {
+    let one =
+        |r: &CheckResult| json!({"command": r.command, "ok": r.ok, "exit": r.exit, "ms": r.ms});
+    Value::Array(results.iter().map(one).collect())
+}
+
+fn usage_json(usage: &Usage) -> Value {
+    json!({
+        "input": usage.input,
+        "output": usage.output,
+        "cache_read": usage.cache_read,
+        "cache_write": usage.cache_write,
+        "cost_usd": usage.cost_usd,
+    })
+}

@@ -1,0 +1,68 @@
+//! Who may start: an idempotent step under the repository's scheduler lock, called by whoever
+//! changes something. There is no daemon.
+
+use std::collections::BTreeMap;
+
+use base::failure::{OrFail, Result};
+use base::id::Id;
+use base::lock::Lock;
+
+use crate::git::repo::Repository;
+use crate::session::facts::{Fate, Phase};
+use crate::session::record::Record;
+use crate::session::store::Store;
+use crate::supervise::start;
+
+/// Starts every queued session for which there is a free place; gives those that were started.
+pub fn step(repository: &Repository, fates: &BTreeMap<Id, Fate>) -> Result<Vec<Id>> {
+    let store = Store::at(&repository.common_dir);
+    let path = repository.studio_dir()?.join("scheduler.lock");
+    let _lock = Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))?;
+    let mut queue: Vec<Record> = Vec::new();
+    let mut active = 0u32;
+    for id in store.ids()? {
+        let locked = store.is_locked(&id);
+        match store.story(&id)?.phase {
+            Phase::Queued if !locked && is_open(fates, &id) => queue.push(store.load(&id)?),
+            Phase::Queued | Phase::Ended { .. } if !locked => {}
+            Phase::Ended { .. } => {}
+            Phase::Queued
+            | Phase::Starting
+            | Phase::Working
+            | Phase::Waiting { .. }
+            | Phase::Checking => active += u32::from(locked),
+        }
+    }
+    queue.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
+    let mut started = Vec::new();
+    for record in queue {
+        if active >= record.manner.jobs.max(1) || !dependencies_are_met(&record, fates) {
+            continue;
+        }
+        let Some(lock) = store.lock(&record.id)? else { continue };
+        // Somebody may have stopped it between our look and our lock.
+        if store.story(&record.id)?.phase != Phase::Queued {
+            continue;
+        }
+        start::start(&repository.common_dir, &record.id, lock)?;
+        active += 1;
+        started.push(record.id);
+    }
+    Ok(started)
+}
+
+fn is_open(fates: &BTreeMap<Id, Fate>, id: &Id) -> bool {
+    fates.get(id).is_none_or(|fate| *fate == Fate::Open)
+}
+
+fn dependencies_are_met(record: &Record, fates: &BTreeMap<Id, Fate>) -> bool {
+    record.after.iter().all(|id| matches!(fates.get(id), Some(Fate::Accepted { .. })))
+}
+
+/// How many sessions work at once unless the user says otherwise: agents mostly wait for a model,
+/// so twice the cores, but no more than there is memory for (512 MiB each).
+pub fn default_jobs() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(2, |n| n.get() as u64);
+    let memory = rustix::system::sysinfo().totalram as u64 >> 29;
+    u32::try_from((2 * cores).clamp(4, 64).min(memory.max(2))).unwrap_or(4)
+}

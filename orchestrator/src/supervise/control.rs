@@ -1,0 +1,176 @@
+//! The control socket of a supervisor: one JSON line in, one out, with a token that the box of the
+//! agent cannot read.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::failure::{Failure, OrFail, Result};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream as Stream};
+use tokio::sync::{mpsc, oneshot};
+
+/// Bytes of one request: a text to send may be long.
+const LONGEST: u64 = 4 << 20;
+/// How long a supervisor may take to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What can be asked of a supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Request {
+    /// Say something to the agent.
+    Send {
+        /// What is said.
+        text: String,
+    },
+    /// End the session's run.
+    Stop,
+    /// Decide a request for permission.
+    Answer {
+        /// Its number; the only open one when absent.
+        n: Option<u32>,
+        /// Whether it may.
+        allow: bool,
+    },
+    /// Whether it is there.
+    Status,
+}
+
+/// A request on the wire.
+#[derive(Serialize, Deserialize)]
+struct Signed {
+    token: String,
+    #[serde(flatten)]
+    request: Request,
+}
+
+/// The answer: nothing, or why not.
+#[derive(Serialize, Deserialize)]
+struct Reply {
+    error: Option<String>,
+}
+
+/// A request and where its answer goes.
+pub type Asked = (Request, oneshot::Sender<std::result::Result<(), String>>);
+
+/// Opens the socket in a session's directory and hands on what comes in.
+pub fn serve(dir: &Path, tell: mpsc::UnboundedSender<Asked>) -> io::Result<()> {
+    let token = fresh_token()?;
+    base::files::replace(&dir.join("token"), token.as_bytes())?;
+    let socket = dir.join("control.sock");
+    match std::fs::remove_file(&socket) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        Ok(()) | Err(_) => {}
+    }
+    let short = Short::of(dir)?;
+    let listener = UnixListener::bind(short.path())?;
+    tokio::spawn(async move {
+        // The descriptor behind the short path lives as long as the socket.
+        let _short = short;
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(attend(stream, token.clone(), tell.clone()));
+        }
+    });
+    Ok(())
+}
+
+async fn attend(stream: Stream, token: String, tell: mpsc::UnboundedSender<Asked>) {
+    let (read, mut write) = stream.into_split();
+    let mut line = String::new();
+    let mut read = tokio::io::BufReader::new(read.take(LONGEST));
+    let error = match read.read_line(&mut line).await {
+        Ok(_) => match serde_json::from_str::<Signed>(&line) {
+            Ok(signed) if signed.token == token => passed_on(signed.request, &tell).await.err(),
+            Ok(_) => Some("the token is wrong".to_owned()),
+            Err(e) => Some(format!("the request cannot be read: {e}")),
+        },
+        Err(e) => Some(e.to_string()),
+    };
+    if let Ok(mut bytes) = serde_json::to_vec(&Reply { error }) {
+        bytes.push(b'\n');
+        let _ = write.write_all(&bytes).await;
+    }
+}
+
+async fn passed_on(
+    request: Request,
+    tell: &mpsc::UnboundedSender<Asked>,
+) -> std::result::Result<(), String> {
+    let (answer, answered) = oneshot::channel();
+    let gone = || "the session is ending".to_owned();
+    tell.send((request, answer)).map_err(|_| gone())?;
+    answered.await.unwrap_or_else(|_| Err(gone()))
+}
+
+/// Asks the supervisor of a session; `false` when nobody listens.
+pub fn ask(dir: &Path, request: Request) -> Result<bool> {
+    let Ok(token) = std::fs::read_to_string(dir.join("token")) else { return Ok(false) };
+    let stream = Short::of(dir).and_then(|short| UnixStream::connect(short.path()));
+    let Ok(mut stream) = stream else { return Ok(false) };
+    let fail = || "the supervisor does not answer";
+    stream.set_read_timeout(Some(PATIENCE)).or_fail(fail)?;
+    stream.set_write_timeout(Some(PATIENCE)).or_fail(fail)?;
+    let mut line = serde_json::to_vec(&Signed { token, request }).or_fail(fail)?;
+    line.push(b'\n');
+    stream.write_all(&line).or_fail(fail)?;
+    let mut answer = String::new();
+    BufReader::new(stream.take(LONGEST)).read_line(&mut answer).or_fail(fail)?;
+    if answer.is_empty() {
+        return Ok(false);
+    }
+    let reply: Reply = serde_json::from_str(&answer).or_fail(fail)?;
+    match reply.error {
+        None => Ok(true),
+        Some(why) => Err(Failure::refused("the supervisor refused").because(why)),
+    }
+}
+
+/// A path to the socket that fits into 107 bytes, however deep the directory lies.
+struct Short {
+    directory: File,
+}
+
+impl Short {
+    fn of(dir: &Path) -> io::Result<Short> {
+        Ok(Short { directory: File::open(dir)? })
+    }
+
+    fn path(&self) -> PathBuf {
+        Path::new("/proc/self/fd").join(self.directory.as_raw_fd().to_string()).join("control.sock")
+    }
+}
+
+fn fresh_token() -> io::Result<String> {
+    let mut bytes = [0u8; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn only_who_knows_the_token_is_heard() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("d".repeat(120));
+        std::fs::create_dir(&dir).unwrap();
+        assert!(!ask(&dir, Request::Stop).unwrap(), "nobody listens yet");
+        let (tell, mut asked) = mpsc::unbounded_channel();
+        serve(&dir, tell).unwrap();
+        let there = dir.clone();
+        let caller = tokio::task::spawn_blocking(move || ask(&there, Request::Stop));
+        let (request, answer) = asked.recv().await.unwrap();
+        assert_eq!(request, Request::Stop);
+        answer.send(Ok(())).unwrap();
+        assert!(caller.await.unwrap().unwrap());
+        std::fs::write(dir.join("token"), "guessed").unwrap();
+        let refused = tokio::task::spawn_blocking(move || ask(&dir, Request::Stop)).await.unwrap();
+        assert!(refused.unwrap_err().why.unwrap().contains("token"));
+    }
+}

@@ -1,0 +1,138 @@
+//! The deeds of a supervisor that take their time: each is a future that ends in news.
+
+use std::future::Future;
+use std::time::Duration;
+
+use base::failure::{Failure, Result};
+
+use crate::git::names::{BranchTemplate, WorktreeTemplate};
+use crate::git::repo::Repository;
+use crate::git::snapshot;
+use crate::git::worktree::{self, Order};
+use crate::room::Room;
+use crate::session::home;
+use crate::session::journal::Work;
+use crate::session::record::{Record, Templates};
+use crate::supervise::run::Charge;
+use crate::supervise::step::Input;
+
+/// How long one check or setup line may take unless the configuration says otherwise.
+const LINE_SECONDS: u64 = 3600;
+/// Bytes of the diff that a forgetful agent is shown.
+const DIFF_BYTES: usize = 20_000;
+
+/// Makes the worktree, or finds it, and runs the setup lines.
+pub fn make_worktree(charge: &Charge) -> impl Future<Output = Input> + Send + 'static {
+    let (repository, record) = (charge.repository.clone(), charge.record.clone());
+    let (room, setup) = (charge.check_room.clone(), charge.setup.clone());
+    let most = line_limit(charge);
+    async move {
+        let made = tokio::task::spawn_blocking(move || stand_up(&repository, &record)).await;
+        match made.unwrap_or_else(|e| Err(Failure::new(base::failure::Kind::Bug, e.to_string()))) {
+            Ok(Stands::Before) => Input::WorktreeStands,
+            Ok(Stands::New) => prepared(&room, &setup, most).await,
+            Err(failure) => Input::CannotStart { why: sentence(&failure) },
+        }
+    }
+}
+
+/// Whether a worktree was there already.
+enum Stands {
+    Before,
+    New,
+}
+
+fn stand_up(repository: &Repository, record: &Record) -> Result<Stands> {
+    if worktree::is_finished(&record.place) {
+        return Ok(Stands::Before);
+    }
+    worktree::unmake(repository, &record.place)?;
+    let order = Order {
+        id: record.id.clone(),
+        base: record.base.clone(),
+        branch: branch_template(&record.templates)?,
+        worktree: worktree_template(&record.templates)?,
+    };
+    worktree::make(repository, &order)?;
+    Ok(Stands::New)
+}
+
+/// The template of branches that a session was made with.
+pub fn branch_template(templates: &Templates) -> Result<BranchTemplate> {
+    BranchTemplate::parse(&templates.branch)
+}
+
+/// The template of worktrees that a session was made with.
+pub fn worktree_template(templates: &Templates) -> Result<WorktreeTemplate> {
+    match templates.worktree.as_str() {
+        ".worktrees/{id}" => Ok(WorktreeTemplate::Beside),
+        other => WorktreeTemplate::parse(other),
+    }
+}
+
+async fn prepared(room: &Room, setup: &[String], most: Duration) -> Input {
+    for line in setup {
+        match room.line(line, most).await {
+            Ok(ended) if ended.exit == 0 => {}
+            Ok(ended) => {
+                let tail = base::text::tail(ended.tail.trim_end(), 500);
+                let why = format!("setup `{line}` failed with exit code {}: {tail}", ended.exit);
+                return Input::CannotStart { why };
+            }
+            Err(failure) => return Input::CannotStart { why: sentence(&failure) },
+        }
+    }
+    Input::WorktreeStands
+}
+
+/// Brings the session's work home: import, then a snapshot of what is not committed.
+pub fn bring_home(charge: &Charge) -> impl Future<Output = Input> + Send + 'static {
+    let (repository, record) = (charge.repository.clone(), charge.record.clone());
+    async move {
+        let bring = move || home::bring(&repository, &record, &snapshot::Limits::default());
+        match tokio::task::spawn_blocking(bring).await {
+            Ok(Ok(brought)) => Input::Imported { work: brought.work },
+            Ok(Err(failure)) => Input::CannotImport { why: sentence(&failure) },
+            Err(e) => Input::CannotImport { why: e.to_string() },
+        }
+    }
+}
+
+/// Runs the session's checks in its worktree.
+pub fn check(charge: &Charge) -> impl Future<Output = Input> + Send + 'static {
+    let (room, checks) = (charge.check_room.clone(), charge.record.checks.clone());
+    let most = line_limit(charge);
+    async move { Input::Checked { results: crate::check::run(&room, &checks, most).await } }
+}
+
+fn line_limit(charge: &Charge) -> Duration {
+    Duration::from_secs(charge.limits.check_seconds.unwrap_or(LINE_SECONDS))
+}
+
+/// The prompt with the diff so far, for an agent that has forgotten its conversation.
+pub fn with_diff(charge: &Charge, work: Option<&Work>, text: String) -> String {
+    let diff = work.and_then(|work| home::diff(&charge.repository, &charge.record, work).ok());
+    match diff.filter(|diff| !diff.trim().is_empty()) {
+        Some(diff) => {
+            let shown = base::text::head(&diff, DIFF_BYTES);
+            format!("{text}\n\nThe changes so far:\n\n{shown}")
+        }
+        None => text,
+    }
+}
+
+/// The limit in words, when less than the floor is free on the disk of the worktree.
+pub fn disk_is_full(charge: &Charge) -> Option<String> {
+    let floor = charge.record.limits.disk_floor_bytes?;
+    let stat = rustix::fs::statvfs(&charge.record.place.worktree).ok()?;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    (free < floor).then(|| format!("{floor} bytes of free disk space"))
+}
+
+/// A failure in one line, for a journal.
+pub fn sentence(failure: &Failure) -> String {
+    match &failure.why {
+        Some(why) => format!("{}: {}", failure.what, why.trim()),
+        None => failure.what.clone(),
+    }
+}

@@ -1,0 +1,316 @@
+//! A supervisor at work: hears the agent, the control socket and the clock, and carries out what
+//! `step` decides.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base::clock::Clock;
+use base::config::studio::{AgentRow, Protocol, SessionLimits};
+use base::failure::{OrFail, Result};
+use base::files::step;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::git::repo::Repository;
+use crate::launch::acp::Acp;
+use crate::launch::command::Command;
+use crate::launch::{Agent, Launcher, News, Order, Seat};
+use crate::room::Room;
+use crate::session::facts::Phase;
+use crate::session::journal::{Outcome, Writer};
+use crate::session::record::Record;
+use crate::session::store::Store;
+use crate::supervise::control::{self, Asked, Request};
+use crate::supervise::deeds;
+use crate::supervise::step::{Do, Input, Life, step as decide};
+
+/// How long an agent may take to end its turn when it is asked to.
+const CANCEL_GRACE: Duration = Duration::from_secs(5);
+/// How often the scheduler is called and the disk looked at.
+const TICK: Duration = Duration::from_secs(30);
+/// Bytes of raw output that are kept unless the configuration says otherwise.
+const LOG_BYTES: u64 = 64 << 20;
+
+/// What a supervisor is in charge of, and what it needs to know.
+pub struct Charge {
+    /// The repository.
+    pub repository: Repository,
+    /// The session.
+    pub record: Record,
+    /// How to speak with its agent.
+    pub row: AgentRow,
+    /// Where the agent runs.
+    pub room: Room,
+    /// Where checks and setup run.
+    pub check_room: Room,
+    /// `sh -c` lines that prepare a fresh worktree.
+    pub setup: Vec<String>,
+    /// The configured limits.
+    pub limits: SessionLimits,
+    /// Called every half minute.
+    pub tick: Box<dyn Fn()>,
+}
+
+/// Supervises one run from its begin to its exit line. The caller holds the session's lock.
+pub async fn run(charge: Charge) -> Result<Outcome> {
+    let clock = Clock::from_env();
+    let store = Store::at(&charge.repository.common_dir);
+    let id = &charge.record.id;
+    let journal = store.writer(id, clock)?;
+    let life = Life::new(charge.record.clone(), store.story(id)?);
+    let (asked_in, asked) = mpsc::unbounded_channel();
+    control::serve(&store.dir(id), asked_in).or_fail(|| "cannot open the control socket")?;
+    let (tell, told) = mpsc::unbounded_channel();
+    let timeout = charge.record.limits.seconds.map(Duration::from_secs);
+    let mut desk = Desk {
+        log: store.file(id, "agent.log"),
+        charge,
+        journal,
+        life,
+        tell,
+        agent: None,
+        asked_before: 0,
+        checks: None,
+        starting: None,
+        kill_at: None,
+    };
+    desk.hear(Input::Begin { pid: std::process::id() })?;
+    let deadline = timeout.map(|time| Instant::now() + time);
+    desk.attend(told, asked, deadline).await
+}
+
+/// Everything that a running supervisor holds.
+struct Desk {
+    charge: Charge,
+    journal: Writer,
+    life: Life,
+    log: PathBuf,
+    tell: UnboundedSender<Word>,
+    agent: Option<Agent>,
+    /// Requests that were made before this start of the agent.
+    asked_before: u32,
+    checks: Option<JoinHandle<()>>,
+    starting: Option<JoinHandle<()>>,
+    kill_at: Option<Instant>,
+}
+
+impl Desk {
+    /// Waits for news and acts on it until the exit line is written.
+    async fn attend(
+        &mut self,
+        mut told: UnboundedReceiver<Word>,
+        mut asked: UnboundedReceiver<Asked>,
+        deadline: Option<Instant>,
+    ) -> Result<Outcome> {
+        let mut tick = tokio::time::interval(TICK);
+        tick.tick().await;
+        let mut deadline = deadline;
+        loop {
+            if let Phase::Ended { outcome } = &self.life.story.phase {
+                return Ok(outcome.clone());
+            }
+            tokio::select! {
+                Some(word) = told.recv() => self.word(word)?,
+                Some((request, answer)) = asked.recv() => {
+                    let said = self.request(request)?;
+                    let _ = answer.send(said);
+                }
+                news = next_news(&mut self.agent) => self.news(news)?,
+                () = until(deadline) => {
+                    deadline = None;
+                    let seconds = self.charge.record.limits.seconds.unwrap_or_default();
+                    self.hear(Input::Limit { what: format!("{seconds} seconds") })?;
+                }
+                () = until(self.kill_at) => {
+                    self.kill_at = None;
+                    // Dropping the agent ends its process and its box.
+                    self.agent = None;
+                    self.starting.take().inspect(JoinHandle::abort);
+                    self.hear(Input::AgentGone { why: "it did not end when it was asked to".into() })?;
+                }
+                _ = tick.tick() => {
+                    (self.charge.tick)();
+                    if let Some(what) = deeds::disk_is_full(&self.charge) {
+                        self.hear(Input::Limit { what })?;
+                    }
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, input: Input) -> Result<()> {
+        for deed in decide(&mut self.life, input) {
+            self.carry_out(deed)?;
+        }
+        Ok(())
+    }
+
+    fn word(&mut self, word: Word) -> Result<()> {
+        match word {
+            Word::Heard(input) => self.hear(input),
+            Word::Launched(agent) => {
+                let (talk, loaded) = (agent.talk.clone(), agent.loaded);
+                self.kill_at = None;
+                self.agent = Some(agent);
+                self.hear(Input::Launched { talk, loaded })
+            }
+        }
+    }
+
+    fn news(&mut self, news: Option<News>) -> Result<()> {
+        match news {
+            Some(News::Event(event)) => self.hear(Input::Event { event }),
+            Some(News::Asked(what)) => self.hear(Input::Asked { what }),
+            Some(News::TurnEnded(why)) => self.hear(Input::TurnEnded { why }),
+            Some(News::Gone(why)) => {
+                self.agent = None;
+                self.hear(Input::AgentGone { why })
+            }
+            None => {
+                self.agent = None;
+                self.hear(Input::AgentGone { why: "the agent ended".into() })
+            }
+        }
+    }
+
+    /// A request from the control socket, and the answer to it.
+    fn request(&mut self, request: Request) -> Result<std::result::Result<(), String>> {
+        let input = match request {
+            Request::Status => return Ok(Ok(())),
+            Request::Send { text } => Input::Send { text },
+            Request::Stop => Input::Stop,
+            Request::Answer { n, allow } => match self.open_ask(n) {
+                Ok(n) => Input::Answer { n, allow },
+                Err(why) => return Ok(Err(why)),
+            },
+        };
+        self.hear(input)?;
+        self.journal.sync().or_fail(|| "cannot write the journal")?;
+        Ok(Ok(()))
+    }
+
+    fn open_ask(&self, n: Option<u32>) -> std::result::Result<u32, String> {
+        let open: Vec<u32> = self.life.story.asks.keys().copied().collect();
+        match (n, open.as_slice()) {
+            (Some(n), open) if open.contains(&n) => Ok(n),
+            (Some(n), _) => Err(format!("there is no open request {n}")),
+            (None, [only]) => Ok(*only),
+            (None, []) => Err("there is no open request".to_owned()),
+            (None, many) => Err(format!("several requests are open, so say which: {many:?}")),
+        }
+    }
+
+    fn carry_out(&mut self, deed: Do) -> Result<()> {
+        match deed {
+            Do::Write(entry) => {
+                return self.journal.write(entry).or_fail(|| "cannot write the journal");
+            }
+            Do::MakeWorktree => {
+                let tell = self.tell.clone();
+                let work = deeds::make_worktree(&self.charge);
+                tokio::spawn(async move { tell.send(Word::Heard(work.await)) });
+            }
+            Do::Launch { talk } => self.launch(talk),
+            Do::Prompt { text, recap } => {
+                let text = if recap {
+                    deeds::with_diff(&self.charge, self.life.story.work.as_ref(), text)
+                } else {
+                    text
+                };
+                self.order(Order::Prompt(text));
+            }
+            Do::Answer { n, allow } => {
+                let n = n.saturating_sub(self.asked_before);
+                self.order(Order::Answer { n, allow });
+            }
+            Do::Cancel => {
+                self.order(Order::Cancel);
+                self.kill_at = Some(Instant::now() + CANCEL_GRACE);
+            }
+            Do::Import => {
+                self.kill_at = None;
+                self.journal.sync().or_fail(|| "cannot write the journal")?;
+                let tell = self.tell.clone();
+                let work = deeds::bring_home(&self.charge);
+                tokio::spawn(async move { tell.send(Word::Heard(work.await)) });
+            }
+            Do::Check => {
+                let tell = self.tell.clone();
+                let work = deeds::check(&self.charge);
+                self.checks = Some(tokio::spawn(async move {
+                    let _ = tell.send(Word::Heard(work.await));
+                }));
+            }
+            Do::AbandonChecks => {
+                if let Some(checks) = self.checks.take() {
+                    checks.abort();
+                }
+            }
+            Do::Finish => {
+                self.order(Order::End);
+                self.agent = None;
+                step("supervise.exit");
+                return self.journal.sync().or_fail(|| "cannot write the journal");
+            }
+        }
+        Ok(())
+    }
+
+    fn order(&self, order: Order) {
+        if let Some(agent) = &self.agent {
+            let _ = agent.orders.send(order);
+        }
+    }
+
+    fn launch(&mut self, talk: Option<String>) {
+        let seat = Seat {
+            id: self.charge.record.id.clone(),
+            command: self.charge.row.command.clone(),
+            worktree: self.charge.record.place.worktree.clone(),
+            talk,
+            log: self.log.clone(),
+            log_bytes: self.charge.limits.output_bytes.unwrap_or(LOG_BYTES),
+            room: self.charge.room.clone(),
+        };
+        self.asked_before = self.life.story.last_ask;
+        let launcher: &dyn Launcher = match self.charge.row.protocol {
+            Protocol::Acp => &Acp,
+            Protocol::Command => &Command,
+        };
+        step("supervise.launch");
+        let starting = launcher.launch(seat);
+        let tell = self.tell.clone();
+        let starting = tokio::spawn(async move {
+            let word = match starting.await {
+                Ok(agent) => Word::Launched(agent),
+                Err(failure) => Word::Heard(Input::CannotStart { why: deeds::sentence(&failure) }),
+            };
+            let _ = tell.send(word);
+        });
+        self.starting = Some(starting);
+    }
+}
+
+/// What the supervisor's own tasks tell it.
+enum Word {
+    /// News for `step`.
+    Heard(Input),
+    /// The agent runs.
+    Launched(Agent),
+}
+
+/// The next piece of news; never, when no agent runs.
+async fn next_news(agent: &mut Option<Agent>) -> Option<News> {
+    match agent {
+        Some(agent) => agent.news.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,154 @@
+//! The fake agent over ACP: JSON-RPC on stdio, written by hand so that it is no mirror of the
+//! client's own library.
+
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+
+use serde_json::{Value, json};
+
+use crate::fake::script::{self, Stage};
+
+/// Where a loadable conversation is remembered.
+const MEMORY: &str = ".g3/fake-conversation";
+
+/// Serves until stdin ends; `loads` tells whether conversations can be loaded again.
+pub fn serve(loads: bool) -> ExitCode {
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let (send, messages) = mpsc::channel::<Value>();
+    let flag = cancelled.clone();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+            if message["method"] == "session/cancel" {
+                flag.store(true, Ordering::SeqCst);
+            } else if send.send(message).is_err() {
+                return;
+            }
+        }
+    });
+    let mut talk = Talk { messages, cancelled, session: String::new(), asked: 0 };
+    while let Ok(message) = talk.messages.recv() {
+        talk.answer(&message, loads);
+    }
+    ExitCode::SUCCESS
+}
+
+/// One connection.
+struct Talk {
+    messages: mpsc::Receiver<Value>,
+    cancelled: Arc<AtomicBool>,
+    session: String,
+    asked: u64,
+}
+
+impl Talk {
+    fn answer(&mut self, message: &Value, loads: bool) {
+        let id = message["id"].clone();
+        match message["method"].as_str() {
+            Some("initialize") => {
+                let able = json!({"loadSession": loads});
+                reply(&id, &json!({"protocolVersion": 1, "agentCapabilities": able}));
+            }
+            Some("session/new") => {
+                self.session = format!("fake-{}", std::process::id());
+                if loads {
+                    let _ = std::fs::create_dir_all(".g3");
+                    std::fs::write(MEMORY, &self.session).expect("the worktree is writable");
+                }
+                reply(&id, &json!({"sessionId": self.session}));
+            }
+            Some("session/load") => {
+                let wanted = message["params"]["sessionId"].as_str().unwrap_or_default();
+                if std::fs::read_to_string(MEMORY).is_ok_and(|known| known == wanted) {
+                    self.session = wanted.to_owned();
+                    self.update("history that is no news");
+                    reply(&id, &json!({}));
+                } else {
+                    fail(&id, "there is no such conversation");
+                }
+            }
+            Some("session/prompt") => self.turn(&id, message),
+            Some(_) => fail(&id, "the method is not known"),
+            None => {}
+        }
+    }
+
+    fn turn(&mut self, id: &Value, message: &Value) {
+        self.cancelled.store(false, Ordering::SeqCst);
+        let text = message["params"]["prompt"][0]["text"].as_str().unwrap_or_default().to_owned();
+        for step in text.split(['\n', ';']).map(str::trim) {
+            if let Some(event) = step.strip_prefix("event ") {
+                let event: Value = serde_json::from_str(event).expect("an event is JSON");
+                let params = json!({"sessionId": self.session, "event": event});
+                write(&json!({"jsonrpc": "2.0", "method": "_g3/event", "params": params}));
+            } else if let Some(why) = step.strip_prefix("fail ") {
+                return fail(id, why);
+            } else if script::play(step, self) != ExitCode::SUCCESS {
+                if self.is_cancelled() {
+                    break;
+                }
+                std::process::exit(7);
+            }
+        }
+        let stop = if self.is_cancelled() { "cancelled" } else { "end_turn" };
+        reply(id, &json!({"stopReason": stop}));
+    }
+
+    fn update(&self, text: &str) {
+        let update = json!({
+            "sessionUpdate": "agent_message_chunk",
+            "content": {"type": "text", "text": text},
+        });
+        let params = json!({"sessionId": self.session, "update": update});
+        write(&json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
+    }
+}
+
+impl Stage for Talk {
+    fn say(&mut self, text: &str) {
+        // In two pieces, as models stream.
+        let middle = text.char_indices().nth(text.chars().count() / 2).map_or(0, |(at, _)| at);
+        self.update(&text[..middle]);
+        self.update(&text[middle..]);
+    }
+
+    fn ask(&mut self, what: &str) -> bool {
+        self.asked += 1;
+        let id = format!("ask-{}", self.asked);
+        let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});
+        let params = json!({
+            "sessionId": self.session,
+            "toolCall": {"toolCallId": id, "title": what},
+            "options": [option("yes", "allow_once"), option("no", "reject_once")],
+        });
+        write(&json!({
+            "jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params,
+        }));
+        while let Ok(message) = self.messages.recv() {
+            if message["id"] == Value::String(id.clone()) {
+                return message["result"]["outcome"]["optionId"] == "yes";
+            }
+        }
+        false
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.cancelled.load(Ordering::SeqCst)
+    }
+}
+
+fn reply(id: &Value, result: &Value) {
+    write(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+}
+
+fn fail(id: &Value, why: &str) {
+    let error = json!({"code": -32000, "message": why});
+    write(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
+}
+
+fn write(message: &Value) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{message}").and_then(|()| out.flush());
+}

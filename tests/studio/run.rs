@@ -1,0 +1,198 @@
+//! `studio run` and what it leaves: worktrees, states, checks, JSON.
+
+use testkit::repo::Repo;
+
+use crate::scene::{Scene, studio};
+
+#[test]
+fn a_run_makes_a_worktree_and_ends_ready() {
+    let scene = Scene::new();
+    let before = scene.repo.git(["status", "--porcelain"]);
+
+    let ran = scene.studio(["run", "write hello.txt hi; commit add hello"]);
+
+    ran.exits(0).says("ready").says("studio diff");
+    let list = scene.studio(["list", "--json"]).json();
+    let session = &list["sessions"][0];
+    assert_eq!(session["state"], "ready", "{session}");
+    assert_eq!(session["commits"], 1);
+    assert_eq!(session["files_changed"], 1);
+    assert_eq!(session["dirty"], false);
+    let id = session["id"].as_str().unwrap();
+    assert_eq!(scene.repo.show(&format!("studio/{id}"), "hello.txt"), "hi");
+    assert_eq!(scene.repo.git(["status", "--porcelain"]), before, "nothing shows up");
+    scene.repo.is_sound();
+}
+
+#[test]
+fn checks_decide_between_ready_and_failed() {
+    let scene = Scene::new();
+    let good = scene.studio(["run", "--check", "test -f a", "write a 1"]);
+    good.exits(0).says("its check passed");
+    let bad = scene.studio(["run", "--check", "echo seen; exit 3", "write a 1"]);
+    bad.exits(1).says("check `echo seen; exit 3` failed with exit code 3");
+    let status = scene.studio(["status", "@latest", "--json"]).json();
+    assert_eq!(status["checks"][0]["exit"], 3, "{status}");
+}
+
+#[test]
+fn an_agent_that_changes_nothing_is_empty_and_one_that_fails_is_failed() {
+    let scene = Scene::new();
+    scene.studio(["run", "say nothing to do"]).exits(0).says("changed nothing");
+    scene.studio(["run", "write a 1; exit 4"]).exits(1).says("the agent ended with exit code 4");
+}
+
+#[test]
+fn the_json_of_a_session_has_every_field() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    let status = scene.status(&id);
+    let fields: Vec<&str> = status.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(
+        fields,
+        [
+            "id",
+            "task",
+            "state",
+            "why",
+            "agent",
+            "persona",
+            "branch",
+            "base",
+            "head",
+            "worktree",
+            "created_at",
+            "updated_at",
+            "commits",
+            "files_changed",
+            "insertions",
+            "deletions",
+            "dirty",
+            "conflicts",
+            "checks",
+            "usage",
+            "attempt",
+            "after",
+            "next"
+        ]
+    );
+    assert_eq!(status["base"]["branch"], "main");
+    assert_eq!(status["dirty"], true);
+    assert_eq!(status["persona"], serde_json::Value::Null);
+}
+
+#[test]
+fn run_with_json_tells_each_state_and_ends_with_a_summary() {
+    let scene = Scene::new();
+    let lines = scene.studio(["run", "--json", "--events", "say hello; write a 1"]).json_lines();
+    let states: Vec<&str> = lines.iter().filter_map(|line| line["state"].as_str()).collect();
+    assert_eq!(states.last(), Some(&"ready"), "{lines:?}");
+    let said = lines.iter().find(|line| line["type"] == "event").expect("an event");
+    assert_eq!(said["event"]["text"], "hello\n");
+    let summary = lines.last().unwrap();
+    assert_eq!(
+        (&summary["type"], &summary["sessions"][0]["state"]),
+        (&"summary".into(), &"ready".into())
+    );
+}
+
+#[test]
+fn twenty_runs_at_the_same_moment_all_end_ready() {
+    let scene = Scene::new();
+    let mut running: Vec<_> = (0..20)
+        .map(|n| {
+            let task = format!("write f{n} {n}; commit c{n}");
+            scene.env.start(studio(), scene.repo.path(), ["run", &task])
+        })
+        .collect();
+    for run in &mut running {
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(240);
+        let status = run.wait_until(Some(end)).unwrap().expect("it ends");
+        assert!(status.success(), "{status}");
+    }
+    let list = scene.studio(["list", "--json"]).json();
+    let states: Vec<_> = list["sessions"].as_array().unwrap().iter().map(|s| &s["state"]).collect();
+    assert_eq!(states, vec!["ready"; 20]);
+    assert_eq!(scene.repo.git(["worktree", "list"]).lines().count(), 21);
+    scene.repo.is_sound();
+}
+
+#[test]
+fn a_run_works_from_a_sub_directory_a_linked_worktree_and_a_bare_repository() {
+    let scene = Scene::new();
+    scene.repo.write("deep/er/file", "x");
+    let deep = scene.repo.path().join("deep/er");
+    scene.studio_in(&deep, ["run", "write a 1"]).exits(0);
+    scene.repo.git(["worktree", "add", "-q", "../linked", "-b", "side"]);
+    let linked = scene.env.home().join("linked");
+    scene.studio_in(&linked, ["run", "write b 1"]).exits(0);
+    let status = scene.studio(["status", "@latest", "--json"]).json();
+    assert!(scene.repo.path().join(".worktrees").read_dir().unwrap().count() == 2, "{status}");
+
+    scene.repo.git(["clone", "-q", "--bare", ".", "../bare.git"]);
+    let bare = scene.env.home().join("bare.git");
+    scene.studio_in(&bare, ["run", "write c 1; commit c"]).exits(0);
+    assert!(scene.env.home().join("bare.git.worktrees").is_dir());
+    Repo::at(&bare).is_sound();
+}
+
+#[test]
+fn a_queue_keeps_to_its_number_of_jobs() {
+    let scene = Scene::new();
+    let gate = scene.env.home().join("gate");
+    let task = format!("gate {}; write a 1", gate.display());
+    let first = scene.exec(["-j", "1", &task]);
+    scene.await_state(&first, "working");
+    let second = scene.exec(["-j", "1", "write b 1"]);
+    assert_eq!(scene.status(&second)["state"], "queued");
+    scene.studio(["stop", &second]).exits(0).says("stopped");
+    let third = scene.exec(["-j", "1", "write c 1"]);
+    std::fs::write(&gate, "").unwrap();
+    scene.await_state(&first, "ready");
+    scene.await_state(&third, "ready");
+}
+
+#[test]
+fn a_task_may_be_a_megabyte_or_begin_with_dashes() {
+    let scene = Scene::new();
+    let long = format!("write a 1\n{}", "word ".repeat(200_000));
+    let job = scene.env.job(studio(), scene.repo.path()).args(["run", "--agent", "talk", "-"]);
+    let ran = scene.env.run_job(job.input(long.clone()));
+    ran.exits(0);
+    let status = scene.studio(["status", "@latest", "--json"]).json();
+    assert_eq!(status["task"].as_str().unwrap().len(), long.trim_end().len());
+    scene.studio(["run", "--", "--flag is wrong; write b 1"]).exits(0);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_an_exit_code_and_a_way_out() {
+    let scene = Scene::new();
+    scene.studio(["run"]).exits(2).says("there is no task");
+    scene.studio(["run", "  "]).exits(2).says("the task is empty");
+    scene.studio(["run", "--no-such-flag", "x"]).exits(2);
+    scene.studio(["run", "--agent", "nobody", "x"]).exits(2).says("there is no agent `nobody`");
+    scene.studio(["run", "--base", "nowhere", "x"]).exits(5).says("nowhere");
+    scene.studio(["status", "nothing"]).exits(5).says("there are no sessions");
+    scene.configure("chekcs = ['true']");
+    scene.studio(["list"]).exits(2).says("chekcs").says("checks");
+    let outside = scene.env.home().join("tmp");
+    scene.studio_in(&outside, ["list"]).exits(5).says("not in a git repository");
+    let empty = Repo::empty(&scene.env.home().join("empty"));
+    scene.configure("");
+    scene.studio_in(empty.path(), ["run", "x"]).exits(3).says("no commit");
+    let job = scene.env.job(studio(), scene.repo.path()).args(["list"]).env("PATH", "/nonexistent");
+    scene.env.run_job(job).exits(2).says("git");
+}
+
+#[test]
+fn the_state_does_not_come_from_the_cache() {
+    let scene = Scene::new();
+    scene.ready("write a 1");
+    scene.studio(["run", "say nothing"]).exits(0);
+    let before = scene.studio(["list", "--json"]);
+    for session in before.json()["sessions"].as_array().unwrap() {
+        let cache = scene.session_file(session["id"].as_str().unwrap(), "status.json");
+        std::fs::remove_file(cache).expect("there is a cache");
+    }
+    assert_eq!(scene.studio(["list", "--json"]), before);
+}
