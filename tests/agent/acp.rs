@@ -154,6 +154,17 @@ fn a_cancel_stops_the_turn_and_the_session_goes_on() {
 }
 
 #[test]
+fn a_cancel_right_behind_its_prompt_is_heard() {
+    let stage = Stage::new([Reply::call("shell", json!({"command": "sleep 1000"}))]);
+    let mut editor = Editor::open(&stage);
+    let session = editor.new_session(stage.repo.path());
+    let id = editor.prompt(&session, "wait");
+    editor.send(json!({"jsonrpc": "2.0", "method": "session/cancel",
+        "params": {"sessionId": session}}));
+    assert_eq!(editor.answer(id)["result"]["stopReason"], "cancelled");
+}
+
+#[test]
 fn what_reaches_outside_asks_the_editor() {
     let outside = |stage: &Stage| stage.env.home().join("outside.txt");
     for (option, written) in [("once", true), ("no", false)] {

@@ -113,6 +113,7 @@ fn words(text: &str) -> ToolCallContent {
 /// A call at its beginning: what it is about, which file, and the change it wants to make.
 fn started(id: &str, name: &str, args: &Value, cwd: &Path) -> ToolCall {
     let mut call = ToolCall::new(id.to_owned(), call_line(name, args))
+        .name(name.to_owned())
         .kind(kind(name))
         .raw_input(args.clone());
     let Some(path) = path_of(args, cwd) else { return call };

@@ -23,6 +23,7 @@ use agent_client_protocol::{
 use base::clock::Clock;
 use base::event::Status;
 use base::failure::{Failure, OrFail, Result};
+use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
 use crate::run::{Settings, Which, Work};
@@ -40,9 +41,12 @@ struct Host {
 
 /// One open session.
 struct Open {
-    work: tokio::sync::Mutex<Work>,
+    work: Arc<tokio::sync::Mutex<Work>>,
     cancel: Mutex<CancellationToken>,
 }
+
+/// A session that a prompt has to itself, and the token that cancels it.
+type Entered = (OwnedMutexGuard<Work>, CancellationToken);
 
 /// Serves until stdin ends.
 pub async fn run(settings: Box<SettingsFor>) -> Result<()> {
@@ -75,9 +79,13 @@ pub async fn run(settings: Box<SettingsFor>) -> Result<()> {
         )
         .on_receive_request(
             async move |request: PromptRequest, responder, client: ConnectionTo<Client>| {
-                let host = prompt.clone();
+                // Entered before the next message is read, so that a cancel finds it.
+                let entered = prompt.enter(&request);
                 client.spawn(async move {
-                    let answer = host.prompt(request).await;
+                    let answer = match entered {
+                        Ok(entered) => answer(entered, request).await,
+                        Err(failure) => Err(failure),
+                    };
                     responder.respond_with_result(answer.map_err(wire_error))
                 })
             },
@@ -157,32 +165,23 @@ impl Host {
         let work = Work::begin(&settings, which, bus, Some(editor))?;
         let id = work.session.id.to_string();
         let cancel = Mutex::new(CancellationToken::new());
-        let open = Arc::new(Open { work: tokio::sync::Mutex::new(work), cancel });
+        let open = Arc::new(Open { work: Arc::new(tokio::sync::Mutex::new(work)), cancel });
         self.opened().insert(id.clone(), open.clone());
         Ok((id, open))
     }
 
-    async fn prompt(&self, request: PromptRequest) -> Result<PromptResponse> {
+    fn enter(&self, request: &PromptRequest) -> Result<Entered> {
         let id = request.session_id.0.to_string();
         let open = self.opened().get(&id).cloned().ok_or_else(|| {
             Failure::not_found(format!("there is no open session `{id}`"))
                 .next("session/new or session/load")
         })?;
-        let mut work = open.work.try_lock().map_err(|_| {
+        let work = open.work.clone().try_lock_owned().map_err(|_| {
             Failure::refused("the session is at work").next("wait for its end, or session/cancel")
         })?;
         let cancel = CancellationToken::new();
         *open.cancel.lock().unwrap_or_else(PoisonError::into_inner) = cancel.clone();
-        let ended = work.turn(convert::message(request.prompt), cancel).await;
-        match (ended.status, ended.failure) {
-            (Status::Done, _) => Ok(PromptResponse::new(StopReason::EndTurn)),
-            (Status::Cancelled, _) => Ok(PromptResponse::new(StopReason::Cancelled)),
-            (Status::Limit, _) => Ok(PromptResponse::new(StopReason::MaxTurnRequests)),
-            (Status::NotApproved, _) => Ok(PromptResponse::new(StopReason::Refusal)),
-            (Status::Failed, failure) => {
-                Err(failure.unwrap_or_else(|| Failure::failed("the turn failed")))
-            }
-        }
+        Ok((work, cancel))
     }
 
     fn cancel(&self, id: &str) {
@@ -193,5 +192,19 @@ impl Host {
 
     fn opened(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Open>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Carries a prompt out.
+async fn answer((mut work, cancel): Entered, request: PromptRequest) -> Result<PromptResponse> {
+    let ended = work.turn(convert::message(request.prompt), cancel).await;
+    match (ended.status, ended.failure) {
+        (Status::Done, _) => Ok(PromptResponse::new(StopReason::EndTurn)),
+        (Status::Cancelled, _) => Ok(PromptResponse::new(StopReason::Cancelled)),
+        (Status::Limit, _) => Ok(PromptResponse::new(StopReason::MaxTurnRequests)),
+        (Status::NotApproved, _) => Ok(PromptResponse::new(StopReason::Refusal)),
+        (Status::Failed, failure) => {
+            Err(failure.unwrap_or_else(|| Failure::failed("the turn failed")))
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Events as ACP updates, and the gate's questions as permission requests.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -34,17 +35,23 @@ pub struct Updates {
     session: SessionName,
     client: ConnectionTo<Client>,
     cwd: PathBuf,
+    /// What each running call has written so far: an update replaces the one before it.
+    output: HashMap<String, String>,
 }
+
+/// Bytes of a running call's output that are shown.
+const OUTPUT: usize = 8 << 10;
 
 impl Updates {
     /// For a session whose id is known.
     pub fn new(id: &str, client: ConnectionTo<Client>, cwd: PathBuf) -> Updates {
-        Updates { session: Arc::new(OnceLock::from(id.to_owned())), client, cwd }
+        let session = Arc::new(OnceLock::from(id.to_owned()));
+        Updates { session, client, cwd, output: HashMap::new() }
     }
 
     /// For a session that is about to begin: its `start` event names it.
     pub fn unnamed(client: ConnectionTo<Client>, cwd: PathBuf) -> Updates {
-        Updates { session: SessionName::default(), client, cwd }
+        Updates { session: SessionName::default(), client, cwd, output: HashMap::new() }
     }
 
     /// The session's id, once it is known.
@@ -60,12 +67,31 @@ impl Updates {
     }
 }
 
+impl Updates {
+    /// The event itself, except that output comes with what was written before.
+    fn gathered(&mut self, what: &What) -> What {
+        match what {
+            What::ToolOutput { id, text } => {
+                let all = self.output.entry(id.clone()).or_default();
+                all.push_str(text);
+                *all = base::text::tail(all, OUTPUT).to_owned();
+                What::ToolOutput { id: id.clone(), text: all.clone() }
+            }
+            What::ToolEnd { id, .. } => {
+                self.output.remove(id);
+                what.clone()
+            }
+            other => other.clone(),
+        }
+    }
+}
+
 impl Sink for Updates {
     fn hear(&mut self, event: &Event) {
         if let What::Start { session, .. } = &event.what {
             let _ = self.session.set(session.clone());
         }
-        if let Some(update) = convert::update(&event.what, &self.cwd) {
+        if let Some(update) = convert::update(&self.gathered(&event.what), &self.cwd) {
             self.send(update);
         }
         if let Some(id) = self.session.get() {
