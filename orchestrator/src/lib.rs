@@ -1,6 +1,7 @@
 //! Runs many coding agents on one git repository at once, and makes it safe and quick to keep what
 //! is good and drop what is not.
 
+pub mod boxed;
 pub mod check;
 pub mod cli;
 pub mod commands;

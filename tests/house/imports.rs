@@ -79,7 +79,7 @@ const BASE: &[(&str, &[&str])] = &[
     ("text", &[]),
     ("git", &["process", "failure"]),
     ("sandbox", &["failure", "files", "process"]),
-    ("config", &["clock", "failure", "files", "secret", "process"]),
+    ("config", &["clock", "failure", "files", "lock", "secret", "process"]),
     ("host", &["config", "event", "failure", "files", "lock", "process"]),
     ("lib", &[]),
 ];

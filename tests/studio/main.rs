@@ -1,5 +1,6 @@
 //! Tests of studio.
 
+mod boxed;
 mod git_import;
 mod git_repo;
 mod git_setting;

@@ -2,6 +2,7 @@
 //! environment, a time limit that ends the whole group, bounded output, closed stdin.
 
 mod collect;
+mod running;
 mod system;
 
 use std::ffi::{OsStr, OsString};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 use collect::Collector;
-use system::named;
+use system::{Group, Place, named};
 
 /// How long a group may take to end after TERM before it gets KILL.
 pub const GRACE: Duration = Duration::from_millis(500);
@@ -53,7 +54,8 @@ pub struct Job {
     program: OsString,
     input: Option<Vec<u8>>,
     descriptors: Vec<(OwnedFd, i32)>,
-    detached: bool,
+    place: Place,
+    last_signal: Signal,
 }
 
 impl Job {
@@ -64,7 +66,8 @@ impl Job {
         command.current_dir(directory).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let program = program.as_ref().to_owned();
-        Job { command, program, input: None, descriptors: Vec::new(), detached: false }
+        let (descriptors, place) = (Vec::new(), Place::default());
+        Job { command, program, input: None, descriptors, place, last_signal: Signal::KILL }
     }
 
     /// Adds one argument.
@@ -141,7 +144,29 @@ impl Job {
     /// Gives the child a process session of its own: it lives on when we and the terminal end.
     #[must_use]
     pub fn detached(mut self) -> Job {
-        self.detached = true;
+        self.place.group = Group::Detached;
+        self
+    }
+
+    /// Keeps the child in our process group, so that the terminal's keys reach it.
+    #[must_use]
+    pub fn in_our_group(mut self) -> Job {
+        self.place.group = Group::Ours;
+        self
+    }
+
+    /// The kernel sends KILL to the child when the thread that starts it ends (Linux).
+    #[must_use]
+    pub fn dies_with_us(mut self) -> Job {
+        self.place.dies_with_us = true;
+        self
+    }
+
+    /// The child ends by itself all that it started when it gets TERM, as a box does: it gets
+    /// TERM and time for that before KILL, also when its handle is dropped.
+    #[must_use]
+    pub fn cleans_up(mut self) -> Job {
+        self.last_signal = Signal::TERM;
         self
     }
 
@@ -164,18 +189,20 @@ impl Job {
 
     /// Starts it and gives back a handle whose group ends with it.
     pub fn spawn(self) -> io::Result<Running> {
+        let last_signal = self.last_signal;
         let (mut command, program, _descriptors) = self.prepared()?;
         let child = command.spawn().map_err(|e| named(e, &program))?;
-        Ok(Running { child, ended: false })
+        Ok(Running { child, ended: false, last_signal })
     }
 
     /// Starts it on the tokio runtime; its group gets KILL when the handle is dropped.
     pub fn spawn_async(self) -> io::Result<AsyncRunning> {
+        let last_signal = self.last_signal;
         let (command, program, _descriptors) = self.prepared()?;
         let mut command = tokio::process::Command::from(command);
         let child = command.spawn().map_err(|e| named(e, &program))?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        Ok(AsyncRunning { child, group })
+        Ok(AsyncRunning { child, group, last_signal })
     }
 
     /// Starts it and lets go of it: for processes that outlive us. Gives its process id.
@@ -187,15 +214,16 @@ impl Job {
 
     /// Becomes it: replaces the running program. Returns only when that failed.
     pub fn exec(self) -> io::Error {
-        let program = self.program.clone();
-        let Job { mut command, .. } = self;
-        named(command.exec(), &program)
+        match self.in_our_group().prepared() {
+            Ok((mut command, program, _descriptors)) => named(command.exec(), &program),
+            Err(error) => error,
+        }
     }
 
     /// Puts group, session and descriptors into place. The descriptors must live until the start.
     fn prepared(self) -> io::Result<Prepared> {
-        let Job { mut command, program, descriptors, detached, .. } = self;
-        if !detached {
+        let Job { mut command, program, descriptors, place, .. } = self;
+        if place.group == Group::Own {
             command.process_group(0);
         }
         // Moved out of the way first, so that no target number is somebody's source.
@@ -206,8 +234,8 @@ impl Job {
             .collect::<io::Result<Vec<_>>>()?;
         let moves: Vec<(i32, i32)> =
             descriptors.iter().map(|(fd, number)| (fd.as_raw_fd(), *number)).collect();
-        if detached || !moves.is_empty() {
-            system::before_exec(&mut command, moves, detached);
+        if place.needs_us() || !moves.is_empty() {
+            system::before_exec(&mut command, moves, place);
         }
         Ok((command, program, descriptors))
     }
@@ -278,58 +306,7 @@ pub struct Running {
     /// The process, with its pipes.
     pub child: Child,
     ended: bool,
-}
-
-impl Running {
-    /// The process id, which is also that of its group.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Waits for the end, at most until the given moment; `None` when that came first.
-    pub fn wait_until(&mut self, until: Option<Instant>) -> io::Result<Option<ExitStatus>> {
-        let Some(until) = until else {
-            self.ended = true;
-            return self.child.wait().map(Some);
-        };
-        let pid = Pid::from_raw(self.child.id().cast_signed())
-            .ok_or_else(|| io::Error::other("a process without an id"))?;
-        let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                self.ended = true;
-                return Ok(Some(status));
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            system::poll_readable(&handle, left)?;
-        }
-    }
-
-    /// Ends the group: TERM, then KILL after the grace.
-    pub fn end(&mut self, grace: Duration) -> io::Result<ExitStatus> {
-        signal_group(self.child.id(), Signal::TERM);
-        let status = self.wait_until(Some(Instant::now() + grace))?;
-        signal_group(self.child.id(), Signal::KILL);
-        match status {
-            Some(status) => Ok(status),
-            None => {
-                self.ended = true;
-                self.child.wait()
-            }
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !self.ended {
-            signal_group(self.child.id(), Signal::KILL);
-            let _ = self.child.wait();
-        }
-    }
+    last_signal: Signal,
 }
 
 /// A process on the tokio runtime and its group. Dropped, the group gets KILL.
@@ -338,42 +315,7 @@ pub struct AsyncRunning {
     /// The process, with its pipes.
     pub child: tokio::process::Child,
     group: Option<Pid>,
-}
-
-impl AsyncRunning {
-    /// The id of the process and of its group.
-    pub fn id(&self) -> Option<u32> {
-        self.group.map(|pid| pid.as_raw_nonzero().get().cast_unsigned())
-    }
-
-    /// Sends a signal to the whole group.
-    pub fn signal(&self, signal: Signal) {
-        if let Some(group) = self.group {
-            let _ = rustix::process::kill_process_group(group, signal);
-        }
-    }
-
-    /// Ends the group: TERM, then KILL after the grace; waits for the process.
-    pub async fn end(&mut self, grace: Duration) -> io::Result<ExitStatus> {
-        self.signal(Signal::TERM);
-        let waited = tokio::time::timeout(grace, self.child.wait()).await;
-        self.signal(Signal::KILL);
-        match waited {
-            Ok(status) => status,
-            Err(_) => self.child.wait().await,
-        }
-    }
-
-    /// Lets the group live on after the handle is dropped.
-    pub fn forget(&mut self) {
-        self.group = None;
-    }
-}
-
-impl Drop for AsyncRunning {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
-    }
+    last_signal: Signal,
 }
 
 /// Sends a signal to a process group; one that is gone is no error.
@@ -381,6 +323,39 @@ pub fn signal_group(id: u32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(id.cast_signed()) {
         let _ = rustix::process::kill_process_group(pid, signal);
     }
+}
+
+/// Takes a descriptor over that our parent handed down under a number; no child inherits it.
+/// Fails when there is none. To be called once for a number, before anything opens files.
+#[allow(unsafe_code)]
+pub fn inherited(number: i32) -> io::Result<OwnedFd> {
+    use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+    use std::os::fd::{BorrowedFd, FromRawFd};
+    if number < 3 {
+        return Err(io::Error::other(format!("descriptor {number} is not for us")));
+    }
+    // SAFETY: the number is not negative, and whether it is open is what the call asks.
+    fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) })?;
+    // SAFETY: it is open, and our parent gave it to us alone.
+    let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
+    Ok(fd)
+}
+
+/// Keeps every descriptor of ours from children, whoever left it open, but for the named ones.
+/// To be called before other threads open files.
+#[allow(unsafe_code)]
+pub fn keep_from_children(but: &[i32]) -> io::Result<()> {
+    use rustix::io::{FdFlags, fcntl_setfd};
+    let names = std::fs::read_dir("/proc/self/fd")?.flatten().map(|entry| entry.file_name());
+    let numbers = names.filter_map(|name| name.to_str()?.parse::<i32>().ok());
+    for number in numbers.filter(|number| *number > 2) {
+        let flags = if but.contains(&number) { FdFlags::empty() } else { FdFlags::CLOEXEC };
+        // SAFETY: only a flag is set, and a number that is closed by now (the one that reads the
+        // directory) is refused by the kernel.
+        let _ = fcntl_setfd(unsafe { std::os::fd::BorrowedFd::borrow_raw(number) }, flags);
+    }
+    Ok(())
 }
 
 /// Whether a process with this id exists.

@@ -1,5 +1,7 @@
 //! The configuration: layers, origins, errors, and what an untrusted repository may do.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

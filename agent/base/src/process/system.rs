@@ -7,15 +7,50 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-/// Moves descriptors to their numbers and, when detached, opens a process session, in the child.
+#[cfg(target_os = "linux")]
+use rustix::process::Signal;
+
+/// Which process group a child belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Group {
+    /// One of its own, so that it can be ended with everything that it started.
+    #[default]
+    Own,
+    /// One of its own in a process session of its own.
+    Detached,
+    /// Ours.
+    Ours,
+}
+
+/// Where a child stands among the processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Its group.
+    pub group: Group,
+    /// Whether the kernel ends it when the thread that started it ends.
+    pub dies_with_us: bool,
+}
+
+impl Place {
+    /// Whether something must be done in the child before it becomes its program.
+    pub fn needs_us(self) -> bool {
+        self.group == Group::Detached || self.dies_with_us
+    }
+}
+
+/// Puts the child into its place and moves descriptors to their numbers, in the child.
 #[allow(unsafe_code)]
-pub fn before_exec(command: &mut Command, moves: Vec<(i32, i32)>, detached: bool) {
-    // SAFETY: between fork and exec only `setsid` and `dup2` run, both async-signal-safe, and
-    // nothing allocates.
+pub fn before_exec(command: &mut Command, moves: Vec<(i32, i32)>, place: Place) {
+    // SAFETY: between fork and exec only `setsid`, `prctl` and `dup2` run, all async-signal-safe,
+    // and nothing allocates.
     unsafe {
         command.pre_exec(move || {
-            if detached {
+            if place.group == Group::Detached {
                 rustix::process::setsid()?;
+            }
+            #[cfg(target_os = "linux")]
+            if place.dies_with_us {
+                rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
             }
             for (from, to) in &moves {
                 if libc::dup2(*from, *to) == -1 {

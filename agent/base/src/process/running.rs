@@ -1,0 +1,109 @@
+//! What can be done with a process that runs: wait for it, signal it, end it with its group.
+
+use std::io;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use crate::process::{AsyncRunning, GRACE, Running, signal_group, system};
+
+/// How long a process that cleans up by itself may take for it.
+const CLEAN_UP: Duration = Duration::from_secs(5);
+
+impl Running {
+    /// The process id, which is also that of its group.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the end, at most until the given moment; `None` when that came first.
+    pub fn wait_until(&mut self, until: Option<Instant>) -> io::Result<Option<ExitStatus>> {
+        let Some(until) = until else {
+            let status = self.child.wait()?;
+            self.ended = true;
+            return Ok(Some(status));
+        };
+        let pid = Pid::from_raw(self.child.id().cast_signed())
+            .ok_or_else(|| io::Error::other("a process without an id"))?;
+        let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                self.ended = true;
+                return Ok(Some(status));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            system::poll_readable(&handle, left)?;
+        }
+    }
+
+    /// Ends the group: TERM, then KILL after the grace.
+    pub fn end(&mut self, grace: Duration) -> io::Result<ExitStatus> {
+        signal_group(self.child.id(), Signal::TERM);
+        let status = self.wait_until(Some(Instant::now() + patience(self.last_signal, grace)))?;
+        signal_group(self.child.id(), Signal::KILL);
+        match status {
+            Some(status) => Ok(status),
+            None => {
+                self.ended = true;
+                self.child.wait()
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.ended && self.last_signal == Signal::TERM {
+            let _ = self.end(GRACE);
+        } else if !self.ended {
+            signal_group(self.child.id(), Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl AsyncRunning {
+    /// The id of the process and of its group.
+    pub fn id(&self) -> Option<u32> {
+        self.group.map(|pid| pid.as_raw_nonzero().get().cast_unsigned())
+    }
+
+    /// Sends a signal to the whole group.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group {
+            let _ = rustix::process::kill_process_group(group, signal);
+        }
+    }
+
+    /// Ends the group: TERM, then KILL after the grace; waits for the process.
+    pub async fn end(&mut self, grace: Duration) -> io::Result<ExitStatus> {
+        self.signal(Signal::TERM);
+        let waited =
+            tokio::time::timeout(patience(self.last_signal, grace), self.child.wait()).await;
+        self.signal(Signal::KILL);
+        match waited {
+            Ok(status) => status,
+            Err(_) => self.child.wait().await,
+        }
+    }
+
+    /// Lets the group live on after the handle is dropped.
+    pub fn forget(&mut self) {
+        self.group = None;
+    }
+}
+
+impl Drop for AsyncRunning {
+    fn drop(&mut self) {
+        self.signal(self.last_signal);
+    }
+}
+
+/// How long to wait before KILL: a process that cleans up by itself needs time for that.
+fn patience(last_signal: Signal, grace: Duration) -> Duration {
+    if last_signal == Signal::TERM { grace.max(CLEAN_UP) } else { grace }
+}

@@ -1,0 +1,258 @@
+//! The rules that every box starts from: everything may be read but secrets, nothing written but
+//! devices without memory. The kernel's rules only allow, so a directory with a secret in it is
+//! opened entry by entry.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::sandbox::Rules;
+
+/// Secrets below the home directory: keys, logins of command-line tools, other agents' accounts,
+/// browser profiles, password stores, wallets, messengers, histories of shells.
+const SECRETS: &[&str] = &[
+    ".ssh",
+    ".gnupg",
+    ".netrc",
+    ".git-credentials",
+    ".config/git/credentials",
+    ".config/g3",
+    ".aws",
+    ".azure",
+    ".config/gcloud",
+    ".oci",
+    ".bluemix",
+    ".docker",
+    ".config/containers/auth.json",
+    ".kube",
+    ".config/helm",
+    ".config/gh",
+    ".config/hub",
+    ".config/glab-cli",
+    ".config/doctl",
+    ".config/hcloud",
+    ".config/heroku",
+    ".config/netlify",
+    ".config/stripe",
+    ".config/configstore",
+    ".config/op",
+    ".config/rclone",
+    ".config/sops",
+    ".config/age",
+    ".fly",
+    ".railway",
+    ".wrangler",
+    ".config/.wrangler",
+    ".terraform.d",
+    ".terraformrc",
+    ".vault-token",
+    ".databrickscfg",
+    ".databricks",
+    ".snowflake",
+    ".pgpass",
+    ".my.cnf",
+    ".pypirc",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".m2/settings.xml",
+    ".gradle/gradle.properties",
+    ".nuget/NuGet",
+    ".composer/auth.json",
+    ".config/composer/auth.json",
+    ".cache/huggingface/token",
+    ".huggingface",
+    ".claude",
+    ".claude.json",
+    ".codex",
+    ".gemini",
+    ".qwen",
+    ".local/share/opencode",
+    ".config/goose",
+    ".config/github-copilot",
+    ".password-store",
+    ".local/share/keyrings",
+    ".local/share/kwalletd",
+    ".config/keepassxc",
+    ".config/Bitwarden",
+    ".config/1Password",
+    ".mozilla",
+    ".thunderbird",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    ".config/microsoft-edge",
+    ".config/vivaldi",
+    ".config/opera",
+    "snap/firefox",
+    "snap/chromium",
+    ".var/app",
+    ".config/Signal",
+    ".config/Slack",
+    ".config/discord",
+    ".bitcoin",
+    ".ethereum",
+    ".electrum",
+    ".bash_history",
+    ".zsh_history",
+    ".zsh_sessions",
+    ".sh_history",
+    ".histfile",
+    ".local/share/fish/fish_history",
+    ".python_history",
+    ".node_repl_history",
+    ".psql_history",
+    ".mysql_history",
+    ".sqlite_history",
+    ".rediscli_history",
+    ".lesshst",
+    ".viminfo",
+];
+
+/// Files of tools that are configuration for most and hold a login for some.
+const MAYBE: &[&str] = &[
+    ".npmrc",
+    ".yarnrc.yml",
+    ".yarnrc",
+    ".cargo/config.toml",
+    ".cargo/config",
+    ".config/pip/pip.conf",
+    ".pip/pip.conf",
+    ".config/uv/uv.toml",
+    ".gitconfig",
+    ".config/git/config",
+    ".curlrc",
+    ".wgetrc",
+];
+
+/// Words that tell a login in such a file.
+const LOGINS: &[&str] = &["_authtoken", "_password", "_auth=", "_auth =", "token", "password"];
+
+/// What is never opened at the root: temporary directories (each box has its own), devices (named
+/// below), and what system services keep for each other.
+const CLOSED: &[&str] =
+    &["/tmp", "/var/tmp", "/dev", "/run/user", "/run/secrets", "/run/credentials", "/lost+found"];
+
+/// What only root could read anyway; closed by name when we are root.
+const ROOTS: &[&str] = &["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssl/private"];
+
+/// Devices that hold nothing and lead nowhere but to their own process.
+const DEVICES: &[&str] = &[
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/pts",
+    "/dev/shm",
+];
+
+/// The rules for a home directory: everything outside it and everything in it that is no secret
+/// may be read. `closed` names further trees that stay shut (a repository's sessions, say); what a
+/// box needs inside them is added by its caller.
+pub fn home_rules(home: &Path, closed: &[PathBuf]) -> Rules {
+    let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+    let mut shut: Vec<PathBuf> = closed.to_vec();
+    shut.extend(SECRETS.iter().map(|secret| home.join(secret)));
+    shut.extend(MAYBE.iter().map(|file| home.join(file)).filter(|file| holds_login(file)));
+    if rustix::process::geteuid().is_root() {
+        shut.extend(ROOTS.iter().map(PathBuf::from));
+    }
+    // A secret may be a link to where it really lies.
+    let real: Vec<PathBuf> = shut.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    shut.extend(real);
+
+    let mut read = Vec::new();
+    open_around(&home, &shut, &mut read);
+    shut.extend(CLOSED.iter().map(PathBuf::from));
+    shut.push(home);
+    open_around(Path::new("/"), &shut, &mut read);
+    Rules { read, write: DEVICES.iter().map(PathBuf::from).collect() }
+}
+
+/// Opens a tree, around everything that is shut.
+fn open_around(path: &Path, shut: &[PathBuf], read: &mut Vec<PathBuf>) {
+    if shut.iter().any(|closed| path.starts_with(closed)) {
+        return;
+    }
+    if !shut.iter().any(|closed| closed.starts_with(path)) {
+        read.push(path.to_owned());
+        return;
+    }
+    let Ok(entries) = fs::read_dir(path) else { return };
+    for entry in entries.flatten() {
+        // The kernel looks at where a link leads, so links need no rule of their own.
+        let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+        if !is_link && !looks_like_a_key(&entry.file_name().to_string_lossy()) {
+            open_around(&entry.path(), shut, read);
+        }
+    }
+}
+
+/// Key files that lie about in directories which are opened entry by entry.
+fn looks_like_a_key(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let ends = [".pem", ".key", ".p12", ".pfx", ".kdbx", ".ppk", ".jks", ".keystore"];
+    let starts = ["id_rsa", "id_ed25519", "id_ecdsa", "id_dsa", ".env"];
+    ends.iter().any(|end| name.ends_with(end)) || starts.iter().any(|start| name.starts_with(start))
+}
+
+fn holds_login(file: &Path) -> bool {
+    let is_small = fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.len() < 1 << 20);
+    if !is_small {
+        return false;
+    }
+    let text = fs::read(file).map(|bytes| String::from_utf8_lossy(&bytes).to_lowercase());
+    text.is_ok_and(|text| {
+        LOGINS.iter().any(|login| text.contains(login)) || has_user_in_address(&text)
+    })
+}
+
+/// `https://user:password@host`.
+fn has_user_in_address(text: &str) -> bool {
+    text.split("://").skip(1).any(|rest| {
+        let host = rest.split(['/', '"', '\'', '\n', ' ']).next().unwrap_or_default();
+        host.split_once('@').is_some_and(|(user, _)| user.contains(':'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_home_is_opened_around_its_secrets() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        for name in [".ssh", ".config/g3", ".config/nvim", "src", ".cargo/bin", "vault"] {
+            fs::create_dir_all(home.join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink(home.join("vault"), home.join(".aws")).unwrap();
+        fs::write(home.join(".npmrc"), "//r.example/:_authToken=x").unwrap();
+        fs::write(home.join(".gitconfig"), "[user]\nname = a").unwrap();
+        fs::write(home.join("server.pem"), "").unwrap();
+
+        let closed = [home.join("src/repo/.git/studio")];
+        fs::create_dir_all(&closed[0]).unwrap();
+        fs::create_dir_all(home.join("src/repo/.git/objects")).unwrap();
+        let rules = home_rules(&home, &closed);
+
+        let opened = |path: &str| rules.read.iter().any(|tree| home.join(path).starts_with(tree));
+        for open in [".config/nvim", ".cargo/bin", ".gitconfig", "src/repo/.git/objects"] {
+            assert!(opened(open), "{open} should be readable");
+        }
+        for shut in [".ssh/id", ".config/g3/config.toml", "vault/key", ".npmrc", "server.pem"] {
+            assert!(!opened(shut), "{shut} should be closed");
+        }
+        assert!(!opened("src/repo/.git/studio/sessions"), "closed by the caller");
+        assert!(rules.read.iter().any(|tree| Path::new("/usr/bin").starts_with(tree)));
+        assert!(!rules.read.iter().any(|tree| Path::new("/tmp/other").starts_with(tree)));
+    }
+
+    #[test]
+    fn a_login_in_an_address_is_seen() {
+        assert!(has_user_in_address("index-url = https://u:p@pypi.example/simple"));
+        assert!(!has_user_in_address("url = https://example.org/a@b:c"));
+    }
+}

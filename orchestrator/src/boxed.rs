@@ -1,0 +1,126 @@
+//! The box around a session's processes: `studio __box` starts a program confined, and outlives
+//! everything that the program starts, so that nothing is left behind when it ends.
+
+pub mod inside;
+pub mod session;
+
+mod descendants;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use base::process::{Job, Stream};
+use base::sandbox::Rules;
+use serde::{Deserialize, Serialize};
+
+/// What a box allows, and what the program in it finds. Holds secrets (the agent's key), so it
+/// travels in memory only and has no `Debug`.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct BoxSpec {
+    /// Whether files are confined. Without it the box still ends everything that was started.
+    pub confined: bool,
+    /// Goes on where the kernel cannot hold every rule.
+    pub best_effort: bool,
+    /// What may be read and written.
+    pub rules: Rules,
+    /// Where the program starts.
+    pub directory: PathBuf,
+    /// The whole environment of the program.
+    pub environment: Vec<(String, String)>,
+    /// Its own temporary directory (`TMPDIR`): made when it is missing, and writable.
+    pub temp: Option<PathBuf>,
+    /// Descriptors that the program gets, by number (5 or more), e.g. a connection to the model
+    /// host; the caller adds them with [`Job::descriptor`].
+    pub descriptors: Vec<i32>,
+}
+
+/// The end of a pipe that the supervisor holds: when it closes, by whatever cause, everything in
+/// the box ends.
+pub type Lifeline = OwnedFd;
+
+/// The exit code of a box that could not be set up.
+pub const BROKEN: u8 = 125;
+
+const SPEC_FD: i32 = 3;
+const LIFELINE_FD: i32 = 4;
+
+/// A program prepared to start in a box, with our stdin closed and its output piped unless the
+/// caller says otherwise. Everything in the box ends when the program ends, when the job's process
+/// gets TERM, and when the lifeline is dropped. The exit code is the program's.
+pub fn job<S: AsRef<OsStr>>(
+    spec: &BoxSpec,
+    program: impl AsRef<OsStr>,
+    args: impl IntoIterator<Item = S>,
+) -> io::Result<(Job, Lifeline)> {
+    job_of(&ourselves()?, spec, program, args)
+}
+
+/// As [`job`], with the `studio` program named: for callers that are not studio.
+pub fn job_of<S: AsRef<OsStr>>(
+    studio: &OsStr,
+    spec: &BoxSpec,
+    program: impl AsRef<OsStr>,
+    args: impl IntoIterator<Item = S>,
+) -> io::Result<(Job, Lifeline)> {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let job = prepared(studio, spec)?
+        .args(["--lifeline-fd", &LIFELINE_FD.to_string()])
+        .descriptor(read, LIFELINE_FD)
+        .cleans_up();
+    Ok((job.arg("--").arg(program).args(args), write))
+}
+
+/// Becomes the box, on our terminal and in our process group: for a person's shell in a session.
+/// Returns only when that failed.
+pub fn exec<S: AsRef<OsStr>>(
+    spec: &BoxSpec,
+    program: impl AsRef<OsStr>,
+    args: impl IntoIterator<Item = S>,
+) -> io::Error {
+    let job = ourselves().and_then(|studio| prepared(&studio, spec));
+    match job {
+        Ok(job) => job
+            .arg("--")
+            .arg(program)
+            .args(args)
+            .stdin(Stream::Inherit)
+            .stdout(Stream::Inherit)
+            .stderr(Stream::Inherit)
+            .exec(),
+        Err(error) => error,
+    }
+}
+
+fn prepared(studio: &OsStr, spec: &BoxSpec) -> io::Result<Job> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::memfd_create("studio-box", flags)?);
+    file.write_all(&serde_json::to_vec(spec)?)?;
+    file.rewind()?;
+    // The directory is entered by the program, not by the box: it may be gone by the end.
+    let job = Job::new(studio, "/").env_clear();
+    let job = job.args(["__box", "--spec-fd", &SPEC_FD.to_string()]);
+    Ok(job.descriptor(file.into(), SPEC_FD))
+}
+
+/// This very program, also when its file was replaced meanwhile.
+fn ourselves() -> io::Result<OsString> {
+    if cfg!(target_os = "linux") {
+        return Ok("/proc/self/exe".into());
+    }
+    std::env::current_exe().map(Into::into)
+}
+
+/// `studio __box --spec-fd N [--lifeline-fd N] -- PROGRAM [ARG…]`: everything after `__box`.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match inside::Order::parse(args).and_then(inside::run) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "studio: the box could not be made: {error}");
+            ExitCode::from(BROKEN)
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The box process itself: it starts the program confined, adopts every orphan, and ends when
+//! nothing is left alive.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base::process::{Job, Stream, inherited, keep_from_children};
+use base::sandbox;
+use rustix::process::{Resource, Rlimit, Signal, WaitOptions};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::boxed::{BoxSpec, descendants};
+
+/// What the box process was told on its command line.
+pub struct Order {
+    spec: BoxSpec,
+    lifeline: Option<OwnedFd>,
+    program: OsString,
+    args: Vec<OsString>,
+}
+
+/// What can happen to a box.
+enum Event {
+    /// The program ended with this exit code.
+    Ended(u8),
+    /// Nothing that was started in the box is alive.
+    Childless,
+    /// The box is to end: it got a signal, or its supervisor is gone.
+    Stop,
+}
+
+/// How long what is left in the box may take to end after TERM, before it gets KILL.
+const GRACE: Duration = Duration::from_millis(300);
+/// How often what is left is looked at.
+const TICK: Duration = Duration::from_millis(10);
+/// The exit code where the program was ended with the box: 128 + TERM.
+const STOPPED: u8 = 143;
+/// Open files that a program may have, where the system allows so many.
+const OPEN_FILES: u64 = 65_536;
+
+impl Order {
+    /// Reads the command line and the box's description behind its descriptor.
+    pub fn parse(args: impl IntoIterator<Item = OsString>) -> io::Result<Order> {
+        let wrong = || io::Error::other("usage: __box --spec-fd N [--lifeline-fd N] -- PROGRAM");
+        let mut args = args.into_iter();
+        let (mut spec, mut lifeline) = (None, None);
+        while let Some(flag) = args.next() {
+            match flag.to_str() {
+                Some("--") => break,
+                Some("--spec-fd") => spec = Some(number(args.next())?),
+                Some("--lifeline-fd") => lifeline = Some(number(args.next())?),
+                _ => return Err(wrong()),
+            }
+        }
+        let program = args.next().ok_or_else(wrong)?;
+        let file = File::from(inherited(spec.ok_or_else(wrong)?)?);
+        let spec = serde_json::from_reader(io::BufReader::new(file))?;
+        let lifeline = lifeline.map(inherited).transpose()?;
+        Ok(Order { spec, lifeline, program, args: args.collect() })
+    }
+}
+
+fn number(text: Option<OsString>) -> io::Result<i32> {
+    let number = text.and_then(|text| text.to_str()?.parse().ok());
+    number.ok_or_else(|| io::Error::other("a descriptor's number is missing"))
+}
+
+/// Starts the program, waits, ends what is left. Gives the program's exit code.
+pub fn run(order: Order) -> io::Result<u8> {
+    limit()?;
+    keep_from_children(&order.spec.descriptors)?;
+    #[cfg(target_os = "linux")]
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    if let Some(temp) = &order.spec.temp {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(temp)?;
+    }
+    let on_terminal = order.lifeline.is_none();
+    let (tell, events) = mpsc::channel();
+    watch_signals(tell.clone(), on_terminal)?;
+    if let Some(lifeline) = order.lifeline {
+        watch_lifeline(lifeline, tell.clone());
+    }
+    let mut job = Job::new(&order.program, &order.spec.directory)
+        .args(order.args)
+        .env_clear()
+        .stdin(Stream::Inherit)
+        .stdout(Stream::Inherit)
+        .stderr(Stream::Inherit)
+        .dies_with_us();
+    for (name, value) in &order.spec.environment {
+        job = job.env(name, value);
+    }
+    if let Some(temp) = &order.spec.temp {
+        job = job.env("TMPDIR", temp).env("TMP", temp).env("TEMP", temp);
+    }
+    if on_terminal {
+        job = job.in_our_group();
+    }
+    match start_confined(order.spec, job)? {
+        Ok(program) => {
+            thread::spawn(move || reap(program, &tell));
+            Ok(until_empty(&events))
+        }
+        Err(error) => Ok(not_started(&error)),
+    }
+}
+
+/// The shell's exit codes for a program that cannot be started.
+fn not_started(error: &io::Error) -> u8 {
+    let _ = io::Write::write_all(&mut io::stderr(), format!("studio: {error}\n").as_bytes());
+    if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
+}
+
+/// Confines a thread of its own and starts the program on it; the box itself stays free, so that
+/// it can end what the program starts. The thread stays, because the program dies with it.
+fn start_confined(spec: BoxSpec, job: Job) -> io::Result<io::Result<u32>> {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let _ = tell.send(confine(&spec).map(|()| job.spawn_forget()));
+        loop {
+            thread::park();
+        }
+    });
+    told.recv().map_err(io::Error::other)?
+}
+
+fn confine(spec: &BoxSpec) -> io::Result<()> {
+    if !spec.confined {
+        return Ok(());
+    }
+    let mut rules = spec.rules.clone();
+    rules.write.extend(spec.temp.clone());
+    let enforced = sandbox::enter(&rules)?;
+    if enforced.lacks.is_empty() || spec.best_effort {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "{}; `[sandbox] best_effort = true` goes on without",
+        enforced.lacks.join(", ")
+    )))
+}
+
+/// No core dumps, which hold keys, and enough open files.
+fn limit() -> io::Result<()> {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    rustix::process::setrlimit(Resource::Core, none)?;
+    let files = rustix::process::getrlimit(Resource::Nofile);
+    let wanted = files.maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
+    if files.current.is_some_and(|current| current < wanted) {
+        let more = Rlimit { current: Some(wanted), maximum: files.maximum };
+        rustix::process::setrlimit(Resource::Nofile, more)?;
+    }
+    Ok(())
+}
+
+/// Signals that end the box. On a terminal Ctrl-C belongs to the program.
+fn watch_signals(tell: Sender<Event>, on_terminal: bool) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let (mut term, mut hangup, mut interrupt, mut quit) = {
+        let _entered = runtime.enter();
+        (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::hangup())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::quit())?,
+        )
+    };
+    thread::spawn(move || {
+        runtime.block_on(async {
+            loop {
+                let is_key = tokio::select! {
+                    _ = term.recv() => false,
+                    _ = hangup.recv() => false,
+                    _ = interrupt.recv() => true,
+                    _ = quit.recv() => true,
+                };
+                if !(is_key && on_terminal) && tell.send(Event::Stop).is_err() {
+                    return;
+                }
+            }
+        });
+    });
+    Ok(())
+}
+
+/// The supervisor's end of the pipe closes when it ends, even by KILL.
+fn watch_lifeline(lifeline: OwnedFd, tell: Sender<Event>) {
+    thread::spawn(move || {
+        let mut lifeline = File::from(lifeline);
+        let mut byte = [0];
+        while let Ok(1..) = lifeline.read(&mut byte) {}
+        let _ = tell.send(Event::Stop);
+    });
+}
+
+/// Waits for every child: the program, and every orphan below it, which the kernel gives to us.
+fn reap(program: u32, tell: &Sender<Event>) {
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid.as_raw_nonzero().get().cast_unsigned() == program => {
+                let code = status.exit_status().or(status.terminating_signal().map(|n| 128 + n));
+                let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(STOPPED);
+                let _ = tell.send(Event::Ended(code));
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => {
+                let _ = tell.send(Event::Childless);
+                return;
+            }
+        }
+    }
+}
+
+/// Waits until the program ended or the box is to end, then ends everything that is left.
+fn until_empty(events: &Receiver<Event>) -> u8 {
+    let mut code = None;
+    match events.recv() {
+        Ok(Event::Ended(ended)) => code = Some(ended),
+        Ok(Event::Stop) => {}
+        Ok(Event::Childless) | Err(_) => return STOPPED,
+    }
+    let begin = Instant::now();
+    let mut asked = false;
+    loop {
+        // Mostly nothing is left, and that is known at once.
+        match events.recv_timeout(TICK) {
+            Ok(Event::Ended(ended)) => code = Some(ended),
+            Ok(Event::Childless) | Err(RecvTimeoutError::Disconnected) => {
+                return code.unwrap_or(STOPPED);
+            }
+            Ok(Event::Stop) => {}
+            Err(RecvTimeoutError::Timeout) if !asked => {
+                asked = true;
+                descendants::signal_all(Signal::TERM);
+            }
+            Err(RecvTimeoutError::Timeout) if begin.elapsed() > GRACE => {
+                descendants::signal_all(Signal::KILL);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The rules of a session's box: the worktree, its private git directory, its own temporary
+//! directory and studio's build caches may be written; everything but secrets may be read.
+
+use std::io;
+use std::path::Path;
+
+use base::config::agent::Sandbox;
+use base::config::studio::{AgentRow, expanded};
+use base::sandbox::environment::{Child, cache_env, child_env};
+use base::sandbox::home::home_rules;
+
+use crate::boxed::BoxSpec;
+
+/// The places of a session, as far as its box is concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    /// The user's home directory.
+    pub home: &'a Path,
+    /// The session's worktree.
+    pub worktree: &'a Path,
+    /// The session's private git directory.
+    pub private_git: &'a Path,
+    /// The repository's git directory (the common one).
+    pub repository_git: &'a Path,
+    /// The session's own temporary directory.
+    pub temp: &'a Path,
+    /// studio's build caches.
+    pub cache: &'a Path,
+}
+
+impl BoxSpec {
+    /// The box of a session's processes. `row` is the agent's, with what it alone may read, write
+    /// and know; checks, setup commands and shells have none.
+    pub fn for_session(
+        places: &Places<'_>,
+        row: Option<&AgentRow>,
+        switches: &Sandbox,
+    ) -> io::Result<BoxSpec> {
+        let at_home = |path| expanded(path, places.home);
+        // What studio keeps about all sessions (tokens among it) is nobody's but studio's.
+        let closed = [places.repository_git.join("studio")];
+        let mut rules = home_rules(places.home, &closed);
+        rules.read.push(places.repository_git.join("objects"));
+        rules.read.extend(switches.read.iter().map(|path| at_home(path)));
+        rules.write.extend(switches.write.iter().map(|path| at_home(path)));
+        for path in [places.worktree, places.private_git, places.cache] {
+            rules.write.push(path.to_owned());
+        }
+        let mut named: &[String] = &[];
+        let mut child = Child::Tool;
+        if let Some(row) = row {
+            (named, child) = (&row.env, Child::Agent);
+            rules.read.extend(row.read.iter().map(|path| at_home(path)));
+            rules.write.extend(row.write.iter().map(|path| at_home(path)));
+        }
+        let own = child_env(std::env::vars_os(), named, child);
+        let own = own.into_iter().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let caches = cache_env(places.cache, places.home)?;
+        let caches = caches.into_iter().map(|(name, path)| (name, path.display().to_string()));
+        let mut environment: Vec<(String, String)> = own.collect();
+        for (name, value) in caches {
+            environment.retain(|(known, _)| *known != name);
+            environment.push((name, value));
+        }
+        Ok(BoxSpec {
+            confined: switches.enabled,
+            best_effort: switches.best_effort,
+            rules,
+            directory: places.worktree.to_owned(),
+            environment,
+            temp: Some(places.temp.to_owned()),
+            descriptors: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,305 @@
+//! The box, driven through the real `studio __box`: what it confines, and that nothing outlives it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use base::process::{Job, Stream, is_alive};
+use base::sandbox::home::home_rules;
+use orchestrator::boxed::{self, BoxSpec, Lifeline};
+use testkit::env::{Ran, TestEnv, until};
+
+/// A home with a secret and a directory that the box may write.
+struct Den {
+    env: TestEnv,
+    spec: BoxSpec,
+}
+
+impl Den {
+    fn new() -> Den {
+        let env = TestEnv::new();
+        let home = env.home().canonicalize().unwrap();
+        for name in [".ssh", ".config/g3", "den/a", "den/b", "outside"] {
+            fs::create_dir_all(home.join(name)).unwrap();
+        }
+        fs::write(home.join(".ssh/id"), "canary-ssh").unwrap();
+        fs::write(home.join(".config/g3/config.toml"), "canary-config").unwrap();
+        fs::write(home.join("outside/notes"), "notes").unwrap();
+        let mut rules = home_rules(&home, &[]);
+        rules.write.push(home.join("den"));
+        let variables = [
+            ("HOME", home.display().to_string()),
+            ("PATH", std::env::var("PATH").unwrap()),
+            ("LC_ALL", "C".to_owned()),
+        ];
+        let spec = BoxSpec {
+            confined: true,
+            best_effort: false,
+            rules,
+            directory: home.join("den"),
+            environment: variables.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+            temp: Some(home.join("den-temp")),
+            descriptors: Vec::new(),
+        };
+        Den { env, spec }
+    }
+
+    /// The same without confinement: the positive control.
+    fn open(mut self) -> Den {
+        self.spec.confined = false;
+        self
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.env.home().canonicalize().unwrap().join(name)
+    }
+
+    fn job(&self, program: &str, args: &[&str]) -> (Job, Lifeline) {
+        boxed::job_of(studio().as_ref(), &self.spec, program, args).unwrap()
+    }
+
+    fn run(&self, program: &str, args: &[&str]) -> Ran {
+        let (job, _lifeline) = self.job(program, args);
+        self.env.run_job(job)
+    }
+
+    fn sh(&self, line: &str) -> Ran {
+        self.run("sh", &["-c", line])
+    }
+
+    /// The process ids that a script wrote into a file of the den.
+    fn pids(&self, file: &str) -> Vec<u32> {
+        let text = fs::read_to_string(self.path("den").join(file)).unwrap_or_default();
+        text.lines().filter_map(|line| line.trim().parse().ok()).collect()
+    }
+
+    /// Waits until a script wrote so many process ids.
+    fn await_pids(&self, file: &str, count: usize) -> Vec<u32> {
+        until("the processes start", || Some(self.pids(file)).filter(|pids| pids.len() == count))
+    }
+}
+
+fn studio() -> &'static str {
+    env!("CARGO_BIN_EXE_studio")
+}
+
+/// Three daemons: one in a process session of its own, one forked twice, one that ignores TERM.
+const DAEMONS: &str = "
+    setsid sh -c 'echo $$ >> pids; exec sleep 300' &
+    (setsid sh -c 'sh -c \"echo \\$\\$ >> pids; exec sleep 300\" &' &)
+    sh -c 'trap \"\" TERM HUP; echo $$ >> pids; while :; do sleep 300; done' &
+    until [ \"$(wc -l < pids 2>/dev/null || echo 0)\" -eq 3 ]; do :; done
+";
+
+#[track_caller]
+fn all_gone(pids: &[u32]) {
+    assert!(!pids.is_empty());
+    until("every process of the box ends", || pids.iter().all(|pid| !is_alive(*pid)).then_some(()));
+}
+
+#[test]
+fn a_program_writes_in_its_box_and_nowhere_else() {
+    let attempt = "echo x > inside && echo x > ../outside/notes";
+    let den = Den::new();
+    assert_ne!(den.sh(attempt).code, 0);
+    assert_eq!(fs::read_to_string(den.path("den/inside")).unwrap(), "x\n");
+    assert_eq!(fs::read_to_string(den.path("outside/notes")).unwrap(), "notes");
+    for line in
+        ["rm ../outside/notes", "mkdir ../new", "touch /tmp/box-marker", ": > ../outside/notes"]
+    {
+        assert_ne!(den.sh(line).code, 0, "{line}");
+    }
+    assert_eq!(fs::read_to_string(den.path("outside/notes")).unwrap(), "notes");
+    assert!(!Path::new("/tmp/box-marker").exists() && !den.path("new").exists());
+
+    let control = Den::new().open();
+    control.sh(attempt).ok();
+    assert_eq!(fs::read_to_string(control.path("outside/notes")).unwrap(), "x\n");
+}
+
+#[test]
+fn secrets_cannot_be_read_and_the_rest_can() {
+    let den = Den::new();
+    assert_eq!(den.run("cat", &["../outside/notes"]).ok(), "notes");
+    for secret in ["../.ssh/id", "../.config/g3/config.toml"] {
+        den.run("cat", &[secret]).exits(1).never_says("canary").says("denied");
+    }
+    den.run("ls", &["../.ssh"]).exits(2);
+    std::os::unix::fs::symlink("../.ssh", den.path("den/link")).unwrap();
+    den.run("cat", &["link/id"]).exits(1).never_says("canary");
+
+    let control = Den::new().open();
+    assert_eq!(control.run("cat", &["../.ssh/id"]).ok(), "canary-ssh");
+}
+
+#[test]
+fn ordinary_programs_run_with_devices_and_a_temporary_directory_of_their_own() {
+    let den = Den::new();
+    assert_eq!(den.sh("echo x > /dev/null; head -c 3 /dev/zero | wc -c | tr -d ' '").ok(), "3");
+    assert_eq!(den.sh("cat <<END\nhere\nEND").ok(), "here");
+    let temp = den.sh("f=$(mktemp) && echo x > $f && echo $f").ok().to_owned();
+    assert!(Path::new(&temp).starts_with(den.path("den-temp")), "{temp}");
+    let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(den.path("den-temp")).unwrap());
+    assert_eq!(mode & 0o777, 0o700);
+    den.sh("git init -q . && git config user.name a && git config user.email a@b && echo 1 > f &&
+         git add -A && git commit -qm one && echo 2 > f && git stash -q && git stash pop -q &&
+         git commit -qam two && git rebase -q --root && git gc -q && git fsck")
+        .ok();
+    assert_eq!(den.sh("git log --format=%s | wc -l | tr -d ' '").ok(), "2");
+    den.sh("printf 'int main(){return 0;}' > m.c && cc m.c -o m && ./m").ok();
+}
+
+#[test]
+fn names_move_within_the_box_and_not_out_of_it() {
+    let den = Den::new();
+    den.sh("echo x > a/f && mv a/f b/f && mkdir a/d && mv a/d b/d && ln b/f a/g").ok();
+    assert!(den.path("den/b/f").exists() && den.path("den/b/d").is_dir());
+    let link = |from: &str, to: &str| {
+        let script = format!("import os; os.link({from:?}, {to:?})");
+        den.run("python3", &["-c", &script]).code
+    };
+    assert_ne!(link("b/f", "../outside/f"), 0);
+    assert_ne!(link("../.ssh/id", "stolen"), 0, "a link would make the secret readable");
+    let rename = "import os; os.rename('b/f', '../outside/f')";
+    assert_ne!(den.run("python3", &["-c", rename]).code, 0);
+    assert!(den.path("den/b/f").exists() && !den.path("outside/f").exists());
+    assert!(!den.path("den/stolen").exists());
+    let control = Den::new().open();
+    control.sh("echo x > b/f && ln b/f ../outside/f && ln ../.ssh/id stolen").ok();
+}
+
+#[test]
+fn exit_codes_and_streams_pass_through() {
+    let den = Den::new();
+    for code in [0, 1, 7, 255] {
+        den.sh(&format!("exit {code}")).exits(code);
+    }
+    den.sh("kill -TERM $$").exits(143);
+    den.sh("kill -KILL $$").exits(137);
+    den.run("no-such-program", &[]).exits(127).says("no-such-program");
+    den.run("/dev/null", &[]).exits(126);
+    let (job, _lifeline) = den.job("cat", &[]);
+    let ran = den.env.run_job(job.input("through"));
+    assert_eq!(ran.ok(), "through");
+}
+
+#[test]
+fn a_box_that_cannot_be_made_says_so() {
+    let mut den = Den::new();
+    den.spec.directory = den.path("gone");
+    den.run("true", &[]).exits(127).says("cannot start `true`");
+    let ran = den.env.run(studio(), den.env.home(), ["__box", "--spec-fd", "9", "--", "true"]);
+    ran.exits(125).says("the box could not be made");
+}
+
+#[test]
+fn daemons_end_with_the_program() {
+    for den in [Den::new(), Den::new().open()] {
+        den.sh(&format!("{DAEMONS} exit 5")).exits(5);
+        let pids = den.pids("pids");
+        assert_eq!(pids.len(), 3);
+        assert!(pids.iter().all(|pid| !is_alive(*pid)), "something outlived its box");
+    }
+}
+
+#[test]
+fn term_ends_everything_in_the_box() {
+    let den = Den::new();
+    let (job, _lifeline) = den.job("sh", &["-c", &format!("{DAEMONS} echo $$ >> pids; sleep 300")]);
+    let mut running = job.spawn().unwrap();
+    let pids = den.await_pids("pids", 4);
+    let status = running.end(base::process::GRACE).unwrap();
+    assert_eq!(status.code(), Some(143));
+    assert!(pids.iter().all(|pid| !is_alive(*pid)), "something outlived its box");
+}
+
+#[test]
+fn a_dropped_handle_or_lifeline_ends_everything_in_the_box() {
+    let script = format!("{DAEMONS} echo $$ >> pids; sleep 300");
+    let den = Den::new();
+    let (job, lifeline) = den.job("sh", &["-c", &script]);
+    let mut running = job.spawn().unwrap();
+    let pids = den.await_pids("pids", 4);
+    drop(lifeline);
+    assert!(running.wait_until(None).unwrap().is_some());
+    assert!(pids.iter().all(|pid| !is_alive(*pid)), "something outlived its box");
+
+    let den = Den::new();
+    let (job, _lifeline) = den.job("sh", &["-c", &script]);
+    let running = job.spawn().unwrap();
+    let pids = den.await_pids("pids", 4);
+    drop(running);
+    all_gone(&pids);
+}
+
+#[test]
+fn kill_9_of_the_supervisor_leaves_nothing_alive() {
+    let den = Den::new();
+    let file = den.path("spec.json");
+    fs::File::create(&file).unwrap().write_all(&serde_json::to_vec(&den.spec).unwrap()).unwrap();
+    fs::write(den.path("den/work.sh"), format!("{DAEMONS} echo $$ >> pids; sleep 300")).unwrap();
+    // A shell plays the supervisor: it alone holds the writing end of the lifeline.
+    let supervisor = format!(
+        "mkfifo lifeline; {} __box --spec-fd 3 --lifeline-fd 4 -- sh work.sh \
+         3<spec.json 4<lifeline & echo $! > box-pid; exec 5>lifeline; wait",
+        studio()
+    );
+    let job = den.env.job("sh", &den.path("")).args(["-c", &supervisor]);
+    let running = job.stdout(Stream::Null).stderr(Stream::Null).detached().spawn().unwrap();
+    let mut pids = den.await_pids("pids", 4);
+    pids.push(fs::read_to_string(den.path("box-pid")).unwrap().trim().parse().unwrap());
+    let id = rustix::process::Pid::from_raw(running.id().cast_signed()).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
+    all_gone(&pids);
+}
+
+#[test]
+fn the_program_gets_its_own_environment_and_sees_nobody_elses() {
+    let mut den = Den::new();
+    den.spec.environment.push(("GIVEN".into(), "yes".into()));
+    let (job, _lifeline) = den.job("sh", &["-c", "env; cat /proc/$PPID/environ"]);
+    let ran = den.env.run_job(job.env("ANTHROPIC_API_KEY", "canary-key"));
+    ran.says("GIVEN=yes").never_says("canary-key");
+
+    den.spec.confined = false;
+    let (job, _lifeline) = den.job("sh", &["-c", "env; cat /proc/$PPID/environ"]);
+    let ran = den.env.run_job(job.env("ANTHROPIC_API_KEY", "canary-key"));
+    ran.says("canary-key");
+}
+
+#[test]
+fn signals_do_not_leave_the_box() {
+    let den = Den::new();
+    let mut outside = den.env.start("sleep", den.env.home(), ["300"]);
+    let line = format!("kill -9 {}; kill -9 $PPID; sleep 300 & kill -9 $!", outside.id());
+    den.sh(&line).ok();
+    assert!(is_alive(outside.id()));
+    let control = Den::new().open();
+    control.sh(&format!("kill -9 {}", outside.id())).ok();
+    assert!(outside.wait_until(None).unwrap().is_some());
+}
+
+#[test]
+fn only_named_descriptors_reach_the_program() {
+    let mut den = Den::new();
+    den.spec.descriptors = vec![7];
+    let (job, _lifeline) = den.job("ls", &["/proc/self/fd"]);
+    let lock = |name: &str| fs::File::create(den.path(name)).unwrap().into();
+    let ran = den.env.run_job(job.descriptor(lock("given"), 7).descriptor(lock("kept"), 8));
+    // The last one is what `ls` reads the directory with.
+    assert_eq!(ran.ok().lines().collect::<Vec<_>>(), ["0", "1", "2", "3", "7"]);
+}
+
+#[test]
+fn root_makes_no_devices_in_the_box() {
+    let attempt = "mknod disk b 8 0";
+    if Den::new().open().sh(attempt).code == 0 {
+        let den = Den::new();
+        assert_ne!(den.sh(attempt).code, 0);
+        assert!(!den.path("den/disk").exists());
+    } else {
+        eprintln!("skipped: nobody may make devices here");
+    }
+}
