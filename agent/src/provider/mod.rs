@@ -14,6 +14,7 @@ pub mod open;
 pub mod openai_chat;
 pub mod retry;
 pub mod sse;
+pub mod text_calls;
 
 use std::time::Duration;
 
@@ -145,20 +146,23 @@ pub fn open(
 /// The reference that is meant when none is given: the configured default, else the only
 /// configured provider, else the type of the first key in the environment, else `embedded`.
 pub fn choose(config: &Config) -> String {
+    choose_by(config, |name| auth::in_environment(name).is_some())
+}
+
+fn choose_by(config: &Config, has: impl Fn(&str) -> bool) -> String {
     if let Some(reference) = &config.providers.default_provider {
         return reference.clone();
     }
     if let [only] = config.providers.references().as_slice() {
         return only.clone();
     }
-    let has = |names: &[&str]| names.iter().all(|name| auth::in_environment(name).is_some());
     let found = [
         ("anthropic", &["ANTHROPIC_API_KEY"][..]),
         ("openai", &["OPENAI_API_KEY"]),
         ("gemini", &["GEMINI_API_KEY"]),
         ("databricks", &["DATABRICKS_HOST", "DATABRICKS_TOKEN"]),
     ];
-    let first = found.iter().find(|(_, names)| has(names));
+    let first = found.iter().find(|(_, names)| names.iter().all(|name| has(name)));
     first.map_or("embedded", |(kind, _)| kind).to_owned()
 }
 
@@ -169,9 +173,7 @@ impl ProviderError {
         let mut lines = text.split("\ntry: ");
         let what = lines.next().unwrap_or_default();
         let failure = match self {
-            ProviderError::Cancelled => {
-                Failure::new(base::failure::Kind::Interrupted, what)
-            }
+            ProviderError::Cancelled => Failure::new(base::failure::Kind::Interrupted, what),
             ProviderError::RateLimited { .. }
             | ProviderError::Overloaded(_)
             | ProviderError::TooLong(_)
@@ -184,4 +186,33 @@ impl ProviderError {
 
 fn wait_text(after: Option<Duration>) -> String {
     after.map(|d| format!(" (it asks to wait {} s)", d.as_secs())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(config: &str, keys: &[&str]) -> String {
+        choose_by(&toml::from_str(config).unwrap(), |name| keys.contains(&name))
+    }
+
+    #[test]
+    fn configuration_comes_first_then_the_first_key_then_this_machine() {
+        let two = "[providers.openai.a]\n[providers.openai.b]\n";
+        let keys = ["OPENAI_API_KEY", "GEMINI_API_KEY"];
+        let default = "[providers]\ndefault_provider = \"openai.b\"\n";
+        assert_eq!(chosen(&format!("{default}{two}"), &keys), "openai.b");
+        assert_eq!(chosen("[providers.openai.a]\n", &["ANTHROPIC_API_KEY"]), "openai.a");
+        assert_eq!(chosen(two, &keys), "openai");
+        assert_eq!(chosen("", &["GEMINI_API_KEY", "ANTHROPIC_API_KEY"]), "anthropic");
+        assert_eq!(chosen("", &["DATABRICKS_HOST"]), "embedded");
+        assert_eq!(chosen("", &["DATABRICKS_HOST", "DATABRICKS_TOKEN"]), "databricks");
+    }
+
+    #[test]
+    fn an_error_keeps_what_to_try_apart() {
+        let failure = ProviderError::Rejected("HTTP 401: no\ntry: check the key".into()).failure();
+        assert_eq!(failure.what, "the provider refused the request: HTTP 401: no");
+        assert_eq!(failure.next, ["check the key"]);
+    }
 }

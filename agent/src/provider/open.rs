@@ -16,6 +16,7 @@ use super::hosted::{Hosted, Wire};
 use super::http::Endpoint;
 use super::models::{self, Said};
 use super::openai_chat::{Chat, OPENAI_HOST};
+use super::text_calls::TextCalls;
 
 const ANTHROPIC: &str = "https://api.anthropic.com";
 const OPENAI: &str = "https://api.openai.com/v1";
@@ -146,7 +147,9 @@ fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>
     let kind = if is_openai { "openai" } else { "a server without a default" };
     let model = wanted.model(kind, entry.model.as_deref())?;
     let hosted = wanted.hosted((endpoint, is_openai), Box::new(wire), said, (model, origin));
-    Ok(Box::new(hosted))
+    let hosted: Box<dyn Provider> = Box::new(hosted);
+    let is_native = entry.native_tools.unwrap_or(true);
+    Ok(if is_native { hosted } else { Box::new(TextCalls::new(hosted)) })
 }
 
 impl Wanted<'_> {

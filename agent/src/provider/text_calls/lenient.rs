@@ -1,0 +1,177 @@
+//! JSON as models write it: where an object ends, and what small slips can be mended without
+//! guessing at content.
+
+use serde_json::Value;
+
+/// Where an object ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    /// After this many bytes.
+    Complete(usize),
+    /// The closing tag stands at this byte, outside every string, before the object is closed.
+    Tag(usize),
+    /// More must come; whether a string is open.
+    Open {
+        /// Inside a string.
+        in_string: bool,
+    },
+}
+
+/// Scans text that begins with `{`; `tag` ends it early.
+pub fn scan(text: &str, tag: Option<&str>) -> Scan {
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return Scan::Complete(at + 1);
+                }
+            }
+            b'<' if tag.is_some_and(|tag| text[at..].starts_with(tag)) => return Scan::Tag(at),
+            _ => {}
+        }
+    }
+    Scan::Open { in_string }
+}
+
+/// Parses text; mends, in this order, raw control characters in strings, single quotes, and
+/// missing brackets at the end.
+pub fn parse(text: &str) -> Option<Value> {
+    let escaped = escape_controls(text);
+    let strict = || serde_json::from_str(text).ok();
+    let with_escapes = || serde_json::from_str(&escaped).ok();
+    let with_quotes = || serde_json::from_str(&double_quotes(&escaped)?).ok();
+    let closed = || serde_json::from_str(&close(&escaped)?).ok();
+    strict().or_else(with_escapes).or_else(with_quotes).or_else(closed)
+}
+
+/// The name in the head of a call whose JSON is broken.
+pub fn name_in(text: &str) -> Option<&str> {
+    ["\"name\"", "\"tool\""].iter().find_map(|key| {
+        let after = text.split_once(key)?.1.trim_start().strip_prefix(':')?.trim_start();
+        let name = after.strip_prefix('"')?.split_once('"')?.0;
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        (!name.is_empty() && name.chars().all(plain)).then_some(name)
+    })
+}
+
+fn escape_controls(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let (mut in_string, mut escaped) = (false, false);
+    for c in text.chars() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if in_string => escaped = true,
+            '"' => in_string = !in_string,
+            '\n' if in_string => {
+                out.push_str("\\n");
+                continue;
+            }
+            '\t' if in_string => {
+                out.push_str("\\t");
+                continue;
+            }
+            '\r' if in_string => {
+                out.push_str("\\r");
+                continue;
+            }
+            _ => {}
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// Single quotes that stand for double ones: those beside structure. An apostrophe inside a
+/// word stays. `None` when there is no single quote.
+fn double_quotes(text: &str) -> Option<String> {
+    let chars: Vec<char> = text.chars().collect();
+    let beside = |at: usize, set: &str, step: isize| {
+        let mut at = at.checked_add_signed(step);
+        while let Some(c) = at.and_then(|at| chars.get(at)) {
+            if !c.is_whitespace() {
+                return set.contains(*c);
+            }
+            at = at.and_then(|at| at.checked_add_signed(step));
+        }
+        false
+    };
+    let mut out = String::with_capacity(text.len());
+    let (mut open, mut found) = (None, false);
+    for (at, c) in chars.iter().enumerate() {
+        match (open, c) {
+            (None, '"') => open = Some('"'),
+            (Some('"'), '"') if at == 0 || chars[at - 1] != '\\' => open = None,
+            (None, '\'') if beside(at, "{[:,", -1) => {
+                (open, found) = (Some('\''), true);
+                out.push('"');
+                continue;
+            }
+            (Some('\''), '\'') if beside(at, "}]:,", 1) => {
+                open = None;
+                out.push('"');
+                continue;
+            }
+            (Some('\''), '"') => out.push('\\'),
+            _ => {}
+        }
+        out.push(*c);
+    }
+    found.then_some(out)
+}
+
+/// Adds the brackets that are missing at the end; `None` inside a string, whose rest nobody
+/// knows.
+fn close(text: &str) -> Option<String> {
+    let (mut stack, mut in_string, mut escaped) = (Vec::new(), false, false);
+    for c in text.chars() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if in_string => escaped = true,
+            '"' => in_string = !in_string,
+            _ if in_string => {}
+            '{' => stack.push('}'),
+            '[' => stack.push(']'),
+            '}' | ']' => {
+                stack.pop();
+            }
+            _ => {}
+        }
+    }
+    (!in_string).then(|| text.chars().chain(stack.into_iter().rev()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_ends_where_its_braces_say() {
+        assert_eq!(scan(r#"{"a": "}"} x"#, None), Scan::Complete(10));
+        assert_eq!(scan(r#"{"a": "\"}"}"#, None), Scan::Complete(12));
+        assert_eq!(scan(r#"{"a": {"#, None), Scan::Open { in_string: false });
+        assert_eq!(scan(r#"{"a": "x}"#, None), Scan::Open { in_string: true });
+        assert_eq!(scan(r#"{"a": 1</t>"#, Some("</t>")), Scan::Tag(7));
+        assert_eq!(scan(r#"{"a": "</t>"}"#, Some("</t>")), Scan::Complete(13));
+    }
+
+    #[test]
+    fn small_slips_are_mended_and_content_is_left_alone() {
+        assert_eq!(parse("{\"a\": \"x\ny\"}"), Some(json!({"a": "x\ny"})));
+        assert_eq!(parse("{'a': 'it is', 'b': [1]}"), Some(json!({"a": "it is", "b": [1]})));
+        assert_eq!(parse("{'a': 'it's \"so\"'}"), Some(json!({"a": "it's \"so\""})));
+        assert_eq!(parse(r#"{"a": "it's"}"#), Some(json!({"a": "it's"})));
+        assert_eq!(parse(r#"{"a": {"b": [1"#), Some(json!({"a": {"b": [1]}})));
+        assert_eq!(parse(r#"{"a": "cut"#), None);
+        assert_eq!(name_in(r#"{"name" : "shell", "arguments": {"#), Some("shell"));
+        assert_eq!(name_in(r#"{"name": "a b""#), None);
+    }
+}

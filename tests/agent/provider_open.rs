@@ -1,0 +1,200 @@
+//! From a configuration to a provider: references, keys, addresses, headers, models, prices.
+
+use agent::message::{Message, Part, Role, Stop};
+use agent::provider::{Provider, open};
+use serde_json::json;
+use testkit::model_server::ModelServer;
+use testkit::model_server::reply::Reply;
+
+use crate::provider_support::{ask, config, provider, runtime, user};
+
+fn opened(text: &str, reference: &str) -> Result<Box<dyn Provider>, String> {
+    open::by_reference(&config(text), reference, None).map_err(|failure| failure.to_string())
+}
+
+fn refused(text: &str, reference: &str) -> String {
+    opened(text, reference).err().expect("it is refused")
+}
+
+#[test]
+fn a_reference_that_names_nothing_says_what_there_is() {
+    let two = "[providers.openai.a]\n[providers.openai.b]\n";
+    assert!(refused(two, "openai.c").contains("use one of these: openai.a, openai.b"));
+    assert!(refused(two, "openai").contains("name one: openai.a, openai.b"));
+    assert!(refused(two, "mistral.x").contains("there is no type `mistral`"));
+    assert!(refused("", "anthropic.main").contains("add [providers.anthropic.main]"));
+    assert!(refused("", "gemini").contains("cannot ask `gemini`"));
+}
+
+#[test]
+fn plain_http_leaves_the_machine_only_when_the_user_says_so() {
+    let with = |url: &str, more: &str| {
+        format!("[providers.openai.x]\nmodel = \"m\"\nbase_url = \"{url}\"\n{more}")
+    };
+    assert!(refused(&with("http://example.com/v1", ""), "openai.x").contains("allow_http"));
+    assert!(refused(&with("ftp://example.com", ""), "openai.x").contains("neither https nor http"));
+    assert!(refused(&with("https://me:pw@example.com", ""), "openai.x").contains("password"));
+    for good in
+        ["http://127.0.0.1:1/v1", "http://localhost/v1", "http://[::1]:8/v1", "https://e.com"]
+    {
+        assert!(opened(&with(good, ""), "openai.x").is_ok(), "{good}");
+    }
+    assert!(opened(&with("http://example.com/v1", "allow_http = true"), "openai.x").is_ok());
+}
+
+#[test]
+fn a_missing_key_or_model_is_said_before_anything_is_asked() {
+    let text = "[providers.anthropic.x]\napi_key_command = [\"false\"]\n";
+    assert!(refused(text, "anthropic.x").contains("gave no key"));
+    let text = "[providers.openai.x]\nbase_url = \"http://127.0.0.1:1/v1\"\n";
+    assert!(refused(text, "openai.x").contains("set `model` in [providers.openai.x]"));
+    let text = "[providers.openai.x]\nwire = \"responses\"\napi_key = \"k\"\n";
+    assert!(refused(text, "openai.x").contains("chat completions only"));
+}
+
+fn ask_with(server: &ModelServer, text: &str, reference: &str) {
+    let provider = opened(text, reference).unwrap();
+    assert_eq!(ask(provider.as_ref(), &user("go")).reply().message.words(), "hi");
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn keys_go_where_each_service_wants_them() {
+    let server = ModelServer::start(Reply::says("hi"));
+    ask_with(&server, &server.config_toml("anthropic"), "anthropic.scripted");
+    let request = &server.requests()[0];
+    assert_eq!(request.path, "/v1/messages");
+    assert_eq!(request.header("x-api-key"), Some("test-key"));
+    assert_eq!(request.header("anthropic-version"), Some("2023-06-01"));
+    assert_eq!(request.header("authorization"), None);
+
+    let server = ModelServer::start(Reply::says("hi"));
+    let text = format!(
+        "[providers.openai.x]\nmodel = \"m\"\nbase_url = \"{}/\"\napi_key_command = \"echo secret-1\"\n",
+        server.openai_url()
+    );
+    ask_with(&server, &text, "openai_compatible.x");
+    let request = &server.requests()[0];
+    assert_eq!(request.path, "/v1/chat/completions");
+    assert_eq!(request.header("authorization"), Some("Bearer secret-1"));
+
+    let server = ModelServer::start(Reply::says("hi"));
+    let text = format!(
+        "[providers.openai.x]\nmodel = \"m\"\nbase_url = \"{}\"\napi_key = \"none\"\n",
+        server.openai_url()
+    );
+    ask_with(&server, &text, "openai");
+    assert_eq!(server.requests()[0].header("authorization"), None);
+}
+
+#[test]
+fn the_long_context_is_asked_for_by_a_header() {
+    let server = ModelServer::start(Reply::says("hi"));
+    let text = format!("{}enable_1m_context = true\n", server.config_toml("anthropic"));
+    let provider = opened(&text, "anthropic").unwrap();
+    assert_eq!(provider.facts().context, 1_000_000);
+    ask(provider.as_ref(), &user("go"));
+    assert_eq!(server.requests()[0].header("anthropic-beta"), Some("context-1m-2025-08-07"));
+}
+
+#[test]
+fn usage_and_cost_are_counted() {
+    for wire in crate::provider_support::WIRES {
+        let reply = || Reply::says("hi").usage(1000, 100).cached(9000, 0);
+        let server = ModelServer::start([reply(), reply()]);
+        let priced = "price = { input = 1.0, output = 10.0, cache_read = 0.1 }\n";
+        let asked = ask(provider(&server, wire, priced).as_ref(), &user("go"));
+        let usage = asked.reply().usage;
+        assert_eq!((usage.input, usage.output, usage.cache_read), (1000, 100, 9000), "{wire}");
+        assert!((usage.cost_usd.unwrap() - 0.0029).abs() < 1e-9, "{wire}: {usage:?}");
+        let asked = ask(provider(&server, wire, "").as_ref(), &user("go"));
+        assert_eq!(asked.reply().usage.cost_usd, None);
+    }
+}
+
+#[test]
+fn one_connection_serves_a_whole_conversation() {
+    for wire in crate::provider_support::WIRES {
+        let server = ModelServer::start(vec![Reply::says("hi"); 5]);
+        let provider = provider(&server, wire, "");
+        runtime().block_on(async {
+            for _ in 0..5 {
+                let messages = user("go");
+                crate::provider_support::ask_async(provider.as_ref(), &messages).await.reply();
+            }
+        });
+        assert_eq!((server.requests().len(), server.connections()), (5, 1), "{wire}");
+    }
+}
+
+#[test]
+fn a_call_and_its_result_go_round_on_both_wires() {
+    for wire in crate::provider_support::WIRES {
+        let first = Reply::says("I look")
+            .thinks("hm")
+            .calls("shell", json!({"command": "ls"}))
+            .calls("read_file", json!({"file_path": "a"}));
+        let server = ModelServer::start([first, Reply::says("done")]);
+        let provider = provider(&server, wire, "");
+        let mut messages = user("go");
+        let reply = ask(provider.as_ref(), &messages).reply().clone();
+        assert_eq!(reply.stop, Stop::Calls);
+        let results = reply.message.calls().map(|call| {
+            Part::Result(agent::message::ToolResult {
+                call_id: call.id.clone(),
+                name: call.name.clone(),
+                ok: true,
+                text: format!("result of {}", call.name),
+                images: vec![],
+            })
+        });
+        let results = Message { role: Role::User, parts: results.collect() };
+        messages.extend([reply.message.clone(), results]);
+        assert_eq!(ask(provider.as_ref(), &messages).reply().message.words(), "done");
+        let sent = &server.requests()[1];
+        let ids: Vec<&str> = reply.message.calls().map(|call| call.id.as_str()).collect();
+        let results = sent.tool_results();
+        assert_eq!(results[0], (ids[0].to_owned(), "result of shell".to_owned()), "{wire}");
+        assert_eq!(results[1], (ids[1].to_owned(), "result of read_file".to_owned()), "{wire}");
+        let body = sent.body.to_string();
+        assert!(body.contains(if wire == "anthropic" {
+            "signature-1"
+        } else {
+            "reasoning_content"
+        }));
+    }
+}
+
+#[test]
+fn a_model_without_native_calls_gets_its_tools_as_text() {
+    let call = "I look.\n<tool_call>\n{\"name\":\"shell\",\"arguments\":{\"command\":\"ls\"}}\n</tool_call>";
+    let server = ModelServer::start([Reply::says(call).in_chunks_of(9), Reply::says("done")]);
+    let provider = provider(&server, "openai", "native_tools = false\n");
+    let mut messages = user("go");
+    let asked = ask(provider.as_ref(), &messages);
+    assert_eq!((asked.text.as_str(), asked.reply().stop), ("I look.", Stop::Calls));
+    let message = asked.reply().message.clone();
+    assert_eq!(message.words(), "I look.");
+    let made = message.calls().next().unwrap().clone();
+    assert_eq!((made.name.as_str(), &made.args), ("shell", &json!({"command": "ls"})));
+
+    let result = agent::message::ToolResult {
+        call_id: made.id,
+        name: made.name,
+        ok: true,
+        text: "{\"tool\": \"shell\", \"args\": {}}".into(),
+        images: vec![],
+    };
+    let results = Message { role: Role::User, parts: vec![Part::Result(result)] };
+    messages.extend([message, results]);
+    let asked = ask(provider.as_ref(), &messages);
+    assert_eq!(asked.reply().message.words(), "done");
+    assert_eq!(asked.reply().message.calls().count(), 0);
+    let sent = &server.requests()[1];
+    assert!(sent.tool_names().is_empty() && sent.system().contains("# Tools"), "{}", sent.system());
+    assert_eq!(sent.messages()[2]["content"], call);
+    assert_eq!(
+        sent.last(),
+        "<tool_response>\n{\"tool\": \"shell\", \"args\": {}}\n</tool_response>"
+    );
+}

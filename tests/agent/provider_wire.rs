@@ -1,0 +1,438 @@
+//! Recorded replies of real services, read however the network cuts them, and how questions are
+//! written.
+
+use agent::message::{Image, Message, Part, Reply, Role, Stop, ToolCall, ToolResult};
+use agent::provider::anthropic::Messages;
+use agent::provider::hosted::{Decoder, Wire};
+use agent::provider::openai_chat::Chat;
+use agent::provider::sse::{Event, Reader};
+use agent::provider::{Delta, Facts, Request};
+use base::config::providers::CacheConfig;
+use serde_json::{Value, json};
+
+use crate::provider_support::{tools, user};
+
+fn facts() -> Facts {
+    Facts {
+        provider: "x".into(),
+        model: "m".into(),
+        context: 100_000,
+        max_output: 4000,
+        small: false,
+    }
+}
+
+fn request<'a>(messages: &'a [Message], tools: &'a [agent::provider::ToolSpec]) -> Request<'a> {
+    Request { system: "Be terse.", messages, tools, max_output: 4000, session: "s-1" }
+}
+
+fn decoder(wire: &str) -> Box<dyn Decoder> {
+    let messages = user("go");
+    let request = request(&messages, &[]);
+    match wire {
+        "anthropic" => Messages::default().decoder(&request),
+        _ => Chat::default().decoder(&request),
+    }
+}
+
+fn fixtures() -> Vec<(String, &'static str, String)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/wire");
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.extension().is_none_or(|ext| ext != "json") {
+            continue;
+        }
+        let wire = if name.starts_with("anthropic") { "anthropic" } else { "openai" };
+        let exchanges: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        for (at, exchange) in exchanges.as_array().unwrap().iter().enumerate() {
+            let body = exchange["response"].as_str().unwrap().to_owned();
+            all.push((format!("{name}#{at}"), wire, body));
+        }
+    }
+    all.sort();
+    assert!(all.len() >= 12, "the recorded replies are gone");
+    all
+}
+
+fn events(chunks: &[&[u8]]) -> Vec<Event> {
+    let (mut reader, mut events) = (Reader::default(), Vec::new());
+    for chunk in chunks {
+        reader.push(chunk, &mut events).unwrap();
+    }
+    reader.end(&mut events);
+    events
+}
+
+/// Everything that is heard, and the reply.
+fn decode(wire: &str, events: &[Event]) -> (Vec<String>, Reply) {
+    let mut decoder = decoder(wire);
+    let mut heard = Vec::new();
+    let mut hear = |delta: Delta<'_>| match delta {
+        Delta::Text(text) => heard.push(format!("text {text}")),
+        Delta::Reasoning(text) => heard.push(format!("thought {text}")),
+        Delta::Retry { .. } | Delta::Ping => {}
+    };
+    for event in events {
+        decoder.event(event, &mut hear).unwrap();
+    }
+    let reply = decoder.reply().expect("a complete reply");
+    (heard, reply)
+}
+
+fn read(wire: &str, body: &str) -> Reply {
+    decode(wire, &events(&[body.as_bytes()])).1
+}
+
+#[test]
+fn where_a_recorded_reply_is_cut_makes_no_difference() {
+    for (name, wire, body) in fixtures() {
+        let bytes = body.as_bytes();
+        let whole = events(&[bytes]);
+        let expected = decode(wire, &whole);
+        let step = if bytes.len() < 8 << 10 { 1 } else { 41 };
+        for cut in (0..bytes.len()).step_by(step) {
+            let (before, after) = bytes.split_at(cut);
+            assert_eq!(events(&[before, after]), whole, "{name} cut at {cut}");
+        }
+        for size in [1, 2, 3, 1000] {
+            let chunks: Vec<&[u8]> = bytes.chunks(size).collect();
+            assert_eq!(decode(wire, &events(&chunks)), expected, "{name} in chunks of {size}");
+        }
+    }
+}
+
+#[test]
+fn line_ends_comments_and_pings_make_no_difference() {
+    for (name, wire, body) in fixtures() {
+        let expected = decode(wire, &events(&[body.as_bytes()]));
+        let ping = if wire == "anthropic" {
+            "event: ping\ndata: {\"type\": \"ping\"}\n\n: busy\n\n"
+        } else {
+            ": OPENROUTER PROCESSING\n\n"
+        };
+        let with_pings = body.replace("\n\n", &format!("\n\n{ping}"));
+        let variants = [
+            body.replace('\n', "\r\n"),
+            body.replace('\n', "\r"),
+            format!("\u{feff}{with_pings}"),
+            with_pings.replace('\n', "\r\n"),
+            body.trim_end().to_owned(),
+        ];
+        for variant in variants {
+            let chunks: Vec<&[u8]> = variant.as_bytes().chunks(5).collect();
+            assert_eq!(decode(wire, &events(&chunks)), expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_is_heard_is_what_the_reply_says() {
+    for (name, wire, body) in fixtures() {
+        let (heard, reply) = decode(wire, &events(&[body.as_bytes()]));
+        let text: String = heard.iter().filter_map(|piece| piece.strip_prefix("text ")).collect();
+        assert_eq!(text, reply.message.words(), "{name}");
+        assert!(reply.usage.output > 0, "{name}: {:?}", reply.usage);
+        let calls = reply.message.calls().count();
+        match reply.stop {
+            Stop::Calls => assert!(calls > 0, "{name}"),
+            Stop::Done => assert_eq!(calls, 0, "{name}"),
+            Stop::Length => assert!(reply.message.calls().all(|c| c.malformed.is_some()), "{name}"),
+            Stop::Refused => panic!("{name} was not refused"),
+        }
+    }
+}
+
+#[test]
+fn a_reply_that_is_cut_anywhere_before_its_end_is_not_complete() {
+    for (name, wire, body) in fixtures() {
+        let end = if wire == "anthropic" { "\"stop_reason\":\"" } else { "\"finish_reason\":\"" };
+        let end = body.rfind(end).unwrap();
+        for cut in (0..end).step_by(307) {
+            let mut decoder = decoder(wire);
+            for event in events(&[&body.as_bytes()[..cut]]) {
+                let _ = decoder.event(&event, &mut |_| ());
+            }
+            assert!(decoder.reply().is_none(), "{name} cut at {cut}");
+        }
+    }
+}
+
+fn part_named(name: &str) -> Reply {
+    let (_, wire, body) =
+        fixtures().into_iter().find(|(file, _, _)| file.contains(name)).expect("a recorded reply");
+    read(wire, &body)
+}
+
+#[test]
+fn recorded_calls_thought_and_unicode_are_read() {
+    let reply = part_named("anthropic-streaming_grammar-parallel_tool_use");
+    let calls: Vec<_> = reply.message.calls().map(|c| (c.name.as_str(), &c.args)).collect();
+    assert_eq!(calls, [("lookup_harbor_label", &json!({})), ("lookup_orchard_label", &json!({}))]);
+    assert_eq!((reply.usage.input, reply.usage.output), (700, 70));
+
+    let reply = part_named("unicode_arguments");
+    let message = reply.message.calls().next().unwrap().args["message"].as_str().unwrap();
+    assert_eq!(message, "Grüße aus 東京, from the \"naïve café\"!");
+
+    let reply = part_named("redacted_thinking");
+    let sealed = reply.message.parts.iter().filter_map(|part| match part {
+        Part::Reasoning { sealed, .. } => sealed.as_ref().map(|block| block["data"].clone()),
+        Part::Text { .. } | Part::Call(_) | Part::Result(_) | Part::Image(_) => None,
+    });
+    let sealed: Vec<_> = sealed.collect();
+    assert_eq!(sealed, ["redacted_thinking_REDACTED_1", "redacted_thinking_REDACTED_2"]);
+
+    let reply = part_named("llamacpp-streaming_tools-example");
+    assert_eq!(reply.message.calls().next().unwrap().args, json!({"x": 2, "y": 5}));
+    assert_eq!((reply.usage.cache_read, reply.usage.input), (305, 1));
+    assert!(matches!(&reply.message.parts[0], Part::Reasoning { text, .. } if text.len() > 50));
+}
+
+/// A chat completions stream from chunks of `choices[0]`.
+fn chat(choices: &[Value]) -> Reply {
+    let lines = choices.iter().map(|choice| format!("data: {}\n\n", json!({"choices": [choice]})));
+    read("openai", &format!("{}data: [DONE]\n\n", lines.collect::<String>()))
+}
+
+fn calls(pieces: &[Value]) -> Vec<(String, String, Value)> {
+    let mut choices: Vec<Value> =
+        pieces.iter().map(|piece| json!({"delta": {"tool_calls": [piece]}})).collect();
+    choices.push(json!({"delta": {}, "finish_reason": "tool_calls"}));
+    let reply = chat(&choices);
+    assert_eq!(reply.stop, Stop::Calls);
+    reply.message.calls().map(|c| (c.id.clone(), c.name.clone(), c.args.clone())).collect()
+}
+
+fn named(id: &str, name: &str, args: Value) -> (String, String, Value) {
+    (id.to_owned(), name.to_owned(), args)
+}
+
+#[test]
+fn servers_cut_calls_in_many_ways() {
+    let piece = |index: u64, id: &str, name: &str, args: &str| json!({"index": index, "id": id, "function": {"name": name, "arguments": args}});
+    let rest = |index: u64, args: &str| json!({"index": index, "function": {"arguments": args}});
+
+    // Indexes that take turns.
+    let pieces = [
+        piece(0, "a", "x", ""),
+        piece(1, "b", "y", ""),
+        rest(0, "{\"n\""),
+        rest(1, "{\"m\""),
+        rest(0, ":1}"),
+        rest(1, ":2}"),
+    ];
+    assert_eq!(
+        calls(&pieces),
+        [named("a", "x", json!({"n": 1})), named("b", "y", json!({"m": 2}))]
+    );
+
+    // Id and name repeated in every piece; a new id in every piece (vLLM).
+    let pieces = [piece(0, "a", "x", "{\"n\""), piece(0, "a", "x", ":1}")];
+    assert_eq!(calls(&pieces), [named("a", "x", json!({"n": 1}))]);
+    let pieces = [piece(0, "a", "x", "{\"n\""), piece(0, "q", "", ":1}")];
+    assert_eq!(calls(&pieces), [named("a", "x", json!({"n": 1}))]);
+
+    // Every call has index 0 and comes whole (ollama, Gemini); or there are no ids at all.
+    let pieces = [piece(0, "a", "x", "{}"), piece(0, "b", "x", "{}")];
+    assert_eq!(calls(&pieces), [named("a", "x", json!({})), named("b", "x", json!({}))]);
+    let pieces = [piece(0, "", "x", "{\"n\":1}"), piece(0, "", "x", "{\"n\":2}")];
+    let found = calls(&pieces);
+    assert_eq!((&found[0].2, &found[1].2), (&json!({"n": 1}), &json!({"n": 2})));
+    assert!(found[0].0 != found[1].0 && !found[0].0.is_empty(), "{found:?}");
+
+    // Ids that repeat within a reply, no index, arguments as an object.
+    let pieces = [piece(0, "a", "x", "{}"), piece(1, "a", "y", "{}")];
+    let found = calls(&pieces);
+    assert_ne!(found[0].0, found[1].0);
+    let pieces = [json!({"id": "a", "function": {"name": "x", "arguments": {"n": 1}}})];
+    assert_eq!(calls(&pieces), [named("a", "x", json!({"n": 1}))]);
+}
+
+#[test]
+fn servers_say_words_and_thought_in_many_ways() {
+    let stop = json!({"delta": {}, "finish_reason": "stop"});
+    let list = json!({"delta": {"content": [
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+        {"type": "text", "text": "hi"}]}});
+    let reply = chat(&[list, stop.clone()]);
+    assert_eq!(reply.message.words(), "hi");
+    assert!(matches!(&reply.message.parts[0], Part::Reasoning { text, .. } if text == "hm"));
+
+    // A second stop, the whole text again beside it.
+    let hi = json!({"delta": {"content": "hi"}});
+    let again = json!({"delta": {"content": "hi"}, "finish_reason": "stop"});
+    assert_eq!(chat(&[hi.clone(), stop.clone(), again]).message.words(), "hi");
+
+    // `[DONE]` without a reason; a reason without `[DONE]`.
+    assert_eq!(chat(std::slice::from_ref(&hi)).stop, Stop::Done);
+    let body =
+        format!("data: {}\n\ndata: {}", json!({"choices": [hi]}), json!({"choices": [stop]}));
+    assert_eq!(read("openai", &body).message.words(), "hi");
+    let filtered = json!({"delta": {}, "finish_reason": "content_filter"});
+    assert_eq!(chat(&[filtered]).stop, Stop::Refused);
+}
+
+#[test]
+fn spliced_and_unknown_events_of_the_messages_wire_are_survived() {
+    let event = |data: Value| format!("event: x\ndata: {data}\n\n");
+    let start = event(json!({"type": "message_start", "message": {"usage": {"input_tokens": 9}}}));
+    let block = |index: u64, kind: &str, text: &str| {
+        event(json!({"type": "content_block_start", "index": index,
+            "content_block": {"type": kind, "text": ""}}))
+            + &event(json!({"type": "content_block_delta", "index": index,
+                "delta": {"type": "text_delta", "text": text}}))
+            + &event(json!({"type": "content_block_stop", "index": index}))
+    };
+    let end = event(json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"},
+        "usage": {"output_tokens": 4}}))
+        + &event(json!({"type": "message_stop"}));
+    let body = [
+        start.clone(),
+        start,
+        block(0, "text", "one "),
+        event(json!({"type": "novelty", "index": 0})),
+        block(1, "server_surprise", "never shown"),
+        block(0, "text", "two"),
+        end,
+    ];
+    let reply = read("anthropic", &body.concat());
+    assert_eq!(reply.message.words(), "one two");
+    assert_eq!((reply.usage.input, reply.usage.output, reply.stop), (9, 4, Stop::Done));
+}
+
+/// A conversation with everything in it.
+fn conversation() -> Vec<Message> {
+    let picture = Image { media_type: "image/png".into(), data: "aGk=".into() };
+    let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "sig"});
+    let call = |id: &str, name: &str, args: Value, malformed: Option<&str>| {
+        let malformed = malformed.map(str::to_owned);
+        Part::Call(ToolCall { id: id.into(), name: name.into(), args, malformed })
+    };
+    let result = |id: &str, ok: bool, images: Vec<Image>| {
+        let (call_id, name, text) = (id.into(), "shell".into(), format!("result {id}"));
+        Part::Result(ToolResult { call_id, name, ok, text, images })
+    };
+    vec![
+        Message {
+            role: Role::User,
+            parts: vec![Part::Text { text: "look".into() }, Part::Image(picture.clone())],
+        },
+        Message {
+            role: Role::Assistant,
+            parts: vec![
+                Part::Reasoning { text: "hm".into(), sealed: Some(thinking) },
+                Part::Text { text: "I look".into() },
+                call("1", "shell", json!({"command": "ls"}), None),
+                call("2", "shell", json!("{\"co"), Some("{\"co")),
+            ],
+        },
+        Message {
+            role: Role::User,
+            parts: vec![result("1", true, vec![picture]), result("2", false, vec![])],
+        },
+        Message::text(Role::Assistant, "done"),
+        Message::text(Role::User, "more"),
+    ]
+}
+
+/// A list of JSON values, one a line.
+fn lines(list: &Value) -> String {
+    list.as_array().unwrap().iter().map(|value| format!("{value}\n")).collect()
+}
+
+#[test]
+fn the_messages_wire_writes_everything_back() {
+    let (messages, tools) = (conversation(), tools());
+    let body = Messages::default().body(&request(&messages, &tools), &facts());
+    insta::assert_snapshot!(lines(&body["messages"]), @r#"
+{"role":"user","content":[{"type":"text","text":"look"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]}
+{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"sig"},{"type":"text","text":"I look"},{"type":"tool_use","id":"1","name":"shell","input":{"command":"ls"}},{"type":"tool_use","id":"2","name":"shell","input":{"malformed_arguments":"{\"co"}}]}
+{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"result 1"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]},{"type":"tool_result","tool_use_id":"2","content":"result 2","is_error":true,"cache_control":{"type":"ephemeral"}}]}
+{"role":"assistant","content":[{"type":"text","text":"done"}]}
+{"role":"user","content":[{"type":"text","text":"more","cache_control":{"type":"ephemeral"}}]}
+"#);
+    assert_eq!(body["system"][0]["cache_control"], json!({"type": "ephemeral"}));
+    assert_eq!(body["tools"][0]["cache_control"], Value::Null);
+    assert_eq!(body["tools"][1]["cache_control"], json!({"type": "ephemeral"}));
+    assert_eq!(body["temperature"], Value::Null);
+}
+
+#[test]
+fn the_chat_wire_writes_everything_back() {
+    let (messages, tools) = (conversation(), tools());
+    let body = Chat::default().body(&request(&messages, &tools), &facts());
+    insta::assert_snapshot!(lines(&body["messages"]), @r#"
+{"role":"system","content":"Be terse."}
+{"role":"user","content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk="}}]}
+{"role":"assistant","content":"I look","tool_calls":[{"id":"1","type":"function","function":{"name":"shell","arguments":"{\"command\":\"ls\"}"}},{"id":"2","type":"function","function":{"name":"shell","arguments":"{\"malformed_arguments\":\"{\\\"co\"}"}}]}
+{"role":"tool","tool_call_id":"1","content":"result 1"}
+{"role":"tool","tool_call_id":"2","content":"result 2"}
+{"role":"user","content":[{"type":"text","text":"Pictures from the result of shell (1):"},{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk="}}]}
+{"role":"assistant","content":"done"}
+{"role":"user","content":"more"}
+"#);
+    assert_eq!((&body["max_tokens"], &body["max_completion_tokens"]), (&json!(4000), &Value::Null));
+    assert_eq!(body["stream_options"]["include_usage"], true);
+    let openai = Chat { is_openai: true, temperature: Some(0.5) };
+    let body = openai.body(&request(&messages, &tools), &facts());
+    assert_eq!((&body["max_completion_tokens"], &body["max_tokens"]), (&json!(4000), &Value::Null));
+    assert_eq!((&body["prompt_cache_key"], &body["temperature"]), (&json!("s-1"), &json!(0.5)));
+}
+
+/// A request body without cache marks, which move by design.
+fn bare(mut value: Value) -> Value {
+    match &mut value {
+        Value::Object(map) => {
+            map.remove("cache_control");
+            map.values_mut().for_each(|inner| *inner = bare(inner.take()));
+        }
+        Value::Array(list) => list.iter_mut().for_each(|inner| *inner = bare(inner.take())),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    value
+}
+
+#[test]
+fn the_prefix_of_a_request_stays_the_same_from_turn_to_turn() {
+    let (messages, tools) = (conversation(), tools());
+    let wires: [&dyn Wire; 2] = [&Messages::default(), &Chat::default()];
+    for wire in wires {
+        let mut before: Vec<Value> = Vec::new();
+        for turn in [1, 3, 5] {
+            let body = bare(wire.body(&request(&messages[..turn], &tools), &facts()));
+            let now = body["messages"].as_array().unwrap().clone();
+            assert!(now.starts_with(&before), "turn {turn}: {now:#?}");
+            before = now;
+        }
+    }
+}
+
+#[test]
+fn cache_marks_slide_and_are_never_more_than_four() {
+    let tools = tools();
+    let mut messages = Vec::new();
+    for turn in 0..8 {
+        messages.extend(user(&format!("question {turn}")));
+        let wire = Messages { cache: CacheConfig::OneHour, ..Messages::default() };
+        let body = wire.body(&request(&messages, &tools), &facts());
+        let marks = body.to_string().matches("cache_control").count();
+        assert_eq!(marks, 2 + (turn + 1).min(2));
+        let last = body["messages"].as_array().unwrap().last().unwrap();
+        assert_eq!(last["content"][0]["cache_control"]["ttl"], "1h");
+        messages.push(Message::text(Role::Assistant, "answer"));
+    }
+}
+
+#[test]
+fn thinking_is_asked_for_only_where_it_fits_and_without_a_temperature() {
+    let messages = user("go");
+    let wire =
+        |budget| Messages { thinking: Some(budget), temperature: Some(0.3), ..Messages::default() };
+    let body = wire(2000).body(&request(&messages, &[]), &facts());
+    assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 2000}));
+    assert_eq!(body["temperature"], Value::Null);
+    let body = wire(3000).body(&request(&messages, &[]), &facts());
+    assert_eq!((&body["thinking"], &body["temperature"]), (&Value::Null, &json!(0.3)));
+}
