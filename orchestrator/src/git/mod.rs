@@ -7,17 +7,24 @@
 //! `merge::prepare` → `merge::commit` → `land::accept`, or `trash::discard`, and
 //! `trash::undo` back. `operations::recover` comes before all that changes something.
 
+pub mod check_worktree;
+pub mod conflict;
+pub mod diff;
 pub mod gather;
 pub mod head;
 pub mod import;
 pub mod include;
 pub mod index;
 pub mod inside;
+pub mod merge;
 pub mod names;
 pub mod pins;
 pub mod private;
+pub mod rebase;
 pub mod refs;
 pub mod repo;
 pub mod scratch;
+pub mod signature;
 pub mod snapshot;
+pub mod tree;
 pub mod worktree;
