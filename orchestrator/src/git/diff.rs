@@ -42,18 +42,17 @@ pub fn stats(repository: &Repository, from: &str, to: &str) -> Result<Stats> {
         }
     }
     stats.files = stats.paths.len();
-    let mut count = |delta: git2::DiffDelta<'_>,
-                     _: Option<git2::DiffHunk<'_>>,
-                     line: git2::DiffLine<'_>| {
-        if path_of(&delta).is_some_and(|path| !is_g3s_own(path)) {
-            match line.origin() {
-                '+' => stats.insertions += 1,
-                '-' => stats.deletions += 1,
-                _ => {}
+    let mut count =
+        |delta: git2::DiffDelta<'_>, _: Option<git2::DiffHunk<'_>>, line: git2::DiffLine<'_>| {
+            if path_of(&delta).is_some_and(|path| !is_g3s_own(path)) {
+                match line.origin() {
+                    '+' => stats.insertions += 1,
+                    '-' => stats.deletions += 1,
+                    _ => {}
+                }
             }
-        }
-        true
-    };
+            true
+        };
     diff.foreach(&mut |_, _| true, None, None, Some(&mut count)).or_fail(cannot)?;
     Ok(stats)
 }
