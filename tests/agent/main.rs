@@ -12,4 +12,5 @@ mod provider_support;
 mod provider_wire;
 mod session;
 mod stage;
+mod terminal;
 mod turn;

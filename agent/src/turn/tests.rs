@@ -109,10 +109,13 @@ impl Toolbox for Tools {
     }
 }
 
-struct Nowhere;
+/// Keeps what is written down.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<Entry>>>);
 
-impl Record for Nowhere {
-    fn note(&mut self, _: &Entry) -> std::io::Result<()> {
+impl Record for Notes {
+    fn note(&mut self, entry: &Entry) -> std::io::Result<()> {
+        self.0.lock().unwrap().push(entry.clone());
         Ok(())
     }
     fn sync(&mut self) -> std::io::Result<()> {
@@ -144,6 +147,7 @@ struct Run {
     finish: Result<Finish>,
     talk: Conversation,
     events: Vec<What>,
+    notes: Notes,
 }
 
 impl Run {
@@ -170,11 +174,13 @@ async fn run_with(model: &Script, tools: &Tools, limits: Limits, cancel: Cancell
         tell: Arc::new(move |what| heard.lock().unwrap().push(what)),
         cancel,
     };
-    let mut talk = Conversation::new(Window::new(model.facts.context, 10), Box::new(Nowhere));
+    let notes = Notes::default();
+    let window = Window::new(model.facts.context, 10);
+    let mut talk = Conversation::new(window, Box::new(notes.clone()));
     talk.ask(Message::text(Role::User, "go")).unwrap();
     let finish = drive(&mut talk, &agent).await;
     let events = events.lock().unwrap().clone();
-    Run { finish, talk, events }
+    Run { finish, talk, events, notes }
 }
 
 async fn run(model: &Script) -> Run {
@@ -335,6 +341,38 @@ async fn a_request_that_is_too_long_is_summarised_and_asked_again() {
         assert!(last[0].words().contains(kept), "{kept} is lost");
     }
     assert!(run.events.iter().any(|what| matches!(what, What::Compacted { .. })));
+}
+
+#[tokio::test]
+async fn a_journal_played_back_gives_the_same_conversation() {
+    let big = |n: u32| {
+        let text = format!("{n}{}", "x".repeat(6_000));
+        calls(vec![
+            call(&format!("{n}a"), "say", json!({"text": text})),
+            call(&format!("{n}b"), "say", json!({"text": n.to_string()})),
+        ])
+    };
+    let model = Script::new((0..4).map(big).chain((0..9).map(|_| says("a summary, or the end"))));
+    let run = run(&model).await;
+    let entries = run.notes.0.lock().unwrap().clone();
+    let has = |wanted: fn(&Entry) -> bool| entries.iter().any(wanted);
+    assert!(has(|entry| matches!(entry, Entry::Thinned { .. })));
+    assert!(has(|entry| matches!(entry, Entry::Compacted { .. })));
+    for upto in 0..=entries.len() {
+        let mut again =
+            Conversation::new(Window::new(model.facts.context, 10), Box::new(Notes::default()));
+        again.replay(entries[..upto].to_vec()).unwrap();
+        let (mut calls, mut results) = (0, 0);
+        for part in again.messages().iter().flat_map(|message| &message.parts) {
+            calls += usize::from(matches!(part, Part::Call(_)));
+            results += usize::from(matches!(part, Part::Result(_)));
+        }
+        assert_eq!(calls, results, "cut behind entry {upto}");
+        if upto == entries.len() {
+            assert_eq!(again.messages(), run.talk.messages());
+            assert_eq!(again.usage(), run.talk.usage());
+        }
+    }
 }
 
 #[tokio::test]
