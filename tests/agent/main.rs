@@ -1,8 +1,6 @@
 //! Tests of agent.
 #![allow(clippy::unwrap_used)] // Helpers of tests may panic as tests do.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot unwrap has failed")]
-
 mod acp;
 mod cli;
 mod modes;
