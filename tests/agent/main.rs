@@ -1,5 +1,4 @@
 //! Tests of agent.
-#![allow(clippy::unwrap_used)] // Helpers of tests may panic as tests do.
 
 mod acp;
 mod cli;
