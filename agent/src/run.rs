@@ -152,12 +152,9 @@ impl Work {
             model: facts.model.clone(),
             cwd: settings.cwd.display().to_string(),
         });
-        settings.notices.iter().for_each(|text| self.warn(text.clone()));
-    }
-
-    /// Something that the user should know.
-    pub fn warn(&self, text: String) {
-        self.bus.tell(What::Notice { level: Level::Warning, text });
+        for text in settings.notices.clone() {
+            self.bus.tell(What::Notice { level: Level::Warning, text });
+        }
     }
 
     /// The model's facts.

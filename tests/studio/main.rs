@@ -1,13 +1,11 @@
 //! Tests of studio.
 
 mod boxed;
+mod git_door;
 mod git_import;
-mod git_land;
-mod git_merge;
 mod git_repo;
 mod git_setting;
 mod git_snapshot;
-mod git_undo;
 mod git_worktree;
 mod run;
 mod scene;

@@ -31,8 +31,4 @@ impl Wire for Messages {
     fn decoder(&self, _: &Request<'_>) -> Box<dyn Decoder> {
         Box::new(reply::Reading::default())
     }
-
-    fn adapt(&self, _: &str) -> bool {
-        false
-    }
 }
