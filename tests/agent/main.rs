@@ -1,6 +1,4 @@
 //! Tests of agent.
-#![allow(clippy::unwrap_used)] // Helpers of tests may panic as tests do.
-
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap has failed")]
 
 mod acp;
@@ -12,4 +10,10 @@ mod provider_support;
 mod provider_wire;
 mod session;
 mod stage;
+mod tools_edit;
+mod tools_exec;
+mod tools_files;
+mod tools_search;
+mod tools_support;
+mod tools_table;
 mod turn;

@@ -8,7 +8,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::profile::{self, Engine, Face, Found, Style};
-use super::{ErrorKind, Outcome, Profile, Workplace, args, exec, fs, history, wait};
+use super::{
+    ErrorKind, Outcome, Profile, Workplace, args, edit, exec, fs, history, search, todo, wait,
+};
 use crate::gate::{Access, Pass, Visitor, paths};
 
 /// A call that is ready to run.
@@ -88,12 +90,26 @@ pub fn prepare<'a>(
 fn place(face: &Face, args: &Map<String, Value>, at: &Workplace) -> std::io::Result<PathBuf> {
     let (key, start) = match face.engine {
         Engine::Run | Engine::Background => ("working_dir", exec::directory(face, at)),
-        Engine::Read | Engine::Write | Engine::Wait | Engine::History => ("path", at.cwd.clone()),
+        Engine::Read
+        | Engine::Write
+        | Engine::Replace
+        | Engine::Diff
+        | Engine::Grep
+        | Engine::Glob
+        | Engine::TodoRead
+        | Engine::TodoWrite
+        | Engine::TodoItems
+        | Engine::Wait
+        | Engine::History => ("path", at.cwd.clone()),
     };
-    match args.get(key).and_then(Value::as_str) {
-        Some(raw) => paths::resolve(&start, raw),
-        None => paths::follow(&start),
+    let Some(raw) = args.get(key).and_then(Value::as_str) else { return paths::follow(&start) };
+    let place = paths::resolve(&start, raw)?;
+    if face.engine == Engine::Replace && !place.exists() {
+        // What is edited must be there: a path may also be meant from the root.
+        let from_root = paths::resolve(&at.root, raw)?;
+        return Ok(if from_root.exists() { from_root } else { place });
     }
+    Ok(place)
 }
 
 impl Call<'_> {
@@ -125,6 +141,13 @@ impl Call<'_> {
             Engine::Background => exec::background::run(self, pass).await,
             Engine::Read => fs::read::run(self),
             Engine::Write => fs::write::run(self),
+            Engine::Replace => edit::replace::run(self),
+            Engine::Diff => edit::diff::run(self),
+            Engine::Grep => search::grep::run(self).await,
+            Engine::Glob => search::glob::run(self).await,
+            Engine::TodoRead => todo::run_read(self),
+            Engine::TodoWrite => todo::run_write(self),
+            Engine::TodoItems => todo::run_items(self),
             Engine::Wait => wait::run(self).await,
             Engine::History => history::run(self),
         }
@@ -148,9 +171,15 @@ impl Call<'_> {
                 cwd: self.place.clone(),
                 careful: self.face.style == Style::Core,
             }),
-            Engine::Read => Some(Access::Read(self.place.clone())),
-            Engine::Write => Some(Access::Write(self.place.clone())),
-            Engine::Wait | Engine::History => None,
+            Engine::Read | Engine::Grep | Engine::Glob => Some(Access::Read(self.place.clone())),
+            Engine::Write | Engine::Replace | Engine::Diff => {
+                Some(Access::Write(self.place.clone()))
+            }
+            Engine::TodoRead
+            | Engine::TodoWrite
+            | Engine::TodoItems
+            | Engine::Wait
+            | Engine::History => None,
         }
     }
 
@@ -161,8 +190,11 @@ impl Call<'_> {
             Engine::Run | Engine::Background => {
                 exec::named_files(self.text("command"), &self.place)
             }
-            Engine::Read | Engine::Write => vec![self.place.to_string_lossy().into_owned()],
-            Engine::Wait | Engine::History => Vec::new(),
+            Engine::Read | Engine::Write | Engine::Replace | Engine::Diff => {
+                vec![self.place.to_string_lossy().into_owned()]
+            }
+            Engine::TodoRead | Engine::TodoWrite | Engine::TodoItems => vec!["todo".to_owned()],
+            Engine::Grep | Engine::Glob | Engine::Wait | Engine::History => Vec::new(),
         }
     }
 
@@ -182,6 +214,14 @@ impl Call<'_> {
         let cwd = paths::follow(&self.at.cwd).unwrap_or_else(|_| self.at.cwd.clone());
         let below = self.place.strip_prefix(&cwd).ok().filter(|path| !path.as_os_str().is_empty());
         below.unwrap_or(&self.place).display().to_string()
+    }
+
+    /// Where a file was looked for, for a message that it is not there.
+    pub fn tried_places(&self) -> String {
+        let mut tried = vec![self.place.clone()];
+        let raw = self.text("path");
+        tried.extend(paths::resolve(&self.at.root, raw).ok().filter(|path| *path != self.place));
+        tried.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
     }
 
     /// Words the outcome for the profile and adds what was passed over.

@@ -107,8 +107,17 @@ pub fn record(
 /// How the action could be undone.
 fn hint(engine: Engine) -> &'static str {
     match engine {
-        Engine::Run | Engine::Background | Engine::Write => "check_command",
-        Engine::Read | Engine::Wait | Engine::History => "no_op",
+        Engine::Run | Engine::Background | Engine::Write | Engine::Replace | Engine::Diff => {
+            "check_command"
+        }
+        Engine::Read
+        | Engine::Grep
+        | Engine::Glob
+        | Engine::TodoRead
+        | Engine::TodoWrite
+        | Engine::TodoItems
+        | Engine::Wait
+        | Engine::History => "no_op",
     }
 }
 

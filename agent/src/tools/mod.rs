@@ -16,10 +16,13 @@ use crate::provider::ToolSpec;
 
 pub mod args;
 pub mod call;
+pub mod edit;
 pub mod exec;
 pub mod fs;
 pub mod history;
 pub mod profile;
+pub mod search;
+pub mod todo;
 pub mod wait;
 
 /// What a tool gives back.

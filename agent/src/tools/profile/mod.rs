@@ -23,6 +23,27 @@ pub enum Engine {
     /// Writes a file.
     #[serde(rename = "fs.write")]
     Write,
+    /// Replaces a text in a file.
+    #[serde(rename = "edit.replace")]
+    Replace,
+    /// Applies a unified diff to a file.
+    #[serde(rename = "edit.diff")]
+    Diff,
+    /// Searches the contents of files.
+    #[serde(rename = "search.text")]
+    Grep,
+    /// Finds files by name.
+    #[serde(rename = "search.files")]
+    Glob,
+    /// Tells the list of what is to be done.
+    #[serde(rename = "todo.read")]
+    TodoRead,
+    /// Replaces that list by text.
+    #[serde(rename = "todo.write")]
+    TodoWrite,
+    /// Replaces that list by items.
+    #[serde(rename = "todo.items")]
+    TodoItems,
     /// Waits.
     #[serde(rename = "util.wait")]
     Wait,
@@ -209,6 +230,13 @@ impl Face {
     /// The engine's name of a parameter.
     pub fn engine_key<'a>(&'a self, key: &'a str) -> &'a str {
         self.keys.get(key).and_then(Value::as_str).unwrap_or(key)
+    }
+
+    /// The parameter that a caller sees for an engine's name.
+    pub fn shown_key<'a>(&'a self, name: &'a str) -> &'a str {
+        let properties = self.parameters["properties"].as_object();
+        let mut keys = properties.into_iter().flat_map(|map| map.keys());
+        keys.find(|key| self.engine_key(key) == name).map_or(name, String::as_str)
     }
 
     /// Whether these arguments are all shown parameters and none that is required is missing.

@@ -1,0 +1,270 @@
+//! Reads the hunks of a unified diff as models write them: headers, counts and the space before
+//! context lines may be missing or wrong.
+
+use std::path::Path;
+
+/// One line of a hunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// Stands in the file and stays.
+    Keep(String),
+    /// Stands in the file and goes.
+    Remove(String),
+    /// Comes.
+    Add(String),
+}
+
+/// One hunk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hunk {
+    /// The line of the old file at which it starts, from 1, if the header says so.
+    pub line: Option<usize>,
+    /// Its lines.
+    pub lines: Vec<Line>,
+    /// Indices of lines that have no newline at the end of the file.
+    pub unended: Vec<usize>,
+}
+
+/// What a diff says about one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diff {
+    /// Its hunks, in order.
+    pub hunks: Vec<Hunk>,
+    /// Whether the header says that the file is new.
+    pub creates: bool,
+    /// Whether the header says that the file goes.
+    pub deletes: bool,
+}
+
+impl Hunk {
+    /// The lines that must stand in the file.
+    pub fn before(&self) -> Vec<&str> {
+        self.lines.iter().filter_map(Line::before).collect()
+    }
+
+    /// The lines that stand there afterwards.
+    pub fn after(&self) -> Vec<&str> {
+        self.lines.iter().filter_map(Line::after).collect()
+    }
+
+    /// Whether it changes anything.
+    pub fn changes(&self) -> bool {
+        !self.lines.iter().all(|line| matches!(line, Line::Keep(_)))
+    }
+}
+
+impl Line {
+    fn before(&self) -> Option<&str> {
+        match self {
+            Line::Keep(text) | Line::Remove(text) => Some(text),
+            Line::Add(_) => None,
+        }
+    }
+
+    fn after(&self) -> Option<&str> {
+        match self {
+            Line::Keep(text) | Line::Add(text) => Some(text),
+            Line::Remove(_) => None,
+        }
+    }
+}
+
+/// Lines between the files of a git diff that are no content.
+const GIT_HEADERS: [&str; 12] = [
+    "diff ",
+    "index ",
+    "new file mode",
+    "deleted file mode",
+    "old mode",
+    "new mode",
+    "similarity index",
+    "dissimilarity index",
+    "rename from",
+    "rename to",
+    "copy from",
+    "copy to",
+];
+
+/// Reads a diff of the file at `path`.
+pub fn read(diff: &str, path: &Path) -> Diff {
+    let lines: Vec<&str> = diff.lines().collect();
+    let mut reader = Reader { path, ..Reader::default() };
+    let mut at = 0;
+    while at < lines.len() {
+        at += reader.take(&lines[at..]);
+    }
+    reader.finish()
+}
+
+struct Reader<'p> {
+    path: &'p Path,
+    diff: Diff,
+    current: Option<Hunk>,
+    /// How many lines of the old and of the new file the header still promises.
+    left: (usize, usize),
+}
+
+impl Default for Reader<'_> {
+    fn default() -> Self {
+        Reader { path: Path::new(""), diff: Diff::default(), current: None, left: (0, 0) }
+    }
+}
+
+impl Reader<'_> {
+    /// Takes the first of the lines; gives how many were taken.
+    fn take(&mut self, lines: &[&str]) -> usize {
+        let line = lines[0];
+        let promised = self.left.0 + self.left.1 > 0;
+        if !promised {
+            if let Some((old, new)) = self.file_header(lines) {
+                self.end_hunk();
+                self.diff.creates |= old == "/dev/null";
+                self.diff.deletes |= new == "/dev/null";
+                return 2;
+            }
+            let git = GIT_HEADERS.iter().any(|start| line.starts_with(start));
+            let before = self.current.is_none() || line.starts_with("diff --git ");
+            if (git && before) || line.starts_with("```") {
+                if line.starts_with("diff ") {
+                    self.end_hunk();
+                }
+                return 1;
+            }
+        }
+        if let Some(header) = line.strip_prefix("@@") {
+            self.end_hunk();
+            self.start_hunk(header);
+            return 1;
+        }
+        if line.starts_with("\\ ") {
+            let hunk = self.current.get_or_insert_default();
+            hunk.unended.extend(hunk.lines.len().checked_sub(1));
+            return 1;
+        }
+        self.content(line);
+        1
+    }
+
+    /// `--- a/x` and `+++ b/x` name files only when they name this one (or none): a removed line
+    /// that starts with `-- ` looks just the same.
+    fn file_header<'l>(&self, lines: &[&'l str]) -> Option<(&'l str, &'l str)> {
+        let old = lines[0].strip_prefix("--- ")?;
+        let new = lines.get(1)?.strip_prefix("+++ ")?;
+        let (old, new) = (name(old), name(new));
+        let known = |name: &str| name == "/dev/null" || self.names_this(name);
+        (known(old) && known(new)).then_some((old, new))
+    }
+
+    fn names_this(&self, name: &str) -> bool {
+        let bare = name.strip_prefix("a/").or_else(|| name.strip_prefix("b/")).unwrap_or(name);
+        !bare.is_empty() && Path::new(bare).file_name() == self.path.file_name()
+    }
+
+    /// ` -10,3 +10,4 @@ …`; counts that are left out are 1, numbers that are left out say nothing.
+    fn start_hunk(&mut self, header: &str) {
+        let mut hunk = Hunk::default();
+        self.left = (0, 0);
+        let ranges = header.split("@@").next().unwrap_or_default();
+        for range in ranges.split_whitespace() {
+            let Some(numbers) = range.strip_prefix(['-', '+']) else { continue };
+            let (start, count) = numbers.split_once(',').unwrap_or((numbers, "1"));
+            let (Ok(start), Ok(count)) = (start.parse::<usize>(), count.parse()) else { continue };
+            if range.starts_with('-') {
+                hunk.line = Some(start);
+                self.left.0 = count;
+            } else {
+                self.left.1 = count;
+            }
+        }
+        self.current = Some(hunk);
+    }
+
+    fn content(&mut self, line: &str) {
+        let hunk = self.current.get_or_insert_default();
+        let (old, new) = &mut self.left;
+        let mut chars = line.chars();
+        let line = match chars.next() {
+            Some('-') => Line::Remove(chars.as_str().to_owned()),
+            Some('+') => Line::Add(chars.as_str().to_owned()),
+            Some(' ') => Line::Keep(chars.as_str().to_owned()),
+            // An empty context line, or one whose space was lost.
+            Some(_) | None => Line::Keep(line.to_owned()),
+        };
+        *old = old.saturating_sub(usize::from(line.before().is_some()));
+        *new = new.saturating_sub(usize::from(line.after().is_some()));
+        hunk.lines.push(line);
+    }
+
+    fn end_hunk(&mut self) {
+        if let Some(hunk) = self.current.take()
+            && !hunk.lines.is_empty()
+        {
+            self.diff.hunks.push(hunk);
+        }
+        self.left = (0, 0);
+    }
+
+    fn finish(mut self) -> Diff {
+        self.end_hunk();
+        self.diff
+    }
+}
+
+/// The file name in a header, without the time that some programs put behind it.
+fn name(header: &str) -> &str {
+    header.split('\t').next().unwrap_or_default().trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hunks(diff: &str) -> Vec<Hunk> {
+        read(diff, Path::new("src/a.sql")).hunks
+    }
+
+    fn old_new(hunk: &Hunk) -> (Vec<&str>, Vec<&str>) {
+        (hunk.before(), hunk.after())
+    }
+
+    #[test]
+    fn headers_are_optional_and_hunks_many() {
+        let full = "diff --git a/src/a.sql b/src/a.sql\nindex 1..2 100644\n--- a/src/a.sql\n\
+                    +++ b/src/a.sql\n@@ -3,2 +3,2 @@ fn\n a\n-b\n+c\n@@ -9 +9 @@\n-x\n+y\n";
+        let found = hunks(full);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].line, Some(3));
+        assert_eq!(old_new(&found[0]), (vec!["a", "b"], vec!["a", "c"]));
+        assert_eq!((found[1].line, old_new(&found[1])), (Some(9), (vec!["x"], vec!["y"])));
+        let minimal = hunks("@@\n a\n-b\n+c");
+        assert_eq!(
+            (minimal[0].line, old_new(&minimal[0])),
+            (None, (vec!["a", "b"], vec!["a", "c"]))
+        );
+        assert_eq!(hunks(" a\n-b\n"), vec![Hunk { line: None, ..hunks("@@\n a\n-b")[0].clone() }]);
+    }
+
+    #[test]
+    fn content_that_looks_like_a_header_is_content() {
+        let found = hunks("@@ -1,2 +1,2 @@\n--- old comment\n+++ new\n keep\n");
+        assert_eq!(old_new(&found[0]), (vec!["-- old comment", "keep"], vec!["++ new", "keep"]));
+        let bare = hunks("--- drop this\n+++ take this\n");
+        assert_eq!(old_new(&bare[0]), (vec!["-- drop this"], vec!["++ take this"]));
+        // Also when it is the name of the file itself, inside of what the counts promise.
+        let named = hunks("@@ -1,2 +1,2 @@\n a\n--- a.sql\n+++ a.sql\n");
+        assert_eq!(old_new(&named[0]), (vec!["a", "-- a.sql"], vec!["a", "++ a.sql"]));
+    }
+
+    #[test]
+    fn empty_context_lines_and_lost_spaces_are_context() {
+        let found = hunks("@@ -1,4 +1,3 @@\n a\n\n}\n-b\n");
+        assert_eq!(found[0].before(), ["a", "", "}", "b"]);
+    }
+
+    #[test]
+    fn a_new_and_a_deleted_file_are_told_by_the_header() {
+        let path = Path::new("n.txt");
+        assert!(read("--- /dev/null\n+++ b/n.txt\n@@ -0,0 +1 @@\n+a\n", path).creates);
+        assert!(read("--- a/n.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n", path).deletes);
+    }
+}

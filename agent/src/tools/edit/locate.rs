@@ -1,0 +1,191 @@
+//! Where a block of lines stands in a text: exactly, or forgiving more and more.
+
+use std::ops::Range;
+
+/// A text cut in lines.
+#[derive(Debug)]
+pub struct Lines<'t> {
+    text: &'t str,
+    starts: Vec<usize>,
+}
+
+/// How much a comparison of two lines forgives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Nothing.
+    Exact,
+    /// Blanks at the end.
+    Trailing,
+    /// Blanks at both ends: another indentation.
+    Indent,
+    /// Also typographic dashes, quotes and spaces.
+    Punctuation,
+}
+
+impl Pass {
+    /// From strict to forgiving.
+    pub const EACH: [Pass; 4] = [Pass::Exact, Pass::Trailing, Pass::Indent, Pass::Punctuation];
+
+    /// What was forgiven, for a note; `None` when nothing was.
+    pub fn forgiven(self) -> Option<&'static str> {
+        match self {
+            Pass::Exact => None,
+            Pass::Trailing => Some("blanks at the ends of lines"),
+            Pass::Indent => Some("indentation"),
+            Pass::Punctuation => Some("indentation and typographic characters"),
+        }
+    }
+
+    /// Whether two lines count as equal.
+    pub fn same(self, a: &str, b: &str) -> bool {
+        match self {
+            Pass::Exact => a == b,
+            Pass::Trailing => a.trim_end() == b.trim_end(),
+            Pass::Indent => a.trim() == b.trim(),
+            Pass::Punctuation => a.trim().chars().map(plain).eq(b.trim().chars().map(plain)),
+        }
+    }
+}
+
+/// A typographic character as one finds it on a keyboard.
+fn plain(c: char) -> char {
+    match c {
+        '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
+        '\u{2018}'..='\u{201b}' => '\'',
+        '\u{201c}'..='\u{201f}' => '"',
+        '\u{a0}' | '\u{2002}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => ' ',
+        c => c,
+    }
+}
+
+impl<'t> Lines<'t> {
+    /// Cuts a text at its newlines; a newline at the end starts no line.
+    pub fn new(text: &'t str) -> Lines<'t> {
+        let after = text.match_indices('\n').map(|(at, _)| at + 1);
+        let starts = std::iter::once(0).chain(after).filter(|at| *at < text.len()).collect();
+        Lines { text, starts }
+    }
+
+    /// How many lines there are.
+    pub fn count(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// A line, from 0, without its newline.
+    pub fn line(&self, at: usize) -> &'t str {
+        let line = &self.text[self.start(at)..self.start(at + 1)];
+        line.strip_suffix('\n').unwrap_or(line)
+    }
+
+    /// Where a line starts; the end of the text for all past the last.
+    pub fn start(&self, at: usize) -> usize {
+        self.starts.get(at).copied().unwrap_or(self.text.len())
+    }
+
+    /// The lines of a range, newlines included.
+    pub fn span(&self, lines: Range<usize>) -> Range<usize> {
+        self.start(lines.start)..self.start(lines.end)
+    }
+
+    /// Where a block stands: the first lines of all places within the given lines.
+    pub fn find(&self, block: &[&str], within: Range<usize>, pass: Pass) -> Vec<usize> {
+        let last = (within.end + 1).saturating_sub(block.len());
+        let fits = |at: &usize| {
+            block.iter().enumerate().all(|(i, wanted)| pass.same(self.line(at + i), wanted))
+        };
+        if block.is_empty() { Vec::new() } else { (within.start..last).filter(fits).collect() }
+    }
+
+    /// The place that is most like a block: its first line and how many lines are alike.
+    pub fn nearest(&self, block: &[&str]) -> Option<(usize, usize)> {
+        let alike = |at: usize| {
+            let pairs = block.iter().enumerate().filter(|(i, _)| at + i < self.count());
+            let same = |(i, wanted): &(usize, &&str)| {
+                !wanted.trim().is_empty() && Pass::Punctuation.same(self.line(at + i), wanted)
+            };
+            pairs.filter(same).count()
+        };
+        let scored = (0..self.count()).map(|at| (at, alike(at))).filter(|(_, score)| *score > 0);
+        scored.max_by_key(|(at, score)| (*score, std::cmp::Reverse(*at)))
+    }
+}
+
+/// How the indentation of a block differs from what was searched, the same way in every line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shift {
+    /// Not at all, or not the same in every line.
+    None,
+    /// The file has this more in front of each line.
+    More(String),
+    /// The file has this less in front of each line.
+    Less(String),
+}
+
+impl Shift {
+    /// Compares lines as searched with lines as found.
+    pub fn between<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Shift {
+        let mut shift: Option<Shift> = None;
+        for (wanted, found) in pairs {
+            if wanted.trim().is_empty() {
+                continue;
+            }
+            let (wanted, found) = (indent(wanted), indent(found));
+            let this = if let Some(more) = found.strip_suffix(wanted) {
+                Shift::More(more.to_owned())
+            } else if let Some(less) = wanted.strip_suffix(found) {
+                Shift::Less(less.to_owned())
+            } else {
+                return Shift::None;
+            };
+            match &shift {
+                Some(known) if *known != this => return Shift::None,
+                Some(_) | None => shift = Some(this),
+            }
+        }
+        shift.unwrap_or(Shift::None)
+    }
+
+    /// A line of the replacement, indented as the file is.
+    pub fn apply(&self, line: &str) -> String {
+        match self {
+            Shift::More(more) if !line.trim().is_empty() => format!("{more}{line}"),
+            Shift::Less(less) => line.strip_prefix(less.as_str()).unwrap_or(line).to_owned(),
+            Shift::None | Shift::More(_) => line.to_owned(),
+        }
+    }
+}
+
+fn indent(line: &str) -> &str {
+    &line[..line.len() - line.trim_start().len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_found_with_growing_tolerance() {
+        let lines = Lines::new("a\n  b \nc\n  b\n");
+        assert_eq!(lines.count(), 4);
+        let find = |block: &[&str], pass| lines.find(block, 0..4, pass);
+        assert_eq!(find(&["  b"], Pass::Exact), [3]);
+        assert_eq!(find(&["  b"], Pass::Trailing), [1, 3]);
+        assert_eq!(find(&["b", "c"], Pass::Indent), [1]);
+        assert!(find(&["c", "b", "d"], Pass::Indent).is_empty());
+        assert!(find(&[], Pass::Exact).is_empty());
+        let typographic = Lines::new("it’s — fine");
+        assert_eq!(typographic.find(&["it's - fine"], 0..1, Pass::Punctuation), [0]);
+        assert_eq!(lines.nearest(&["x", "b", "c"]), Some((0, 2)));
+    }
+
+    #[test]
+    fn a_shift_is_one_only_when_all_lines_agree() {
+        let between =
+            |pairs: &[(&'static str, &'static str)]| Shift::between(pairs.iter().copied());
+        assert_eq!(between(&[("a", "  a"), ("", ""), (" b", "   b")]), Shift::More("  ".into()));
+        assert_eq!(between(&[("    a", "  a")]), Shift::Less("  ".into()));
+        assert_eq!(between(&[("a", "  a"), ("b", "b")]), Shift::None);
+        assert_eq!(Shift::More("  ".into()).apply("x"), "  x");
+        assert_eq!(Shift::More("  ".into()).apply(""), "");
+    }
+}

@@ -1,0 +1,147 @@
+//! Replaces a text in a file by another: exactly, or forgiving where the face allows it.
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::fuzzy::{self, Hit, Miss, Strategy};
+use super::text::{Change, FileText, counts, load, store, unified};
+use crate::tools::call::{Call, Trouble};
+use crate::tools::profile::Style;
+use crate::tools::{ErrorKind, Outcome};
+
+#[derive(Deserialize)]
+struct Args {
+    old: String,
+    new: String,
+    #[serde(default)]
+    all: bool,
+    /// Whether only the text itself counts, line endings included.
+    #[serde(default)]
+    strict: bool,
+}
+
+/// Replaces the text.
+pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+    let args: Args = call.decode()?;
+    let (old_key, new_key) = names(call);
+    if args.old == args.new {
+        let text = format!("`{old_key}` and `{new_key}` are identical: there is nothing to change");
+        return Err(Trouble::invalid(text));
+    }
+    if args.old.is_empty() {
+        return create(call, &args.new);
+    }
+    let raw = load(call)?;
+    let file = if args.strict { FileText::exact(raw) } else { FileText::new(raw) };
+    let plain = |text: &str| if args.strict { text.to_owned() } else { text.replace("\r\n", "\n") };
+    let (old, new) = (plain(&args.old), plain(&args.new));
+    let found = if args.strict {
+        fuzzy::exact(file.plain(), &old, args.all)
+    } else {
+        fuzzy::find(file.plain(), &old, args.all)
+    };
+    let hit = match found {
+        Ok(hit) => hit,
+        Err(miss) => return Ok(missed(call, miss, file.plain().contains(&new) && !new.is_empty())),
+    };
+    let by = replacement(&hit, &new);
+    let change = |span: &std::ops::Range<usize>| Change { span: span.clone(), by: by.clone() };
+    let text = file.changed(hit.spans.iter().map(change).collect());
+    store(call, &text)?;
+    Ok(told(call, &hit, file.raw(), &text))
+}
+
+/// The parameters' names as the caller knows them.
+fn names<'c>(call: &'c Call<'_>) -> (&'c str, &'c str) {
+    (call.face.shown_key("old"), call.face.shown_key("new"))
+}
+
+/// The new text, indented as the place is that was found.
+fn replacement(hit: &Hit, new: &str) -> String {
+    match hit.strategy {
+        Strategy::LineTrimmed | Strategy::IndentationFlexible => {
+            let lines: Vec<String> = new.split('\n').map(|line| hit.shift.apply(line)).collect();
+            lines.join("\n")
+        }
+        Strategy::Exact
+        | Strategy::BlockAnchor
+        | Strategy::WhitespaceNormalized
+        | Strategy::EscapeNormalized
+        | Strategy::TrimmedBoundary
+        | Strategy::ContextAware => new.to_owned(),
+    }
+}
+
+/// Nothing to search for: a file that is not there or is empty gets the text.
+fn create(call: &Call<'_>, new: &str) -> Result<Outcome, Trouble> {
+    let (old_key, _) = names(call);
+    let shown = call.shown_place();
+    let filled = std::fs::metadata(&call.place).is_ok_and(|facts| facts.len() > 0);
+    if call.face.style == Style::Egirl || filled {
+        return Err(Trouble::invalid(format!(
+            "`{old_key}` is empty; to replace all of {shown}, write the file"
+        )));
+    }
+    if let Some(parent) = call.place.parent() {
+        std::fs::create_dir_all(parent)
+            .map_err(|e| Trouble::io(&format!("cannot write {shown}"), &e))?;
+    }
+    store(call, new)?;
+    Ok(Outcome::done(format!("created {shown}")).with(json!({ "path": call.place, "replaced": 0 })))
+}
+
+fn missed(call: &Call<'_>, miss: Miss, already: bool) -> Outcome {
+    let (old_key, new_key) = names(call);
+    let shown = call.shown_place();
+    let text = match miss {
+        Miss::Nowhere if already => format!(
+            "`{old_key}` is not found in {shown}, but `{new_key}` is there: was the edit already \
+             applied?"
+        ),
+        Miss::Nowhere => format!(
+            "`{old_key}` is not found in {shown}. Read the file again and copy the text exactly as \
+             it stands there, whitespace included"
+        ),
+        Miss::Several(count) => format!(
+            "`{old_key}` is found {count} times in {shown} (multiple matches). Add more context \
+             lines so that it fits one place only{}",
+            if call.face.style == Style::Egirl { "" } else { ", or set `replaceAll`" }
+        ),
+    };
+    let mut outcome = Outcome::failed(ErrorKind::Failed, text);
+    let lost = call.face.style == Style::Egirl && miss == Miss::Nowhere;
+    outcome.escalate =
+        lost.then(|| format!("text not found in {shown}: the context may be incorrect"));
+    outcome
+}
+
+fn told(call: &Call<'_>, hit: &Hit, before: &str, after: &str) -> Outcome {
+    let shown = call.shown_place();
+    let (additions, deletions) = counts(before, after);
+    let times = hit.spans.len();
+    let strategy = hit.strategy.name();
+    let text = match call.face.style {
+        Style::Egirl => format!("Successfully edited {shown}"),
+        Style::G3 | Style::ToolsApi | Style::Core if call.at.plain => format!("edited {shown}"),
+        Style::G3 | Style::ToolsApi | Style::Core => {
+            let mut text = format!("Edit applied successfully to {shown}");
+            if times > 1 {
+                text.push_str(&format!(" in {times} places"));
+            }
+            if hit.strategy != Strategy::Exact {
+                text.push_str(&format!(
+                    "\n[note: the old text was not found exactly; it was matched by {strategy}]"
+                ));
+            }
+            format!("{text}\n{}", unified(before, after))
+        }
+    };
+    let metadata = json!({
+        "path": call.place,
+        "additions": additions,
+        "deletions": deletions,
+        "replaced": times,
+        "strategy": strategy,
+    });
+    Outcome::done(text).titled(format!("edited {shown}")).with(metadata)
+}

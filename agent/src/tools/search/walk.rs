@@ -1,0 +1,76 @@
+//! Walks a directory as ripgrep does: several threads, `.gitignore` heeded, no links followed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+use ignore::{DirEntry, WalkBuilder, WalkState};
+use tokio_util::sync::CancellationToken;
+
+/// What a walk passes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skip {
+    /// Hidden files and what `.gitignore` names.
+    IgnoredAndHidden,
+    /// What `.gitignore` names.
+    Ignored,
+    /// Hidden files.
+    Hidden,
+}
+
+/// A file that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<T> {
+    /// Where it is.
+    pub path: PathBuf,
+    /// When it was changed.
+    pub changed: SystemTime,
+    /// What was found in it.
+    pub what: T,
+}
+
+/// Looks at every file below a directory (or at the one file), on several threads. `look` says
+/// what is worth keeping.
+pub fn files<T: Send>(
+    root: &Path,
+    skip: Skip,
+    cancel: &CancellationToken,
+    look: impl Fn(&Path) -> Option<T> + Sync,
+) -> Vec<Found<T>> {
+    let found = Mutex::new(Vec::new());
+    let mut builder = WalkBuilder::new(root);
+    let ignored = skip != Skip::Hidden;
+    builder
+        .standard_filters(ignored)
+        .hidden(skip != Skip::Ignored)
+        .require_git(false)
+        .follow_links(false)
+        .filter_entry(|entry| entry.file_name() != ".git");
+    let visit = |entry: &DirEntry| {
+        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+            return;
+        }
+        let Some(what) = look(entry.path()) else { return };
+        let changed = entry.metadata().ok().and_then(|facts| facts.modified().ok());
+        let changed = changed.unwrap_or(SystemTime::UNIX_EPOCH);
+        let path = entry.path().to_owned();
+        found.lock().unwrap_or_else(|e| e.into_inner()).push(Found { path, changed, what });
+    };
+    builder.build_parallel().run(|| {
+        Box::new(|entry| {
+            if cancel.is_cancelled() {
+                return WalkState::Quit;
+            }
+            if let Ok(entry) = &entry {
+                visit(entry);
+            }
+            WalkState::Continue
+        })
+    });
+    found.into_inner().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The newest first; of the same age by path.
+pub fn newest_first<T>(found: &mut [Found<T>]) {
+    found.sort_by(|a, b| b.changed.cmp(&a.changed).then_with(|| a.path.cmp(&b.path)));
+}

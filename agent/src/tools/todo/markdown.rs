@@ -1,0 +1,95 @@
+//! The list as Markdown check boxes and back.
+
+use super::list::{DEFAULT_ID, Item, Phase, Priority, Status, with_ids};
+
+/// Reads check boxes: `- [ ]` to be done, `[x]` done, `[>]` begun, `[~]` and `[-]` dropped;
+/// indentation is depth, headings are phases. Other lines are no items.
+pub fn read(text: &str) -> Vec<Phase> {
+    let mut phases: Vec<Phase> = Vec::new();
+    let mut indents: Vec<usize> = Vec::new();
+    for line in text.lines() {
+        let body = line.trim_start();
+        if let Some(name) = body.strip_prefix('#') {
+            let name = name.trim_start_matches('#').trim().to_owned();
+            let id = format!("phase-{}", phases.len() + 1);
+            phases.push(Phase { id, name, todos: Vec::new() });
+            indents.clear();
+            continue;
+        }
+        let Some((status, content)) = item(body) else { continue };
+        let indent = line.len() - body.len();
+        indents.retain(|above| *above < indent);
+        let depth = indents.len();
+        indents.push(indent);
+        if phases.is_empty() {
+            phases.push(Phase::default_of(Vec::new()));
+        }
+        let content = content.trim().to_owned();
+        let todo = Item { id: String::new(), content, status, priority: Priority::Medium, depth };
+        if let Some(phase) = phases.last_mut() {
+            phase.todos.push(todo);
+        }
+    }
+    phases.retain(|phase| !phase.todos.is_empty());
+    with_ids(phases, &[]).unwrap_or_default()
+}
+
+fn item(line: &str) -> Option<(Status, &str)> {
+    let rest = line.strip_prefix(['-', '*', '+'])?.trim_start().strip_prefix('[')?;
+    let mut chars = rest.chars();
+    let status = match chars.next()? {
+        ' ' => Status::Pending,
+        'x' | 'X' => Status::Completed,
+        '>' => Status::InProgress,
+        '~' | '-' => Status::Cancelled,
+        _ => return None,
+    };
+    chars.as_str().strip_prefix(']').map(|content| (status, content))
+}
+
+/// Writes check boxes; the one phase of a flat list gets no heading.
+pub fn write(phases: &[Phase]) -> String {
+    let mut text = String::new();
+    for phase in phases {
+        if phase.id != DEFAULT_ID {
+            text.push_str(&format!("## {}\n", phase.name));
+        }
+        for item in &phase.todos {
+            let indent = "  ".repeat(item.depth);
+            text.push_str(&format!("{indent}- [{}] {}\n", item.status.mark(), item.content));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_boxes_become_items_and_items_check_boxes() {
+        let text = "- [ ] a\n  - [x] b\n    - [>] c\n  - [-] d\n- [ ] e\n";
+        let phases = read(text);
+        let all: Vec<_> =
+            phases[0].todos.iter().map(|i| (i.content.as_str(), i.status, i.depth)).collect();
+        assert_eq!(
+            all,
+            [
+                ("a", Status::Pending, 0),
+                ("b", Status::Completed, 1),
+                ("c", Status::InProgress, 2),
+                ("d", Status::Cancelled, 1),
+                ("e", Status::Pending, 0),
+            ]
+        );
+        assert_eq!(write(&phases), text);
+    }
+
+    #[test]
+    fn headings_are_phases_and_other_lines_nothing() {
+        let phases = read("# One\nwords\n- plain\n- [ ] a\n## Two\n* [x] b\n");
+        let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
+        assert_eq!(names, ["One", "Two"]);
+        assert_eq!(phases[1].todos[0].content, "b");
+    }
+}

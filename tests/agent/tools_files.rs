@@ -1,0 +1,155 @@
+//! Reading and writing files.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use serde_json::json;
+
+use crate::tools_support::Bench;
+
+#[test]
+fn a_file_is_read_with_its_size_and_lines() {
+    let mut bench = Bench::new("g3");
+    bench.write("a.txt", "aé\nb\n");
+    let read = |args| bench.call("read_file", args);
+    assert_eq!(read(json!({ "file_path": "a.txt" })).works(), "[a.txt: 6 bytes, 2 lines]\naé\nb\n");
+    let part = read(json!({ "file_path": "a.txt", "start": 1, "end": 3 }));
+    assert_eq!(part.works(), "[a.txt: 6 bytes, 2 lines; characters 1 to 3 of 5]\né\n");
+    let rest = read(json!({ "file_path": "a.txt", "start": 3, "end": 99 }));
+    rest.says("characters 3 to 5 of 5]\nb\n").works();
+    read(json!({ "file_path": "a.txt", "start": 6 })).says("past the end").fails("validation");
+    read(json!({ "file_path": "a.txt", "start": 3, "end": 2 }))
+        .says("past `end`")
+        .fails("validation");
+    bench.env.set("HOME", bench.at(""));
+    let home = bench.call("read_file", json!({ "file_path": "~/a.txt" }));
+    home.says("aé").works();
+}
+
+#[test]
+fn what_is_no_text_file_is_refused_with_a_hint() {
+    let bench = Bench::new("g3");
+    bench.write("dir/x", "");
+    bench.write("bin", b"ELF\0\0");
+    bench.write("pic.png", b"\x89PNG\r\n\x1a\n\0");
+    bench.write("wide", b"\xff\xfea\0");
+    bench.write("latin", b"caf\xe9 ok");
+    let read = |path: &str| bench.call("read_file", json!({ "file_path": path }));
+    read("dir").says("it is a directory").says("`ls`").fails("failed");
+    read("bin").says("binary file").says("xxd").fails("failed");
+    read("pic.png").says("an image").fails("failed");
+    read("wide").says("iconv").fails("failed");
+    read("gone").says("cannot read gone").fails("not_found");
+    read("latin").says("caf\u{fffd} ok").says("not valid UTF-8").works();
+    read("").says("empty").fails("validation");
+}
+
+#[test]
+fn a_long_file_is_cut_and_says_where_to_read_on() {
+    let bench = Bench::new("g3");
+    let long: String = (0..9000).map(|n| format!("line {n} é\n")).collect();
+    bench.write("long.txt", &long);
+    let called = bench.call("read_file", json!({ "file_path": "long.txt" }));
+    let text = called.says("[truncated: ").works();
+    let next: usize =
+        text.rsplit_once("`start`: ").unwrap().1.trim_end_matches(']').parse().unwrap();
+    let rest = bench
+        .call("read_file", json!({ "file_path": "long.txt", "start": next, "end": next + 20 }));
+    let expected: String = long.chars().skip(next).take(20).collect();
+    rest.says(&expected).works();
+}
+
+#[test]
+fn lines_are_numbered_only_when_a_range_was_asked_for() {
+    let bench = Bench::new("egirl");
+    bench.write("a.txt", "one\ntwo\nthree\n");
+    let read = |args| bench.call("read_file", args);
+    assert_eq!(read(json!({ "path": "a.txt" })).works(), "one\ntwo\nthree\n");
+    let lines = |start, end| read(json!({ "path": "a.txt", "start_line": start, "end_line": end }));
+    assert_eq!(lines(json!(2), json!(3)).works(), "2: two\n3: three");
+    assert_eq!(lines(json!(2), json!(null)).works(), "2: two\n3: three");
+    assert_eq!(lines(json!(null), json!(1)).works(), "1: one");
+    assert_eq!(lines(json!(3), json!(99)).works(), "3: three");
+    assert_eq!(lines(json!(3), json!(2)).works(), "");
+    lines(json!(9), json!(null)).says("3 lines").works();
+    read(json!({ "path": "gone" })).says("Failed to read file").fails("not_found");
+    read(json!({ "path": "." })).says("Failed to read file").fails("failed");
+}
+
+#[test]
+fn writing_makes_directories_and_tells_how_much() {
+    let mut bench = Bench::new("g3");
+    let written =
+        bench.call("write_file", json!({ "file_path": "new/dir/a.txt", "content": "é\nb" }));
+    assert_eq!(written.works(), "wrote 4 bytes, 2 lines to new/dir/a.txt");
+    assert_eq!(bench.read("new/dir/a.txt"), "é\nb");
+    bench.call("write_file", json!({ "file_path": "new/dir/a.txt", "content": "" })).works();
+    assert_eq!(bench.read("new/dir/a.txt"), "");
+    bench.call("write_file", json!({ "file_path": "new", "content": "" })).fails("failed");
+
+    bench.profile = "egirl";
+    let args = json!({ "path": "x/y", "content": "é", "create_directories": false });
+    bench.call("write_file", args).says("Failed to write file").fails("not_found");
+    bench.call("write_file", json!({ "path": "x/y", "content": "é" })).says("1 characters").works();
+
+    bench.profile = "tools-api";
+    let content = (0..20).map(|n| format!("{n}\n")).collect::<String>();
+    let written = bench.call("write", json!({ "filePath": bench.at("z"), "content": content }));
+    written.says("Successfully wrote 50 bytes").works();
+    assert_eq!(written.metadata["bytes"], 50);
+    assert_eq!(written.metadata["preview"], "0\n1\n2\n3\n4\n5\n6\n7\n8\n9");
+    let outside = bench.call("write", json!({ "filePath": "../out.txt", "content": "" }));
+    outside.says("outside").fails("denied");
+}
+
+#[test]
+fn a_link_that_leads_outside_is_not_written_through() {
+    let bench = Bench::new("g3");
+    let outside = bench.env.home().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("a"), "safe").unwrap();
+    symlink(&outside, bench.dir.join("door")).unwrap();
+    symlink(outside.join("a"), bench.dir.join("file")).unwrap();
+    symlink(outside.join("new"), bench.dir.join("dangling")).unwrap();
+    bench.write("real/b", "b");
+    symlink("real", bench.dir.join("inside")).unwrap();
+    let write =
+        |path: &str| bench.call("write_file", json!({ "file_path": path, "content": "evil" }));
+    for path in ["door/a", "door/new", "file", "dangling", "../outside/a"] {
+        write(path).says("outside the working directory").fails("denied");
+    }
+    assert_eq!(std::fs::read_to_string(outside.join("a")).unwrap(), "safe");
+    assert!(!outside.join("new").exists());
+    bench.call("read_file", json!({ "file_path": "file" })).fails("denied");
+    write("inside/b").works();
+    assert_eq!(bench.read("real/b"), "evil");
+    write(".git/hooks/pre-commit").says("belongs to git").fails("denied");
+}
+
+#[test]
+fn a_rewritten_file_keeps_its_mode() {
+    let bench = Bench::new("g3");
+    bench.write("run.sh", "old");
+    let path = bench.dir.join("run.sh");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    bench.call("write_file", json!({ "file_path": "run.sh", "content": "new" })).works();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o755);
+}
+
+#[test]
+fn a_file_that_somebody_changed_since_it_was_read_is_not_overwritten() {
+    let bench = Bench::new("g3");
+    bench.write("a.txt", "mine\n");
+    let write = |content: &str| {
+        bench.call("write_file", json!({ "file_path": "a.txt", "content": content }))
+    };
+    write("never read, so free\n").works();
+    bench.write("a.txt", "theirs\n");
+    write("x").says("has changed since this session last read it").fails("failed");
+    let diff = json!({ "file_path": "a.txt", "diff": "@@\n-theirs\n+x\n" });
+    bench.call("str_replace", diff.clone()).says("has changed since").fails("failed");
+    assert_eq!(bench.read("a.txt"), "theirs\n");
+    bench.call("read_file", json!({ "file_path": "a.txt" })).works();
+    bench.call("str_replace", diff).works();
+    write("y").works();
+    assert_eq!(bench.read("a.txt"), "y");
+}

@@ -1,0 +1,142 @@
+//! The table of tools: names, schemas, and what becomes of a call that means none of them.
+
+use std::collections::BTreeSet;
+
+use agent::tools::profile::{Engine, faces};
+use agent::tools::{Profile, Switches, offered};
+use serde_json::{Value, json};
+
+use crate::tools_support::{Bench, G3};
+
+#[test]
+fn every_tool_has_a_valid_schema_and_is_found_by_its_name() {
+    let bench = Bench::new("g3");
+    for profile in ["g3", "egirl", "tools-api", "core", "all"] {
+        let listed =
+            bench.env.run(G3, &bench.dir, ["tool", "list", "--profile", profile, "--schemas"]);
+        let tools: Vec<Value> = serde_json::from_str(listed.ok()).unwrap();
+        let names: BTreeSet<&str> = tools.iter().map(|t| t["name"].as_str().unwrap()).collect();
+        assert_eq!(names.len(), tools.len(), "a name twice in {profile}");
+        for tool in &tools {
+            let name = tool["name"].as_str().unwrap();
+            assert!(!tool["description"].as_str().unwrap().is_empty(), "{name}");
+            assert_eq!(tool["enabled_by"], "always");
+            let schema = &tool["parameters"];
+            assert_eq!(schema["type"], "object", "{name}");
+            let properties = schema["properties"].as_object().unwrap();
+            for (key, property) in properties {
+                assert!(property["type"].is_string(), "{name}.{key}");
+                assert!(property["description"].is_string(), "{name}.{key} says nothing");
+            }
+            for required in schema["required"].as_array().unwrap() {
+                assert!(properties.contains_key(required.as_str().unwrap()), "{name}: {required}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_documented_parameters_are_there() {
+    let documented: &[(Profile, &str, &[&str], &[&str])] = &[
+        (Profile::G3, "shell", &["command"], &[]),
+        (Profile::G3, "background_process", &["name", "command"], &["working_dir"]),
+        (Profile::G3, "read_file", &["file_path"], &["start", "end"]),
+        (Profile::G3, "write_file", &["file_path", "content"], &[]),
+        (Profile::G3, "str_replace", &["file_path", "diff"], &["start", "end"]),
+        (Profile::G3, "todo_read", &[], &[]),
+        (Profile::G3, "todo_write", &["content"], &[]),
+        (Profile::Egirl, "read_file", &["path"], &["start_line", "end_line"]),
+        (Profile::Egirl, "write_file", &["path", "content"], &["create_directories"]),
+        (Profile::Egirl, "edit_file", &["path", "old_text", "new_text"], &[]),
+        (Profile::Egirl, "execute_command", &["command"], &["working_dir", "timeout"]),
+        (Profile::Egirl, "glob_files", &["pattern"], &["dir"]),
+        (Profile::ToolsApi, "todowrite", &["todos"], &["phases"]),
+        (Profile::ToolsApi, "grep", &["pattern"], &["path", "include"]),
+        (Profile::ToolsApi, "glob", &["pattern"], &["path"]),
+        (Profile::ToolsApi, "write", &["filePath", "content"], &[]),
+        (Profile::ToolsApi, "edit", &["filePath", "oldString", "newString"], &["replaceAll"]),
+        (
+            Profile::ToolsApi,
+            "bash",
+            &["command", "description"],
+            &["timeout", "run_in_background", "workdir"],
+        ),
+        (Profile::Core, "execute_cli", &["command"], &[]),
+        (Profile::Core, "wait", &["seconds"], &[]),
+        (Profile::Core, "get_action_history", &[], &["last_n"]),
+    ];
+    for (profile, name, required, optional) in documented {
+        let known = faces(*profile);
+        let face = known.iter().find(|face| face.name == *name).unwrap();
+        assert_eq!(face.required().collect::<Vec<_>>(), *required, "{name}");
+        let properties = face.parameters["properties"].as_object().unwrap();
+        let shown: BTreeSet<&str> = properties.keys().map(String::as_str).collect();
+        let expected: BTreeSet<&str> = required.iter().chain(*optional).copied().collect();
+        assert_eq!(shown, expected, "{name}");
+    }
+}
+
+#[test]
+fn the_g3_profile_has_no_two_tools_for_one_thing() {
+    let mut engines: Vec<Engine> = Vec::new();
+    for face in faces(Profile::G3) {
+        assert!(!engines.contains(&face.engine), "{} is there twice", face.name);
+        engines.push(face.engine);
+    }
+}
+
+#[test]
+fn what_is_offered_is_the_same_each_time_and_little_for_small_models() {
+    let all = Switches::default();
+    assert_eq!(offered(Profile::G3, all), offered(Profile::G3, all));
+    let few = offered(Profile::G3, Switches { small: true });
+    let names: Vec<&str> = few.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["shell", "read_file", "write_file", "edit"]);
+}
+
+#[test]
+fn arguments_are_lenient_in_type_and_strict_in_meaning() {
+    let bench = Bench::new("g3");
+    bench.write("a.txt", "0123456789");
+    let read = |args: Value| bench.call("read_file", args);
+    read(json!({ "file_path": "a.txt", "start": "2", "end": 5.0 })).says("\n234");
+    read(json!({ "file_path": "a.txt", "start": null, "colour": 1 }))
+        .says("ignored unknown parameter `colour`")
+        .works();
+    let bad = |args: Value| read(args).fails("validation").to_owned();
+    assert!(bad(json!({})).contains("missing required parameter `file_path`"));
+    assert!(
+        bad(json!({ "file_path": "a.txt", "start": 1.5 })).contains("`start` must be an integer")
+    );
+    assert!(
+        bad(json!({ "file_path": "a.txt", "start": -1 })).contains("`start` must be at least 0")
+    );
+    assert!(bad(json!({ "file_path": ["a.txt"] })).contains("`file_path` must be a string"));
+    assert!(bad(json!({ "file_path": "a.txt", "path": "b.txt" })).contains("contradict"));
+    assert!(
+        bad(json!({ "file_path": "a.txt", "start": 1, "start_line": 1 })).contains("do not mix")
+    );
+    assert!(bad(json!({})).contains("- file_path (string, required)"));
+    read(json!({ "file_path": "a.txt", "path": "a.txt" })).works();
+}
+
+#[test]
+fn a_call_of_nothing_known_names_the_nearest() {
+    let bench = Bench::new("g3");
+    let unknown = bench.call("readfile", json!({}));
+    unknown.says("unknown tool `readfile`").says("`read_file`").fails("unknown_tool");
+    let malformed = bench.call_text("shell", r#"{"command": "ls"#);
+    malformed.says("break off").says("- command (string, required)").fails("validation");
+    bench.call_text("shell", "[1]").says("not a JSON object").fails("validation");
+}
+
+#[test]
+fn names_of_other_profiles_work_when_they_mean_one_tool() {
+    let bench = Bench::new("tools-api");
+    bench.call("execute_cli", json!({ "command": "echo hi" })).says(r#""stdout":"hi\n""#).works();
+    // Two profiles know write_file; the parameters tell which.
+    bench.call("write_file", json!({ "path": "a", "content": "é" })).says("1 characters").works();
+    bench.call("write_file", json!({ "file_path": "a", "content": "é" })).says("2 bytes").works();
+    let both = bench.call("write_file", json!({ "content": "x" }));
+    both.says("g3, egirl").fails("unknown_tool");
+}
