@@ -1,6 +1,7 @@
 //! Tests of studio.
 
 mod boxed;
+mod boxed_session;
 mod git_door;
 mod git_import;
 mod git_repo;

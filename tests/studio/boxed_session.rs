@@ -1,0 +1,165 @@
+//! The box of a session: its agent commits, stashes, rebases and collects garbage, and reaches
+//! neither the main checkout, nor the repository's git directory, nor another session.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::PathBuf;
+
+use base::config::agent::Sandbox;
+use base::config::studio::AgentRow;
+use orchestrator::boxed::session::Places;
+use orchestrator::boxed::{self, BoxSpec};
+use testkit::env::Ran;
+use testkit::repo::tree;
+
+use crate::git_setting::{Session, Setting, setting};
+
+/// A session's box, with the agent's row that a test wants.
+struct Boxed<'a> {
+    setting: &'a Setting,
+    spec: BoxSpec,
+}
+
+impl<'a> Boxed<'a> {
+    fn new(setting: &'a Setting, session: &Session, row: Option<&AgentRow>) -> Boxed<'a> {
+        let home = setting.env.home().canonicalize().unwrap();
+        let git = setting.repo.path().canonicalize().unwrap().join(".git");
+        let (temp, cache) = (home.join("tmp/own"), git.join("studio/cache"));
+        let places = Places {
+            home: &home,
+            worktree: &session.place.worktree,
+            private_git: &session.place.git_dir,
+            repository_git: &git,
+            temp: &temp,
+            cache: &cache,
+        };
+        let mut spec = BoxSpec::for_session(&places, row, &Sandbox::default()).unwrap();
+        for (name, value) in [("HOME", home.to_str().unwrap()), ("GIT_CONFIG_GLOBAL", "/dev/null")]
+        {
+            spec.environment.retain(|(known, _)| known != name);
+            spec.environment.push((name.into(), value.into()));
+        }
+        Boxed { setting, spec }
+    }
+
+    fn sh(&self, line: &str) -> Ran {
+        let studio = env!("CARGO_BIN_EXE_studio");
+        let job = boxed::job_of(studio.as_ref(), &self.spec, "sh", ["-c", line]).unwrap();
+        let (job, _lifeline) = job;
+        self.setting.env.run_job(job)
+    }
+}
+
+#[test]
+fn an_agent_in_its_box_works_with_git_as_ever() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    let before = s.repo.everything();
+    let agent = Boxed::new(&s, &session, None);
+    for line in [
+        "echo 1 > one && git add -A && git commit -qm one",
+        "echo 2 >> one && git commit -qam two && git commit -q --amend -m 'two, better'",
+        "echo 3 > three && git stash -qu && test ! -e three && git stash pop -q && test -e three",
+        "git add -A && git commit -qm three && git rebase -q --onto HEAD~2 HEAD~1",
+        "git checkout -q -b side && mkdir d && git mv one d/one && git commit -qm moved",
+        "git checkout -q studio/task-abcd && git merge -q side && git tag v1",
+        "git cherry-pick --allow-empty side~1 || git cherry-pick --skip",
+        "git worktree add -q nested side~1 && git worktree remove nested",
+        "git pack-refs --all && git gc -q --prune=now && git fsck --full",
+        "git diff main --stat && git log --oneline main..",
+    ] {
+        agent.sh(line).ok();
+    }
+    assert_eq!(s.repo.everything(), before);
+    s.repo.is_sound();
+    session.work.is_sound();
+}
+
+#[test]
+fn an_agent_in_its_box_reaches_nothing_of_anybody_else() {
+    let s = setting();
+    let own = s.session("own-abcd");
+    let other = s.session("other-abcd");
+    fs::write(s.repo.path().join(".git/studio/sessions/other-abcd/token"), "canary").unwrap();
+    let main = s.repo.path().display().to_string();
+    let agent = Boxed::new(&s, &own, None);
+    let before = s.repo.everything();
+    let git_before = tree(&s.repo.path().join(".git"));
+    let attacks = [
+        format!("echo x > '{main}'/README.md"),
+        format!("echo x > '{main}'/new"),
+        format!("rm -rf '{main}'/README.md"),
+        format!("git -C '{main}' checkout -q -b evil"),
+        format!("git -C '{main}' commit -q --allow-empty -m evil"),
+        format!(
+            "git -C '{main}' update-ref refs/heads/main HEAD~0 && git -C '{main}' gc --prune=now"
+        ),
+        format!("git --git-dir='{main}'/.git config core.hooksPath /evil"),
+        format!("echo x > '{main}'/.git/hooks/post-checkout"),
+        format!("echo x > '{main}'/.git/info/attributes"),
+        format!("rm -rf '{main}'/.git/objects/*"),
+        format!("echo x >> '{main}'/.git/packed-refs"),
+        format!("echo x > '{main}'/.git/worktrees/own-abcd/HEAD"),
+        format!("echo x > '{main}'/.worktrees/other-abcd/README.md"),
+        format!("rm -rf '{main}'/.worktrees/other-abcd"),
+        format!("echo x > '{main}'/.git/studio/sessions/other-abcd/git/config"),
+        format!("cat '{main}'/.git/studio/sessions/other-abcd/token"),
+        format!("echo x > '{main}'/.git/studio/sessions/own-abcd/session.json"),
+        format!("echo x > '{main}'/.git/studio/operations.jsonl"),
+        format!("mv '{main}'/.worktrees/own-abcd '{main}'/.worktrees/stolen"),
+        "cat ~/.config/g3/config.toml".to_owned(),
+    ];
+    fs::create_dir_all(s.env.home().join(".config/g3")).unwrap();
+    fs::write(s.env.home().join(".config/g3/config.toml"), "# canary").unwrap();
+    for attack in &attacks {
+        let ran = agent.sh(attack);
+        assert_ne!(ran.code, 0, "this worked: {attack}");
+        ran.never_says("canary");
+        assert_eq!(s.repo.everything(), before, "{attack}");
+    }
+    let git_after = tree(&s.repo.path().join(".git"));
+    let changed: Vec<_> =
+        git_after.iter().filter(|(k, v)| git_before.get(*k) != Some(*v)).collect();
+    assert!(changed.is_empty() && git_after.len() == git_before.len(), "{changed:?}");
+    assert_eq!(other.work.git(["status", "--porcelain"]), "");
+
+    let mut open = agent;
+    open.spec.confined = false;
+    open.sh(&attacks[1]).ok();
+    open.sh(&attacks[15]).says("canary");
+    open.sh(&attacks[19]).says("canary");
+}
+
+#[test]
+fn an_agents_row_opens_what_it_names_and_checks_get_none_of_it() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    let home = s.env.home();
+    fs::create_dir_all(home.join(".config/g3")).unwrap();
+    fs::create_dir_all(home.join("state")).unwrap();
+    fs::write(home.join(".config/g3/config.toml"), "# canary").unwrap();
+    let row = AgentRow {
+        read: vec![PathBuf::from("~/.config/g3")],
+        write: vec![PathBuf::from("~/state")],
+        ..AgentRow::default()
+    };
+    let line = "cat ~/.config/g3/config.toml && echo x > ~/state/f";
+    Boxed::new(&s, &session, Some(&row)).sh(line).says("canary").ok();
+    fs::remove_file(home.join("state/f")).unwrap();
+    assert_ne!(Boxed::new(&s, &session, None).sh(line).never_says("canary").code, 0);
+    assert!(!home.join("state/f").exists());
+}
+
+#[test]
+fn build_caches_are_studios_and_writable() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    let agent = Boxed::new(&s, &session, None);
+    for variable in ["CARGO_HOME", "npm_config_cache", "PIP_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR"]
+    {
+        agent.sh(&format!("echo x > \"${variable}/file\" && cat \"${variable}/file\"")).ok();
+    }
+    let cargo = s.repo.path().join(".git/studio/cache/cargo/file");
+    assert_eq!(fs::read_to_string(cargo).unwrap(), "x\n");
+}
