@@ -7,7 +7,7 @@ use serde_json::json;
 use testkit::model_server::reply::Reply;
 use testkit::model_server::script::Script;
 
-use crate::stage::{Stage, journal};
+use crate::stage::{G3, Stage, journal};
 
 /// A model that makes `one`, then `two`, then is done; told by what it has seen, so that it goes
 /// on properly wherever it is interrupted.
@@ -145,4 +145,25 @@ fn a_full_context_is_summarised_and_the_work_goes_on() {
     assert_eq!(last.messages().len(), 1);
     assert!(last.text().contains("keep the word plum"), "the request is kept");
     assert!(last.system().contains("You are g3"), "the system prompt is kept");
+}
+
+#[test]
+fn a_full_disk_is_told_and_the_session_goes_on_when_there_is_room() {
+    let stage = Stage::new([Reply::says("x".repeat(60_000)), Reply::says("there is room")]);
+    let disk = stage.env.home().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    // A file system of 200 kB in a namespace of our own, filled up to a few kB.
+    let play = "mount -t tmpfs -o size=200k none \"$1\" || exit 99; cd \"$1\"
+        dd if=/dev/zero of=filler bs=1k count=160 2>/dev/null
+        \"$2\" 'fill the disk' >/dev/null; echo first $?
+        rm filler; \"$2\" --resume -- 'go on'; echo second $?";
+    let job = stage.env.job("unshare", stage.env.home());
+    let ran = stage.env.run_job(job.args(["-rm", "sh", "-c", play, "sh"]).arg(&disk).arg(G3));
+    if ran.code == 99 || ran.err.contains("unshare") {
+        eprintln!("skipped: this machine lets nobody mount a file system of their own");
+        return;
+    }
+    ran.says("first 1").says("cannot write the session's journal");
+    ran.says("there is room").says("second 0");
+    assert!(stage.asked()[1].text().contains("fill the disk"), "the request was kept");
 }

@@ -18,7 +18,7 @@ pub struct Event {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-#[allow(missing_docs)] // the fields are the contract of docs/events.md
+#[allow(missing_docs)] // the fields are the contract of docs/g3.md
 pub enum What {
     Start {
         session: String,

@@ -46,6 +46,8 @@ fn parent_of(path: &Path) -> &Path {
 pub struct Journal {
     path: PathBuf,
     file: File,
+    /// Whether the last line may be half: a write failed on it.
+    torn: bool,
 }
 
 impl Journal {
@@ -53,7 +55,7 @@ impl Journal {
     pub fn open(path: &Path) -> io::Result<Journal> {
         let file =
             OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
-        let mut journal = Journal { path: path.to_owned(), file };
+        let mut journal = Journal { path: path.to_owned(), file, torn: false };
         if journal.is_torn()? {
             journal.file.write_all(b"\n")?;
         }
@@ -75,7 +77,13 @@ impl Journal {
     pub fn append(&mut self, value: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(value)?;
         line.push(b'\n');
-        self.file.write_all(&line)
+        if self.torn {
+            line.insert(0, b'\n');
+        }
+        self.torn = true;
+        self.file.write_all(&line)?;
+        self.torn = false;
+        Ok(())
     }
 
     /// Makes what was appended durable (about 4 ms: once a turn, and before every git action).
