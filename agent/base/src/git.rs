@@ -102,7 +102,9 @@ pub fn version() -> Outcome<Version> {
         output.map(|output| output.text()).map_err(|error| error.to_string())
     };
     let text = FOUND.get_or_init(ask).as_ref().map_err(|why| {
-        Failure::usage("there is no git").because(why).next("install git 2.38 or later")
+        Failure::usage("there is no git")
+            .because(why)
+            .next("install git 2.38 or later, e.g. `apt install git`")
     })?;
     match Version::parse(text) {
         Some(version) if version >= OLDEST => Ok(version),

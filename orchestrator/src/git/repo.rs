@@ -5,13 +5,9 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 use base::id::Id;
-use base::process::{Job, Limits};
 use serde::{Deserialize, Serialize};
 
 use crate::git::names::BranchName;
-
-/// The oldest git that has everything we call (`merge-tree --write-tree`, `worktree` details).
-const OLDEST_GIT: (u32, u32) = (2, 38);
 
 /// A repository that studio can work in. Plain data: absolute paths with symlinks resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +36,7 @@ impl Repository {
     /// repository, or a session's worktree (which leads home). Refuses by name what cannot be
     /// handled: exit code 5 for no repository, 2 for one of the wrong kind.
     pub fn discover(from: &Path) -> Result<Repository> {
-        check_program()?;
+        base::git::version()?;
         let git_dir = find_git_dir(from)?;
         let (git_dir, session) = match home_of_session(&git_dir) {
             Some((common, id)) => (common, Some(id)),
@@ -141,31 +137,6 @@ impl Repository {
     pub fn tip(&self, branch: &BranchName) -> Result<Option<String>> {
         crate::git::refs::read(&self.open()?, &branch.full())
     }
-}
-
-/// Refuses a missing git, or one that is too old.
-fn check_program() -> Result<()> {
-    let output = Job::new("git", "/").arg("--version").output(Limits::seconds(30));
-    let text = match output {
-        Ok(output) => output.text(),
-        Err(why) => {
-            return Err(Failure::usage("there is no `git` program")
-                .because(why)
-                .next("install git 2.38 or later, e.g. `apt install git`"));
-        }
-    };
-    match version(&text) {
-        Some(found) if found >= OLDEST_GIT => Ok(()),
-        Some(_) | None => Err(Failure::usage(format!("this git is too old: {text}"))
-            .because("studio needs git 2.38 or later")
-            .next("install a newer git, and see that it comes first in PATH")),
-    }
-}
-
-/// Reads `git version 2.47.3`.
-fn version(text: &str) -> Option<(u32, u32)> {
-    let mut parts = text.strip_prefix("git version ")?.split(['.', ' ']);
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 fn find_git_dir(from: &Path) -> Result<PathBuf> {
@@ -286,16 +257,4 @@ fn main_checkout(
     Err(Failure::usage("cannot tell where the main checkout of this repository is")
         .because(format!("{} does not lie in it", common_dir.display()))
         .next("start studio in the main checkout"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_of_git_are_read() {
-        assert_eq!(version("git version 2.47.3"), Some((2, 47)));
-        assert_eq!(version("git version 2.39.5 (Apple Git-154)"), Some((2, 39)));
-        assert_eq!(version("hub version 3"), None);
-    }
 }

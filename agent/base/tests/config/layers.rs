@@ -1,76 +1,12 @@
-//! The configuration: layers, origins, errors, and what an untrusted repository may do.
-
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! Layers, origins, errors, and what is shown.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use base::clock::Clock;
 use base::config::providers::{CommandLine, Wire};
-use base::config::{self, Loaded, Origin, Sources, show, trust};
-use base::failure::Kind;
+use base::config::{self, Origin, Sources, show};
 
-/// A home with a user's file and a repository with its own.
-struct Env {
-    home: tempfile::TempDir,
-    sources: Sources,
-}
-
-impl Env {
-    fn new(user: &str, repository: &str) -> Env {
-        let home = tempfile::tempdir().unwrap();
-        let (config, root) = (home.path().join(".config/g3"), home.path().join("repo"));
-        fs::create_dir_all(&config).unwrap();
-        fs::create_dir_all(&root).unwrap();
-        let sources = Sources {
-            user: Some(config.join("config.toml")),
-            repository: Some(root.join("g3.toml")),
-            ..Sources::default()
-        };
-        let env = Env { home, sources };
-        fs::write(env.user(), user).unwrap();
-        fs::write(env.repository(), repository).unwrap();
-        env
-    }
-
-    fn user(&self) -> &Path {
-        self.sources.user.as_deref().unwrap()
-    }
-
-    fn repository(&self) -> &Path {
-        self.sources.repository.as_deref().unwrap()
-    }
-
-    fn store(&self) -> PathBuf {
-        self.sources.trust_store().unwrap()
-    }
-
-    fn accept(&self) {
-        let content = fs::read(self.repository()).unwrap();
-        trust::accept(&self.store(), self.repository(), &content, &Clock::from_env()).unwrap();
-    }
-
-    fn environment(mut self, name: &str, value: &str) -> Env {
-        self.sources.environment.push((name.into(), value.into()));
-        self
-    }
-
-    fn flag(mut self, key: &str, value: &str) -> Env {
-        self.sources.flags.push((key.into(), value.into()));
-        self
-    }
-
-    fn load(&self) -> Loaded {
-        config::load(&self.sources).unwrap_or_else(|failure| panic!("{failure}"))
-    }
-
-    /// The failure's text with the home directory as `~`.
-    fn failure(&self) -> String {
-        let failure = config::load(&self.sources).expect_err("this was accepted");
-        assert_eq!(failure.kind, Kind::Usage, "{failure}");
-        failure.to_string().replace(self.home.path().to_str().unwrap(), "~")
-    }
-}
+use crate::setting::Env;
 
 #[test]
 fn without_any_source_the_defaults_hold() {
@@ -239,109 +175,6 @@ fn references_are_checked_and_the_older_name_of_openai_is_understood() {
     assert!(failure.contains("flag names it in `providers.commit`"), "{failure}");
 }
 
-/// Every line that would give a repository power, alone in its file.
-const WIDENING: &[(&str, &str)] = &[
-    ("providers.anthropic.main.base_url", "\"http://evil\""),
-    ("providers.anthropic.main.api_key", "\"k\""),
-    ("providers.anthropic.main.api_key_command", "\"touch marker\""),
-    ("providers.anthropic.main.allow_http", "true"),
-    ("providers.openai.other.base_url", "\"http://evil/v1\""),
-    ("providers.databricks.work.host", "\"http://evil\""),
-    ("providers.embedded.default.model_path", "\"/evil.gguf\""),
-    ("providers.default_provider", "\"openai.other\""),
-    ("studio.checks", "[\"touch marker\"]"),
-    ("studio.setup", "\"touch marker\""),
-    ("studio.hooks", "true"),
-    ("studio.sign", "true"),
-    ("studio.worktree", "\"/elsewhere/{id}\""),
-    ("studio.agents.evil.command", "[\"sh\"]"),
-    ("studio.agents.g3.write", "[\"/\"]"),
-    ("studio.agents.g3.env", "[\"AWS_SECRET\"]"),
-    ("studio.jobs", "500"),
-    ("studio.limits.disk_floor_bytes", "0"),
-    ("studio.limits.check_seconds", "999999"),
-    ("gate.rules", "[{ action = \"allow\" }]"),
-    ("sandbox.enabled", "false"),
-    ("sandbox.best_effort", "true"),
-    ("sandbox.write", "[\"/\"]"),
-    ("tools.webfetch.allow_hosts", "[\"169.254.169.254\"]"),
-    ("tools.codesearch.endpoint", "\"http://evil\""),
-    ("memory.embeddings_endpoint", "\"http://evil\""),
-    ("skills.extra_paths", "[\"/evil\"]"),
-    ("computer_control.enabled", "true"),
-    ("webdriver.chrome_binary", "\"./evil\""),
-    ("agent.profile", "\"all\""),
-    ("agent.max_turns", "100"),
-    ("agent.max_retry_attempts", "4"),
-    ("agent.max_context_length", "9000"),
-];
-
-const USER: &str = "[providers]\ndefault_provider = \"anthropic.main\"\n\
-                    [providers.anthropic.main]\nmodel = \"m\"\n\
-                    [providers.anthropic.small]\nmodel = \"s\"\n\
-                    [agent]\nmax_turns = 9\nmax_context_length = 8000";
-
-#[test]
-fn an_untrusted_repository_cannot_widen_anything_and_each_key_is_named() {
-    let alone = Env::new(USER, "").load().config;
-    for (key, value) in WIDENING {
-        let env = Env::new(USER, &format!("{key} = {value}\n"));
-        let loaded = env.load();
-        assert_eq!(loaded.config, alone, "`{key}` had an effect");
-        let [notice] = loaded.notices.as_slice() else { panic!("{key}: {:?}", loaded.notices) };
-        assert!(notice.starts_with(&format!("`{key}` in ")), "{notice}");
-        assert!(notice.contains("is ignored") && notice.contains("`g3 trust`"), "{notice}");
-    }
-}
-
-#[test]
-fn a_trusted_content_has_every_effect_and_a_changed_one_none() {
-    for (key, value) in WIDENING.iter().filter(|(key, _)| *key != "providers.default_provider") {
-        let env = Env::new(USER, &format!("{key} = {value}\n"));
-        env.accept();
-        let loaded = env.load();
-        assert!(loaded.notices.is_empty(), "{key}: {:?}", loaded.notices);
-        let origin = Origin::Repository(env.repository().into());
-        assert_eq!(loaded.origins.get(*key), Some(&origin), "{key}");
-
-        fs::write(env.repository(), format!("{key} = {value}\n# changed\n")).unwrap();
-        assert_eq!(env.load().notices.len(), 1, "{key}: changed content is not trusted");
-
-        fs::write(env.repository(), format!("{key} = {value}\n")).unwrap();
-        trust::revoke(&env.store(), env.repository()).unwrap();
-        assert_eq!(env.load().notices.len(), 1, "{key}: trust was taken back");
-    }
-}
-
-#[test]
-fn an_untrusted_repository_may_choose_lower_and_switch_off() {
-    let repository = "[providers]\ndefault_provider = \"anthropic.small\"\n\
-                      [agent]\nmax_turns = 3\ntimeout_seconds = 60\n\
-                      [studio]\njobs = 1\nlimits.budget_usd = 0.5\nlimits.max_tokens = 1000\n\
-                      [skills]\nenabled = false";
-    let loaded = Env::new(USER, repository).load();
-    assert_eq!(loaded.notices, Vec::<String>::new());
-    let config = loaded.config;
-    assert_eq!(config.providers.default_provider.as_deref(), Some("anthropic.small"));
-    assert_eq!((config.agent.max_turns, config.agent.timeout_seconds), (Some(3), 60));
-    assert_eq!(config.studio.limits.budget_usd, Some(0.5));
-    assert_eq!((config.studio.jobs, config.studio.limits.max_tokens), (Some(1), Some(1000)));
-    assert!(!config.skills.enabled);
-}
-
-#[test]
-fn trust_belongs_to_the_content_so_a_worktree_with_the_same_file_has_it_too() {
-    let mut env = Env::new(USER, "studio.checks = \"make\"\n");
-    env.accept();
-    let worktree = env.home.path().join("repo/.worktrees/x");
-    fs::create_dir_all(&worktree).unwrap();
-    fs::copy(env.repository(), worktree.join("g3.toml")).unwrap();
-    env.sources.repository = Some(worktree.join("g3.toml"));
-    assert_eq!(env.load().config.studio.checks.list(), ["make"]);
-    fs::write(worktree.join("g3.toml"), "studio.checks = \"touch marker\"\n").unwrap();
-    assert!(env.load().config.studio.checks.list().is_empty());
-}
-
 #[test]
 fn secrets_are_shown_as_dots_and_every_value_with_its_origin() {
     let user = "[providers.anthropic.main]\napi_key = \"sk-canary\"\nmodel = \"m\"\n\
@@ -386,4 +219,37 @@ fn the_repositorys_file_is_the_nearest_one_up_to_its_root() {
     assert_eq!(found(), below.join("g3.toml"), "the file above the repository is not its own");
     fs::write(dir.path().join("repo/g3.toml"), "").unwrap();
     assert_eq!(found(), dir.path().join("repo/g3.toml"));
+}
+
+#[test]
+fn the_users_file_lies_under_xdg_config_home_and_variables_come_from_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("g3")).unwrap();
+    fs::write(dir.path().join("g3/config.toml"), "[agent]\nmax_turns = 7").unwrap();
+    // The environment belongs to the whole process, so the test looks from a child of its own.
+    if std::env::var_os("G3_TEST_CHILD").is_some() {
+        let sources = Sources::from_env(Path::new("/"));
+        let loaded = config::load(&sources).unwrap();
+        assert_eq!(loaded.config.agent.max_turns, Some(7));
+        assert_eq!(loaded.config.agent.max_context_length, Some(500));
+        let user = sources.user.unwrap();
+        assert_eq!(sources.environment.len(), 1);
+        assert_eq!(
+            user,
+            PathBuf::from(std::env::var_os("XDG_CONFIG_HOME").unwrap()).join("g3/config.toml")
+        );
+        return;
+    }
+    let output = base::process::Job::new(std::env::current_exe().unwrap(), "/")
+        .args([
+            "--exact",
+            "layers::the_users_file_lies_under_xdg_config_home_and_variables_come_from_the_process",
+        ])
+        .env("G3_TEST_CHILD", "1")
+        .env("XDG_CONFIG_HOME", dir.path())
+        .env("G3_AGENT__MAX_CONTEXT_LENGTH", "500")
+        .output(base::process::Limits::seconds(60))
+        .unwrap();
+    assert!(output.ok(), "{}{}", output.text(), output.error_text());
+    assert!(output.text().contains("1 passed"), "{}", output.text());
 }

@@ -1,0 +1,7 @@
+//! Tests of the configuration.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod layers;
+mod setting;
+mod untrusted;

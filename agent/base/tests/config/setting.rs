@@ -1,0 +1,80 @@
+//! A home and a repository with configuration files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base::clock::Clock;
+use base::config::{self, Loaded, Sources, trust};
+use base::failure::Kind;
+
+/// A home with a user's file and a repository with its own.
+pub struct Env {
+    /// The home directory.
+    pub home: tempfile::TempDir,
+    /// Where its configuration comes from.
+    pub sources: Sources,
+}
+
+impl Env {
+    /// A home and a repository with these files.
+    pub fn new(user: &str, repository: &str) -> Env {
+        let home = tempfile::tempdir().unwrap();
+        let (config, root) = (home.path().join(".config/g3"), home.path().join("repo"));
+        fs::create_dir_all(&config).unwrap();
+        fs::create_dir_all(&root).unwrap();
+        let sources = Sources {
+            user: Some(config.join("config.toml")),
+            repository: Some(root.join("g3.toml")),
+            ..Sources::default()
+        };
+        let env = Env { home, sources };
+        fs::write(env.user(), user).unwrap();
+        fs::write(env.repository(), repository).unwrap();
+        env
+    }
+
+    /// The user's file.
+    pub fn user(&self) -> &Path {
+        self.sources.user.as_deref().unwrap()
+    }
+
+    /// The repository's file.
+    pub fn repository(&self) -> &Path {
+        self.sources.repository.as_deref().unwrap()
+    }
+
+    /// The trust store.
+    pub fn store(&self) -> PathBuf {
+        self.sources.trust_store().unwrap()
+    }
+
+    /// Trusts the repository's file as it is.
+    pub fn accept(&self) {
+        let content = fs::read(self.repository()).unwrap();
+        trust::accept(&self.store(), self.repository(), &content, &Clock::from_env()).unwrap();
+    }
+
+    /// Adds a variable.
+    pub fn environment(mut self, name: &str, value: &str) -> Env {
+        self.sources.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Adds a flag.
+    pub fn flag(mut self, key: &str, value: &str) -> Env {
+        self.sources.flags.push((key.into(), value.into()));
+        self
+    }
+
+    /// What comes of it.
+    pub fn load(&self) -> Loaded {
+        config::load(&self.sources).unwrap_or_else(|failure| panic!("{failure}"))
+    }
+
+    /// The failure's text with the home directory as `~`.
+    pub fn failure(&self) -> String {
+        let failure = config::load(&self.sources).expect_err("this was accepted");
+        assert_eq!(failure.kind, Kind::Usage, "{failure}");
+        failure.to_string().replace(self.home.path().to_str().unwrap(), "~")
+    }
+}
