@@ -154,6 +154,27 @@ fn a_cancel_stops_the_turn_and_the_session_goes_on() {
 }
 
 #[test]
+fn the_todo_list_is_the_editors_plan() {
+    let list = "- [x] look\n- [ ] write\n";
+    let stage =
+        Stage::new([Reply::call("todo_write", json!({"content": list})), Reply::says("noted")]);
+    let mut editor = Editor::open(&stage);
+    let session = editor.new_session(stage.repo.path());
+    let id = editor.prompt(&session, "plan");
+    editor.answer(id);
+    let entries = editor.updates("plan")[0]["entries"].clone();
+    assert_eq!(
+        (&entries[0]["content"], &entries[0]["status"]),
+        (&json!("look"), &json!("completed"))
+    );
+    assert_eq!(
+        (&entries[1]["content"], &entries[1]["status"]),
+        (&json!("write"), &json!("pending"))
+    );
+    assert!(editor.own_events().iter().any(|event| event["event"]["type"] == "todo"));
+}
+
+#[test]
 fn a_cancel_right_behind_its_prompt_is_heard() {
     let stage = Stage::new([Reply::call("shell", json!({"command": "sleep 1000"}))]);
     let mut editor = Editor::open(&stage);

@@ -66,7 +66,9 @@ fn passes(file: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(file).unwrap();
     let names: Vec<&str> = text.lines().filter(|name| name.starts_with("g3.")).collect();
     let pass = |at: usize| names[..=at].iter().filter(|name| **name == names[at]).count();
-    (0..names.len()).map(|at| format!("{}:{}", names[at], pass(at))).collect()
+    let all = (0..names.len()).map(|at| format!("{}:{}", names[at], pass(at)));
+    // Pictures that follow each other quickly become one, so only the first is certain.
+    all.filter(|step| !step.starts_with("g3.session.snapshot") || step.ends_with(":1")).collect()
 }
 
 fn assert_every_call_is_answered(stage: &Stage) {
@@ -90,7 +92,7 @@ fn a_session_is_taken_up_in_place_by_the_beginning_of_its_id() {
     assert!(asked[1].text().contains("plum") && asked[1].text().contains("which word?"));
     assert_eq!(stage.g3(["something else"]).ok(), "three");
     assert_eq!(stage.session_dirs().len(), 2, "a task without --resume begins anew");
-    stage.g3(["--resume", "zzz", "--", "go"]).exits(5).says("no session `zzz`");
+    stage.g3(["--resume", "zzz", "--", "go"]).exits(2).says("no session `zzz`");
 }
 
 #[test]
@@ -133,7 +135,10 @@ fn a_full_context_is_summarised_and_the_work_goes_on() {
         if text.contains("SUMMARY") {
             return Reply::says("all done").usage(500, 5);
         }
-        Reply::call("shell", json!({"command": "seq 1 400"})).usage(9_000, 20)
+        let todo = json!({"content": "- [ ] paint the fence\n"});
+        Reply::call("todo_write", todo)
+            .calls("shell", json!({"command": "seq 1 400"}))
+            .usage(9_000, 20)
     });
     let stage = Stage::new(script);
     let config = format!("{}context_length = 10000\n", stage.model.config_toml("anthropic"));
@@ -144,6 +149,7 @@ fn a_full_context_is_summarised_and_the_work_goes_on() {
     let last = stage.asked().pop().unwrap();
     assert_eq!(last.messages().len(), 1);
     assert!(last.text().contains("keep the word plum"), "the request is kept");
+    assert!(last.text().contains("paint the fence"), "the todo list is kept");
     assert!(last.system().contains("You are g3"), "the system prompt is kept");
 }
 

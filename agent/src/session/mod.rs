@@ -62,7 +62,7 @@ impl Session {
     fn locked(id: Id, dir: PathBuf) -> Result<Session> {
         let lock = Lock::try_take(&dir.join("lock")).or_fail(|| "cannot lock the session")?;
         let Some(lock) = lock else {
-            return Err(Failure::refused(format!("session `{id}` is in use by another g3"))
+            return Err(Failure::failed(format!("session `{id}` is in use by another g3"))
                 .next("end that one, or start another: g3 --new-session"));
         };
         Ok(Session { id, dir, _lock: lock })
@@ -79,7 +79,7 @@ pub fn find(cwd: &Path, wanted: Option<&str>) -> Result<Id> {
     let known = list(cwd)?;
     let Some(wanted) = wanted else {
         return known.into_iter().next().ok_or_else(|| {
-            Failure::not_found(format!("there is no session in {}", cwd.display()))
+            Failure::usage(format!("there is no session in {}", cwd.display()))
                 .next("start one: g3 TASK")
         });
     };
@@ -90,8 +90,7 @@ pub fn find(cwd: &Path, wanted: Option<&str>) -> Result<Id> {
     match (fitting.next(), fitting.next()) {
         (Some(id), None) => Ok(id.clone()),
         (None, _) => {
-            Err(Failure::not_found(format!("there is no session `{wanted}`"))
-                .next("g3 sessions list"))
+            Err(Failure::usage(format!("there is no session `{wanted}`")).next("g3 sessions list"))
         }
         (Some(a), Some(b)) => {
             Err(Failure::usage(format!("several sessions begin with `{wanted}`"))
