@@ -152,9 +152,12 @@ impl Work {
             model: facts.model.clone(),
             cwd: settings.cwd.display().to_string(),
         });
-        for text in settings.notices.clone() {
-            self.bus.tell(What::Notice { level: Level::Warning, text });
-        }
+        settings.notices.iter().for_each(|text| self.warn(text.clone()));
+    }
+
+    /// Something that the user should know.
+    pub fn warn(&self, text: String) {
+        self.bus.tell(What::Notice { level: Level::Warning, text });
     }
 
     /// The model's facts.

@@ -193,7 +193,6 @@ fn hear(agent: &Agent<'_>, heard: &Mutex<String>, delta: Delta<'_>) {
         }
         Delta::Reasoning(text) => (agent.tell)(What::Reasoning { text: text.to_owned() }),
         Delta::Retry { why, after, attempt } => {
-            heard.clear();
             let after_ms = after.as_millis() as u64;
             (agent.tell)(What::Retry { why, after_ms, attempt });
         }
@@ -255,7 +254,9 @@ fn tell_costs(talk: &Conversation, agent: &Agent<'_>, reply: &Reply) {
 
 /// The sentence and the way out for a provider's error.
 fn failure(error: &ProviderError) -> Failure {
-    let failure = Failure::failed("the model could not be asked").because(error);
+    let told = error.failure();
+    let failure = Failure::failed("the model could not be asked").because(told.what);
+    let failure = told.next.into_iter().fold(failure, Failure::next);
     match error {
         ProviderError::RateLimited { .. } | ProviderError::Overloaded(_) => {
             failure.next("wait a little, then `g3 --resume`")

@@ -1,4 +1,5 @@
 //! Tests of agent.
+
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap has failed")]
 
 mod acp;
@@ -6,10 +7,12 @@ mod cli;
 mod modes;
 mod provider_faults;
 mod provider_open;
+mod provider_run;
 mod provider_support;
 mod provider_wire;
 mod session;
 mod stage;
+mod terminal;
 mod tools_edit;
 mod tools_exec;
 mod tools_files;

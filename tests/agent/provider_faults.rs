@@ -261,3 +261,34 @@ fn arguments_that_are_cut_or_broken_are_kept_as_text() {
         assert!(asked.reply().message.calls().next().unwrap().malformed.is_some());
     }
 }
+
+#[test]
+fn a_server_that_does_not_take_a_key_is_asked_without_it() {
+    let refuses = |key: &str| {
+        let message = format!("Unsupported parameter: '{key}' is not supported with this model.");
+        let body =
+            serde_json::json!({"error": {"message": message, "type": "invalid_request_error"}});
+        Reply::status(400).body("application/json", body.to_string())
+    };
+    let script =
+        [refuses("stream_options"), refuses("max_tokens"), Reply::says("a"), Reply::says("b")];
+    let server = ModelServer::start(script);
+    let provider = provider(&server, "openai", "");
+    for _ in 0..2 {
+        ask(provider.as_ref(), &user("go")).reply();
+    }
+    let bodies: Vec<_> = server.requests().into_iter().map(|request| request.body).collect();
+    let keys = |at: usize| {
+        ["stream_options", "max_tokens", "max_completion_tokens"]
+            .map(|key| !bodies[at][key].is_null())
+    };
+    assert_eq!(keys(0), [true, true, false]);
+    assert_eq!(keys(1), [false, true, false]);
+    assert_eq!(keys(2), [false, false, true]);
+    assert_eq!(keys(3), keys(2), "what was learnt is kept");
+
+    let server = ModelServer::start(vec![refuses("stream_options"); 4]);
+    let asked = ask(self::provider(&server, "openai", "").as_ref(), &user("go"));
+    assert!(asked.error().contains("Unsupported parameter"), "{}", asked.error());
+    assert_eq!(server.requests().len(), 2);
+}

@@ -222,3 +222,22 @@ fn the_first_interrupt_ends_the_tools_children_and_records_it() {
     let result = entries.iter().find(|entry| entry["entry"] == "result").unwrap();
     assert_eq!(result["result"]["ok"], false, "{result}");
 }
+
+#[test]
+fn the_second_interrupt_ends_at_once() {
+    let command = "trap '' TERM; echo $$ > child; while :; do sleep 0.1; done";
+    let stage = Stage::new([Reply::call("shell", json!({"command": command}))]);
+    let mut g3 = stage.start(["--json", "wait"]);
+    let file = stage.repo.path().join("child");
+    let child: u32 =
+        until("the child's id", || std::fs::read_to_string(&file).ok()?.trim().parse().ok());
+    let pid = rustix::process::Pid::from_raw(g3.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    let status = g3.wait_until(None).unwrap().unwrap();
+    assert_eq!(exit_code(status), 130);
+    until("the child to be gone", || (!process::is_alive(child)).then_some(()));
+    let mut out = String::new();
+    g3.child.stdout.as_mut().unwrap().read_to_string(&mut out).unwrap();
+    assert!(out.lines().last().unwrap().contains("\"cancelled\""), "{out}");
+}

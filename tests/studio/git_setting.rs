@@ -1,13 +1,16 @@
 //! What the git tests stand on: a repository, and one session in it.
 
+use base::failure::Result;
 use base::id::Id;
 use orchestrator::git::import::{self, Home};
-use orchestrator::git::names::{BranchTemplate, WorktreeTemplate};
+use orchestrator::git::land::{self, Accepted};
+use orchestrator::git::merge::{self, Message, Prepared, Strategy};
+use orchestrator::git::names::{BranchName, BranchTemplate, WorktreeTemplate};
 use orchestrator::git::private::Place;
 use orchestrator::git::repo::Repository;
 use orchestrator::git::snapshot::{self, Limits, Snapshot};
 use orchestrator::git::worktree::{self, Made, Order};
-use testkit::env::TestEnv;
+use testkit::env::{NOW, TestEnv};
 use testkit::repo::Repo;
 
 /// A repository of a test, as its user and as studio see it.
@@ -65,7 +68,7 @@ pub fn order(repository: &Repository, id: &str) -> Order {
 
 /// The moment in which the tests land and drop.
 pub fn now() -> jiff::Timestamp {
-    testkit::env::NOW.parse().expect("a time")
+    NOW.parse().expect("a time")
 }
 
 impl Setting {
@@ -83,6 +86,38 @@ impl Setting {
         snapshot::take(&self.repository, &session.place, &home, &Limits::default(), now())
             .unwrap_or_else(|failure| panic!("{failure}"))
     }
+
+    /// The session's work merged with `main`.
+    #[track_caller]
+    pub fn prepared(&self, session: &Session, strategy: Strategy) -> Prepared {
+        let snapshot = self.snapshot(session);
+        let main = BranchName::parse("main").expect("a name");
+        merge::prepare(&self.repository, &session.place, &snapshot, &main, strategy, now())
+            .unwrap_or_else(|failure| panic!("{failure}"))
+    }
+
+    /// The session's work merged with `main`, which must fit, and the commit to land.
+    #[track_caller]
+    pub fn ready(&self, session: &Session, strategy: Strategy) -> land::Order {
+        let Prepared::Ready(candidate) = self.prepared(session, strategy) else {
+            panic!("the work does not fit");
+        };
+        let message = Message { text: "Land it".to_owned(), trailers: trailers() };
+        let place = session.place.clone();
+        let commit = merge::commit(&self.repository, &place, &candidate, &message, now())
+            .unwrap_or_else(|failure| panic!("{failure}"));
+        let receipt = Some("{\"checks\":[]}".to_owned());
+        land::Order { place, candidate: *candidate, commit, receipt, time: NOW.to_owned() }
+    }
+
+    /// Lands a session's work on `main` with one commit.
+    pub fn accept(&self, session: &Session) -> Result<Accepted> {
+        land::accept(&self.repository, &self.ready(session, Strategy::Squash))
+    }
+}
+
+fn trailers() -> Vec<(String, String)> {
+    vec![("Session".to_owned(), "task-abcd\nEvil: x".to_owned())]
 }
 
 /// A session: its worktree as the agent sees it, and where its parts are.

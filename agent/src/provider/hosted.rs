@@ -20,6 +20,10 @@ pub trait Wire: Send + Sync {
 
     /// A reader for the reply to this request.
     fn decoder(&self, request: &Request<'_>) -> Box<dyn Decoder>;
+
+    /// Learns from a refusal which key of the format this server does not take; whether the
+    /// request would now be written differently.
+    fn adapt(&self, refusal: &str) -> bool;
 }
 
 /// Reads one reply.
@@ -89,16 +93,29 @@ impl Hosted {
         request: &Request<'_>,
         hear: &mut Hear<'_>,
     ) -> Result<Reply, ProviderError> {
-        let body = self.wire.body(request, &self.facts).to_string().into_bytes();
-        let answer = self.endpoint.post(body).await?;
-        if answer.status() != 200 {
-            return Err(fault::refusal(answer, &self.advice).await);
-        }
+        let answer = self.accepted(request).await?;
         let mut decoder = self.wire.decoder(request);
         let ended = self.read(answer, decoder.as_mut(), hear).await?;
         let mut reply = decoder.reply().ok_or(ProviderError::Broken(ended))?;
         reply.usage.cost_usd = self.price.map(|price| models::cost(&reply.usage, price));
         Ok(reply)
+    }
+
+    /// Sends the question, as often as the wire format can adapt it to the server.
+    async fn accepted(&self, request: &Request<'_>) -> Result<Answer, ProviderError> {
+        loop {
+            let body = self.wire.body(request, &self.facts).to_string().into_bytes();
+            let answer = self.endpoint.post(body).await?;
+            let status = answer.status();
+            if status == 200 {
+                return Ok(answer);
+            }
+            let error = fault::refusal(answer, &self.advice).await;
+            let is_about_keys = matches!((&error, status), (ProviderError::Rejected(_), 400 | 422));
+            if !is_about_keys || !self.wire.adapt(&error.to_string()) {
+                return Err(error);
+            }
+        }
     }
 
     /// Reads the body to its end; gives the reason of the end, for a reply that is not complete.

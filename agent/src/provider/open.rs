@@ -76,7 +76,11 @@ pub fn by_reference(
         }
         other => Err(Failure::usage(format!("this version cannot ask `{other}` yet"))
             .next("use a provider of type anthropic, openai or embedded")
-            .next("many services also speak the openai format: [providers.openai.NAME] base_url")),
+            .next(
+                "or its openai-compatible address as [providers.openai.NAME] base_url, e.g. \
+                 https://generativelanguage.googleapis.com/v1beta/openai for gemini, \
+                 https://HOST/serving-endpoints for databricks",
+            )),
     }
 }
 
@@ -143,7 +147,7 @@ fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>
     let said =
         Said { context: entry.context_length, max_output: entry.max_tokens, price: entry.price };
     let is_openai = endpoint.host() == OPENAI_HOST;
-    let wire = Chat { is_openai, temperature: entry.temperature };
+    let wire = Chat { is_openai, temperature: entry.temperature, ..Chat::default() };
     let kind = if is_openai { "openai" } else { "a server without a default" };
     let model = wanted.model(kind, entry.model.as_deref())?;
     let hosted = wanted.hosted((endpoint, is_openai), Box::new(wire), said, (model, origin));

@@ -21,6 +21,8 @@ pub struct Writer {
     journal: Journal,
     snapshot: Snapshot,
     clock: Clock,
+    /// Whether something was written since the last flush.
+    dirty: bool,
     flusher: Option<(mpsc::Sender<Snapshot>, JoinHandle<()>)>,
 }
 
@@ -34,7 +36,8 @@ impl Writer {
         let mut snapshot = Snapshot::new(session.id.as_str());
         entries.iter().for_each(|entry| snapshot.take(entry, None));
         let flusher = Some(start_flusher(session.dir.clone()));
-        Ok((Writer { dir: session.dir.clone(), journal, snapshot, clock, flusher }, entries))
+        let dir = session.dir.clone();
+        Ok((Writer { dir, journal, snapshot, clock, dirty: false, flusher }, entries))
     }
 }
 
@@ -43,10 +46,12 @@ impl Record for Writer {
         files::step(step_name(entry));
         self.journal.append(entry)?;
         self.snapshot.take(entry, Some(self.clock.stamp()));
+        self.dirty = true;
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        self.dirty = false;
         if let Some((send, _)) = &self.flusher {
             // A flusher that is gone means a full disk; the next line that is written says so.
             let _ = send.send(self.snapshot.clone());
@@ -68,7 +73,9 @@ impl Record for Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if let Some((send, thread)) = self.flusher.take() {
-            let _ = send.send(self.snapshot.clone());
+            if self.dirty {
+                let _ = send.send(self.snapshot.clone());
+            }
             drop(send);
             let _ = thread.join();
         }

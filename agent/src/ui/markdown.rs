@@ -51,7 +51,10 @@ impl Painter {
     pub fn finish(&mut self) -> String {
         let mut out = String::new();
         self.release(&mut out);
-        out.push_str(RESET);
+        let plain = matches!(self.line, Line::Unknown | Line::Text) && !self.bold && !self.code;
+        if !plain {
+            out.push_str(RESET);
+        }
         *self = Painter::default();
         out
     }
@@ -150,13 +153,13 @@ mod tests {
 
     #[test]
     fn marks_become_colours() {
-        assert_eq!(painted(&["# Top\n"]), "^[1;35m# Top^[0m\n^[0m");
-        assert_eq!(painted(&["a **b** `c`\n"]), "a ^[1mb^[0m ^[36mc^[0m\n^[0m");
+        assert_eq!(painted(&["# Top\n"]), "^[1;35m# Top^[0m\n");
+        assert_eq!(painted(&["a **b** `c`\n"]), "a ^[1mb^[0m ^[36mc^[0m\n");
         assert_eq!(
             painted(&["```rust\nlet a = \"**\";\n```\nend"]),
-            "^[2m```rust^[0m\n^[36mlet a = \"**\";^[0m\n^[2m```^[0m\nend^[0m"
+            "^[2m```rust^[0m\n^[36mlet a = \"**\";^[0m\n^[2m```^[0m\nend"
         );
-        assert_eq!(painted(&["2 * 3 * 4\n* item\n"]), "2 * 3 * 4\n* item\n^[0m");
+        assert_eq!(painted(&["2 * 3 * 4\n* item\n"]), "2 * 3 * 4\n* item\n");
     }
 
     #[test]

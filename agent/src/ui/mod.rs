@@ -107,3 +107,8 @@ pub fn tokens(count: u64) -> String {
         1_000_000.. => format!("{:.2}M", count as f64 / 1e6),
     }
 }
+
+/// A number of turns for people.
+pub fn turns_text(turns: u32) -> String {
+    if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") }
+}

@@ -5,7 +5,7 @@ use std::io::Write;
 use base::event::{Event, Level, What};
 use base::text::printable;
 
-use super::{Sink, call_line, tokens};
+use super::{Sink, call_line, tokens, turns_text};
 
 /// Clean text. `talk` gets what is not the model's words; `None` keeps quiet.
 pub struct Plain<O: Write + Send, T: Write + Send> {
@@ -76,7 +76,8 @@ impl<O: Write + Send, T: Write + Send> Sink for Plain<O, T> {
                 self.end_line();
                 let cost = usage.cost_usd.map(|usd| format!(", ${usd:.4}")).unwrap_or_default();
                 let sent = tokens(usage.input + usage.cache_read + usage.cache_write);
-                let line = format!("{turns} turns, {sent} in, {} out{cost}", tokens(usage.output));
+                let (turns, out) = (turns_text(*turns), tokens(usage.output));
+                let line = format!("{turns}, {sent} in, {out} out{cost}");
                 self.say(&line);
             }
             What::Start { .. }

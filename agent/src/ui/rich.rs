@@ -8,7 +8,7 @@ use base::text::printable;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::markdown::Painter;
-use super::{Sink, call_line, cut_to, tokens};
+use super::{Sink, call_line, cut_to, tokens, turns_text};
 
 const DIM: &str = "\u{1b}[2m";
 const RED: &str = "\u{1b}[31m";
@@ -163,7 +163,8 @@ impl<O: Write + Send> Sink for Rich<O> {
                 let cost = usage.cost_usd.map(|usd| format!(" · ${usd:.4}")).unwrap_or_default();
                 let sent = tokens(usage.input + usage.cache_read + usage.cache_write);
                 let out = tokens(usage.output);
-                self.line(DIM, &format!("{turns} turns · {sent} in · {out} out{cost}"));
+                let turns = turns_text(*turns);
+                self.line(DIM, &format!("{turns} · {sent} in · {out} out{cost}"));
             }
             What::Error { .. } => self.end_words(),
             What::Start { .. }

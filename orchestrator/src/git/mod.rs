@@ -7,17 +7,32 @@
 //! `merge::prepare` → `merge::commit` → `land::accept`, or `trash::discard`, and
 //! `trash::undo` back. `operations::recover` comes before all that changes something.
 
+pub mod along;
+pub mod check_worktree;
+pub mod checkout;
+pub mod conflict;
+pub mod diff;
+pub mod engine;
 pub mod gather;
 pub mod head;
 pub mod import;
+pub mod in_the_way;
 pub mod include;
 pub mod index;
 pub mod inside;
+pub mod land;
+pub mod merge;
 pub mod names;
+pub mod operations;
 pub mod pins;
 pub mod private;
+pub mod rebase;
+pub mod receipt;
 pub mod refs;
 pub mod repo;
 pub mod scratch;
+pub mod signature;
 pub mod snapshot;
+pub mod trash;
+pub mod tree;
 pub mod worktree;

@@ -161,13 +161,19 @@ pub fn bring(
 }
 
 /// Moves a finished pack into the repository: its `.keep` first, its index, which makes git see
-/// it, last.
+/// it, last. The pack gets a name that no other has: two sessions may make the same objects at the
+/// same moment, and a `git gc` that knows the one must not remove the other.
 fn hand_over(from: &Path, to: &Path, name: &str) -> std::io::Result<Kept> {
+    use sha2::Digest as _;
     std::fs::create_dir_all(to)?;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let nonce = format!("{}{name}{:?}{}", from.display(), now, std::process::id());
+    let digest = sha2::Sha256::digest(nonce.as_bytes());
+    let unique: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
     let mut kept = Kept { keep: None };
     for end in ["keep", "pack", "rev", "idx"] {
-        let file = format!("pack-{name}.{end}");
-        match std::fs::rename(from.join(&file), to.join(&file)) {
+        let (made, file) = (format!("pack-{name}.{end}"), format!("pack-{unique}.{end}"));
+        match std::fs::rename(from.join(&made), to.join(&file)) {
             Ok(()) => {}
             Err(e) if e.kind() == std::io::ErrorKind::NotFound && end == "rev" => {}
             Err(e) => return Err(e),

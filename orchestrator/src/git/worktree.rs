@@ -287,3 +287,11 @@ fn remove_dir(path: &Path) -> Result<()> {
 fn cannot_make() -> &'static str {
     "cannot make the worktree"
 }
+
+/// A name for a registration that nobody has, made as git makes them: the id, then digits.
+pub fn free_admin_dir(repository: &Repository, id: &Id) -> PathBuf {
+    let dir = repository.common_dir.join("worktrees");
+    let names = std::iter::once(id.to_string()).chain((1..).map(|n| format!("{id}{n}")));
+    let mut free = names.map(|name| dir.join(name)).filter(|path| !path.exists());
+    free.next().expect("numbers do not end")
+}

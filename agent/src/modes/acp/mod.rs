@@ -129,7 +129,13 @@ impl Host {
         client: ConnectionTo<Client>,
     ) -> Result<NewSessionResponse> {
         let which = Which::New("session".to_owned());
-        let id = self.open(&request.cwd, &which, client)?.0;
+        let (id, open) = self.open(&request.cwd, &which, client)?;
+        let servers = request.mcp_servers.len();
+        if servers > 0
+            && let Ok(work) = open.work.try_lock()
+        {
+            work.warn(format!("{servers} MCP servers were offered; this version uses none"));
+        }
         Ok(NewSessionResponse::new(id))
     }
 

@@ -31,4 +31,8 @@ impl Wire for Messages {
     fn decoder(&self, _: &Request<'_>) -> Box<dyn Decoder> {
         Box::new(reply::Reading::default())
     }
+
+    fn adapt(&self, _: &str) -> bool {
+        false
+    }
 }

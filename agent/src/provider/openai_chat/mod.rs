@@ -7,6 +7,8 @@
 pub mod reply;
 pub mod request;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::Value;
 
 use super::arguments::Ids;
@@ -17,12 +19,38 @@ use super::{Facts, Request};
 pub const OPENAI_HOST: &str = "api.openai.com";
 
 /// The chat completions wire.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Chat {
     /// Whether OpenAI itself is asked.
     pub is_openai: bool,
     /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
+    /// What this server was found not to take.
+    pub habits: Habits,
+}
+
+/// Keys that servers and models refuse; learnt from their refusals.
+#[derive(Debug, Default)]
+pub struct Habits {
+    no_stream_options: AtomicBool,
+    no_temperature: AtomicBool,
+    no_max_tokens: AtomicBool,
+}
+
+impl Habits {
+    fn flags(&self) -> [(&'static str, &AtomicBool); 3] {
+        [
+            ("stream_options", &self.no_stream_options),
+            ("temperature", &self.no_temperature),
+            ("max_tokens", &self.no_max_tokens),
+        ]
+    }
+
+    /// Whether a key may be sent.
+    pub fn takes(&self, key: &str) -> bool {
+        let refused = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        !self.flags().iter().any(|(name, flag)| *name == key && refused(flag))
+    }
 }
 
 impl Wire for Chat {
@@ -32,5 +60,13 @@ impl Wire for Chat {
 
     fn decoder(&self, request: &Request<'_>) -> Box<dyn Decoder> {
         Box::new(reply::Reading::new(Ids::after(request.messages)))
+    }
+
+    /// A refusal that names one of these keys is about it: nobody sends them by hand.
+    fn adapt(&self, refusal: &str) -> bool {
+        let named = |key: &str| refusal.contains(key) && self.habits.takes(key);
+        let mut flags = self.habits.flags().into_iter().filter(|(key, _)| named(key));
+        let first = flags.find(|(key, _)| *key != "temperature" || self.temperature.is_some());
+        first.inspect(|(_, flag)| flag.store(true, Ordering::Relaxed)).is_some()
     }
 }

@@ -26,16 +26,19 @@ pub fn body(wire: &Chat, request: &Request<'_>, facts: &Facts) -> Value {
         body["tools"] = request.tools.iter().map(tool).collect();
     }
     // OpenAI's newer models refuse the old name; other servers know only that one.
-    let limit = if wire.is_openai { "max_completion_tokens" } else { "max_tokens" };
+    let is_new = wire.is_openai || !wire.habits.takes("max_tokens");
+    let limit = if is_new { "max_completion_tokens" } else { "max_tokens" };
     body[limit] = json!(request.max_output);
-    if let Some(temperature) = wire.temperature {
+    if let Some(temperature) = wire.temperature.filter(|_| wire.habits.takes("temperature")) {
         body["temperature"] = json!(temperature);
     }
     if wire.is_openai && !request.session.is_empty() {
         body["prompt_cache_key"] = json!(request.session);
     }
     body["stream"] = json!(true);
-    body["stream_options"] = json!({"include_usage": true});
+    if wire.habits.takes("stream_options") {
+        body["stream_options"] = json!({"include_usage": true});
+    }
     body
 }
 

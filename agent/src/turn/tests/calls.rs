@@ -1,0 +1,141 @@
+//! Calls and ends: what runs, what does not, and why the loop stops.
+
+use super::*;
+
+#[tokio::test]
+async fn calls_of_one_reply_run_at_once_and_their_results_come_in_call_order() {
+    let model = Script::new([
+        calls(vec![call("a", "wait", json!({})), call("b", "wake", json!({}))]),
+        says("done"),
+    ]);
+    let run = run(&model).await;
+    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Done);
+    let ids: Vec<String> = run.results().into_iter().map(|result| result.call_id).collect();
+    assert_eq!(ids, ["a", "b"]);
+    let ended = run.events.iter().filter_map(|what| match what {
+        What::ToolEnd { id, .. } => Some(id.as_str()),
+        _ => None,
+    });
+    assert_eq!(ended.collect::<Vec<_>>(), ["b", "a"], "`wait` can only end after `wake` did");
+}
+
+#[tokio::test]
+async fn calls_that_touch_the_same_file_keep_their_order() {
+    let tools = Tools::default();
+    let model = Script::new([
+        calls(vec![
+            call("a", "say", json!({"file": "x"})),
+            call("b", "say", json!({"file": "x", "text": "2"})),
+            call("c", "say", json!({"file": "y"})),
+        ]),
+        says("done"),
+    ]);
+    run_with(&model, &tools, Limits::default(), CancellationToken::new()).await;
+    let order = tools.order.lock().unwrap().clone();
+    let at = |what: &str| order.iter().position(|it| it == what).unwrap();
+    assert!(at("end a") < at("begin b"), "{order:?}");
+    assert!(at("begin c") < at("begin b"), "{order:?}");
+}
+
+#[tokio::test]
+async fn a_call_identical_to_the_one_before_it_is_not_run_but_answered() {
+    let same = || json!({"text": "x"});
+    let model = Script::new([
+        calls(vec![
+            call("a", "say", same()),
+            call("b", "say", same()),
+            Part::Text { text: "and again".into() },
+            call("c", "say", same()),
+        ]),
+        says("done"),
+    ]);
+    let tools = Tools::default();
+    let run = run_with(&model, &tools, Limits::default(), CancellationToken::new()).await;
+    let results = run.results();
+    assert_eq!(results.iter().map(|r| r.ok).collect::<Vec<_>>(), [true, false, true]);
+    assert!(results[1].text.contains("identical"), "{}", results[1].text);
+    assert!(!tools.order.lock().unwrap().contains(&"begin b".to_owned()));
+}
+
+#[tokio::test]
+async fn malformed_arguments_are_shown_as_sent() {
+    let bad = ToolCall {
+        id: "a".into(),
+        name: "say".into(),
+        args: Value::Null,
+        malformed: Some("{\"text\": ".into()),
+    };
+    let model = Script::new([calls(vec![Part::Call(bad)]), says("sorry")]);
+    let run = run(&model).await;
+    let args = run.events.iter().find_map(|what| match what {
+        What::ToolStart { args, .. } => Some(args.clone()),
+        _ => None,
+    });
+    assert_eq!(args, Some(json!("{\"text\": ")));
+    assert_eq!(run.results().len(), 1);
+}
+
+#[tokio::test]
+async fn a_call_cut_off_by_the_output_limit_is_not_run() {
+    let model = Script::new([
+        reply(
+            vec![call("a", "say", json!({})), call("b", "say", json!({"text": "hal"}))],
+            Stop::Length,
+        ),
+        says("done"),
+    ]);
+    let run = run(&model).await;
+    let results = run.results();
+    assert!(results[0].ok);
+    assert!(!results[1].ok && results[1].text.contains("in parts"), "{}", results[1].text);
+}
+
+#[tokio::test]
+async fn a_text_cut_off_by_the_output_limit_is_continued() {
+    let half = reply(vec![Part::Text { text: "one, ".into() }], Stop::Length);
+    let model = Script::new([half, says("two")]);
+    let run = run(&model).await;
+    assert_eq!(run.finish.unwrap(), Finish::Done);
+    assert!(model.asked()[1].last().unwrap().words().contains("Go on exactly"));
+}
+
+#[tokio::test]
+async fn empty_replies_are_not_a_silent_end() {
+    let model = Script::new((0..9).map(|_| says("")));
+    let run = run(&model).await;
+    assert!(run.finish.unwrap_err().what.contains("does not get to an end"));
+    assert_eq!(model.asked().len(), 4);
+}
+
+#[tokio::test]
+async fn a_model_that_repeats_itself_is_stopped_with_a_reason() {
+    let model = Script::new((0..20).map(|n| calls(vec![call(&n.to_string(), "say", json!({}))])));
+    let run = run(&model).await;
+    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Limit(Limit::Repeats(6)));
+    assert!(run.results()[2].text.contains("made this same call 3 times"));
+}
+
+#[tokio::test]
+async fn the_turn_limit_ends_the_run_with_all_calls_answered() {
+    let model = Script::new(
+        (0..5).map(|n| calls(vec![call(&n.to_string(), "say", json!({"text": n.to_string()}))])),
+    );
+    let limits = Limits { turns: Some(2), ..Limits::default() };
+    let run = run_with(&model, &Tools::default(), limits, CancellationToken::new()).await;
+    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Limit(Limit::Turns(2)));
+    assert_eq!(run.results().len(), 2);
+}
+
+#[tokio::test]
+async fn a_cancelled_tool_is_answered_and_the_run_ends() {
+    let tools = Tools::default();
+    let model =
+        Script::new([calls(vec![call("a", "say", json!({})), call("b", "slow", json!({}))])]);
+    // The slow tool itself sets the token: the user cancels while it runs.
+    let cancel = tools.woken.clone();
+    let run = run_with(&model, &tools, Limits::default(), cancel).await;
+    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Cancelled);
+    let results = run.results();
+    assert_eq!(results.len(), 2);
+    assert!(!results[1].ok && results[1].text.contains("cancelled"));
+}

@@ -1,0 +1,192 @@
+//! The loop against a scripted model and a scripted toolbox, in one process.
+
+mod calls;
+mod room;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::act::ToolJob;
+use super::*;
+
+use crate::context::window::Window;
+use crate::context::{Entry, Record};
+use crate::message::{Part, ToolCall, ToolResult};
+use crate::provider::{Facts, Hear, ToolSpec};
+use crate::tools::Outcome;
+
+/// A model that says what it is told to say, and remembers what it was asked.
+struct Script {
+    facts: Facts,
+    replies: Mutex<VecDeque<std::result::Result<Reply, ProviderError>>>,
+    asked: Mutex<Vec<Vec<Message>>>,
+}
+
+impl Script {
+    fn new(replies: impl IntoIterator<Item = Reply>) -> Script {
+        Script::with(replies.into_iter().map(Ok))
+    }
+
+    fn with(
+        replies: impl IntoIterator<Item = std::result::Result<Reply, ProviderError>>,
+    ) -> Script {
+        let facts = Facts {
+            provider: "script.test".into(),
+            model: "m".into(),
+            context: 10_000,
+            max_output: 1_000,
+            small: false,
+        };
+        let replies = Mutex::new(replies.into_iter().collect());
+        Script { facts, replies, asked: Mutex::new(Vec::new()) }
+    }
+
+    fn asked(&self) -> Vec<Vec<Message>> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl Provider for Script {
+    fn ask<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        hear: &'a mut Hear<'_>,
+    ) -> BoxFuture<'a, std::result::Result<Reply, ProviderError>> {
+        self.asked.lock().unwrap().push(request.messages.to_vec());
+        let reply = self.replies.lock().unwrap().pop_front();
+        Box::pin(async move {
+            let reply = reply.expect("the script has no more replies")?;
+            hear(Delta::Text(&reply.message.words()));
+            Ok(reply)
+        })
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+/// Tools: `wait` ends when another call named `wake` runs; `say` gives back its text; `slow` never
+/// ends by itself and sets the token as well.
+#[derive(Default)]
+struct Tools {
+    woken: CancellationToken,
+    order: Mutex<Vec<String>>,
+}
+
+impl Toolbox for Tools {
+    fn offered(&self) -> &[ToolSpec] {
+        &[]
+    }
+
+    fn touches(&self, _: &str, args: &Value) -> Vec<String> {
+        args["file"].as_str().map(str::to_owned).into_iter().collect()
+    }
+
+    fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            self.order.lock().unwrap().push(format!("begin {}", job.call.id));
+            let outcome = match job.call.name.as_str() {
+                "wait" => {
+                    self.woken.cancelled().await;
+                    Outcome::done("woken")
+                }
+                "wake" => {
+                    self.woken.cancel();
+                    Outcome::done("woke it")
+                }
+                "slow" => {
+                    self.woken.cancel();
+                    std::future::pending().await
+                }
+                _ => {
+                    tokio::task::yield_now().await;
+                    Outcome::done(job.call.args["text"].as_str().unwrap_or("said"))
+                }
+            };
+            self.order.lock().unwrap().push(format!("end {}", job.call.id));
+            outcome
+        })
+    }
+}
+
+/// Keeps what is written down.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<Entry>>>);
+
+impl Record for Notes {
+    fn note(&mut self, entry: &Entry) -> std::io::Result<()> {
+        self.0.lock().unwrap().push(entry.clone());
+        Ok(())
+    }
+    fn sync(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn set_aside(&mut self, name: &str, _: &str) -> std::io::Result<PathBuf> {
+        Ok(PathBuf::from(format!("thinned/{name}.txt")))
+    }
+}
+
+fn reply(parts: Vec<Part>, stop: Stop) -> Reply {
+    let message = Message { role: Role::Assistant, parts };
+    Reply { message, usage: Usage::default(), stop }
+}
+
+fn says(text: &str) -> Reply {
+    reply(vec![Part::Text { text: text.into() }], Stop::Done)
+}
+
+fn call(id: &str, name: &str, args: Value) -> Part {
+    Part::Call(ToolCall { id: id.into(), name: name.into(), args, malformed: None })
+}
+
+fn calls(parts: Vec<Part>) -> Reply {
+    reply(parts, Stop::Calls)
+}
+
+struct Run {
+    finish: Result<Finish>,
+    talk: Conversation,
+    events: Vec<What>,
+    notes: Notes,
+}
+
+impl Run {
+    fn results(&self) -> Vec<ToolResult> {
+        let parts = self.talk.messages().iter().flat_map(|message| message.parts.clone());
+        let results = parts.filter_map(|part| match part {
+            Part::Result(result) => Some(result),
+            Part::Text { .. } | Part::Call(_) | Part::Reasoning { .. } | Part::Image(_) => None,
+        });
+        results.collect()
+    }
+}
+
+async fn run_with(model: &Script, tools: &Tools, limits: Limits, cancel: CancellationToken) -> Run {
+    let events: Arc<Mutex<Vec<What>>> = Arc::default();
+    let heard = events.clone();
+    let agent = Agent {
+        provider: model,
+        toolbox: tools,
+        system: "be good",
+        session: "s",
+        limits,
+        keep: &|| Some("- [ ] the rest".to_owned()),
+        tell: Arc::new(move |what| heard.lock().unwrap().push(what)),
+        cancel,
+    };
+    let notes = Notes::default();
+    let window = Window::new(model.facts.context, 10);
+    let mut talk = Conversation::new(window, Box::new(notes.clone()));
+    talk.ask(Message::text(Role::User, "go")).unwrap();
+    let finish = drive(&mut talk, &agent).await;
+    let events = events.lock().unwrap().clone();
+    Run { finish, talk, events, notes }
+}
+
+async fn run(model: &Script) -> Run {
+    run_with(model, &Tools::default(), Limits::default(), CancellationToken::new()).await
+}

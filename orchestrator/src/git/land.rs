@@ -1,0 +1,123 @@
+//! Landing: the target branch moves to the new commit, its checkouts come along, the session goes
+//! to the trash. All of it or nothing.
+
+use base::failure::{Failure, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::git::checkout;
+use crate::git::engine::{self, Done};
+use crate::git::merge::{self, Candidate};
+use crate::git::names::BranchName;
+use crate::git::operations::{Intent, Kind, Landing, Log};
+use crate::git::private::Place;
+use crate::git::refs::{self, RefChange};
+use crate::git::repo::Repository;
+use crate::git::{in_the_way, trash};
+
+/// What is to land.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The session.
+    pub place: Place,
+    /// Its merged and checked work.
+    pub candidate: Candidate,
+    /// The commit that [`merge::commit`] gave.
+    pub commit: String,
+    /// What is noted at the commit in `refs/notes/studio`.
+    pub receipt: Option<String>,
+    /// When, as RFC 3339.
+    pub time: String,
+}
+
+/// How it went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Accepted {
+    /// The target holds the commit.
+    Landed {
+        /// The operation, for `studio undo`.
+        operation: String,
+        /// Checkouts that came along.
+        checkouts: usize,
+    },
+    /// The target moved meanwhile and nothing was changed: merge again with its new tip.
+    TargetMoved,
+}
+
+/// Lands. Refuses (3), naming paths and reasons, when anything of the user's is in the way.
+pub fn accept(repository: &Repository, order: &Order) -> Result<Accepted> {
+    let mut log = Log::open(repository)?;
+    engine::recover_with(repository, &mut log)?;
+    let candidate = &order.candidate;
+    if repository.tip(&candidate.target)?.as_deref() != Some(candidate.target_tip.as_str()) {
+        return Ok(Accepted::TargetMoved);
+    }
+    refuse_session_branch(repository, &candidate.target)?;
+    let operation = log.next_id();
+    let checkouts = checkout::of_branch(repository, &candidate.target)?;
+    let dropped = trash::dropping(repository, &order.place, &operation)?;
+    let repo = repository.open()?;
+    let mut refs_first = dropped.keep;
+    let name = format!("{}{}/work", trash::kept_prefix(&operation), order.place.id);
+    refs_first.push(RefChange::new(name, None, Some(candidate.work.clone())));
+    let mut refs_last = dropped.drop;
+    let holding = merge::ref_name(&order.place);
+    let held = refs::read(&repo, &holding)?;
+    refs_last.push(RefChange::new(holding, held, None));
+    let intent = Intent {
+        id: operation.clone(),
+        time: order.time.clone(),
+        kind: Kind::Accept,
+        sessions: vec![order.place.clone()],
+        undoes: None,
+        landing: Some(Landing {
+            target: candidate.target.clone(),
+            before: candidate.target_tip.clone(),
+            after: order.commit.clone(),
+            checkouts: checkouts.clone(),
+        }),
+        refs_first,
+        moves: dropped.moves,
+        refs_last,
+        receipt: order.receipt.clone(),
+    };
+    match engine::carry_out(repository, &mut log, &intent)? {
+        Done::Yes => Ok(Accepted::Landed { operation, checkouts: checkouts.len() }),
+        Done::TargetMoved(_) => Ok(Accepted::TargetMoved),
+    }
+}
+
+/// Refuses as [`accept`] would, without taking a lock or changing anything.
+pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
+    refuse_session_branch(repository, &candidate.target)?;
+    let repo = repository.open()?;
+    let changes = checkout::changes(&repo, &candidate.target_tip, &candidate.merged)?;
+    for checkout in checkout::of_branch(repository, &candidate.target)? {
+        if checkout.git_dir.join("index.lock").exists() {
+            return Err(Failure::refused("another git process is at work in the checkout")
+                .because(format!("{} exists", checkout.git_dir.join("index.lock").display()))
+                .next("wait for it, then try again"));
+        }
+        in_the_way::refuse(&checkout, &changes)?;
+    }
+    Ok(())
+}
+
+/// A session's branch is moved by its agent only.
+fn refuse_session_branch(repository: &Repository, target: &BranchName) -> Result<()> {
+    let sessions = repository.common_dir.join("studio/sessions");
+    for admin in crate::git::worktree::admin_dirs(repository)? {
+        let head = std::fs::read_to_string(admin.join("HEAD")).unwrap_or_default();
+        let named = std::fs::read_to_string(admin.join("gitdir")).unwrap_or_default();
+        let worktree = std::path::Path::new(named.trim_end()).parent();
+        let is_sessions = worktree
+            .and_then(|worktree| git2::Repository::open(worktree).ok())
+            .is_some_and(|repo| repo.path().starts_with(&sessions));
+        if is_sessions && head.trim() == format!("ref: {}", target.full()) {
+            return Err(Failure::refused(format!("`{target}` belongs to a session"))
+                .because("its agent may be moving it")
+                .next("land that session first, or choose another target: --onto BRANCH"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! Dropping sessions, and bringing them back byte for byte. Nothing is deleted here: directories
+//! are renamed, commits are held by refs.
+
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::git::engine::{self, Done};
+use crate::git::operations::{Intent, Kind, Landing, Log, Move};
+use crate::git::private::Place;
+use crate::git::refs::{self, RefChange};
+use crate::git::repo::Repository;
+use crate::git::{checkout, worktree};
+
+/// What it takes to drop a session.
+pub struct Dropping {
+    /// Refs that keep its commits.
+    pub keep: Vec<RefChange>,
+    /// Where its directories go.
+    pub moves: Vec<Move>,
+    /// Refs that end.
+    pub drop: Vec<RefChange>,
+}
+
+/// What was undone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undone {
+    /// The undo itself.
+    pub operation: String,
+    /// The operation that it took back.
+    pub undone: String,
+    /// What that was.
+    pub kind: Kind,
+    /// The sessions that are back.
+    pub sessions: Vec<Place>,
+}
+
+/// Drops sessions, in one operation. Parts that are missing (an agent deleted its worktree) are
+/// passed over. Gives the operation's id.
+pub fn discard(repository: &Repository, places: &[Place], time: &str) -> Result<String> {
+    let mut log = Log::open(repository)?;
+    engine::recover_with(repository, &mut log)?;
+    let operation = log.next_id();
+    let mut intent = Intent {
+        id: operation.clone(),
+        time: time.to_owned(),
+        kind: Kind::Discard,
+        sessions: places.to_vec(),
+        undoes: None,
+        landing: None,
+        refs_first: Vec::new(),
+        moves: Vec::new(),
+        refs_last: Vec::new(),
+        receipt: None,
+    };
+    for place in places {
+        let dropping = dropping(repository, place, &operation)?;
+        intent.refs_first.extend(dropping.keep);
+        intent.moves.extend(dropping.moves);
+        intent.refs_last.extend(dropping.drop);
+    }
+    engine::carry_out(repository, &mut log, &intent)?;
+    Ok(operation)
+}
+
+/// Takes an operation back; without an id, the last that can be. An accept can be taken back while
+/// the target still is the landed commit; else the refusal (3) has the `git revert` to type.
+pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Undone> {
+    let mut log = Log::open(repository)?;
+    engine::recover_with(repository, &mut log)?;
+    let undone = log.to_undo(id)?;
+    let operation = log.next_id();
+    let landing = match &undone.landing {
+        Some(landing) => Some(back(repository, landing)?),
+        None => None,
+    };
+    refuse_blocked(repository, &undone)?;
+    let mut refs_first: Vec<RefChange> = undone.refs_last.iter().map(RefChange::reversed).collect();
+    // What held the work while it landed is not needed again.
+    refs_first.retain(|change| !change.name.starts_with("refs/studio/landing/"));
+    if let Some(landing) = &undone.landing {
+        let name = format!("{}landed", kept_prefix(&operation));
+        refs_first.push(RefChange::new(name, None, Some(landing.after.clone())));
+    }
+    let intent = Intent {
+        id: operation.clone(),
+        time: time.to_owned(),
+        kind: Kind::Undo,
+        sessions: undone.sessions.clone(),
+        undoes: Some(undone.id.clone()),
+        landing,
+        refs_first,
+        moves: moves_back(repository, &undone),
+        refs_last: undone.refs_first.iter().map(RefChange::reversed).collect(),
+        receipt: None,
+    };
+    match engine::carry_out(repository, &mut log, &intent)? {
+        Done::Yes => Ok(Undone {
+            operation,
+            undone: undone.id,
+            kind: undone.kind,
+            sessions: undone.sessions,
+        }),
+        Done::TargetMoved(found) => {
+            let landing = undone.landing.as_ref().expect("only a landing has a target");
+            Err(moved_on(repository, landing, found))
+        }
+    }
+}
+
+/// The refs that keep what an operation dropped.
+pub fn kept_prefix(operation: &str) -> String {
+    format!("refs/studio/kept/{operation}/")
+}
+
+/// Where the private parts of what an operation dropped lie.
+pub fn private_trash(repository: &Repository, operation: &str) -> PathBuf {
+    repository.common_dir.join("studio/trash").join(operation)
+}
+
+/// What it takes to drop a session: its branch is kept under another name, its worktree, private
+/// git directory and registration are renamed, each within its file system.
+pub fn dropping(repository: &Repository, place: &Place, operation: &str) -> Result<Dropping> {
+    let repo = repository.open()?;
+    let branch = place.branch.full();
+    let tip = refs::read(&repo, &branch)?;
+    let kept = format!("{}{}/branch", kept_prefix(operation), place.id);
+    let admin = worktree::admin_dir_of(repository, &place.worktree)?;
+    let private = private_trash(repository, operation).join(place.id.as_str());
+    let beside = place.worktree.parent().unwrap_or(&place.worktree);
+    let worktree_trash = beside.join(".trash").join(operation).join(place.id.as_str());
+    let mut moves = vec![
+        Move { from: place.worktree.clone(), to: worktree_trash },
+        Move { from: place.git_dir.clone(), to: private.join("git") },
+    ];
+    if let Some(admin) = admin {
+        moves.push(Move { from: admin, to: private.join("admin") });
+    }
+    moves.retain(|moving| moving.from.symlink_metadata().is_ok());
+    Ok(Dropping {
+        keep: vec![RefChange::new(kept, None, tip.clone())],
+        moves,
+        drop: vec![RefChange::new(branch, tip, None)],
+    })
+}
+
+/// The landing in reverse, with the checkouts of today.
+fn back(repository: &Repository, landing: &Landing) -> Result<Landing> {
+    let tip = repository.tip(&landing.target)?;
+    if tip.as_deref() != Some(landing.after.as_str()) {
+        return Err(moved_on(repository, landing, tip));
+    }
+    Ok(Landing {
+        target: landing.target.clone(),
+        before: landing.after.clone(),
+        after: landing.before.clone(),
+        checkouts: checkout::of_branch(repository, &landing.target)?,
+    })
+}
+
+fn moved_on(repository: &Repository, landing: &Landing, found: Option<String>) -> Failure {
+    let parents = repository
+        .open()
+        .ok()
+        .and_then(|repo| {
+            let id = git2::Oid::from_str(&landing.after).ok()?;
+            Some(repo.find_commit(id).ok()?.parent_ids().collect::<Vec<_>>())
+        })
+        .unwrap_or_default();
+    let (before, after) = (&landing.before, &landing.after);
+    let revert = match parents.as_slice() {
+        [only] if only.to_string() == *before => format!("git revert {after}"),
+        [_, _, ..] => format!("git revert -m 1 {after}"),
+        _ => format!("git revert {before}..{after}"),
+    };
+    let found = found.unwrap_or_else(|| "nothing".to_owned());
+    Failure::refused(format!("`{}` has moved on since the work landed", landing.target))
+        .because(format!("it holds {found}, not {after}"))
+        .next(revert)
+}
+
+/// Refuses when a part cannot go back because something stands there, or because its trash is
+/// gone.
+fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
+    let registrations = repository.common_dir.join("worktrees");
+    for moving in &undone.moves {
+        let is_registration = moving.from.starts_with(&registrations);
+        if !is_registration && moving.to.symlink_metadata().is_err() {
+            return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
+                .because(format!("{} is gone; its trash was emptied", moving.to.display()))
+                .next(format!(
+                    "its commits may still be there: git log {}…",
+                    kept_prefix(&undone.id)
+                )));
+        }
+        if !is_registration && moving.from.symlink_metadata().is_ok() {
+            return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
+                .because(format!("{} exists again", moving.from.display()))
+                .next("move it away, then try again"));
+        }
+    }
+    Ok(())
+}
+
+/// The moves in reverse. A registration whose name was taken meanwhile gets another.
+fn moves_back(repository: &Repository, undone: &Intent) -> Vec<Move> {
+    let registrations = repository.common_dir.join("worktrees");
+    let reversed = undone.moves.iter().rev().map(|moving| {
+        let mut to = moving.from.clone();
+        if to.starts_with(&registrations) && to.symlink_metadata().is_ok() {
+            let id = undone.sessions.iter().find(|place| is_of(place, &moving.to));
+            to = id.map_or(to, |place| worktree::free_admin_dir(repository, &place.id));
+        }
+        Move { from: moving.to.clone(), to }
+    });
+    reversed.collect()
+}
+
+/// Whether a path in the trash belongs to a session.
+fn is_of(place: &Place, path: &Path) -> bool {
+    path.parent().and_then(Path::file_name).is_some_and(|name| name == place.id.as_str())
+}

@@ -1,0 +1,101 @@
+//! Providers as a whole run of g3 meets them, on both wires.
+
+use serde_json::{Value, json};
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
+
+use crate::provider_support::WIRES;
+use crate::stage::{Stage, of_type};
+
+/// A stage on the given wire, where a second of waiting is 10 ms.
+fn stage(wire: &str, script: impl Into<Script>, more: &str) -> Stage {
+    let mut stage = Stage::new(script);
+    stage.env.set("G3_TEST_RETRY_MS", 10);
+    stage.env.config(&format!("{}{more}", stage.model.config_toml(wire)));
+    stage
+}
+
+fn text(events: &[Value]) -> String {
+    of_type(events, "text").iter().filter_map(|event| event["text"].as_str()).collect()
+}
+
+#[test]
+fn a_bad_moment_of_the_service_is_told_and_survived() {
+    for wire in WIRES {
+        let half = Reply::says("Hello ").error_event("overloaded_error", "Overloaded");
+        let script = [Reply::status(429).retry_after(2), half, Reply::says("Hello world")];
+        let stage = stage(wire, script, "");
+        let ran = stage.g3(["--json", "greet"]);
+        ran.ok();
+        let events = ran.json_lines();
+        let retries = of_type(&events, "retry");
+        assert_eq!(retries.len(), 2, "{wire}: {retries:?}");
+        assert!(retries[0]["after_ms"].as_u64().unwrap() >= 20, "{retries:?}");
+        assert_eq!((&retries[0]["attempt"], &retries[1]["attempt"]), (&json!(1), &json!(2)));
+        assert_eq!(text(&events), "Hello world", "{wire}");
+    }
+}
+
+#[test]
+fn a_service_that_stays_down_fails_the_run_and_resume_goes_on() {
+    for wire in WIRES {
+        let script = [vec![Reply::status(529); 3], vec![Reply::says("here again")]].concat();
+        let stage = stage(wire, script, "");
+        let ran = stage.g3(["--json", "greet"]);
+        ran.exits(1).says("asked 3 times").says("g3 --resume");
+        let ran = stage.g3(["--json", "--resume"]);
+        ran.ok();
+        assert_eq!(text(&ran.json_lines()), "here again", "{wire}");
+        assert_eq!(stage.asked()[3].first_user(), stage.asked()[0].first_user());
+    }
+}
+
+#[test]
+fn a_refused_key_is_said_once_and_never_shown() {
+    for wire in WIRES {
+        let body = json!({"error": {"type": "authentication_error", "message": "no: test-key"}});
+        let refusal = Reply::status(401).body("application/json", body.to_string());
+        let stage = stage(wire, refusal, "");
+        let ran = stage.g3(["--json", "greet"]);
+        ran.exits(1).never_says("test-key");
+        let events = ran.json_lines();
+        let error = of_type(&events, "error")[0].clone();
+        assert!(error["try"].to_string().contains("check the key of"), "{error}");
+        assert_eq!((stage.asked().len(), of_type(&events, "retry").len()), (1, 0));
+        let journal = std::fs::read_to_string(stage.session_dir().join("session.jsonl")).unwrap();
+        assert!(!journal.contains("test-key"));
+    }
+}
+
+#[test]
+fn a_model_without_native_calls_works_with_tools() {
+    let call = "I write it.\n<tool_call>\n{\"name\": \"write_file\", \"arguments\": \
+                {\"file_path\": \"a.txt\", \"content\": \"one\\ntwo\"}}\n</tool_call>";
+    let stage = stage(
+        "openai",
+        [Reply::says(call).in_chunks_of(40), Reply::says("Done.")],
+        "native_tools = false\n",
+    );
+    let ran = stage.g3(["--json", "write"]);
+    ran.ok();
+    let events = ran.json_lines();
+    assert_eq!(text(&events), "I write it.Done.");
+    assert_eq!(of_type(&events, "tool_start")[0]["name"], "write_file");
+    let written = std::fs::read_to_string(stage.repo.path().join("a.txt")).unwrap();
+    assert_eq!(written.trim_end(), "one\ntwo");
+    assert!(stage.asked()[1].last().starts_with("<tool_response>\n"));
+}
+
+#[test]
+fn what_the_model_thought_goes_back_to_it() {
+    for wire in WIRES {
+        let first =
+            Reply::new().thinks("first the date").calls("shell", json!({"command": "true"}));
+        let stage = stage(wire, [first, Reply::says("ok")], "");
+        let ran = stage.g3(["--json", "go"]);
+        ran.ok();
+        assert_eq!(of_type(&ran.json_lines(), "reasoning")[0]["text"], "first the date");
+        assert!(stage.asked()[1].body.to_string().contains("first the date"), "{wire}");
+        assert!(!stage.asked()[0].body.to_string().contains("first the date"));
+    }
+}

@@ -1,0 +1,61 @@
+//! g3 on a real terminal, made by `script` (Debian's bsdutils, which is always there).
+
+use serde_json::json;
+use testkit::env::Ran;
+use testkit::model_server::reply::Reply;
+
+use crate::stage::{G3, Stage};
+
+/// Runs g3 on a terminal with these keys typed.
+fn on_a_terminal(stage: &Stage, args: &str, keys: &str) -> Ran {
+    let job = stage.env.job("script", stage.repo.path());
+    let job = job.env("TERM", "xterm-256color").env("SHELL", "/bin/sh");
+    let line = format!("{G3} {args}");
+    stage.env.run_job(job.args(["-qec", &line, "/dev/null"]).input(keys))
+}
+
+#[test]
+fn words_are_painted_and_calls_have_their_line() {
+    let stage = Stage::new([
+        Reply::says("# Plan\n\nI **list** files.\n").calls("shell", json!({"command": "echo out"})),
+        Reply::says("Done."),
+    ]);
+    let ran = on_a_terminal(&stage, "'list files'", "");
+    ran.exits(0);
+    ran.says("\u{1b}[1;35m# Plan").says("\u{1b}[1mlist").says("● shell echo out").says("2 turns");
+}
+
+#[test]
+fn without_a_terminal_there_are_no_colours_and_no_spinner() {
+    let stage = Stage::new([
+        Reply::says("# Plan").calls("shell", json!({"command": "echo out"})),
+        Reply::says("Done."),
+    ]);
+    let ran = stage.g3(["list files"]);
+    assert_eq!(ran.ok(), "# Plan\nDone.");
+    ran.never_says("\u{1b}").never_says("thinking");
+}
+
+#[test]
+fn a_question_is_asked_and_answered_at_the_terminal() {
+    for (keys, written) in [("y\n", true), ("n\n", false)] {
+        let stage = Stage::new([
+            Reply::call("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
+            Reply::says("done"),
+        ]);
+        let ran = on_a_terminal(&stage, "'write outside'", keys);
+        ran.exits(0).says("Allow?").says("outside.txt");
+        assert_eq!(stage.env.home().join("outside.txt").exists(), written, "{keys:?}:\n{ran}");
+    }
+}
+
+#[test]
+fn with_nobody_to_ask_it_is_denied_and_the_rule_is_named() {
+    let stage = Stage::new([
+        Reply::call("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
+        Reply::says("done"),
+    ]);
+    stage.g3(["write outside"]).ok();
+    assert!(!stage.env.home().join("outside.txt").exists());
+    assert!(stage.asked()[1].tool_results()[0].1.contains("[[gate.rules]]"));
+}

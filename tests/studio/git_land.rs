@@ -1,0 +1,282 @@
+//! Landing: what moves, what is refused, and that the user's own changes stay as they are.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use base::failure::{Failure, Kind, Result};
+use orchestrator::git::land::{self, Accepted};
+use orchestrator::git::merge::Strategy;
+use orchestrator::git::receipt;
+use testkit::repo::Repo;
+
+use crate::git_setting::{Session, Setting, setting};
+
+/// A session that adds `new`, changes `file`, deletes `gone` and makes a link and a program.
+fn worked(s: &Setting) -> Session {
+    s.repo.commit_file("file", "old\n");
+    s.repo.commit_file("gone", "x\n");
+    s.repo.commit_file("other", "other\n");
+    let session = s.session("task-abcd");
+    session.work.commit_file("dir/new", "new\n");
+    session.work.write("file", "changed\n");
+    session.work.write("run", "#!/bin/sh\n");
+    let run = session.work.path().join("run");
+    fs::set_permissions(run, fs::Permissions::from_mode(0o755)).expect("the worktree is writable");
+    symlink("run", session.work.path().join("link")).expect("the worktree is writable");
+    fs::remove_file(session.work.path().join("gone")).expect("the worktree is writable");
+    session
+}
+
+fn operation(accepted: Result<Accepted>) -> String {
+    match accepted.unwrap_or_else(|failure| panic!("{failure}")) {
+        Accepted::Landed { operation, .. } => operation,
+        Accepted::TargetMoved => panic!("the target moved"),
+    }
+}
+
+fn refused(accepted: Result<Accepted>) -> Failure {
+    let failure = accepted.expect_err("it is refused");
+    assert_eq!(failure.kind, Kind::Refused, "{failure}");
+    failure
+}
+
+#[test]
+fn a_landing_brings_the_main_checkout_along_and_puts_the_session_away() {
+    let s = setting();
+    let session = worked(&s);
+    assert_eq!(operation(s.accept(&session)), "op1");
+    assert_eq!(s.repo.git(["log", "-1", "--format=%s"]), "Land it");
+    assert_eq!(s.repo.git(["status", "--porcelain", "--ignored"]), "!! .worktrees/");
+    assert_eq!(s.repo.git(["diff-files", "--name-only"]), "", "also without a refresh");
+    assert_eq!((s.repo.read("file"), s.repo.read("dir/new")), ("changed\n".into(), "new\n".into()));
+    assert_eq!(s.repo.git(["ls-files", "-s", "run"]).split(' ').next(), Some("100755"));
+    assert!(s.repo.path().join("link").is_symlink() && !s.repo.path().join("gone").exists());
+    assert!(!session.work.path().exists());
+    assert_eq!(s.repo.git(["worktree", "list"]).lines().count(), 1);
+    assert_eq!(s.repo.git(["branch", "--list", "studio/*"]), "");
+    assert!(s.repo.git(["reflog", "-1"]).contains("studio: op1"));
+    let note = receipt::read(&s.repository, &s.repo.rev("main")).unwrap();
+    assert_eq!(note.as_deref(), Some("{\"checks\":[]}"));
+    s.repo.git(["gc", "-q", "--prune=now"]);
+    s.repo.is_sound();
+}
+
+#[test]
+fn changes_of_the_user_elsewhere_stay_staged_ones_staged() {
+    let s = setting();
+    let session = worked(&s);
+    s.repo.write("other", "unstaged\n");
+    s.repo.write("staged", "staged\n");
+    s.repo.git(["add", "staged"]);
+    s.repo.write("staged", "and changed again\n");
+    s.repo.write("intent", "later\n");
+    s.repo.git(["add", "-N", "intent"]);
+    s.repo.write("untracked", "u\n");
+    let before = s.repo.git(["status", "--porcelain"]);
+    operation(s.accept(&session));
+    assert_eq!(s.repo.git(["status", "--porcelain"]), before);
+    assert_eq!(s.repo.git(["show", ":staged"]), "staged");
+    assert_eq!(s.repo.read("staged"), "and changed again\n");
+}
+
+#[test]
+fn whatever_is_in_the_way_is_named_and_nothing_is_touched() {
+    type Plant = fn(&Repo);
+    let cases: &[(&str, &str, Plant)] = &[
+        ("changed", "file", |repo| repo.write("file", "mine\n")),
+        ("staged", "file", |repo| {
+            repo.write("file", "mine\n");
+            repo.git(["add", "file"]);
+        }),
+        ("staged and put back", "file", |repo| {
+            repo.write("file", "mine\n");
+            repo.git(["add", "file"]);
+            repo.write("file", "old\n");
+        }),
+        ("untracked", "dir/new", |repo| repo.write("dir/new", "mine\n")),
+        ("ignored", "dir/new", |repo| {
+            repo.write(".git/info/exclude", "dir/\n.worktrees/\n.g3/*\n!.g3/skills/\n");
+            repo.write("dir/new", "secret\n");
+        }),
+        ("staged, but absent on disk", "dir/new", |repo| {
+            repo.write("dir/new", "mine\n");
+            repo.git(["add", "dir/new"]);
+            fs::remove_file(repo.path().join("dir/new")).unwrap();
+        }),
+        ("assume-unchanged", "file", |repo| {
+            repo.git(["update-index", "--assume-unchanged", "file"]);
+            repo.write("file", "mine\n");
+        }),
+        ("skip-worktree", "file", |repo| {
+            repo.git(["update-index", "--skip-worktree", "file"]);
+            repo.write("file", "mine\n");
+        }),
+        ("changed where it is deleted", "gone", |repo| repo.write("gone", "mine\n")),
+        ("a file where a directory is needed", "dir", |repo| repo.write("dir", "mine\n")),
+        ("a directory where a file is needed", "run", |repo| repo.write("run/x", "mine\n")),
+        ("a symlink where a directory is needed", "dir", |repo| {
+            symlink("/tmp", repo.path().join("dir")).unwrap();
+        }),
+    ];
+    for (name, path, plant) in cases {
+        let s = setting();
+        let session = worked(&s);
+        plant(&s.repo);
+        let ready = s.ready(&session, Strategy::Squash);
+        let before = s.repo.everything();
+        let preflight = land::preflight(&s.repository, &ready.candidate).unwrap_err();
+        let failure = refused(land::accept(&s.repository, &ready));
+        assert!(failure.to_string().contains(path), "{name}: {failure}");
+        assert_eq!(failure.to_string(), preflight.to_string(), "{name}");
+        assert_eq!(s.repo.everything(), before, "{name}");
+        assert!(!s.repo.path().join(".git/index.lock").exists(), "{name}");
+        assert_eq!(session.work.read("file"), "changed\n");
+    }
+}
+
+#[test]
+fn a_target_that_is_checked_out_nowhere_only_moves() {
+    let s = setting();
+    let session = worked(&s);
+    s.repo.git(["checkout", "-q", "-b", "elsewhere"]);
+    s.repo.write("file", "mine\n");
+    operation(s.accept(&session));
+    assert_eq!(s.repo.read("file"), "mine\n");
+    assert_eq!(s.repo.git(["status", "--porcelain"]), " M file");
+    assert_eq!(s.repo.show("main", "file"), "changed");
+}
+
+#[test]
+fn all_checkouts_of_the_target_come_along() {
+    let s = setting();
+    let session = worked(&s);
+    s.repo.git(["worktree", "add", "-q", "--force", "../second", "main"]);
+    let second = Repo::at(&s.env.home().join("second"));
+    second.write("other", "mine\n");
+    operation(s.accept(&session));
+    assert_eq!(second.read("file"), "changed\n");
+    assert_eq!(second.git(["status", "--porcelain"]), " M other");
+    assert_eq!(s.repo.git(["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_second_checkout_that_is_in_the_way_stops_the_first() {
+    let s = setting();
+    let session = worked(&s);
+    s.repo.git(["worktree", "add", "-q", "--force", "../second", "main"]);
+    let second = Repo::at(&s.env.home().join("second"));
+    second.write("file", "mine\n");
+    let failure = refused(s.accept(&session));
+    assert!(failure.what.contains("second"), "{failure}");
+    assert_eq!(s.repo.read("file"), "old\n");
+    second.git(["checkout", "-q", "--", "file"]);
+    assert_eq!(s.repo.git(["status", "--porcelain"]), "");
+    operation(s.accept(&session));
+}
+
+#[test]
+fn a_target_in_the_middle_of_something_is_refused() {
+    let s = setting();
+    let session = worked(&s);
+    s.repo.git(["bisect", "start"]);
+    assert!(refused(s.accept(&session)).what.contains("bisected"));
+    s.repo.git(["bisect", "reset"]);
+
+    s.repo.git(["checkout", "-q", "-b", "side", "main~1"]);
+    s.repo.commit_file("other", "conflict\n");
+    s.repo.git(["checkout", "-q", "main"]);
+    assert_ne!(s.repo.try_git(["rebase", "side"]).0, 0);
+    assert!(refused(s.accept(&session)).what.contains("rebased"));
+    s.repo.git(["rebase", "--abort"]);
+
+    assert_ne!(s.repo.try_git(["merge", "side"]).0, 0);
+    assert!(refused(s.accept(&session)).what.contains("not finished"));
+    s.repo.git(["merge", "--abort"]);
+
+    s.repo.write(".git/index.lock", "");
+    assert!(refused(s.accept(&session)).to_string().contains("index.lock"));
+    assert!(s.repo.path().join(".git/index.lock").exists(), "it is not ours to remove");
+    fs::remove_file(s.repo.path().join(".git/index.lock")).unwrap();
+    operation(s.accept(&session));
+}
+
+#[test]
+fn a_target_that_moved_meanwhile_is_merged_again() {
+    let s = setting();
+    let session = worked(&s);
+    let ready = s.ready(&session, Strategy::Squash);
+    s.repo.commit_file("meanwhile", "m\n");
+    let before = s.repo.everything();
+    assert_eq!(land::accept(&s.repository, &ready).unwrap(), Accepted::TargetMoved);
+    assert_eq!(s.repo.everything(), before);
+    operation(s.accept(&session));
+    assert_eq!(s.repo.read("meanwhile"), "m\n");
+}
+
+#[test]
+fn the_same_session_lands_once_of_two_accepts_at_the_same_moment() {
+    let s = setting();
+    let session = worked(&s);
+    let ready = s.ready(&session, Strategy::Squash);
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let land = || land::accept(&s.repository, &ready);
+        let both = [scope.spawn(land), scope.spawn(land)];
+        both.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let landed = results.iter().filter(|it| matches!(it, Ok(Accepted::Landed { .. }))).count();
+    assert_eq!(landed, 1, "{results:?}");
+    assert_eq!(s.repo.git(["log", "--oneline", "--grep=Land it"]).lines().count(), 1);
+}
+
+#[test]
+fn hooks_and_signing_of_the_repository_do_not_run_and_do_not_stop_it() {
+    let s = setting();
+    let session = worked(&s);
+    for hook in ["pre-commit", "commit-msg", "post-checkout", "reference-transaction"] {
+        let path = s.repo.path().join(".git/hooks").join(hook);
+        fs::write(&path, "#!/bin/sh\nexit 1\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    s.repo.git(["config", "commit.gpgSign", "true"]);
+    s.repo.git(["config", "gpg.program", "/bin/false"]);
+    operation(s.accept(&session));
+    assert_eq!(s.repo.read("file"), "changed\n");
+}
+
+#[test]
+fn odd_names_and_line_ends_land_as_git_would_write_them() {
+    use std::os::unix::ffi::OsStrExt;
+    let s = setting();
+    s.repo.commit_file(".gitattributes", "*.txt text eol=crlf\n");
+    let session = s.session("task-abcd");
+    let odd = std::ffi::OsStr::from_bytes(b"not utf8 \xff [*] \n name");
+    fs::write(session.work.path().join(odd), "odd").unwrap();
+    session.work.write("dos.txt", "a\r\nb\r\n");
+    session.work.write("größe/a b", "x");
+    operation(s.accept(&session));
+    assert_eq!(s.repo.git(["status", "--porcelain"]), "");
+    assert_eq!(s.repo.read("dos.txt"), "a\r\nb\r\n");
+    assert_eq!(fs::read(s.repo.path().join(odd)).unwrap(), b"odd");
+}
+
+#[test]
+fn a_bare_repository_and_a_sessions_own_branch_are_told_apart() {
+    let s = setting();
+    let session = worked(&s);
+    let other = s.session("other-abcd");
+    let mut ready = s.ready(&session, Strategy::Squash);
+    ready.candidate.target = other.place.branch.clone();
+    ready.candidate.target_tip = s.repo.rev("studio/other-abcd");
+    assert!(refused(land::accept(&s.repository, &ready)).what.contains("belongs to a session"));
+
+    let bare = s.env.home().join("bare.git");
+    s.repo.git(["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
+    let mut s = s;
+    s.repository = orchestrator::git::repo::Repository::discover(&bare).unwrap();
+    s.repo = Repo::at(&bare);
+    let session = s.session("task-bare");
+    session.work.write("file", "from bare\n");
+    operation(s.accept(&session));
+    assert_eq!(s.repo.show("main", "file"), "from bare");
+    s.repo.is_sound();
+}

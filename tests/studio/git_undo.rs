@@ -1,0 +1,245 @@
+//! Dropping sessions and bringing them back byte for byte; taking landings back.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use base::failure::Kind;
+use orchestrator::git::merge::Strategy;
+use orchestrator::git::operations::{self, Kind as Operation};
+use orchestrator::git::{land, trash};
+use testkit::env::NOW;
+use testkit::repo::tree;
+
+use crate::git_setting::{Session, Setting, setting};
+
+/// All that a session is: its files, ignored ones too, its git directory, its refs.
+fn everything(s: &Setting, session: &Session) -> BTreeMap<String, String> {
+    let mut all = tree(session.work.path());
+    let private = tree(&session.place.git_dir);
+    all.extend(private.into_iter().map(|(name, content)| (format!("git/{name}"), content)));
+    let refs =
+        s.repo.git(["for-each-ref", "refs/heads", "refs/studio/pins", "refs/studio/snapshots"]);
+    all.insert("<refs>".into(), refs);
+    all.insert("<worktrees>".into(), s.repo.git(["worktree", "list", "--porcelain"]));
+    all
+}
+
+fn discard(s: &Setting, session: &Session) -> String {
+    trash::discard(&s.repository, std::slice::from_ref(&session.place), NOW)
+        .unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+fn undo(s: &Setting) -> trash::Undone {
+    trash::undo(&s.repository, None, NOW).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+#[test]
+fn any_state_comes_back_byte_for_byte() {
+    type Mess = fn(&Session);
+    let messes: &[(&str, Mess)] = &[
+        ("dirty, untracked, ignored, stashed", |session| {
+            let work = &session.work;
+            work.write(".gitignore", "*.o\n");
+            work.write("README.md", "stashed");
+            work.git(["stash"]);
+            work.write("README.md", "changed");
+            work.write("staged", "1");
+            work.git(["add", "staged"]);
+            work.write("sub/untracked", "2");
+            work.write("junk.o", "3");
+            work.git(["branch", "mine"]);
+            fs::create_dir(work.path().join("empty")).unwrap();
+        }),
+        ("detached", |session| {
+            session.work.commit_file("a", "a");
+            session.work.git(["checkout", "-q", "--detach", "HEAD~1"]);
+            session.work.write("b", "b");
+        }),
+        ("in the middle of a rebase", |session| {
+            session.work.commit_file("a", "ours");
+            session.work.git(["checkout", "-q", "-b", "side", "HEAD~1"]);
+            session.work.commit_file("a", "theirs");
+            assert_ne!(session.work.try_git(["rebase", "studio/task-abcd"]).0, 0);
+        }),
+        ("with a nested repository", |session| {
+            let nested = testkit::repo::Repo::make(&session.work.path().join("nested"));
+            nested.write("x", "y");
+        }),
+    ];
+    for (name, mess) in messes {
+        let s = setting();
+        let session = s.session("task-abcd");
+        mess(&session);
+        s.snapshot(&session);
+        let before = everything(&s, &session);
+        let operation = discard(&s, &session);
+        assert!(!session.work.path().exists() && !session.place.git_dir.exists(), "{name}");
+        assert_eq!(s.repo.git(["branch", "--list", "studio/*"]), "", "{name}");
+        assert_eq!(s.repo.git(["worktree", "list"]).lines().count(), 1, "{name}");
+        s.repo.git(["worktree", "prune"]);
+        s.repo.git(["gc", "-q", "--prune=now"]);
+        let undone = undo(&s);
+        assert_eq!((undone.undone, undone.kind), (operation, Operation::Discard));
+        assert_eq!(everything(&s, &session), before, "{name}");
+        session.work.git(["status"]);
+        s.repo.is_sound();
+    }
+}
+
+#[test]
+fn a_session_goes_on_after_its_discard_was_undone() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.write("README.md", "changed");
+    session.work.git(["stash"]);
+    discard(&s, &session);
+    undo(&s);
+    session.work.git(["stash", "pop"]);
+    session.work.git(["commit", "-q", "-a", "-m", "go on"]);
+    assert!(matches!(s.accept(&session), Ok(land::Accepted::Landed { .. })));
+    assert_eq!(s.repo.read("README.md"), "changed");
+}
+
+#[test]
+fn several_sessions_are_dropped_in_one_operation() {
+    let s = setting();
+    let sessions = [s.session("task-a"), s.session("task-b")];
+    let places: Vec<_> = sessions.iter().map(|session| session.place.clone()).collect();
+    trash::discard(&s.repository, &places, NOW).unwrap();
+    assert_eq!(s.repo.git(["branch", "--list", "studio/*"]), "");
+    assert_eq!(undo(&s).sessions, places);
+    for session in &sessions {
+        session.work.git(["status"]);
+    }
+}
+
+#[test]
+fn an_undo_makes_a_lost_registration_anew_and_never_takes_a_name_from_others() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    let operation = discard(&s, &session);
+    let admin = trash::private_trash(&s.repository, &operation).join("task-abcd/admin");
+    fs::remove_dir_all(admin).unwrap();
+    s.repo.git(["worktree", "add", "-q", "--detach", "../elsewhere/task-abcd"]);
+    undo(&s);
+    let list = s.repo.git(["worktree", "list", "--porcelain"]);
+    assert!(list.contains("branch refs/heads/studio/task-abcd"), "{list}");
+    assert_eq!(list.matches("worktree ").count(), 3, "{list}");
+    session.work.git(["status"]);
+}
+
+#[test]
+fn what_stands_in_the_way_of_an_undo_is_named() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    let operation = discard(&s, &session);
+    fs::create_dir_all(session.work.path()).unwrap();
+    let failure = trash::undo(&s.repository, None, NOW).unwrap_err();
+    assert_eq!(failure.kind, Kind::Refused);
+    assert!(failure.to_string().contains("exists again"), "{failure}");
+    fs::remove_dir(session.work.path()).unwrap();
+    undo(&s);
+    let again = trash::undo(&s.repository, Some(&operation), NOW).unwrap_err();
+    assert!(again.to_string().contains("undid it already"), "{again}");
+    assert_eq!(trash::undo(&s.repository, None, NOW).unwrap_err().kind, Kind::NotFound);
+    assert_eq!(trash::undo(&s.repository, Some("op99"), NOW).unwrap_err().kind, Kind::NotFound);
+}
+
+#[test]
+fn a_landing_is_taken_back_with_the_checkout_and_the_session() {
+    let s = setting();
+    s.repo.commit_file("file", "old\n");
+    s.repo.commit_file("other", "o\n");
+    let session = s.session("task-abcd");
+    session.work.commit_file("dir/new", "new\n");
+    session.work.write("file", "changed\n");
+    s.repo.write("other", "mine\n");
+    let ready = s.ready(&session, Strategy::Squash);
+    s.repo.git(["update-ref", "-d", "refs/studio/landing/task-abcd"]);
+    let before = (everything(&s, &session), s.repo.everything());
+    land::accept(&s.repository, &ready).unwrap();
+    let undone = undo(&s);
+    assert_eq!(undone.kind, Operation::Accept);
+    assert_eq!(everything(&s, &session), before.0);
+    let mut after = s.repo.everything();
+    for all in [&mut after, &mut before.1.clone()] {
+        all.remove("<refs>");
+    }
+    let mut expected = before.1;
+    expected.remove("<refs>");
+    assert_eq!(after, expected);
+    assert_eq!(
+        s.repo.git(["cat-file", "-t", &ready.commit]),
+        "commit",
+        "the landed commit is kept"
+    );
+    assert_eq!(s.repo.git(["status", "--porcelain"]), " M other");
+    let list = operations::list(&s.repository).unwrap();
+    assert_eq!(list[0].undone_by.as_deref(), Some("op2"));
+    assert!(matches!(s.accept(&session), Ok(land::Accepted::Landed { .. })));
+    s.repo.is_sound();
+}
+
+#[test]
+fn a_landing_that_others_built_on_is_not_taken_back() {
+    for (strategy, revert) in
+        [(Strategy::Squash, "git revert "), (Strategy::Merge, "git revert -m 1 ")]
+    {
+        let s = setting();
+        let session = s.session("task-abcd");
+        session.work.write("file", "x");
+        let ready = s.ready(&session, strategy);
+        land::accept(&s.repository, &ready).unwrap();
+        s.repo.commit_file("on-top", "y");
+        let before = s.repo.everything();
+        let failure = trash::undo(&s.repository, None, NOW).unwrap_err();
+        assert_eq!(failure.kind, Kind::Refused);
+        assert_eq!(failure.next[0], format!("{revert}{}", ready.commit));
+        assert_eq!(s.repo.everything(), before);
+        let argv: Vec<&str> = failure.next[0].split(' ').skip(1).collect();
+        let mut job = s.repo.job().args(&argv);
+        job = job.env("GIT_EDITOR", "true");
+        assert!(job.output(base::process::Limits::seconds(60)).unwrap().ok());
+        assert!(!s.repo.path().join("file").exists());
+    }
+}
+
+#[test]
+fn users_changes_in_the_way_of_an_undo_are_named_and_kept() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.write("file", "x");
+    s.accept(&session).unwrap();
+    s.repo.write("file", "mine");
+    let before = s.repo.everything();
+    let failure = trash::undo(&s.repository, None, NOW).unwrap_err();
+    assert!(failure.to_string().contains("file"), "{failure}");
+    assert_eq!(s.repo.everything(), before);
+}
+
+#[test]
+fn a_session_whose_worktree_is_gone_can_be_dropped() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.commit_file("new", "x");
+    s.home(&session);
+    fs::remove_dir_all(session.work.path()).unwrap();
+    discard(&s, &session);
+    assert_eq!(s.repo.git(["branch", "--list", "studio/*"]), "");
+    undo(&s);
+    assert_eq!(s.repo.show("studio/task-abcd", "new"), "x");
+}
+
+#[test]
+fn two_undos_at_the_same_moment_undo_one_operation_once() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    let operation = discard(&s, &session);
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let undo = || trash::undo(&s.repository, Some(&operation), NOW);
+        let both = [scope.spawn(undo), scope.spawn(undo)];
+        both.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1, "{results:?}");
+    session.work.git(["status"]);
+}
