@@ -288,7 +288,7 @@ fn workplace(settings: &Settings, session: &Session, facts: &Facts, gate: Arc<Ga
 }
 
 /// Where writes need no question: the git work tree around the working directory, or only that.
-fn root_of(cwd: &Path) -> PathBuf {
+pub fn root_of(cwd: &Path) -> PathBuf {
     let tree = cwd.ancestors().find(|dir| dir.join(".git").exists());
     tree.unwrap_or(cwd).to_owned()
 }

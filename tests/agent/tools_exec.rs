@@ -263,3 +263,20 @@ fn the_history_tells_what_was_done_oldest_first() {
     assert!(actions[1]["result_summary"].as_str().unwrap().contains("2\\n"));
     assert_eq!(bench.call("get_action_history", json!({})).metadata.as_array().unwrap().len(), 3);
 }
+
+#[test]
+fn a_rule_can_put_commands_in_the_box() {
+    let bench = Bench::new("g3");
+    let rule = "[[gate.rules]]\ntool = \"shell\"\naction = \"box\"\n";
+    bench.env.config(rule);
+    let outside = bench.env.home().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    let reads = "cat ~/.config/g3/config.toml";
+    shell(&bench, reads).says("Permission denied").fails("failed");
+    let writes = format!("echo x > '{}/a'", outside.display());
+    shell(&bench, &writes).says("Permission denied").fails("failed");
+    shell(&bench, "echo in > inside && cat inside && ls ~/outside").says("in\n").works();
+    bench.env.config("");
+    assert_eq!(bench.read("inside"), "in\n");
+    shell(&bench, "cat ~/.config/g3/config.toml").works();
+}

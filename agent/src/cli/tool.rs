@@ -1,7 +1,7 @@
 //! `g3 tool list` and `g3 tool exec`: every tool without a model.
 
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::gate::Gate;
+use crate::run::root_of;
+use crate::session::{keep_out_of_git, sessions_dir};
 use crate::tools::profile::{self, Face};
 use crate::tools::{self, ErrorKind, Outcome, Profile, Workplace};
 
@@ -164,13 +166,13 @@ fn workplace(args: &ExecArgs) -> Result<Workplace> {
         None => SESSION.to_owned(),
     };
     let loaded = base::config::load(&Sources::from_env(&cwd))?;
-    let mut at = Workplace::quiet(&cwd, session_dir(&cwd, &session));
+    let mut at = Workplace::quiet(&cwd, sessions_dir(&cwd).join(&session));
+    std::fs::create_dir_all(&at.session_dir)
+        .and_then(|()| keep_out_of_git(&cwd))
+        .or_fail(|| format!("cannot make {}", at.session_dir.display()))?;
+    at.root = root_of(&cwd);
     at.gate = Arc::new(Gate::new(&loaded.config.gate.rules, None)?);
     Ok(at)
-}
-
-fn session_dir(cwd: &Path, session: &str) -> PathBuf {
-    cwd.join(".g3/sessions").join(session)
 }
 
 fn as_json(outcome: &Outcome, took: Duration) -> Value {

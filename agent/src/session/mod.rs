@@ -130,7 +130,7 @@ fn make_dir(dir: &Path) -> io::Result<()> {
 }
 
 /// In a git work tree, `.g3` tells git by itself not to look at it.
-fn keep_out_of_git(cwd: &Path) -> io::Result<()> {
+pub fn keep_out_of_git(cwd: &Path) -> io::Result<()> {
     let file = cwd.join(".g3/.gitignore");
     let in_git = cwd.ancestors().any(|dir| dir.join(".git").exists());
     if !in_git || file.exists() {

@@ -206,3 +206,6 @@ impl Outcome {
         self
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::fuzzy::{self, Hit, Miss, Strategy};
-use super::text::{Change, FileText, counts, load, store, unified};
+use super::text::{Change, Difference, FileText, difference, load, store};
 use crate::tools::call::{Call, Trouble};
 use crate::tools::profile::Style;
 use crate::tools::{ErrorKind, Outcome};
@@ -117,7 +117,7 @@ fn missed(call: &Call<'_>, miss: Miss, already: bool) -> Outcome {
 
 fn told(call: &Call<'_>, hit: &Hit, before: &str, after: &str) -> Outcome {
     let shown = call.shown_place();
-    let (additions, deletions) = counts(before, after);
+    let Difference { unified, additions, deletions } = difference(before, after);
     let times = hit.spans.len();
     let strategy = hit.strategy.name();
     let text = match call.face.style {
@@ -133,7 +133,7 @@ fn told(call: &Call<'_>, hit: &Hit, before: &str, after: &str) -> Outcome {
                     "\n[note: the old text was not found exactly; it was matched by {strategy}]"
                 ));
             }
-            format!("{text}\n{}", unified(before, after))
+            format!("{text}\n{unified}")
         }
     };
     let metadata = json!({

@@ -1,6 +1,7 @@
 //! A text file while it is edited: searched with plain newlines, written back with its own.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use crate::tools::call::{Call, Trouble};
 use crate::tools::fs::{open, read, seen};
@@ -141,17 +142,29 @@ pub fn store(call: &Call<'_>, text: &str) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// A unified diff of two texts, three lines of context, without file names.
-pub fn unified(old: &str, new: &str) -> String {
-    let diff = similar::TextDiff::from_lines(old, new);
-    diff.unified_diff().context_radius(3).to_string()
+/// How one text became another.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// As a unified diff with three lines of context, without file names.
+    pub unified: String,
+    /// Lines that came.
+    pub additions: usize,
+    /// Lines that went.
+    pub deletions: usize,
 }
 
-/// How many lines were added and removed.
-pub fn counts(old: &str, new: &str) -> (usize, usize) {
-    let diff = similar::TextDiff::from_lines(old, new);
+/// How long is looked for the shortest diff; then a longer one will do.
+const DIFF_TIME: Duration = Duration::from_secs(1);
+
+/// Compares two texts.
+pub fn difference(old: &str, new: &str) -> Difference {
+    let diff = similar::TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
     let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
-    (count(similar::ChangeTag::Insert), count(similar::ChangeTag::Delete))
+    Difference {
+        unified: diff.unified_diff().context_radius(3).to_string(),
+        additions: count(similar::ChangeTag::Insert),
+        deletions: count(similar::ChangeTag::Delete),
+    }
 }
 
 #[cfg(test)]

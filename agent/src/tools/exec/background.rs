@@ -9,6 +9,7 @@ use base::process::{Job, Stream, is_alive};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::boxed;
 use super::environment::{self, Environment};
 use crate::gate::Pass;
 use crate::tools::Outcome;
@@ -34,7 +35,7 @@ struct Record {
 }
 
 /// Starts a process and lets go of it.
-pub async fn run(call: &Call<'_>, _pass: Pass) -> Result<Outcome, Trouble> {
+pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
     let args: Args = call.decode()?;
     if args.command.trim().is_empty() {
         return Err(Trouble::invalid("`command` is empty"));
@@ -69,21 +70,22 @@ pub async fn run(call: &Call<'_>, _pass: Pass) -> Result<Outcome, Trouble> {
         call.place.display()
     )
     .map_err(broken)?;
-    let pid = start(call, &args, &log_file).map_err(broken)?;
+    let pid = start(call, &args, &log_file, pass).map_err(broken)?;
     let record = Record { name, command: args.command, pid, born: born(pid), log };
     base::files::replace_json(&file, &record).map_err(broken)?;
     Ok(told(call, &record))
 }
 
-fn start(call: &Call<'_>, args: &Args, log: &File) -> std::io::Result<u32> {
+fn start(call: &Call<'_>, args: &Args, log: &File, pass: Pass) -> std::io::Result<u32> {
+    let rules = boxed::rules(pass, call.at);
     let job = |shell: &str| -> std::io::Result<Job> {
         let job = Job::new(shell, &call.place).arg("-c").arg(&args.command);
         let job = environment::apply(job, args.environment);
         let (out, err) = (Stream::File(log.try_clone()?), Stream::File(log.try_clone()?));
         Ok(job.stdout(out).stderr(err).detached())
     };
-    let mut running = match job("bash")?.spawn_async() {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => job("sh")?.spawn_async()?,
+    let mut running = match boxed::spawn(job("bash")?, rules.clone()) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => boxed::spawn(job("sh")?, rules)?,
         other => other?,
     };
     let pid = running.id().ok_or_else(|| std::io::Error::other("it ended at once"))?;

@@ -1,6 +1,7 @@
 //! What a command may know: our environment without secrets, or a short list.
 
 use base::process::Job;
+use base::sandbox::environment::is_secret;
 use serde::Deserialize;
 
 /// Which variables a command gets.
@@ -44,37 +45,10 @@ const LISTED: [&str; 24] = [
     "TZ",
 ];
 
-/// Parts of names that tell a secret.
-const SECRET_PARTS: [&str; 9] = [
-    "TOKEN",
-    "SECRET",
-    "PASSWORD",
-    "PASSWD",
-    "PRIVATE_KEY",
-    "API_KEY",
-    "APIKEY",
-    "CREDENTIAL",
-    "ACCESS_KEY",
-];
-
-/// Beginnings of names that belong to model services, to us, or to a login.
-const SECRET_STARTS: [&str; 9] = [
-    "ANTHROPIC_",
-    "OPENAI_",
-    "GEMINI_",
-    "DATABRICKS_",
-    "G3_PROVIDERS__",
-    "G3_MODEL_HOST",
-    "AWS_SECRET",
-    "AWS_SESSION",
-    "SSH_AUTH",
-];
-
-/// Whether a variable is kept from commands.
-pub fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    SECRET_PARTS.iter().any(|part| name.contains(part))
-        || SECRET_STARTS.iter().any(|start| name.starts_with(start))
+/// Whether a variable is kept from commands: secrets by name, and our own configuration.
+fn is_withheld(name: &str) -> bool {
+    let own = name.starts_with("G3_") && !name.starts_with("G3_TEST_");
+    own || name == "SSH_AUTH_SOCK" || is_secret(name)
 }
 
 /// Gives a job its environment.
@@ -89,7 +63,7 @@ pub fn apply(mut job: Job, environment: Environment) -> Job {
         return job;
     }
     for (name, _) in std::env::vars_os() {
-        if name.to_str().is_none_or(is_secret) {
+        if name.to_str().is_none_or(is_withheld) {
             job = job.env_remove(name);
         }
     }
@@ -109,10 +83,10 @@ mod tests {
     fn secrets_are_known_by_name() {
         for name in ["GITHUB_TOKEN", "my_secret", "ANTHROPIC_BASE_URL", "DB_PASSWORD", "X_API_KEY"]
         {
-            assert!(is_secret(name), "{name}");
+            assert!(is_withheld(name), "{name}");
         }
         for name in ["PATH", "HOME", "KEYBOARD", "CARGO_HOME", "G3_TEST_NOW"] {
-            assert!(!is_secret(name), "{name}");
+            assert!(!is_withheld(name), "{name}");
         }
     }
 }

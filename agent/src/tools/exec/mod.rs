@@ -9,6 +9,7 @@ use super::profile::Face;
 use crate::gate::{paths, verbs};
 
 pub mod background;
+pub mod boxed;
 pub mod environment;
 pub mod output;
 pub mod process;

@@ -3,13 +3,16 @@
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::process::{AsyncRunning, GRACE, Job, Stream, exit_code};
+use base::sandbox::Rules;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::ChildStdin;
 use tokio::time::{Instant, sleep_until};
 
+use super::boxed;
 use super::environment::{self, Environment};
 use super::output::{Capture, Captured, Show};
 use super::prompts::{self, Sign};
@@ -28,6 +31,8 @@ pub struct Order<'a> {
     pub time: Option<Duration>,
     /// How much of each stream is shown.
     pub show: Show,
+    /// What it may reach; anything when not said.
+    pub rules: Option<Arc<Rules>>,
     /// Whether questions are answered and the directory at its end is wanted; else stdin is closed.
     pub attended: bool,
 }
@@ -70,6 +75,8 @@ const QUIET: Duration = Duration::from_millis(150);
 const STALL: Duration = Duration::from_secs(5);
 /// How much of the end is looked at for a question, in bytes.
 const LOOK: usize = 200;
+/// How much is passed on while it comes, in bytes.
+const HEARD: usize = 128 << 10;
 /// The descriptor on which the shell tells its last directory.
 const DIRECTORY_FD: i32 = 9;
 
@@ -108,8 +115,10 @@ fn start(order: &Order<'_>, told: Option<&File>) -> io::Result<AsyncRunning> {
         let fd = told.try_clone()?.into();
         Ok(job.stdin(Stream::Piped).descriptor(fd, DIRECTORY_FD))
     };
-    match job("bash")?.spawn_async() {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => job("sh")?.spawn_async(),
+    match boxed::spawn(job("bash")?, order.rules.clone()) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            boxed::spawn(job("sh")?, order.rules.clone())
+        }
         other => other,
     }
 }
@@ -132,6 +141,8 @@ struct Pump<'a> {
     stderr: Capture,
     stdin: Option<ChildStdin>,
     heard: Instant,
+    /// How many bytes were passed on to whoever listens.
+    told: usize,
     /// Whether this silence was looked at already.
     looked: bool,
 }
@@ -148,6 +159,7 @@ impl<'a> Pump<'a> {
             stderr: Capture::new(order.show, &directory, "stderr"),
             stdin: running.child.stdin.take(),
             heard: Instant::now(),
+            told: 0,
             looked: false,
         }
     }
@@ -204,10 +216,20 @@ impl<'a> Pump<'a> {
         }
         let capture = if stream == 0 { &mut self.stdout } else { &mut self.stderr };
         let text = capture.take(bytes);
-        if !text.is_empty() {
-            (self.at.hear)(&text);
-        }
+        self.tell(&text);
         (self.heard, self.looked) = (Instant::now(), false);
+    }
+
+    /// Passes output on while it comes. Who listens may keep all of it, so a flood is cut.
+    fn tell(&mut self, text: &str) {
+        if text.is_empty() || self.told >= HEARD {
+            return;
+        }
+        self.told += text.len();
+        (self.at.hear)(text);
+        if self.told >= HEARD {
+            (self.at.hear)("\n[more output follows; the result shows its end]\n");
+        }
     }
 
     /// When to look at the silence; never once stdin is closed.

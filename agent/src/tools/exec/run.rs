@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::environment::Environment;
 use super::output::Show;
 use super::process::{Order, run as run_process};
-use super::{background, keep_directory, render};
+use super::{background, boxed, keep_directory, render};
 use crate::gate::{Pass, paths};
 use crate::tools::call::{Call, Trouble};
 use crate::tools::profile::Style;
@@ -57,6 +57,7 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
         environment: args.environment,
         time: args.timeout_ms.map(|ms| Duration::from_millis(ms.clamp(1, limit))),
         show: if call.at.plain { PLAIN } else { args.show },
+        rules: boxed::rules(pass, call.at),
         attended: args.keep_directory,
     };
     let ran = run_process(&order, call.at)
