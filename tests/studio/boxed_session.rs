@@ -35,11 +35,8 @@ impl<'a> Boxed<'a> {
             cache: &cache,
         };
         let mut spec = BoxSpec::for_session(&places, row, &Sandbox::default()).unwrap();
-        for (name, value) in [("HOME", home.to_str().unwrap()), ("GIT_CONFIG_GLOBAL", "/dev/null")]
-        {
-            spec.environment.retain(|(known, _)| known != name);
-            spec.environment.push((name.into(), value.into()));
-        }
+        spec.environment.retain(|(known, _)| known != "HOME");
+        spec.environment.push(("HOME".into(), home.display().to_string()));
         Boxed { setting, spec }
     }
 
@@ -149,6 +146,24 @@ fn an_agents_row_opens_what_it_names_and_checks_get_none_of_it() {
     fs::remove_file(home.join("state/f")).unwrap();
     assert_ne!(Boxed::new(&s, &session, None).sh(line).never_says("canary").code, 0);
     assert!(!home.join("state/f").exists());
+}
+
+#[test]
+fn the_users_signing_and_hooks_do_not_stand_in_an_agents_way() {
+    let s = setting();
+    let hooks = s.env.home().join("hooks");
+    fs::create_dir(&hooks).unwrap();
+    let config = format!(
+        "[commit]\n\tgpgSign = true\n[gpg]\n\tprogram = false\n[core]\n\thooksPath = {}\n\
+         [credential]\n\thelper = store\n[github]\n\ttoken = x\n",
+        hooks.display()
+    );
+    fs::write(s.env.home().join(".gitconfig"), config).unwrap();
+    let session = s.session("task-abcd");
+    let agent = Boxed::new(&s, &session, None);
+    agent.sh("git commit -q --allow-empty -m one && git log -1 --format=%an").ok();
+    agent.sh("git init -q inner && git -C inner commit -q --allow-empty -m two").ok();
+    agent.sh("cat ~/.gitconfig").never_says("token");
 }
 
 #[test]

@@ -59,8 +59,12 @@ impl BoxSpec {
         });
         let caches = cache_env(places.cache, places.home)?;
         let caches = caches.into_iter().map(|(name, path)| (name, path.display().to_string()));
+        // The user's own git configuration names keys and programs that are out of reach here
+        // (signing above all); what counts of it stands in the session's.
+        let git = places.private_git.join("config").display().to_string();
+        let git = [("GIT_CONFIG_GLOBAL".to_owned(), git)];
         let mut environment: Vec<(String, String)> = own.collect();
-        for (name, value) in caches {
+        for (name, value) in caches.chain(git) {
             environment.retain(|(known, _)| *known != name);
             environment.push((name, value));
         }
