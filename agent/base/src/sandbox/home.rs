@@ -163,9 +163,12 @@ pub fn home_rules(home: &Path, closed: &[PathBuf]) -> Rules {
     let real: Vec<PathBuf> = shut.iter().filter_map(|path| path.canonicalize().ok()).collect();
     shut.extend(real);
 
+    let system = CLOSED.iter().map(PathBuf::from);
     let mut read = Vec::new();
+    // The home directory itself may lie in a closed place, as those of tests do.
+    shut.extend(system.clone().filter(|closed| !home.starts_with(closed)));
     open_around(&home, &shut, &mut read);
-    shut.extend(CLOSED.iter().map(PathBuf::from));
+    shut.extend(system);
     shut.push(home);
     open_around(Path::new("/"), &shut, &mut read);
     Rules { read, write: DEVICES.iter().map(PathBuf::from).collect() }
@@ -248,6 +251,18 @@ mod tests {
         assert!(!opened("src/repo/.git/studio/sessions"), "closed by the caller");
         assert!(rules.read.iter().any(|tree| Path::new("/usr/bin").starts_with(tree)));
         assert!(!rules.read.iter().any(|tree| Path::new("/tmp/other").starts_with(tree)));
+    }
+
+    #[test]
+    fn devices_and_temporary_directories_stay_closed_whatever_the_home_is() {
+        for home in ["/", "/root", "/nonexistent"] {
+            let rules = home_rules(Path::new(home), &[]);
+            for shut in ["/tmp/x", "/dev/sda", "/run/secrets/key", "/var/tmp/x"] {
+                let opened = rules.read.iter().any(|tree| Path::new(shut).starts_with(tree));
+                assert!(!opened, "{shut} is open for the home {home}");
+            }
+            assert!(rules.read.iter().any(|tree| Path::new("/usr/bin").starts_with(tree)));
+        }
     }
 
     #[test]
