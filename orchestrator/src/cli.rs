@@ -1,12 +1,13 @@
 //! What can be typed, and which command it leads to.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use base::failure::Result;
 
 use crate::commands::desk::Common;
 use crate::commands::{
-    answer, diff, explain, list, logs, resume, run, send, status, stop, supervise,
+    accept, answer, completions, config, diff, discard, doctor, explain, gc, list, logs,
+    operations, resume, run, send, shell, status, stop, supervise, undo,
 };
 
 /// Runs many coding agents on one git repository at once, each in a worktree of its own, and lands
@@ -75,6 +76,39 @@ enum Verb {
         after_help = "Examples:\n  studio resume fix-the\n  studio resume --all      after a reboot"
     )]
     Resume(resume::Args),
+    /// Land sessions' work on its branch, tested on the merged tree
+    #[command(
+        after_help = "Examples:\n  studio accept fix-the\n  studio accept fix-the --strategy merge --onto develop\n  studio accept fix-the -m 'Fix the flaky test'\n  studio accept fix-the --dry-run"
+    )]
+    Accept(accept::Args),
+    /// Drop sessions; `undo` brings them back
+    #[command(after_help = "Examples:\n  studio discard document\n  studio discard --yes fix-the")]
+    Discard(discard::Args),
+    /// Take back the last accept or discard, or a given one
+    #[command(after_help = "Examples:\n  studio undo\n  studio undo op3")]
+    Undo(undo::Args),
+    /// What was accepted, discarded and undone
+    #[command(after_help = "Examples:\n  studio operations\n  studio operations --json")]
+    Operations,
+    /// Open a shell, or run a command, in a session's worktree and box
+    #[command(
+        after_help = "Examples:\n  studio shell fix-the\n  studio shell fix-the -- cargo test"
+    )]
+    Shell(shell::Args),
+    /// Look for what crashes left behind, and mend it
+    #[command(after_help = "Examples:\n  studio doctor")]
+    Doctor,
+    /// Delete what was discarded or accepted a week ago
+    #[command(after_help = "Examples:\n  studio gc --dry-run\n  studio gc --older 1")]
+    Gc(gc::Args),
+    /// The configuration and where each value comes from
+    #[command(after_help = "Examples:\n  studio config show --origin")]
+    Config(config::Args),
+    /// Print the completion script of a shell
+    #[command(
+        after_help = "Examples:\n  studio completions bash > ~/.local/share/bash-completion/completions/studio"
+    )]
+    Completions(completions::Args),
     /// One supervisor; started by studio itself
     #[command(name = "__supervise", hide = true)]
     Supervise(supervise::Args),
@@ -105,6 +139,15 @@ impl Cli {
             Some(Verb::Answer(args)) => answer::run(common, &args),
             Some(Verb::Stop(args)) => stop::run(common, &args),
             Some(Verb::Resume(args)) => resume::run(common, &args),
+            Some(Verb::Accept(args)) => accept::run(common, &args),
+            Some(Verb::Discard(args)) => discard::run(common, &args),
+            Some(Verb::Undo(args)) => undo::run(common, &args),
+            Some(Verb::Operations) => operations::run(common),
+            Some(Verb::Shell(args)) => shell::run(common, &args),
+            Some(Verb::Doctor) => doctor::run(common),
+            Some(Verb::Gc(args)) => gc::run(common, &args),
+            Some(Verb::Config(args)) => config::run(common, &args),
+            Some(Verb::Completions(args)) => completions::run(&args, Cli::command()),
             Some(Verb::Supervise(args)) => supervise::run(&args),
         }
     }

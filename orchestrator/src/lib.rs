@@ -7,6 +7,8 @@ pub mod cli;
 pub mod commands;
 pub mod git;
 pub mod launch;
+pub mod message;
+pub mod redact;
 pub mod report;
 pub mod room;
 pub mod schedule;

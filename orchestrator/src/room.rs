@@ -1,60 +1,33 @@
-//! Where a session's processes run: its worktree, its box, an environment without secrets.
+//! Where a session's processes run: its worktree, in its box, with an environment without secrets.
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::config::Config;
+use base::config::agent::Sandbox;
 use base::config::studio::AgentRow;
 use base::failure::{OrFail, Result};
-use base::process::{AsyncRunning, Job, Stream};
+use base::process::{AsyncRunning, Stream};
 use tokio::io::AsyncReadExt;
 
+use crate::boxed::session::Places;
+use crate::boxed::{self, BoxSpec, Lifeline};
+use crate::git::private::Place;
 use crate::git::repo::Repository;
 use crate::session::record::Record;
 
-/// Variables that every process gets.
-const PASSED: &[&str] = &[
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "TERM",
-    "COLUMNS",
-    "XDG_RUNTIME_DIR",
-    "XDG_CONFIG_HOME",
-    "XDG_CACHE_HOME",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "ALL_PROXY",
-    "RUSTUP_HOME",
-    "RUSTUP_TOOLCHAIN",
-    "CARGO_HOME",
-    "GIT_CONFIG_GLOBAL",
-    "GIT_CONFIG_NOSYSTEM",
-];
-/// Variables that every process gets, by the start of their name.
-const PASSED_PREFIXES: &[&str] = &["LC_", "G3_TEST_"];
+/// The number under which an agent finds its connection to the model host.
+const HOST_FD: i32 = 5;
+/// Bytes of each stream of a check that are kept.
+const TAIL: usize = 4096;
 
 /// Where a session's processes run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Room {
-    /// The directory they start in.
-    pub worktree: PathBuf,
-    /// A directory of their own for temporary files.
-    pub temporary: PathBuf,
-    /// More variables that they get, by name.
-    pub env: Vec<String>,
+    spec: BoxSpec,
+    host: Option<Arc<OwnedFd>>,
 }
 
 /// A started program and what keeps it alive. Dropped, everything in its box ends.
@@ -63,7 +36,7 @@ pub struct Process {
     /// The program.
     pub running: AsyncRunning,
     /// The lifeline of its box.
-    pub lifeline: Option<OwnedFd>,
+    pub lifeline: Lifeline,
 }
 
 /// How a program ended, and the end of what it wrote.
@@ -82,41 +55,68 @@ impl Room {
     pub fn of(
         repository: &Repository,
         record: &Record,
-        _config: &Config,
+        config: &Config,
         row: Option<&AgentRow>,
     ) -> Result<Room> {
-        Ok(Room {
-            worktree: record.place.worktree.clone(),
-            temporary: repository.session_dir(&record.id).join("tmp"),
-            env: row.map(|row| row.env.clone()).unwrap_or_default(),
-        })
+        let temporary = repository.session_dir(&record.id).join("tmp");
+        let sandbox = Sandbox {
+            enabled: config.sandbox.enabled && record.manner.boxed,
+            ..config.sandbox.clone()
+        };
+        Room::at(repository, &record.place, &temporary, &sandbox, row)
+    }
+
+    /// A room in any worktree of ours.
+    pub fn at(
+        repository: &Repository,
+        place: &Place,
+        temporary: &Path,
+        sandbox: &Sandbox,
+        row: Option<&AgentRow>,
+    ) -> Result<Room> {
+        let home = std::env::var_os("HOME").unwrap_or_else(|| "/".into());
+        let cache = repository.studio_dir()?.join("cache/build");
+        std::fs::create_dir_all(&cache).or_fail(|| "cannot make the build caches")?;
+        let places = Places {
+            home: Path::new(&home),
+            worktree: &place.worktree,
+            private_git: &place.git_dir,
+            repository_git: &repository.common_dir,
+            temp: temporary,
+            cache: &cache,
+        };
+        let spec = BoxSpec::for_session(&places, row, sandbox).or_fail(|| "cannot plan the box")?;
+        Ok(Room { spec, host: None })
+    }
+
+    /// The room with a connection to the model host, which lives outside every box.
+    #[must_use]
+    pub fn with_host(mut self, socket: OwnedFd) -> Room {
+        let name = base::host::find::HANDED_DOWN.to_owned();
+        self.spec.environment.push((name, HOST_FD.to_string()));
+        self.spec.descriptors.push(HOST_FD);
+        self.host = Some(Arc::new(socket));
+        self
     }
 
     /// Starts a program with piped streams.
     pub fn start(&self, argv: &[String]) -> Result<Process> {
-        let (job, lifeline) = self.job(argv)?;
-        let job = job.stdin(Stream::Piped);
-        let running = job.spawn_async().or_fail(|| "cannot start it")?;
+        let cannot = || format!("cannot start `{}`", argv.first().map_or("", String::as_str));
+        let (program, args) = argv.split_first().ok_or("there is no program").or_fail(cannot)?;
+        let (mut job, lifeline) = boxed::job(&self.spec, program, args).or_fail(cannot)?;
+        if let Some(host) = &self.host {
+            job = job.descriptor(host.try_clone().or_fail(cannot)?, HOST_FD);
+        }
+        let running = job.stdin(Stream::Piped).spawn_async().or_fail(cannot)?;
         Ok(Process { running, lifeline })
     }
 
-    /// A program prepared to run here; its box lives as long as the descriptor.
-    pub fn job(&self, argv: &[String]) -> Result<(Job, Option<OwnedFd>)> {
-        std::fs::create_dir_all(&self.temporary)
-            .or_fail(|| "cannot make its temporary directory")?;
-        let program = argv.first().cloned().unwrap_or_default();
-        let mut job =
-            Job::new(program, &self.worktree).args(&argv[1.min(argv.len())..]).env_clear();
-        for (key, value) in std::env::vars_os() {
-            let name = key.to_string_lossy();
-            let passes = PASSED.contains(&&*name)
-                || PASSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-                || self.env.iter().any(|wanted| *wanted == name);
-            if passes {
-                job = job.env(&key, value);
-            }
+    /// Becomes a program on the user's terminal, in this room. Returns only when that failed.
+    pub fn enter(&self, argv: &[String]) -> std::io::Error {
+        match argv.split_first() {
+            Some((program, args)) => boxed::exec(&self.spec, program, args),
+            None => std::io::Error::other("there is no program"),
         }
-        Ok((job.env("TMPDIR", &self.temporary), None))
     }
 
     /// Runs one `sh -c` line to its end, at most so long.
@@ -140,9 +140,6 @@ impl Room {
         Ok(Ended { exit, tail, took })
     }
 }
-
-/// Bytes of each stream of a check that are kept.
-const TAIL: usize = 4096;
 
 async fn tail_of(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
     let Some(mut stream) = stream else { return String::new() };

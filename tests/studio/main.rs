@@ -1,7 +1,11 @@
 //! Tests of studio.
 
+mod accept;
 mod boxed;
 mod boxed_session;
+mod control;
+mod crash;
+mod discard;
 mod git_door;
 mod git_import;
 mod git_land;

@@ -139,15 +139,13 @@ fn a_run_works_from_a_sub_directory_a_linked_worktree_and_a_bare_repository() {
 #[test]
 fn a_queue_keeps_to_its_number_of_jobs() {
     let scene = Scene::new();
-    let gate = scene.env.home().join("gate");
-    let task = format!("gate {}; write a 1", gate.display());
-    let first = scene.exec(["-j", "1", &task]);
+    let first = scene.exec(["-j", "1", "gate go; write a 1"]);
     scene.await_state(&first, "working");
     let second = scene.exec(["-j", "1", "write b 1"]);
     assert_eq!(scene.status(&second)["state"], "queued");
     scene.studio(["stop", &second]).exits(0).says("stopped");
     let third = scene.exec(["-j", "1", "write c 1"]);
-    std::fs::write(&gate, "").unwrap();
+    scene.worktree(&first).write("go", "");
     scene.await_state(&first, "ready");
     scene.await_state(&third, "ready");
 }

@@ -7,12 +7,13 @@ use base::config::providers::EmbeddedConfig;
 use base::event::Usage;
 use base::failure::{Failure, OrFail, Result as Outcome};
 use base::host::connection::{Answers, Connection};
+use base::host::catalogue;
 use base::host::find::{self, Wanted};
 use base::host::wire::{self, Chat, Fault, FaultKind, Hello, Mode, Tell, Turn};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::{Delta, Facts, Hear, Provider, ProviderError, Request, catalogue, history};
+use super::{Delta, Facts, Hear, Provider, ProviderError, Request, history};
 use crate::message::{Message, Part, Reply, Role, Stop, ToolCall};
 
 /// Under so many parameters a model is small.

@@ -3,7 +3,6 @@
 pub mod anthropic;
 pub mod arguments;
 pub mod auth;
-pub mod catalogue;
 pub mod embedded;
 pub mod fault;
 pub mod history;

@@ -1,7 +1,7 @@
 //! What every command begins with: the repository, its sessions, the configuration, the clock.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use base::clock::Clock;
 use base::config::{Config, Sources};
@@ -73,12 +73,8 @@ impl Desk {
         Ok(Desk::with(repository, loaded.config, common.json))
     }
 
-    /// The desk of a supervisor, which knows the repository by its common directory.
-    pub fn at(common_dir: &Path, config: Config) -> Result<Desk> {
-        Ok(Desk::with(Repository::discover(common_dir)?, config, false))
-    }
-
-    fn with(repository: Repository, config: Config, json: bool) -> Desk {
+    /// The desk for a repository and a configuration.
+    pub fn with(repository: Repository, config: Config, json: bool) -> Desk {
         let store = Store::at(&repository.common_dir);
         Desk { repository, store, config, clock: Clock::from_env(), json }
     }
@@ -100,7 +96,7 @@ impl Desk {
 
     /// One session as it is now, where the fates are known.
     pub fn view_with(&self, id: &Id, fates: &BTreeMap<Id, Fate>) -> Result<View> {
-        let record = self.store.load(id)?;
+        let record = self.store.load(id)?.located(&self.repository)?;
         // The lock is looked at first: a run that ends in between has its exit line then.
         let locked = self.store.is_locked(id);
         let story = self.store.story(id)?;

@@ -1,17 +1,29 @@
 //! One verb, one file: resolve, check, act, report.
 
+pub mod accept;
 pub mod answer;
+pub mod completions;
+pub mod config;
 pub mod desk;
 pub mod diff;
+pub mod discard;
+pub mod doctor;
+pub mod editor;
 pub mod explain;
+pub mod gc;
+pub mod landing;
 pub mod list;
 pub mod logs;
+pub mod operations;
 pub mod order;
+pub mod proof;
 pub mod resume;
 pub mod run;
 pub mod send;
+pub mod shell;
 pub mod status;
 pub mod stop;
 pub mod supervise;
 pub mod tasks;
+pub mod undo;
 pub mod watch;

@@ -6,11 +6,9 @@ use base::id::Id;
 
 use crate::commands::desk::Desk;
 use crate::commands::run::{Args, is_attended};
-use crate::git::worktree;
 use crate::schedule::default_jobs;
 use crate::session::random;
 use crate::session::record::{Limits, Manner, Record, SCHEMA, Templates};
-use crate::supervise::deeds;
 
 /// Ids that are tried before giving up; each is one of 810,000 for its slug.
 const TRIES: u32 = 200;
@@ -66,12 +64,7 @@ pub fn create(desk: &Desk, order: &Order) -> Result<Id> {
     let mut record = draft(desk, order)?;
     for n in 0..TRIES {
         let id = Id::new(&order.task, random::four(&order.task, n)?);
-        let wanted = worktree::Order {
-            id: id.clone(),
-            base: record.base.clone(),
-            branch: deeds::branch_template(&record.templates)?,
-            worktree: deeds::worktree_template(&record.templates)?,
-        };
+        let wanted = record.templates.order(&id, &record.base)?;
         record.place = wanted.place(&desk.repository)?;
         record.id = id;
         let taken = desk.repository.tip(&record.place.branch)?.is_some();
@@ -97,12 +90,7 @@ fn draft(desk: &Desk, order: &Order) -> Result<Record> {
     }
     manner.boxed = manner.boxed && desk.config.sandbox.enabled;
     let id = Id::new(&order.task, [0; 4]);
-    let wanted = worktree::Order {
-        id: id.clone(),
-        base: base.clone(),
-        branch: deeds::branch_template(&templates)?,
-        worktree: deeds::worktree_template(&templates)?,
-    };
+    let wanted = templates.order(&id, &base)?;
     Ok(Record {
         schema: SCHEMA,
         id,

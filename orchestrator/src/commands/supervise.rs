@@ -2,14 +2,20 @@
 
 use std::path::PathBuf;
 
+use base::clock::Clock;
 use base::config::Sources;
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 
 use crate::commands::desk::Desk;
+use crate::commands::landing;
+use crate::git::repo::Repository;
 use crate::launch;
 use crate::room::Room;
+use crate::session::journal::{Entry, Outcome};
 use crate::session::record::Record;
+use crate::session::store::Store;
+use crate::supervise::deeds;
 use crate::supervise::run::Charge;
 use crate::supervise::start::inherited_lock;
 
@@ -20,35 +26,77 @@ pub struct Args {
     pub common: PathBuf,
     /// The session
     pub id: String,
+    /// The configuration file that was given instead of the usual ones
+    #[arg(long)]
+    pub config: Option<PathBuf>,
 }
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
     let id = Id::parse(&args.id).map_err(|e| Failure::usage(e.to_string()))?;
-    let store = crate::session::store::Store::at(&args.common);
+    let store = Store::at(&args.common);
     let lock = inherited_lock(&store, &id)?;
-    let record = store.load(&id)?;
-    let sources = Sources::from_env(args.common.parent().unwrap_or(&args.common));
-    let config = base::config::load(&sources)?.config;
-    let desk = Desk::at(&args.common, config)?;
+    let repository = Repository::discover(&args.common)?;
+    let record = store.load(&id)?.located(&repository)?;
+    let prepared = prepare(repository, &record, args.config.clone());
+    let (desk, charge) = match prepared {
+        Ok(prepared) => prepared,
+        Err(failure) => return end(&store, &id, &failure),
+    };
     desk.schedule()?;
-    let charge = charge(&desk, &record)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    runtime.block_on(crate::supervise::run::run(charge))?;
+    let ended = runtime.block_on(crate::supervise::run::run(charge))?;
+    if ended == Outcome::Ready && desk.store.load(&id)?.manner.accept {
+        let options = landing::Options::default();
+        if let Err(refused) = landing::land(&desk, &desk.view(&id)?, &options, &lock) {
+            let why = deeds::sentence(&refused.failure);
+            let mut writer = desk.store.writer(&id, desk.clock)?;
+            let note = Entry::Note { text: format!("it did not land: {why}") };
+            writer.write(note).or_fail(|| "cannot write the journal")?;
+        }
+    }
     drop(lock);
     desk.schedule()?;
     Ok(0)
 }
 
+/// Ends a run that could not begin.
+fn end(store: &Store, id: &Id, failure: &Failure) -> Result<u8> {
+    let mut writer = store.writer(id, Clock::from_env())?;
+    let outcome = Outcome::Failed { why: deeds::sentence(failure) };
+    for entry in [Entry::Spawned { pid: std::process::id() }, Entry::Exit { outcome }] {
+        writer.write(entry).or_fail(|| "cannot write the journal")?;
+    }
+    Ok(failure.exit_code())
+}
+
+fn prepare(
+    repository: Repository,
+    record: &Record,
+    only: Option<PathBuf>,
+) -> Result<(Desk, Charge)> {
+    let top = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
+    let loaded = base::config::load(&Sources { only, ..Sources::from_env(top) })?;
+    let desk = Desk::with(repository, loaded.config, false);
+    let charge = charge(&desk, record)?;
+    Ok((desk, charge))
+}
+
 /// What the supervisor needs to know.
 fn charge(desk: &Desk, record: &Record) -> Result<Charge> {
     let row = launch::table::row(&desk.config, &record.agent)?;
-    let again = Desk::at(&desk.repository.common_dir, desk.config.clone())?;
+    let mut room = Room::of(&desk.repository, record, &desk.config, Some(&row))?;
+    if record.agent == "g3"
+        && let Some(socket) = launch::host::socket(&desk.config)
+    {
+        room = room.with_host(socket?);
+    }
+    let again = Desk::with(desk.repository.clone(), desk.config.clone(), false);
     Ok(Charge {
         repository: desk.repository.clone(),
         record: record.clone(),
-        room: Room::of(&desk.repository, record, &desk.config, Some(&row))?,
+        room,
         check_room: Room::of(&desk.repository, record, &desk.config, None)?,
         row,
         setup: desk.config.studio.setup.list(),

@@ -214,7 +214,12 @@ async fn obey(
     told: &mut UnboundedReceiver<Order>,
 ) -> std::result::Result<(), agent_client_protocol::Error> {
     loop {
-        match told.recv().await {
+        let order = tokio::select! {
+            order = told.recv() => order,
+            // Its process ended; `serve` says how.
+            () = cx.incoming_closed() => return Ok(()),
+        };
+        match order {
             Some(Order::Prompt(text)) => {
                 let prompt = PromptRequest::new(
                     session.clone(),
@@ -334,6 +339,8 @@ impl Shared {
                 Some("the agent reached its limit of requests".to_owned())
             }
             Ok(other) => Some(format!("the agent ended its turn with `{other:?}`")),
+            // Its process ended: how is said by `serve`, which waits for it.
+            Err(e) if agent_client_protocol::is_incoming_transport_closed(&e) => return,
             Err(e) => Some(failed.unwrap_or_else(|| wire::sentence(&e))),
         };
         let _ = self.tell.send(News::TurnEnded(why));

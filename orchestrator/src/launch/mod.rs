@@ -2,6 +2,7 @@
 
 pub mod acp;
 pub mod command;
+pub mod host;
 pub mod log;
 pub mod table;
 pub mod update;

@@ -10,21 +10,28 @@ use crate::session::state::State;
 
 /// The sessions as a table; `now` gives their age.
 pub fn sessions(views: &[View], now: Timestamp) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(width());
-    table.set_header(["ID", "AGENT", "STATE", "AGE", "CHANGES", "NEXT"]);
-    for view in views {
-        table.add_row([
+    let row = |view: &View| {
+        [
             view.record.id.to_string(),
             printable(&view.record.agent),
             view.state.name().to_owned(),
             age(&view.record.created_at, now),
             changes(view),
             view.next().into_iter().next().unwrap_or_default(),
-        ]);
-    }
+        ]
+    };
+    let header = ["ID", "AGENT", "STATE", "AGE", "CHANGES", "NEXT"];
+    plain(header, views.iter().map(row).collect())
+}
+
+/// Rows under a header, without lines between them, as wide as the terminal.
+pub fn plain<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(width());
+    table.set_header(header);
+    table.add_rows(rows);
     let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
     lines.join("\n")
 }

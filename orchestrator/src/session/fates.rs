@@ -1,14 +1,60 @@
 //! What became of sessions, read from the operations log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use base::failure::Result;
+use base::failure::{OrFail, Result};
+use base::files::read_journal;
 use base::id::Id;
 
+use crate::git::operations::{Intent, Kind, Line};
 use crate::git::repo::Repository;
 use crate::session::facts::Fate;
 
 /// What became of every session that an operation took up.
-pub fn read(_repository: &Repository) -> Result<BTreeMap<Id, Fate>> {
-    Ok(BTreeMap::new())
+pub fn read(repository: &Repository) -> Result<BTreeMap<Id, Fate>> {
+    let path = repository.common_dir.join("studio/operations.jsonl");
+    let lines: Vec<Line> = read_journal(&path).or_fail(|| "cannot read the operations log")?;
+    Ok(of(&lines))
+}
+
+fn of(lines: &[Line]) -> BTreeMap<Id, Fate> {
+    let ended = |wanted: bool| -> BTreeSet<&str> {
+        let of = |line: &'_ Line| matches!(line, Line::Outcome(end) if end.done == wanted);
+        let named = lines.iter().filter(|line| of(line));
+        named
+            .filter_map(|line| match line {
+                Line::Outcome(end) => Some(end.id.as_str()),
+                Line::Intent(_) => None,
+            })
+            .collect()
+    };
+    let (done, taken_back) = (ended(true), ended(false));
+    let mut fates = BTreeMap::new();
+    for line in lines {
+        let Line::Intent(intent) = line else { continue };
+        if taken_back.contains(intent.id.as_str()) {
+            continue;
+        }
+        let fate = fate(intent, done.contains(intent.id.as_str()));
+        for place in &intent.sessions {
+            match &fate {
+                Some(fate) => fates.insert(place.id.clone(), fate.clone()),
+                None => fates.remove(&place.id),
+            };
+        }
+    }
+    fates
+}
+
+/// What an operation makes of its sessions; none when it brings them back.
+fn fate(intent: &Intent, done: bool) -> Option<Fate> {
+    match (intent.kind, done) {
+        (Kind::Accept, false) => Some(Fate::Landing),
+        (Kind::Accept, true) => {
+            let commit = intent.landing.as_ref().map(|landing| landing.after.clone());
+            Some(Fate::Accepted { commit })
+        }
+        (Kind::Discard, _) => Some(Fate::Discarded),
+        (Kind::Undo, _) => None,
+    }
 }

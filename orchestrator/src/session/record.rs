@@ -1,10 +1,13 @@
 //! What is known about a session when it is made; written once, as `session.json`.
 
+use base::failure::Result;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
+use crate::git::names::{BranchTemplate, WorktreeTemplate};
 use crate::git::private::Place;
-use crate::git::repo::Base;
+use crate::git::repo::{Base, Repository};
+use crate::git::worktree::Order;
 
 /// The schema of `session.json`.
 pub const SCHEMA: u32 = 1;
@@ -51,6 +54,39 @@ pub struct Templates {
     pub branch: String,
     /// `[studio] worktree`.
     pub worktree: String,
+}
+
+impl Templates {
+    /// How branches are called.
+    pub fn branches(&self) -> Result<BranchTemplate> {
+        BranchTemplate::parse(&self.branch)
+    }
+
+    /// Where worktrees lie.
+    pub fn worktrees(&self) -> Result<WorktreeTemplate> {
+        match self.worktree.as_str() {
+            ".worktrees/{id}" => Ok(WorktreeTemplate::Beside),
+            other => WorktreeTemplate::parse(other),
+        }
+    }
+
+    /// What is to be made for a session.
+    pub fn order(&self, id: &Id, base: &Base) -> Result<Order> {
+        Ok(Order {
+            id: id.clone(),
+            base: base.clone(),
+            branch: self.branches()?,
+            worktree: self.worktrees()?,
+        })
+    }
+}
+
+impl Record {
+    /// The record with its place where the repository is now: repositories are moved.
+    pub fn located(mut self, repository: &Repository) -> Result<Record> {
+        self.place = self.templates.order(&self.id, &self.base)?.place(repository)?;
+        Ok(self)
+    }
 }
 
 /// When a session is stopped by itself; absent means no limit.

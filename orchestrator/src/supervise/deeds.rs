@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use base::failure::{Failure, Result};
 
-use crate::git::names::{BranchTemplate, WorktreeTemplate};
 use crate::git::repo::Repository;
 use crate::git::snapshot;
-use crate::git::worktree::{self, Order};
+use crate::git::worktree;
 use crate::room::Room;
 use crate::session::home;
 use crate::session::journal::Work;
-use crate::session::record::{Record, Templates};
+use crate::session::record::Record;
 use crate::supervise::run::Charge;
 use crate::supervise::step::Input;
 
@@ -47,27 +46,9 @@ fn stand_up(repository: &Repository, record: &Record) -> Result<Stands> {
         return Ok(Stands::Before);
     }
     worktree::unmake(repository, &record.place)?;
-    let order = Order {
-        id: record.id.clone(),
-        base: record.base.clone(),
-        branch: branch_template(&record.templates)?,
-        worktree: worktree_template(&record.templates)?,
-    };
+    let order = record.templates.order(&record.id, &record.base)?;
     worktree::make(repository, &order)?;
     Ok(Stands::New)
-}
-
-/// The template of branches that a session was made with.
-pub fn branch_template(templates: &Templates) -> Result<BranchTemplate> {
-    BranchTemplate::parse(&templates.branch)
-}
-
-/// The template of worktrees that a session was made with.
-pub fn worktree_template(templates: &Templates) -> Result<WorktreeTemplate> {
-    match templates.worktree.as_str() {
-        ".worktrees/{id}" => Ok(WorktreeTemplate::Beside),
-        other => WorktreeTemplate::parse(other),
-    }
 }
 
 async fn prepared(room: &Room, setup: &[String], most: Duration) -> Input {

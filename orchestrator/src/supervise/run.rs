@@ -274,15 +274,14 @@ impl Desk {
             room: self.charge.room.clone(),
         };
         self.asked_before = self.life.story.last_ask;
-        let launcher: &dyn Launcher = match self.charge.row.protocol {
-            Protocol::Acp => &Acp,
-            Protocol::Command => &Command,
+        let launcher: Box<dyn Launcher + Send + Sync> = match self.charge.row.protocol {
+            Protocol::Acp => Box::new(Acp),
+            Protocol::Command => Box::new(Command),
         };
         step("supervise.launch");
-        let starting = launcher.launch(seat);
         let tell = self.tell.clone();
         let starting = tokio::spawn(async move {
-            let word = match starting.await {
+            let word = match launcher.launch(seat).await {
                 Ok(agent) => Word::Launched(agent),
                 Err(failure) => Word::Heard(Input::CannotStart { why: deeds::sentence(&failure) }),
             };

@@ -4,6 +4,7 @@
 //! lock and a socket in the user's runtime directory and starts it when nobody listens; a g3 in a
 //! box, which cannot start one, speaks through a socket that its supervisor relays.
 
+pub mod catalogue;
 pub mod connection;
 pub mod find;
 pub mod place;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use base::failure::{Failure, OrFail, Result};
+use crate::failure::{Failure, OrFail, Result};
 
 /// A model of the catalogue. All are free to use and to pass on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

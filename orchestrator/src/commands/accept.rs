@@ -1,0 +1,159 @@
+//! `studio accept`: lands sessions' work on its target.
+
+use std::path::PathBuf;
+
+use base::failure::{Failure, Result};
+use serde_json::json;
+
+use crate::commands::desk::{Common, Desk};
+use crate::commands::landing::{self, Landed, Options, Refused};
+use crate::git::engine;
+use crate::git::merge::Strategy;
+use crate::report;
+use crate::report::view::View;
+use crate::session::state::State;
+use crate::supervise::deeds::sentence;
+
+/// The command line of `accept`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The sessions; without any, the only one that is ready
+    #[arg(value_name = "ID")]
+    pub ids: Vec<String>,
+    /// How it lands
+    #[arg(long, value_enum, default_value = "squash")]
+    pub strategy: Way,
+    /// Land on this branch instead of the one it started from
+    #[arg(long, value_name = "BRANCH")]
+    pub onto: Option<String>,
+    /// The commit message, instead of a model's
+    #[arg(short, long, value_name = "TEXT")]
+    pub message: Option<String>,
+    /// A file that lands although it is large (repeats)
+    #[arg(long, value_name = "PATH")]
+    pub include: Vec<PathBuf>,
+    /// Open the message in an editor first
+    #[arg(long)]
+    pub edit: bool,
+    /// Merge and check, and land nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Land what was stopped, failed or crashed
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// How work lands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Way {
+    /// One commit on the target
+    Squash,
+    /// A merge commit
+    Merge,
+    /// The session's commits, one by one
+    Rebase,
+    /// The session's own commits, only where the target has not moved
+    Ff,
+}
+
+impl Way {
+    fn strategy(self) -> Strategy {
+        match self {
+            Way::Squash => Strategy::Squash,
+            Way::Merge => Strategy::Merge,
+            Way::Rebase => Strategy::Rebase,
+            Way::Ff => Strategy::Ff,
+        }
+    }
+}
+
+/// Runs it.
+pub fn run(common: &Common, args: &Args) -> Result<u8> {
+    let desk = Desk::open(common)?;
+    for said in engine::recover(&desk.repository)? {
+        report::say(&said);
+    }
+    let views = desk.find_all(&args.ids, |state| *state == State::Ready)?;
+    let options = Options {
+        strategy: args.strategy.strategy(),
+        onto: args.onto.clone(),
+        message: args.message.clone(),
+        edit: args.edit,
+        dry_run: args.dry_run,
+        force: args.force,
+        include: args.include.clone(),
+    };
+    let mut landed = Vec::new();
+    let mut refused = Vec::new();
+    for view in &views {
+        match one(&desk, view, &options) {
+            Ok(one) => {
+                if !desk.json {
+                    tell(&one);
+                }
+                landed.push(one);
+            }
+            Err(why) => {
+                if !desk.json {
+                    report::say(&why.failure.to_string());
+                }
+                refused.push((view, why));
+            }
+        }
+    }
+    if !landed.is_empty() && !args.dry_run {
+        desk.schedule()?;
+    }
+    if desk.json {
+        print_json(&landed, &refused);
+    }
+    Ok(refused.first().map_or(0, |(_, why)| why.failure.exit_code()))
+}
+
+fn one(desk: &Desk, view: &View, options: &Options) -> std::result::Result<Landed, Refused> {
+    let id = &view.record.id;
+    let Some(lock) = desk.store.lock(id)? else {
+        let now = desk.view(id)?;
+        return Err(Failure::refused(format!("session `{id}` is {}", now.state.name()))
+            .because("a supervisor, or another command, is at work on it")
+            .next(format!("studio logs {id} -f"))
+            .next(format!("studio stop {id}"))
+            .into());
+    };
+    // What was seen before the lock may be over by now.
+    landing::land(desk, &desk.view(id)?, options, &lock)
+}
+
+fn tell(landed: &Landed) {
+    for note in &landed.notes {
+        report::say(&format!("note: {note}"));
+    }
+    let id = &landed.id;
+    match (&landed.commit, &landed.operation) {
+        (Some(commit), Some(operation)) => {
+            let short = base::text::head(commit, 12);
+            report::out(&format!("{id} landed on {} as {short}", landed.target));
+            report::say(&format!("undo: studio undo {operation}"));
+        }
+        (_, _) => report::out(&format!("{id} would land on {}", landed.target)),
+    }
+}
+
+fn print_json(landed: &[Landed], refused: &[(&View, Refused)]) {
+    let operation = landed.iter().rev().find_map(|one| one.operation.clone());
+    let refused: Vec<_> = refused
+        .iter()
+        .map(|(view, why)| {
+            json!({
+                "id": view.record.id,
+                "why": sentence(&why.failure),
+                "exit": why.failure.exit_code(),
+                "files": why.files,
+            })
+        })
+        .collect();
+    let landed: Vec<_> = landed.iter().map(Landed::json).collect();
+    report::json_line(&json!({
+        "schema": 1, "operation": operation, "landed": landed, "refused": refused,
+    }));
+}

@@ -1,0 +1,94 @@
+//! `studio discard`: drops sessions, in a way that can be undone.
+
+use std::io::{BufRead, IsTerminal};
+
+use base::failure::{Failure, Result};
+use serde_json::json;
+
+use crate::commands::desk::{Common, Desk};
+use crate::commands::stop;
+use crate::git::{engine, snapshot, trash};
+use crate::report;
+use crate::report::view::View;
+use crate::session::home;
+use crate::session::state::State;
+
+/// The command line of `discard`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The sessions
+    #[arg(value_name = "ID", required = true)]
+    pub ids: Vec<String>,
+    /// Stop sessions that still work, without asking
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// Runs it.
+pub fn run(common: &Common, args: &Args) -> Result<u8> {
+    let desk = Desk::open(common)?;
+    for said in engine::recover(&desk.repository)? {
+        report::say(&said);
+    }
+    let views = desk.find_all(&args.ids, |_| true)?;
+    for view in &views {
+        refuse(view)?;
+        let works = view.state.is_active() || view.state == State::Queued;
+        if works && !args.yes && !agreed(view)? {
+            return Err(Failure::refused("nothing was discarded"));
+        }
+    }
+    for view in views.iter().filter(|view| !view.state.is_settled()) {
+        stop::ask(&desk, &view.record.id)?;
+        stop::wait(&desk, &view.record.id)?;
+    }
+    let mut locks = Vec::new();
+    for view in &views {
+        let id = &view.record.id;
+        let lock = desk.store.lock(id)?.ok_or_else(|| {
+            Failure::refused(format!("session `{id}` is in use"))
+                .because("another command is at work on it")
+                .next("try again")
+        })?;
+        refuse(&desk.view(id)?)?;
+        locks.push(lock);
+        // Commits come home as far as they can; what cannot goes to the trash as it is.
+        let _ = home::bring(&desk.repository, &view.record, &snapshot::Limits::default());
+    }
+    let places: Vec<_> = views.iter().map(|view| view.record.place.clone()).collect();
+    let operation = trash::discard(&desk.repository, &places, &desk.clock.stamp())?;
+    drop(locks);
+    desk.schedule()?;
+    let ids: Vec<_> = views.iter().map(|view| view.record.id.clone()).collect();
+    if desk.json {
+        report::json_line(&json!({"schema": 1, "operation": operation, "discarded": ids}));
+        return Ok(0);
+    }
+    for id in &ids {
+        report::out(&format!("{id} discarded"));
+    }
+    report::say(&format!("undo: studio undo {operation}"));
+    Ok(0)
+}
+
+fn refuse(view: &View) -> Result<()> {
+    if !view.state.is_over() {
+        return Ok(());
+    }
+    let what = format!("session `{}` is {} already", view.record.id, view.state.name());
+    Err(Failure::refused(what).next("studio undo"))
+}
+
+/// Asks on a terminal; refuses elsewhere.
+fn agreed(view: &View) -> Result<bool> {
+    let id = &view.record.id;
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))
+            .because("its agent is at work")
+            .next(format!("studio discard --yes {id}")));
+    }
+    report::say(&format!("{id} is {}: stop it and discard it? [y/N]", view.state.name()));
+    let mut answer = String::new();
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
+}

@@ -1,0 +1,115 @@
+//! `studio doctor`: looks for what crashes, moves and other programs left behind, and mends it.
+
+use base::failure::Result;
+use serde_json::json;
+
+use crate::commands::desk::{Common, Desk};
+use crate::git::operations::Log;
+use crate::git::{engine, import, merge, refs, worktree};
+use crate::report;
+use crate::report::view::View;
+use crate::session::state::State;
+
+/// What was found.
+#[derive(Default)]
+struct Findings {
+    /// What was mended, one sentence each.
+    mended: Vec<String>,
+    /// What a person has to decide, with the command to type.
+    open: Vec<String>,
+    /// What is good to know.
+    notes: Vec<String>,
+}
+
+/// Runs it: 0 when all is well or was mended, 1 when something is left to decide.
+pub fn run(common: &Common) -> Result<u8> {
+    let desk = Desk::open(common)?;
+    let mut found = Findings { mended: engine::recover(&desk.repository)?, ..Findings::default() };
+    for view in desk.views()? {
+        session(&desk, &view, &mut found)?;
+    }
+    leftovers(&desk, &mut found)?;
+    surroundings(&mut found);
+    let started = desk.schedule()?;
+    found.mended.extend(started.iter().map(|id| format!("started `{id}`, which was waiting")));
+    if desk.json {
+        report::json_line(&json!({
+            "schema": 1, "mended": found.mended, "open": found.open, "notes": found.notes,
+        }));
+    } else {
+        found.mended.iter().for_each(|text| report::out(&format!("mended: {text}")));
+        found.open.iter().for_each(|text| report::out(&format!("to do:  {text}")));
+        found.notes.iter().for_each(|text| report::out(&format!("note:   {text}")));
+        if found.mended.is_empty() && found.open.is_empty() {
+            report::out("all is well");
+        }
+    }
+    Ok(u8::from(!found.open.is_empty()))
+}
+
+/// What is wrong with one session.
+fn session(desk: &Desk, view: &View, found: &mut Findings) -> Result<()> {
+    let id = &view.record.id;
+    let place = &view.record.place;
+    if view.state.is_over() {
+        return Ok(());
+    }
+    // Somebody works on it: nothing there is a leftover.
+    let Some(_lock) = desk.store.lock(id)? else { return Ok(()) };
+    if !worktree::is_finished(place) {
+        if worktree::admin_dir_of(&desk.repository, &place.worktree)?.is_some()
+            || place.git_dir.exists()
+        {
+            worktree::unmake(&desk.repository, place)?;
+            found.mended.push(format!("took away the half-made worktree of `{id}`"));
+        }
+    } else if !place.worktree.exists() && place.git_dir.exists() {
+        found.open.push(format!(
+            "the worktree of `{id}` is gone; its commits are safe: studio discard {id}"
+        ));
+    }
+    if refs::read(&desk.repository.open()?, &merge::ref_name(place))?.is_some() {
+        merge::release(&desk.repository, place)?;
+        found.mended.push(format!("let go of what `{id}` held for landing"));
+    }
+    let temporary = desk.store.file(id, "tmp");
+    if temporary.exists() && std::fs::remove_dir_all(&temporary).is_ok() {
+        found.mended.push(format!("removed the temporary files of `{id}`"));
+    }
+    if view.state == State::Crashed {
+        found.open.push(format!("`{id}` crashed; everything is kept: studio resume {id}"));
+    }
+    Ok(())
+}
+
+/// Half-written records, scratch directories and `.keep` files, while nobody imports.
+fn leftovers(desk: &Desk, found: &mut Findings) -> Result<()> {
+    let sessions = desk.store.root().join("sessions");
+    for entry in std::fs::read_dir(&sessions).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let old = entry.metadata().and_then(|meta| meta.modified()).ok();
+        let old = old.and_then(|at| at.elapsed().ok()).is_some_and(|age| age.as_secs() > 60);
+        if name.to_string_lossy().starts_with(".new-")
+            && old
+            && std::fs::remove_dir_all(entry.path()).is_ok()
+        {
+            found.mended.push(format!("removed the half-written {}", entry.path().display()));
+        }
+    }
+    let busy = desk.store.ids()?.iter().any(|id| desk.store.is_locked(id));
+    if !busy {
+        let _log = Log::open(&desk.repository)?;
+        found.mended.extend(import::remove_leftovers(&desk.repository)?);
+    }
+    Ok(())
+}
+
+/// What studio needs from the machine.
+fn surroundings(found: &mut Findings) {
+    if base::process::find_program("g3").is_none()
+        && !std::path::Path::new(&crate::launch::table::g3_program()).is_absolute()
+    {
+        found.open.push("`g3` is neither beside studio nor in PATH: install it, or name an agent in [studio.agents]".to_owned());
+    }
+    found.notes.extend(base::sandbox::lacking());
+}

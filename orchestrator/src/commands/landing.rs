@@ -1,0 +1,286 @@
+//! Landing one session: bring it home, merge, check the merged tree, write the message, land.
+
+use base::failure::{Failure, Result};
+use base::lock::Lock;
+use serde_json::{Value, json};
+
+use crate::commands::desk::Desk;
+use crate::commands::proof;
+use crate::git::conflict::Conflict;
+use crate::git::diff;
+use crate::git::land::{self, Accepted};
+use crate::git::merge::{self, Candidate, Prepared, Strategy};
+use crate::git::names::BranchName;
+use crate::git::snapshot::{self, Snapshot};
+use crate::launch::table::g3_program;
+use crate::message::{self, Subject, Written};
+use crate::report::view::{View, checks_json};
+use crate::session::home;
+use crate::session::journal::CheckResult;
+use crate::session::state::State;
+
+/// How often the target may move while a session lands.
+const TRIES: u32 = 5;
+
+/// What the command line says about a landing.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// How.
+    pub strategy: Strategy,
+    /// Another target than the base.
+    pub onto: Option<String>,
+    /// The message.
+    pub message: Option<String>,
+    /// Lets the user edit the message.
+    pub edit: bool,
+    /// Says what would be, and changes nothing.
+    pub dry_run: bool,
+    /// Lands what is not ready.
+    pub force: bool,
+    /// Large files that land all the same, relative paths.
+    pub include: Vec<std::path::PathBuf>,
+}
+
+/// A session that landed.
+#[derive(Clone, Debug)]
+pub struct Landed {
+    /// The operation; absent for a dry run.
+    pub operation: Option<String>,
+    /// The session.
+    pub id: base::id::Id,
+    /// The commit on the target; absent for a dry run.
+    pub commit: Option<String>,
+    /// The target.
+    pub target: BranchName,
+    /// How.
+    pub strategy: Strategy,
+    /// Who wrote the message: `model`, `plain` or `user`.
+    pub message_by: &'static str,
+    /// How the checks went.
+    pub checks: Vec<CheckResult>,
+    /// What a person should know.
+    pub notes: Vec<String>,
+}
+
+/// A session that did not land.
+#[derive(Debug)]
+pub struct Refused {
+    /// Why.
+    pub failure: Failure,
+    /// The files in conflict.
+    pub files: Vec<String>,
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Refused {
+        Refused { failure, files: Vec::new() }
+    }
+}
+
+impl Landed {
+    /// One object of `landed` in `accept --json`.
+    pub fn json(&self) -> Value {
+        json!({
+            "id": self.id, "commit": self.commit, "target": self.target,
+            "strategy": self.strategy, "message_by": self.message_by,
+            "checks": checks_json(&self.checks),
+        })
+    }
+}
+
+/// Lands a session whose lock the caller holds.
+pub fn land(
+    desk: &Desk,
+    view: &View,
+    options: &Options,
+    _lock: &Lock,
+) -> std::result::Result<Landed, Refused> {
+    refuse_state(view, options.force)?;
+    let record = &view.record;
+    let limits = snapshot::Limits { include: options.include.clone(), ..Default::default() };
+    let brought = home::bring(&desk.repository, record, &limits)?;
+    snapshot::refuse_left_out(&brought.snapshot, &record.place.worktree)?;
+    let target = target(view, options)?;
+    for _ in 0..TRIES {
+        let candidate = candidate(desk, view, &brought.snapshot, &target, options.strategy)?;
+        let tried = attempt(desk, view, options, candidate);
+        if options.dry_run || !matches!(tried, Ok(Some(_))) {
+            // What was held for landing is let go; a failure here costs disk space only.
+            let _ = merge::release(&desk.repository, &record.place);
+        }
+        if let Some(landed) = tried? {
+            return Ok(landed);
+        }
+    }
+    let failure = Failure::refused(format!("`{target}` moves faster than this can land"));
+    Err(failure.next(format!("studio accept {}", record.id)).into())
+}
+
+/// Refuses a session whose state does not allow it to land.
+fn refuse_state(view: &View, force: bool) -> Result<()> {
+    let id = &view.record.id;
+    let refuse = |why: String, next: String| {
+        let what = format!("session `{id}` is {}", view.state.name());
+        Err(Failure::refused(what).because(why).next(next))
+    };
+    let why = view.why().unwrap_or_default();
+    match &view.state {
+        State::Ready => Ok(()),
+        State::Stopped | State::Failed { .. } | State::Crashed if force => Ok(()),
+        State::Stopped | State::Failed { .. } | State::Crashed => {
+            refuse(why, format!("studio resume {id}")).map_err(|failure| {
+                failure.next(format!("or land it as it is: studio accept --force {id}"))
+            })
+        }
+        State::Empty => refuse(why, format!("studio send {id} 'what to do'")),
+        State::Accepted => refuse(why, "studio undo".into()),
+        State::Discarded => refuse(why, "studio undo".into()),
+        State::Landing => refuse(why, "studio doctor".into()),
+        State::Queued
+        | State::Starting
+        | State::Working
+        | State::Waiting { .. }
+        | State::Checking => refuse("its agent is not done".into(), format!("studio logs {id} -f"))
+            .map_err(|failure| failure.next(format!("studio stop {id}"))),
+    }
+}
+
+fn target(view: &View, options: &Options) -> Result<BranchName> {
+    match (&options.onto, &view.record.base.branch) {
+        (Some(onto), _) => BranchName::parse(onto.trim_start_matches("refs/heads/")),
+        (None, Some(branch)) => Ok(branch.clone()),
+        (None, None) => Err(Failure::usage("there is no branch to land on")
+            .because("the session started from a commit, not from a branch")
+            .next(format!("studio accept {} --onto BRANCH", view.record.id))),
+    }
+}
+
+/// The work merged with the current tip of its target.
+fn candidate(
+    desk: &Desk,
+    view: &View,
+    snapshot: &Snapshot,
+    target: &BranchName,
+    strategy: Strategy,
+) -> std::result::Result<Candidate, Refused> {
+    let place = &view.record.place;
+    let now = desk.clock.now();
+    match merge::prepare(&desk.repository, place, snapshot, target, strategy, now)? {
+        Prepared::Ready(candidate) => Ok(*candidate),
+        Prepared::Nothing => {
+            let id = &place.id;
+            Err(Failure::refused(format!("session `{id}` has nothing to land"))
+                .because(format!("`{target}` has all of it already"))
+                .next(format!("studio discard {id}"))
+                .into())
+        }
+        Prepared::Conflicts(conflicts) => Err(conflict(view, target, &conflicts)),
+    }
+}
+
+fn conflict(view: &View, target: &BranchName, conflicts: &[Conflict]) -> Refused {
+    let files: Vec<String> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
+    let id = &view.record.id;
+    let hunks: Vec<String> =
+        conflicts.iter().map(|c| format!("{}\n{}", c.path, c.hunks.trim_end())).collect();
+    let failure = Failure::conflict(format!("conflict with `{target}` in {}", files.join(", ")))
+        .because(base::text::printable(&hunks.join("\n")))
+        .next(format!(
+            "studio send {id} 'merge {target} into your branch and solve the conflicts'"
+        ));
+    Refused { failure, files }
+}
+
+/// One try; none when the target moved meanwhile.
+fn attempt(
+    desk: &Desk,
+    view: &View,
+    options: &Options,
+    candidate: Candidate,
+) -> std::result::Result<Option<Landed>, Refused> {
+    let record = &view.record;
+    let repository = &desk.repository;
+    land::preflight(repository, &candidate)?;
+    let checks = proof::check_merged(desk, record, &candidate)?;
+    let mut landed = Landed {
+        operation: None,
+        id: record.id.clone(),
+        commit: None,
+        target: candidate.target.clone(),
+        strategy: candidate.strategy,
+        message_by: "plain",
+        checks,
+        notes: Vec::new(),
+    };
+    if options.dry_run {
+        return Ok(Some(landed));
+    }
+    let written = written(desk, view, options, &candidate)?;
+    landed.message_by = written.by;
+    landed.notes.extend(written.note);
+    let time = desk.clock.now();
+    let commit = merge::commit(repository, &record.place, &candidate, &written.message, time)?;
+    let receipt = receipt(view, &candidate, &landed);
+    let order = land::Order {
+        place: record.place.clone(),
+        candidate,
+        commit: commit.clone(),
+        receipt: Some(receipt),
+        time: desk.clock.stamp(),
+    };
+    match land::accept(repository, &order)? {
+        Accepted::TargetMoved => Ok(None),
+        Accepted::Landed { operation, .. } => {
+            landed.operation = Some(operation);
+            landed.commit = Some(commit);
+            Ok(Some(landed))
+        }
+    }
+}
+
+/// The commit message: the user's, the model's or a plain one.
+fn written(desk: &Desk, view: &View, options: &Options, candidate: &Candidate) -> Result<Written> {
+    let record = &view.record;
+    if let Some(text) = &options.message {
+        return Ok(message::by_user(record, text));
+    }
+    let patch = diff::patch(&desk.repository, &candidate.target_tip, &candidate.merged)?;
+    let stats = diff::stats(&desk.repository, &candidate.target_tip, &candidate.merged)?;
+    let stat = format!(
+        "{}\n{} files, +{} -{}",
+        stats.paths.join("\n"),
+        stats.files,
+        stats.insertions,
+        stats.deletions
+    );
+    let mut command = vec![g3_program(), "complete".to_owned()];
+    if let Some(provider) = &desk.config.providers.commit {
+        command.extend(["--provider".to_owned(), provider.clone()]);
+    }
+    let writer = message::Writer { command };
+    let subject = Subject { record, stat: &stat, patch: &patch };
+    let directory = desk.repository.main_checkout.as_ref().unwrap_or(&desk.repository.common_dir);
+    let written = writer.write(&subject, directory);
+    if !options.edit {
+        return Ok(written);
+    }
+    let edited = crate::commands::editor::edit(desk, &written.message.text)?;
+    Ok(message::by_user(record, &edited))
+}
+
+/// What is noted at the landed commit.
+fn receipt(view: &View, candidate: &Candidate, landed: &Landed) -> String {
+    let record = &view.record;
+    let receipt = json!({
+        "session": record.id,
+        "task": base::text::head(&record.task, 4000),
+        "agent": record.agent,
+        "base": record.base.commit,
+        "tree": candidate.tree,
+        "strategy": candidate.strategy,
+        "message_by": landed.message_by,
+        "checks": checks_json(&landed.checks),
+        "usage": view.facts.story.usage,
+    });
+    format!("{receipt:#}\n")
+}

@@ -1,0 +1,45 @@
+//! `studio operations`: what was done, and what was taken back.
+
+use base::failure::Result;
+use serde_json::json;
+
+use crate::commands::desk::{Common, Desk};
+use crate::git::operations::{self, Kind};
+use crate::report;
+use crate::report::table;
+
+/// Runs it.
+pub fn run(common: &Common) -> Result<u8> {
+    let desk = Desk::open(common)?;
+    let all = operations::list(&desk.repository)?;
+    if desk.json {
+        report::json_line(&json!({"schema": 1, "operations": all}));
+        return Ok(0);
+    }
+    if all.is_empty() {
+        report::say("nothing was accepted or discarded yet");
+        return Ok(0);
+    }
+    let rows: Vec<[String; 5]> = all
+        .iter()
+        .map(|operation| {
+            let kind = match operation.kind {
+                Kind::Accept => "accept",
+                Kind::Discard => "discard",
+                Kind::Undo => "undo",
+            };
+            let sessions: Vec<String> =
+                operation.sessions.iter().map(ToString::to_string).collect();
+            let undone = operation.undone_by.as_ref().map(|by| format!("undone by {by}"));
+            [
+                operation.id.clone(),
+                kind.to_owned(),
+                sessions.join(" "),
+                table::age(&operation.time, desk.clock.now()),
+                undone.unwrap_or_default(),
+            ]
+        })
+        .collect();
+    report::out(&table::plain(["OP", "KIND", "SESSIONS", "AGE", ""], rows));
+    Ok(0)
+}

@@ -1,0 +1,89 @@
+//! Checks on the merged tree, in a check worktree of their own; green results are remembered.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::failure::{Failure, OrFail, Result};
+use base::text::tail;
+use sha2::{Digest, Sha256};
+
+use crate::check;
+use crate::commands::desk::Desk;
+use crate::git::check_worktree;
+use crate::git::merge::Candidate;
+use crate::room::Room;
+use crate::session::journal::CheckResult;
+use crate::session::record::Record;
+
+/// How long one check may take unless the configuration says otherwise.
+const SECONDS: u64 = 3600;
+
+/// Runs the session's and the repository's checks on merged work; exit code 1 when one fails.
+pub fn check_merged(
+    desk: &Desk,
+    record: &Record,
+    candidate: &Candidate,
+) -> Result<Vec<CheckResult>> {
+    let mut checks = record.checks.clone();
+    let configured = desk.config.studio.checks.list();
+    checks.extend(configured.into_iter().filter(|check| !record.checks.contains(check)));
+    let known: Vec<Option<CheckResult>> =
+        checks.iter().map(|check| remembered(&key(desk, &candidate.tree, check))).collect();
+    if known.iter().all(Option::is_some) {
+        return Ok(known.into_iter().flatten().collect());
+    }
+    let templates = &record.templates;
+    let (worktrees, branches) = (templates.worktrees()?, templates.branches()?);
+    let prepared =
+        check_worktree::prepare(&desk.repository, &worktrees, &branches, &candidate.merged)?;
+    let temporary = prepared.place.git_dir.with_file_name("tmp");
+    let room = Room::at(&desk.repository, &prepared.place, &temporary, &desk.config.sandbox, None)?;
+    let seconds = desk.config.studio.limits.check_seconds.unwrap_or(SECONDS);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.or_fail(|| "cannot start the runtime")?;
+    let results = runtime.block_on(check::run(&room, &checks, Duration::from_secs(seconds)));
+    for result in results.iter().filter(|result| result.ok) {
+        remember(&key(desk, &candidate.tree, &result.command), result);
+    }
+    match results.iter().find(|result| !result.ok) {
+        None => Ok(results),
+        Some(bad) => Err(Failure::failed(format!(
+            "check `{}` fails on the merged tree with exit code {}",
+            bad.command, bad.exit
+        ))
+        .because(tail(bad.tail.trim_end(), 1500))
+        .next(format!("studio send {} 'merge {} and make it pass'", record.id, candidate.target))),
+    }
+}
+
+/// The file that remembers a green check: by tree, command, toolchain and environment.
+fn key(desk: &Desk, tree: &str, command: &str) -> PathBuf {
+    let mut hash = Sha256::new();
+    for part in [tree, command] {
+        hash.update(part);
+        hash.update([0]);
+    }
+    let program = command.split_whitespace().next().unwrap_or_default();
+    if let Some(found) = base::process::find_program(program)
+        && let Ok(meta) = std::fs::metadata(&found)
+    {
+        hash.update(format!("{}:{}:{:?}", found.display(), meta.len(), meta.modified().ok()));
+    }
+    for name in ["PATH", "RUSTUP_TOOLCHAIN", "CARGO_HOME", "NODE_ENV", "VIRTUAL_ENV", "LANG"] {
+        hash.update(std::env::var(name).unwrap_or_default());
+        hash.update([0]);
+    }
+    let digest = hash.finalize();
+    let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    desk.store.root().join("cache/checks").join(name)
+}
+
+fn remembered(file: &Path) -> Option<CheckResult> {
+    serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+}
+
+fn remember(file: &Path, result: &CheckResult) {
+    let Some(parent) = file.parent() else { return };
+    // A result that cannot be remembered is found out again next time.
+    let _ = std::fs::create_dir_all(parent).and_then(|()| base::files::replace_json(file, result));
+}

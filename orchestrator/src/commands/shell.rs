@@ -1,0 +1,37 @@
+//! `studio shell`: the user's shell, or one command, in a session's worktree and box.
+
+use base::failure::{Failure, Result};
+
+use crate::commands::desk::{Common, Desk};
+use crate::git::worktree;
+use crate::room::Room;
+
+/// The command line of `shell`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The session
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// A command to run instead of a shell
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+/// Runs it. Comes back only when it failed: the shell takes the place of studio.
+pub fn run(common: &Common, args: &Args) -> Result<u8> {
+    let desk = Desk::open(common)?;
+    let view = desk.find(Some(&args.id), |_| true)?;
+    let record = &view.record;
+    if view.state.is_over() || !worktree::is_finished(&record.place) {
+        let id = &record.id;
+        return Err(Failure::refused(format!("session `{id}` has no worktree"))
+            .because(format!("it is {}", view.state.name()))
+            .next(format!("studio status {id}")));
+    }
+    let command = match args.command.as_slice() {
+        [] => vec![std::env::var("SHELL").unwrap_or_else(|_| "sh".to_owned())],
+        command => command.to_vec(),
+    };
+    let room = Room::of(&desk.repository, record, &desk.config, None)?;
+    Err(Failure::failed(format!("cannot start `{}`", command[0])).because(room.enter(&command)))
+}

@@ -1,0 +1,217 @@
+//! `studio accept`: what lands, what is refused, and who writes the message.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+
+use crate::scene::{Scene, studio};
+
+#[test]
+fn accept_lands_one_commit_and_takes_the_session_away() {
+    let scene = Scene::new();
+    let id = scene.ready("write hello.txt hi; commit wip; write more.txt later");
+
+    let ran = scene.studio(["accept", &id, "-m", "Say hello\n\nBecause it is polite."]);
+
+    ran.exits(0).says("landed on main").says("studio undo op1");
+    assert_eq!(scene.repo.read("hello.txt"), "hi\n");
+    assert_eq!(scene.repo.read("more.txt"), "later\n", "uncommitted work lands too");
+    let message = scene.repo.git(["log", "-1", "--format=%B"]);
+    assert!(message.starts_with("Say hello\n\nBecause it is polite."), "{message}");
+    assert!(message.contains(&format!("Session: {id}")), "{message}");
+    assert!(message.contains("Co-authored-by: fake <fake@studio.invalid>"), "{message}");
+    assert_eq!(scene.repo.git(["worktree", "list"]).lines().count(), 1);
+    assert_eq!(scene.repo.git(["status", "--porcelain"]), "");
+    assert_eq!(scene.status(&id)["state"], "accepted");
+    let receipt: Value =
+        serde_json::from_str(&scene.repo.git(["notes", "--ref", "studio", "show"])).unwrap();
+    assert_eq!(receipt["session"], id.as_str());
+    scene.repo.is_sound();
+}
+
+#[test]
+fn the_json_of_accept_discard_undo_and_operations() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    let accepted = scene.studio(["accept", &id, "-m", "Add a", "--json"]).exits(0).json();
+    let landed = &accepted["landed"][0];
+    assert_eq!((&accepted["schema"], &accepted["operation"]), (&1.into(), &"op1".into()));
+    assert_eq!(landed["id"], id.as_str());
+    assert_eq!(landed["commit"], scene.repo.rev("main"));
+    assert_eq!((&landed["target"], &landed["strategy"]), (&"main".into(), &"squash".into()));
+    assert_eq!((&landed["message_by"], &landed["checks"]), (&"user".into(), &Value::Array(vec![])));
+    assert_eq!(accepted["refused"], Value::Array(vec![]));
+    let again = scene.studio(["accept", &id, "--json"]).exits(3).json();
+    assert_eq!((&again["refused"][0]["exit"], &again["operation"]), (&3.into(), &Value::Null));
+    let undone = scene.studio(["undo", "--json"]).exits(0).json();
+    assert_eq!((&undone["operation"], &undone["undone"]), (&"op2".into(), &"op1".into()));
+    let dropped = scene.studio(["discard", &id, "--json"]).exits(0).json();
+    assert_eq!(
+        (&dropped["operation"], &dropped["discarded"][0]),
+        (&"op3".into(), &id.as_str().into())
+    );
+    let all = scene.studio(["operations", "--json"]).exits(0).json();
+    let first = &all["operations"][0];
+    assert_eq!((&first["id"], &first["kind"]), (&"op1".into(), &"accept".into()));
+    assert_eq!((&first["undone_by"], &first["sessions"][0]), (&"op2".into(), &id.as_str().into()));
+}
+
+/// A studio with a `g3` of our own beside it, which answers with this script.
+fn with_g3(scene: &Scene, script: &str) -> std::path::PathBuf {
+    let bin = scene.env.home().join("bin");
+    std::fs::create_dir_all(&bin).expect("the home is writable");
+    std::fs::copy(studio(), bin.join("studio")).expect("the home is writable");
+    std::fs::write(bin.join("g3"), format!("#!/bin/sh\n{script}\n")).expect("the home is writable");
+    std::fs::set_permissions(bin.join("g3"), std::fs::Permissions::from_mode(0o755))
+        .expect("the home is writable");
+    bin.join("studio")
+}
+
+#[test]
+fn a_model_writes_the_message_from_task_and_diff_without_secrets() {
+    let scene = Scene::new();
+    let id = scene.ready("write conf password=hunter2hunter2; write greeting.txt good day");
+    let script =
+        "cat > \"$HOME/asked\"; printf 'Greet the user.\\n\\nA friendly program is used more.\\n'";
+    let program = with_g3(&scene, script);
+
+    let ran = scene.env.run(&program, scene.repo.path(), ["accept", &id, "--json"]);
+
+    assert_eq!(ran.exits(0).json()["landed"][0]["message_by"], "model");
+    let message = scene.repo.git(["log", "-1", "--format=%B"]);
+    assert!(message.starts_with("Greet the user\n\nA friendly program"), "{message}");
+    let asked = std::fs::read_to_string(scene.env.home().join("asked")).unwrap();
+    assert!(asked.contains("commit message") && asked.contains("good day"), "{asked}");
+    assert!(!asked.contains("hunter2"), "{asked}");
+}
+
+#[test]
+fn a_model_that_fails_or_talks_nonsense_gives_way_to_a_plain_message() {
+    let scene = Scene::new();
+    for (n, script) in
+        ["exit 1", "true", "head -c 10000 /dev/zero | tr '\\0' 'x'", "echo '{}'"].iter().enumerate()
+    {
+        let id = scene.ready(&format!("write f{n} {n}"));
+        let program = with_g3(&scene, script);
+        let ran = scene.env.run(&program, scene.repo.path(), ["accept", &id]);
+        ran.exits(0).says("no model wrote the commit message");
+        let subject = scene.repo.git(["log", "-1", "--format=%s"]);
+        assert_eq!(subject, format!("Write f{n} {n}"), "{script}");
+    }
+}
+
+#[test]
+fn a_conflict_is_exit_4_with_the_files_and_changes_nothing() {
+    let scene = Scene::new();
+    let id = scene.ready("write README.md theirs");
+    scene.repo.commit_file("README.md", "ours\n");
+    let before = scene.repo.everything();
+    let refused = scene.studio(["accept", &id, "--json"]).exits(4).json();
+    assert_eq!(refused["refused"][0]["files"][0], "README.md", "{refused}");
+    scene.studio(["accept", &id]).exits(4).says("conflict with `main` in README.md");
+    assert_eq!(scene.repo.everything(), before);
+}
+
+#[test]
+fn checks_run_on_the_merged_tree_and_a_red_one_refuses() {
+    let scene = Scene::new();
+    let id = scene.exec(["--check", "test ! -e a -o ! -e b", "write a 1"]);
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+    scene.repo.commit_file("b", "1");
+    let before = scene.repo.everything();
+    scene.studio(["accept", &id]).exits(1).says("fails on the merged tree");
+    assert_eq!(scene.repo.everything(), before);
+    scene.repo.git(["reset", "-q", "--hard", "HEAD~1"]);
+    let landed = scene.studio(["accept", &id, "--json", "-m", "Add a"]).exits(0).json();
+    assert_eq!(landed["landed"][0]["checks"][0]["ok"], true);
+}
+
+#[test]
+fn what_would_overwrite_the_user_is_refused_and_what_would_not_lands() {
+    let scene = Scene::new();
+    let id = scene.ready("write a theirs; write .env theirs");
+    scene.repo.write("a", "mine");
+    let before = scene.repo.everything();
+    scene.studio(["accept", &id]).exits(3).says("a");
+    assert_eq!(scene.repo.everything(), before);
+    std::fs::remove_file(scene.repo.path().join("a")).unwrap();
+    scene.repo.write("README.md", "my own words");
+    scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
+    assert_eq!(scene.repo.read("README.md"), "my own words");
+    assert_eq!(scene.repo.git(["status", "--porcelain"]).trim(), "M README.md");
+}
+
+#[test]
+fn an_agent_at_work_is_not_landed_and_states_are_respected() {
+    let scene = Scene::new();
+    let id = scene.exec(["write a 1; gate go; write b 2"]);
+    scene.await_state(&id, "working");
+    scene.studio(["accept", &id]).exits(3).says("is working").says("studio stop");
+    scene.studio(["stop", &id]).exits(0);
+    scene.studio(["accept", &id]).exits(3).says("is stopped").says("--force");
+    scene.studio(["accept", &id, "--force", "--dry-run"]).exits(0).says("would land on main");
+    assert_eq!(scene.status(&id)["state"], "stopped");
+    scene.studio(["accept", &id, "--force", "-m", "Add a"]).exits(0);
+    assert_eq!(scene.repo.read("a"), "1\n");
+}
+
+#[test]
+fn of_two_accepts_at_the_same_moment_one_lands() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    let args = ["accept", id.as_str(), "-m", "Add a"];
+    let mut both = [0, 1].map(|_| scene.env.start(studio(), scene.repo.path(), args));
+    let codes = both.each_mut().map(|run| {
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        base::process::exit_code(run.wait_until(Some(end)).unwrap().expect("it ends"))
+    });
+    assert!(codes == [0, 3] || codes == [3, 0], "{codes:?}");
+    assert_eq!(scene.repo.git(["rev-list", "--count", "main"]), "2");
+}
+
+#[test]
+fn a_detached_base_needs_a_target() {
+    let scene = Scene::new();
+    scene.repo.git(["checkout", "-q", "--detach"]);
+    let id = scene.ready("write a 1");
+    scene.studio(["accept", &id]).exits(2).says("--onto BRANCH");
+    scene.studio(["accept", &id, "--onto", "main", "-m", "Add a"]).exits(0);
+    assert_eq!(scene.repo.show("main", "a"), "1");
+}
+
+#[test]
+fn run_accept_lands_what_is_ready() {
+    let scene = Scene::new();
+    scene.studio(["run", "--accept", "write a 1"]).exits(0).says("accepted");
+    assert_eq!(scene.repo.read("a"), "1\n");
+}
+
+#[test]
+fn strange_agents_are_landed_or_refused_with_a_reason() {
+    let scene = Scene::new();
+    let switched = scene.ready("write a 1; switch other; commit on another branch");
+    let noted = scene.studio(["status", &switched]);
+    noted.says("the agent is on `other`");
+    scene.studio(["accept", &switched, "-m", "Add a"]).exits(0);
+    assert_eq!(scene.repo.read("a"), "1\n");
+
+    let rewired = scene.ready("write b 1; reconfig /tmp/hooks; commit b");
+    scene.studio(["accept", &rewired, "-m", "Add b"]).exits(0);
+    assert_eq!(scene.repo.read("b"), "1\n");
+
+    let repointed = scene.exec(["write c 1; repoint /nowhere/.git"]);
+    let failed = scene.await_state(&repointed, "failed");
+    assert!(failed["why"].as_str().unwrap().contains("was changed"), "{failed}");
+    scene.studio(["discard", &repointed]).exits(0);
+
+    let vanished = scene.exec(["write d 1; commit d; vanish"]);
+    let failed = scene.await_state(&vanished, "failed");
+    assert!(failed["why"].as_str().unwrap().contains("was changed"), "{failed}");
+    scene.studio(["discard", &vanished]).exits(0);
+    scene.studio(["undo"]).exits(0);
+    let commits = scene.session_file(&vanished, "git");
+    assert_eq!(testkit::repo::Repo::at(&commits).show("HEAD", "d"), "1", "commits are safe");
+    scene.repo.is_sound();
+}

@@ -1,0 +1,199 @@
+//! Talking with sessions at work: stop, resume, send, answer, logs, explain, shell.
+
+use base::process::is_alive;
+use rustix::process::{Pid, Signal};
+use testkit::env::until;
+
+use crate::scene::{Scene, studio};
+
+/// Whether a process runs: one that waits for its parent to notice its end does not.
+fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    is_alive(pid) && !stat.contains(") Z ")
+}
+
+fn kill(pid: u64) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
+    rustix::process::kill_process(pid, Signal::KILL).expect("the process is ours");
+}
+
+fn supervisor(scene: &Scene, id: &str) -> u64 {
+    let journal = scene.journal(id);
+    let line = journal.iter().rev().find(|line| line["entry"] == "spawned");
+    line.and_then(|line| line["pid"].as_u64()).expect("a supervisor was started")
+}
+
+#[test]
+fn stop_keeps_everything_and_resume_goes_on() {
+    let scene = Scene::new();
+    let id = scene.exec(["write a 1; gate go; write b 2"]);
+    until("the first file", || scene.worktree(&id).path().join("a").exists().then_some(()));
+    scene.studio(["stop", &id]).exits(0).says("stopped");
+    assert_eq!(scene.worktree(&id).read("a"), "1\n");
+    scene.worktree(&id).write("go", "");
+    scene.studio(["resume", &id]).exits(0).says("goes on");
+    scene.await_state(&id, "ready");
+    assert_eq!(scene.worktree(&id).read("b"), "2\n");
+    scene.studio(["stop", &id]).exits(3).says("is not at work");
+}
+
+#[test]
+fn send_wakes_a_session_whose_agent_remembers() {
+    let scene = Scene::new();
+    let id = scene.exec(["--agent", "loads", "say first; write a 1"]);
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+    scene.studio(["send", &id, "write", "b", "2"]).exits(0);
+    until("the second turn", || scene.worktree(&id).path().join("b").exists().then_some(()));
+    scene.await_state(&id, "ready");
+    let turns: Vec<_> = scene
+        .journal(&id)
+        .into_iter()
+        .filter(|line| line["entry"] == "turn")
+        .map(|line| line["text"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(turns, ["say first; write a 1", "write b 2"], "the conversation was loaded");
+}
+
+#[test]
+fn what_is_sent_to_a_working_agent_comes_after_its_turn() {
+    let scene = Scene::new();
+    let id = scene.exec(["--agent", "talk", "write a 1; gate go"]);
+    scene.await_state(&id, "working");
+    scene.studio(["send", &id, "write b 2"]).exits(0).says("at the end of its turn");
+    scene.worktree(&id).write("go", "");
+    scene.await_state(&id, "ready");
+    assert_eq!(scene.worktree(&id).read("b"), "2\n");
+}
+
+#[test]
+fn a_request_waits_for_an_answer() {
+    let scene = Scene::new();
+    for (word, found) in [("allow", "allowed"), ("deny", "denied")] {
+        let id = scene.exec(["--agent", "talk", "--ask", "ask delete the database"]);
+        let waiting = scene.await_state(&id, "waiting");
+        assert_eq!(waiting["why"], "permission 1: delete the database");
+        scene.studio(["answer", &id, "7", word]).exits(3).says("no open request 7");
+        scene.studio(["answer", &id, "1", word]).exits(0).says(found);
+        scene.await_state(&id, "ready");
+        assert_eq!(scene.worktree(&id).read("answer.txt"), found);
+        scene.studio(["answer", &id, "allow"]).exits(3);
+    }
+}
+
+#[test]
+fn without_a_terminal_a_request_is_denied_at_once() {
+    let scene = Scene::new();
+    let id = scene.exec(["--agent", "talk", "ask delete the database"]);
+    scene.await_state(&id, "ready");
+    assert_eq!(scene.worktree(&id).read("answer.txt"), "denied");
+}
+
+#[test]
+fn usage_comes_from_the_agents_own_events_and_limits_hold() {
+    let scene = Scene::new();
+    let usage = r#"event {"seq":1,"time":"t","type":"usage","input":70,"output":40,"cache_read":0,"cache_write":0,"cost_usd":0.5}"#;
+    let script = format!("write a 1; {usage}");
+    let id = scene.exec(["--agent", "talk", &script]);
+    let ready = scene.await_state(&id, "ready");
+    assert_eq!(ready["usage"]["input"], 70, "{ready}");
+    assert_eq!(ready["usage"]["cost_usd"], 0.5);
+    let id = scene.exec(["--agent", "talk", "--budget", "0.1", &format!("{script}; hang")]);
+    let failed = scene.await_state(&id, "failed");
+    assert_eq!(failed["why"], "it reached its limit of a budget of $0.1");
+    let id = scene.exec(["--timeout", "1", "write a 1; hang"]);
+    assert_eq!(scene.await_state(&id, "failed")["why"], "it reached its limit of 1 seconds");
+}
+
+#[test]
+fn an_agent_that_fails_says_why() {
+    let scene = Scene::new();
+    let id = scene.exec(["--agent", "talk", "write a 1; fail the model is gone"]);
+    assert_eq!(scene.await_state(&id, "failed")["why"], "the model is gone");
+    let id = scene.exec(["--agent", "talk", "write a 1; exit 9"]);
+    assert_eq!(scene.await_state(&id, "failed")["why"], "the agent ended with exit code 7");
+}
+
+#[test]
+fn a_killed_supervisor_leaves_no_process_and_a_session_that_goes_on() {
+    let scene = Scene::new();
+    let id = scene.exec(["write a 1; daemon pid; gate go; write b 2"]);
+    let pid: u32 = until("the daemon", || {
+        std::fs::read_to_string(scene.worktree(&id).path().join("pid")).ok()?.trim().parse().ok()
+    });
+    assert!(runs(pid));
+    kill(supervisor(&scene, &id));
+    scene.await_state(&id, "crashed");
+    until("the daemon to end", || (!runs(pid)).then_some(()));
+    scene.studio(["explain", &id]).exits(0).says("nobody is at work").says("crashed");
+    scene.studio(["doctor"]).exits(1).says("studio resume");
+    scene.worktree(&id).write("go", "");
+    scene.studio(["resume", "--all"]).exits(0);
+    scene.await_state(&id, "ready");
+    assert_eq!(scene.worktree(&id).read("b"), "2\n");
+}
+
+#[test]
+fn a_daemon_ends_with_its_agent() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1; daemon pid");
+    let pid: u32 = scene.worktree(&id).read("pid").trim().parse().unwrap();
+    until("the daemon to end", || (!runs(pid)).then_some(()));
+}
+
+#[test]
+fn logs_follow_a_session_to_its_end() {
+    let scene = Scene::new();
+    let id = scene.exec(["say hello there; write a 1; gate go"]);
+    let mut following =
+        scene.env.start(studio(), scene.repo.path(), ["logs", id.as_str(), "--follow"]);
+    scene.await_state(&id, "working");
+    scene.worktree(&id).write("go", "");
+    let mut text = String::new();
+    let mut out = following.child.stdout.take().unwrap();
+    std::io::Read::read_to_string(&mut out, &mut text).unwrap();
+    for words in ["turn 1", "hello there", "ready"] {
+        assert!(text.contains(words), "no `{words}` in:\n{text}");
+    }
+}
+
+#[test]
+fn a_flood_of_output_is_bounded() {
+    let scene = Scene::new();
+    scene.configure("limits = { output_bytes = 100000 }");
+    let id = scene.ready("write a 1; flood 5000000; say the end");
+    let size = |name| std::fs::metadata(scene.session_file(&id, name)).map_or(0, |meta| meta.len());
+    assert!(size("agent.log") + size("agent.log.1") <= 100_000);
+    assert!(size("journal.jsonl") < 300_000);
+    scene.studio(["logs", &id]).exits(0).says("the end");
+}
+
+#[test]
+fn a_shell_runs_in_the_worktree_and_the_box() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.studio(["shell", &id, "--", "cat", "a"]).exits(0).says("1");
+    let outside = scene.repo.path().join("README.md");
+    let line = format!("echo bad >> '{}'", outside.display());
+    let ran = scene.studio(["shell", &id, "--", "sh", "-c", &line]);
+    assert_ne!(ran.code, 0, "the box holds:\n{ran}");
+    assert_eq!(scene.repo.read("README.md"), "# A repository\n");
+}
+
+#[test]
+fn ctrl_c_stops_the_agents_and_keeps_everything() {
+    let scene = Scene::new();
+    let mut run = scene.env.start(studio(), scene.repo.path(), ["run", "write a 1; hang"]);
+    let id = until("a session at work", || {
+        let list = scene.studio(["list", "--json"]).json();
+        let session = &list["sessions"][0];
+        (session["state"] == "working").then(|| session["id"].as_str().unwrap().to_owned())
+    });
+    let pid = Pid::from_raw(run.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let status = run.wait_until(Some(end)).unwrap().expect("it ends");
+    assert_eq!(base::process::exit_code(status), 130);
+    assert_eq!(scene.status(&id)["state"], "stopped");
+    assert_eq!(scene.worktree(&id).read("a"), "1\n");
+}

@@ -1,0 +1,131 @@
+//! kill -9 at every durable step: afterwards `doctor` and a second try lead to a clean state, and
+//! no byte of work is missing.
+
+use std::collections::BTreeSet;
+
+use testkit::env::{Ran, until};
+use testkit::repo::tree;
+
+use crate::scene::{Scene, studio};
+
+const TASK: &str = "write a 1; commit one; write b 2";
+
+/// Runs studio with one more variable.
+fn with(scene: &Scene, key: &str, value: &str, args: &[&str]) -> Ran {
+    let job = scene.env.job(studio(), scene.repo.path()).args(args).env(key, value);
+    scene.env.run_job(job)
+}
+
+/// The names of the steps that a command passes, its supervisors included.
+fn steps(scene: &Scene, args: &[&str]) -> BTreeSet<String> {
+    let file = scene.env.home().join("steps");
+    let _ = std::fs::remove_file(&file);
+    with(scene, "G3_TEST_STEPS", &file.display().to_string(), args).exits(0);
+    let text = std::fs::read_to_string(file).expect("there are steps");
+    text.lines().map(str::to_owned).collect()
+}
+
+fn state(scene: &Scene, id: &str) -> String {
+    scene.status(id)["state"].as_str().expect("a state").to_owned()
+}
+
+/// The only session, in its last state: what crashed is resumed, what was lost is started again.
+fn brought_to_ready(scene: &Scene) -> String {
+    scene.studio(["doctor"]);
+    let list = scene.studio(["list", "--json"]).json();
+    let Some(session) = list["sessions"].as_array().expect("a list").last().cloned() else {
+        scene.studio(["run", TASK]).exits(0);
+        return brought_to_ready(scene);
+    };
+    let id = session["id"].as_str().expect("an id").to_owned();
+    until("the session to settle", || {
+        let now = state(scene, &id);
+        if now == "crashed" {
+            scene.studio(["resume", &id]).exits(0);
+        }
+        (now == "ready").then_some(())
+    });
+    scene.await_free(&id);
+    id
+}
+
+fn is_clean(scene: &Scene) {
+    scene.studio(["doctor"]);
+    scene.studio(["doctor"]).exits(0).says("all is well");
+    scene.repo.is_sound();
+    assert_eq!(scene.repo.git(["for-each-ref", "refs/studio/landing"]), "");
+}
+
+#[test]
+fn a_run_killed_anywhere_can_be_finished() {
+    let all = steps(&Scene::new(), &["run", TASK]);
+    assert!(all.len() >= 10, "{all:?}");
+    for name in all {
+        let scene = Scene::new();
+        with(&scene, "G3_TEST_KILL_AT", &name, &["run", TASK]);
+        let id = brought_to_ready(&scene);
+        scene.studio(["accept", &id, "-m", "Add a and b"]).exits(0);
+        assert_eq!(
+            (scene.repo.read("a"), scene.repo.read("b")),
+            ("1\n".into(), "2\n".into()),
+            "{name}"
+        );
+        is_clean(&scene);
+        assert_eq!(scene.repo.git(["worktree", "list"]).lines().count(), 1, "{name}");
+    }
+}
+
+#[test]
+fn an_accept_killed_anywhere_has_landed_or_has_not() {
+    let scene = Scene::new();
+    let id = scene.ready(TASK);
+    scene.await_free(&id);
+    for name in steps(&scene, &["accept", &id, "-m", "Add a and b"]) {
+        let scene = Scene::new();
+        let id = scene.ready(TASK);
+        scene.await_free(&id);
+        with(&scene, "G3_TEST_KILL_AT", &name, &["accept", &id, "-m", "Add a and b"]);
+        scene.studio(["doctor"]);
+        if state(&scene, &id) != "accepted" {
+            assert_eq!(state(&scene, &id), "ready", "{name}");
+            scene.studio(["accept", &id, "-m", "Add a and b"]).exits(0);
+        }
+        assert_eq!(
+            (scene.repo.read("a"), scene.repo.read("b")),
+            ("1\n".into(), "2\n".into()),
+            "{name}"
+        );
+        assert_eq!(scene.repo.git(["status", "--porcelain"]), "", "{name}");
+        assert_eq!(scene.repo.git(["rev-list", "--count", "main"]), "2", "{name}");
+        is_clean(&scene);
+    }
+}
+
+#[test]
+fn a_discard_and_an_undo_killed_anywhere_lose_nothing() {
+    let scene = Scene::new();
+    let id = scene.ready(TASK);
+    scene.await_free(&id);
+    let discard = steps(&scene, &["discard", &id]);
+    let undo = steps(&scene, &["undo"]);
+    for (verb, name) in
+        discard.iter().map(|name| ("discard", name)).chain(undo.iter().map(|name| ("undo", name)))
+    {
+        let scene = Scene::new();
+        let id = scene.ready(TASK);
+        scene.await_free(&id);
+        let before = tree(scene.worktree(&id).path());
+        if verb == "undo" {
+            scene.studio(["discard", &id]).exits(0);
+        }
+        let args = if verb == "undo" { vec!["undo"] } else { vec!["discard", id.as_str()] };
+        with(&scene, "G3_TEST_KILL_AT", name, &args);
+        scene.studio(["doctor"]);
+        if state(&scene, &id) == "discarded" {
+            scene.studio(["undo"]).exits(0);
+        }
+        assert_eq!(state(&scene, &id), "ready", "{verb} {name}");
+        assert_eq!(tree(scene.worktree(&id).path()), before, "{verb} {name}");
+        is_clean(&scene);
+    }
+}

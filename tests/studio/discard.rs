@@ -1,0 +1,85 @@
+//! `studio discard` and `studio undo`: nothing is lost.
+
+use testkit::repo::tree;
+
+use crate::scene::{Scene, studio};
+
+#[test]
+fn undo_brings_a_discarded_session_back_byte_for_byte() {
+    let scene = Scene::new();
+    let script = "write kept 1; commit one; write README.md changed; write new/untracked x; \
+                  write .gitignore ignored; write ignored secret; sh git stash -q; write staged y; \
+                  sh git add staged; write dirty z";
+    let id = scene.ready(script);
+    scene.await_free(&id);
+    let worktree = scene.worktree(&id);
+    let before = (tree(worktree.path()), worktree.git(["status", "--porcelain", "--ignored"]));
+    let stash = worktree.git(["stash", "list"]);
+
+    scene.studio(["discard", &id]).exits(0).says("discarded").says("studio undo op1");
+    assert!(!worktree.path().exists());
+    assert_eq!(scene.repo.git(["branch", "--list", "studio/*"]), "");
+    assert_eq!(scene.status(&id)["state"], "discarded");
+    scene.studio(["undo"]).exits(0).says("is back");
+
+    let after = (tree(worktree.path()), worktree.git(["status", "--porcelain", "--ignored"]));
+    assert_eq!(after, before);
+    assert_eq!(worktree.git(["stash", "list"]), stash);
+    assert_eq!(scene.status(&id)["state"], "ready");
+    scene.studio(["accept", &id, "-m", "Go on"]).exits(0);
+}
+
+#[test]
+fn undo_takes_a_landing_back_while_nothing_followed() {
+    let scene = Scene::new();
+    let before = scene.repo.rev("main");
+    let id = scene.ready("write a 1");
+    scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
+    scene.studio(["undo"]).exits(0).says("no longer landed");
+    assert_eq!(scene.repo.rev("main"), before);
+    assert!(!scene.repo.path().join("a").exists());
+    assert_eq!(scene.status(&id)["state"], "ready");
+    scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
+    scene.repo.commit_file("b", "later");
+    scene.studio(["undo"]).exits(3).says("git revert");
+}
+
+#[test]
+fn a_session_at_work_is_discarded_only_when_the_user_says_so() {
+    let scene = Scene::new();
+    let id = scene.exec(["write a 1; hang"]);
+    scene.await_state(&id, "working");
+    scene.studio(["discard", &id]).exits(3).says("--yes");
+    scene.studio(["discard", "--yes", &id]).exits(0);
+    assert_eq!(scene.status(&id)["state"], "discarded");
+    scene.studio(["undo"]).exits(0);
+    assert_eq!(scene.status(&id)["state"], "stopped");
+    assert_eq!(scene.worktree(&id).read("a"), "1\n");
+}
+
+#[test]
+fn of_two_terminals_undoing_one_succeeds() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.studio(["discard", &id]).exits(0);
+    let mut both = [0, 1].map(|_| scene.env.start(studio(), scene.repo.path(), ["undo", "op1"]));
+    let codes = both.each_mut().map(|run| {
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        base::process::exit_code(run.wait_until(Some(end)).unwrap().expect("it ends"))
+    });
+    assert!(codes == [0, 3] || codes == [3, 0], "{codes:?}");
+    assert_eq!(scene.status(&id)["state"], "ready");
+    scene.studio(["undo"]).exits(5).says("nothing to undo");
+}
+
+#[test]
+fn gc_deletes_only_what_is_old_enough() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.studio(["discard", &id]).exits(0);
+    scene.studio(["gc"]).exits(0).says("nothing is old enough");
+    scene.studio(["gc", "--older", "0", "--dry-run"]).exits(0).says("would delete");
+    scene.studio(["gc", "--older", "0"]).exits(0).says("deleted what op1 kept");
+    scene.studio(["undo"]).exits(3).says("its trash was emptied");
+    scene.repo.is_sound();
+}
