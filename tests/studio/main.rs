@@ -6,6 +6,7 @@ mod boxed_session;
 mod control;
 mod crash;
 mod discard;
+mod git_crash;
 mod git_door;
 mod git_import;
 mod git_land;

@@ -1,0 +1,256 @@
+//! kill -9 at every durable step of every git operation: afterwards recovery and a second try lead
+//! to the state that an undisturbed run leads to, and no byte of work is missing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use base::process::{Job, Limits};
+use orchestrator::git::repo::Repository;
+use orchestrator::git::{engine, import, land, merge, snapshot, trash, worktree};
+use testkit::env::NOW;
+use testkit::repo::{Repo, tree};
+
+use crate::git_setting::{Session, Setting, order, setting};
+
+/// What the child process does; the names are its environment.
+const ACT: &str = "GIT_CRASH_ACT";
+const REPO: &str = "GIT_CRASH_REPO";
+
+/// The life of a session up to the act that is to be interrupted.
+struct Scene {
+    s: Setting,
+    session: Session,
+}
+
+/// A session with a commit, a change and untracked files, beside changes of the user's.
+fn scene() -> Scene {
+    let s = setting();
+    s.repo.commit_file("file", "old\n");
+    s.repo.commit_file("gone", "x\n");
+    s.repo.commit_file("other", "o\n");
+    let session = s.session("task-abcd");
+    s.repo.commit_file("meanwhile", "m\n");
+    s.repo.write("other", "mine\n");
+    s.repo.write("staged", "mine\n");
+    s.repo.git(["add", "staged"]);
+    session.work.commit_file("dir/new", "new\n");
+    session.work.write("file", "changed\n");
+    session.work.write("sub/untracked", "u\n");
+    fs::remove_file(session.work.path().join("gone")).expect("the worktree is writable");
+    Scene { s, session }
+}
+
+fn act(name: &str, repository: &Repository) {
+    let order = order(repository, if name == "create" { "task-new" } else { "task-abcd" });
+    let mut place = order.place(repository).unwrap();
+    place.base = repository.base(Some("main~1")).unwrap().commit;
+    let s = Setting {
+        env: testkit::env::TestEnv::new(),
+        repo: Repo::at(repository.main_checkout.as_deref().unwrap()),
+        repository: repository.clone(),
+    };
+    let session = Session { work: Repo::at(&place.worktree), place };
+    match name {
+        "create" => drop(worktree::make(repository, &order).unwrap()),
+        "import" => drop(s.home(&session)),
+        "snapshot" => drop(s.snapshot(&session)),
+        "accept" => drop(s.accept(&session).unwrap()),
+        "discard" => drop(trash::discard(repository, &[session.place], NOW).unwrap()),
+        "undo" => drop(trash::undo(repository, None, NOW).unwrap()),
+        other => panic!("{other}?"),
+    }
+}
+
+#[test]
+#[ignore = "the crash tests start it in a process of its own"]
+fn child() {
+    let (Ok(name), Ok(repo)) = (std::env::var(ACT), std::env::var(REPO)) else {
+        panic!("{ACT} and {REPO} are not set");
+    };
+    act(&name, &Repository::discover(Path::new(&repo)).unwrap());
+}
+
+/// Runs an act in a process of its own; gives its exit code and the steps that it passed.
+fn run(scene: &Scene, name: &str, kill_at: Option<&str>) -> (i32, Vec<String>) {
+    let steps = scene.s.env.home().join("steps");
+    let _ = fs::remove_file(&steps);
+    let mut job = Job::new(std::env::current_exe().unwrap(), "/")
+        .args(["--ignored", "--exact", "git_crash::child", "--nocapture"])
+        .env(ACT, name)
+        .env(REPO, scene.s.repo.path())
+        .env("G3_TEST_STEPS", &steps);
+    if let Some(at) = kill_at {
+        job = job.env("G3_TEST_KILL_AT", at);
+    }
+    let output = job.output(Limits::seconds(120)).unwrap();
+    if kill_at.is_none() {
+        assert!(output.ok(), "{}\n{}", output.text(), output.error_text());
+    }
+    let passed = fs::read_to_string(&steps).unwrap_or_default();
+    (output.code(), passed.lines().map(str::to_owned).collect())
+}
+
+/// All that matters in the end. Kept refs and the log are named after operations, whose number
+/// depends on how often something was tried.
+fn state(scene: &Scene) -> BTreeMap<String, String> {
+    let repo = &scene.s.repo;
+    let mut all = repo.everything();
+    let refs = repo.git(["for-each-ref", "--format=%(refname) %(objectname)"]);
+    let refs: Vec<&str> = refs.lines().filter(|line| !line.contains("refs/studio/kept/")).collect();
+    all.insert("<refs>".into(), refs.join("\n"));
+    all.insert("<status>".into(), repo.git(["status", "--porcelain"]));
+    for id in ["task-abcd", "task-new"] {
+        let path = repo.path().join(".worktrees").join(id);
+        if path.is_dir() {
+            let files = tree(&path);
+            all.extend(files.into_iter().map(|(name, text)| (format!("{id}/{name}"), text)));
+            all.insert(format!("<{id}>"), Repo::at(&path).git(["status", "--porcelain"]));
+        }
+    }
+    all
+}
+
+/// Nothing that only a killed process would leave is there.
+fn is_tidy(scene: &Scene, at: &str) {
+    let git = scene.s.repo.path().join(".git");
+    for name in fs::read_dir(&git).unwrap().flatten() {
+        let name = name.file_name().to_string_lossy().into_owned();
+        assert!(name == "index" || !name.starts_with("index"), "{at}: {name} is left");
+    }
+    import::remove_leftovers(&scene.s.repository).unwrap();
+    let keeps = fs::read_dir(git.join("objects/pack")).unwrap().flatten();
+    assert!(keeps.into_iter().all(|file| file.path().extension() != Some("keep".as_ref())), "{at}");
+    scene.s.repo.git(["gc", "-q", "--prune=now"]);
+    scene.s.repo.is_sound();
+}
+
+/// Kills the act at each of its steps; `again` brings the act to its end, whatever is left of it.
+fn survive(name: &str, prepare: fn() -> Scene, again: fn(&Scene)) {
+    let undisturbed = prepare();
+    let (_, steps) = run(&undisturbed, name, None);
+    assert!(!steps.is_empty(), "{name} passes no step");
+    let wanted = state(&undisturbed);
+    let mut passes: BTreeMap<&str, u32> = BTreeMap::new();
+    for step in &steps {
+        let pass = passes.entry(step).or_insert(0);
+        *pass += 1;
+        let at = format!("{step}:{pass}");
+        let scene = prepare();
+        let (code, passed) = run(&scene, name, Some(&at));
+        assert_eq!(code, 137, "{name} was not killed at {at}: {passed:?}");
+        again(&scene);
+        let found = state(&scene);
+        let home = |all: &BTreeMap<String, String>, scene: &Scene| {
+            let home = scene.s.env.home().to_string_lossy().into_owned();
+            let text: Vec<String> = all.iter().map(|(k, v)| format!("{k}: {v}")).collect();
+            text.join("\n").replace(&home, "HOME")
+        };
+        assert_eq!(home(&found, &scene), home(&wanted, &undisturbed), "killed at {at}");
+        is_tidy(&scene, &at);
+    }
+}
+
+fn recover(scene: &Scene) {
+    engine::recover(&scene.s.repository).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn making_a_worktree() {
+    survive("create", scene, |scene| {
+        recover(scene);
+        let place = scene.s.order("task-new").place(&scene.s.repository).unwrap();
+        if !worktree::is_finished(&place) {
+            worktree::unmake(&scene.s.repository, &place).unwrap();
+            worktree::make(&scene.s.repository, &scene.s.order("task-new")).unwrap();
+        }
+    });
+}
+
+#[test]
+fn bringing_work_home() {
+    survive("import", scene, |scene| drop(scene.s.home(&scene.session)));
+}
+
+#[test]
+fn taking_a_snapshot() {
+    survive("snapshot", scene, |scene| drop(scene.s.snapshot(&scene.session)));
+}
+
+#[test]
+fn landing() {
+    survive("accept", scene, |scene| {
+        recover(scene);
+        if scene.session.work.path().exists() {
+            let accepted = scene.s.accept(&scene.session).unwrap();
+            assert!(matches!(accepted, land::Accepted::Landed { .. }));
+        }
+    });
+}
+
+#[test]
+fn dropping() {
+    survive("discard", scene, |scene| {
+        recover(scene);
+        if scene.session.work.path().exists() {
+            let places = std::slice::from_ref(&scene.session.place);
+            trash::discard(&scene.s.repository, places, NOW).unwrap();
+        }
+    });
+}
+
+fn undo_unless_done(scene: &Scene) {
+    recover(scene);
+    if !scene.session.work.path().exists() {
+        trash::undo(&scene.s.repository, None, NOW).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+#[test]
+fn bringing_a_dropped_session_back() {
+    let dropped = || {
+        let scene = scene();
+        scene.s.snapshot(&scene.session);
+        let places = std::slice::from_ref(&scene.session.place);
+        trash::discard(&scene.s.repository, places, NOW).unwrap();
+        scene
+    };
+    survive("undo", dropped, undo_unless_done);
+}
+
+#[test]
+fn taking_a_landing_back() {
+    let landed = || {
+        let scene = scene();
+        scene.s.accept(&scene.session).unwrap();
+        scene
+    };
+    survive("undo", landed, undo_unless_done);
+}
+
+#[test]
+fn work_that_was_about_to_land_is_still_there_and_can_be_let_go() {
+    let scene = scene();
+    let (code, _) = run(&scene, "accept", Some("merge.committed"));
+    assert_eq!(code, 137);
+    assert_eq!(scene.session.work.read("file"), "changed\n");
+    merge::release(&scene.s.repository, &scene.session.place).unwrap();
+    assert_eq!(scene.s.repo.git(["for-each-ref", "refs/studio/landing"]), "");
+    let id = &scene.session.place.id;
+    assert!(snapshot::latest(&scene.s.repository, id).unwrap().is_some());
+}
+
+#[test]
+fn files_that_the_user_changes_after_a_crash_are_left_alone() {
+    let scene = scene();
+    let (code, _) = run(&scene, "accept", Some("accept.files"));
+    assert_eq!(code, 137);
+    assert_eq!(scene.s.repo.read("file"), "changed\n", "the files were brought along already");
+    scene.s.repo.write("file", "the user's own\n");
+    let said = engine::recover(&scene.s.repository).unwrap();
+    assert!(said.iter().any(|line| line.contains("left alone")), "{said:?}");
+    assert_eq!(scene.s.repo.read("file"), "the user's own\n");
+    assert!(!scene.s.repo.path().join("dir/new").exists());
+    assert_eq!(scene.s.repo.read("gone"), "x\n");
+    assert_eq!(scene.s.repo.git(["status", "--porcelain"]), " M file\n M other\nA  staged");
+}
