@@ -132,7 +132,13 @@ fn survive(name: &str, prepare: fn() -> Scene, again: fn(&Scene)) {
     assert!(!steps.is_empty(), "{name} passes no step");
     let wanted = state(&undisturbed);
     let mut passes: BTreeMap<&str, u32> = BTreeMap::new();
-    for step in &steps {
+    // What an act begins with (`import`, before a snapshot) has a test of its own.
+    let begins: &[&str] = match name {
+        "snapshot" => &["import."],
+        "accept" => &["import.", "snapshot."],
+        _ => &[],
+    };
+    for step in steps.iter().filter(|step| !begins.iter().any(|it| step.starts_with(it))) {
         let pass = passes.entry(step).or_insert(0);
         *pass += 1;
         let at = format!("{step}:{pass}");

@@ -8,6 +8,7 @@ mod crash;
 mod discard;
 mod git_crash;
 mod git_door;
+mod git_hardship;
 mod git_import;
 mod git_land;
 mod git_merge;

@@ -242,6 +242,12 @@ fn follow(repository: &Repository, intent: &Intent) -> Result<()> {
         mark(intent, "renamed");
     }
     if intent.kind == Kind::Undo {
+        for moving in &intent.moves {
+            // The operation's own directories in the trash; those with something in them stay.
+            for dir in moving.from.ancestors().skip(1).take(2) {
+                let _ = fs::remove_dir(dir);
+            }
+        }
         for place in &intent.sessions {
             register_again(repository, place)?;
         }
@@ -305,12 +311,5 @@ fn register_again(repository: &Repository, place: &Place) -> Result<()> {
     if !there || worktree::admin_dir_of(repository, &place.worktree)?.is_some() {
         return Ok(());
     }
-    let admin = worktree::free_admin_dir(repository, &place.id);
-    let write = || -> std::io::Result<()> {
-        fs::create_dir_all(&admin)?;
-        fs::write(admin.join("HEAD"), format!("ref: {}\n", place.branch.full()))?;
-        fs::write(admin.join("commondir"), "../..\n")?;
-        fs::write(admin.join("gitdir"), format!("{}\n", place.worktree.join(".git").display()))
-    };
-    write().or_fail(|| "cannot register the worktree again")
+    worktree::write_registration(&worktree::free_admin_dir(repository, &place.id), place)
 }

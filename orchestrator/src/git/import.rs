@@ -58,7 +58,10 @@ fn import(repository: &Repository, place: &Place, head: &str, tip: Option<String
     let pinned = refs::read(&repo, &name)?;
     let scratch = Scratch::for_session(repository, &place.git_dir)?;
     let known = pinned.clone().unwrap_or_else(|| place.base.clone());
-    let pin = pins::commit(&scratch.repo, &[known.clone(), head.to_owned()])?;
+    let pin = match &pinned {
+        Some(pinned) if pins::end_in(&repo, pinned, head) => pinned.clone(),
+        Some(_) | None => pins::commit(&scratch.repo, &[known.clone(), head.to_owned()])?,
+    };
     let mut had = vec![known];
     had.extend(tip.clone());
     let from = [scratch.objects(), place.git_dir.join("objects")];

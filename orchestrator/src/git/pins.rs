@@ -29,6 +29,16 @@ pub fn start(repository: &Repository, place: &Place, tips: &[String]) -> Result<
     Ok(())
 }
 
+/// Whether a session's pins end in this very commit: then it was pinned last, by an import that a
+/// crash interrupted.
+pub fn end_in(repo: &git2::Repository, pinned: &str, head: &str) -> bool {
+    let last = || -> std::result::Result<git2::Oid, git2::Error> {
+        let commit = repo.find_commit(git2::Oid::from_str(pinned)?)?;
+        commit.parent_id(commit.parent_count().saturating_sub(1))
+    };
+    last().is_ok_and(|last| last.to_string() == head)
+}
+
 /// A commit whose parents are pinned by it. It says nothing else.
 pub fn commit(repo: &git2::Repository, parents: &[String]) -> Result<String> {
     let make = || -> std::result::Result<git2::Oid, git2::Error> {

@@ -13,6 +13,9 @@ pub const NOTES: &str = "refs/notes/studio";
 
 /// Notes a text at a commit, in place of an earlier one.
 pub fn write(repository: &Repository, commit: &str, text: &str) -> Result<()> {
+    if read(repository, commit)?.is_some_and(|noted| noted.trim_end() == text.trim_end()) {
+        return Ok(());
+    }
     let before = refs::read(&repository.open()?, NOTES)?;
     let scratch = Scratch::open(repository)?;
     let repo = &scratch.repo;

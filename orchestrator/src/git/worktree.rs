@@ -295,3 +295,15 @@ pub fn free_admin_dir(repository: &Repository, id: &Id) -> PathBuf {
     let mut free = names.map(|name| dir.join(name)).filter(|path| !path.exists());
     free.next().expect("numbers do not end")
 }
+
+/// Writes a registration as git does: which branch, which repository, which worktree.
+pub fn write_registration(admin: &Path, place: &Place) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        std::fs::create_dir_all(admin)?;
+        std::fs::write(admin.join("HEAD"), format!("ref: {}\n", place.branch.full()))?;
+        std::fs::write(admin.join("commondir"), "../..\n")?;
+        let pointer = place.worktree.join(".git");
+        std::fs::write(admin.join("gitdir"), format!("{}\n", pointer.display()))
+    };
+    write().or_fail(|| format!("cannot register {}", place.worktree.display()))
+}

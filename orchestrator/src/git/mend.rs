@@ -1,0 +1,84 @@
+//! After a repository was moved or renamed: its sessions are found again at their new place.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base::failure::{OrFail, Result};
+
+use crate::git::private::{Originals, Place};
+use crate::git::repo::Repository;
+use crate::git::worktree;
+
+/// Where a session's parts are now. A record keeps absolute paths; when the repository was moved,
+/// what lay in or beside it moved along.
+pub fn place_now(repository: &Repository, place: &Place) -> Place {
+    let now = repository.session_dir(&place.id).join("git");
+    let Some(old_common) = place.git_dir.ancestors().nth(4) else { return place.clone() };
+    if now == place.git_dir {
+        return place.clone();
+    }
+    let worktree = moved(old_common, &repository.common_dir, &place.worktree);
+    Place { worktree, git_dir: now, ..place.clone() }
+}
+
+/// A path that lay near the old directory, near the new one.
+fn moved(old: &Path, new: &Path, path: &Path) -> PathBuf {
+    let inside = |old: &Path, new: &Path| path.strip_prefix(old).ok().map(|rest| new.join(rest));
+    let above = || inside(old.parent()?, new.parent()?);
+    let beside = || {
+        // `<bare>.worktrees`
+        let text = path.to_str()?.strip_prefix(old.to_str()?)?;
+        text.starts_with(".worktrees/").then(|| PathBuf::from(format!("{}{text}", new.display())))
+    };
+    inside(old, new).or_else(beside).or_else(above).unwrap_or_else(|| path.to_owned())
+}
+
+/// Puts a session's registration and `.git` file right, for `studio doctor`: after a move of the
+/// repository, or after `git worktree repair` or `prune` took them away. Gives what it did, one
+/// sentence each. A `.git` file that an agent changed is not touched.
+pub fn mend(repository: &Repository, place: &Place) -> Result<Vec<String>> {
+    let mut did = Vec::new();
+    if !place.worktree.is_dir() || !place.git_dir.is_dir() {
+        return Ok(did);
+    }
+    let pointer = place.worktree.join(".git");
+    let leads_to_registration = fs::read_to_string(&pointer).is_ok_and(|text| {
+        let registrations = repository.common_dir.join("worktrees");
+        let target = text.trim_end().strip_prefix("gitdir: ").unwrap_or_default();
+        !target.is_empty() && Path::new(target).starts_with(registrations)
+    });
+    if leads_to_registration {
+        let original = Originals::load(&place.git_dir)?.pointer;
+        base::files::replace_with_mode(&pointer, &original, 0o644)
+            .or_fail(|| format!("cannot write {}", pointer.display()))?;
+        did.push(format!("{} leads to the session's git directory again", pointer.display()));
+    }
+    let _lock = worktree::lock(repository)?;
+    if worktree::admin_dir_of(repository, &place.worktree)?.is_some() {
+        return Ok(did);
+    }
+    let wanted = format!("ref: {}", place.branch.full());
+    let stale = worktree::admin_dirs(repository)?.into_iter().find(|admin| {
+        fs::read_to_string(admin.join("HEAD")).is_ok_and(|head| head.trim() == wanted)
+    });
+    let admin = match stale {
+        Some(admin) => admin,
+        None => worktree::free_admin_dir(repository, &place.id),
+    };
+    worktree::write_registration(&admin, place)?;
+    did.push(format!("{} is registered again", place.worktree.display()));
+    Ok(did)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_move_with_their_repository() {
+        let way = |old, new, path| moved(Path::new(old), Path::new(new), Path::new(path));
+        assert_eq!(way("/a/.git", "/b/.git", "/a/.worktrees/x"), Path::new("/b/.worktrees/x"));
+        assert_eq!(way("/a.git", "/b.git", "/a.git.worktrees/x"), Path::new("/b.git.worktrees/x"));
+        assert_eq!(way("/r/a/.git", "/r/b/.git", "/srv/x"), Path::new("/srv/x"));
+    }
+}

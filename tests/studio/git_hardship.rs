@@ -1,0 +1,218 @@
+//! Full disks, read-only repositories, moved repositories, and the trash when it is emptied.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use base::failure::Kind;
+use base::process::{Job, Limits};
+use orchestrator::git::gc::{self, Keep};
+use orchestrator::git::repo::Repository;
+use orchestrator::git::{engine, import, land, mend, trash, worktree};
+use testkit::env::{NOW, TestEnv};
+use testkit::repo::Repo;
+
+use crate::git_setting::{Session, Setting, now, setting};
+
+/// A small file system of its own. Unmounted when dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// Mounts one; none where that is not permitted.
+    fn mount(env: &TestEnv, megabytes: u64) -> Option<SmallDisk> {
+        let (image, at) = (env.home().join("disk.img"), env.home().join("disk"));
+        fs::create_dir(&at).expect("the home is writable");
+        let file = fs::File::create(&image).expect("the home is writable");
+        file.set_len(megabytes << 20).expect("a sparse file");
+        let run = |program: &str, args: &[&Path]| {
+            let output = Job::new(program, "/").args(args).output(Limits::seconds(60));
+            output.is_ok_and(|output| output.ok())
+        };
+        let made = run("mkfs.ext4", &["-qF".as_ref(), "-m".as_ref(), "0".as_ref(), &image]);
+        if made && run("mount", &["-o".as_ref(), "loop".as_ref(), &image, &at]) {
+            return Some(SmallDisk(at));
+        }
+        println!("skipped: this user may not mount a loop device");
+        None
+    }
+
+    /// Fills it, except for so many bytes.
+    fn fill(&self, leave: u64) {
+        use std::io::Write;
+        let mut filler = fs::File::create(self.0.join("filler")).expect("it is writable");
+        // Blocks are given late: only what was written and synced counts.
+        while filler.write_all(&[0; 65_536]).and_then(|()| filler.sync_data()).is_ok() {}
+        let taken = filler.metadata().expect("it is open").len();
+        filler.set_len(taken.saturating_sub(leave)).expect("it can shrink");
+        filler.sync_all().expect("it is open");
+    }
+
+    fn free(&self) {
+        fs::remove_file(self.0.join("filler")).expect("it was filled");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let job = Job::new("umount", "/").arg("-l").arg(&self.0);
+        let _ = job.output(Limits::seconds(60));
+    }
+}
+
+/// Bytes that do not compress (xorshift).
+fn noise(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut x = seed + 88_172_645_463_325_252;
+    let next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x.to_le_bytes()[3]
+    };
+    std::iter::repeat_with(next).take(bytes).collect()
+}
+
+fn setting_on(disk: &SmallDisk, env: TestEnv) -> Setting {
+    let repo = Repo::make(&disk.0.join("repo"));
+    for n in 0..20 {
+        repo.write(&format!("big{n}"), noise(60_000, n));
+    }
+    repo.git(["add", "-A"]);
+    repo.git(["commit", "-q", "-m", "big"]);
+    let repository = Repository::discover(repo.path()).expect("a repository");
+    Setting { env, repo, repository }
+}
+
+#[test]
+fn a_full_disk_while_a_worktree_is_made_leaves_nothing() {
+    let env = TestEnv::new();
+    let Some(disk) = SmallDisk::mount(&env, 24) else { return };
+    let s = setting_on(&disk, env);
+    s.session("first-abcd");
+    let before = s.repo.everything();
+    disk.fill(600_000);
+    let order = s.order("task-abcd");
+    let failure = worktree::make(&s.repository, &order).unwrap_err();
+    let said = failure.to_string();
+    assert!(said.contains("disk space") || said.contains("No space left"), "{failure}");
+    disk.free();
+    assert_eq!(s.repo.everything(), before);
+    assert!(!order.place(&s.repository).unwrap().git_dir.exists());
+    s.session("task-abcd");
+    s.repo.is_sound();
+}
+
+#[test]
+fn a_full_disk_while_work_comes_home_or_lands_changes_nothing_and_loses_nothing() {
+    let env = TestEnv::new();
+    let Some(disk) = SmallDisk::mount(&env, 32) else { return };
+    let s = setting_on(&disk, env);
+    let session = s.session("task-abcd");
+    session.work.commit_file("large", noise(900_000, 77));
+    let before = s.repo.everything();
+    disk.fill(200_000);
+    let failure = import::bring_home(&s.repository, &session.place).unwrap_err();
+    assert!(failure.to_string().contains("No space left"), "{failure}");
+    assert_eq!(s.repo.everything(), before);
+    disk.free();
+    let ready = s.ready(&session, orchestrator::git::merge::Strategy::Squash);
+    let before = s.repo.everything();
+    disk.fill(300_000);
+    let failure = land::accept(&s.repository, &ready).unwrap_err();
+    assert_eq!(failure.kind, Kind::Failed, "{failure}");
+    disk.free();
+    engine::recover(&s.repository).unwrap();
+    assert_eq!(s.repo.everything(), before);
+    assert!(matches!(land::accept(&s.repository, &ready), Ok(land::Accepted::Landed { .. })));
+    assert_eq!(s.repo.git(["status", "--porcelain"]), "");
+    s.repo.is_sound();
+}
+
+#[test]
+fn a_read_only_repository_is_said_so() {
+    let env = TestEnv::new();
+    let Some(disk) = SmallDisk::mount(&env, 24) else { return };
+    let s = setting_on(&disk, env);
+    let session = s.session("task-abcd");
+    session.work.write("README.md", "changed");
+    let remount = |how: &str| {
+        let job = Job::new("mount", "/").args(["-o", how]).arg(&disk.0);
+        assert!(job.output(Limits::seconds(60)).unwrap().ok());
+    };
+    remount("remount,ro");
+    let order = s.order("other-abcd");
+    for failure in [
+        worktree::make(&s.repository, &order).unwrap_err(),
+        trash::discard(&s.repository, std::slice::from_ref(&session.place), NOW).unwrap_err(),
+    ] {
+        assert!(failure.to_string().contains("Read-only file system"), "{failure}");
+    }
+    remount("remount,rw");
+    assert_eq!(session.work.read("README.md"), "changed");
+    s.session("other-abcd");
+    s.repo.is_sound();
+}
+
+#[test]
+fn a_moved_repository_finds_its_sessions_again() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.commit_file("new", "x");
+    let there = s.env.home().join("moved away");
+    fs::rename(s.repo.path(), &there).unwrap();
+    let repo = Repo::at(&there);
+    let repository = Repository::discover(&there).unwrap();
+    let place = mend::place_now(&repository, &session.place);
+    assert_eq!(place.worktree, there.join(".worktrees/task-abcd"));
+    let did = mend::mend(&repository, &place).unwrap();
+    assert_eq!(did.len(), 1, "{did:?}");
+    assert!(mend::mend(&repository, &place).unwrap().is_empty());
+    assert!(repo.git(["worktree", "list"]).contains("moved away/.worktrees/task-abcd"));
+    let session = Session { work: Repo::at(&place.worktree), place };
+    let s = Setting { repo, repository, ..s };
+    assert!(matches!(s.accept(&session), Ok(land::Accepted::Landed { .. })));
+    assert_eq!(s.repo.read("new"), "x");
+}
+
+#[test]
+fn what_git_worktree_repair_did_is_put_right() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    s.repo.git(["worktree", "repair"]);
+    assert!(import::bring_home(&s.repository, &session.place).is_err());
+    mend::mend(&s.repository, &session.place).unwrap();
+    s.home(&session);
+    assert_eq!(session.work.git(["status", "--porcelain"]), "");
+}
+
+#[test]
+fn only_old_trash_is_emptied_and_then_an_undo_says_so() {
+    let s = setting();
+    let (old, live) = (s.session("old-abcd"), s.session("live-abcd"));
+    let place = |session: &Session| session.place.clone();
+    old.work.write("deep/er/file", "x");
+    fs::set_permissions(old.work.path().join("deep/er"), fs::Permissions::from_mode(0o555))
+        .unwrap();
+    s.snapshot(&old);
+    let operation = trash::discard(&s.repository, &[place(&old)], NOW).unwrap();
+    let second = s.session("second-abcd");
+    let later = "2026-01-08T10:00:00Z";
+    trash::discard(&s.repository, &[place(&second)], later).unwrap();
+    let after = |days: i64| now() + jiff::SignedDuration::from_hours(24 * days);
+    let none = gc::empty(&s.repository, Keep::default(), after(6)).unwrap();
+    assert_eq!(none.operations, Vec::<String>::new());
+    let freed = gc::empty(&s.repository, Keep::default(), after(8)).unwrap();
+    assert_eq!(freed.operations, [operation.clone()]);
+    assert!(freed.bytes > 0);
+    let refs = s.repo.git(["for-each-ref", "--format=%(refname)"]);
+    assert!(!refs.contains("old-abcd") && !refs.contains(&format!("kept/{operation}/")), "{refs}");
+    assert!(refs.contains("refs/studio/pins/live-abcd"), "{refs}");
+    let gone = trash::undo(&s.repository, Some(&operation), NOW).unwrap_err();
+    assert!(gone.to_string().contains("emptied"), "{gone}");
+    assert_eq!(live.work.read("README.md"), "# A repository\n");
+    trash::undo(&s.repository, None, NOW).unwrap();
+    assert_eq!(second.work.git(["status", "--porcelain"]), "");
+    trash::discard(&s.repository, &[place(&second)], later).unwrap();
+    let tight = Keep { bytes: 1000, ..Keep::default() };
+    assert_eq!(gc::empty(&s.repository, tight, after(6)).unwrap().operations.len(), 1);
+    s.repo.is_sound();
+}
