@@ -43,21 +43,23 @@ fn scene() -> Scene {
 
 fn act(name: &str, repository: &Repository) {
     let order = order(repository, if name == "create" { "task-new" } else { "task-abcd" });
-    let mut place = order.place(repository).unwrap();
-    place.base = repository.base(Some("main~1")).unwrap().commit;
+    let mut place = order.place(repository).expect("it works in a test");
+    place.base = repository.base(Some("main~1")).expect("it works in a test").commit;
     let s = Setting {
         env: testkit::env::TestEnv::new(),
-        repo: Repo::at(repository.main_checkout.as_deref().unwrap()),
+        repo: Repo::at(repository.main_checkout.as_deref().expect("it works in a test")),
         repository: repository.clone(),
     };
     let session = Session { work: Repo::at(&place.worktree), place };
     match name {
-        "create" => drop(worktree::make(repository, &order).unwrap()),
+        "create" => drop(worktree::make(repository, &order).expect("it works in a test")),
         "import" => drop(s.home(&session)),
         "snapshot" => drop(s.snapshot(&session)),
-        "accept" => drop(s.accept(&session).unwrap()),
-        "discard" => drop(trash::discard(repository, &[session.place], NOW).unwrap()),
-        "undo" => drop(trash::undo(repository, None, NOW).unwrap()),
+        "accept" => drop(s.accept(&session).expect("it works in a test")),
+        "discard" => {
+            drop(trash::discard(repository, &[session.place], NOW).expect("it works in a test"))
+        }
+        "undo" => drop(trash::undo(repository, None, NOW).expect("it works in a test")),
         other => panic!("{other}?"),
     }
 }
@@ -68,14 +70,14 @@ fn child() {
     let (Ok(name), Ok(repo)) = (std::env::var(ACT), std::env::var(REPO)) else {
         panic!("{ACT} and {REPO} are not set");
     };
-    act(&name, &Repository::discover(Path::new(&repo)).unwrap());
+    act(&name, &Repository::discover(Path::new(&repo)).expect("it works in a test"));
 }
 
 /// Runs an act in a process of its own; gives its exit code and the steps that it passed.
 fn run(scene: &Scene, name: &str, kill_at: Option<&str>) -> (i32, Vec<String>) {
     let steps = scene.s.env.home().join("steps");
     let _ = fs::remove_file(&steps);
-    let mut job = Job::new(std::env::current_exe().unwrap(), "/")
+    let mut job = Job::new(std::env::current_exe().expect("it works in a test"), "/")
         .args(["--ignored", "--exact", "git_crash::child", "--nocapture"])
         .env(ACT, name)
         .env(REPO, scene.s.repo.path())
@@ -83,7 +85,7 @@ fn run(scene: &Scene, name: &str, kill_at: Option<&str>) -> (i32, Vec<String>) {
     if let Some(at) = kill_at {
         job = job.env("G3_TEST_KILL_AT", at);
     }
-    let output = job.output(Limits::seconds(120)).unwrap();
+    let output = job.output(Limits::seconds(120)).expect("it works in a test");
     if kill_at.is_none() {
         assert!(output.ok(), "{}\n{}", output.text(), output.error_text());
     }
@@ -114,12 +116,12 @@ fn state(scene: &Scene) -> BTreeMap<String, String> {
 /// Nothing that only a killed process would leave is there.
 fn is_tidy(scene: &Scene, at: &str) {
     let git = scene.s.repo.path().join(".git");
-    for name in fs::read_dir(&git).unwrap().flatten() {
+    for name in fs::read_dir(&git).expect("it works in a test").flatten() {
         let name = name.file_name().to_string_lossy().into_owned();
         assert!(name == "index" || !name.starts_with("index"), "{at}: {name} is left");
     }
-    import::remove_leftovers(&scene.s.repository).unwrap();
-    let keeps = fs::read_dir(git.join("objects/pack")).unwrap().flatten();
+    import::remove_leftovers(&scene.s.repository).expect("it works in a test");
+    let keeps = fs::read_dir(git.join("objects/pack")).expect("it works in a test").flatten();
     assert!(keeps.into_iter().all(|file| file.path().extension() != Some("keep".as_ref())), "{at}");
     scene.s.repo.git(["gc", "-q", "--prune=now"]);
     scene.s.repo.is_sound();
