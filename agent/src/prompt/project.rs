@@ -13,7 +13,8 @@ pub fn instructions(cwd: &Path, most: usize) -> Option<String> {
     let mut found: Vec<(PathBuf, String)> = Vec::new();
     for dir in from_root(cwd) {
         let names = ["AGENTS.md", "agents.md"];
-        let text = names.iter().find_map(|name| Some((dir.join(name), read(&dir.join(name))?)));
+        let text =
+            names.iter().find_map(|name| Some((dir.join(name), read(cwd, &dir.join(name))?)));
         found.extend(text.filter(|(_, text)| !text.trim().is_empty()));
     }
     let mut room = most;
@@ -34,7 +35,7 @@ pub fn instructions(cwd: &Path, most: usize) -> Option<String> {
 
 /// The notes that earlier sessions left in `analysis/memory.md`.
 pub fn memory(cwd: &Path, most: usize) -> Option<String> {
-    let text = read(&cwd.join("analysis/memory.md"))?;
+    let text = read(cwd, &cwd.join("analysis/memory.md"))?;
     let text = base::text::tail(text.trim(), most);
     (!text.is_empty()).then(|| {
         format!("Notes from earlier sessions (analysis/memory.md); check before you rely on them\n\n{text}")
@@ -49,8 +50,11 @@ fn from_root(cwd: &Path) -> Vec<&Path> {
     dirs
 }
 
-/// A bounded part of a text file; `None` when there is none.
-fn read(path: &Path) -> Option<String> {
+/// A bounded part of a text file; `None` when there is none, and when a symbolic link leads out of
+/// the repository: whoever wrote that link does not decide what a provider gets to read.
+fn read(cwd: &Path, path: &Path) -> Option<String> {
+    let root = from_root(cwd).first()?.canonicalize().ok()?;
+    let path = path.canonicalize().ok().filter(|path| path.starts_with(root))?;
     let file = fs::File::open(path).ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()))?;
     let mut bytes = Vec::new();
     file.take(2 * MOST as u64).read_to_end(&mut bytes).ok()?;
@@ -82,5 +86,18 @@ mod tests {
         fs::create_dir_all(&deep).unwrap();
         fs::write(dir.path().join("AGENTS.md"), "not mine").unwrap();
         assert_eq!(instructions(&deep, 1_000), None);
+    }
+    #[test]
+    fn a_link_that_leads_out_of_the_repository_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let repo = dir.path().join("repo");
+        fs::create_dir_all(repo.join(".git")).unwrap();
+        fs::write(dir.path().join("key"), "secret").unwrap();
+        std::os::unix::fs::symlink("../key", repo.join("AGENTS.md")).unwrap();
+        assert_eq!(instructions(&repo, 1_000), None);
+        fs::remove_file(repo.join("AGENTS.md")).unwrap();
+        fs::write(repo.join("CLAUDE.md"), "use tabs").unwrap();
+        std::os::unix::fs::symlink("CLAUDE.md", repo.join("AGENTS.md")).unwrap();
+        assert!(instructions(&repo, 1_000).unwrap().contains("use tabs"));
     }
 }

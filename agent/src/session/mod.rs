@@ -31,6 +31,7 @@ const GITIGNORE: &str = "/*\n!/skills/\n";
 impl Session {
     /// Makes a session for a task in a working directory.
     pub fn create(cwd: &Path, task: &str) -> Result<Session> {
+        refuse_links(cwd)?;
         let all = sessions_dir(cwd);
         make_dir(&all).or_fail(|| format!("cannot make {}", all.display()))?;
         keep_out_of_git(cwd).or_fail(|| "cannot write .g3/.gitignore")?;
@@ -54,6 +55,7 @@ impl Session {
 
     /// Takes up a session: the one with this id or unique beginning of an id, or the latest.
     pub fn resume(cwd: &Path, wanted: Option<&str>) -> Result<Session> {
+        refuse_links(cwd)?;
         let id = find(cwd, wanted)?;
         let dir = sessions_dir(cwd).join(id.as_str());
         Session::locked(id, dir)
@@ -125,6 +127,18 @@ pub fn sessions_dir(cwd: &Path) -> PathBuf {
     cwd.join(".g3/sessions")
 }
 
+/// A repository may not send our state elsewhere.
+fn refuse_links(cwd: &Path) -> Result<()> {
+    for dir in [cwd.join(".g3"), sessions_dir(cwd)] {
+        if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
+            return Err(Failure::usage(format!("{} is a symbolic link", dir.display()))
+                .because("g3 keeps its sessions in the directory it works in")
+                .next(format!("rm {}", dir.display())));
+        }
+    }
+    Ok(())
+}
+
 fn make_dir(dir: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
@@ -180,6 +194,14 @@ mod tests {
         assert!(refused.what.contains("in use"), "{refused}");
         drop(session);
         Session::resume(dir.path(), None).unwrap();
+    }
+
+    #[test]
+    fn a_link_in_place_of_our_directory_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/tmp", dir.path().join(".g3")).unwrap();
+        let refused = Session::create(dir.path(), "task").unwrap_err();
+        assert!(refused.what.contains("symbolic link"), "{refused}");
     }
 
     #[test]
