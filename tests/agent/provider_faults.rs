@@ -163,11 +163,29 @@ fn silence_is_a_broken_stream() {
 
 #[test]
 fn pings_are_signs_of_life() {
+    let ping = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
+    let words = "data: {\"type\": \"content_block_start\", \"index\": 0, \"content_block\": \
+                 {\"type\": \"text\", \"text\": \"slow\"}}\n\n\
+                 data: {\"type\": \"message_delta\", \"delta\": {\"stop_reason\": \"end_turn\"}}\n\n\
+                 data: {\"type\": \"message_stop\"}\n\n";
     let gate = testkit::model_server::gate::Gate::new();
-    let server = ModelServer::start(Reply::says("slow").gate(&gate));
-    let opened = provider(&server, "anthropic", "\n[agent]\ntimeout_seconds = 20\n");
-    gate.open_all();
-    assert_eq!(ask(opened.as_ref(), &user("go")).reply().message.words(), "slow");
+    let body = format!("{}{words}", ping.repeat(4));
+    let server = ModelServer::start(Reply::raw(body).in_chunks_of(ping.len()).gate(&gate));
+    let provider = provider(&server, "anthropic", "\n[agent]\ntimeout_seconds = 1\n");
+    // Each ping comes within the second that is allowed, all four together take longer.
+    let opener = std::thread::spawn(move || {
+        for ping in 1..=4 {
+            gate.wait_until_reached(ping);
+            let (_keep, never) = std::sync::mpsc::channel::<()>();
+            let _ = never.recv_timeout(Duration::from_millis(400));
+            gate.open();
+        }
+        gate.open_all();
+    });
+    let asked = ask(provider.as_ref(), &user("go"));
+    opener.join().unwrap();
+    assert_eq!(asked.reply().message.words(), "slow");
+    assert!(asked.retries.is_empty() && asked.took > Duration::from_secs(1), "{asked:?}");
 }
 
 #[test]

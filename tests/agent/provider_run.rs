@@ -99,3 +99,15 @@ fn what_the_model_thought_goes_back_to_it() {
         assert!(!stage.asked()[0].body.to_string().contains("first the date"));
     }
 }
+
+#[test]
+fn a_machine_without_certificates_is_told_what_to_install() {
+    let mut stage = stage("openai", [], "");
+    stage.env.set("SSL_CERT_FILE", "/nonexistent");
+    stage.env.set("SSL_CERT_DIR", "/nonexistent");
+    let config = stage.model.config_toml("openai").replace("http://127.0.0.1", "https://127.0.0.1");
+    stage.env.config(&config);
+    let ran = stage.g3(["--json", "go"]);
+    ran.exits(1).says("no secure connection").says("ca-certificates");
+    assert!(of_type(&ran.json_lines(), "retry").is_empty());
+}

@@ -104,8 +104,7 @@ impl Endpoint {
         let client = match self.client.get() {
             Some(client) => client,
             None => {
-                let built =
-                    build(&self.url).map_err(|why| self.broken("cannot set up TLS", &why))?;
+                let built = build(&self.url).map_err(|why| no_trust(&innermost(&why)))?;
                 self.client.get_or_init(|| built)
             }
         };
@@ -117,6 +116,9 @@ impl Endpoint {
             .send();
         match tokio::time::timeout(self.idle, request).await {
             Ok(Ok(response)) => Ok(Answer { response, idle: self.idle }),
+            Ok(Err(why)) if innermost(&why).contains("certificate") => {
+                Err(no_trust(&innermost(&why)))
+            }
             Ok(Err(why)) if why.is_connect() => {
                 Err(self.broken(&format!("cannot reach {}", self.authority()), &why))
             }
@@ -168,6 +170,14 @@ impl Answer {
         body.truncate(most);
         body
     }
+}
+
+/// The other side cannot be trusted, or nobody can: no try will change that.
+fn no_trust(why: &str) -> ProviderError {
+    ProviderError::Rejected(format!(
+        "no secure connection: {why}\ntry: apt-get install ca-certificates\n\
+         try: or name a file of trusted certificates: export SSL_CERT_FILE=…"
+    ))
 }
 
 fn silence(time: Duration) -> String {
