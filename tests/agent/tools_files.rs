@@ -153,3 +153,14 @@ fn a_file_that_somebody_changed_since_it_was_read_is_not_overwritten() {
     write("y").works();
     assert_eq!(bench.read("a.txt"), "y");
 }
+
+#[test]
+fn the_state_of_tools_stays_out_of_git() {
+    let env = testkit::env::TestEnv::new();
+    let repo = env.repo();
+    let args =
+        ["tool", "exec", "--name", "shell", "--args", r#"{"command":"git status --porcelain"}"#];
+    let ran = env.run(crate::tools_support::G3, repo.path(), args);
+    ran.exits(0).says("[no output]");
+    assert!(repo.path().join(".g3/sessions/tool-exec").is_dir());
+}

@@ -152,7 +152,10 @@ impl Reader<'_> {
         let new = lines.get(1)?.strip_prefix("+++ ")?;
         let (old, new) = (name(old), name(new));
         let known = |name: &str| name == "/dev/null" || self.names_this(name);
-        (known(old) && known(new)).then_some((old, new))
+        // Before the first `@@` nothing else can stand there, whatever names the model made up.
+        let first = self.current.is_none() && self.diff.hunks.is_empty();
+        let opens = first && lines.get(2).is_some_and(|line| line.starts_with("@@"));
+        (opens || (known(old) && known(new))).then_some((old, new))
     }
 
     fn names_this(&self, name: &str) -> bool {
@@ -250,6 +253,8 @@ mod tests {
         assert_eq!(old_new(&found[0]), (vec!["-- old comment", "keep"], vec!["++ new", "keep"]));
         let bare = hunks("--- drop this\n+++ take this\n");
         assert_eq!(old_new(&bare[0]), (vec!["-- drop this"], vec!["++ take this"]));
+        let invented = hunks("--- original\n+++ modified\n@@ -1 +1 @@\n-a\n+b\n");
+        assert_eq!((invented.len(), old_new(&invented[0])), (1, (vec!["a"], vec!["b"])));
         // Also when it is the name of the file itself, inside of what the counts promise.
         let named = hunks("@@ -1,2 +1,2 @@\n a\n--- a.sql\n+++ a.sql\n");
         assert_eq!(old_new(&named[0]), (vec!["a", "-- a.sql"], vec!["a", "++ a.sql"]));
