@@ -96,14 +96,21 @@ pub fn exec<S: AsRef<OsStr>>(
 }
 
 fn prepared(studio: &OsStr, spec: &BoxSpec) -> io::Result<Job> {
-    let flags = rustix::fs::MemfdFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::memfd_create("studio-box", flags)?);
+    let mut file = nameless_file()?;
     file.write_all(&serde_json::to_vec(spec)?)?;
     file.rewind()?;
     // The directory is entered by the program, not by the box: it may be gone by the end.
     let job = Job::new(studio, "/").env_clear();
     let job = job.args(["__box", "--spec-fd", &SPEC_FD.to_string()]);
     Ok(job.descriptor(file.into(), SPEC_FD))
+}
+
+/// A file without a name, in memory where the system can do that: it holds an agent's key.
+fn nameless_file() -> io::Result<File> {
+    #[cfg(target_os = "linux")]
+    return Ok(rustix::fs::memfd_create("studio-box", rustix::fs::MemfdFlags::CLOEXEC)?.into());
+    #[cfg(not(target_os = "linux"))]
+    tempfile::tempfile()
 }
 
 /// This very program, also when its file was replaced meanwhile.

@@ -90,7 +90,7 @@ fn with_short_name<T>(path: &Path, open: impl Fn(&Path) -> io::Result<T>) -> io:
     };
     let directory = rustix::fs::open(
         parent,
-        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
         Mode::empty(),
     )?;
     open(&Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name))

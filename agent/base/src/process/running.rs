@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 
 use crate::process::{AsyncRunning, GRACE, Running, signal_group, system};
 
@@ -24,9 +24,7 @@ impl Running {
             self.ended = true;
             return Ok(Some(status));
         };
-        let pid = Pid::from_raw(self.child.id().cast_signed())
-            .ok_or_else(|| io::Error::other("a process without an id"))?;
-        let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+        let end = system::EndOf::process(self.child.id())?;
         loop {
             if let Some(status) = self.child.try_wait()? {
                 self.ended = true;
@@ -36,7 +34,7 @@ impl Running {
             if left.is_zero() {
                 return Ok(None);
             }
-            system::poll_readable(&handle, left)?;
+            end.wait(left)?;
         }
     }
 

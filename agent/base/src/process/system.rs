@@ -62,13 +62,40 @@ pub fn before_exec(command: &mut Command, moves: Vec<(i32, i32)>, place: Place) 
     }
 }
 
-/// Waits until a descriptor can be read or the time is over.
-pub fn poll_readable(fd: &OwnedFd, time: Duration) -> io::Result<()> {
-    let mut fds = [rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN)];
-    let time = rustix::event::Timespec::try_from(time).map_err(io::Error::other)?;
-    match rustix::event::poll(&mut fds, Some(&time)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(e) => Err(e.into()),
+/// Tells when a process ended.
+pub struct EndOf {
+    /// Can be read when the process ended; not every system has such a descriptor.
+    handle: Option<OwnedFd>,
+}
+
+impl EndOf {
+    /// Of a child of ours that nobody waited for yet.
+    #[cfg(target_os = "linux")]
+    pub fn process(id: u32) -> io::Result<EndOf> {
+        use rustix::process::{Pid, PidfdFlags, pidfd_open};
+        let pid = Pid::from_raw(id.cast_signed())
+            .ok_or_else(|| io::Error::other("a process without an id"))?;
+        Ok(EndOf { handle: Some(pidfd_open(pid, PidfdFlags::empty())?) })
+    }
+
+    /// Of a child of ours that nobody waited for yet.
+    #[cfg(not(target_os = "linux"))]
+    pub fn process(_id: u32) -> io::Result<EndOf> {
+        Ok(EndOf { handle: None })
+    }
+
+    /// Waits until it ended or the time is over; without a handle, for a moment.
+    pub fn wait(&self, time: Duration) -> io::Result<()> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let moment = Duration::from_millis(5);
+        let time = if self.handle.is_some() { time } else { time.min(moment) };
+        let mut fds: Vec<PollFd<'_>> =
+            self.handle.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        let time = Timespec::try_from(time).map_err(io::Error::other)?;
+        match poll(&mut fds, Some(&time)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
     }
 }
 
