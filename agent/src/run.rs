@@ -160,6 +160,10 @@ impl Work {
         self.bus.tell(What::Notice { level: Level::Warning, text });
     }
 
+    fn prompt_place(&self) -> Place<'_> {
+        Place { cwd: &self.place.cwd, date: "", tools: !self.offered.is_empty() }
+    }
+
     /// The model's facts.
     pub fn facts(&self) -> &Facts {
         self.provider.facts()
@@ -167,6 +171,10 @@ impl Work {
 
     /// One turn of the user: the message, and all that the agent does about it.
     pub async fn turn(&mut self, message: Message, cancel: CancellationToken) -> Ended {
+        let message = match self.talk.messages() {
+            [] => prompt::first(self.facts(), &self.prompt_place(), message),
+            [..] => message,
+        };
         let finish = match self.talk.ask(message) {
             Ok(()) => self.act(Act::Drive, cancel).await,
             Err(failure) => Err(failure),

@@ -11,7 +11,9 @@ use model::{bench, server};
 fn main() -> ExitCode {
     let options = Options::parse();
     let ended = match &options.instead {
-        Some(Instead::Bench(serve)) => bench::run(serve),
+        Some(Instead::Bench(serve)) => bench::run(serve).map(|table| {
+            let _ = std::io::stdout().write_all(table.as_bytes());
+        }),
         None => server::run(&options.serve, |hello| say(Tell::Hello(hello.clone()))),
     };
     let Err(failure) = ended else { return ExitCode::SUCCESS };

@@ -171,7 +171,14 @@ fn signature(tool: &Tool) -> String {
             .collect(),
         None => Vec::new(),
     };
-    format!("- {}({}): {}\n", tool.name, names.join(", "), tool.description.trim())
+    format!("- {}({}): {}\n", tool.name, names.join(", "), first_sentence(&tool.description))
+}
+
+/// The rest of a description is for models with more patience, and names tools that a small model
+/// does not have.
+fn first_sentence(text: &str) -> &str {
+    let text = text.trim();
+    text.split_once(". ").map_or(text, |(first, _)| &text[..=first.len()])
 }
 
 #[cfg(test)]

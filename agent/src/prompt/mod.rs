@@ -2,9 +2,12 @@
 //! It is made once for a session and never changes in it, so that providers' caches hit.
 
 pub mod project;
+pub mod relevant;
+pub mod small;
 
 use std::path::Path;
 
+use crate::message::{Message, Part};
 use crate::provider::Facts;
 
 /// What the prompt says about the place.
@@ -44,6 +47,10 @@ How to speak
 - End with a report of a few lines: what you changed, in which files, how you checked it, what is \
 left or doubtful. If the task was a question, the answer comes first.";
 
+/// Bytes of files at most in the first message of a small model: reading them takes it a second
+/// for each 250.
+const MOST_SHOWN: usize = 6_000;
+
 const CHAT: &str = "\
 You are g3, a knowledgeable and honest conversation partner for a programmer. You have no tools \
 here: answer from what you know and from what the user shows you, say when you are not sure, and \
@@ -51,6 +58,9 @@ be short.";
 
 /// The system prompt for a session.
 pub fn system(facts: &Facts, place: &Place<'_>) -> String {
+    if facts.small && place.tools {
+        return small::system(place.cwd);
+    }
     let role = if place.tools { AGENT } else { CHAT };
     let mut parts = vec![role.to_owned(), workplace(place)];
     // A small context is for the task: what the project says about itself gets a fifth of it.
@@ -58,6 +68,17 @@ pub fn system(facts: &Facts, place: &Place<'_>) -> String {
     parts.extend(project::instructions(place.cwd, room.min(project::MOST)));
     parts.extend(project::memory(place.cwd, room.min(project::MOST)));
     parts.join("\n\n")
+}
+
+/// The first message of a session. A small model is shown the files that it is about.
+pub fn first(facts: &Facts, place: &Place<'_>, message: Message) -> Message {
+    let [Part::Text { text }] = message.parts.as_slice() else { return message };
+    if !facts.small || !place.tools {
+        return message;
+    }
+    // A sixth of the context, at three bytes a token.
+    let room = usize::try_from(facts.context / 6 * 3).unwrap_or(usize::MAX).min(MOST_SHOWN);
+    Message::text(message.role, relevant::with_files(text, place.cwd, room))
 }
 
 fn workplace(place: &Place<'_>) -> String {

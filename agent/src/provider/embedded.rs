@@ -182,12 +182,22 @@ fn turns(message: &Message) -> Vec<Turn> {
     let turn = |part: &Part| match part {
         Part::Text { text } => Some(Turn::User { text: text.clone() }),
         Part::Result(result) => {
-            Some(Turn::Result { name: result.name.clone(), text: result.text.clone() })
+            let text = format!("{}\n\n{}", result.text.trim_end(), next_step(result.ok));
+            Some(Turn::Result { name: result.name.clone(), text })
         }
         Part::Image(_) => Some(Turn::User { text: "[a picture; this model cannot see]".into() }),
         Part::Reasoning { .. } | Part::Call(_) => None,
     };
     message.parts.iter().filter_map(turn).collect()
+}
+
+/// One clear step after each result; without it a small model does the same thing again.
+fn next_step(ok: bool) -> &'static str {
+    if ok {
+        "If everything that the task asks for is done, call answer. Otherwise do what is missing."
+    } else {
+        "That failed. Find out why and do it differently."
+    }
 }
 
 /// The arguments of a call. Of one that was cut off only the beginning: the rest would fill the

@@ -1,0 +1,172 @@
+//! The model host as its clients know it. What needs a real model looks for the default one in
+//! `$G3_MODELS` and `~/.g3/models` (`./scripts/fetch-model`), and says so when there is none.
+
+mod refusals;
+mod replies;
+mod running;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base::host::connection::Connection;
+use base::host::place;
+use base::host::wire::{Ask, Call, Chat, Mode, Status, Stop, Tell, Tool, Turn, Usage};
+use base::process::{Running, Stream};
+use serde_json::{Value, json};
+use testkit::env::{TestEnv, until};
+
+const FILE: &str = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf";
+
+/// The default model's file; `None` says that the test is skipped.
+pub fn model() -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let home = variable("HOME").map(|home| home.join(".g3/models"));
+    let places = [variable("G3_MODELS"), home];
+    let found = places.into_iter().flatten().map(|dir| dir.join(FILE)).find(|path| path.is_file());
+    if found.is_none() {
+        println!("skipped: the default model is not here (./scripts/fetch-model)");
+    }
+    found
+}
+
+/// A host of our own, and a connection to it. Dropped, it ends.
+pub struct Host {
+    pub running: Running,
+    pub connection: Connection,
+    pub socket: PathBuf,
+}
+
+/// What a chat came to.
+#[derive(Debug, Default)]
+pub struct Heard {
+    pub text: String,
+    pub calls: Vec<(String, Value, bool)>,
+    pub stop: Option<Stop>,
+    pub usage: Usage,
+}
+
+impl Host {
+    /// Starts a host with these options.
+    pub fn start(env: &TestEnv, options: &[&str]) -> Option<Host> {
+        let socket = env.home().join("run/host.sock");
+        let _ = std::fs::remove_file(&socket);
+        let model = model()?;
+        let job = env
+            .job(env!("CARGO_BIN_EXE_g3-model"), env.home())
+            .arg("--model")
+            .arg(model)
+            .arg("--socket")
+            .arg(&socket)
+            .args(["--threads", "1", "--context", "2048"])
+            .args(options);
+        let running = job.stdout(Stream::Null).stderr(Stream::Inherit).spawn().unwrap();
+        let connected = until("the host listens", || place::connect(&socket).ok());
+        let connection = Connection::new(connected).unwrap();
+        connection.hello().unwrap();
+        Some(Host { running, connection, socket })
+    }
+
+    /// Another connection.
+    pub fn connect(&self) -> Connection {
+        Connection::new(place::connect(&self.socket).unwrap()).unwrap()
+    }
+
+    /// Asks and hears the reply to its end.
+    pub fn hear(&self, chat: Chat) -> Heard {
+        hear(&self.connection, chat)
+    }
+
+    /// What the host says about itself.
+    pub fn status(&self) -> Status {
+        match self.connection.ask(Ask::Status).wait() {
+            Tell::Status(status) => status,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits for its end.
+    pub fn ends(mut self) {
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        let status = self.running.wait_until(Some(until)).unwrap();
+        assert!(status.expect("the host did not end").success());
+    }
+}
+
+/// Asks and hears the reply to its end.
+pub fn hear(connection: &Connection, chat: Chat) -> Heard {
+    let mut answers = connection.chat(chat);
+    let mut heard = Heard::default();
+    loop {
+        match answers.wait() {
+            Tell::Text { text } => heard.text.push_str(&text),
+            Tell::Call { name, args, truncated_at_cap } => {
+                heard.calls.push((name, args, truncated_at_cap));
+            }
+            Tell::Progress { .. } => {}
+            Tell::Done { stop, usage } => {
+                return Heard { stop: Some(stop), usage, ..heard };
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A question of a conversation.
+pub fn chat(conversation: &str, text: &str) -> Chat {
+    Chat {
+        conversation: conversation.into(),
+        system: "You are a careful assistant. You answer with as few words as you can, and you \
+                 always do exactly what the user says, in the order in which the user says it, \
+                 without any explanation of what you are doing and without asking back."
+            .into(),
+        messages: vec![Turn::User { text: text.into() }],
+        tools: Vec::new(),
+        mode: Mode::Auto,
+        max_tokens: 24,
+        temperature: 0.0,
+        seed: 0,
+    }
+}
+
+/// The same conversation, one reply further.
+pub fn then(mut chat: Chat, heard: &Heard, text: &str) -> Chat {
+    let calls =
+        heard.calls.iter().map(|(name, args, _)| Call { name: name.clone(), args: args.clone() });
+    chat.messages.push(Turn::Assistant { text: heard.text.clone(), calls: calls.collect() });
+    chat.messages.push(Turn::User { text: text.into() });
+    chat
+}
+
+/// Two tools with a few kinds of parameters.
+pub fn tools() -> Vec<Tool> {
+    let tool = |name: &str, description: &str, parameters: Value| Tool {
+        name: name.into(),
+        description: description.into(),
+        parameters,
+    };
+    vec![
+        tool(
+            "write_file",
+            "Writes a file.",
+            json!({
+                "type": "object",
+                "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
+                "required": ["path", "content"],
+            }),
+        ),
+        tool(
+            "search",
+            "Searches files.",
+            json!({
+                "type": "object",
+                "properties": {
+                    "pattern": {"type": "string"},
+                    "limit": {"type": "integer", "minimum": 1},
+                    "case": {"enum": ["smart", "exact"]},
+                    "paths": {"type": "array", "items": {"type": "string"}},
+                },
+                "required": ["pattern", "case"],
+            }),
+        ),
+    ]
+}

@@ -1,0 +1,81 @@
+//! What cannot work is refused in a sentence before anything is loaded.
+
+use std::path::{Path, PathBuf};
+
+use base::host::wire::{FaultKind, Tell, Told};
+use testkit::env::TestEnv;
+
+/// A model file with a good head and no weights.
+fn head() -> Vec<u8> {
+    fn text(bytes: &mut Vec<u8>, text: &str) {
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.as_bytes());
+    }
+    let mut bytes = b"GGUF".to_vec();
+    bytes.extend(3u32.to_le_bytes());
+    bytes.extend(1u64.to_le_bytes());
+    bytes.extend(2u64.to_le_bytes());
+    text(&mut bytes, "general.architecture");
+    bytes.extend(8u32.to_le_bytes());
+    text(&mut bytes, "tiny");
+    text(&mut bytes, "tiny.block_count");
+    bytes.extend(4u32.to_le_bytes());
+    bytes.extend(2u32.to_le_bytes());
+    text(&mut bytes, "weights");
+    bytes.extend(1u32.to_le_bytes());
+    bytes.extend(64u64.to_le_bytes());
+    bytes.extend(0u32.to_le_bytes());
+    bytes.extend(0u64.to_le_bytes());
+    bytes.resize(bytes.len().next_multiple_of(32) + 256, 0);
+    bytes
+}
+
+fn file(env: &TestEnv, bytes: &[u8]) -> PathBuf {
+    let path = env.home().join("m.gguf");
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// The host refuses the file with these words, on stderr and to whoever started it.
+fn refuses(env: &TestEnv, model: &Path, more: &[&str], words: &str) {
+    let socket = env.home().join("s");
+    let job = env.job(env!("CARGO_BIN_EXE_g3-model"), env.home());
+    let job = job.arg("--model").arg(model).arg("--socket").arg(&socket).args(more);
+    let ran = env.run_job(job);
+    ran.exits(2).says(words);
+    let told: Told = serde_json::from_str(&ran.out).unwrap();
+    let Tell::Error(fault) = told.what else { panic!("{told:?}") };
+    assert_eq!(fault.kind, FaultKind::Rejected);
+    assert!(!fault.next.is_empty(), "nothing to try: {fault:?}");
+    assert!(!socket.exists());
+}
+
+#[test]
+fn what_is_no_model_is_refused() {
+    let env = TestEnv::new();
+    refuses(&env, &file(&env, b"<html>not a model</html>"), &[], "does not begin with `GGUF`");
+    refuses(&env, &file(&env, b""), &[], "does not begin with `GGUF`");
+    let mut newer = head();
+    newer[4] = 9;
+    refuses(&env, &file(&env, &newer), &[], "GGUF version 9");
+}
+
+#[test]
+fn a_file_that_was_cut_off_is_refused_wherever_it_was_cut() {
+    let env = TestEnv::new();
+    let whole = head();
+    refuses(&env, &file(&env, &whole[..60]), &[], "the file ends within it");
+    refuses(&env, &file(&env, &whole[..whole.len() - 1]), &[], "it was cut off");
+    let mut absurd = whole.clone();
+    absurd[24..32].copy_from_slice(&u64::MAX.to_le_bytes());
+    refuses(&env, &file(&env, &absurd), &[], "a string is too long");
+}
+
+#[test]
+fn a_pinned_hash_and_the_memory_are_checked() {
+    let mut env = TestEnv::new();
+    let path = file(&env, &head());
+    refuses(&env, &path, &["--sha256", &"0".repeat(64)], "was pinned");
+    env.set("G3_TEST_MEMORY", 1_000_000);
+    refuses(&env, &path, &[], "too little memory");
+}

@@ -1,0 +1,138 @@
+//! What the model may say, what is read again and what is not.
+
+use base::host::wire::{Mode, Stop, Turn};
+use serde_json::Value;
+use testkit::env::TestEnv;
+
+use crate::{Host, chat, hear, then, tools};
+
+#[test]
+fn a_second_turn_reads_only_what_is_new_and_a_new_host_finds_the_beginning() {
+    let env = TestEnv::new();
+    let Some(host) = Host::start(&env, &[]) else { return };
+    let first = chat("one", "Say yes.");
+    let heard = host.hear(first.clone());
+    assert_eq!((heard.usage.reused, heard.usage.prefilled), (0, heard.usage.prompt));
+    let second = host.hear(then(first, &heard, "Say no."));
+    let usage = second.usage;
+    assert!(usage.reused >= heard.usage.prompt, "{usage:?}");
+    assert!(usage.prefilled < 30, "{usage:?}");
+    let other = host.hear(chat("two", "Say maybe."));
+    assert!(other.usage.prefilled < 20, "another conversation shares it: {:?}", other.usage);
+    drop(host);
+    let again = Host::start(&env, &[]).unwrap();
+    let heard = again.hear(chat("three", "Say yes."));
+    assert!(heard.usage.prefilled < 20, "it was on disk: {:?}", heard.usage);
+}
+
+#[test]
+fn conversations_that_do_not_fit_wait_on_disk_and_come_back() {
+    let env = TestEnv::new();
+    // Memory for one conversation only.
+    let Some(host) = Host::start(&env, &["--memory", "1", "--context", "512"]) else { return };
+    let words = "alpha beta gamma delta ".repeat(50);
+    let ask = |name: &str| {
+        let mut chat = chat(name, &format!("{name} {words} Say yes."));
+        chat.max_tokens = 64;
+        chat
+    };
+    let first = host.hear(ask("first"));
+    assert!(first.usage.prefilled > 200, "{:?}", first.usage);
+    host.hear(ask("second"));
+    assert_eq!(host.status().on_disk, 1);
+    let back = host.hear(then(ask("first"), &first, "Say no."));
+    assert!(back.usage.reused >= first.usage.prompt, "{:?}", back.usage);
+    let mut long = chat("long", &words.repeat(3));
+    long.max_tokens = 10;
+    let fault = match host.connection.chat(long).wait() {
+        base::host::wire::Tell::Error(fault) => fault,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(fault.kind, base::host::wire::FaultKind::TooLong);
+}
+
+#[test]
+fn two_conversations_are_written_in_one_batch_and_stay_apart() {
+    let env = TestEnv::new();
+    let Some(host) = Host::start(&env, &[]) else { return };
+    let other = host.connect();
+    let alone = |text: &str| hear(&host.connect(), chat("alone", text)).text;
+    let (cats, dogs) = ("Write the word cat six times.", "Write the word dog six times.");
+    let wanted = (alone(cats), alone(dogs));
+    let heard = std::thread::scope(|scope| {
+        // The same name on two connections is two conversations.
+        let one = scope.spawn(|| host.hear(chat("same", cats)).text);
+        let two = scope.spawn(|| hear(&other, chat("same", dogs)).text);
+        (one.join().unwrap(), two.join().unwrap())
+    });
+    assert!(heard.0.contains("cat") && !heard.0.contains("dog"), "{heard:?} {wanted:?}");
+    assert!(heard.1.contains("dog") && !heard.1.contains("cat"), "{heard:?} {wanted:?}");
+}
+
+/// Whether the arguments are what the schemas of [`tools`] allow.
+fn fits(name: &str, args: &Value) -> bool {
+    let Some(args) = args.as_object() else { return false };
+    let text = |key: &str| args.get(key).is_some_and(Value::is_string);
+    let known = |keys: &[&str]| args.keys().all(|key| keys.contains(&key.as_str()));
+    match name {
+        "write_file" => known(&["path", "content"]) && text("path") && text("content"),
+        "search" => {
+            let case = args["case"].as_str().unwrap_or_default();
+            let limit = args.get("limit").is_none_or(|n| n.as_u64().is_some_and(|n| n >= 1));
+            let paths = args.get("paths").is_none_or(Value::is_array);
+            text("pattern") && ["smart", "exact"].contains(&case) && limit && paths
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn an_envelope_fits_its_schema_however_the_model_rambles() {
+    let env = TestEnv::new();
+    let Some(host) = Host::start(&env, &[]) else { return };
+    for seed in 1..=6 {
+        let mut ask = chat(&format!("c{seed}"), "Search all files for a nice word, or write one.");
+        ask.tools = tools();
+        ask.max_tokens = 60;
+        ask.temperature = 1.8;
+        ask.seed = seed * 7919;
+        let heard = host.hear(ask);
+        for (name, args, cut) in &heard.calls {
+            assert!(*cut || fits(name, args), "{name} {args}");
+            assert!(!cut || heard.stop == Some(Stop::Length));
+        }
+        assert!(heard.calls.len() == 1 || !heard.text.is_empty(), "{heard:?}");
+    }
+}
+
+#[test]
+fn a_call_whose_string_hits_the_limit_says_so_and_is_whole_json() {
+    let env = TestEnv::new();
+    let Some(host) = Host::start(&env, &[]) else { return };
+    let mut ask = chat("c", "Write the file poem.txt with a poem of twenty lines about the sea.");
+    ask.tools = tools();
+    ask.max_tokens = 40;
+    let heard = host.hear(ask);
+    let [(name, args, true)] = heard.calls.as_slice() else { panic!("{heard:?}") };
+    assert_eq!((name.as_str(), heard.stop), ("write_file", Some(Stop::Length)));
+    assert!(args["content"].is_string(), "{args}");
+}
+
+#[test]
+fn a_large_model_speaks_freely_and_its_calls_fit() {
+    let env = TestEnv::new();
+    let Some(host) = Host::start(&env, &[]) else { return };
+    let mut ask = chat("c", "");
+    ask.tools = tools();
+    ask.mode = Mode::Lazy;
+    ask.max_tokens = 100;
+    ask.messages = vec![Turn::User {
+        text: "Call write_file with path a.txt and content hi. Begin your reply with <tool_call>."
+            .into(),
+    }];
+    let heard = host.hear(ask);
+    for (name, args, cut) in &heard.calls {
+        assert!(*cut || fits(name, args), "{name} {args}");
+    }
+    assert!(!heard.calls.is_empty() || !heard.text.is_empty(), "{heard:?}");
+}

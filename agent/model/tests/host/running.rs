@@ -1,0 +1,125 @@
+//! How hosts are found, started, shared and ended.
+
+use std::io::{BufRead, BufReader};
+use std::time::Duration;
+
+use base::host::connection::Connection;
+use base::host::place;
+use base::host::wire::{FaultKind, Tell};
+use base::process::{Running, is_alive};
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::env::{TestEnv, built, until};
+
+use crate::{Host, chat, hear, model};
+
+fn client(env: &TestEnv, idle: &str) -> Option<Running> {
+    let model = model()?;
+    Some(env.start(built("host-client"), env.home(), [model.as_os_str(), idle.as_ref()]))
+}
+
+/// The process id of the host that a client found.
+fn found(client: &mut Running) -> u32 {
+    let mut line = String::new();
+    BufReader::new(client.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    line.trim().parse().unwrap_or_else(|_| panic!("the client found no host: {line:?}"))
+}
+
+fn kill(pid: u32) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
+}
+
+#[test]
+fn eight_clients_at_once_start_one_host_and_after_a_kill_another() {
+    let env = TestEnv::new().with("PATH", path_with_host());
+    let clients: Vec<Running> = (0..8).map_while(|_| client(&env, "0")).collect();
+    if clients.is_empty() {
+        return;
+    }
+    let mut clients = clients;
+    let pids: Vec<u32> = clients.iter_mut().map(found).collect();
+    assert!(pids.iter().all(|pid| *pid == pids[0]), "several hosts: {pids:?}");
+    kill(pids[0]);
+    let mut next = client(&env, "0").unwrap();
+    let second = found(&mut next);
+    assert_ne!(second, pids[0]);
+    drop((next, clients));
+    until("the host ends with its last connection", || (!is_alive(second)).then_some(()));
+}
+
+fn path_with_host() -> String {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_g3-model"));
+    let path = std::env::var("PATH").unwrap_or_default();
+    format!("{}:{path}", program.parent().unwrap().display())
+}
+
+#[test]
+fn a_host_that_is_killed_while_it_speaks_is_a_broken_reply() {
+    let env = TestEnv::new();
+    let Some(host) = Host::start(&env, &[]) else { return };
+    let mut answers = host.connection.chat(chat("c", "Count from one to one hundred in words."));
+    while !matches!(answers.wait(), Tell::Text { .. }) {}
+    kill(host.running.id());
+    let fault = loop {
+        match answers.wait() {
+            Tell::Error(fault) => break fault,
+            Tell::Text { .. } | Tell::Progress { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(fault.kind, FaultKind::Broken);
+    drop(host);
+    let again = Host::start(&env, &[]).unwrap();
+    assert!(!again.hear(chat("c", "Say yes.")).text.is_empty());
+}
+
+#[test]
+fn a_host_ends_when_nobody_asks() {
+    let env = TestEnv::new();
+    let Some(host) = Host::start(&env, &["--idle", "1"]) else { return };
+    host.ends();
+    let Some(host) = Host::start(&env, &["--idle", "0"]) else { return };
+    let socket = host.socket.clone();
+    let second = host.connect();
+    drop(host.connection);
+    second.hello().unwrap();
+    drop(second);
+    let mut running = host.running;
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    assert!(running.wait_until(Some(until)).unwrap().unwrap().success());
+    assert!(!socket.exists(), "the socket is left behind");
+}
+
+#[test]
+fn a_client_that_leaves_or_cancels_stops_its_reply() {
+    let env = TestEnv::new();
+    let Some(host) = Host::start(&env, &[]) else { return };
+    let long = || {
+        let mut chat = chat("long", "Count from one to one thousand in words.");
+        chat.max_tokens = 1500;
+        chat
+    };
+    let mut cancelled = host.connection.chat(long());
+    while !matches!(cancelled.wait(), Tell::Text { .. }) {}
+    drop(cancelled);
+    let other = host.connect();
+    let mut left = other.chat(long());
+    while !matches!(left.wait(), Tell::Text { .. }) {}
+    drop((left, other));
+    let short = host.hear(chat("short", "Say yes."));
+    assert!(!short.text.is_empty());
+    until("no reply is left", || (host.status().chats == 0).then_some(()));
+    assert_eq!(host.status().connections, 1);
+}
+
+#[test]
+fn what_is_no_request_ends_only_its_own_connection() {
+    let env = TestEnv::new();
+    let Some(host) = Host::start(&env, &[]) else { return };
+    let mut bad = place::connect(&host.socket).unwrap();
+    std::io::Write::write_all(&mut bad, b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(&mut bad, &mut rest).unwrap();
+    assert!(rest.is_empty());
+    let other: Connection = host.connect();
+    assert!(!hear(&other, chat("c", "Say yes.")).text.is_empty());
+}

@@ -1,0 +1,256 @@
+//! `g3 model …`: the model files on this machine.
+
+mod pull;
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use base::host::find::PROGRAM;
+use base::process::{Job, Stream, find_program};
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::provider::catalogue::{self, DEFAULT, ENTRIES, Kept};
+
+/// `g3 model …`.
+#[derive(Debug, Args)]
+pub struct ModelArgs {
+    #[command(subcommand)]
+    command: ModelCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ModelCommand {
+    /// List the models of the catalogue and the files on this machine
+    List(ListArgs),
+    /// Fetch a model of the catalogue; goes on where an earlier fetch stopped
+    Pull(PullArgs),
+    /// Use a model file (GGUF) that is on this machine already
+    Add(AddArgs),
+    /// Serve a model in the foreground, with its own settings
+    Serve(ServeArgs),
+    /// Delete a model file
+    Remove(RemoveArgs),
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct PullArgs {
+    /// A name of the catalogue
+    #[arg(default_value = DEFAULT)]
+    name: String,
+    /// Fetch the same file from another address
+    #[arg(long, value_name = "URL")]
+    from: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct AddArgs {
+    /// The model file
+    file: PathBuf,
+    /// What to call it; the file's own name when left out
+    #[arg(long)]
+    name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct ServeArgs {
+    /// A name of `g3 model list`
+    #[arg(default_value = DEFAULT)]
+    name: String,
+    /// Passed on to g3-model: --context N, --parallel N, --threads N, --idle SECS
+    #[arg(last = true, allow_hyphen_values = true)]
+    options: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct RemoveArgs {
+    /// A name of `g3 model list`
+    name: String,
+}
+
+/// Runs `g3 model …`; gives the exit code.
+pub fn run(args: &ModelArgs) -> Result<u8> {
+    match &args.command {
+        ModelCommand::List(args) => list(args.json)?,
+        ModelCommand::Pull(args) => pull(args)?,
+        ModelCommand::Add(args) => add(args)?,
+        ModelCommand::Serve(args) => return Err(serve(args)),
+        ModelCommand::Remove(args) => remove(&args.name)?,
+    }
+    Ok(0)
+}
+
+fn list(as_json: bool) -> Result<()> {
+    let kept = catalogue::kept()?;
+    let others = kept.iter().filter(|kept| catalogue::entry(&kept.name).is_none());
+    if as_json {
+        let here = |name: &str| kept.iter().find(|kept| kept.name == name);
+        let known = ENTRIES.iter().map(|entry| {
+            json!({
+                "name": entry.name, "about": entry.about, "bytes": entry.bytes,
+                "licence": entry.licence, "sha256": entry.sha256, "url": entry.url,
+                "default": entry.name == DEFAULT, "path": here(entry.name).map(|kept| &kept.path),
+            })
+        });
+        let added = others.map(|kept| {
+            json!({ "name": kept.name, "about": null, "bytes": kept.bytes, "licence": null,
+                    "sha256": null, "url": null, "default": false, "path": kept.path })
+        });
+        let models: Vec<_> = known.chain(added).collect();
+        return print(&format!("{:#}\n", json!({ "schema": 1, "models": models })));
+    }
+    let mut text = String::new();
+    for entry in ENTRIES {
+        let state = match kept.iter().find(|kept| kept.name == entry.name) {
+            Some(kept) if kept.bytes == entry.bytes => "here".to_owned(),
+            Some(kept) => format!("damaged ({})", size(kept.bytes)),
+            None => format!("g3 model pull {}", entry.name),
+        };
+        let mark = if entry.name == DEFAULT { " (default)" } else { "" };
+        text.push_str(&format!(
+            "{}{mark}\n  {}; {}, {}\n  {state}\n",
+            entry.name,
+            entry.about,
+            size(entry.bytes),
+            entry.licence
+        ));
+    }
+    for Kept { name, path, bytes } in others {
+        text.push_str(&format!("{name}\n  {}; {}\n  here\n", path.display(), size(*bytes)));
+    }
+    print(&text)
+}
+
+fn pull(args: &PullArgs) -> Result<()> {
+    let entry = catalogue::entry(&args.name).ok_or_else(|| {
+        let names: Vec<&str> = ENTRIES.iter().map(|entry| entry.name).collect();
+        Failure::not_found(format!("the catalogue has no model `{}`", args.name))
+            .next(format!("one of these: {}", names.join(", ")))
+            .next("a file of your own: g3 model add FILE --name NAME")
+    })?;
+    let directory = made(catalogue::directory()?)?;
+    let target = directory.join(entry.file);
+    let whole = fs::metadata(&target).is_ok_and(|meta| meta.len() == entry.bytes);
+    if whole && pull::sha256(&target).is_ok_and(|found| found == entry.sha256) {
+        return print(&format!("{} is there: {}\n", entry.name, target.display()));
+    }
+    let url = args.from.as_deref().unwrap_or(entry.url);
+    let wanted = pull::Wanted { url, sha256: entry.sha256, bytes: entry.bytes, target: &target };
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .or_fail(|| "cannot start the runtime")?
+        .block_on(pull::fetch(&wanted))?;
+    print(&format!("{} is ready: {}\n", entry.name, target.display()))
+}
+
+fn add(args: &AddArgs) -> Result<()> {
+    let cannot = || format!("cannot add `{}`", args.file.display());
+    let file = fs::canonicalize(&args.file).or_fail(cannot)?;
+    let mut magic = [0; 4];
+    let read =
+        fs::File::open(&file).and_then(|mut file| io::Read::read_exact(&mut file, &mut magic));
+    if read.is_err() || &magic != b"GGUF" {
+        return Err(Failure::usage(cannot()).because("it is no model file (GGUF)"));
+    }
+    let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let name = args.name.clone().or(stem).unwrap_or_default();
+    check_name(&name)?;
+    let target = made(catalogue::directory()?)?.join(format!("{name}.gguf"));
+    if fs::symlink_metadata(&target).is_ok() {
+        return Err(Failure::usage(format!("there is a model `{name}` already"))
+            .next(format!("g3 model remove {name}"))
+            .next("or another name: --name NAME"));
+    }
+    // A link takes no space; the file may stay on another disk.
+    std::os::unix::fs::symlink(&file, &target).or_fail(cannot)?;
+    print(&format!(
+        "{name} is ready: {}\nUse it: g3 --provider embedded --model {name}\n",
+        file.display()
+    ))
+}
+
+/// A name becomes a file name, so it must not lead anywhere else.
+fn check_name(name: &str) -> Result<()> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if !name.is_empty() && !name.starts_with(['.', '-']) && name.chars().all(fits) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("`{name}` cannot name a model"))
+        .because("letters, digits, hyphens, underscores and dots make a name"))
+}
+
+fn serve(args: &ServeArgs) -> Failure {
+    let path = match catalogue::find(&args.name) {
+        Ok(path) => path,
+        Err(failure) => return failure,
+    };
+    let beside = std::env::current_exe().ok().map(|exe| exe.with_file_name(PROGRAM));
+    let beside = beside.filter(|path| path.is_file());
+    let Some(program) = beside.or_else(|| find_program(PROGRAM)) else {
+        return Failure::usage(format!("there is no `{PROGRAM}` beside g3 or in PATH"))
+            .next("cargo build --release -p model");
+    };
+    let job = Job::new(program, ".").arg("--model").arg(path).args(&args.options);
+    let error = job.stdin(Stream::Inherit).stdout(Stream::Inherit).stderr(Stream::Inherit).exec();
+    Failure::failed("cannot serve the model").because(error)
+}
+
+fn remove(name: &str) -> Result<()> {
+    let kept = catalogue::kept()?;
+    let Some(found) = kept.iter().find(|kept| kept.name == name) else {
+        return Err(Failure::not_found(format!("there is no model `{name}` on this machine"))
+            .next("g3 model list"));
+    };
+    let link = fs::symlink_metadata(&found.path).is_ok_and(|meta| meta.is_symlink());
+    fs::remove_file(&found.path).or_fail(|| format!("cannot delete {}", found.path.display()))?;
+    let mut half = found.path.clone().into_os_string();
+    half.push(".checked");
+    let _ = fs::remove_file(half);
+    if link {
+        return print(&format!("{name} is forgotten; the file it pointed at stays\n"));
+    }
+    print(&format!("{name} is deleted; {} freed\n", size(found.bytes)))
+}
+
+fn made(directory: PathBuf) -> Result<PathBuf> {
+    fs::create_dir_all(&directory).or_fail(|| format!("cannot make {}", directory.display()))?;
+    Ok(directory)
+}
+
+/// Bytes as people read them.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
+        1_000_000..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+fn print(text: &str) -> Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        // A reader that has seen enough is no failure.
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e).or_fail(|| "cannot print"),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Whether a person watches.
+fn is_watched() -> bool {
+    io::stderr().is_terminal()
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}

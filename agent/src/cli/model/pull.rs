@@ -1,0 +1,313 @@
+//! Fetches a model file: with progress, resumed where an earlier fetch stopped, and put in place
+//! only when its SHA-256 is the pinned one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::failure::{Failure, OrFail, Result};
+use base::lock::Lock;
+use futures_util::StreamExt;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use reqwest::header::{CONTENT_RANGE, RANGE};
+use reqwest::{Client, Response, StatusCode};
+use sha2::{Digest, Sha256};
+
+use super::{beside, is_watched};
+
+/// An address that does not answer is given up: people wait at the terminal.
+const CONNECT: Duration = Duration::from_secs(5);
+/// A transfer that stands still is given up; the next one resumes it.
+const STILL: Duration = Duration::from_secs(30);
+/// How often a transfer that broke off is resumed by itself.
+const RESUMES: u32 = 3;
+
+/// What is to be fetched, and where it goes.
+pub struct Wanted<'a> {
+    /// Its address.
+    pub url: &'a str,
+    /// What it must hash to, in hex.
+    pub sha256: &'a str,
+    /// How long it must be.
+    pub bytes: u64,
+    /// Where it is put.
+    pub target: &'a Path,
+}
+
+/// Fetches a file.
+pub async fn fetch(wanted: &Wanted<'_>) -> Result<()> {
+    let half = beside(wanted.target, ".part");
+    let locked = Lock::try_take(&beside(wanted.target, ".lock"));
+    let Some(_lock) = locked.or_fail(|| cannot(wanted))? else {
+        return Err(Failure::refused("this model is being fetched already")
+            .next("wait for the other g3 model pull"));
+    };
+    let client = client(wanted.url).or_fail(|| cannot(wanted))?;
+    let bar = bar(wanted.bytes);
+    let mut resumes = 0;
+    while length(&half) < wanted.bytes {
+        let before = length(&half);
+        match transfer(&client, wanted, &half, &bar).await {
+            Ok(()) => break,
+            Err(Broken::Off(_)) if length(&half) > before && resumes < RESUMES => resumes += 1,
+            Err(Broken::Off(why)) => return Err(broke_off(wanted, &half, &why)),
+            Err(Broken::Refused(failure)) => return Err(failure),
+        }
+    }
+    bar.finish_and_clear();
+    check(wanted, &half)?;
+    fs::rename(&half, wanted.target).or_fail(|| cannot(wanted))?;
+    let _ = fs::remove_file(beside(wanted.target, ".lock"));
+    Ok(())
+}
+
+/// Why a transfer ended.
+enum Broken {
+    /// The connection: another try may go on.
+    Off(String),
+    /// The server or the disk: another try would not help.
+    Refused(Failure),
+}
+
+async fn transfer(
+    client: &Client,
+    wanted: &Wanted<'_>,
+    half: &Path,
+    bar: &ProgressBar,
+) -> std::result::Result<(), Broken> {
+    let off = |e: reqwest::Error| Broken::Off(innermost(&e));
+    let refused = |e: io::Error| Broken::Refused(Failure::failed(cannot(wanted)).because(e));
+    let have = length(half);
+    let mut request = client.get(wanted.url);
+    if have > 0 {
+        request = request.header(RANGE, format!("bytes={have}-"));
+    }
+    let answer = tokio::time::timeout(STILL, request.send()).await;
+    let response = answer.map_err(|_| Broken::Off("no answer in 30 s".into()))?.map_err(off)?;
+    let from = start(&response, have).map_err(|why| Broken::Refused(said(wanted, &why)))?;
+    let open = OpenOptions::new().create(true).write(true).truncate(from == 0).open(half);
+    let mut file = open.map_err(refused)?;
+    io::Seek::seek(&mut file, io::SeekFrom::Start(from)).map_err(refused)?;
+    bar.set_position(from);
+    let mut at = from;
+    let mut body = response.bytes_stream();
+    loop {
+        let next = tokio::time::timeout(STILL, body.next()).await;
+        let next = next.map_err(|_| Broken::Off("nothing came for 30 s".into()))?;
+        let Some(chunk) = next.transpose().map_err(off)? else { break };
+        at += chunk.len() as u64;
+        if at > wanted.bytes {
+            let why = format!("it is longer than {} bytes", wanted.bytes);
+            let _ = fs::remove_file(half);
+            return Err(Broken::Refused(said(wanted, &why)));
+        }
+        file.write_all(&chunk).map_err(refused)?;
+        bar.set_position(at);
+    }
+    if at < wanted.bytes {
+        return Err(Broken::Off(format!("it ended after {at} of {} bytes", wanted.bytes)));
+    }
+    file.sync_data().map_err(refused)
+}
+
+/// Where the body of an answer begins in the file.
+fn start(response: &Response, have: u64) -> std::result::Result<u64, String> {
+    match response.status() {
+        StatusCode::OK => Ok(0),
+        StatusCode::PARTIAL_CONTENT => {
+            let range = response.headers().get(CONTENT_RANGE).and_then(|it| it.to_str().ok());
+            let begin =
+                range.and_then(|it| it.strip_prefix("bytes ")?.split('-').next()?.parse().ok());
+            match begin {
+                Some(begin) if begin <= have => Ok(begin),
+                Some(_) | None => {
+                    Err(format!("the server sent another part than asked: {range:?}"))
+                }
+            }
+        }
+        // What is there is no beginning of that file, so the next try begins anew.
+        StatusCode::RANGE_NOT_SATISFIABLE => Err("the server has no such part".into()),
+        status => Err(format!("the server answered {status}")),
+    }
+}
+
+fn check(wanted: &Wanted<'_>, half: &Path) -> Result<()> {
+    let found = sha256(half).or_fail(|| cannot(wanted))?;
+    if found == wanted.sha256 {
+        return Ok(());
+    }
+    let _ = fs::remove_file(half);
+    Err(Failure::failed("what was fetched is not the model, and was deleted")
+        .because(format!("its SHA-256 is {found}, and {} is pinned", wanted.sha256))
+        .next("g3 model pull, which begins anew"))
+}
+
+/// The SHA-256 of a file, in hex.
+pub fn sha256(path: &Path) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut file = File::open(path)?;
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let n = file.read(&mut buffer)?;
+        if n == 0 {
+            break;
+        }
+        hash.update(&buffer[..n]);
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn client(url: &str) -> reqwest::Result<Client> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let here = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
+    let mut client = Client::builder().connect_timeout(CONNECT);
+    if here.iter().any(|start| url.starts_with(start)) {
+        client = client.no_proxy();
+    }
+    client.user_agent(concat!("g3/", env!("CARGO_PKG_VERSION"))).build()
+}
+
+fn bar(bytes: u64) -> ProgressBar {
+    let target =
+        if is_watched() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    let style = ProgressStyle::with_template(style).expect("the template is a constant");
+    ProgressBar::with_draw_target(Some(bytes), target).with_style(style)
+}
+
+fn length(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |meta| meta.len())
+}
+
+fn cannot(wanted: &Wanted<'_>) -> String {
+    format!("cannot fetch {}", wanted.url)
+}
+
+fn said(wanted: &Wanted<'_>, why: &str) -> Failure {
+    ways_out(Failure::failed(cannot(wanted)).because(why))
+}
+
+fn broke_off(wanted: &Wanted<'_>, half: &PathBuf, why: &str) -> Failure {
+    let failure = Failure::failed(cannot(wanted)).because(why);
+    match length(half) {
+        0 => ways_out(failure),
+        have => failure.next(format!("g3 model pull goes on at {} MB", have / 1_000_000)),
+    }
+}
+
+fn ways_out(failure: Failure) -> Failure {
+    failure
+        .next("fetch the file on another machine, then: g3 model add FILE --name NAME")
+        .next("another address of the same file: g3 model pull --from URL")
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const CONTENT: &[u8] = b"GGUF and some more bytes of a model";
+
+    /// A server that answers each connection with the next answer; gives its address and what was
+    /// asked.
+    fn server(answers: Vec<String>) -> (String, std::sync::mpsc::Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/model.gguf", listener.local_addr().unwrap());
+        let (send, asked) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for answer in answers {
+                let (mut socket, _) = listener.accept().unwrap();
+                let head: Vec<String> = BufReader::new(socket.try_clone().unwrap())
+                    .lines()
+                    .map_while(|line| line.ok().filter(|line| !line.is_empty()))
+                    .collect();
+                send.send(head.join("\n").to_lowercase()).unwrap();
+                let _ = socket.write_all(answer.as_bytes());
+            }
+        });
+        (url, asked)
+    }
+
+    fn ok(body: &str, length: usize) -> String {
+        format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")
+    }
+
+    fn text() -> &'static str {
+        std::str::from_utf8(CONTENT).unwrap()
+    }
+
+    async fn pull(url: &str, target: &Path, sha256: &str) -> Result<()> {
+        fetch(&Wanted { url, sha256, bytes: CONTENT.len() as u64, target }).await
+    }
+
+    fn pinned() -> String {
+        Sha256::digest(CONTENT).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[tokio::test]
+    async fn a_transfer_that_was_cut_goes_on_where_it_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("model.gguf");
+        let rest = &text()[10..];
+        let partial = format!(
+            "HTTP/1.1 206 Partial Content\r\nconnection: close\r\ncontent-length: {}\r\n\
+             content-range: bytes 10-{}/{}\r\n\r\n{rest}",
+            rest.len(),
+            CONTENT.len() - 1,
+            CONTENT.len()
+        );
+        let (url, asked) = server(vec![ok(&text()[..10], CONTENT.len()), partial]);
+        pull(&url, &target, &pinned()).await.unwrap();
+        assert_eq!(fs::read(&target).unwrap(), CONTENT);
+        assert!(!asked.recv().unwrap().contains("range:"));
+        assert!(asked.recv().unwrap().contains("range: bytes=10-"));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something is left behind");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_cannot_resume_begins_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("model.gguf");
+        fs::write(dir.path().join("model.gguf.part"), "some other bytes").unwrap();
+        let (url, _asked) = server(vec![ok(text(), CONTENT.len())]);
+        pull(&url, &target, &pinned()).await.unwrap();
+        assert_eq!(fs::read(&target).unwrap(), CONTENT);
+    }
+
+    #[tokio::test]
+    async fn a_file_with_another_hash_is_deleted() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("model.gguf");
+        let (url, _asked) = server(vec![ok(text(), CONTENT.len())]);
+        let failure = pull(&url, &target, &"0".repeat(64)).await.unwrap_err();
+        assert!(failure.to_string().contains("is pinned"), "{failure}");
+        assert!(!target.exists() && !dir.path().join("model.gguf.part").exists());
+    }
+
+    #[tokio::test]
+    async fn redirects_are_followed_and_a_missing_file_is_a_sentence() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("model.gguf");
+        let (url, _asked) = server(vec![ok(text(), CONTENT.len())]);
+        let moved = format!(
+            "HTTP/1.1 302 Found\r\nconnection: close\r\ncontent-length: 0\r\nlocation: {url}\r\n\r\n"
+        );
+        let missing = "HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+        let (first, _asked) = server(vec![moved, missing.to_owned()]);
+        pull(&first, &target, &pinned()).await.unwrap();
+        let failure = pull(&first, &dir.path().join("b"), &pinned()).await.unwrap_err();
+        assert!(failure.to_string().contains("404"), "{failure}");
+        assert!(!failure.next.is_empty());
+    }
+}

@@ -1,0 +1,136 @@
+//! The files that a task is about, shown with it: a small model does not look for them by itself.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ignore::WalkBuilder;
+
+/// Past so many files a tree is not listed.
+const LISTED: usize = 40;
+/// Past so many files nobody looks further.
+const WALKED: usize = 4_000;
+/// A longer file is not shown whole, so it is not shown at all.
+const LONGEST: u64 = 24_000;
+
+/// The task with what is to be known about its files, in at most `room` bytes more.
+pub fn with_files(task: &str, cwd: &Path, room: usize) -> String {
+    let files = walk(cwd);
+    if files.is_empty() {
+        return format!("{task}\n\nThe directory is empty.");
+    }
+    let mut text = task.to_owned();
+    if files.len() <= LISTED {
+        text.push_str("\n\nFiles in the directory:\n");
+        for file in &files {
+            text.push_str(&format!("{}\n", file.display()));
+        }
+    }
+    let end = text.len() + room;
+    for file in by_relevance(task, &files) {
+        let shown = show(cwd, &file).filter(|shown| text.len() + shown.len() <= end);
+        text.push_str(&shown.unwrap_or_default());
+    }
+    text.trim_end().to_owned()
+}
+
+/// The files of a tree that are not ignored, shallow ones first.
+fn walk(cwd: &Path) -> Vec<PathBuf> {
+    let walker = WalkBuilder::new(cwd).require_git(false).follow_links(false).build();
+    let files = walker.flatten().filter(|entry| entry.file_type().is_some_and(|it| it.is_file()));
+    let mut files: Vec<PathBuf> = files
+        .take(WALKED)
+        .filter_map(|entry| entry.path().strip_prefix(cwd).ok().map(Path::to_owned))
+        .collect();
+    files.sort_by_key(|path| (path.components().count(), path.clone()));
+    files
+}
+
+/// Those that the task names, then those that the named ones mention, then, in a small tree, the
+/// rest.
+fn by_relevance(task: &str, files: &[PathBuf]) -> Vec<PathBuf> {
+    let names = |text: &str, path: &Path| {
+        let full = path.to_string_lossy();
+        let base = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        has_word(text, &full) || has_word(text, &base)
+    };
+    let named: Vec<&PathBuf> = files.iter().filter(|path| names(task, path)).collect();
+    let rest: Vec<&PathBuf> = if files.len() <= LISTED {
+        files.iter().collect()
+    } else {
+        let stems: BTreeSet<_> = named.iter().filter_map(|path| path.file_stem()).collect();
+        let is_kin = |path: &Path| {
+            let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+            stem.is_some_and(|stem| stems.iter().any(|of| stem.contains(&*of.to_string_lossy())))
+        };
+        files.iter().filter(|path| is_kin(path)).collect()
+    };
+    let mut chosen: Vec<PathBuf> = Vec::new();
+    for path in named.into_iter().chain(rest) {
+        if !chosen.contains(path) {
+            chosen.push(path.clone());
+        }
+    }
+    chosen
+}
+
+/// Whether a text holds a name, not only as a part of a longer one.
+fn has_word(text: &str, name: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    text.match_indices(name).any(|(at, _)| {
+        let before = text[..at].chars().next_back().is_some_and(part);
+        let after = text[at + name.len()..].chars().next().is_some_and(part);
+        !before && !after
+    })
+}
+
+/// A file in a fence; nothing of one that is long or no text.
+fn show(cwd: &Path, file: &Path) -> Option<String> {
+    let path = cwd.join(file);
+    if fs::metadata(&path).ok()?.len() > LONGEST {
+        return None;
+    }
+    let text = String::from_utf8(fs::read(&path).ok()?).ok()?;
+    if text.contains('\0') {
+        return None;
+    }
+    let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+    Some(format!("\n{}:\n```\n{text}{end}```\n", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn named_files_come_first_and_what_does_not_fit_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a.py"), "A = 1\n").unwrap();
+        fs::write(dir.path().join("zebra.py"), "Z = 1\n").unwrap();
+        fs::write(dir.path().join("long.txt"), "x".repeat(5_000)).unwrap();
+        fs::write(dir.path().join("image.png"), [0, 159, 146, 150]).unwrap();
+        let text = with_files("Mend zebra.py.", dir.path(), 1_000);
+        assert!(text.starts_with("Mend zebra.py.\n\nFiles in the directory:\na.py\n"), "{text}");
+        assert!(text.find("Z = 1").unwrap() < text.find("A = 1").unwrap());
+        assert!(!text.contains("xxx") && text.contains("image.png"));
+    }
+
+    #[test]
+    fn in_a_large_tree_only_the_named_and_their_kin_are_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..60 {
+            fs::write(dir.path().join(format!("f{n}.txt")), format!("text {n}\n")).unwrap();
+        }
+        fs::write(dir.path().join("calc.py"), "C = 1\n").unwrap();
+        fs::write(dir.path().join("test_calc.py"), "T = 1\n").unwrap();
+        let text = with_files("Look at ./calc.py", dir.path(), 10_000);
+        assert!(text.contains("C = 1") && text.contains("T = 1"), "{text}");
+        assert!(!text.contains("text 1\n") && !text.contains("Files in the directory"));
+    }
+
+    #[test]
+    fn a_part_of_a_name_names_nothing() {
+        assert!(has_word("see a.py, please", "a.py"));
+        assert!(!has_word("see data.py", "a.py") && !has_word("a.pyc", "a.py"));
+    }
+}
