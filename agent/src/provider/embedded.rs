@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use super::{Delta, Facts, Hear, Provider, ProviderError, Request, history};
-use crate::message::{Message, Part, Reply, Role, Stop, ToolCall};
+use crate::message::{Message, Part, Reply, Role, Stop, ToolCall, ToolResult};
 
 /// Under so many parameters a model is small.
 const LARGE: u64 = 4_000_000_000;
@@ -182,7 +182,7 @@ fn turns(message: &Message) -> Vec<Turn> {
     let turn = |part: &Part| match part {
         Part::Text { text } => Some(Turn::User { text: text.clone() }),
         Part::Result(result) => {
-            let text = format!("{}\n\n{}", result.text.trim_end(), next_step(result.ok));
+            let text = format!("{}\n\n{}", result.text.trim_end(), next_step(result));
             Some(Turn::Result { name: result.name.clone(), text })
         }
         Part::Image(_) => Some(Turn::User { text: "[a picture; this model cannot see]".into() }),
@@ -192,11 +192,17 @@ fn turns(message: &Message) -> Vec<Turn> {
 }
 
 /// One clear step after each result; without it a small model does the same thing again.
-fn next_step(ok: bool) -> &'static str {
-    if ok {
-        "If everything that the task asks for is done, call answer. Otherwise do what is missing."
-    } else {
-        "That failed. Find out why and do it differently."
+fn next_step(result: &ToolResult) -> &'static str {
+    let exit = result.text.rsplit_once("[exit code ").map(|(_, code)| code);
+    match exit {
+        Some(code) if !code.starts_with("0]") => {
+            "The command failed. Find the cause, correct the file, then run it again."
+        }
+        _ if !result.ok => "That failed. Find out why and do it differently.",
+        _ => {
+            "If everything that the task asks for is done, call answer. Otherwise do what is \
+             missing."
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::io;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{open, seen};
-use crate::tools::Outcome;
+use super::{loss, open, seen};
+use crate::tools::{ErrorKind, Outcome};
 use crate::tools::call::{Call, Trouble};
 use crate::tools::profile::Style;
 
@@ -33,6 +33,12 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     if let Some(before) = &before {
         seen::check(&call.at.session_dir, path, &before.bytes)?;
     }
+    if let Some(before) = before.as_ref().filter(|_| call.at.plain) {
+        let text = String::from_utf8_lossy(&before.bytes);
+        if let Some(told) = loss::hold_back(&call.at.session_dir, path, &text, &content) {
+            return Ok(Outcome::failed(ErrorKind::Failed, told));
+        }
+    }
     if let Some(parent) = path.parent().filter(|_| create_directories) {
         std::fs::create_dir_all(parent).map_err(|e| failed(&e))?;
     }
@@ -41,6 +47,8 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
 
     let (bytes, lines) = (content.len(), content.lines().count());
     let text = match call.face.style {
+        // Numbers in a result are copied into the next call by small models.
+        _ if call.at.plain => "ok".to_owned(),
         Style::Egirl => {
             format!("Successfully wrote {} characters to {shown}", content.chars().count())
         }
