@@ -12,7 +12,7 @@ use base::process::{Job, Stream, find_program};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::provider::catalogue::{self, DEFAULT, ENTRIES, Kept};
+use base::host::catalogue::{self, DEFAULT, ENTRIES, Kept};
 
 /// `g3 model …`.
 #[derive(Debug, Args)]

@@ -31,17 +31,24 @@ pub fn model() -> Option<PathBuf> {
 
 /// A host of our own, and a connection to it. Dropped, it ends.
 pub struct Host {
+    /// The process.
     pub running: Running,
+    /// A connection to it.
     pub connection: Connection,
+    /// Where it listens.
     pub socket: PathBuf,
 }
 
 /// What a chat came to.
 #[derive(Debug, Default)]
 pub struct Heard {
+    /// The words.
     pub text: String,
+    /// Name, arguments, and whether the limit cut it.
     pub calls: Vec<(String, Value, bool)>,
+    /// Why it ended.
     pub stop: Option<Stop>,
+    /// What it cost.
     pub usage: Usage,
 }
 

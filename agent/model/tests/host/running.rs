@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
 use base::host::connection::Connection;
+use base::host::find::Wanted;
 use base::host::place;
 use base::host::wire::{FaultKind, Tell};
 use base::process::{Running, is_alive};
@@ -109,6 +110,40 @@ fn a_client_that_leaves_or_cancels_stops_its_reply() {
     assert!(!short.text.is_empty());
     until("no reply is left", || (host.status().chats == 0).then_some(()));
     assert_eq!(host.status().connections, 1);
+}
+
+#[test]
+fn a_relay_outlives_the_host_behind_it() {
+    let Some(model) = model() else { return };
+    // A name of its own, so that no other host is touched.
+    let dir = tempfile::tempdir_in(model.parent().unwrap()).unwrap();
+    let own = dir.path().join("own.gguf");
+    std::fs::hard_link(&model, &own).unwrap();
+    let wanted = Wanted {
+        idle: Some(0),
+        threads: Some(1),
+        context: Some(2048),
+        program: Some(env!("CARGO_BIN_EXE_g3-model").into()),
+        ..Wanted::model(own)
+    };
+    let relayed = base::host::relay::open(wanted).unwrap();
+    let connection = Connection::new(relayed.into()).unwrap();
+    let first = connection.hello().unwrap().pid;
+    let mut answers = connection.chat(chat("c", "Count from one to one hundred in words."));
+    while !matches!(answers.wait(), Tell::Text { .. }) {}
+    kill(first);
+    while !matches!(answers.wait(), Tell::Error(fault) if fault.kind == FaultKind::Broken) {}
+    assert!(!hear(&connection, chat("c", "Say yes.")).text.is_empty(), "no other host came");
+    let second = connection.hello().unwrap().pid;
+    assert_ne!(first, second);
+    drop((connection, answers));
+    until("the host ends with the relay", || gone(second).then_some(()));
+}
+
+/// Whether a process has ended; our own child may not have been waited for.
+fn gone(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !is_alive(pid) || stat.contains(") Z ")
 }
 
 #[test]

@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{loss, open, seen};
-use crate::tools::{ErrorKind, Outcome};
 use crate::tools::call::{Call, Trouble};
 use crate::tools::profile::Style;
+use crate::tools::{ErrorKind, Outcome};
 
 #[derive(Deserialize)]
 struct Args {
