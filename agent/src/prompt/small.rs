@@ -13,14 +13,14 @@ You are a coding agent. You do the task of the user by calling tools, one call i
 
 Rules:
 1. The files are shown in the first message. Read a file only if it is not shown.
-2. Paths are relative, for example src/main.py.
+2. Write paths as they are listed, relative to the working directory.
 3. To create a file, or to change a short one, call write_file with the whole file: all old lines \
 that stay, and the new ones. To change a few lines of a file, call edit.
 4. A file that is not listed does not exist. Create a script with write_file before you run it.
 5. To fix a bug, first correct the file, then run the test with shell.
 6. If a result is an error, correct the cause. Do not repeat the same call.
-7. When everything that the task asks for is done, call answer. Do nothing that the task does not \
-ask for.";
+7. Call answer only when every file and every step that the task names is done. Do nothing that \
+the task does not ask for.";
 
 /// The system prompt.
 pub fn system(cwd: &Path) -> String {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base::config::providers::EmbeddedConfig;
 use base::event::Usage;
 use base::failure::{Failure, OrFail, Result as Outcome};
-use base::host::connection::{Answers, Connection};
 use base::host::catalogue;
+use base::host::connection::{Answers, Connection};
 use base::host::find::{self, Wanted};
 use base::host::wire::{self, Chat, Fault, FaultKind, Hello, Mode, Tell, Turn};
 use futures_util::future::BoxFuture;
@@ -199,9 +199,10 @@ fn next_step(result: &ToolResult) -> &'static str {
             "The command failed. Find the cause, correct the file, then run it again."
         }
         _ if !result.ok => "That failed. Find out why and do it differently.",
-        _ => {
-            "If everything that the task asks for is done, call answer. Otherwise do what is \
-             missing."
+        Some(_) => "If everything that the task asks for is done, call answer. Otherwise go on.",
+        None => {
+            "Does the task name another file to change, or something to run or to save? Then do \
+             that now. If nothing is missing, call answer."
         }
     }
 }
