@@ -40,6 +40,8 @@ fn matches_come_with_path_and_line_newest_file_first() {
     assert_eq!(found.metadata["count"], 3);
     let all = grep(&bench, json!({ "pattern": "fn" })).text;
     assert!(!all.contains("hidden") && !all.contains("ignored") && !all.contains("bin:"), "{all}");
+    let below = grep(&bench, json!({ "pattern": "fn", "include": "sub/**/*.rs" }));
+    assert_eq!(below.works(), "sub/new.rs:2:fn c() {}");
     let one = grep(&bench, json!({ "pattern": "fn", "path": "old.rs" }));
     assert_eq!(one.metadata["count"], 2);
     let none = grep(&bench, json!({ "pattern": "nothing" }));

@@ -208,4 +208,13 @@ mod tests {
             assert_eq!(action(line, false), Action::Deny, "{line}");
         }
     }
+
+    proptest::proptest! {
+        /// Every line is judged before it runs, so none may stop the judge.
+        #[test]
+        fn no_line_breaks_the_judge(line in "[a-z0-9 \\t\\n;|&()<>{}$`'\"#/=~é-]{0,40}|.{0,20}") {
+            let verdict = judge(&line, Path::new("/w"), Path::new("/w"), true);
+            proptest::prop_assert!(verdict.action != Action::Box);
+        }
+    }
 }

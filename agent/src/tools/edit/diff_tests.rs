@@ -142,4 +142,17 @@ proptest! {
         let crlf = |text: &str| text.replace('\n', "\r\n");
         prop_assert_eq!(patched(&crlf(&old), &unified).unwrap().text, crlf(&new));
     }
+
+    #[test]
+    fn no_diff_breaks_the_tool_and_a_refused_one_changes_nothing(
+        old in some_text(), diff in "([-+ @\\\\]|--- |\\+\\+\\+ |@@ -1,2 \\+1 @@|a|b|\n){0,30}",
+        start in proptest::option::of(0usize..20), end in proptest::option::of(0usize..20),
+    ) {
+        let read = hunks::read(&diff, Path::new("a"));
+        if let Ok(applied) = apply(&old, &read, start, end)
+            && applied.insertions + applied.deletions == 0
+        {
+            prop_assert_eq!(applied.text, old);
+        }
+    }
 }

@@ -42,6 +42,27 @@ struct Matches {
     more: bool,
 }
 
+/// Which files are searched.
+struct Include {
+    glob: GlobMatcher,
+    /// A pattern with a slash is about the path below the directory, any other about the name.
+    whole: bool,
+}
+
+impl Include {
+    fn new(pattern: &str) -> Result<Include, Trouble> {
+        let pattern = pattern.trim_start_matches("./");
+        Ok(Include { glob: matcher(pattern)?, whole: pattern.contains('/') })
+    }
+
+    fn fits(&self, path: &Path, root: &Path) -> bool {
+        if self.whole {
+            return self.glob.is_match(path.strip_prefix(root).unwrap_or(path));
+        }
+        self.glob.is_match(path.file_name().unwrap_or_default())
+    }
+}
+
 /// Searches.
 pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let args: Args = call.decode()?;
@@ -53,14 +74,15 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         .map_err(|e| {
             Trouble::invalid(format!("`{}` is not a regular expression: {e}", args.pattern))
         })?;
-    let include = args.include.as_deref().map(matcher).transpose()?;
+    let include = args.include.as_deref().map(Include::new).transpose()?;
     if !call.place.exists() {
         return Err(Trouble::invalid(format!("the path {} does not exist", call.place.display())));
     }
     let (root, cancel) = (call.place.clone(), call.at.cancel.clone());
     let searched = tokio::task::spawn_blocking(move || {
         let gathered = AtomicUsize::new(0);
-        let look = |path: &Path| search(path, &regex, include.as_ref(), &gathered);
+        let wanted = |path: &Path| include.as_ref().is_none_or(|include| include.fits(path, &root));
+        let look = |path: &Path| wanted(path).then(|| search(path, &regex, &gathered)).flatten();
         let mut found = walk::files(&root, Skip::IgnoredAndHidden, &cancel, look);
         walk::newest_first(&mut found);
         (found, gathered.into_inner() >= GATHERED)
@@ -74,16 +96,8 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
 }
 
 /// The matches of one file, if it has any.
-fn search(
-    path: &Path,
-    regex: &RegexMatcher,
-    include: Option<&GlobMatcher>,
-    gathered: &AtomicUsize,
-) -> Option<Matches> {
-    let name = path.file_name().unwrap_or_default();
-    if include.is_some_and(|glob| !glob.is_match(name))
-        || gathered.load(Ordering::Relaxed) >= GATHERED
-    {
+fn search(path: &Path, regex: &RegexMatcher, gathered: &AtomicUsize) -> Option<Matches> {
+    if gathered.load(Ordering::Relaxed) >= GATHERED {
         return None;
     }
     let mut matches = Matches { lines: Vec::new(), more: false };
