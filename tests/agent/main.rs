@@ -7,6 +7,7 @@ mod cli;
 mod modes;
 mod provider_faults;
 mod provider_open;
+mod provider_request;
 mod provider_run;
 mod provider_support;
 mod provider_wire;

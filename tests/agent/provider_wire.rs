@@ -1,30 +1,15 @@
-//! Recorded replies of real services, read however the network cuts them, and how questions are
-//! written.
+//! Recorded replies of real services, read however the network cuts them.
 
-use agent::message::{Image, Message, Part, Reply, Role, Stop, ToolCall, ToolResult};
+use agent::message::{Part, Reply, Stop};
+use agent::provider::Delta;
 use agent::provider::anthropic::Messages;
 use agent::provider::hosted::{Decoder, Wire};
 use agent::provider::openai_chat::Chat;
 use agent::provider::sse::{Event, Reader};
-use agent::provider::{Delta, Facts, Request};
-use base::config::providers::CacheConfig;
 use serde_json::{Value, json};
 
-use crate::provider_support::{tools, user};
-
-fn facts() -> Facts {
-    Facts {
-        provider: "x".into(),
-        model: "m".into(),
-        context: 100_000,
-        max_output: 4000,
-        small: false,
-    }
-}
-
-fn request<'a>(messages: &'a [Message], tools: &'a [agent::provider::ToolSpec]) -> Request<'a> {
-    Request { system: "Be terse.", messages, tools, max_output: 4000, session: "s-1" }
-}
+use crate::provider_request::request;
+use crate::provider_support::user;
 
 fn decoder(wire: &str) -> Box<dyn Decoder> {
     let messages = user("go");
@@ -300,139 +285,4 @@ fn spliced_and_unknown_events_of_the_messages_wire_are_survived() {
     let reply = read("anthropic", &body.concat());
     assert_eq!(reply.message.words(), "one two");
     assert_eq!((reply.usage.input, reply.usage.output, reply.stop), (9, 4, Stop::Done));
-}
-
-/// A conversation with everything in it.
-fn conversation() -> Vec<Message> {
-    let picture = Image { media_type: "image/png".into(), data: "aGk=".into() };
-    let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "sig"});
-    let call = |id: &str, name: &str, args: Value, malformed: Option<&str>| {
-        let malformed = malformed.map(str::to_owned);
-        Part::Call(ToolCall { id: id.into(), name: name.into(), args, malformed })
-    };
-    let result = |id: &str, ok: bool, images: Vec<Image>| {
-        let (call_id, name, text) = (id.into(), "shell".into(), format!("result {id}"));
-        Part::Result(ToolResult { call_id, name, ok, text, images })
-    };
-    vec![
-        Message {
-            role: Role::User,
-            parts: vec![Part::Text { text: "look".into() }, Part::Image(picture.clone())],
-        },
-        Message {
-            role: Role::Assistant,
-            parts: vec![
-                Part::Reasoning { text: "hm".into(), sealed: Some(thinking) },
-                Part::Text { text: "I look".into() },
-                call("1", "shell", json!({"command": "ls"}), None),
-                call("2", "shell", json!("{\"co"), Some("{\"co")),
-            ],
-        },
-        Message {
-            role: Role::User,
-            parts: vec![result("1", true, vec![picture]), result("2", false, vec![])],
-        },
-        Message::text(Role::Assistant, "done"),
-        Message::text(Role::User, "more"),
-    ]
-}
-
-/// A list of JSON values, one a line.
-fn lines(list: &Value) -> String {
-    list.as_array().unwrap().iter().map(|value| format!("{value}\n")).collect()
-}
-
-#[test]
-fn the_messages_wire_writes_everything_back() {
-    let (messages, tools) = (conversation(), tools());
-    let body = Messages::default().body(&request(&messages, &tools), &facts());
-    insta::assert_snapshot!(lines(&body["messages"]), @r#"
-{"role":"user","content":[{"type":"text","text":"look"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]}
-{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"sig"},{"type":"text","text":"I look"},{"type":"tool_use","id":"1","name":"shell","input":{"command":"ls"}},{"type":"tool_use","id":"2","name":"shell","input":{"malformed_arguments":"{\"co"}}]}
-{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"result 1"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]},{"type":"tool_result","tool_use_id":"2","content":"result 2","is_error":true,"cache_control":{"type":"ephemeral"}}]}
-{"role":"assistant","content":[{"type":"text","text":"done"}]}
-{"role":"user","content":[{"type":"text","text":"more","cache_control":{"type":"ephemeral"}}]}
-"#);
-    assert_eq!(body["system"][0]["cache_control"], json!({"type": "ephemeral"}));
-    assert_eq!(body["tools"][0]["cache_control"], Value::Null);
-    assert_eq!(body["tools"][1]["cache_control"], json!({"type": "ephemeral"}));
-    assert_eq!(body["temperature"], Value::Null);
-}
-
-#[test]
-fn the_chat_wire_writes_everything_back() {
-    let (messages, tools) = (conversation(), tools());
-    let body = Chat::default().body(&request(&messages, &tools), &facts());
-    insta::assert_snapshot!(lines(&body["messages"]), @r#"
-{"role":"system","content":"Be terse."}
-{"role":"user","content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk="}}]}
-{"role":"assistant","content":"I look","tool_calls":[{"id":"1","type":"function","function":{"name":"shell","arguments":"{\"command\":\"ls\"}"}},{"id":"2","type":"function","function":{"name":"shell","arguments":"{\"malformed_arguments\":\"{\\\"co\"}"}}]}
-{"role":"tool","tool_call_id":"1","content":"result 1"}
-{"role":"tool","tool_call_id":"2","content":"result 2"}
-{"role":"user","content":[{"type":"text","text":"Pictures from the result of shell (1):"},{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk="}}]}
-{"role":"assistant","content":"done"}
-{"role":"user","content":"more"}
-"#);
-    assert_eq!((&body["max_tokens"], &body["max_completion_tokens"]), (&json!(4000), &Value::Null));
-    assert_eq!(body["stream_options"]["include_usage"], true);
-    let openai = Chat { is_openai: true, temperature: Some(0.5), ..Chat::default() };
-    let body = openai.body(&request(&messages, &tools), &facts());
-    assert_eq!((&body["max_completion_tokens"], &body["max_tokens"]), (&json!(4000), &Value::Null));
-    assert_eq!((&body["prompt_cache_key"], &body["temperature"]), (&json!("s-1"), &json!(0.5)));
-}
-
-/// A request body without cache marks, which move by design.
-fn bare(mut value: Value) -> Value {
-    match &mut value {
-        Value::Object(map) => {
-            map.remove("cache_control");
-            map.values_mut().for_each(|inner| *inner = bare(inner.take()));
-        }
-        Value::Array(list) => list.iter_mut().for_each(|inner| *inner = bare(inner.take())),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-    value
-}
-
-#[test]
-fn the_prefix_of_a_request_stays_the_same_from_turn_to_turn() {
-    let (messages, tools) = (conversation(), tools());
-    let wires: [&dyn Wire; 2] = [&Messages::default(), &Chat::default()];
-    for wire in wires {
-        let mut before: Vec<Value> = Vec::new();
-        for turn in [1, 3, 5] {
-            let body = bare(wire.body(&request(&messages[..turn], &tools), &facts()));
-            let now = body["messages"].as_array().unwrap().clone();
-            assert!(now.starts_with(&before), "turn {turn}: {now:#?}");
-            before = now;
-        }
-    }
-}
-
-#[test]
-fn cache_marks_slide_and_are_never_more_than_four() {
-    let tools = tools();
-    let mut messages = Vec::new();
-    for turn in 0..8 {
-        messages.extend(user(&format!("question {turn}")));
-        let wire = Messages { cache: CacheConfig::OneHour, ..Messages::default() };
-        let body = wire.body(&request(&messages, &tools), &facts());
-        let marks = body.to_string().matches("cache_control").count();
-        assert_eq!(marks, 2 + (turn + 1).min(2));
-        let last = body["messages"].as_array().unwrap().last().unwrap();
-        assert_eq!(last["content"][0]["cache_control"]["ttl"], "1h");
-        messages.push(Message::text(Role::Assistant, "answer"));
-    }
-}
-
-#[test]
-fn thinking_is_asked_for_only_where_it_fits_and_without_a_temperature() {
-    let messages = user("go");
-    let wire =
-        |budget| Messages { thinking: Some(budget), temperature: Some(0.3), ..Messages::default() };
-    let body = wire(2000).body(&request(&messages, &[]), &facts());
-    assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 2000}));
-    assert_eq!(body["temperature"], Value::Null);
-    let body = wire(3000).body(&request(&messages, &[]), &facts());
-    assert_eq!((&body["thinking"], &body["temperature"]), (&Value::Null, &json!(0.3)));
 }
