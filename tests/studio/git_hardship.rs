@@ -162,7 +162,7 @@ fn a_moved_repository_finds_its_sessions_again() {
     fs::rename(s.repo.path(), &there).unwrap();
     let repo = Repo::at(&there);
     let repository = Repository::discover(&there).unwrap();
-    let place = mend::place_now(&repository, &session.place);
+    let place = mend::place_now(&repository.common_dir, &session.place);
     assert_eq!(place.worktree, there.join(".worktrees/task-abcd"));
     let did = mend::mend(&repository, &place).unwrap();
     assert_eq!(did.len(), 1, "{did:?}");
@@ -201,6 +201,8 @@ fn only_old_trash_is_emptied_and_then_an_undo_says_so() {
     let after = |days: i64| now() + jiff::SignedDuration::from_hours(24 * days);
     let none = gc::empty(&s.repository, Keep::default(), after(6)).unwrap();
     assert_eq!(none.operations, Vec::<String>::new());
+    let planned = gc::planned(&s.repository, Keep::default(), after(8)).unwrap();
+    assert_eq!(planned.operations, std::slice::from_ref(&operation));
     let freed = gc::empty(&s.repository, Keep::default(), after(8)).unwrap();
     assert_eq!(freed.operations, std::slice::from_ref(&operation));
     assert!(freed.bytes > 0);

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
 use crate::git::operations::Log;
-use crate::git::{engine, import, merge, refs, worktree};
+use crate::git::{engine, import, mend, merge, refs, worktree};
 use crate::report;
 use crate::report::view::View;
 use crate::session::state::State;
@@ -67,6 +67,9 @@ fn session(desk: &Desk, view: &View, found: &mut Findings) -> Result<()> {
         found.open.push(format!(
             "the worktree of `{id}` is gone; its commits are safe: studio discard {id}"
         ));
+    }
+    if worktree::is_finished(place) {
+        found.mended.extend(mend::mend(&desk.repository, place)?);
     }
     if refs::read(&desk.repository.open()?, &merge::ref_name(place))?.is_some() {
         merge::release(&desk.repository, place)?;

@@ -1,6 +1,7 @@
 //! Emptying the trash: the only place where dropped work is deleted, after it has lain for long
 //! enough or when there is too much of it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -43,6 +44,7 @@ pub struct Freed {
 struct Heap {
     intent: Intent,
     directories: Vec<PathBuf>,
+    kept: BTreeMap<String, String>,
     bytes: u64,
     is_old: bool,
 }
@@ -53,29 +55,59 @@ pub fn empty(repository: &Repository, keep: Keep, now: jiff::Timestamp) -> Resul
     let mut log = Log::open(repository)?;
     engine::recover_with(repository, &mut log)?;
     sweep(repository)?;
+    let mut freed = Freed::default();
+    for heap in heaps(repository, &log, keep, now)? {
+        delete(repository, &heap)?;
+        freed.add(&heap);
+    }
+    Ok(freed)
+}
+
+/// What [`empty`] would delete.
+pub fn planned(repository: &Repository, keep: Keep, now: jiff::Timestamp) -> Result<Freed> {
+    let log = Log::open(repository)?;
+    let mut freed = Freed::default();
+    for heap in heaps(repository, &log, keep, now)? {
+        freed.add(&heap);
+    }
+    Ok(freed)
+}
+
+impl Freed {
+    fn add(&mut self, heap: &Heap) {
+        self.operations.push(heap.intent.id.clone());
+        self.bytes += heap.bytes;
+    }
+}
+
+/// What is to be deleted, oldest first.
+fn heaps(
+    repository: &Repository,
+    log: &Log,
+    keep: Keep,
+    now: jiff::Timestamp,
+) -> Result<Vec<Heap>> {
     let oldest = now.as_second() - keep.days * 86_400;
+    let repo = repository.open()?;
     let mut heaps: Vec<Heap> = Vec::new();
     for intent in log.intents().filter(|intent| log.outcome(&intent.id) == Some(true)) {
         let directories = directories(repository, intent);
-        let time: Option<jiff::Timestamp> = intent.time.parse().ok();
-        let is_old = time.is_some_and(|time| time.as_second() < oldest);
-        let bytes = directories.iter().map(|dir| size(dir)).sum();
-        heaps.push(Heap { intent: intent.clone(), directories, bytes, is_old });
-    }
-    let mut total: u64 = heaps.iter().map(|heap| heap.bytes).sum();
-    let mut freed = Freed::default();
-    for heap in heaps {
-        let too_much = total > keep.bytes && heap.bytes > 0;
-        if !heap.is_old && !too_much {
+        let kept = refs::list(&repo, &trash::kept_prefix(&intent.id))?;
+        if directories.is_empty() && kept.is_empty() {
             continue;
         }
-        total -= heap.bytes;
-        if delete(repository, &heap)? {
-            freed.operations.push(heap.intent.id.clone());
-            freed.bytes += heap.bytes;
-        }
+        let time: Option<jiff::Timestamp> = intent.time.parse().ok();
+        let is_old = time.is_some_and(|time| time.as_second() <= oldest);
+        let bytes = directories.iter().map(|dir| size(dir)).sum();
+        heaps.push(Heap { intent: intent.clone(), directories, kept, bytes, is_old });
     }
-    Ok(freed)
+    let mut total: u64 = heaps.iter().map(|heap| heap.bytes).sum();
+    heaps.retain(|heap| {
+        let goes = heap.is_old || (total > keep.bytes && heap.bytes > 0);
+        total -= if goes { heap.bytes } else { 0 };
+        goes
+    });
+    Ok(heaps)
 }
 
 /// The directories of an operation in the trash, of those that are there.
@@ -90,7 +122,7 @@ fn directories(repository: &Repository, intent: &Intent) -> Vec<PathBuf> {
 }
 
 /// Renames first, so that an interrupted deletion is never taken for something to undo.
-fn delete(repository: &Repository, heap: &Heap) -> Result<bool> {
+fn delete(repository: &Repository, heap: &Heap) -> Result<()> {
     for dir in &heap.directories {
         step("gc.rename");
         let mut emptied = dir.clone().into_os_string();
@@ -100,7 +132,7 @@ fn delete(repository: &Repository, heap: &Heap) -> Result<bool> {
         remove(Path::new(&emptied));
     }
     let repo = repository.open()?;
-    let mut gone = refs::list(&repo, &trash::kept_prefix(&heap.intent.id))?;
+    let mut gone = heap.kept.clone();
     for place in heap.intent.sessions.iter().filter(|place| !place.git_dir.exists()) {
         let is_in_trash = !heap.directories.is_empty();
         if is_in_trash && refs::read(&repo, &place.branch.full())?.is_none() {
@@ -111,8 +143,7 @@ fn delete(repository: &Repository, heap: &Heap) -> Result<bool> {
     }
     let changes: Vec<RefChange> =
         gone.into_iter().map(|(name, held)| RefChange::new(name, Some(held), None)).collect();
-    refs::update_own(repository, &changes, "studio: gc")?;
-    Ok(!heap.directories.is_empty() || !changes.is_empty())
+    refs::update_own(repository, &changes, "studio: gc")
 }
 
 /// The end of the name of a directory that is being deleted.

@@ -11,7 +11,7 @@ use crate::git::private::{Originals, Place};
 use crate::git::refs::{self, RefChange, Swap};
 use crate::git::repo::Repository;
 use crate::git::scratch::{self, Scratch};
-use crate::git::{pins, snapshot};
+use crate::git::{pins, private, snapshot};
 
 /// What came home.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +47,9 @@ pub fn bring_home(repository: &Repository, place: &Place) -> Result<Home> {
     let moved = tip.as_deref() != Some(head.as_str());
     if moved {
         import(repository, place, &head, tip)?;
+    }
+    for name in private::drop_dead_refs(repository, place)? {
+        notes.push(format!("{name} is gone from the repository and was dropped from the session"));
     }
     Ok(Home { head, moved, on: found.branch, busy: found.busy, notes })
 }

@@ -11,13 +11,13 @@ use crate::git::worktree;
 
 /// Where a session's parts are now. A record keeps absolute paths; when the repository was moved,
 /// what lay in or beside it moved along.
-pub fn place_now(repository: &Repository, place: &Place) -> Place {
-    let now = repository.session_dir(&place.id).join("git");
+pub fn place_now(common_dir: &Path, place: &Place) -> Place {
+    let now = common_dir.join("studio/sessions").join(place.id.as_str()).join("git");
     let Some(old_common) = place.git_dir.ancestors().nth(4) else { return place.clone() };
     if now == place.git_dir {
         return place.clone();
     }
-    let worktree = moved(old_common, &repository.common_dir, &place.worktree);
+    let worktree = moved(old_common, common_dir, &place.worktree);
     Place { worktree, git_dir: now, ..place.clone() }
 }
 

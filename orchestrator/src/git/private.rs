@@ -184,7 +184,8 @@ pub fn make(
 }
 
 /// Drops from `packed-refs` the copied refs whose object is gone from the repository, which would
-/// make every `git log --all` of the agent fail. Gives their names.
+/// make every `git log --all` of the agent fail. Gives their names. Only between turns: the agent's
+/// git may be writing the file.
 pub fn drop_dead_refs(repository: &Repository, place: &Place) -> Result<Vec<String>> {
     let fail = || "cannot read the private packed-refs";
     let top = Dir::open(&place.git_dir).or_fail(fail)?;

@@ -11,6 +11,7 @@ use base::id::Id;
 use base::lock::Lock;
 use serde::{Deserialize, Serialize};
 
+use crate::git::mend;
 use crate::session::facts::Story;
 use crate::session::journal::{Entry, Writer};
 use crate::session::record::Record;
@@ -97,9 +98,13 @@ impl Store {
         let path = self.file(id, "session.json");
         let text = fs::read(&path)
             .map_err(|e| Failure::not_found(format!("there is no session `{id}`")).because(e))?;
-        serde_json::from_slice(&text)
+        let mut record: Record = serde_json::from_slice(&text)
             .or_fail(|| format!("cannot read {}", path.display()))
-            .map_err(|failure| failure.next("studio doctor"))
+            .map_err(|failure| failure.next("studio doctor"))?;
+        if let Some(common) = self.root.parent() {
+            record.place = mend::place_now(common, &record.place);
+        }
+        Ok(record)
     }
 
     /// When the session was written down, in nanoseconds of the file system's clock: it orders
