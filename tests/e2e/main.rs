@@ -1,1 +1,3 @@
 //! Tests of e2e.
+
+mod g3_under_studio;

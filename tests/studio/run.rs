@@ -79,6 +79,11 @@ fn the_json_of_a_session_has_every_field() {
     assert_eq!(status["base"]["branch"], "main");
     assert_eq!(status["dirty"], true);
     assert_eq!(status["persona"], serde_json::Value::Null);
+    assert_eq!(status["conflicts"], serde_json::json!([]));
+    scene.repo.commit_file("a", "2");
+    let status = scene.studio(["status", &id, "--json"]).json();
+    assert_eq!(status["conflicts"], serde_json::json!(["a"]), "{status}");
+    scene.studio(["status", &id]).exits(0).says("0 ahead, 1 behind");
 }
 
 #[test]
@@ -180,6 +185,18 @@ fn what_is_wrong_is_said_with_an_exit_code_and_a_way_out() {
     scene.studio_in(empty.path(), ["run", "x"]).exits(3).says("no commit");
     let job = scene.env.job(studio(), scene.repo.path()).args(["list"]).env("PATH", "/nonexistent");
     scene.env.run_job(job).exits(2).says("git");
+}
+
+#[test]
+fn a_configuration_file_goes_with_the_session() {
+    let scene = Scene::new();
+    let usual = scene.env.home().join(".config/g3/config.toml");
+    let other = scene.env.home().join("other.toml");
+    std::fs::rename(usual, &other).unwrap();
+    let other = other.display().to_string();
+    scene.studio(["run", "write a 1"]).exits(1);
+    scene.studio(["run", "--config", &other, "write a 1"]).exits(0).says("ready");
+    scene.studio(["config", "show", "--origin", "--config", &other]).exits(0).says("studio.agent");
 }
 
 #[test]

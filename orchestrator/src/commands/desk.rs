@@ -24,6 +24,8 @@ pub struct Desk {
     pub store: Store,
     /// The configuration.
     pub config: Config,
+    /// The file that was given instead of the usual ones; absolute.
+    pub config_file: Option<PathBuf>,
     /// The time.
     pub clock: Clock,
     /// Whether a script reads.
@@ -66,17 +68,19 @@ impl Desk {
     pub fn open(common: &Common) -> Result<Desk> {
         let directory = common.directory()?;
         let repository = Repository::discover(&directory)?;
-        let loaded = base::config::load(&common.sources()?)?;
+        let sources = common.sources()?;
+        let loaded = base::config::load(&sources)?;
         if !common.json {
             loaded.notices.iter().for_each(|notice| report::say(notice));
         }
-        Ok(Desk::with(repository, loaded.config, common.json))
+        let desk = Desk::with(repository, loaded.config);
+        Ok(Desk { config_file: sources.only, json: common.json, ..desk })
     }
 
     /// The desk for a repository and a configuration.
-    pub fn with(repository: Repository, config: Config, json: bool) -> Desk {
+    pub fn with(repository: Repository, config: Config) -> Desk {
         let store = Store::at(&repository.common_dir);
-        Desk { repository, store, config, clock: Clock::from_env(), json }
+        Desk { repository, store, config, config_file: None, clock: Clock::from_env(), json: false }
     }
 
     /// What the operations log says became of the sessions.

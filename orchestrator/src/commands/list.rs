@@ -7,6 +7,7 @@ use crate::commands::desk::{Common, Desk};
 use crate::report;
 use crate::report::table;
 use crate::report::view::View;
+use crate::session::state::State;
 
 /// The command line of `list`.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -31,6 +32,10 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         report::say("no session is open; start one: studio run 'your task'");
     } else {
         report::out(&table::sessions(&open, desk.clock.now()));
+    }
+    let crashed = open.iter().filter(|view| view.state == State::Crashed).count();
+    if crashed > 0 {
+        report::say(&format!("{crashed} crashed, everything is kept: studio resume --all"));
     }
     if !over.is_empty() {
         report::say(&format!("{} accepted or discarded: studio list --all", over.len()));

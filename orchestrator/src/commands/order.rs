@@ -20,8 +20,6 @@ pub struct Order {
     pub task: String,
     /// Its agent.
     pub agent: Option<String>,
-    /// The persona that g3 plays.
-    pub persona: Option<String>,
     /// Branch, tag or commit to start from.
     pub base: Option<String>,
     /// Checks besides the configured ones.
@@ -43,7 +41,6 @@ impl Order {
     /// What the command line says goes for every task that does not say it itself.
     pub fn take_flags(&mut self, args: &Args) {
         self.agent = self.agent.take().or_else(|| args.agent.clone());
-        self.persona = self.persona.take().or_else(|| args.persona.clone());
         self.base = self.base.take().or_else(|| args.base.clone());
         self.checks.extend(args.checks.iter().cloned());
         self.limits.seconds = args.timeout;
@@ -55,6 +52,7 @@ impl Order {
             attended: is_attended(args.ways.ask),
             accept: args.ways.accept,
             boxed: args.ways.sandbox != "off",
+            config: None,
         };
     }
 }
@@ -88,6 +86,7 @@ fn draft(desk: &Desk, order: &Order) -> Result<Record> {
     if manner.jobs == 0 {
         manner.jobs = studio.jobs.unwrap_or_else(default_jobs);
     }
+    manner.config = desk.config_file.clone();
     manner.boxed = manner.boxed && desk.config.sandbox.enabled;
     let id = Id::new(&order.task, [0; 4]);
     let wanted = templates.order(&id, &base)?;
@@ -96,7 +95,7 @@ fn draft(desk: &Desk, order: &Order) -> Result<Record> {
         id,
         task: order.task.clone(),
         agent: order.agent.clone().unwrap_or_else(|| "g3".to_owned()),
-        persona: order.persona.clone(),
+        persona: None,
         base,
         place: wanted.place(&desk.repository)?,
         templates,

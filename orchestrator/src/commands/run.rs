@@ -34,9 +34,6 @@ pub struct Args {
     /// The agent: g3, or a name from [studio.agents]
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// The persona that g3 plays
-    #[arg(long, value_name = "NAME")]
-    pub persona: Option<String>,
     /// Start from this branch, tag or commit instead of HEAD
     #[arg(long, value_name = "REF")]
     pub base: Option<String>,

@@ -5,6 +5,7 @@ use base::failure::Result;
 use crate::commands::desk::{Common, Desk};
 use crate::report;
 use crate::report::table;
+use crate::session::home;
 
 /// The command line of `status`.
 #[derive(Clone, Debug, clap::Args)]
@@ -17,7 +18,11 @@ pub struct Args {
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let desk = Desk::open(common)?;
-    let view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
+    let mut view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
+    if let Some(work) = view.work().filter(|_| !view.state.is_over()).cloned() {
+        // A repository that changes under our eyes makes this unknown, not the whole page.
+        view.standing = home::standing(&desk.repository, &view.record, &work).ok().flatten();
+    }
     match desk.json {
         true => report::json_line(&view.json()),
         false => report::out(&table::page(&view)),

@@ -26,9 +26,6 @@ pub struct Args {
     pub common: PathBuf,
     /// The session
     pub id: String,
-    /// The configuration file that was given instead of the usual ones
-    #[arg(long)]
-    pub config: Option<PathBuf>,
 }
 
 /// Runs it.
@@ -38,7 +35,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let lock = inherited_lock(&store, &id)?;
     let repository = Repository::discover(&args.common)?;
     let record = store.load(&id)?.located(&repository)?;
-    let prepared = prepare(repository, &record, args.config.clone());
+    let prepared = prepare(repository, &record);
     let (desk, charge) = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => return end(&store, &id, &failure),
@@ -71,14 +68,11 @@ fn end(store: &Store, id: &Id, failure: &Failure) -> Result<u8> {
     Ok(failure.exit_code())
 }
 
-fn prepare(
-    repository: Repository,
-    record: &Record,
-    only: Option<PathBuf>,
-) -> Result<(Desk, Charge)> {
+fn prepare(repository: Repository, record: &Record) -> Result<(Desk, Charge)> {
+    let only = record.manner.config.clone();
     let top = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
     let loaded = base::config::load(&Sources { only, ..Sources::from_env(top) })?;
-    let desk = Desk::with(repository, loaded.config, false);
+    let desk = Desk::with(repository, loaded.config);
     let charge = charge(&desk, record)?;
     Ok((desk, charge))
 }
@@ -92,7 +86,7 @@ fn charge(desk: &Desk, record: &Record) -> Result<Charge> {
     {
         room = room.with_host(socket?);
     }
-    let again = Desk::with(desk.repository.clone(), desk.config.clone(), false);
+    let again = Desk::with(desk.repository.clone(), desk.config.clone());
     Ok(Charge {
         repository: desk.repository.clone(),
         record: record.clone(),

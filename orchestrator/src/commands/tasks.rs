@@ -19,7 +19,6 @@ struct File {
 struct Task {
     text: String,
     agent: Option<String>,
-    persona: Option<String>,
     base: Option<String>,
     #[serde(default)]
     checks: Vec<String>,
@@ -48,7 +47,6 @@ fn from_toml(text: &str) -> std::result::Result<Vec<Order>, toml::de::Error> {
     let file: File = toml::from_str(text)?;
     let order = |task: Task| Order {
         agent: task.agent,
-        persona: task.persona,
         base: task.base,
         checks: task.checks,
         ..Order::of(task.text)

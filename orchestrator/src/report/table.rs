@@ -92,8 +92,11 @@ pub fn page(view: &View) -> String {
         let word = if check.ok { "passed" } else { "failed" };
         lines.push(row("check", &format!("`{}` {word} in {} ms", check.command, check.ms)));
     }
-    if let Some(conflicts) = view.conflicts.as_ref().filter(|paths| !paths.is_empty()) {
-        lines.push(row("conflicts", &conflicts.join(", ")));
+    if let Some(standing) = &view.standing {
+        lines.push(row("apart", &format!("{} ahead, {} behind", standing.ahead, standing.behind)));
+        if !standing.conflicts.is_empty() {
+            lines.push(row("conflicts", &standing.conflicts.join(", ")));
+        }
     }
     if let Some(usage) = &story.usage {
         let cost = usage.cost_usd.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();

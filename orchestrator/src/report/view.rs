@@ -4,6 +4,7 @@ use base::event::Usage;
 use serde_json::{Value, json};
 
 use crate::session::facts::Facts;
+use crate::session::home::Standing;
 use crate::session::journal::{CheckResult, Work};
 use crate::session::record::Record;
 use crate::session::state::{State, state, why};
@@ -17,15 +18,15 @@ pub struct View {
     pub facts: Facts,
     /// What follows from that.
     pub state: State,
-    /// Paths that conflict with the target; absent when nobody looked.
-    pub conflicts: Option<Vec<String>>,
+    /// How the work stands to its branch; absent when nobody looked.
+    pub standing: Option<Standing>,
 }
 
 impl View {
     /// A session as its record and facts tell it.
     pub fn new(record: Record, facts: Facts) -> View {
         let state = state(&facts);
-        View { record, facts, state, conflicts: None }
+        View { record, facts, state, standing: None }
     }
 
     /// Why it is in its state.
@@ -93,7 +94,7 @@ impl View {
             "insertions": work.map(|work| work.insertions),
             "deletions": work.map(|work| work.deletions),
             "dirty": work.map(|work| work.dirty),
-            "conflicts": self.conflicts,
+            "conflicts": self.standing.as_ref().map(|standing| &standing.conflicts),
             "checks": story.checks.as_deref().map(checks_json),
             "usage": story.usage.as_ref().map(usage_json),
             "attempt": record.attempt,

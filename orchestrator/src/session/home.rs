@@ -3,6 +3,7 @@
 use base::clock::Clock;
 use base::failure::{OrFail, Result};
 
+use crate::git;
 use crate::git::import::{self, Home};
 use crate::git::refs;
 use crate::git::repo::Repository;
@@ -50,6 +51,35 @@ fn sum(repository: &Repository, record: &Record, home: &Home, snapshot: &Snapsho
         dirty: snapshot.is_dirty(),
         notes,
     })
+}
+
+/// How the work stands to the branch that it would land on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Commits that the branch does not have.
+    pub ahead: usize,
+    /// Commits of the branch that the work does not have.
+    pub behind: usize,
+    /// Files that both changed in ways that do not fit.
+    pub conflicts: Vec<String>,
+}
+
+/// How the work stands to its base branch now; none without one. Nothing is written.
+pub fn standing(repository: &Repository, record: &Record, work: &Work) -> Result<Option<Standing>> {
+    let Some(branch) = &record.base.branch else { return Ok(None) };
+    let Some(tip) = repository.tip(branch)? else { return Ok(None) };
+    let apart = git::diff::apart(repository, &work.head, &tip)?;
+    let repo = repository.open()?;
+    let fail = || "cannot compare the work with its branch";
+    let commit = |id: &str| repo.find_commit(refs::oid(id)?).or_fail(fail);
+    let (ours, theirs) = (commit(&tip)?, commit(work.snapshot.as_ref().unwrap_or(&work.head))?);
+    let mut index = repo.merge_commits(&ours, &theirs, None).or_fail(fail)?;
+    let conflicts = git::conflict::settle(&repo, &mut index)?;
+    Ok(Some(Standing {
+        ahead: apart.ahead,
+        behind: apart.behind,
+        conflicts: conflicts.into_iter().map(|conflict| conflict.path).collect(),
+    }))
 }
 
 /// The difference between the base and a commit.

@@ -1,5 +1,7 @@
 //! What is known about a session when it is made; written once, as `session.json`.
 
+use std::path::PathBuf;
+
 use base::failure::Result;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
@@ -119,4 +121,6 @@ pub struct Manner {
     pub accept: bool,
     /// Whether its processes run in the box.
     pub boxed: bool,
+    /// The configuration file that was given instead of the usual ones; absolute.
+    pub config: Option<PathBuf>,
 }
