@@ -53,6 +53,8 @@ pub fn run(args: &Args) -> Result<u8> {
             writer.write(note).or_fail(|| "cannot write the journal")?;
         }
     }
+    // What the agent and the checks left in their temporary directory is of no use to anybody.
+    let _ = std::fs::remove_dir_all(desk.store.file(&id, "tmp"));
     drop(lock);
     desk.schedule()?;
     Ok(0)

@@ -11,6 +11,7 @@ use crate::commands::desk::Desk;
 use crate::commands::stop;
 use crate::report;
 use crate::report::progress::Progress;
+use crate::report::view::View;
 use crate::session::journal::{Entry, Line, Tail};
 use crate::session::state::State;
 
@@ -70,8 +71,10 @@ async fn look(desk: &Desk, ids: &[Id], events: bool) -> Result<Seen> {
             }
         }
         let mut settled = true;
+        let fates = desk.fates()?;
         for session in &mut watched {
-            settled &= session.look(desk, &mut progress, events)?;
+            let view = desk.view_with(&session.id, &fates)?;
+            settled &= session.look(desk, &view, &mut progress, events)?;
         }
         if settled {
             return Ok(if interrupted { Seen::Interrupted } else { Seen::Settled });
@@ -115,8 +118,13 @@ fn stop_all(desk: &Desk, ids: &[Id]) -> Result<()> {
 
 impl Watched {
     /// Shows what is new; whether the session has settled.
-    fn look(&mut self, desk: &Desk, progress: &mut Progress, events: bool) -> Result<bool> {
-        let view = desk.view(&self.id)?;
+    fn look(
+        &mut self,
+        desk: &Desk,
+        view: &View,
+        progress: &mut Progress,
+        events: bool,
+    ) -> Result<bool> {
         let lines = self.tail.more().or_fail(|| format!("cannot read `{}`", self.id))?;
         for line in &lines {
             if let (Entry::Event { event }, true, true) = (&line.entry, events, desk.json) {
@@ -124,10 +132,10 @@ impl Watched {
             }
         }
         if let Some(words) = lines.iter().rev().find_map(words) {
-            progress.show(&view, &words);
+            progress.show(view, &words);
         }
         if self.shown.as_ref() != Some(&view.state) {
-            progress.changed(&view);
+            progress.changed(view);
             if desk.json {
                 report::json_line(&json!({
                     "type": "state", "id": self.id, "state": view.state.name(),
