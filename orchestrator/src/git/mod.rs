@@ -5,7 +5,7 @@
 //! The life of a session through these modules: [`repo::Repository::discover`] →
 //! [`worktree::make`] → (the agent works) → `import::bring_home` → `snapshot::take` →
 //! `merge::prepare` → `merge::commit` → `land::accept`, or `trash::discard`, and
-//! `trash::undo` back. `operations::recover` comes before all that changes something.
+//! `trash::undo` back. `engine::recover` comes before all that changes something.
 
 pub mod along;
 pub mod check_worktree;
