@@ -1,5 +1,7 @@
 //! A model on this machine, asked through its host.
 
+mod hint;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +16,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use super::{Delta, Facts, Hear, Provider, ProviderError, Request, history};
-use crate::message::{Message, Part, Reply, Role, Stop, ToolCall, ToolResult};
+use crate::message::{Message, Part, Reply, Role, Stop, ToolCall};
 
 /// Under so many parameters a model is small.
 const LARGE: u64 = 4_000_000_000;
@@ -129,7 +131,7 @@ impl Embedded {
         Chat {
             conversation: request.session.to_owned(),
             system: request.system.to_owned(),
-            messages: messages.iter().flat_map(turns).collect(),
+            messages: (0..messages.len()).flat_map(|at| turns(&messages, at)).collect(),
             tools: request
                 .tools
                 .iter()
@@ -173,7 +175,8 @@ impl Host {
 }
 
 /// A message as the host knows it.
-fn turns(message: &Message) -> Vec<Turn> {
+fn turns(messages: &[Message], at: usize) -> Vec<Turn> {
+    let message = &messages[at];
     if message.role == Role::Assistant {
         let calls =
             message.calls().map(|call| wire::Call { name: call.name.clone(), args: kept(call) });
@@ -182,29 +185,14 @@ fn turns(message: &Message) -> Vec<Turn> {
     let turn = |part: &Part| match part {
         Part::Text { text } => Some(Turn::User { text: text.clone() }),
         Part::Result(result) => {
-            let text = format!("{}\n\n{}", result.text.trim_end(), next_step(result));
+            let text =
+                format!("{}\n\n{}", result.text.trim_end(), hint::next_step(messages, at, result));
             Some(Turn::Result { name: result.name.clone(), text })
         }
         Part::Image(_) => Some(Turn::User { text: "[a picture; this model cannot see]".into() }),
         Part::Reasoning { .. } | Part::Call(_) => None,
     };
     message.parts.iter().filter_map(turn).collect()
-}
-
-/// One clear step after each result; without it a small model does the same thing again.
-fn next_step(result: &ToolResult) -> &'static str {
-    let exit = result.text.rsplit_once("[exit code ").map(|(_, code)| code);
-    match exit {
-        Some(code) if !code.starts_with("0]") => {
-            "The command failed. Find the cause, correct the file, then run it again."
-        }
-        _ if !result.ok => "That failed. Find out why and do it differently.",
-        Some(_) => "If everything that the task asks for is done, call answer. Otherwise go on.",
-        None => {
-            "Does the task name another file to change, or something to run or to save? Then do \
-             that now. If nothing is missing, call answer."
-        }
-    }
 }
 
 /// The arguments of a call. Of one that was cut off only the beginning: the rest would fill the

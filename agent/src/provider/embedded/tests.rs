@@ -8,6 +8,7 @@ use base::host::wire::{Ask, Asked, Told};
 use serde_json::json;
 
 use super::*;
+use crate::message::ToolResult;
 use crate::provider::ToolSpec;
 
 /// A provider whose host answers every chat with the script; gives the chats it was asked.
