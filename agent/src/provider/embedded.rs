@@ -131,7 +131,7 @@ impl Embedded {
         Chat {
             conversation: request.session.to_owned(),
             system: request.system.to_owned(),
-            messages: (0..messages.len()).flat_map(|at| turns(&messages, at)).collect(),
+            messages: (0..messages.len()).flat_map(|at| self.turns(&messages, at)).collect(),
             tools: request
                 .tools
                 .iter()
@@ -146,6 +146,34 @@ impl Embedded {
             temperature: self.temperature,
             seed: request.messages.len() as u64,
         }
+    }
+}
+
+impl Embedded {
+    /// A message as the host knows it.
+    fn turns(&self, messages: &[Message], at: usize) -> Vec<Turn> {
+        let message = &messages[at];
+        if message.role == Role::Assistant {
+            let call = |call: &ToolCall| wire::Call { name: call.name.clone(), args: kept(call) };
+            let calls = message.calls().map(call).collect();
+            return vec![Turn::Assistant { text: message.words(), calls }];
+        }
+        let turn = |part: &Part| match part {
+            Part::Text { text } => Some(Turn::User { text: text.clone() }),
+            Part::Result(result) => {
+                let mut text = result.text.trim_end().to_owned();
+                if self.facts.small {
+                    text.push_str("\n\n");
+                    text.push_str(&hint::next_step(messages, at, result));
+                }
+                Some(Turn::Result { name: result.name.clone(), text })
+            }
+            Part::Image(_) => {
+                Some(Turn::User { text: "[a picture; this model cannot see]".into() })
+            }
+            Part::Reasoning { .. } | Part::Call(_) => None,
+        };
+        message.parts.iter().filter_map(turn).collect()
     }
 }
 
@@ -172,27 +200,6 @@ impl Host {
         *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
         Ok(fresh)
     }
-}
-
-/// A message as the host knows it.
-fn turns(messages: &[Message], at: usize) -> Vec<Turn> {
-    let message = &messages[at];
-    if message.role == Role::Assistant {
-        let calls =
-            message.calls().map(|call| wire::Call { name: call.name.clone(), args: kept(call) });
-        return vec![Turn::Assistant { text: message.words(), calls: calls.collect() }];
-    }
-    let turn = |part: &Part| match part {
-        Part::Text { text } => Some(Turn::User { text: text.clone() }),
-        Part::Result(result) => {
-            let text =
-                format!("{}\n\n{}", result.text.trim_end(), hint::next_step(messages, at, result));
-            Some(Turn::Result { name: result.name.clone(), text })
-        }
-        Part::Image(_) => Some(Turn::User { text: "[a picture; this model cannot see]".into() }),
-        Part::Reasoning { .. } | Part::Call(_) => None,
-    };
-    message.parts.iter().filter_map(turn).collect()
 }
 
 /// The arguments of a call. Of one that was cut off only the beginning: the rest would fill the
