@@ -1,3 +1,6 @@
-//! Tests of e2e.
+//! The whole program end to end: studio, g3 over ACP, a scripted model over HTTP, real git.
 
+mod boxed_git;
 mod g3_under_studio;
+mod journey;
+mod scene;

@@ -1,0 +1,72 @@
+//! A boxed agent has all of git for itself, and nothing of the user's.
+
+use serde_json::json;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
+
+use crate::scene::Scene;
+
+/// One shell call, then the end.
+fn shell(line: &str) -> Script {
+    let call = Reply::call("shell", json!({"command": line}));
+    Script::by_task([("work".to_owned(), vec![call, Reply::says("Done.")])])
+        .commit_message("Do the work")
+}
+
+#[test]
+fn a_boxed_agent_can_commit_stash_rebase_and_gc() {
+    let line = "set -ex; git checkout -q -b side; echo one > one; git add one; git commit -qm one; \
+                git checkout -q -; echo two > two; git add two; git commit -qm two; \
+                git rebase -q side; echo three >> two; git stash; git stash list; git stash pop; \
+                git tag here; git gc -q; git fsck; git commit -qam three; git diff main --stat";
+    let scene = Scene::new("anthropic", shell(line));
+
+    scene.studio(["run", "work"]).exits(0);
+
+    let results = scene.model.requests().last().expect("asked").tool_results();
+    let (_, text) = results.last().expect("the shell's result");
+    let session = scene.session("work");
+    assert_eq!(session["state"], "ready", "{session:#}\n{text}");
+    assert_eq!(session["commits"], 3, "{session:#}\n{text}");
+    scene.studio(["accept", &scene.id("work")]).exits(0);
+    assert_eq!(scene.repo.read("two"), "two\nthree\n");
+    scene.repo.is_sound();
+}
+
+#[test]
+fn a_boxed_agent_cannot_write_what_is_not_its_own() {
+    let scene = Scene::new("anthropic", two_sessions());
+    scene.repo.write("private.txt", "mine");
+    scene.studio(["run", "be the victim"]).exits(0);
+    let victim = scene.id("victim");
+    let before = scene.repo.everything();
+
+    scene.studio(["run", "work"]).exits(0);
+
+    let after = scene.repo.everything();
+    for name in ["private.txt", "README.md", "<HEAD>", "<index>"] {
+        assert_eq!(before.get(name), after.get(name), "{name} was changed");
+    }
+    for path in ["hacked", ".git/hooks/post-checkout", ".git/objects/hacked"] {
+        assert!(!scene.repo.path().join(path).exists(), "{path} was written");
+    }
+    let theirs = scene.repo.path().join(".worktrees").join(&victim).join("hacked");
+    assert!(!theirs.exists(), "another session was written");
+    assert!(!scene.env.home().join("hacked").exists(), "the home was written");
+    let branch = format!("refs/heads/studio/{victim}");
+    assert_eq!(scene.session("victim")["state"], "ready", "{branch}");
+}
+
+/// A session that is there, and one that reaches for everything outside its own place.
+fn two_sessions() -> Script {
+    let reach = "top=$(cd ../.. && pwd); for f in $top/hacked $top/private.txt $top/.git/config \
+                 $top/.git/hooks/post-checkout $top/.git/objects/hacked $top/.worktrees/*/hacked \
+                 $HOME/hacked; do echo x >> $f; done; for d in $top/.worktrees/*; do echo x > \
+                 $d/hacked; done; rm -f hacked; git -C ../.. commit -qam stolen; echo mine > mine";
+    let write = Reply::call("write_file", json!({"file_path": "a", "content": "a"}));
+    let call = Reply::call("shell", json!({"command": reach}));
+    Script::by_task([
+        ("victim".to_owned(), vec![write, Reply::says("Done.")]),
+        ("work".to_owned(), vec![call, Reply::says("Done.")]),
+    ])
+}

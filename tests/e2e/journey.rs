@@ -1,0 +1,115 @@
+//! What a new user does: two agents at once, land one, drop one, bring it back.
+
+use serde_json::json;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
+use testkit::repo::tree;
+
+use crate::scene::Scene;
+
+fn two_tasks() -> Script {
+    let write = |name: &str, content: &str| {
+        Reply::call("write_file", json!({"file_path": name, "content": content}))
+    };
+    Script::by_task([
+        ("hello".to_owned(), vec![write("hello.txt", "hello\n"), Reply::says("Wrote hello.txt.")]),
+        ("notes".to_owned(), vec![write("NOTES.md", "# Notes\n"), Reply::says("Wrote NOTES.md.")]),
+    ])
+    .commit_message("Greet the world\n\nhello.txt holds the greeting.")
+}
+
+#[test]
+fn two_agents_work_at_once_one_lands_one_is_dropped_and_comes_back() {
+    for wire in ["anthropic", "openai"] {
+        let scene = Scene::new(wire, two_tasks());
+        let before = scene.repo.rev("main");
+
+        scene.studio(["run", "-j", "2", "say hello", "write notes"]).exits(0);
+
+        assert_eq!(scene.repo.rev("main"), before, "nothing lands by itself");
+        assert_eq!(scene.repo.git(["status", "--porcelain"]), "", "nothing shows up");
+        let (hello, notes) = (scene.session("hello"), scene.session("notes"));
+        for session in [&hello, &notes] {
+            assert_eq!(session["state"], "ready", "{session:#}");
+            assert_eq!(session["usage"]["output"], 10, "{session:#}");
+        }
+        let (hello, notes) = (scene.id("hello"), scene.id("notes"));
+
+        let landed = scene.studio(["accept", &hello, "--json"]);
+        landed.exits(0);
+        assert_eq!(landed.json()["landed"][0]["message_by"], "model", "{landed}");
+        assert_eq!(scene.repo.read("hello.txt"), "hello\n");
+        assert_eq!(scene.repo.git(["log", "-1", "--format=%s"]), "Greet the world");
+        let trailers = scene.repo.git(["log", "-1", "--format=%(trailers)"]);
+        assert!(trailers.contains("Task: say hello"), "{trailers}");
+        assert!(trailers.contains(&format!("Session: {hello}")), "{trailers}");
+
+        let worktree = scene.repo.path().join(".worktrees").join(&notes);
+        let work = tree(&worktree);
+        scene.studio(["discard", &notes]).exits(0);
+        assert!(!worktree.exists());
+        scene.studio(["undo"]).exits(0);
+        assert_eq!(tree(&worktree), work, "byte for byte");
+        scene.studio(["accept", &notes]).exits(0);
+        assert_eq!(scene.repo.read("NOTES.md"), "# Notes\n");
+        assert_eq!(scene.repo.git(["status", "--porcelain"]), "");
+        scene.repo.is_sound();
+    }
+}
+
+#[test]
+fn a_landing_can_be_undone_and_the_session_goes_on() {
+    let scene = Scene::new("anthropic", two_tasks());
+    scene.studio(["run", "say hello"]).exits(0);
+    let id = scene.id("hello");
+    let before = scene.repo.rev("main");
+    scene.studio(["accept", &id]).exits(0);
+    assert_ne!(scene.repo.rev("main"), before);
+
+    scene.studio(["undo"]).exits(0);
+
+    assert_eq!(scene.repo.rev("main"), before);
+    assert!(!scene.repo.path().join("hello.txt").exists());
+    assert_eq!(scene.session("hello")["state"], "ready");
+    scene.studio(["accept", &id]).exits(0);
+    assert_eq!(scene.repo.read("hello.txt"), "hello\n");
+}
+
+#[test]
+fn a_model_that_is_down_still_lets_the_work_land() {
+    let scene = Scene::new("anthropic", two_tasks());
+    scene.studio(["run", "say hello"]).exits(0);
+    let id = scene.id("hello");
+    scene.env.config(
+        "[providers]\ndefault_provider = \"anthropic.main\"\n[providers.anthropic.main]\n\
+         model = \"x\"\napi_key = \"k\"\nbase_url = \"http://127.0.0.1:9\"\n",
+    );
+
+    let landed = scene.studio(["accept", &id, "--json"]);
+
+    landed.exits(0);
+    assert_eq!(landed.json()["landed"][0]["message_by"], "plain", "{landed}");
+    let subject = scene.repo.git(["log", "-1", "--format=%s"]);
+    assert!(subject.to_lowercase().contains("say hello"), "{subject}");
+}
+
+#[test]
+fn a_message_of_nonsense_is_replaced_by_a_plain_one() {
+    for nonsense in ["", "x".repeat(10_000).as_str()] {
+        let scene = Scene::new("openai", two_tasks().commit_message(nonsense));
+        scene.studio(["run", "say hello"]).exits(0);
+        let landed = scene.studio(["accept", &scene.id("hello"), "--json"]);
+        landed.exits(0);
+        assert_eq!(landed.json()["landed"][0]["message_by"], "plain", "{landed}");
+        let subject = scene.repo.git(["log", "-1", "--format=%s"]);
+        assert!(subject.chars().count() <= 72 && !subject.is_empty(), "{subject}");
+    }
+}
+
+#[test]
+fn what_the_agent_costs_and_said_is_shown() {
+    let scene = Scene::new("anthropic", two_tasks());
+    scene.studio(["run", "say hello"]).exits(0);
+    let status = scene.studio(["status", &scene.id("hello")]);
+    status.exits(0).says("Wrote hello.txt.").says("hello.txt").says("studio accept");
+}
