@@ -113,3 +113,47 @@ fn what_the_agent_costs_and_said_is_shown() {
     let status = scene.studio(["status", &scene.id("hello")]);
     status.exits(0).says("Wrote hello.txt.").says("hello.txt").says("studio accept");
 }
+
+#[test]
+fn a_conflict_goes_back_to_the_agent_and_lands_when_it_is_solved() {
+    let script = Script::by(|request| match request.assistant_messages() {
+        0 => Reply::call("write_file", json!({"file_path": "README.md", "content": "theirs\n"})),
+        2 => {
+            let tip = request.last().split("commit ").nth(1).unwrap_or_default()[..40].to_owned();
+            let line = format!(
+                "git commit -qam mine; git merge {tip}; printf 'both\\n' > README.md; \
+                 git commit -qam solved"
+            );
+            Reply::call("shell", json!({"command": line}))
+        }
+        _ => Reply::says("Done."),
+    });
+    let scene = Scene::new("anthropic", script.commit_message("Say both"));
+    scene.studio(["run", "change the README"]).exits(0);
+    scene.repo.commit_file("README.md", "ours\n");
+    let id = scene.id("README");
+    scene.studio(["accept", &id]).exits(4).says("--resolve");
+    assert_eq!(scene.repo.read("README.md"), "ours\n");
+
+    let landed = scene.studio(["accept", &id, "--resolve", "--json"]);
+
+    landed.exits(0);
+    assert_eq!(landed.json()["landed"][0]["id"], id.as_str(), "{landed}");
+    assert_eq!(scene.repo.read("README.md"), "both\n");
+    scene.repo.is_sound();
+}
+
+#[test]
+fn hooks_and_signatures_that_were_not_followed_are_said() {
+    let scene = Scene::new("anthropic", two_tasks());
+    let hook = scene.repo.path().join(".git/hooks/pre-commit");
+    std::fs::write(&hook, "#!/bin/sh\ntouch $HOME/ran\n").unwrap();
+    std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    scene.repo.git(["config", "commit.gpgSign", "true"]);
+    scene.studio(["run", "say hello"]).exits(0);
+
+    let landed = scene.studio(["accept", &scene.id("hello")]);
+
+    landed.exits(0).says("hooks did not run").says("not signed");
+    assert!(!scene.env.home().join("ran").exists());
+}

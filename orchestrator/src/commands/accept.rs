@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
 use crate::commands::landing::{self, Landed, Options, Refused};
+use crate::commands::{customs, resolve};
 use crate::git::engine;
 use crate::git::merge::Strategy;
 use crate::report;
@@ -32,15 +33,26 @@ pub struct Args {
     /// A file that lands although it is large (repeats)
     #[arg(long, value_name = "PATH")]
     pub include: Vec<PathBuf>,
-    /// Open the message in an editor first
-    #[arg(long)]
-    pub edit: bool,
+    /// What else happens on the way.
+    #[command(flatten)]
+    pub on_the_way: OnTheWay,
     /// Merge and check, and land nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Land what was stopped, failed or crashed
     #[arg(long)]
     pub force: bool,
+}
+
+/// What else happens on the way.
+#[derive(Clone, Debug, clap::Args)]
+pub struct OnTheWay {
+    /// Open the message in an editor first
+    #[arg(long)]
+    pub edit: bool,
+    /// Give conflicts back to the agent, and land when it has solved them
+    #[arg(long, conflicts_with = "dry_run")]
+    pub resolve: bool,
 }
 
 /// How work lands.
@@ -73,12 +85,13 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     for said in engine::recover(&desk.repository)? {
         report::say(&said);
     }
+    customs::refuse_unsupported(&desk)?;
     let views = desk.find_all(&args.ids, |state| *state == State::Ready)?;
     let options = Options {
         strategy: args.strategy.strategy(),
         onto: args.onto.clone(),
         message: args.message.clone(),
-        edit: args.edit,
+        edit: args.on_the_way.edit,
         dry_run: args.dry_run,
         force: args.force,
         include: args.include.clone(),
@@ -86,7 +99,12 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let mut landed = Vec::new();
     let mut refused = Vec::new();
     for view in &views {
-        match one(&desk, view, &options) {
+        let land = || one(&desk, view, &options);
+        let tried = match args.on_the_way.resolve {
+            true => resolve::until_it_lands(&desk, &view.record.id, land),
+            false => land(),
+        };
+        match tried {
             Ok(one) => {
                 if !desk.json {
                     tell(&one);
@@ -102,6 +120,9 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         }
     }
     if !landed.is_empty() && !args.dry_run {
+        for note in customs::not_followed(&desk) {
+            report::say(&format!("note: {note}"));
+        }
         desk.schedule()?;
     }
     if desk.json {

@@ -5,7 +5,7 @@ use base::lock::Lock;
 use serde_json::{Value, json};
 
 use crate::commands::desk::Desk;
-use crate::commands::proof;
+use crate::commands::{proof, resolve};
 use crate::git::conflict::Conflict;
 use crate::git::diff;
 use crate::git::land::{self, Accepted};
@@ -69,11 +69,13 @@ pub struct Refused {
     pub failure: Failure,
     /// The files in conflict.
     pub files: Vec<String>,
+    /// What the agent is asked to do about it, where it can do something.
+    pub turn: Option<Box<str>>,
 }
 
 impl From<Failure> for Refused {
     fn from(failure: Failure) -> Refused {
-        Refused { failure, files: Vec::new() }
+        Refused { failure, files: Vec::new(), turn: None }
     }
 }
 
@@ -174,21 +176,22 @@ fn candidate(
                 .next(format!("studio discard {id}"))
                 .into())
         }
-        Prepared::Conflicts(conflicts) => Err(conflict(view, target, &conflicts)),
+        Prepared::Conflicts(conflicts) => Err(conflict(desk, view, target, &conflicts)),
     }
 }
 
-fn conflict(view: &View, target: &BranchName, conflicts: &[Conflict]) -> Refused {
+fn conflict(desk: &Desk, view: &View, target: &BranchName, conflicts: &[Conflict]) -> Refused {
     let files: Vec<String> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
     let id = &view.record.id;
     let hunks: Vec<String> =
         conflicts.iter().map(|c| format!("{}\n{}", c.path, c.hunks.trim_end())).collect();
+    let hunks = base::text::printable(&hunks.join("\n"));
     let failure = Failure::conflict(format!("conflict with `{target}` in {}", files.join(", ")))
-        .because(base::text::printable(&hunks.join("\n")))
-        .next(format!(
-            "studio send {id} 'merge {target} into your branch and solve the conflicts'"
-        ));
-    Refused { failure, files }
+        .because(&hunks)
+        .next(format!("studio accept {id} --resolve    the agent solves it"));
+    let tip = desk.repository.tip(target).ok().flatten();
+    let turn = tip.map(|tip| resolve::request(target, &tip, &hunks).into());
+    Refused { failure, files, turn }
 }
 
 /// One try; none when the target moved meanwhile.

@@ -1,0 +1,42 @@
+//! What git users are used to and studio does otherwise: hooks and signatures. It is said, not hidden.
+
+use base::failure::{Failure, Result};
+
+use crate::commands::desk::Desk;
+
+/// The hooks that a commit or merge by hand would run.
+const HOOKS: &[&str] = &[
+    "pre-commit",
+    "prepare-commit-msg",
+    "commit-msg",
+    "post-commit",
+    "pre-merge-commit",
+    "post-merge",
+    "post-checkout",
+];
+
+/// Refuses settings that would be ignored otherwise.
+pub fn refuse_unsupported(desk: &Desk) -> Result<()> {
+    let asked = [("sign", desk.config.studio.sign), ("hooks", desk.config.studio.hooks)];
+    let Some((key, _)) = asked.into_iter().find(|(_, on)| *on) else { return Ok(()) };
+    Err(Failure::usage(format!("`[studio] {key} = true` cannot be followed yet"))
+        .because("landing neither signs commits nor runs hooks")
+        .next(format!("remove `{key}` from the configuration; checks take the place of hooks")))
+}
+
+/// The customs of this repository that a landing did not follow, a sentence each.
+pub fn not_followed(desk: &Desk) -> Vec<String> {
+    let mut notes = Vec::new();
+    let hooks = desk.repository.common_dir.join("hooks");
+    let has_hook = HOOKS.iter().any(|hook| hooks.join(hook).exists());
+    let Ok(repo) = desk.repository.open() else { return notes };
+    let config = repo.config().and_then(|mut config| config.snapshot());
+    let elsewhere = config.as_ref().is_ok_and(|c| c.get_str("core.hooksPath").is_ok());
+    if has_hook || elsewhere {
+        notes.push("the repository's hooks did not run; checks take their place".to_owned());
+    }
+    if config.is_ok_and(|config| config.get_bool("commit.gpgSign").unwrap_or(false)) {
+        notes.push("the commit is not signed, although commit.gpgSign is set".to_owned());
+    }
+    notes
+}
