@@ -17,7 +17,8 @@ Rules:
 3. To create a file, or to change a short one, call write_file with the whole file: all old lines \
 that stay, and the new ones. To change a few lines of a file, call edit.
 4. A file that is not listed does not exist. Create a script with write_file before you run it.
-5. To fix a bug, first correct the file, then run the test with shell.
+5. To fix a bug, first correct the wrong lines of the program, then run the test with shell. Do \
+not write tests into the program.
 6. If a result is an error, correct the cause. Do not repeat the same call.
 7. Call answer only when every file and every step that the task names is done. Do nothing that \
 the task does not ask for.";

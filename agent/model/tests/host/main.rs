@@ -124,7 +124,9 @@ pub fn chat(conversation: &str, text: &str) -> Chat {
         conversation: conversation.into(),
         system: "You are a careful assistant. You answer with as few words as you can, and you \
                  always do exactly what the user says, in the order in which the user says it, \
-                 without any explanation of what you are doing and without asking back."
+                 without any explanation of what you are doing and without asking back. You never \
+                 say hello, you never say that you are sorry, and you write plain text without any \
+                 marks."
             .into(),
         messages: vec![Turn::User { text: text.into() }],
         tools: Vec::new(),

@@ -17,6 +17,9 @@ pub fn next_step(messages: &[Message], at: usize, result: &ToolResult) -> String
         return "That failed. Find out why and do it differently.".into();
     }
     match untouched(&messages[..at]) {
+        Some(file) if file.contains("test") => {
+            format!("Now run {file} with shell, to see whether it passes. Do not change it.")
+        }
         Some(file) => format!(
             "The task also names {file}. If {file} must be written, changed or run, do that now. \
              Otherwise call answer."
@@ -80,6 +83,9 @@ mod tests {
         let mut messages = vec![Message::text(Role::User, task), called("shapes.py")];
         let hint = next_step(&messages, 2, &result(true, "ok"));
         assert!(hint.starts_with("The task also names app.py."), "{hint}");
+        let test = Message::text(Role::User, "test_a.py fails, mend a.py");
+        let hint_of_test = next_step(&[test, called("x/a.py")], 2, &result(true, "ok"));
+        assert!(hint_of_test.starts_with("Now run test_a.py"), "{hint_of_test}");
         messages.push(called("./app.py"));
         let hint = next_step(&messages, 3, &result(true, "ok"));
         assert!(hint.starts_with("If everything"), "{hint}");
