@@ -85,6 +85,10 @@ impl Cache {
             self.slots[seq].reserved = 0;
             return None;
         }
+        // Only now is there room for what was spilled.
+        if let Some(spilled) = self.spilled.remove(key) {
+            self.bring_back(context, seq, &spilled);
+        }
         if self.slots[seq].tokens.is_empty() {
             self.begin(context, seq, prompt, shared);
         }
@@ -165,14 +169,6 @@ impl Cache {
             }
         };
         self.slots[seq].owner = Some(key.clone());
-        if let Some(spilled) = self.spilled.remove(key) {
-            let most = spilled.tokens.len() + 1;
-            match context.state_seq_load_file(&spilled.path, id(seq), most) {
-                Ok((tokens, _)) if tokens == spilled.tokens => self.slots[seq].tokens = tokens,
-                Ok(_) | Err(_) => self.cut(context, seq, 0),
-            }
-            let _ = fs::remove_file(&spilled.path);
-        }
         Some(seq)
     }
 
@@ -214,6 +210,15 @@ impl Cache {
                 let _ = fs::remove_file(spilled.path);
             }
         }
+    }
+
+    fn bring_back(&mut self, context: &mut LlamaContext, seq: usize, spilled: &Spilled) {
+        let most = spilled.tokens.len() + 1;
+        match context.state_seq_load_file(&spilled.path, id(seq), most) {
+            Ok((tokens, _)) if tokens == spilled.tokens => self.slots[seq].tokens = tokens,
+            Ok(_) | Err(_) => self.cut(context, seq, 0),
+        }
+        let _ = fs::remove_file(&spilled.path);
     }
 
     /// A new conversation begins with what another has read already, or with a saved beginning.

@@ -6,7 +6,8 @@ use clap::{Parser, Subcommand};
 
 /// The local model host: loads one model file and answers every g3 of this user.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "g3-model", version, args_conflicts_with_subcommands = true)]
+#[command(name = "g3-model", version)]
+#[command(args_conflicts_with_subcommands = true, args_override_self = true)]
 pub struct Options {
     /// What to do instead of serving.
     #[command(subcommand)]

@@ -49,15 +49,19 @@ pub fn open(config: &EmbeddedConfig, reference: &str, model: Option<&str>) -> Ou
             .because("the model file's own template is used, and an accelerator takes all layers")
             .next(format!("leave them out of [providers.{reference}]")));
     }
-    let (host, name) = match find::handed_down() {
-        Some(socket) => (Host::over(None, socket)?, model.or(config.model.as_deref())),
+    let name = model.or(config.model.as_deref());
+    let (host, hello) = match find::handed_down() {
+        Some(socket) => {
+            let connection = Connection::new(socket).or_fail(|| "cannot talk to the model host")?;
+            let hello = connection.hello().map_err(Fault::into_failure)?;
+            (Host::over(None, connection), hello)
+        }
         None => {
             let wanted = wanted(config, model)?;
-            let socket = find::connect(&wanted)?;
-            (Host::over(Some(wanted), socket)?, model.or(config.model.as_deref()))
+            let (connection, hello) = find::open(&wanted)?;
+            (Host::over(Some(wanted), connection), hello)
         }
     };
-    let hello = host.current().hello().map_err(Fault::into_failure)?;
     let name =
         name.map_or_else(|| file_stem(config).unwrap_or(catalogue::DEFAULT.into()), Into::into);
     let temperature = config.temperature.unwrap_or(0.0) as f32;
@@ -178,9 +182,8 @@ impl Embedded {
 }
 
 impl Host {
-    fn over(wanted: Option<Wanted>, socket: std::os::unix::net::UnixStream) -> Outcome<Host> {
-        let connection = Connection::new(socket).or_fail(|| "cannot talk to the model host")?;
-        Ok(Host { wanted, connection: Mutex::new(Arc::new(connection)) })
+    fn over(wanted: Option<Wanted>, connection: Connection) -> Host {
+        Host { wanted, connection: Mutex::new(Arc::new(connection)) }
     }
 
     fn current(&self) -> Arc<Connection> {
@@ -194,9 +197,9 @@ impl Host {
             return Ok(connection);
         };
         let broken = |why: String| ProviderError::Broken(why);
-        let found = tokio::task::spawn_blocking(move || find::connect(&wanted)).await;
-        let socket = found.map_err(|e| broken(e.to_string()))?.map_err(|f| rejected(f.into()))?;
-        let fresh = Arc::new(Connection::new(socket).map_err(|e| broken(e.to_string()))?);
+        let found = tokio::task::spawn_blocking(move || find::open(&wanted)).await;
+        let found = found.map_err(|e| broken(e.to_string()))?;
+        let fresh = Arc::new(found.map_err(|failure| rejected(failure.into()))?.0);
         *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
         Ok(fresh)
     }

@@ -2,7 +2,6 @@
 
 use std::io::Read;
 
-use base::host::connection::Connection;
 use base::host::find::{self, Wanted};
 
 fn main() {
@@ -10,9 +9,7 @@ fn main() {
     let model = args.next().expect("a model file");
     let idle = args.next().map(|text| text.parse().expect("seconds"));
     let wanted = Wanted { idle, threads: Some(1), context: Some(2048), ..Wanted::model(model) };
-    let socket = find::connect(&wanted).unwrap_or_else(|failure| panic!("{failure}"));
-    let connection = Connection::new(socket).expect("a connected socket");
-    let hello = connection.hello().unwrap_or_else(|fault| panic!("{fault:?}"));
+    let (_connection, hello) = find::open(&wanted).unwrap_or_else(|failure| panic!("{failure}"));
     println!("{}", hello.pid);
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }

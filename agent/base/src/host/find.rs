@@ -8,8 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use super::connection::Connection;
 use super::place::{self, Place};
-use super::wire::{Tell, Told};
+use super::wire::{Fault, FaultKind, Hello, Tell, Told};
 use crate::failure::{Failure, OrFail, Result};
 use crate::lock::Lock;
 use crate::process::{Job, Stream, find_program};
@@ -68,6 +69,22 @@ fn own(number: i32) -> Option<OwnedFd> {
     rustix::io::fcntl_getfd(borrowed).ok()?;
     // SAFETY: it is open, was handed down for this use, and `handed_down` takes it once.
     Some(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Connects to the running host, or starts it first, and hears who it is. A host that was killed
+/// still takes connections until the kernel has given back its memory; then the next is started.
+pub fn open(wanted: &Wanted) -> Result<(Connection, Hello)> {
+    let once = || {
+        let connection = Connection::new(connect(wanted)?);
+        let connection = connection.or_fail(|| "cannot talk to the model host")?;
+        let hello = connection.hello();
+        Ok((connection, hello))
+    };
+    let (connection, hello) = match once()? {
+        (_, Err(fault)) if fault.kind == FaultKind::Broken => once()?,
+        greeted => greeted,
+    };
+    Ok((connection, hello.map_err(Fault::into_failure)?))
 }
 
 /// Connects to the running host, or starts it first.

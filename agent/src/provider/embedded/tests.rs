@@ -32,7 +32,7 @@ fn provider(script: Vec<Tell>) -> (Embedded, std::sync::mpsc::Receiver<Chat>) {
     let hello = Hello { version: 1, model: "m".into(), parameters: 1, context: 4096, pid: 1 };
     let config = EmbeddedConfig::default();
     let facts = facts(&hello, &config, "embedded.default", "m".into());
-    let host = Host::over(None, ours).unwrap();
+    let host = Host::over(None, Connection::new(ours).unwrap());
     (Embedded { facts, temperature: 0.0, host }, asked)
 }
 
