@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
 
+use crate::provider::embedded::hint::file_name;
+
 /// Past so many files a tree is not listed.
 const LISTED: usize = 40;
 /// Past so many files nobody looks further.
@@ -16,8 +18,9 @@ const LONGEST: u64 = 24_000;
 /// The task with what is to be known about its files, in at most `room` bytes more.
 pub fn with_files(task: &str, cwd: &Path, room: usize) -> String {
     let files = walk(cwd);
+    let missing = missing(task, cwd);
     if files.is_empty() {
-        return format!("{task}\n\nThe directory is empty.");
+        return format!("{task}\n\nThe directory is empty.{missing}");
     }
     let mut text = task.to_owned();
     if files.len() <= LISTED {
@@ -31,7 +34,17 @@ pub fn with_files(task: &str, cwd: &Path, room: usize) -> String {
         let shown = show(cwd, &file).filter(|shown| text.len() + shown.len() <= end);
         text.push_str(&shown.unwrap_or_default());
     }
+    text.push_str(&missing);
     text.trim_end().to_owned()
+}
+
+/// A file that the task names and that is not there: small models run it before they write it.
+fn missing(task: &str, cwd: &Path) -> String {
+    let mut named = task.split_whitespace().filter_map(file_name);
+    match named.find(|name| !cwd.join(name).exists()) {
+        Some(name) => format!("\n\n{name} does not exist yet: first create it with write_file."),
+        None => String::new(),
+    }
 }
 
 /// The files of a tree that are not ignored, shallow ones first.
@@ -126,6 +139,20 @@ mod tests {
         let text = with_files("Look at ./calc.py", dir.path(), 10_000);
         assert!(text.contains("C = 1") && text.contains("T = 1"), "{text}");
         assert!(!text.contains("text 1\n") && !text.contains("Files in the directory"));
+    }
+
+    #[test]
+    fn what_is_named_and_missing_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = with_files("Write do.py, save its output in out.txt.", dir.path(), 100);
+        assert!(
+            text.ends_with("do.py does not exist yet: first create it with write_file."),
+            "{text}"
+        );
+        fs::write(dir.path().join("do.py"), "").unwrap();
+        fs::write(dir.path().join("out.txt"), "").unwrap();
+        let text = with_files("Write do.py, save its output in out.txt.", dir.path(), 100);
+        assert!(!text.contains("does not exist"), "{text}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A model on this machine, asked through its host.
 
-mod hint;
+pub mod hint;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,6 +1,6 @@
 //! Finds or starts the host for a model file, prints its process id, and stays until stdin ends.
 
-use std::io::Read;
+use std::io::{Read, Write};
 
 use base::host::find::{self, Wanted};
 
@@ -10,6 +10,6 @@ fn main() {
     let idle = args.next().map(|text| text.parse().expect("seconds"));
     let wanted = Wanted { idle, threads: Some(1), context: Some(2048), ..Wanted::model(model) };
     let (_connection, hello) = find::open(&wanted).unwrap_or_else(|failure| panic!("{failure}"));
-    println!("{}", hello.pid);
+    writeln!(std::io::stdout(), "{}", hello.pid).expect("somebody reads it");
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }

@@ -1,6 +1,8 @@
 //! The model host as its clients know it. What needs a real model looks for the default one in
 //! `$G3_MODELS` and `~/.g3/models` (`./scripts/fetch-model`), and says so when there is none.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests are tests")]
+
 mod refusals;
 mod replies;
 mod running;

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use base::failure::{Failure, OrFail, Result};
@@ -188,7 +188,7 @@ fn said(wanted: &Wanted<'_>, why: &str) -> Failure {
     ways_out(Failure::failed(cannot(wanted)).because(why))
 }
 
-fn broke_off(wanted: &Wanted<'_>, half: &PathBuf, why: &str) -> Failure {
+fn broke_off(wanted: &Wanted<'_>, half: &Path, why: &str) -> Failure {
     let failure = Failure::failed(cannot(wanted)).because(why);
     match length(half) {
         0 => ways_out(failure),

@@ -48,7 +48,7 @@ fn untouched(messages: &[Message]) -> Option<String> {
 }
 
 /// A word that is a file's name: `a.py`, `docs/b.md`, also in quotes or before a comma.
-fn file_name(word: &str) -> Option<&str> {
+pub fn file_name(word: &str) -> Option<&str> {
     let name = word.trim_matches(|c: char| !c.is_alphanumeric());
     let (stem, ending) = name.rsplit_once('.')?;
     let fits = |c: char| c.is_alphanumeric() || "._-/".contains(c);
