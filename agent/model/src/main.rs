@@ -5,21 +5,23 @@ use std::process::ExitCode;
 
 use base::host::wire::{Fault, Tell, Told};
 use clap::Parser;
-use model::options::{Instead, Options};
+use model::options::Options;
 use model::{bench, server};
 
 fn main() -> ExitCode {
-    let options = Options::parse();
-    let ended = match &options.instead {
-        Some(Instead::Bench(serve)) => bench::run(serve).map(|table| {
-            let _ = std::io::stdout().write_all(table.as_bytes());
-        }),
-        None => server::run(&options.serve, |hello| say(Tell::Hello(hello.clone()))),
+    // The same options with another purpose, so no subcommand with options of its own.
+    let is_bench = std::env::args().nth(1).is_some_and(|arg| arg == "bench");
+    let args = std::env::args_os().enumerate().filter(|(at, _)| !(is_bench && *at == 1));
+    let Options { serve } = Options::parse_from(args.map(|(_, arg)| arg));
+    let ended = if is_bench {
+        bench::run(&serve).map(|table| drop(std::io::stdout().write_all(table.as_bytes())))
+    } else {
+        server::run(&serve, |hello| say(Tell::Hello(hello.clone())))
     };
     let Err(failure) = ended else { return ExitCode::SUCCESS };
     let _ = writeln!(std::io::stderr(), "{failure}");
     let code = failure.exit_code();
-    if options.instead.is_none() {
+    if !is_bench {
         say(Tell::Error(Fault::from(failure)));
     }
     ExitCode::from(code)

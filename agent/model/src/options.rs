@@ -2,26 +2,16 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
 /// The local model host: loads one model file and answers every g3 of this user.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "g3-model", version)]
-#[command(args_conflicts_with_subcommands = true, args_override_self = true)]
+#[command(name = "g3-model", version, args_override_self = true)]
+#[command(after_help = "g3-model bench --model FILE measures it against llama.cpp alone.")]
 pub struct Options {
-    /// What to do instead of serving.
-    #[command(subcommand)]
-    pub instead: Option<Instead>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub serve: Serve,
-}
-
-/// What a host can do besides serving.
-#[derive(Clone, Debug, Subcommand)]
-pub enum Instead {
-    /// Measure reading, writing, constrained writing and several conversations at once
-    Bench(Serve),
 }
 
 /// How to serve a model.
