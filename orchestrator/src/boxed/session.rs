@@ -6,6 +6,7 @@ use std::path::Path;
 
 use base::config::agent::Sandbox;
 use base::config::studio::{AgentRow, expanded};
+use base::process::find_program;
 use base::sandbox::environment::{Child, cache_env, child_env};
 use base::sandbox::home::home_rules;
 
@@ -50,6 +51,9 @@ impl BoxSpec {
         let mut child = Child::Tool;
         if let Some(row) = row {
             (named, child) = (&row.env, Child::Agent);
+            // The program itself, wherever it was built or installed (`/tmp` is closed otherwise).
+            let program = row.command.first().and_then(|name| find_program(name));
+            rules.read.extend(program.and_then(|path| path.canonicalize().ok()));
             rules.read.extend(row.read.iter().map(|path| at_home(path)));
             rules.write.extend(row.write.iter().map(|path| at_home(path)));
         }
