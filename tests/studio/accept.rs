@@ -215,3 +215,27 @@ fn strange_agents_are_landed_or_refused_with_a_reason() {
     assert_eq!(testkit::repo::Repo::at(&commits).show("HEAD", "d"), "1", "commits are safe");
     scene.repo.is_sound();
 }
+
+#[test]
+fn a_run_that_cannot_land_says_why_and_is_refused() {
+    let scene = Scene::new();
+    scene.repo.write("a", "mine");
+
+    scene.studio(["run", "--accept", "write a 1"]).exits(3).says("did not land");
+
+    assert_eq!(scene.repo.read("a"), "mine");
+}
+
+#[test]
+fn landings_at_the_same_moment_wait_for_each_other() {
+    let scene = Scene::new();
+    let tasks = ["write f0 0", "write f1 1", "write f2 2", "write f3 3", "write f4 4"];
+    let [a, b, c, d, e] = tasks;
+
+    scene.studio(["run", "--accept", "-j", "5", a, b, c, d, e]).exits(0);
+
+    for n in 0..5 {
+        assert_eq!(scene.repo.read(&format!("f{n}")), format!("{n}\n"));
+    }
+    scene.repo.is_sound();
+}

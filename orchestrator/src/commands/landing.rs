@@ -1,6 +1,6 @@
 //! Landing one session: bring it home, merge, check the merged tree, write the message, land.
 
-use base::failure::{Failure, Result};
+use base::failure::{Failure, OrFail, Result};
 use base::lock::Lock;
 use serde_json::{Value, json};
 
@@ -98,6 +98,9 @@ pub fn land(
     _lock: &Lock,
 ) -> std::result::Result<Landed, Refused> {
     refuse_state(view, options.force)?;
+    // Landings of one repository wait for each other: each needs the target's tip and its index.
+    let path = desk.repository.studio_dir()?.join("landing.lock");
+    let _turn = Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))?;
     let record = &view.record;
     let limits = snapshot::Limits { include: options.include.clone(), ..Default::default() };
     let brought = home::bring(&desk.repository, record, &limits)?;

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 
-use base::failure::{Failure, OrFail, Result};
+use base::failure::{Failure, Kind, OrFail, Result};
 use base::id::Id;
 use serde_json::json;
 
@@ -14,6 +14,7 @@ use crate::commands::watch::{self, Seen};
 use crate::launch;
 use crate::report;
 use crate::report::table;
+use crate::report::view::View;
 use crate::session::state::State;
 
 /// Bytes of one task.
@@ -193,5 +194,14 @@ fn summary(desk: &Desk, ids: &[Id], seen: Seen) -> Result<u8> {
         return Ok(130);
     }
     let good = |state: &State| matches!(state, State::Ready | State::Accepted | State::Empty);
-    Ok(if views.iter().all(|view| good(&view.state)) { 0 } else { 1 })
+    if !views.iter().all(|view| good(&view.state)) {
+        return Ok(1);
+    }
+    let stuck = |view: &&View| view.record.manner.accept && view.state == State::Ready;
+    let stuck: Vec<&View> = views.iter().filter(stuck).collect();
+    for view in &stuck {
+        let why = view.facts.story.note.as_deref().unwrap_or("it did not land");
+        report::say(&base::text::printable(&format!("{}: {why}", view.record.id)));
+    }
+    Ok(if stuck.is_empty() { 0 } else { Kind::Refused as u8 })
 }

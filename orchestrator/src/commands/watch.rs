@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::commands::desk::Desk;
 use crate::commands::stop;
+use crate::git::engine;
 use crate::report;
 use crate::report::progress::Progress;
 use crate::report::view::View;
@@ -143,6 +144,10 @@ impl Watched {
                 }));
             }
             self.shown = Some(view.state.clone());
+        }
+        if view.state == State::Landing && !view.facts.locked {
+            // Whoever landed it was killed on the way; its intent says how to end that.
+            engine::recover(&desk.repository)?;
         }
         // One that lands by itself is done when its supervisor lets go of it.
         let lands = view.record.manner.accept && view.state == State::Ready;
