@@ -1,10 +1,12 @@
 //! The box around a session's processes: `studio __box` starts a program confined, and outlives
-//! everything that the program starts, so that nothing is left behind when it ends.
+//! everything that the program starts, so that nothing is left behind when it ends; a guard around
+//! it does the same for the box.
 
 pub mod inside;
 pub mod session;
 
 mod descendants;
+mod guard;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -67,7 +69,7 @@ pub fn job_of<S: AsRef<OsStr>>(
     args: impl IntoIterator<Item = S>,
 ) -> io::Result<(Job, Lifeline)> {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let job = prepared(studio, spec)?
+    let job = prepared(studio, "__guard", spec)?
         .args(["--lifeline-fd", &LIFELINE_FD.to_string()])
         .descriptor(read, LIFELINE_FD)
         .cleans_up();
@@ -81,7 +83,7 @@ pub fn exec<S: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
 ) -> io::Error {
-    let job = ourselves().and_then(|studio| prepared(&studio, spec));
+    let job = ourselves().and_then(|studio| prepared(&studio, "__box", spec));
     match job {
         Ok(job) => job
             .arg("--")
@@ -95,13 +97,13 @@ pub fn exec<S: AsRef<OsStr>>(
     }
 }
 
-fn prepared(studio: &OsStr, spec: &BoxSpec) -> io::Result<Job> {
+fn prepared(studio: &OsStr, verb: &str, spec: &BoxSpec) -> io::Result<Job> {
     let mut file = nameless_file()?;
     file.write_all(&serde_json::to_vec(spec)?)?;
     file.rewind()?;
     // The directory is entered by the program, not by the box: it may be gone by the end.
     let job = Job::new(studio, "/").env_clear();
-    let job = job.args(["__box", "--spec-fd", &SPEC_FD.to_string()]);
+    let job = job.args([verb, "--spec-fd", &SPEC_FD.to_string()]);
     Ok(job.descriptor(file.into(), SPEC_FD))
 }
 
@@ -121,13 +123,19 @@ fn ourselves() -> io::Result<OsString> {
     std::env::current_exe().map(Into::into)
 }
 
-/// `studio __box --spec-fd N [--lifeline-fd N] -- PROGRAM [ARG…]`: everything after `__box`.
-pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match inside::Order::parse(args).and_then(inside::run) {
+/// `studio __box --spec-fd N [--lifeline-fd N] -- PROGRAM [ARG…]`, or `__guard` with the same
+/// arguments, around it. Nothing when the verb is neither: it is a command of a user's then.
+pub fn main(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    let done = match args.next()?.to_str()? {
+        "__box" => inside::Order::parse(args).and_then(inside::run),
+        "__guard" => guard::run(args),
+        _ => return None,
+    };
+    Some(match done {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             let _ = writeln!(io::stderr(), "studio: the box could not be made: {error}");
             ExitCode::from(BROKEN)
         }
-    }
+    })
 }

@@ -7,9 +7,8 @@ use orchestrator::{boxed, cli::Cli, report};
 
 fn main() -> ExitCode {
     // The box is no command of a user's: its arguments are a program's own, whatever they look like.
-    let mut args = std::env::args_os().skip(1);
-    if args.next().is_some_and(|verb| verb == "__box") {
-        return boxed::main(args);
+    if let Some(code) = boxed::main(std::env::args_os().skip(1)) {
+        return code;
     }
     let cli = Cli::parse();
     let json = cli.json();

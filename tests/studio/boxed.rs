@@ -93,6 +93,11 @@ const DAEMONS: &str = "
     until [ \"$(wc -l < pids 2>/dev/null || echo 0)\" -eq 3 ]; do :; done
 ";
 
+fn kill_9(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
 #[track_caller]
 fn all_gone(pids: &[u32]) {
     assert!(!pids.is_empty());
@@ -250,8 +255,27 @@ fn kill_9_of_the_supervisor_leaves_nothing_alive() {
     let running = job.stdout(Stream::Null).stderr(Stream::Null).detached().spawn().unwrap();
     let mut pids = den.await_pids("pids", 4);
     pids.push(fs::read_to_string(den.path("box-pid")).unwrap().trim().parse().unwrap());
-    let id = rustix::process::Pid::from_raw(running.id().cast_signed()).unwrap();
-    rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
+    kill_9(running.id());
+    all_gone(&pids);
+}
+
+#[test]
+fn kill_9_of_the_box_or_of_its_guard_leaves_nothing_alive() {
+    let script = format!("{DAEMONS} echo $PPID >> pids; sleep 300");
+    for den in [Den::new(), Den::new().open()] {
+        let (job, _lifeline) = den.job("sh", &["-c", &script]);
+        let mut running = job.spawn().unwrap();
+        let pids = den.await_pids("pids", 4);
+        kill_9(pids[3]);
+        let status = running.wait_until(None).unwrap().unwrap();
+        assert_eq!(status.code(), Some(137));
+        assert!(pids.iter().all(|pid| !is_alive(*pid)), "something outlived its box");
+    }
+    let den = Den::new();
+    let (job, _lifeline) = den.job("sh", &["-c", &script]);
+    let running = job.spawn().unwrap();
+    let pids = den.await_pids("pids", 4);
+    kill_9(running.id());
     all_gone(&pids);
 }
 

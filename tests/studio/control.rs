@@ -134,6 +134,29 @@ fn a_killed_supervisor_leaves_no_process_and_a_session_that_goes_on() {
 }
 
 #[test]
+fn a_killed_box_ends_the_turn_and_everything_in_it() {
+    let scene = Scene::new();
+    for agent in ["fake", "talk"] {
+        let id =
+            scene.exec(["--agent", agent, "write a 1; daemon pid; sh echo $PPID > fake; hang"]);
+        let read = |name: &str| -> u32 {
+            until("the script", || {
+                let text = std::fs::read_to_string(scene.worktree(&id).path().join(name));
+                text.ok()?.trim().parse().ok()
+            })
+        };
+        let (daemon, fake) = (read("pid"), read("fake"));
+        let stat = std::fs::read_to_string(format!("/proc/{fake}/stat")).unwrap();
+        let parent = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap();
+        kill(parent.parse().unwrap());
+        let failed = scene.await_state(&id, "failed");
+        assert_eq!(failed["why"], "the agent ended with exit code 137");
+        assert!(!runs(daemon), "something outlived its box");
+        scene.await_free(&id);
+    }
+}
+
+#[test]
 fn a_daemon_ends_with_its_agent() {
     let scene = Scene::new();
     let id = scene.ready("write a 1; daemon pid");

@@ -25,8 +25,8 @@ pub struct Order {
     args: Vec<OsString>,
 }
 
-/// What can happen to a box.
-enum Event {
+/// What can happen to a box, and to its guard.
+pub enum Event {
     /// The program ended with this exit code.
     Ended(u8),
     /// Nothing that was started in the box is alive.
@@ -40,7 +40,7 @@ const GRACE: Duration = Duration::from_millis(300);
 /// How often what is left is looked at.
 const TICK: Duration = Duration::from_millis(10);
 /// The exit code where the program was ended with the box: 128 + TERM.
-const STOPPED: u8 = 143;
+pub const STOPPED: u8 = 143;
 /// Open files that a program may have, where the system allows so many.
 const OPEN_FILES: u64 = 65_536;
 
@@ -75,8 +75,7 @@ fn number(text: Option<OsString>) -> io::Result<i32> {
 pub fn run(order: Order) -> io::Result<u8> {
     limit()?;
     keep_from_children(&order.spec.descriptors)?;
-    #[cfg(target_os = "linux")]
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    adopt_orphans()?;
     if let Some(temp) = &order.spec.temp {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(temp)?;
     }
@@ -105,10 +104,21 @@ pub fn run(order: Order) -> io::Result<u8> {
     match start_confined(order.spec, job)? {
         Ok(program) => {
             thread::spawn(move || reap(program, &tell));
-            Ok(until_empty(&events))
+            Ok(match events.recv() {
+                Ok(Event::Ended(code)) => end_rest(&events, Some(code)),
+                Ok(Event::Stop) => end_rest(&events, None),
+                Ok(Event::Childless) | Err(_) => STOPPED,
+            })
         }
         Err(error) => Ok(not_started(&error)),
     }
+}
+
+/// What the program started and left becomes our child (Linux).
+pub fn adopt_orphans() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    Ok(())
 }
 
 /// The shell's exit codes for a program that cannot be started.
@@ -160,7 +170,7 @@ fn limit() -> io::Result<()> {
 }
 
 /// Signals that end the box. On a terminal Ctrl-C belongs to the program.
-fn watch_signals(tell: Sender<Event>, on_terminal: bool) -> io::Result<()> {
+pub fn watch_signals(tell: Sender<Event>, on_terminal: bool) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (mut term, mut hangup, mut interrupt, mut quit) = {
         let _entered = runtime.enter();
@@ -190,7 +200,7 @@ fn watch_signals(tell: Sender<Event>, on_terminal: bool) -> io::Result<()> {
 }
 
 /// The supervisor's end of the pipe closes when it ends, even by KILL.
-fn watch_lifeline(lifeline: OwnedFd, tell: Sender<Event>) {
+pub fn watch_lifeline(lifeline: OwnedFd, tell: Sender<Event>) {
     thread::spawn(move || {
         let mut lifeline = File::from(lifeline);
         let mut byte = [0];
@@ -200,7 +210,7 @@ fn watch_lifeline(lifeline: OwnedFd, tell: Sender<Event>) {
 }
 
 /// Waits for every child: the program, and every orphan below it, which the kernel gives to us.
-fn reap(program: u32, tell: &Sender<Event>) {
+pub fn reap(program: u32, tell: &Sender<Event>) {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get().cast_unsigned() == program => {
@@ -217,14 +227,9 @@ fn reap(program: u32, tell: &Sender<Event>) {
     }
 }
 
-/// Waits until the program ended or the box is to end, then ends everything that is left.
-fn until_empty(events: &Receiver<Event>) -> u8 {
-    let mut code = None;
-    match events.recv() {
-        Ok(Event::Ended(ended)) => code = Some(ended),
-        Ok(Event::Stop) => {}
-        Ok(Event::Childless) | Err(_) => return STOPPED,
-    }
+/// Ends everything that is left, when the program ended or the box is to end; gives the program's
+/// exit code.
+pub fn end_rest(events: &Receiver<Event>, mut code: Option<u8>) -> u8 {
     let begin = Instant::now();
     let mut asked = false;
     loop {

@@ -1,0 +1,60 @@
+//! The guard around a box: `studio __guard` starts the box process and outlives it, so that a box
+//! that is killed leaves nothing behind either.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base::process::{Job, Stream, inherited};
+
+use crate::boxed::inside::{self, Event, STOPPED};
+use crate::boxed::{LIFELINE_FD, SPEC_FD, ourselves};
+
+/// How long a box may take to end what is in it, before the guard does that.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The exit code of a process that KILL ended.
+const KILLED: u8 = 137;
+
+/// Starts the box with the same command line and waits for it; what is left of it then is ended.
+/// Gives the exit code of the box.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
+    let (spec, lifeline) = (inherited(SPEC_FD)?, inherited(LIFELINE_FD)?);
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    inside::adopt_orphans()?;
+    let (tell, events) = mpsc::channel();
+    inside::watch_signals(tell.clone(), false)?;
+    inside::watch_lifeline(lifeline, tell.clone());
+    let started = Job::new(ourselves()?, "/")
+        .arg("__box")
+        .args(args)
+        .descriptor(spec, SPEC_FD)
+        .descriptor(read, LIFELINE_FD)
+        .stdin(Stream::Inherit)
+        .stdout(Stream::Inherit)
+        .stderr(Stream::Inherit)
+        .spawn_forget()?;
+    thread::spawn(move || inside::reap(started, &tell));
+    let mut code = match events.recv() {
+        Ok(Event::Ended(code)) => Some(code),
+        Ok(Event::Stop) => None,
+        Ok(Event::Childless) | Err(_) => return Ok(STOPPED),
+    };
+    // The box ends by itself when its own lifeline closes.
+    drop(write);
+    let until = Instant::now() + PATIENCE;
+    while code.is_none() {
+        match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Event::Ended(ended)) => code = Some(ended),
+            Ok(Event::Stop) => {}
+            Ok(Event::Childless) => return Ok(STOPPED),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    if code == Some(KILLED) {
+        let said = b"studio: the box was killed; everything in it is ended\n";
+        let _ = io::stderr().write_all(said);
+    }
+    Ok(inside::end_rest(&events, code))
+}
