@@ -49,6 +49,7 @@ pub const BROKEN: u8 = 125;
 
 const SPEC_FD: i32 = 3;
 const LIFELINE_FD: i32 = 4;
+const HELD_FD: i32 = 4;
 
 /// A program prepared to start in a box, with our stdin closed and its output piped unless the
 /// caller says otherwise. Everything in the box ends when the program ends, when the job's process
@@ -77,15 +78,17 @@ pub fn job_of<S: AsRef<OsStr>>(
 }
 
 /// Becomes the box, on our terminal and in our process group: for a person's shell in a session.
-/// Returns only when that failed.
+/// The box keeps `held` open, and nothing in it gets that. Returns only when that failed.
 pub fn exec<S: AsRef<OsStr>>(
     spec: &BoxSpec,
+    held: OwnedFd,
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
 ) -> io::Error {
     let job = ourselves().and_then(|studio| prepared(&studio, "__box", spec));
     match job {
         Ok(job) => job
+            .descriptor(held, HELD_FD)
             .arg("--")
             .arg(program)
             .args(args)

@@ -9,6 +9,7 @@ use base::config::Config;
 use base::config::agent::Sandbox;
 use base::config::studio::AgentRow;
 use base::failure::{OrFail, Result};
+use base::lock::Lock;
 use base::process::{AsyncRunning, Stream};
 use tokio::io::AsyncReadExt;
 
@@ -111,11 +112,13 @@ impl Room {
         Ok(Process { running, lifeline })
     }
 
-    /// Becomes a program on the user's terminal, in this room. Returns only when that failed.
-    pub fn enter(&self, argv: &[String]) -> std::io::Error {
-        match argv.split_first() {
-            Some((program, args)) => boxed::exec(&self.spec, program, args),
-            None => std::io::Error::other("there is no program"),
+    /// Becomes a program on the user's terminal, in this room, and holds the lock until that ends.
+    /// Returns only when that failed.
+    pub fn enter(&self, argv: &[String], lock: &Lock) -> std::io::Error {
+        match (argv.split_first(), lock.share()) {
+            (Some((program, args)), Ok(held)) => boxed::exec(&self.spec, held, program, args),
+            (None, _) => std::io::Error::other("there is no program"),
+            (_, Err(error)) => error,
         }
     }
 

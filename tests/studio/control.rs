@@ -204,6 +204,39 @@ fn a_shell_runs_in_the_worktree_and_the_box() {
 }
 
 #[test]
+fn an_open_shell_keeps_its_session_in_place() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    let script =
+        "echo kept > \"$TMPDIR/f\"; echo > open; until test -e go; do :; done; cat \"$TMPDIR/f\"";
+    let open = |marker: &str| {
+        let args = ["shell", id.as_str(), "--", "sh", "-c", script];
+        let shell = scene.env.start(studio(), scene.repo.path(), args);
+        let marker = scene.worktree(&id).path().join(marker);
+        until("the shell", || marker.exists().then_some(()));
+        shell
+    };
+    let mut shell = open("open");
+    let said = format!("a shell is open in it (pid {})", shell.id());
+    scene.studio(["accept", &id, "-m", "x"]).exits(3).says(&said);
+    scene.studio(["discard", &id]).exits(3).says(&said);
+    scene.studio(["doctor"]).exits(0).says(&said).never_says("mended");
+    scene.studio(["accept", "--dry-run", &id]).exits(0);
+    scene.worktree(&id).write("go", "");
+    let (mut out, mut text) = (shell.child.stdout.take().unwrap(), String::new());
+    std::io::Read::read_to_string(&mut out, &mut text).unwrap();
+    assert_eq!(text, "kept\n", "doctor left its temporary files alone");
+    drop(shell);
+
+    let killed = open("go");
+    kill(killed.id().into());
+    drop(killed);
+    scene.studio(["discard", &id]).exits(0);
+    scene.studio(["shell", &id, "--", "true"]).exits(3).says("has no worktree");
+}
+
+#[test]
 fn ctrl_c_stops_the_agents_and_keeps_everything() {
     let scene = Scene::new();
     let mut run = scene.env.start(studio(), scene.repo.path(), ["run", "write a 1; hang"]);

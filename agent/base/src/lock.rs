@@ -15,8 +15,18 @@ pub struct Lock {
 impl Lock {
     /// Takes the lock, or gives `None` when somebody else holds it.
     pub fn try_take(path: &Path) -> io::Result<Option<Lock>> {
+        Lock::at_once(path, libc::F_WRLCK)
+    }
+
+    /// Takes a share of the lock, beside other shares, or gives `None` when somebody holds all of
+    /// it.
+    pub fn try_share(path: &Path) -> io::Result<Option<Lock>> {
+        Lock::at_once(path, libc::F_RDLCK)
+    }
+
+    fn at_once(path: &Path, kind: libc::c_int) -> io::Result<Option<Lock>> {
         let file = open(path)?;
-        match fcntl(&file, libc::F_OFD_SETLK) {
+        match fcntl(&file, libc::F_OFD_SETLK, kind) {
             Ok(_) => Ok(Some(Lock { file })),
             Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Ok(None),
             Err(e) if e.raw_os_error() == Some(libc::EACCES) => Ok(None),
@@ -28,7 +38,7 @@ impl Lock {
     pub fn take(path: &Path) -> io::Result<Lock> {
         let file = open(path)?;
         loop {
-            match fcntl(&file, libc::F_OFD_SETLKW) {
+            match fcntl(&file, libc::F_OFD_SETLKW, libc::F_WRLCK) {
                 Ok(_) => return Ok(Lock { file }),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
@@ -43,7 +53,8 @@ impl Lock {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(e),
         };
-        Ok(fcntl(&file, libc::F_OFD_GETLK)?.l_type != libc::F_UNLCK as libc::c_short)
+        let seen = fcntl(&file, libc::F_OFD_GETLK, libc::F_WRLCK)?;
+        Ok(seen.l_type != libc::F_UNLCK as libc::c_short)
     }
 
     /// A descriptor to hand to a child process: the lock is held until both ends are closed.
@@ -62,9 +73,9 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 #[allow(unsafe_code)]
-fn fcntl(file: &File, command: libc::c_int) -> io::Result<libc::flock> {
+fn fcntl(file: &File, command: libc::c_int, kind: libc::c_int) -> io::Result<libc::flock> {
     let mut range = libc::flock {
-        l_type: libc::F_WRLCK as libc::c_short,
+        l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: 0,
         l_len: 0,
@@ -92,5 +103,20 @@ mod tests {
         assert!(Lock::is_held(&path).unwrap(), "a handed-down descriptor keeps the lock");
         drop(copy);
         assert!(!Lock::is_held(&path).unwrap());
+    }
+
+    #[test]
+    fn shares_go_beside_each_other_and_beside_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let one = Lock::try_share(&path).unwrap().unwrap();
+        let two = Lock::try_share(&path).unwrap().unwrap();
+        drop(one);
+        assert!(Lock::is_held(&path).unwrap());
+        assert!(Lock::try_take(&path).unwrap().is_none());
+        drop(two);
+        let all = Lock::try_take(&path).unwrap().unwrap();
+        assert!(Lock::try_share(&path).unwrap().is_none());
+        drop(all);
     }
 }

@@ -33,6 +33,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let views = desk.find_all(&args.ids, |_| true)?;
     for view in &views {
         refuse(view)?;
+        desk.store.without_shell(&view.record.id)?;
         let works = view.state.is_active() || view.state == State::Queued;
         if works && !args.yes && !agreed(view)? {
             return Err(Failure::refused("nothing was discarded"));
@@ -51,7 +52,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
                 .next("try again")
         })?;
         refuse(&desk.view(id)?)?;
-        locks.push(lock);
+        locks.extend([lock, desk.store.without_shell(id)?]);
         // Commits come home as far as they can; what cannot goes to the trash as it is.
         let _ = home::bring(&desk.repository, &view.record, &snapshot::Limits::default());
     }

@@ -56,6 +56,13 @@ fn session(desk: &Desk, view: &View, found: &mut Findings) -> Result<()> {
     }
     // Somebody works on it: nothing there is a leftover.
     let Some(_lock) = desk.store.lock(id)? else { return Ok(()) };
+    let _shut = match desk.store.without_shell(id) {
+        Ok(shut) => shut,
+        Err(open) => {
+            found.notes.push(format!("`{id}` is left alone: {}", open.why.unwrap_or(open.what)));
+            return Ok(());
+        }
+    };
     if !worktree::is_finished(place) {
         if worktree::admin_dir_of(&desk.repository, &place.worktree)?.is_some()
             || place.git_dir.exists()

@@ -98,6 +98,8 @@ pub fn land(
     _lock: &Lock,
 ) -> std::result::Result<Landed, Refused> {
     refuse_state(view, options.force)?;
+    let shut = || desk.store.without_shell(&view.record.id);
+    let _shut = (!options.dry_run).then(shut).transpose()?;
     // Landings of one repository wait for each other: each needs the target's tip and its index.
     let path = desk.repository.studio_dir()?.join("landing.lock");
     let _turn = Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))?;

@@ -20,7 +20,10 @@ pub struct Args {
 /// Runs it. Comes back only when it failed: the shell takes the place of studio.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let desk = Desk::open(common)?;
-    let view = desk.find(Some(&args.id), |_| true)?;
+    let found = desk.find(Some(&args.id), |_| true)?;
+    let lock = desk.store.open_shell(&found.record.id)?;
+    // What was seen before the lock may be over by now.
+    let view = desk.view(&found.record.id)?;
     let record = &view.record;
     if view.state.is_over() || !worktree::is_finished(&record.place) {
         let id = &record.id;
@@ -33,5 +36,6 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         command => command.to_vec(),
     };
     let room = Room::of(&desk.repository, record, &desk.config, None)?;
-    Err(Failure::failed(format!("cannot start `{}`", command[0])).because(room.enter(&command)))
+    Err(Failure::failed(format!("cannot start `{}`", command[0]))
+        .because(room.enter(&command, &lock)))
 }

@@ -54,7 +54,9 @@ pub fn run(args: &Args) -> Result<u8> {
         }
     }
     // What the agent and the checks left in their temporary directory is of no use to anybody.
-    let _ = std::fs::remove_dir_all(desk.store.file(&id, "tmp"));
+    if let Ok(_shut) = desk.store.without_shell(&id) {
+        let _ = std::fs::remove_dir_all(desk.store.file(&id, "tmp"));
+    }
     drop(lock);
     desk.schedule()?;
     Ok(0)

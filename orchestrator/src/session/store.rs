@@ -143,9 +143,42 @@ impl Store {
         Lock::try_take(&self.file(id, "lock")).or_fail(|| format!("cannot lock `{id}`"))
     }
 
+    /// Marks that a shell of this process is open in the session, for as long as the lock lives.
+    pub fn open_shell(&self, id: &Id) -> Result<Lock> {
+        let fail = || format!("cannot lock `{id}`");
+        let path = self.file(id, "shell.lock");
+        let Some(lock) = Lock::try_share(&path).or_fail(fail)? else {
+            return Err(Failure::refused(format!("session `{id}` is in use"))
+                .because("it is being landed, dropped or mended")
+                .next("try again"));
+        };
+        let mut shells = shells(&path);
+        shells.push(std::process::id().to_string());
+        fs::write(&path, shells.join(" ")).or_fail(fail)?;
+        Ok(lock)
+    }
+
+    /// Keeps shells out of a session, or refuses because one is open in it.
+    pub fn without_shell(&self, id: &Id) -> Result<Lock> {
+        let path = self.file(id, "shell.lock");
+        let lock = Lock::try_take(&path).or_fail(|| format!("cannot lock `{id}`"))?;
+        lock.ok_or_else(|| {
+            Failure::refused(format!("session `{id}` is in use"))
+                .because(format!("a shell is open in it (pid {})", shells(&path).join(", ")))
+                .next("leave that shell, and try again")
+        })
+    }
+
     /// Opens the journal for the holder of the lock.
     pub fn writer(&self, id: &Id, clock: Clock) -> Result<Writer> {
         Writer::open(&self.file(id, "journal.jsonl"), clock)
             .or_fail(|| format!("cannot write the journal of `{id}`"))
     }
+}
+
+/// The processes that opened a shell and are still there.
+fn shells(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lives = |pid: &&str| pid.parse().is_ok_and(base::process::is_alive);
+    text.split_whitespace().filter(lives).map(str::to_owned).collect()
 }
