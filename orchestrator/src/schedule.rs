@@ -22,8 +22,13 @@ pub fn step(repository: &Repository, fates: &BTreeMap<Id, Fate>) -> Result<Vec<I
     let mut active = 0u32;
     for id in store.ids()? {
         let locked = store.is_locked(&id);
-        match store.story(&id)?.phase {
-            Phase::Queued if !locked && is_open(fates, &id) => queue.push(store.load(&id)?),
+        // A damaged session stops nobody else; `list` and `doctor` speak of it.
+        let Ok(story) = store.story(&id) else {
+            active += u32::from(locked);
+            continue;
+        };
+        match story.phase {
+            Phase::Queued if !locked && is_open(fates, &id) => queue.extend(store.load(&id)),
             Phase::Queued | Phase::Ended { .. } if !locked => {}
             Phase::Ended { .. } => {}
             Phase::Queued

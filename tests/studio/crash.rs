@@ -129,3 +129,39 @@ fn a_discard_and_an_undo_killed_anywhere_lose_nothing() {
         is_clean(&scene);
     }
 }
+
+#[test]
+fn a_damaged_session_is_named_and_stands_in_nobodys_way() {
+    let damages: [(&str, Option<&str>); 5] = [
+        ("session.json", Some("{\"schema\": 1, \"id\": ")),
+        ("session.json", Some("\u{0}\u{0}\u{0}")),
+        ("session.json", None),
+        ("journal.jsonl", Some("no line of it is JSON\n")),
+        ("journal.jsonl", None),
+    ];
+    for (name, text) in damages {
+        let scene = Scene::new();
+        let bad = scene.ready("write a 1");
+        let good = scene.ready("write b 1");
+        for id in [&bad, &good] {
+            scene.await_free(id);
+        }
+        let file = scene.session_file(&bad, name);
+        match text {
+            Some(text) => std::fs::write(&file, text).unwrap(),
+            None => std::fs::remove_file(&file).unwrap(),
+        }
+        let before = tree(scene.session_file(&bad, ".").as_path());
+        scene.studio(["list"]).exits(0).says(&good).says(&format!("`{bad}` cannot be read"));
+        let list = scene.studio(["list", "--json"]).exits(0).json();
+        assert_eq!(list["sessions"][0]["id"], good.as_str(), "{list}");
+        assert_eq!(list["unreadable"][0]["id"], bad.as_str(), "{list}");
+        let doctor = scene.studio(["doctor"]);
+        doctor.exits(1).says(&format!("`{bad}` cannot be read")).says(name).never_says("mended");
+        scene.studio(["status", &bad]).exits(1).says(name).says("studio doctor");
+        scene.studio(["accept", &good, "-m", "b"]).exits(0);
+        scene.studio(["run", "write c 1"]).exits(0);
+        assert_eq!(tree(scene.session_file(&bad, ".").as_path()), before, "{name}");
+        assert_eq!(scene.worktree(&bad).read("a"), "1\n");
+    }
+}

@@ -32,6 +32,9 @@ pub struct Desk {
     pub json: bool,
 }
 
+/// A session that cannot be read, and why.
+pub type Damaged = (Id, Failure);
+
 /// The flags that every command takes.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Common {
@@ -108,16 +111,27 @@ impl Desk {
         Ok(View::new(record, Facts { locked, story, fate }))
     }
 
-    /// Every session as it is now, oldest first.
-    pub fn views(&self) -> Result<Vec<View>> {
+    /// Every session as it is now, oldest first, and what is wrong with those that cannot be read.
+    pub fn sessions(&self) -> Result<(Vec<View>, Vec<Damaged>)> {
         let fates = self.fates()?;
-        let ids = self.store.ids()?;
-        let views: Result<Vec<View>> = ids.iter().map(|id| self.view_with(id, &fates)).collect();
-        let mut views = views?;
+        let (mut views, mut unreadable) = (Vec::new(), Vec::new());
+        for id in self.store.ids()? {
+            match self.view_with(&id, &fates) {
+                Ok(view) => views.push(view),
+                // It may have been taken away since its name was read.
+                Err(_) if !self.store.dir(&id).exists() => {}
+                Err(failure) => unreadable.push((id, failure)),
+            }
+        }
         views.sort_by_cached_key(|view| {
             (view.record.created_at.clone(), self.store.made_at(&view.record.id))
         });
-        Ok(views)
+        Ok((views, unreadable))
+    }
+
+    /// Every session that can be read, oldest first.
+    pub fn views(&self) -> Result<Vec<View>> {
+        Ok(self.sessions()?.0)
     }
 
     /// The session that was typed: whole id, unique prefix, `@latest`; when nothing was typed the
@@ -126,7 +140,7 @@ impl Desk {
         if let (None, Some(here)) = (typed, &self.repository.session) {
             return self.view(here);
         }
-        let views = self.views()?;
+        let (views, unreadable) = self.sessions()?;
         let candidates: Vec<Candidate> = views
             .iter()
             .map(|view| Candidate {
@@ -135,7 +149,12 @@ impl Desk {
                 fits: fits(&view.state),
             })
             .collect();
-        let id = resolve(typed, &candidates)?;
+        let damaged = |text: &str| {
+            let meant = |id: &Id| !text.is_empty() && id.as_str().starts_with(text);
+            unreadable.into_iter().find(|(id, _)| meant(id)).map(|(_, failure)| failure)
+        };
+        let id = resolve(typed, &candidates)
+            .map_err(|failure| typed.and_then(damaged).unwrap_or(failure))?;
         self.view(&id)
     }
 

@@ -9,6 +9,7 @@ use crate::git::{engine, import, mend, merge, refs, worktree};
 use crate::report;
 use crate::report::view::View;
 use crate::session::state::State;
+use crate::supervise::deeds::sentence;
 
 /// What was found.
 #[derive(Default)]
@@ -25,8 +26,16 @@ struct Findings {
 pub fn run(common: &Common) -> Result<u8> {
     let desk = Desk::open(common)?;
     let mut found = Findings { mended: engine::recover(&desk.repository)?, ..Findings::default() };
-    for view in desk.views()? {
-        session(&desk, &view, &mut found)?;
+    let (views, unreadable) = desk.sessions()?;
+    for view in &views {
+        session(&desk, view, &mut found)?;
+    }
+    for (id, failure) in &unreadable {
+        found.open.push(format!(
+            "{}; its branch and worktree are kept: mend the file, or move {} away",
+            sentence(failure),
+            desk.store.dir(id).display(),
+        ));
     }
     leftovers(&desk, &mut found)?;
     surroundings(&mut found);

@@ -8,6 +8,7 @@ use crate::report;
 use crate::report::table;
 use crate::report::view::View;
 use crate::session::state::State;
+use crate::supervise::deeds::sentence;
 
 /// The command line of `list`.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -20,10 +21,12 @@ pub struct Args {
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let desk = Desk::open(common)?;
-    let views = desk.views()?;
+    let (views, unreadable) = desk.sessions()?;
+    let whys = unreadable.iter().map(|(id, failure)| (id, sentence(failure)));
     if desk.json {
         let sessions: Vec<_> = views.iter().map(View::json).collect();
-        report::json_line(&json!({"schema": 1, "sessions": sessions}));
+        let unreadable: Vec<_> = whys.map(|(id, why)| json!({"id": id, "why": why})).collect();
+        report::json_line(&json!({"schema": 1, "sessions": sessions, "unreadable": unreadable}));
         return Ok(0);
     }
     let (over, open): (Vec<View>, Vec<View>) =
@@ -32,6 +35,9 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         report::say("no session is open; start one: studio run 'your task'");
     } else {
         report::out(&table::sessions(&open, desk.clock.now()));
+    }
+    for (_, why) in whys {
+        report::say(&format!("{why}: studio doctor"));
     }
     let crashed = open.iter().filter(|view| view.state == State::Crashed).count();
     if crashed > 0 {

@@ -96,11 +96,15 @@ impl Store {
     /// What was written down when the session was made.
     pub fn load(&self, id: &Id) -> Result<Record> {
         let path = self.file(id, "session.json");
-        let text = fs::read(&path)
-            .map_err(|e| Failure::not_found(format!("there is no session `{id}`")).because(e))?;
-        let mut record: Record = serde_json::from_slice(&text)
-            .or_fail(|| format!("cannot read {}", path.display()))
-            .map_err(|failure| failure.next("studio doctor"))?;
+        let mut record: Record = match fs::read(&path) {
+            Ok(text) => {
+                serde_json::from_slice(&text).map_err(|e| unreadable(id, "session.json", e))?
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !self.dir(id).exists() => {
+                return Err(Failure::not_found(format!("there is no session `{id}`")).because(e));
+            }
+            Err(e) => return Err(unreadable(id, "session.json", e)),
+        };
         if let Some(common) = self.root.parent() {
             record.place = mend::place_now(common, &record.place);
         }
@@ -126,7 +130,12 @@ impl Store {
         {
             return Ok(cached.story);
         }
-        let lines = files::read_journal(&journal).or_fail(|| format!("cannot read `{id}`"))?;
+        let fail = |e| unreadable(id, "journal.jsonl", e);
+        let lines = files::read_journal(&journal).map_err(fail)?;
+        if lines.is_empty() {
+            // Each has a line from the beginning; without one it would seem to wait for its start.
+            return Err(fail(io::Error::other("it is gone, or nothing in it can be read")));
+        }
         let story = Story::of(&lines);
         // A cache that cannot be written costs time and nothing else.
         let _ = files::replace_json(&cache, &Cached { journal_bytes: bytes, story: story.clone() });
@@ -174,6 +183,13 @@ impl Store {
         Writer::open(&self.file(id, "journal.jsonl"), clock)
             .or_fail(|| format!("cannot write the journal of `{id}`"))
     }
+}
+
+/// A file of a session is damaged: the others are none the worse for it.
+fn unreadable(id: &Id, name: &str, why: impl std::fmt::Display) -> Failure {
+    Failure::failed(format!("session `{id}` cannot be read"))
+        .because(format!("{name}: {why}"))
+        .next("studio doctor")
 }
 
 /// The processes that opened a shell and are still there.
