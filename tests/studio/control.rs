@@ -1,5 +1,6 @@
 //! Talking with sessions at work: stop, resume, send, answer, logs, explain, shell.
 
+use base::lock::Lock;
 use base::process::is_alive;
 use rustix::process::{Pid, Signal};
 use testkit::env::until;
@@ -64,6 +65,36 @@ fn what_is_sent_to_a_working_agent_comes_after_its_turn() {
     scene.worktree(&id).write("go", "");
     scene.await_state(&id, "ready");
     assert_eq!(scene.worktree(&id).read("b"), "2\n");
+}
+
+#[test]
+fn send_waits_for_a_supervisor_that_does_not_listen_yet() {
+    let scene = Scene::new();
+    let id = scene.exec(["--agent", "loads", "write a 1"]);
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+    // We are that supervisor: the lock is held, and the token tells when somebody asks.
+    let lock = Lock::try_take(&scene.session_file(&id, "lock")).unwrap().expect("it is free");
+    let token = scene.session_file(&id, "token");
+    std::fs::remove_file(&token).unwrap();
+    scene.env.run("mkfifo", scene.repo.path(), [&token]).ok();
+    let args = ["send", id.as_str(), "write b 2"];
+    let mut send = scene.env.start(studio(), scene.repo.path(), args);
+    let asked = || {
+        let mut options = std::fs::OpenOptions::new();
+        let nobody_blocks = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        std::os::unix::fs::OpenOptionsExt::custom_flags(options.write(true), nobody_blocks)
+            .open(&token)
+            .ok()
+    };
+    drop(until("the first try", asked));
+    let second = until("the second try", asked);
+    std::fs::remove_file(&token).unwrap();
+    drop(lock);
+    drop(second);
+    assert!(send.wait_until(None).unwrap().expect("it ends").success());
+    scene.await_state(&id, "ready");
+    until("the second turn", || scene.worktree(&id).path().join("b").exists().then_some(()));
 }
 
 #[test]

@@ -1,12 +1,19 @@
 //! `studio send`: says something to a session's agent, now or by waking it up.
 
+use std::time::{Duration, Instant};
+
 use base::failure::{Failure, Result};
+use base::id::Id;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
 use crate::commands::resume;
+use crate::commands::stop::pause;
 use crate::report;
 use crate::supervise::control::{self, Request};
+
+/// How long a supervisor may take until it listens, or until it is gone.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The command line of `send`.
 #[derive(Clone, Debug, clap::Args)]
@@ -33,15 +40,28 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         return Err(Failure::usage("there is nothing to say").next("studio send ID 'what to do'"));
     }
     let id = &view.record.id;
-    let request = Request::Send { text: text.clone() };
-    let live = view.state.is_active() && control::ask(&desk.store.dir(id), request)?;
-    if !live {
-        resume::wake(&desk, id, Some(text))?;
-    }
+    let live = is_heard(&desk, id, &text)?;
     match desk.json {
         true => report::json_line(&json!({"schema": 1, "id": id, "sent": true})),
         false if live => report::say(&format!("{id} hears it at the end of its turn")),
         false => report::say(&format!("{id} works again: studio logs {id} -f")),
     }
     Ok(0)
+}
+
+/// Whether a supervisor took it; otherwise the session was woken up with it. A supervisor that was
+/// just started does not listen yet, and one that ends still holds the lock for a moment.
+fn is_heard(desk: &Desk, id: &Id, text: &str) -> Result<bool> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let request = Request::Send { text: text.to_owned() };
+        if desk.store.is_locked(id) && control::ask(&desk.store.dir(id), request)? {
+            return Ok(true);
+        }
+        match resume::wake(desk, id, Some(text.to_owned())) {
+            Ok(()) => return Ok(false),
+            Err(_) if desk.store.is_locked(id) && Instant::now() < until => pause(),
+            Err(failure) => return Err(failure),
+        }
+    }
 }

@@ -19,6 +19,9 @@ const LONGEST: u64 = 4 << 20;
 /// How long a supervisor may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The answer of a supervisor that no longer takes anything in.
+const ENDING: &str = "the session is ending";
+
 /// What can be asked of a supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
@@ -102,7 +105,7 @@ async fn passed_on(
     tell: &mpsc::UnboundedSender<Asked>,
 ) -> std::result::Result<(), String> {
     let (answer, answered) = oneshot::channel();
-    let gone = || "the session is ending".to_owned();
+    let gone = || ENDING.to_owned();
     tell.send((request, answer)).map_err(|_| gone())?;
     answered.await.unwrap_or_else(|_| Err(gone()))
 }
@@ -126,6 +129,8 @@ pub fn ask(dir: &Path, request: Request) -> Result<bool> {
     let reply: Reply = serde_json::from_str(&answer).or_fail(fail)?;
     match reply.error {
         None => Ok(true),
+        // As good as gone.
+        Some(why) if why == ENDING => Ok(false),
         Some(why) => Err(Failure::refused("the supervisor refused").because(why)),
     }
 }
