@@ -5,7 +5,7 @@
 //! interleaved runs; CPU is user plus system time of the whole process tree; PSS is the peak of
 //! the tree's proportional set size, taken in a run of its own.
 
-mod agents {
+mod common {
     pub mod measure;
     pub mod peers;
     pub mod table;
@@ -13,9 +13,9 @@ mod agents {
 
 use std::path::{Path, PathBuf};
 
-use agents::measure::{Sample, measure, memory};
-use agents::peers::{Peer, peers};
-use agents::table::{Row, print};
+use common::measure::{Sample, measure, memory};
+use common::peers::{Peer, peers};
+use common::table::{Row, print};
 use serde_json::json;
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::Reply;
@@ -62,7 +62,7 @@ fn main() {
 }
 
 fn version(peers: &[Peer], place: &Path) -> Row {
-    let mut row = Row::new("`--version`", peers);
+    let mut row = Row::new("`--version`", peers.iter().map(|peer| peer.name));
     for _ in 0..11 {
         for (at, peer) in peers.iter().enumerate() {
             row.add(at, measure(vec![peer.version(place)]));
@@ -76,7 +76,7 @@ fn version(peers: &[Peer], place: &Path) -> Row {
 
 fn turns(name: &str, turns: usize, runs: usize, peers: &[Peer], place: &Path) -> Row {
     let server = ModelServer::start(script(turns));
-    let mut row = Row::new(name, peers);
+    let mut row = Row::new(name, peers.iter().map(|peer| peer.name));
     for _ in 0..runs {
         for (at, peer) in peers.iter().enumerate() {
             row.add(at, checked(&server, peer, 1, turns, place));
@@ -90,7 +90,7 @@ fn turns(name: &str, turns: usize, runs: usize, peers: &[Peer], place: &Path) ->
 
 fn at_once(name: &str, many: usize, peers: &[Peer], place: &Path) -> Row {
     let server = ModelServer::start(script(5));
-    let mut row = Row::new(name, peers);
+    let mut row = Row::new(name, peers.iter().map(|peer| peer.name));
     for (at, peer) in peers.iter().enumerate() {
         row.add(at, checked(&server, peer, many, 5, place));
         let jobs = (0..many).map(|_| peer.task(&server, &fresh(place))).collect();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base::event::Usage;
 
@@ -23,11 +23,10 @@ pub struct Limits {
 }
 
 /// What one run has used up so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Spent {
     turns: u32,
     usage: Usage,
-    since: Instant,
 }
 
 /// The limit that was reached.
@@ -46,24 +45,18 @@ pub enum Limit {
 }
 
 impl Limits {
-    /// The first limit that was reached.
+    /// The first limit of what was spent that was reached; the loop itself watches the time.
     pub fn reached(&self, spent: &Spent) -> Option<Limit> {
         let tokens = |u: Usage| u.input + u.output + u.cache_read + u.cache_write;
         let turns = self.turns.filter(|max| spent.turns >= *max).map(Limit::Turns);
         let tokens = self.tokens.filter(|max| tokens(spent.usage) >= *max).map(Limit::Tokens);
         let cost = spent.usage.cost_usd.unwrap_or(0.0);
         let cost = self.cost_usd.filter(|max| cost >= *max).map(Limit::Cost);
-        let time = self.time.filter(|max| spent.since.elapsed() >= *max).map(Limit::Time);
-        turns.or(tokens).or(cost).or(time)
+        turns.or(tokens).or(cost)
     }
 }
 
 impl Spent {
-    /// Nothing yet; the time runs from now.
-    pub fn nothing() -> Spent {
-        Spent { turns: 0, usage: Usage::default(), since: Instant::now() }
-    }
-
     /// Adds one question to the model.
     pub fn add(&mut self, usage: Usage) {
         self.turns += 1;
@@ -147,7 +140,7 @@ mod tests {
     #[test]
     fn the_first_limit_reached_is_named() {
         let limits = Limits { turns: Some(2), tokens: Some(100), ..Limits::default() };
-        let mut spent = Spent::nothing();
+        let mut spent = Spent::default();
         assert_eq!(limits.reached(&spent), None);
         spent.add(Usage { input: 60, output: 40, ..Usage::default() });
         assert_eq!(limits.reached(&spent), Some(Limit::Tokens(100)));

@@ -41,8 +41,8 @@ pub struct Settings {
     pub model: Option<String>,
     /// Which names tools have.
     pub profile: Profile,
-    /// `--max-turns N`.
-    pub max_turns: Option<u32>,
+    /// When to stop, as typed.
+    pub limits: Limits,
     /// Whether tools are offered.
     pub tools: bool,
 }
@@ -134,10 +134,8 @@ impl Work {
         let opened = Entry::Opened { time: clock.stamp(), cwd, provider: name, model };
         talk.opened(opened)?;
         let place = workplace(settings, &session, &facts, gate);
-        let limits = Limits {
-            turns: Some(settings.max_turns.or(config.agent.max_turns).unwrap_or(TURNS)),
-            ..Limits::default()
-        };
+        let turns = settings.limits.turns.or(config.agent.max_turns).unwrap_or(TURNS);
+        let limits = Limits { turns: Some(turns), ..settings.limits };
         let profile = settings.profile;
         let work = Work { session, talk, provider, offered, profile, place, system, limits, bus };
         work.tell_start(settings);

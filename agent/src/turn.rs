@@ -2,6 +2,7 @@
 
 pub mod act;
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
 use base::event::{Usage, What};
@@ -53,10 +54,24 @@ pub enum Finish {
 /// How often in a row a reply may be cut off or empty.
 const PATIENCE: u32 = 3;
 
-/// Asks, acts and observes until the model stops asking for tools or a limit is reached.
+/// Asks, acts and observes until the model stops asking for tools or a limit is reached. The limit
+/// of time cuts into replies and tools, as the user's own cancelling does.
 pub async fn drive(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Finish> {
+    let Some(time) = agent.limits.time else { return until_done(talk, agent).await };
+    let mut work = pin!(until_done(talk, agent));
+    tokio::select! {
+        finish = &mut work => return finish,
+        () = tokio::time::sleep(time) => agent.cancel.cancel(),
+    }
+    work.await.map(|finish| match finish {
+        Finish::Cancelled => Finish::Limit(Limit::Time(time)),
+        Finish::Done | Finish::Limit(_) => finish,
+    })
+}
+
+async fn until_done(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Finish> {
     let mut guard = Guard::new(agent.provider.facts().small);
-    let mut spent = Spent::nothing();
+    let mut spent = Spent::default();
     let mut patience = PATIENCE;
     loop {
         if agent.cancel.is_cancelled() {

@@ -176,6 +176,30 @@ fn a_limit_ends_the_run_with_its_own_exit_code() {
 }
 
 #[test]
+fn tokens_money_and_time_are_limits_too() {
+    let usage = || Reply::call("shell", json!({"command": "date +%N"})).usage(40, 20);
+    let prices = "price = { input = 1e6, output = 1e6 }\n";
+    for (flag, most, words, asked) in [
+        ("--max-tokens", "100", "limit of 100 tokens", 2),
+        ("--budget", "61.5", "limit of 61.5 US dollars", 2),
+    ] {
+        let stage = Stage::new((0..9).map(|_| usage()).collect::<Vec<_>>());
+        stage.env.config(&(stage.model.config_toml("anthropic") + prices));
+        stage.g3([flag, most, "loop"]).exits(3).says(words).says("g3 --resume");
+        assert_eq!(stage.asked().len(), asked, "{flag}");
+    }
+    let command = "echo $$ > child; sleep 1000";
+    let stage = Stage::new([Reply::call("shell", json!({"command": command}))]);
+    stage.g3(["--timeout", "1", "wait"]).exits(3).says("limit of 1 s");
+    let child = std::fs::read_to_string(stage.repo.path().join("child")).unwrap();
+    assert!(!process::is_alive(child.trim().parse().unwrap()), "the command outlived the limit");
+    let gate = Gate::new();
+    let stage = Stage::new([Reply::says("half a ").then_says("sentence").gate(&gate)]);
+    stage.g3(["--timeout", "1", "talk"]).exits(3).says("limit of 1 s");
+    gate.open_all();
+}
+
+#[test]
 fn a_model_that_refuses_the_key_is_a_failure_with_a_way_out() {
     let stage = Stage::new([Reply::status(401)]);
     let ran = stage.g3(["--json", "hi"]);

@@ -75,12 +75,11 @@ pub struct AgentArgs {
     /// Begin a new session (which is what happens anyway)
     #[arg(long)]
     new_session: bool,
-    /// Stop after so many questions to the model
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_turns: Option<u32>,
     /// Only talk: the model gets no tools
     #[arg(long)]
     pub chat: bool,
+    #[command(flatten)]
+    limits: LimitArgs,
     #[command(flatten)]
     show: Show,
 }
@@ -130,9 +129,32 @@ struct AcpArgs {
     /// The names that tools have: g3, egirl, tools-api, core or all
     #[arg(long)]
     profile: Option<String>,
-    /// Stop after so many questions to the model, per prompt
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+/// When to stop; each counts for one run (over ACP: one prompt), and ends it with exit code 3.
+#[derive(Clone, Debug, Default, Args)]
+struct LimitArgs {
+    /// Stop after so many questions to the model
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_turns: Option<u32>,
+    /// Stop after so many tokens, sent and written, cached ones included
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_tokens: Option<u64>,
+    /// Stop after so many US dollars, as far as the model's prices are known
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    budget: Option<f64>,
+    /// Stop after so many seconds, also in the middle of a reply or a command
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: Option<u64>,
+}
+
+/// An amount of money that can be spent.
+fn dollars(text: &str) -> std::result::Result<f64, String> {
+    let amount: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    let usable = amount.is_finite() && amount > 0.0;
+    usable.then_some(amount).ok_or_else(|| "not an amount above 0".to_owned())
 }
 
 /// Reads the command line and runs what it means; gives the exit code.
@@ -211,8 +233,8 @@ async fn agent(common: Common, args: AgentArgs) -> Result<u8> {
 }
 
 async fn serve(args: AcpArgs) -> Result<()> {
-    let AcpArgs { common, profile, max_turns } = args;
-    let agent = AgentArgs { profile, max_turns, ..AgentArgs::default() };
+    let AcpArgs { common, profile, limits } = args;
+    let agent = AgentArgs { profile, limits, ..AgentArgs::default() };
     let for_directory = move |cwd: &std::path::Path| {
         let common = Common { workspace: Some(cwd.to_owned()), ..common.clone() };
         settings(&common, &agent)

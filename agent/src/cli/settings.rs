@@ -1,11 +1,13 @@
 //! From flags, environment and files to the settings of a session.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use base::config::{Loaded, Sources};
 use base::failure::{Failure, OrFail, Result};
 
-use super::{AgentArgs, Common};
+use super::{AgentArgs, Common, LimitArgs};
+use crate::limits::Limits;
 use crate::run::Settings;
 use crate::tools::Profile;
 
@@ -27,9 +29,18 @@ pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
         provider: common.provider.clone(),
         model: common.model.clone(),
         profile,
-        max_turns: args.max_turns,
+        limits: limits(&args.limits),
         tools: !args.chat,
     })
+}
+
+fn limits(args: &LimitArgs) -> Limits {
+    Limits {
+        turns: args.max_turns,
+        tokens: args.max_tokens,
+        cost_usd: args.budget,
+        time: args.timeout.map(Duration::from_secs),
+    }
 }
 
 /// The directory to work in, absolute and without symbolic links.

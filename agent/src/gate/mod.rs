@@ -150,11 +150,15 @@ impl Gate {
         self.always.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The verdict: the first rule that matches, else by where the call reaches. Asks nobody.
+    /// The verdict: the first rule that matches, else by where the call reaches; what destroys
+    /// the machine is denied whatever the rules say. Asks nobody.
     pub fn judge(&self, visitor: &Visitor<'_>) -> Verdict {
+        let reach = by_reach(visitor);
         match self.rules.iter().find(|rule| rule.matches(visitor)) {
-            Some(rule) => Verdict { action: rule.action, why: "a rule says so".to_owned() },
-            None => by_reach(visitor),
+            Some(rule) if reach.action != Action::Deny => {
+                Verdict { action: rule.action, why: "a rule says so".to_owned() }
+            }
+            Some(_) | None => reach,
         }
     }
 }
@@ -221,18 +225,38 @@ impl Rule {
 
     fn matches(&self, visitor: &Visitor<'_>) -> bool {
         let (path, command) = match visitor.access {
-            Access::Read(path) | Access::Write(path) => (Some(path.as_path()), None),
-            Access::Run { line, cwd, .. } => (Some(cwd.as_path()), Some(line.as_str())),
+            Access::Read(path) | Access::Write(path) => (path, None),
+            Access::Run { line, cwd, .. } => (cwd, Some(line)),
         };
-        let fits = |glob: &Option<GlobMatcher>, text: Option<&Path>| match (glob, text) {
-            (None, _) => true,
-            (Some(glob), Some(text)) => glob.is_match(text),
-            (Some(_), None) => false,
+        let fits = |glob: &Option<GlobMatcher>, text: &Path| {
+            glob.as_ref().is_none_or(|glob| glob.is_match(text))
         };
         !self.host
-            && fits(&self.tool, Some(Path::new(visitor.tool)))
-            && fits(&self.command, command.map(Path::new))
+            && fits(&self.tool, Path::new(visitor.tool))
             && fits(&self.path, path)
+            && self
+                .command
+                .as_ref()
+                .is_none_or(|glob| command.is_some_and(|line| covers(glob, line, self.action)))
+    }
+}
+
+/// Whether a rule over commands speaks of this line. What forbids or asks speaks of a line when
+/// one of its commands fits; what opens, only when each of them fits (or the rule is the line).
+fn covers(glob: &GlobMatcher, line: &str, action: Action) -> bool {
+    let whole = glob.is_match(line);
+    let mut commands = verbs::pieces(line).into_iter();
+    match action {
+        Action::Deny | Action::Ask => {
+            let fits = |piece: verbs::Piece| {
+                [piece.words.join(" "), piece.text].iter().any(|text| glob.is_match(text))
+            };
+            whole || commands.any(fits)
+        }
+        Action::Allow | Action::Box => {
+            let named = glob.glob().glob() == escape(line);
+            whole && (named || commands.all(|piece| glob.is_match(piece.text)))
+        }
     }
 }
 
@@ -296,6 +320,27 @@ mod tests {
         assert!(admit("/w/secret/key").await.unwrap_err().starts_with("denied"));
         assert_eq!(admit("/out/a/b").await, Ok(Pass::Free));
         assert!(admit("/outer/a").await.is_err());
+    }
+
+    #[test]
+    fn a_rule_over_commands_sees_every_command_of_a_line() {
+        let says = |command: &str, action, line: &str| {
+            let command = Some(command.to_owned());
+            let rules = [GateRule { tool: None, command, path: None, host: None, action }];
+            let (line, cwd) = (line.to_owned(), PathBuf::from("/w"));
+            let access = Access::Run { line, cwd, careful: true };
+            Gate::new(&rules, None).unwrap().judge(&visit(&access)).action
+        };
+        for line in ["git push", "cd . && git push -f", "sh -c 'git push'", "A=1 git push; true"] {
+            assert_eq!(says("git push*", Action::Deny, line), Action::Deny, "{line}");
+        }
+        assert_eq!(says("sudo *", Action::Deny, "cd . && sudo ls"), Action::Deny);
+        assert_eq!(says("git push*", Action::Deny, "git pull"), Action::Allow);
+        assert_eq!(says("rm *", Action::Allow, "rm a && rm b"), Action::Allow);
+        assert_eq!(says("rm a*", Action::Allow, "rm a; mv b c"), Action::Ask);
+        assert_eq!(says("rm a; mv b c", Action::Allow, "rm a; mv b c"), Action::Allow);
+        assert_eq!(says("*", Action::Allow, "rm -rf /"), Action::Deny);
+        assert_eq!(says("rm -rf /", Action::Allow, "rm -rf /"), Action::Deny);
     }
 
     #[tokio::test]

@@ -4,8 +4,11 @@
 /// One command of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
-    /// The words without quotes; the first is the command. Assignments before it are left out.
+    /// The words without quotes; the first is the command. What stands before it (assignments,
+    /// `sudo`) is left out.
     pub words: Vec<String>,
+    /// All words in one line, those before the command included.
+    pub text: String,
     /// Files that its redirections write.
     pub written: Vec<String>,
 }
@@ -34,7 +37,9 @@ fn split(line: &str, depth: u32, found: &mut Vec<Piece>) {
     }
     let mut splitter = Splitter { chars: line.chars().collect(), at: 0, inner: Vec::new() };
     while splitter.at < splitter.chars.len() {
-        let piece = without_prefix(splitter.piece());
+        let mut piece = splitter.piece();
+        piece.text = piece.words.join(" ");
+        let piece = without_prefix(piece);
         if let Some(script) = script(&piece) {
             split(&script, depth - 1, found);
         }

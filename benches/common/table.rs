@@ -3,33 +3,32 @@
 use std::time::Duration;
 
 use super::measure::Sample;
-use super::peers::Peer;
 
-/// One measured thing, a cell for each agent.
+/// One measured thing, a cell for each program; ours is the first.
 pub struct Row {
     name: String,
     cells: Vec<Cell>,
 }
 
 struct Cell {
-    agent: &'static str,
+    program: &'static str,
     samples: Vec<Sample>,
     memory: u64,
 }
 
 impl Row {
     /// A row without figures.
-    pub fn new(name: &str, peers: &[Peer]) -> Row {
-        let cell = |peer: &Peer| Cell { agent: peer.name, samples: Vec::new(), memory: 0 };
-        Row { name: name.to_owned(), cells: peers.iter().map(cell).collect() }
+    pub fn new(name: &str, programs: impl IntoIterator<Item = &'static str>) -> Row {
+        let cell = |program| Cell { program, samples: Vec::new(), memory: 0 };
+        Row { name: name.to_owned(), cells: programs.into_iter().map(cell).collect() }
     }
 
-    /// Adds a run of the agent in this column.
+    /// Adds a run of the program in this column.
     pub fn add(&mut self, column: usize, sample: Sample) {
         self.cells[column].samples.push(sample);
     }
 
-    /// Adds the peak memory (KiB) of the agent in this column.
+    /// Adds the peak memory (KiB) of the program in this column.
     pub fn add_memory(&mut self, column: usize, kib: u64) {
         self.cells[column].memory = kib;
     }
@@ -38,18 +37,18 @@ impl Row {
 /// Prints all rows to stdout.
 #[allow(clippy::print_stdout, reason = "the table is what the benchmark is for")]
 pub fn print(rows: &[Row]) {
-    println!("| what | agent | wall ms | CPU ms | peak PSS MiB | g3 / agent: wall | CPU | PSS |");
+    println!("| what | program | wall ms | CPU ms | peak PSS MiB | ratio: wall | CPU | PSS |");
     println!("|---|---|---|---|---|---|---|---|");
     for row in rows {
         let ours = &row.cells[0];
         for cell in &row.cells {
             println!(
-                "| {} | {} | {:.1} | {:.1} | {:.1} | {} | {} | {} |",
+                "| {} | {} | {:.1} | {:.1} | {} | {} | {} | {} |",
                 row.name,
-                cell.agent,
+                cell.program,
                 ms(cell.wall()),
                 ms(cell.cpu()),
-                cell.memory as f64 / 1024.0,
+                cell.mebibytes(),
                 ratio(ms(ours.wall()), ms(cell.wall())),
                 ratio(ms(ours.cpu()), ms(cell.cpu())),
                 ratio(ours.memory as f64, cell.memory as f64),
@@ -61,6 +60,14 @@ pub fn print(rows: &[Row]) {
 impl Cell {
     fn wall(&self) -> Duration {
         median(self.samples.iter().map(|sample| sample.wall).collect())
+    }
+
+    fn mebibytes(&self) -> String {
+        if self.memory == 0 {
+            "-".to_owned()
+        } else {
+            format!("{:.1}", self.memory as f64 / 1024.0)
+        }
     }
 
     /// The mean: one tick of the clock is 10 ms, so single short runs say nothing.

@@ -15,7 +15,13 @@ pub struct Sample {
     pub cpu: Duration,
 }
 
-/// Runs jobs at once to their end.
+/// Makes this process the parent of whatever its children leave behind, so that detached
+/// processes are counted too.
+pub fn adopt_orphans() {
+    rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1)).expect("Linux");
+}
+
+/// Runs jobs at once to their end. What they left running is waited for, outside the wall time.
 pub fn measure(jobs: Vec<Job>) -> Sample {
     let cpu = children_cpu();
     let begin = Instant::now();
@@ -23,23 +29,31 @@ pub fn measure(jobs: Vec<Job>) -> Sample {
     for process in &mut running {
         process.wait_until(None).expect("a child can be waited for");
     }
-    Sample { wall: begin.elapsed(), cpu: children_cpu() - cpu }
+    let wall = begin.elapsed();
+    reap_orphans();
+    Sample { wall, cpu: children_cpu() - cpu }
 }
 
-/// Runs jobs at once and gives the peak of their trees' PSS in KiB.
+/// Runs jobs at once and gives the peak PSS in KiB of all processes below this one.
 pub fn memory(jobs: Vec<Job>) -> u64 {
     let mut running = start(jobs);
     let mut peak = 0;
     while !running.is_empty() {
         let children = children();
-        let trees = running.iter().map(|process| tree_pss(process.id(), &children));
-        peak = peak.max(trees.sum());
+        let trees = children.get(&std::process::id()).into_iter().flatten();
+        peak = peak.max(trees.map(|id| tree_pss(*id, &children)).sum());
         running.retain_mut(|process| {
             let until = Instant::now() + Duration::from_millis(1);
             process.wait_until(Some(until)).expect("a child can be waited for").is_none()
         });
     }
+    reap_orphans();
     peak
+}
+
+/// Waits for every process that was left to us.
+fn reap_orphans() {
+    while rustix::process::wait(rustix::process::WaitOptions::empty()).is_ok() {}
 }
 
 fn start(jobs: Vec<Job>) -> Vec<Running> {

@@ -1,0 +1,204 @@
+//! studio against git and worktrunk: many sessions listed, landed and dropped.
+//!
+//! Run by `./benches/run`. `BENCH_STUDIO` and `BENCH_G3` name the release binaries; worktrunk's
+//! `wt` is measured when `BENCH_WT` names it. `git status` and `git worktree add` are the limits
+//! of what they are put beside. `BENCH_FILES` (50,000) and `BENCH_SESSIONS` (1,000) set the sizes.
+
+mod common {
+    pub mod measure;
+    pub mod table;
+}
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base::process::{Job, Limits, Stream};
+use common::measure::{adopt_orphans, measure, memory};
+use common::table::{Row, print};
+use serde_json::json;
+use testkit::model_server::ModelServer;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
+use testkit::repo::Repo;
+
+/// An agent that writes one small file, and one that does nothing.
+const AGENTS: &str = "[studio.agents.writer]\nprotocol = \"command\"\n\
+    command = [\"sh\", \"-c\", \"echo more > new.txt\"]\n\
+    [studio.agents.idle]\nprotocol = \"command\"\ncommand = [\"true\"]\n";
+
+/// A home, a repository in it, and the programs.
+struct Bench {
+    place: tempfile::TempDir,
+    repo: Repo,
+}
+
+fn main() {
+    adopt_orphans();
+    let rows = [
+        listed(size("BENCH_SESSIONS", 1000)),
+        listed_beside_worktrunk(50),
+        at_once(20),
+        made(size("BENCH_FILES", 50_000)),
+        dropped(size("BENCH_FILES", 50_000)),
+        landed(size("BENCH_FILES", 50_000)),
+    ];
+    print(&rows);
+}
+
+fn size(variable: &str, usual: usize) -> usize {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+fn listed(sessions: usize) -> Row {
+    let bench = Bench::new(3, AGENTS);
+    bench.start(sessions, "idle");
+    let mut row = Row::new(&format!("`studio list`, {sessions} sessions"), ["studio"]);
+    for _ in 0..11 {
+        row.add(0, measure(vec![bench.studio(["list"])]));
+    }
+    row.add_memory(0, memory(vec![bench.studio(["list"])]));
+    row
+}
+
+fn listed_beside_worktrunk(worktrees: usize) -> Row {
+    let bench = Bench::new(100, AGENTS);
+    bench.start(worktrees, "writer");
+    let peer = std::env::var_os("BENCH_WT").map(PathBuf::from);
+    let names = std::iter::once("studio list").chain(peer.iter().map(|_| "wt list"));
+    let mut row = Row::new(&format!("list, {worktrees} worktrees"), names);
+    for _ in 0..11 {
+        row.add(0, measure(vec![bench.studio(["list"])]));
+        if let Some(wt) = &peer {
+            row.add(1, measure(vec![bench.job(wt).arg("list")]));
+        }
+    }
+    row.add_memory(0, memory(vec![bench.studio(["list"])]));
+    if let Some(wt) = &peer {
+        row.add_memory(1, memory(vec![bench.job(wt).arg("list")]));
+    }
+    row
+}
+
+/// Sessions of g3 with five turns each: supervisors, boxes and agents together.
+fn at_once(sessions: usize) -> Row {
+    let server = ModelServer::start(Script::by(|request| {
+        if request.tool_results().len() >= 5 {
+            return Reply::says("Done.");
+        }
+        Reply::call("shell", json!({"command": "echo hi >> hi.txt"}))
+    }));
+    let bench = Bench::new(100, &server.config_toml("openai"));
+    let many = sessions.to_string();
+    let tasks = || (0..sessions).map(|n| format!("Say hi, {n}"));
+    let job = || bench.studio(["run", "--agent", "g3", "-j", &many]).args(tasks());
+    let name = format!("`studio run`, {sessions} g3 sessions at once, five turns each");
+    let mut row = Row::new(&name, ["studio"]);
+    row.add(0, measure(vec![job()]));
+    assert!(server.requests().len() >= sessions * 5, "the sessions did not do their work");
+    row.add_memory(0, memory(vec![job()]));
+    row
+}
+
+fn made(files: usize) -> Row {
+    let bench = Bench::new(files, AGENTS);
+    let name = format!("a session from start to end, {files} files");
+    let mut row = Row::new(&name, ["studio run", "git worktree add"]);
+    for turn in 0..5 {
+        row.add(
+            0,
+            measure(vec![bench.studio(["run", "--agent", "idle", &format!("Idle {turn}")])]),
+        );
+        let args = ["worktree", "add", "-q", "--detach", &format!(".worktrees/{turn}")];
+        row.add(1, measure(vec![bench.job("git").args(args)]));
+    }
+    row
+}
+
+fn dropped(files: usize) -> Row {
+    let bench = Bench::new(files, AGENTS);
+    let mut row = Row::new(
+        &format!("drop a worktree, {files} files"),
+        ["studio discard", "git worktree remove"],
+    );
+    for turn in 0..5 {
+        let id = bench.start(1, "writer");
+        row.add(0, measure(vec![bench.studio(["discard", &id, "--yes"])]));
+        let path = format!(".worktrees/{turn}");
+        bench.must(bench.job("git").args(["worktree", "add", "-q", "--detach", &path]));
+        row.add(1, measure(vec![bench.job("git").args(["worktree", "remove", "--force", &path])]));
+    }
+    row
+}
+
+fn landed(files: usize) -> Row {
+    let bench = Bench::new(files, AGENTS);
+    let mut row =
+        Row::new(&format!("land one file, {files} files"), ["studio accept", "git status"]);
+    for _ in 0..5 {
+        let id = bench.start(1, "writer");
+        let worktree = bench.repo.path().join(".worktrees").join(&id);
+        row.add(1, measure(vec![bench.job("git").arg("-C").arg(&worktree).arg("status")]));
+        row.add(0, measure(vec![bench.studio(["accept", &id, "-m", "Add a file"])]));
+        bench.must(bench.studio(["undo"]));
+        bench.must(bench.studio(["discard", &id, "--yes"]));
+    }
+    row
+}
+
+impl Bench {
+    /// A repository with so many small files, a hundred in a directory.
+    fn new(files: usize, config: &str) -> Bench {
+        let place = tempfile::tempdir().expect("a temporary directory can be made");
+        let settings = place.path().join(".config/g3");
+        fs::create_dir_all(&settings).expect("writable");
+        fs::write(settings.join("config.toml"), config).expect("writable");
+        let repo = Repo::make(&place.path().join("repo"));
+        for file in 0..files {
+            repo.write(
+                &format!("d{}/f{file}.txt", file / 100),
+                format!("file {file}\n").repeat(20),
+            );
+        }
+        repo.git(["add", "-A"]);
+        repo.git(["commit", "-q", "-m", "Files"]);
+        Bench { place, repo }
+    }
+
+    /// Runs so many sessions to their end; gives the id of the last.
+    fn start(&self, sessions: usize, agent: &str) -> String {
+        let list = self.place.path().join("tasks.md");
+        let tasks: String = (0..sessions).map(|n| format!("- Task {n}\n")).collect();
+        fs::write(&list, tasks).expect("writable");
+        let run = self.studio(["run", "--agent", agent, "-j", "8", "--tasks"]).arg(list);
+        let out = self.must(run.arg("--json"));
+        let last = out.lines().last().expect("the summary");
+        let summary: serde_json::Value = serde_json::from_str(last).expect("JSON");
+        summary["sessions"][0]["id"].as_str().expect("an id").to_owned()
+    }
+
+    fn studio<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Job {
+        self.job(std::env::var_os("BENCH_STUDIO").expect("set by ./benches/run")).args(args)
+    }
+
+    fn job(&self, program: impl AsRef<Path>) -> Job {
+        Job::new(program.as_ref(), self.repo.path())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.place.path())
+            .env("GIT_AUTHOR_NAME", "Ada")
+            .env("GIT_AUTHOR_EMAIL", "ada@example.org")
+            .env("GIT_COMMITTER_NAME", "Ada")
+            .env("GIT_COMMITTER_EMAIL", "ada@example.org")
+            .stdout(Stream::Null)
+            .stderr(Stream::Null)
+    }
+
+    /// Runs a preparation to its end and gives its output.
+    fn must(&self, job: Job) -> String {
+        let job = job.stdout(Stream::Piped).stderr(Stream::Piped);
+        let output = job.output(Limits::seconds(1200)).expect("the program can be started");
+        assert!(output.code() <= 1, "a preparation failed: {}", output.error_text());
+        output.text()
+    }
+}
