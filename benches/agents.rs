@@ -13,7 +13,7 @@ mod common {
 
 use std::path::{Path, PathBuf};
 
-use common::measure::{Sample, measure, memory};
+use common::measure::{Sample, adopt_orphans, measure, memory};
 use common::peers::{Peer, peers};
 use common::table::{Row, print};
 use serde_json::json;
@@ -52,6 +52,7 @@ fn answered(request: &Request) -> usize {
 }
 
 fn main() {
+    adopt_orphans();
     let place = tempfile::tempdir().expect("a temporary directory can be made");
     let peers = peers();
     let mut rows = vec![version(&peers, place.path())];
