@@ -31,7 +31,7 @@ const AGENT: &[(&str, &[&str])] = &[
             "turn", "ui", "run",
         ],
     ),
-    ("cli", &["message", "provider", "gate", "tools", "session", "ui", "run", "modes"]),
+    ("cli", &["limits", "message", "provider", "gate", "tools", "session", "ui", "run", "modes"]),
     ("lib", &[]),
     ("main", &[]),
 ];
