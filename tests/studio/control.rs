@@ -146,6 +146,49 @@ fn an_agent_that_fails_says_why() {
 }
 
 #[test]
+fn an_agent_that_does_not_start_says_why() {
+    let scene = Scene::new();
+    let script = |name: &str, text: &str, mode: u32| {
+        let path = scene.repo.path().join(".git").join(name);
+        std::fs::write(&path, text).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(&path, mode).unwrap();
+        path.display().to_string()
+    };
+    let quits =
+        script("quits", "#!/bin/sh\necho one >&2; echo you are not logged in >&2; exit 3\n", 0o755);
+    let greets = script("greets", "#!/bin/sh\necho Welcome; exec cat > /dev/null\n", 0o755);
+    let prints = script("prints", "#!/bin/sh\necho Usage: prints FILE\n", 0o755);
+    let text = script("text", "just text\n", 0o644);
+    let cases = [
+        ("no-such-agent", "there is no such program, or its interpreter is missing: No such file"),
+        (&text, "it is not executable, or closed in the box: Permission denied"),
+        (&quits, "with exit code 3: one\nyou are not logged in"),
+        (&prints, "it does not speak ACP; it wrote `Usage: prints FILE`"),
+        (&greets, "it does not speak ACP; it wrote `Welcome`"),
+    ];
+    let row = |(n, (program, _)): (usize, &(&str, &str))| {
+        let acp = format!("[studio.agents.a{n}]\ncommand = [\"{program}\", \"acp\"]\n");
+        acp + &format!("[studio.agents.c{n}]\nprotocol = \"command\"\ncommand = [\"{program}\"]\n")
+    };
+    let rows: String = cases.iter().enumerate().map(row).collect();
+    scene.configure(&rows);
+    for (n, (program, why)) in cases.iter().enumerate() {
+        let failed = |agent: String| {
+            let id = scene.exec(["--agent", &agent, "write a 1"]);
+            scene.await_state(&id, "failed")["why"].as_str().unwrap().to_owned()
+        };
+        let said = failed(format!("a{n}"));
+        assert!(said.contains(why), "{program}: {said}");
+        assert!(said.starts_with(&format!("cannot start the agent `{program}`: ")), "{said}");
+        if n < 3 {
+            let said = failed(format!("c{n}"));
+            assert!(said.contains(why), "{program}: {said}");
+        }
+    }
+}
+
+#[test]
 fn a_killed_supervisor_leaves_no_process_and_a_session_that_goes_on() {
     let scene = Scene::new();
     let id = scene.exec(["write a 1; daemon pid; gate go; write b 2"]);
@@ -181,7 +224,11 @@ fn a_killed_box_ends_the_turn_and_everything_in_it() {
         let parent = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap();
         kill(parent.parse().unwrap());
         let failed = scene.await_state(&id, "failed");
-        assert_eq!(failed["why"], "the agent ended with exit code 137");
+        let why = failed["why"].as_str().unwrap();
+        assert!(
+            why.starts_with("the agent ended with exit code 137: studio: the box was"),
+            "{why}"
+        );
         assert!(!runs(daemon), "something outlived its box");
         scene.await_free(&id);
     }

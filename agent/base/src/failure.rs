@@ -83,6 +83,14 @@ impl Failure {
         self
     }
 
+    /// What and why in one line, for journals and tables.
+    pub fn sentence(&self) -> String {
+        match &self.why {
+            Some(why) => format!("{}: {}", self.what, why.trim()),
+            None => self.what.clone(),
+        }
+    }
+
     /// The exit code of a process that ends with this failure.
     pub fn exit_code(&self) -> u8 {
         self.kind as u8

@@ -13,7 +13,6 @@ use crate::git::merge::Strategy;
 use crate::report;
 use crate::report::view::View;
 use crate::session::state::State;
-use crate::supervise::deeds::sentence;
 
 /// The command line of `accept`.
 #[derive(Clone, Debug, clap::Args)]
@@ -167,7 +166,7 @@ fn print_json(landed: &[Landed], refused: &[(&View, Refused)]) {
         .map(|(view, why)| {
             json!({
                 "id": view.record.id,
-                "why": sentence(&why.failure),
+                "why": why.failure.sentence(),
                 "exit": why.failure.exit_code(),
                 "files": why.files,
             })

@@ -9,7 +9,6 @@ use crate::git::{engine, import, mend, merge, refs, worktree};
 use crate::report;
 use crate::report::view::View;
 use crate::session::state::State;
-use crate::supervise::deeds::sentence;
 
 /// What was found.
 #[derive(Default)]
@@ -33,7 +32,7 @@ pub fn run(common: &Common) -> Result<u8> {
     for (id, failure) in &unreadable {
         found.open.push(format!(
             "{}; its branch and worktree are kept: mend the file, or move {} away",
-            sentence(failure),
+            failure.sentence(),
             desk.store.dir(id).display(),
         ));
     }

@@ -8,7 +8,6 @@ use crate::report;
 use crate::report::table;
 use crate::report::view::View;
 use crate::session::state::State;
-use crate::supervise::deeds::sentence;
 
 /// The command line of `list`.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -22,7 +21,7 @@ pub struct Args {
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let desk = Desk::open(common)?;
     let (views, unreadable) = desk.sessions()?;
-    let whys = unreadable.iter().map(|(id, failure)| (id, sentence(failure)));
+    let whys = unreadable.iter().map(|(id, failure)| (id, failure.sentence()));
     if desk.json {
         let sessions: Vec<_> = views.iter().map(View::json).collect();
         let unreadable: Vec<_> = whys.map(|(id, why)| json!({"id": id, "why": why})).collect();

@@ -15,7 +15,6 @@ use crate::room::Room;
 use crate::session::journal::{Entry, Outcome};
 use crate::session::record::Record;
 use crate::session::store::Store;
-use crate::supervise::deeds;
 use crate::supervise::run::Charge;
 use crate::supervise::start::inherited_lock;
 
@@ -47,7 +46,7 @@ pub fn run(args: &Args) -> Result<u8> {
     if ended == Outcome::Ready && desk.store.load(&id)?.manner.accept {
         let options = landing::Options::default();
         if let Err(refused) = landing::land(&desk, &desk.view(&id)?, &options, &lock) {
-            let why = deeds::sentence(&refused.failure);
+            let why = refused.failure.sentence();
             let mut writer = desk.store.writer(&id, desk.clock)?;
             let note = Entry::Note { text: format!("it did not land: {why}") };
             writer.write(note).or_fail(|| "cannot write the journal")?;
@@ -65,7 +64,7 @@ pub fn run(args: &Args) -> Result<u8> {
 /// Ends a run that could not begin.
 fn end(store: &Store, id: &Id, failure: &Failure) -> Result<u8> {
     let mut writer = store.writer(id, Clock::from_env())?;
-    let outcome = Outcome::Failed { why: deeds::sentence(failure) };
+    let outcome = Outcome::Failed { why: failure.sentence() };
     for entry in [Entry::Spawned { pid: std::process::id() }, Entry::Exit { outcome }] {
         writer.write(entry).or_fail(|| "cannot write the journal")?;
     }

@@ -23,13 +23,17 @@ use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
+use crate::launch::end::End;
 use crate::launch::update::heard;
 use crate::launch::voice::Voice;
-use crate::launch::{Agent, Launcher, News, Order, Seat, cannot_start, ended_with, wire};
+use crate::launch::{Agent, Launcher, News, Order, Seat, cannot_start, wire};
 use crate::room::Process;
 
 /// How long an agent may take to answer `initialize` and to open a conversation.
 const START: Duration = Duration::from_secs(120);
+/// How long an agent that wrote something else may take until it speaks the protocol: some start
+/// with a greeting.
+const BANNER: Duration = Duration::from_secs(5);
 
 /// Speaks ACP with the program of the agents table.
 pub struct Acp;
@@ -45,7 +49,7 @@ impl Launcher for Acp {
             let (orders, told) = unbounded_channel();
             let (tell, news) = unbounded_channel();
             let (ready, started) = oneshot::channel();
-            tokio::spawn(serve(seat, process, Talk { told, tell, ready }));
+            tokio::spawn(serve(seat, process, Talk { told, tell, ready: Some(ready) }));
             match tokio::time::timeout(START, started).await {
                 Ok(Ok(Ok(Opened { talk, loaded }))) => Ok(Agent { talk, loaded, orders, news }),
                 Ok(Ok(Err(why))) => Err(cannot_start(&command, why)),
@@ -75,7 +79,8 @@ struct Opened {
 struct Talk {
     told: UnboundedReceiver<Order>,
     tell: UnboundedSender<News>,
-    ready: oneshot::Sender<std::result::Result<Opened, String>>,
+    /// Taken when the conversation was opened.
+    ready: Option<oneshot::Sender<std::result::Result<Opened, String>>>,
 }
 
 type Cx = ConnectionTo<agent_client_protocol::Agent>;
@@ -91,6 +96,10 @@ struct Shared {
 /// What was heard so far.
 struct Heard {
     voice: Voice,
+    /// The conversation was opened.
+    open: bool,
+    /// The first line that was no JSON.
+    strange: Option<String>,
     /// It sends its own events, so the protocol's updates would tell everything twice.
     is_g3: bool,
     /// Replayed history of a loaded conversation is not news.
@@ -100,34 +109,55 @@ struct Heard {
     last_error: Option<String>,
 }
 
-async fn serve(seat: Seat, mut process: Process, talk: Talk) {
-    let Talk { mut told, tell, ready } = talk;
+async fn serve(seat: Seat, mut process: Process, mut talk: Talk) {
     let voice = Voice::new(Clock::from_env());
-    let heard =
-        Heard { voice, is_g3: false, replay: false, cost: 0.0, failed: None, last_error: None };
+    let heard = Heard {
+        voice,
+        open: false,
+        strange: None,
+        is_g3: false,
+        replay: false,
+        cost: 0.0,
+        failed: None,
+        last_error: None,
+    };
     let shared = Arc::new(Shared {
-        tell: tell.clone(),
+        tell: talk.tell.clone(),
         heard: Mutex::new(heard),
         asks: Mutex::new(BTreeMap::new()),
     });
     let stderr = process.running.child.stderr.take();
-    tokio::spawn(wire::log_stream(stderr, seat.log.clone(), seat.log_bytes));
-    let talked = converse(&seat, &mut process, &shared, &mut told, ready);
-    let why = match talked.await {
-        Ok(()) => "it was told to end".to_owned(),
-        Err(e) => e.message.clone(),
+    let stderr = tokio::spawn(wire::log_stream(stderr, seat.log.clone(), seat.log_bytes));
+    let (strange, mut stranges) = unbounded_channel();
+    let end = tokio::select! {
+        end = converse(&seat, &mut process, &shared, &mut talk, strange) => end,
+        () = speaks_no_acp(&mut stranges, &shared) => End::Strange,
     };
-    let why = match tokio::time::timeout(GRACE, process.running.child.wait()).await {
-        Ok(Ok(status)) if !status.success() => ended_with(status),
-        Ok(_) => format!("the agent ended: {why}"),
-        Err(_) => {
-            let _ = process.running.end(GRACE).await;
-            format!("the agent stopped speaking: {why}")
-        }
-    };
+    let ended = tokio::time::timeout(GRACE, process.running.child.wait()).await;
+    let status = ended.ok().and_then(std::result::Result::ok);
+    if status.is_none() {
+        let _ = process.running.end(GRACE).await;
+    }
     drop(process);
+    let said = tokio::time::timeout(GRACE, stderr).await;
+    let said = said.ok().and_then(std::result::Result::ok).unwrap_or_default();
     shared.flush();
-    let _ = tell.send(News::Gone(why));
+    if let Some(ready) = talk.ready.take() {
+        let line = shared.lock().strange.take().or_else(|| stranges.try_recv().ok());
+        let _ = ready.send(Err(end.before_it_opened(status, &said, line)));
+    } else {
+        let _ = talk.tell.send(News::Gone(end.why(status, &said)));
+    }
+}
+
+/// Comes back when a line was no JSON and the conversation is still not open some time later.
+async fn speaks_no_acp(lines: &mut UnboundedReceiver<String>, shared: &Shared) {
+    let Some(line) = lines.recv().await else { return std::future::pending().await };
+    shared.lock().strange = Some(line);
+    tokio::time::sleep(BANNER).await;
+    if shared.lock().open {
+        std::future::pending().await
+    }
 }
 
 /// Runs the connection until the agent or the orders end.
@@ -135,16 +165,16 @@ async fn converse(
     seat: &Seat,
     process: &mut Process,
     shared: &Arc<Shared>,
-    told: &mut UnboundedReceiver<Order>,
-    ready: oneshot::Sender<std::result::Result<Opened, String>>,
-) -> std::result::Result<(), agent_client_protocol::Error> {
+    talk: &mut Talk,
+    strange: UnboundedSender<String>,
+) -> End {
     let child = &mut process.running.child;
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(agent_client_protocol::Error::internal_error());
+        return End::Closed;
     };
-    let transport = Lines::new(wire::lines_out(stdin), wire::lines_in(stdout));
+    let transport = Lines::new(wire::lines_out(stdin), wire::lines_in(stdout, strange));
     let (updates, events, requests) = (shared.clone(), shared.clone(), shared.clone());
-    Client
+    let talked = Client
         .v1()
         .on_receive_notification(
             async move |update: SessionNotification, _cx| {
@@ -168,20 +198,15 @@ async fn converse(
             agent_client_protocol::on_receive_request!(),
         )
         .connect_with(transport, async move |cx: Cx| {
-            let session = match open(&cx, seat, shared).await {
-                Ok((session, loaded)) => {
-                    let talk = Some(session.to_string());
-                    let _ = ready.send(Ok(Opened { talk, loaded }));
-                    session
-                }
-                Err(e) => {
-                    let _ = ready.send(Err(wire::sentence(&e)));
-                    return Err(e);
-                }
-            };
-            obey(&cx, &session, shared, told).await
+            let (session, loaded) = open(&cx, seat, shared).await?;
+            shared.lock().open = true;
+            if let Some(ready) = talk.ready.take() {
+                let _ = ready.send(Ok(Opened { talk: Some(session.to_string()), loaded }));
+            }
+            obey(&cx, &session, shared, &mut talk.told).await
         })
-        .await
+        .await;
+    talked.unwrap_or_else(|error| End::of(&error))
 }
 
 /// Says hello and opens the conversation: the recorded one when the agent can load it.
@@ -212,12 +237,12 @@ async fn obey(
     session: &SessionId,
     shared: &Arc<Shared>,
     told: &mut UnboundedReceiver<Order>,
-) -> std::result::Result<(), agent_client_protocol::Error> {
+) -> std::result::Result<End, agent_client_protocol::Error> {
     loop {
         let order = tokio::select! {
             order = told.recv() => order,
             // Its process ended; `serve` says how.
-            () = cx.incoming_closed() => return Ok(()),
+            () = cx.incoming_closed() => return Ok(End::Closed),
         };
         match order {
             Some(Order::Prompt(text)) => {
@@ -237,7 +262,7 @@ async fn obey(
             Some(Order::Cancel) => {
                 cx.send_notification(CancelNotification::new(session.clone()))?
             }
-            Some(Order::End) | None => return Ok(()),
+            Some(Order::End) | None => return Ok(End::Told),
         }
     }
 }

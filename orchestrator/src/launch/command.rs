@@ -7,9 +7,11 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::launch::end::{ended_with, not_started};
 use crate::launch::log::Log;
 use crate::launch::voice::Voice;
-use crate::launch::{Agent, Launcher, News, Order, Seat, cannot_start, ended_with};
+use crate::launch::wire::Tail;
+use crate::launch::{Agent, Launcher, News, Order, Seat, cannot_start};
 use crate::room::Process;
 
 /// Runs the argv template of the agents table; `{prompt}`, `{worktree}` and `{id}` are filled in.
@@ -52,29 +54,33 @@ async fn turn(
     let mut process = match seat.room.start(&filled(seat, text)) {
         Ok(process) => process,
         Err(failure) => {
-            return Some(
-                cannot_start(&seat.command, failure.why.unwrap_or(failure.what)).to_string(),
-            );
+            let why = failure.why.unwrap_or(failure.what);
+            return Some(cannot_start(&seat.command, why).sentence());
         }
     };
     let hear = tokio::spawn(hear(Streams::of(&mut process), seat.clone()));
-    let why = tokio::select! {
-        status = process.running.child.wait() => match status {
-            Ok(status) if status.success() => None,
-            Ok(status) => Some(ended_with(status)),
-            Err(e) => Some(format!("cannot wait for the agent: {e}")),
-        },
+    let ended = tokio::select! {
+        status = process.running.child.wait() => Some(status),
         () = cancelled(told) => {
             let _ = process.running.end(GRACE).await;
-            Some("the turn was cancelled".to_owned())
+            None
         }
     };
     // What outlived the agent in its box ends here, and with it the last holder of its streams.
     drop(process);
-    if let Ok(Some(message)) = hear.await {
+    let (message, said) = hear.await.unwrap_or_default();
+    if let Some(message) = message {
         let _ = tell.send(News::Event(message));
     }
-    why
+    match ended {
+        Some(Ok(status)) if status.success() => None,
+        Some(Ok(status)) => Some(match not_started(status, &said) {
+            Some(why) => cannot_start(&seat.command, why).sentence(),
+            None => ended_with(status, &said),
+        }),
+        Some(Err(e)) => Some(format!("cannot wait for the agent: {e}")),
+        None => Some("the turn was cancelled".to_owned()),
+    }
 }
 
 async fn cancelled(told: &mut UnboundedReceiver<Order>) {
@@ -111,24 +117,30 @@ impl Streams {
     }
 }
 
-/// Reads both streams to their end into the log; gives the end of stdout as one message.
-async fn hear(streams: Streams, seat: Seat) -> Option<serde_json::Value> {
+/// Reads both streams to their end into the log; gives the end of stdout as one message, and the
+/// end of stderr.
+async fn hear(streams: Streams, seat: Seat) -> (Option<serde_json::Value>, String) {
     let mut voice = Voice::new(Clock::from_env());
-    let mut log = Log::open(&seat.log, seat.log_bytes).ok()?;
+    let mut said = Tail::default();
+    let mut log = Log::open(&seat.log, seat.log_bytes).ok();
+    let mut keep = |bytes: &[u8]| {
+        let _ = log.as_mut().map(|log| log.write(bytes));
+    };
     let (mut out, mut err) = (streams.out, streams.err);
     let (mut from_out, mut from_err) = (vec![0; 16 << 10], vec![0; 16 << 10]);
     while out.is_some() || err.is_some() {
         tokio::select! {
             n = read(&mut out, &mut from_out) => {
                 voice.text(&String::from_utf8_lossy(&from_out[..n]));
-                let _ = log.write(&from_out[..n]);
+                keep(&from_out[..n]);
             }
             n = read(&mut err, &mut from_err) => {
-                let _ = log.write(&from_err[..n]);
+                said.hear(&from_err[..n]);
+                keep(&from_err[..n]);
             }
         }
     }
-    voice.message()
+    (voice.message(), said.text())
 }
 
 /// Reads some bytes; a stream at its end is taken away.

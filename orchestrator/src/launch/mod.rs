@@ -2,6 +2,7 @@
 
 pub mod acp;
 pub mod command;
+pub mod end;
 pub mod host;
 pub mod log;
 pub mod table;
@@ -85,11 +86,6 @@ pub enum News {
     TurnEnded(Option<String>),
     /// Its process ended.
     Gone(String),
-}
-
-/// The sentence for a process that ended.
-pub fn ended_with(status: std::process::ExitStatus) -> String {
-    format!("the agent ended with exit code {}", base::process::exit_code(status))
 }
 
 /// A failure to start an agent, with what to try.

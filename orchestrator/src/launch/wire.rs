@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use futures_util::{Sink, Stream};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::mpsc::UnboundedSender;
 
 use crate::launch::log::Log;
 
@@ -23,14 +24,26 @@ pub fn lines_out(stdin: ChildStdin) -> impl Sink<String, Error = io::Error> + Se
     })
 }
 
-/// What the agent sends.
-pub fn lines_in(stdout: ChildStdout) -> impl Stream<Item = io::Result<String>> + Send + 'static {
-    futures_util::stream::unfold(Some(BufReader::new(stdout)), |reader| async move {
-        let mut reader = reader?;
-        match next_line(&mut reader).await {
-            Ok(Some(line)) => Some((Ok(line), Some(reader))),
-            Ok(None) => None,
-            Err(e) => Some((Err(e), None)),
+/// What the agent sends. Lines that are no JSON are left out: the first goes to `strange`.
+pub fn lines_in(
+    stdout: ChildStdout,
+    strange: UnboundedSender<String>,
+) -> impl Stream<Item = io::Result<String>> + Send + 'static {
+    let start = Some((BufReader::new(stdout), strange));
+    futures_util::stream::unfold(start, |state| async move {
+        let (mut reader, strange) = state?;
+        loop {
+            match next_line(&mut reader).await {
+                Ok(Some(line)) if line.trim_start().starts_with(['{', '[']) => {
+                    return Some((Ok(line), Some((reader, strange))));
+                }
+                Ok(Some(line)) if line.trim().is_empty() => {}
+                Ok(Some(line)) => {
+                    let _ = strange.send(line);
+                }
+                Ok(None) => return None,
+                Err(e) => return Some((Err(e), None)),
+            }
         }
     })
 }
@@ -49,12 +62,38 @@ async fn next_line(reader: &mut BufReader<impl AsyncRead + Unpin>) -> io::Result
     Ok(Some(String::from_utf8_lossy(&line).into_owned()))
 }
 
-/// Copies stderr into the agent's log.
-pub async fn log_stream(stream: Option<ChildStderr>, path: PathBuf, bound: u64) {
-    let (Some(mut stream), Ok(mut log)) = (stream, Log::open(&path, bound)) else { return };
+/// Copies stderr into the agent's log; gives its end.
+pub async fn log_stream(stream: Option<ChildStderr>, path: PathBuf, bound: u64) -> String {
+    let Some(mut stream) = stream else { return String::new() };
+    let mut log = Log::open(&path, bound).ok();
+    let mut tail = Tail::default();
     let mut buffer = vec![0; 16 << 10];
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
-        let _ = log.write(&buffer[..n]);
+        let _ = log.as_mut().map(|log| log.write(&buffer[..n]));
+        tail.hear(&buffer[..n]);
+    }
+    tail.text()
+}
+
+/// The end of a stream.
+#[derive(Debug, Default)]
+pub struct Tail(Vec<u8>);
+
+impl Tail {
+    /// Takes more in.
+    pub fn hear(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+        if self.0.len() > 16 << 10 {
+            self.0.drain(..self.0.len() - (4 << 10));
+        }
+    }
+
+    /// The last lines, fit to be shown.
+    pub fn text(&self) -> String {
+        let text = String::from_utf8_lossy(&self.0);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last = lines[lines.len().saturating_sub(3)..].join("\n");
+        base::text::printable(base::text::tail(&last, 600))
     }
 }
 

@@ -30,7 +30,7 @@ pub fn make_worktree(charge: &Charge) -> impl Future<Output = Input> + Send + 's
         match made.unwrap_or_else(|e| Err(Failure::new(base::failure::Kind::Bug, e.to_string()))) {
             Ok(Stands::Before) => Input::WorktreeStands,
             Ok(Stands::New) => prepared(&room, &setup, most).await,
-            Err(failure) => Input::CannotStart { why: sentence(&failure) },
+            Err(failure) => Input::CannotStart { why: failure.sentence() },
         }
     }
 }
@@ -60,7 +60,7 @@ async fn prepared(room: &Room, setup: &[String], most: Duration) -> Input {
                 let why = format!("setup `{line}` failed with exit code {}: {tail}", ended.exit);
                 return Input::CannotStart { why };
             }
-            Err(failure) => return Input::CannotStart { why: sentence(&failure) },
+            Err(failure) => return Input::CannotStart { why: failure.sentence() },
         }
     }
     Input::WorktreeStands
@@ -73,7 +73,7 @@ pub fn bring_home(charge: &Charge) -> impl Future<Output = Input> + Send + 'stat
         let bring = move || home::bring(&repository, &record, &snapshot::Limits::default());
         match tokio::task::spawn_blocking(bring).await {
             Ok(Ok(brought)) => Input::Imported { work: brought.work },
-            Ok(Err(failure)) => Input::CannotImport { why: sentence(&failure) },
+            Ok(Err(failure)) => Input::CannotImport { why: failure.sentence() },
             Err(e) => Input::CannotImport { why: e.to_string() },
         }
     }
@@ -108,12 +108,4 @@ pub fn disk_is_full(charge: &Charge) -> Option<String> {
     let stat = rustix::fs::statvfs(&charge.record.place.worktree).ok()?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     (free < floor).then(|| format!("{floor} bytes of free disk space"))
-}
-
-/// A failure in one line, for a journal.
-pub fn sentence(failure: &Failure) -> String {
-    match &failure.why {
-        Some(why) => format!("{}: {}", failure.what, why.trim()),
-        None => failure.what.clone(),
-    }
 }

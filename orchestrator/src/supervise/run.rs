@@ -283,7 +283,7 @@ impl Desk {
         let starting = tokio::spawn(async move {
             let word = match launcher.launch(seat).await {
                 Ok(agent) => Word::Launched(agent),
-                Err(failure) => Word::Heard(Input::CannotStart { why: deeds::sentence(&failure) }),
+                Err(failure) => Word::Heard(Input::CannotStart { why: failure.sentence() }),
             };
             let _ = tell.send(word);
         });

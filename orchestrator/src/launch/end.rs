@@ -1,0 +1,80 @@
+//! How agents end, in sentences: before they started, and in the middle of their work.
+
+use std::process::ExitStatus;
+
+use crate::launch::wire;
+
+/// How a conversation over ACP ended.
+#[derive(Debug)]
+pub enum End {
+    /// It was told to.
+    Told,
+    /// The agent's output closed.
+    Closed,
+    /// The protocol failed, with this sentence.
+    Failed(String),
+    /// What it wrote is no JSON, and nothing better followed.
+    Strange,
+}
+
+impl End {
+    /// By a failure of the protocol.
+    pub fn of(error: &agent_client_protocol::Error) -> End {
+        match agent_client_protocol::is_incoming_transport_closed(error) {
+            true => End::Closed,
+            false => End::Failed(wire::sentence(error)),
+        }
+    }
+
+    /// Why the agent did not start.
+    pub fn before_it_opened(
+        self,
+        status: Option<ExitStatus>,
+        said: &str,
+        line: Option<String>,
+    ) -> String {
+        let no_acp = |line: String| {
+            let line = base::text::printable(base::text::head(line.trim(), 200));
+            format!("it does not speak ACP; it wrote `{line}`")
+        };
+        match (self, status, line) {
+            (End::Strange, _, line) => no_acp(line.unwrap_or_default()),
+            (End::Failed(why), _, _) => why,
+            (End::Told, _, _) => "it was told to end".to_owned(),
+            (End::Closed, Some(status), Some(line)) if status.success() => no_acp(line),
+            (End::Closed, Some(status), _) => not_started(status, said)
+                .unwrap_or_else(|| ended_with(status, said).replacen("the agent", "it", 1)),
+            (End::Closed, None, _) => "it closed its output before it answered".to_owned(),
+        }
+    }
+
+    /// Why the agent is gone.
+    pub fn why(self, status: Option<ExitStatus>, said: &str) -> String {
+        match (self, status) {
+            (_, Some(status)) if !status.success() => ended_with(status, said),
+            (End::Failed(why), _) => format!("the agent stopped speaking: {why}"),
+            (End::Told | End::Strange, _) => "the agent was told to end".to_owned(),
+            (End::Closed, Some(_)) => "the agent ended by itself".to_owned(),
+            (End::Closed, None) => "the agent closed its output".to_owned(),
+        }
+    }
+}
+
+/// The sentence for a process that ended; `said` is the end of its stderr.
+pub fn ended_with(status: ExitStatus, said: &str) -> String {
+    let code = base::process::exit_code(status);
+    match said.is_empty() {
+        true => format!("the agent ended with exit code {code}"),
+        false => format!("the agent ended with exit code {code}: {said}"),
+    }
+}
+
+/// Why the box could not start the program, when that is how it ended.
+pub fn not_started(status: ExitStatus, said: &str) -> Option<String> {
+    let (_, error) = said.split_once("studio: cannot start `")?.1.split_once("`: ")?;
+    match base::process::exit_code(status) {
+        127 => Some(format!("there is no such program, or its interpreter is missing: {error}")),
+        126 => Some(format!("it is not executable, or closed in the box: {error}")),
+        _ => None,
+    }
+}
