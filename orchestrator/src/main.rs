@@ -12,7 +12,8 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     let json = cli.json();
-    match cli.run() {
+    let done = cli.run().and_then(|code| report::lost().map_or(Ok(code), Err));
+    match done {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             report::failure(&failure, json);

@@ -300,6 +300,9 @@ fn an_open_shell_keeps_its_session_in_place() {
     scene.studio(["accept", &id, "-m", "x"]).exits(3).says(&said);
     scene.studio(["discard", &id]).exits(3).says(&said);
     scene.studio(["doctor"]).exits(0).says(&said).never_says("mended");
+    let busy = scene.exec(["gate go; write b 1"]);
+    scene.await_state(&busy, "working");
+    scene.studio(["doctor"]).exits(0).never_says("mended");
     scene.studio(["accept", "--dry-run", &id]).exits(0);
     scene.worktree(&id).write("go", "");
     let (mut out, mut text) = (shell.child.stdout.take().unwrap(), String::new());
@@ -307,6 +310,7 @@ fn an_open_shell_keeps_its_session_in_place() {
     assert_eq!(text, "kept\n", "doctor left its temporary files alone");
     drop(shell);
 
+    scene.studio(["doctor"]).exits(0).says("all is well").never_says("mended");
     let killed = open("go");
     kill(killed.id().into());
     drop(killed);

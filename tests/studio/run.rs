@@ -165,6 +165,30 @@ fn a_task_may_be_a_megabyte_or_begin_with_dashes() {
     let status = scene.studio(["status", "@latest", "--json"]).json();
     assert_eq!(status["task"].as_str().unwrap().len(), long.trim_end().len());
     scene.studio(["run", "--", "--flag is wrong; write b 1"]).exits(0);
+
+    let task = |agent: &str| {
+        let job = scene.env.job(studio(), scene.repo.path()).args(["run", "--agent", agent, "-"]);
+        scene.env.run_job(job.input(long.clone()))
+    };
+    task("fake").exits(2).says("one argument holds 128 KiB at most").says("on stdin");
+    assert_eq!(scene.studio(["list", "--json"]).json()["sessions"].as_array().unwrap().len(), 2);
+    scene.configure("[studio.agents.reads]\nprotocol = 'command'\ncommand = ['dd', 'of=task.txt']");
+    task("reads").exits(0);
+    let id = scene.studio(["status", "@latest", "--json"]).json()["id"].clone();
+    assert_eq!(scene.worktree(id.as_str().unwrap()).read("task.txt"), long.trim_end());
+}
+
+#[test]
+fn output_that_does_not_get_through_is_a_failure_and_a_closed_pipe_is_none() {
+    let scene = Scene::new();
+    scene.ready("write a 1");
+    let line = |text: &str| {
+        let studio = format!("studio() {{ '{}' \"$@\"; }}; {text}", studio());
+        scene.env.run("bash", scene.repo.path(), ["-c", &studio])
+    };
+    line("studio list > /dev/full").exits(1).says("cannot write to stdout").says("No space left");
+    line("studio list --json > /dev/full").exits(1);
+    line("set -o pipefail; { studio list; studio logs; } | true").exits(0).never_says("error");
 }
 
 #[test]
@@ -174,6 +198,10 @@ fn what_is_wrong_is_said_with_an_exit_code_and_a_way_out() {
     scene.studio(["run", "  "]).exits(2).says("the task is empty");
     scene.studio(["run", "--no-such-flag", "x"]).exits(2);
     scene.studio(["run", "--agent", "nobody", "x"]).exits(2).says("there is no agent `nobody`");
+    for budget in ["nan", "inf", "-1", "much"] {
+        let budget = format!("--budget={budget}");
+        scene.studio(["run", &budget, "x"]).exits(2).says("--budget");
+    }
     scene.studio(["run", "--base", "nowhere", "x"]).exits(5).says("nowhere");
     scene.studio(["status", "nothing"]).exits(5).says("there are no sessions");
     scene.configure("chekcs = ['true']");

@@ -91,7 +91,9 @@ fn session(desk: &Desk, view: &View, found: &mut Findings) -> Result<()> {
         found.mended.push(format!("let go of what `{id}` held for landing"));
     }
     let temporary = desk.store.file(id, "tmp");
-    if temporary.exists() && std::fs::remove_dir_all(&temporary).is_ok() {
+    let removed = temporary.exists() && std::fs::remove_dir_all(&temporary).is_ok();
+    // A shell leaves some behind as well, and that is no fault.
+    if removed && view.state == State::Crashed {
         found.mended.push(format!("removed the temporary files of `{id}`"));
     }
     if view.state == State::Crashed {

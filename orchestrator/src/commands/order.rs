@@ -88,6 +88,10 @@ fn draft(desk: &Desk, order: &Order) -> Result<Record> {
     }
     manner.config = desk.config_file.clone();
     manner.boxed = manner.boxed && desk.config.sandbox.enabled;
+    if studio.limits.budget_usd.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
+        return Err(Failure::usage("`[studio.limits] budget_usd` is no number of dollars")
+            .next("give a number, 0 or more"));
+    }
     let id = Id::new(&order.task, [0; 4]);
     let wanted = templates.order(&id, &base)?;
     Ok(Record {

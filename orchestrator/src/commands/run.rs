@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long = "check", value_name = "LINE")]
     pub checks: Vec<String>,
     /// Stop after so much money, in US dollars
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", value_parser = dollars)]
     pub budget: Option<f64>,
     /// Stop after so many tokens
     #[arg(long, value_name = "N")]
@@ -80,6 +80,14 @@ pub struct Ways {
     /// `off` runs the agents without the box
     #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
     pub sandbox: String,
+}
+
+fn dollars(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(usd) if f64::is_finite(usd) && usd >= 0.0 => Ok(usd),
+        Ok(_) => Err("it must be a number of dollars, 0 or more".to_owned()),
+        Err(e) => Err(e.to_string()),
+    }
 }
 
 /// Runs it.
@@ -129,7 +137,8 @@ fn orders(desk: &Desk, args: &Args) -> Result<Vec<Order>> {
         refuse_bad_task(&order.task)?;
         let agent = order.agent.take().or_else(|| desk.config.studio.agent.clone());
         let agent = agent.unwrap_or_else(|| "g3".to_owned());
-        launch::table::row(&desk.config, &agent)?;
+        let row = launch::table::row(&desk.config, &agent)?;
+        launch::command::refuse_too_long(&row, &order.task)?;
         order.agent = Some(agent);
     }
     Ok(orders)

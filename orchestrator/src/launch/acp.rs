@@ -41,7 +41,7 @@ pub struct Acp;
 impl Launcher for Acp {
     fn launch(&self, seat: Seat) -> BoxFuture<'static, Result<Agent>> {
         Box::pin(async move {
-            let command = seat.command.clone();
+            let command = seat.row.command.clone();
             let process = seat
                 .room
                 .start(&command)

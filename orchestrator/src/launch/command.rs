@@ -1,10 +1,11 @@
 //! Any program as an agent: one process for each prompt, its exit code the verdict.
 
 use base::clock::Clock;
-use base::failure::Result;
+use base::config::studio::{AgentRow, Protocol};
+use base::failure::{Failure, Result};
 use base::process::GRACE;
 use futures_util::future::BoxFuture;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::launch::end::{ended_with, not_started};
@@ -14,8 +15,31 @@ use crate::launch::wire::Tail;
 use crate::launch::{Agent, Launcher, News, Order, Seat, cannot_start};
 use crate::room::Process;
 
+/// Bytes of one argument that the system passes on to a program, its last zero included (Linux:
+/// `MAX_ARG_STRLEN`, 32 pages).
+const LONGEST_ARGUMENT: usize = 128 << 10;
+
 /// Runs the argv template of the agents table; `{prompt}`, `{worktree}` and `{id}` are filled in.
+/// Without `{prompt}` in it the program reads the prompt from its stdin.
 pub struct Command;
+
+/// Refuses a text that does not fit into an argument of the agent's command.
+pub fn refuse_too_long(row: &AgentRow, text: &str) -> Result<()> {
+    let template = row.command.iter().filter(|part| part.contains(PROMPT));
+    let longest = template.map(|part| part.len() - PROMPT.len() + text.len()).max();
+    if row.protocol != Protocol::Command || longest.is_none_or(|most| most < LONGEST_ARGUMENT) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("the task has {} bytes", text.len()))
+        .because(format!(
+            "this agent gets it as an argument, and one argument holds {} KiB at most",
+            LONGEST_ARGUMENT >> 10
+        ))
+        .next("leave `{prompt}` out of the agent's command: it gets the task on stdin then")
+        .next("or put the text into a file of the repository, and name that file in the task"))
+}
+
+const PROMPT: &str = "{prompt}";
 
 impl Launcher for Command {
     fn launch(&self, seat: Seat) -> BoxFuture<'static, Result<Agent>> {
@@ -51,13 +75,22 @@ async fn turn(
     told: &mut UnboundedReceiver<Order>,
     tell: &UnboundedSender<News>,
 ) -> Option<String> {
+    if let Err(failure) = refuse_too_long(&seat.row, text) {
+        return Some(failure.sentence());
+    }
     let mut process = match seat.room.start(&filled(seat, text)) {
         Ok(process) => process,
         Err(failure) => {
             let why = failure.why.unwrap_or(failure.what);
-            return Some(cannot_start(&seat.command, why).sentence());
+            return Some(cannot_start(&seat.row.command, why).sentence());
         }
     };
+    // A program that waits for more than there is must not wait forever.
+    if let Some(stdin) = process.running.child.stdin.take()
+        && !seat.row.command.iter().any(|part| part.contains(PROMPT))
+    {
+        tokio::spawn(write_all(stdin, text.to_owned()));
+    }
     let hear = tokio::spawn(hear(Streams::of(&mut process), seat.clone()));
     let ended = tokio::select! {
         status = process.running.child.wait() => Some(status),
@@ -75,7 +108,7 @@ async fn turn(
     match ended {
         Some(Ok(status)) if status.success() => None,
         Some(Ok(status)) => Some(match not_started(status, &said) {
-            Some(why) => cannot_start(&seat.command, why).sentence(),
+            Some(why) => cannot_start(&seat.row.command, why).sentence(),
             None => ended_with(status, &said),
         }),
         Some(Err(e)) => Some(format!("cannot wait for the agent: {e}")),
@@ -95,14 +128,20 @@ async fn cancelled(told: &mut UnboundedReceiver<Order>) {
 /// The template with the prompt in it. An argument is never split, so nothing can be injected.
 fn filled(seat: &Seat, text: &str) -> Vec<String> {
     let worktree = seat.worktree.to_string_lossy();
-    seat.command
+    seat.row
+        .command
         .iter()
         .map(|part| {
             // The prompt goes in last: braces in it mean nothing.
             let part = part.replace("{worktree}", &worktree).replace("{id}", seat.id.as_str());
-            part.replace("{prompt}", text)
+            part.replace(PROMPT, text)
         })
         .collect()
+}
+
+async fn write_all(mut stdin: tokio::process::ChildStdin, text: String) {
+    // A program that does not read it does not want it.
+    let _ = stdin.write_all(text.as_bytes()).await;
 }
 
 struct Streams {

@@ -12,6 +12,7 @@ pub mod wire;
 
 use std::path::PathBuf;
 
+use base::config::studio::AgentRow;
 use base::failure::{Failure, Result};
 use base::id::Id;
 use futures_util::future::BoxFuture;
@@ -31,8 +32,8 @@ pub trait Launcher {
 pub struct Seat {
     /// The session.
     pub id: Id,
-    /// Program and arguments, as the agents table has them.
-    pub command: Vec<String>,
+    /// How to speak with it, as the agents table has it.
+    pub row: AgentRow,
     /// The session's worktree.
     pub worktree: PathBuf,
     /// The conversation to go on with.

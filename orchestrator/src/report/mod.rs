@@ -5,14 +5,29 @@ pub mod progress;
 pub mod table;
 pub mod view;
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::sync::OnceLock;
 
 use base::failure::Failure;
 use serde_json::{Value, json};
 
+/// Why the first text that did not get through did not.
+static LOST: OnceLock<String> = OnceLock::new();
+
 /// Data: one text to stdout. A closed pipe is no error: the reader has seen enough.
 pub fn out(text: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
+    let mut stdout = std::io::stdout().lock();
+    match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            let _ = LOST.set(e.to_string());
+        }
+        Ok(()) | Err(_) => {}
+    }
+}
+
+/// The failure to be told at the end, when data did not get through.
+pub fn lost() -> Option<Failure> {
+    LOST.get().map(|why| Failure::failed("cannot write to stdout").because(why))
 }
 
 /// Data: one JSON value on one line.

@@ -266,7 +266,7 @@ impl Desk {
     fn launch(&mut self, talk: Option<String>) {
         let seat = Seat {
             id: self.charge.record.id.clone(),
-            command: self.charge.row.command.clone(),
+            row: self.charge.row.clone(),
             worktree: self.charge.record.place.worktree.clone(),
             talk,
             log: self.log.clone(),

@@ -102,7 +102,7 @@ pub enum Protocol {
     /// Agent Client Protocol on stdio.
     #[default]
     Acp,
-    /// A command with `{prompt}` in its arguments, and its exit code.
+    /// A command with `{prompt}` in its arguments or on its stdin, and its exit code.
     Command,
 }
 
