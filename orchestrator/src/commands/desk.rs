@@ -5,14 +5,17 @@ use std::path::PathBuf;
 
 use base::clock::Clock;
 use base::config::{Config, Sources};
-use base::failure::{Failure, Result};
+use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 
 use crate::git::repo::Repository;
+use crate::git::snapshot::Limits;
 use crate::report;
 use crate::report::view::View;
 use crate::session::facts::{Facts, Fate};
+use crate::session::home;
 use crate::session::id::{Candidate, resolve};
+use crate::session::journal::Entry;
 use crate::session::state::State;
 use crate::session::store::Store;
 
@@ -127,6 +130,30 @@ impl Desk {
             (view.record.created_at.clone(), self.store.made_at(&view.record.id))
         });
         Ok((views, unreadable))
+    }
+
+    /// The session with its work brought home, when it crashed in a turn whose work nobody has
+    /// looked at: so its numbers can be shown. Anything that stands in the way changes nothing.
+    pub fn salvaged(&self, view: View) -> View {
+        if view.state != State::Crashed || !view.facts.story.in_turn {
+            return view;
+        }
+        let id = &view.record.id;
+        let salvage = || -> Result<View> {
+            if let Some(_lock) = self.store.lock(id)?
+                && self.store.story(id)?.in_turn
+            {
+                let brought = home::bring(&self.repository, &view.record, &Limits::default())?;
+                let why = Some("its supervisor ended without a last word".to_owned());
+                let end = Entry::TurnEnd { n: view.facts.story.turns, why };
+                let mut writer = self.store.writer(id, self.clock)?;
+                for entry in [end, Entry::Work(brought.work)] {
+                    writer.write(entry).or_fail(|| "cannot write the journal")?;
+                }
+            }
+            self.view(id)
+        };
+        salvage().unwrap_or(view)
     }
 
     /// Every session that can be read, oldest first.

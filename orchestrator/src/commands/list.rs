@@ -21,6 +21,7 @@ pub struct Args {
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let desk = Desk::open(common)?;
     let (views, unreadable) = desk.sessions()?;
+    let views: Vec<View> = views.into_iter().map(|view| desk.salvaged(view)).collect();
     let whys = unreadable.iter().map(|(id, failure)| (id, failure.sentence()));
     if desk.json {
         let sessions: Vec<_> = views.iter().map(View::json).collect();

@@ -18,7 +18,8 @@ pub struct Args {
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let desk = Desk::open(common)?;
-    let mut view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
+    let view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
+    let mut view = desk.salvaged(view);
     if let Some(work) = view.work().filter(|_| !view.state.is_over()).cloned() {
         // A repository that changes under our eyes makes this unknown, not the whole page.
         view.standing = home::standing(&desk.repository, &view.record, &work).ok().flatten();
