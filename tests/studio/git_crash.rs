@@ -262,3 +262,26 @@ fn files_that_the_user_changes_after_a_crash_are_left_alone() {
     assert_eq!(scene.s.repo.read("gone"), "x\n");
     assert_eq!(scene.s.repo.git(["status", "--porcelain"]), " M file\n M other\nA  staged");
 }
+
+#[test]
+fn files_that_the_user_commits_or_stages_after_a_crash_are_left_alone() {
+    let scene = scene();
+    let (code, _) = run(&scene, "accept", Some("accept.files"));
+    assert_eq!(code, 137);
+    let repo = &scene.s.repo;
+    fs::remove_file(repo.path().join(".git/index.lock")).unwrap();
+    repo.git(["add", "dir/new"]);
+    repo.git(["commit", "-q", "-m", "the user's own", "dir/new", "gone"]);
+    repo.git(["add", "file"]);
+
+    let said = engine::recover(&scene.s.repository).unwrap();
+
+    for name in ["dir/new", "file", "gone"] {
+        let named = |line: &String| line.contains(name) && line.contains("left alone");
+        assert!(said.iter().any(named), "{name}: {said:?}");
+    }
+    assert_eq!((repo.read("dir/new"), repo.read("file")), ("new\n".into(), "changed\n".into()));
+    assert!(!repo.path().join("sub/untracked").exists(), "what nobody took over is taken back");
+    let status = repo.git(["status", "--porcelain"]);
+    assert_eq!(status, "M  file\n M other\nA  staged");
+}

@@ -30,7 +30,8 @@ pub fn bring(checkout: &Checkout, changes: &[Change], after: &str) -> Result<()>
 }
 
 /// Takes [`bring`] back, also a half-done one: files that are what we wrote (or a beginning of it)
-/// become what they were. A file that somebody changed meanwhile is left alone and named.
+/// become what they were. A file that somebody changed, staged or committed meanwhile is left alone
+/// and named.
 pub fn take_back(
     checkout: &Checkout,
     changes: &[Change],
@@ -43,6 +44,7 @@ pub fn take_back(
         let not_before = self::differing(&repo, changes, before)?;
         changes.iter().map(|c| c.path.clone()).filter(|path| !not_before.contains(path)).collect()
     };
+    let taken_over = taken_over(&repo, checkout, changes)?;
     let mut rewritten = Vec::new();
     let mut left = Vec::new();
     for change in changes {
@@ -50,7 +52,9 @@ pub fn take_back(
             continue;
         }
         let path = checkout.worktree.join(&change.path);
-        let ours = !differing.contains(&change.path) || is_beginning(&repo, &path, change.after);
+        let as_written =
+            !differing.contains(&change.path) || is_beginning(&repo, &path, change.after);
+        let ours = as_written && !taken_over.contains(&change.path);
         match (ours, change.before) {
             (false, _) => left.push(change.path.clone()),
             (true, Some(_)) => rewritten.push(change.clone()),
@@ -66,6 +70,31 @@ pub fn take_back(
             .or_fail(|| format!("cannot put the files in {} back", checkout.worktree.display()))?;
     }
     Ok(left)
+}
+
+/// The paths that somebody staged, or committed as they were written.
+fn taken_over(
+    repo: &git2::Repository,
+    checkout: &Checkout,
+    changes: &[Change],
+) -> Result<BTreeSet<PathBuf>> {
+    let index = open_index(&checkout.git_dir.join("index"))?;
+    let head = repo.head().and_then(|head| head.peel_to_tree()).ok();
+    let committed = |head: &git2::Tree<'_>, path: &Path| {
+        let entry = head.get_path(path).ok()?;
+        Some(Entry { id: entry.id(), mode: u32::try_from(entry.filemode()).ok()? })
+    };
+    let mut found = BTreeSet::new();
+    for change in changes {
+        let staged = index.get_path(&change.path, 0);
+        let staged = staged.map(|entry| Entry { id: entry.id, mode: entry.mode });
+        let is_committed =
+            head.as_ref().is_some_and(|head| committed(head, &change.path) == change.after);
+        if staged != change.before || is_committed {
+            found.insert(change.path.clone());
+        }
+    }
+    Ok(found)
 }
 
 /// The paths, among those that land, that are not as a commit has them.

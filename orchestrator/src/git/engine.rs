@@ -183,7 +183,10 @@ fn take_back(intent: &Intent, landing: &Landing, changes: &[Change]) -> Result<V
         let left = along::take_back(checkout, changes, &landing.before, &landing.after)?;
         said.extend(left.iter().map(|path| {
             let path = checkout.worktree.join(path);
-            format!("{} was changed meanwhile and was left alone", path.display())
+            format!(
+                "{} was changed, staged or committed meanwhile and was left alone",
+                path.display()
+            )
         }));
     }
     Ok(said)
