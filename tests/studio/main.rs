@@ -19,3 +19,4 @@ mod git_undo;
 mod git_worktree;
 mod run;
 mod scene;
+mod shapes;

@@ -6,6 +6,7 @@ use base::id::Id;
 
 use crate::commands::desk::Desk;
 use crate::commands::run::{Args, is_attended};
+use crate::git::checkout;
 use crate::schedule::default_jobs;
 use crate::session::random;
 use crate::session::record::{Limits, Manner, Record, SCHEMA, Templates};
@@ -77,6 +78,8 @@ pub fn create(desk: &Desk, order: &Order) -> Result<Id> {
 fn draft(desk: &Desk, order: &Order) -> Result<Record> {
     let studio = &desk.config.studio;
     let base = desk.repository.base(order.base.as_deref())?;
+    checkout::refuse_unreadable(&desk.repository, base.branch.as_ref())?;
+    desk.repository.remember_checkout()?;
     let templates = Templates { branch: studio.branch.clone(), worktree: studio.worktree.clone() };
     let mut checks = studio.checks.list();
     let more: Vec<String> =

@@ -206,11 +206,27 @@ pub fn open(checkout: &Checkout) -> Result<git2::Repository> {
 
 /// Opens an index by its path.
 pub fn open_index(path: &Path) -> Result<git2::Index> {
-    git2::Index::open(path).map_err(|why| {
-        Failure::refused(format!("{} cannot be read", path.display()))
-            .because(why.message())
-            .next("if it is a split index: git update-index --no-split-index")
-    })
+    git2::Index::open(path).map_err(|why| unreadable(Failure::refused, path, &why))
+}
+
+/// Refuses (2) a repository from whose branch nothing could land: the index of the main checkout,
+/// or of a checkout of the branch, is one that libgit2 cannot read.
+pub fn refuse_unreadable(repository: &Repository, target: Option<&BranchName>) -> Result<()> {
+    for checkout in all(repository)? {
+        let is_main = checkout.git_dir == repository.common_dir;
+        if is_main || target.is_some_and(|target| head_names(&checkout.git_dir, target)) {
+            let path = checkout.git_dir.join("index");
+            git2::Index::open(&path).map_err(|why| unreadable(Failure::usage, &path, &why))?;
+        }
+    }
+    Ok(())
+}
+
+fn unreadable(kind: impl Fn(String) -> Failure, path: &Path, why: &git2::Error) -> Failure {
+    kind(format!("{} is an index that studio cannot handle yet", path.display()))
+        .because(why.message())
+        .next("a split index: git config core.splitIndex false; git update-index --no-split-index")
+        .next("any other: git -c index.version=2 update-index --force-write-index")
 }
 
 /// The tree of a commit.

@@ -57,12 +57,19 @@ pub fn stats(repository: &Repository, from: &str, to: &str) -> Result<Stats> {
     Ok(stats)
 }
 
-/// The difference as a patch that `git apply` takes, with renames found; for people, bytes that
-/// are not UTF-8 are replaced.
+/// One line per changed file, as `git diff --stat` has it.
+pub fn stat(repository: &Repository, from: &str, to: &str, width: usize) -> Result<String> {
+    let repo = repository.open()?;
+    let stats = between(&repo, from, to)?.stats().or_fail(cannot)?;
+    let text = stats.to_buf(git2::DiffStatsFormat::FULL, width).or_fail(cannot)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The difference as a patch that `git apply` takes; for people, bytes that are not UTF-8 are
+/// replaced.
 pub fn patch(repository: &Repository, from: &str, to: &str) -> Result<String> {
     let repo = repository.open()?;
-    let mut diff = between(&repo, from, to)?;
-    diff.find_similar(None).or_fail(cannot)?;
+    let diff = between(&repo, from, to)?;
     let mut text = Vec::new();
     diff.print(git2::DiffFormat::Patch, |delta, _, line| {
         if path_of(&delta).is_some_and(|path| !is_g3s_own(path)) {
@@ -85,6 +92,7 @@ pub fn apart(repository: &Repository, one: &str, other: &str) -> Result<Apart> {
     Ok(Apart { ahead, behind })
 }
 
+/// The difference, with renames found.
 fn between<'repo>(
     repo: &'repo git2::Repository,
     from: &str,
@@ -93,7 +101,11 @@ fn between<'repo>(
     let tree = |id: &str| repo.find_commit(refs::oid(id)?).and_then(|it| it.tree()).or_fail(cannot);
     let mut options = git2::DiffOptions::new();
     options.include_typechange(true);
-    repo.diff_tree_to_tree(Some(&tree(from)?), Some(&tree(to)?), Some(&mut options)).or_fail(cannot)
+    let mut diff = repo
+        .diff_tree_to_tree(Some(&tree(from)?), Some(&tree(to)?), Some(&mut options))
+        .or_fail(cannot)?;
+    diff.find_similar(None).or_fail(cannot)?;
+    Ok(diff)
 }
 
 fn path_of<'a>(delta: &git2::DiffDelta<'a>) -> Option<&'a Path> {

@@ -1,5 +1,6 @@
 //! Which repository this is, whether studio can work in it, and what a session starts from.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
@@ -8,6 +9,9 @@ use base::id::Id;
 use serde::{Deserialize, Serialize};
 
 use crate::git::names::BranchName;
+
+/// The file with the path of a main checkout that nothing else leads to.
+const CHECKOUT: &str = "checkout";
 
 /// A repository that studio can work in. Plain data: absolute paths with symlinks resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,9 +59,13 @@ impl Repository {
         Ok(Repository { common_dir, main_checkout, here: git_dir, session })
     }
 
-    /// Opens it with libgit2.
+    /// Opens it with libgit2, for objects and refs. The user's index is none of its business: libgit2
+    /// would read it for every comparison, and cannot read every index.
     pub fn open(&self) -> Result<git2::Repository> {
-        open_owned(&self.common_dir)
+        let repo = open_owned(&self.common_dir)?;
+        let mut none = git2::Index::new().or_fail(|| "cannot make an index")?;
+        repo.set_index(&mut none).or_fail(|| "cannot make an index")?;
+        Ok(repo)
     }
 
     /// The door for the git program, without a working tree.
@@ -79,6 +87,18 @@ impl Repository {
             format!("cannot write in {}: is it read-only?", self.common_dir.display())
         })?;
         Ok(dir)
+    }
+
+    /// Writes down where the main checkout is, where the git directory does not say so: supervisors
+    /// know nothing else.
+    pub fn remember_checkout(&self) -> Result<()> {
+        let Some(checkout) = &self.main_checkout else { return Ok(()) };
+        if self.common_dir.parent() == Some(checkout) {
+            return Ok(());
+        }
+        let path = self.studio_dir()?.join(CHECKOUT);
+        base::files::replace(&path, checkout.as_os_str().as_bytes())
+            .or_fail(|| format!("cannot write {}", path.display()))
     }
 
     /// The directory of a session's records. Ids are safe as names.
@@ -235,7 +255,7 @@ fn no_commit() -> Failure {
 }
 
 /// The user's checkout. A bare repository has none; a separate git directory shows it only to
-/// those who start there.
+/// those who start there, and to whom [`Repository::remember_checkout`] told it.
 fn main_checkout(
     repo: &git2::Repository,
     common_dir: &Path,
@@ -253,6 +273,11 @@ fn main_checkout(
         && let Some(top) = from.ancestors().find(|top| top.join(".git").exists() && leads_here(top))
     {
         return canonical(top).map(Some);
+    }
+    let told = std::fs::read(common_dir.join("studio").join(CHECKOUT)).unwrap_or_default();
+    let told = Path::new(std::ffi::OsStr::from_bytes(&told));
+    if told.is_absolute() && leads_here(told) {
+        return canonical(told).map(Some);
     }
     Err(Failure::usage("cannot tell where the main checkout of this repository is")
         .because(format!("{} does not lie in it", common_dir.display()))

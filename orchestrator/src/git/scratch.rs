@@ -38,24 +38,21 @@ impl Scratch {
     /// A scratch directory without a working tree.
     pub fn open(repository: &Repository) -> Result<Scratch> {
         let real = repository.open()?;
-        let scratch = Scratch::make(repository, config(&real)?.as_bytes())?;
-        scratch.copy_if_there(&repository.common_dir.join("shallow"), "shallow")?;
-        Ok(scratch)
+        let shallow = std::fs::read(repository.common_dir.join("shallow")).ok();
+        Scratch::make(repository, config(&real)?.as_bytes(), shallow.as_deref())
     }
 
     /// A scratch directory that sees a session's own objects, with the session's settings.
     pub fn for_session(repository: &Repository, git_dir: &Path) -> Result<Scratch> {
         let originals = Originals::load(git_dir)?;
-        let scratch = Scratch::make(repository, &originals.config)?;
+        let shallow = originals.shallow.as_deref();
+        let scratch = Scratch::make(repository, &originals.config, shallow)?;
         let info = scratch.path().join("info");
         let write = || -> std::io::Result<()> {
             std::fs::create_dir_all(&info)?;
             std::fs::write(info.join("exclude"), &originals.exclude)?;
             if let Some(attributes) = &originals.attributes {
                 std::fs::write(info.join("attributes"), attributes)?;
-            }
-            if let Some(shallow) = &originals.shallow {
-                std::fs::write(scratch.path().join("shallow"), shallow)?;
             }
             Ok(())
         };
@@ -64,7 +61,8 @@ impl Scratch {
         Ok(scratch)
     }
 
-    fn make(repository: &Repository, config: &[u8]) -> Result<Scratch> {
+    /// `shallow` is where history ends in a shallow clone; libgit2 reads it when it opens.
+    fn make(repository: &Repository, config: &[u8], shallow: Option<&[u8]>) -> Result<Scratch> {
         let parent = repository.studio_dir()?.join("scratch");
         std::fs::create_dir_all(&parent).or_fail(cannot_write)?;
         let dir = tempfile::Builder::new().prefix("s").tempdir_in(parent).or_fail(cannot_write)?;
@@ -73,6 +71,9 @@ impl Scratch {
                 std::fs::create_dir_all(dir.path().join(sub))?;
             }
             std::fs::write(dir.path().join("HEAD"), "ref: refs/heads/none\n")?;
+            if let Some(shallow) = shallow {
+                std::fs::write(dir.path().join("shallow"), shallow)?;
+            }
             std::fs::write(dir.path().join("config"), config)
         };
         write().or_fail(cannot_write)?;
@@ -80,13 +81,6 @@ impl Scratch {
         let scratch = Scratch { dir, repo };
         scratch.see(&repository.common_dir.join("objects"))?;
         Ok(scratch)
-    }
-
-    fn copy_if_there(&self, from: &Path, name: &str) -> Result<()> {
-        if let Ok(content) = std::fs::read(from) {
-            std::fs::write(self.path().join(name), content).or_fail(cannot_write)?;
-        }
-        Ok(())
     }
 
     fn see(&self, objects: &Path) -> Result<()> {
@@ -145,7 +139,7 @@ pub fn bring(
         .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(from))
         .stdin(Stream::Piped);
     // Indexed in a directory of its own: `git gc --prune=now` removes unfinished packs of others.
-    let desk = Scratch::make(repository, b"[core]\n\tbare = true\n")?;
+    let desk = Scratch::make(repository, b"[core]\n\tbare = true\n", None)?;
     let keep = format!("--keep=studio-{id}");
     let mut seen = vec![repository.common_dir.join("objects")];
     seen.extend_from_slice(from);

@@ -1,0 +1,206 @@
+//! Repositories of every shape: run, diff, accept and undo work in them, or they are refused before
+//! an agent starts.
+
+use testkit::env::TestEnv;
+use testkit::repo::Repo;
+
+use crate::scene::Scene;
+
+/// What is expected of a shape.
+enum Expect {
+    /// Everything works.
+    Works,
+    /// `run` is refused (2) with these words.
+    Refused(&'static str),
+}
+use Expect::{Refused, Works};
+
+/// A shape: what it is called, and how it is made at a place.
+type Shape = (&'static str, fn(&TestEnv) -> Repo, Expect);
+
+const SHAPES: &[Shape] = &[
+    ("plain", plain, Works),
+    (
+        "split index",
+        |env| with(env, &["update-index", "--split-index"]),
+        Refused("--no-split-index"),
+    ),
+    (
+        "split index by configuration",
+        |env| {
+            let repo = with(env, &["config", "core.splitIndex", "true"]);
+            repo.commit_file("second", "2\n");
+            repo
+        },
+        Refused("--no-split-index"),
+    ),
+    ("sparse checkout", sparse, Works),
+    ("file system monitor", |env| with(env, &["config", "core.fsmonitor", "exit 1"]), Works),
+    ("untracked cache", |env| with(env, &["update-index", "--force-untracked-cache"]), Works),
+    ("index version 4", |env| with(env, &["update-index", "--index-version", "4"]), Works),
+    ("many files", many_files, Works),
+    ("autocrlf", |env| line_ends(env, "core.autocrlf", "true"), Works),
+    ("eol", |env| line_ends(env, "core.eol", "crlf"), Works),
+    ("submodule", submodule, Works),
+    ("shallow clone", shallow, Works),
+    ("core.worktree", |env| elsewhere(env, true), Works),
+    ("separate git directory", |env| elsewhere(env, false), Works),
+    (
+        "worktree configuration",
+        |env| with(env, &["config", "extensions.worktreeConfig", "true"]),
+        Works,
+    ),
+    ("SHA-256", |env| init(env, "--object-format=sha256"), Refused("SHA-256")),
+    ("reftable", |env| init(env, "--ref-format=reftable"), Refused("reftable")),
+    (
+        "partial clone",
+        |env| with(env, &["config", "remote.origin.promisor", "true"]),
+        Refused("partial clone"),
+    ),
+];
+
+fn plain(env: &TestEnv) -> Repo {
+    env.repo_at("my repö")
+}
+
+fn with(env: &TestEnv, args: &[&str]) -> Repo {
+    let repo = plain(env);
+    let done = repo.job().args(args).output(base::process::Limits::seconds(60)).unwrap();
+    assert!(done.ok(), "git {args:?}: {}", done.error_text());
+    repo
+}
+
+fn sparse(env: &TestEnv) -> Repo {
+    let repo = plain(env);
+    repo.commit_file("in/x", "x\n");
+    repo.commit_file("out/y", "y\n");
+    repo.git(["sparse-checkout", "init", "--cone"]);
+    repo.git(["sparse-checkout", "set", "in"]);
+    assert!(!repo.path().join("out/y").exists());
+    repo
+}
+
+fn many_files(env: &TestEnv) -> Repo {
+    let repo = with(env, &["config", "feature.manyFiles", "true"]);
+    repo.git(["config", "index.skipHash", "true"]);
+    repo.commit_file("second", "2\n");
+    repo
+}
+
+fn line_ends(env: &TestEnv, key: &str, value: &str) -> Repo {
+    let repo = with(env, &["config", key, value]);
+    repo.commit_file(".gitattributes", "*.txt text\n*.dos text eol=crlf\n*.bin -text\n");
+    repo.commit_file("a.txt", "a\r\nb\r\n");
+    repo.commit_file("a.dos", "a\r\nb\r\n");
+    repo.commit_file("a.bin", "a\r\nb\n");
+    repo
+}
+
+fn submodule(env: &TestEnv) -> Repo {
+    let (repo, part) = (plain(env), env.repo_at("part"));
+    let url = part.path().to_str().unwrap();
+    repo.git(["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", url, "part"]);
+    repo.git(["commit", "-q", "-m", "part"]);
+    repo
+}
+
+fn shallow(env: &TestEnv) -> Repo {
+    let origin = env.repo_at("origin");
+    origin.commit_file("second", "2\n");
+    let url = format!("file://{}", origin.path().display());
+    origin.git(["clone", "-q", "--depth", "1", &url, "../my repö"]);
+    Repo::at(&env.home().join("my repö"))
+}
+
+/// The git directory lies outside of the checkout.
+fn elsewhere(env: &TestEnv, named: bool) -> Repo {
+    let repo = plain(env);
+    let git_dir = env.home().join("elsewhere.git");
+    repo.git(["init", "-q", "--separate-git-dir", git_dir.to_str().unwrap()]);
+    assert!(repo.path().join(".git").is_file());
+    if named {
+        repo.git(["config", "core.worktree", repo.path().to_str().unwrap()]);
+    }
+    repo
+}
+
+fn init(env: &TestEnv, flag: &str) -> Repo {
+    let dir = env.home().join("my repö");
+    std::fs::create_dir(&dir).unwrap();
+    let repo = Repo::at(&dir);
+    let (code, _, _) = repo.try_git(["init", "-q", "-b", "main", flag]);
+    if code != 0 {
+        // A git that does not know the format: the words in the configuration are enough.
+        repo.git(["init", "-q", "-b", "main"]);
+        repo.git(["config", "core.repositoryformatversion", "1"]);
+        let (key, value) = flag.trim_start_matches('-').split_once('=').unwrap();
+        let key = if key.starts_with("ref") { "refStorage" } else { "objectFormat" };
+        repo.git(["config", &format!("extensions.{key}"), value]);
+        return repo;
+    }
+    repo.commit_file("README.md", "# A repository\n");
+    repo
+}
+
+const TASK: &str = "write README.md changed; write new/file.txt one; commit one; write more.dos two; sh rm -f second";
+
+#[test]
+fn every_shape_of_repository_works_or_is_refused_before_the_agent_starts() {
+    let mut wrong = Vec::new();
+    for (name, make, expect) in SHAPES {
+        let env = TestEnv::new();
+        let repo = make(&env);
+        let scene = Scene { env, repo };
+        scene.configure("");
+        let tried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match expect {
+            Works => works(&scene),
+            Refused(words) => {
+                scene.studio(["exec", TASK]).exits(2).says(words);
+                assert!(!scene.repo.path().join(".worktrees").exists(), "no session was made");
+            }
+        }));
+        if tried.is_err() {
+            wrong.push(*name);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// All that a checkout is, as git sees it.
+fn seen(repo: &Repo) -> [String; 4] {
+    [
+        repo.git(["rev-parse", "main"]),
+        repo.git(["status", "--porcelain"]),
+        repo.git(["ls-files", "-s", "-t"]),
+        repo.read("README.md").replace("\r\n", "\n"),
+    ]
+}
+
+fn works(scene: &Scene) {
+    let repo = &scene.repo;
+    let before = seen(repo);
+    assert_eq!(before[1], "");
+    let id = scene.ready(TASK);
+    scene.await_free(&id);
+    let files = scene.status(&id)["files_changed"].as_u64().unwrap();
+    let had_second = before[2].contains("second");
+    assert_eq!(files, 3 + u64::from(had_second));
+    scene.studio(["diff", &id]).exits(0).says("+changed").says("new/file.txt").says("more.dos");
+
+    scene.studio(["accept", &id, "-m", "Land it"]).exits(0);
+
+    assert_eq!(repo.git(["status", "--porcelain"]), "");
+    assert_eq!(repo.git(["diff", "--name-only", "HEAD"]), "");
+    assert_eq!(repo.show("main", "new/file.txt"), "one");
+    assert_eq!(repo.git(["cat-file", "-s", "main:more.dos"]), "4");
+    assert_eq!(repo.read("README.md").trim_end(), "changed");
+    assert!(!repo.path().join("second").exists());
+    repo.is_sound();
+
+    scene.studio(["undo"]).exits(0);
+
+    assert_eq!(seen(repo), before);
+    assert_eq!(scene.status(&id)["state"], "ready");
+    scene.studio(["accept", &id, "-m", "Land it"]).exits(0);
+    repo.is_sound();
+}
