@@ -10,7 +10,7 @@ use orchestrator::git::gc::{self, Keep};
 use orchestrator::git::repo::Repository;
 use orchestrator::git::{engine, import, land, mend, trash, worktree};
 use testkit::env::{NOW, TestEnv};
-use testkit::repo::Repo;
+use testkit::repo::{Repo, tree};
 
 use crate::git_setting::{Session, Setting, now, setting};
 
@@ -172,6 +172,101 @@ fn a_moved_repository_finds_its_sessions_again() {
     let s = Setting { repo, repository, ..s };
     assert!(matches!(s.accept(&session), Ok(land::Accepted::Landed { .. })));
     assert_eq!(s.repo.read("new"), "x");
+}
+
+#[test]
+fn operations_from_before_a_move_are_undone_and_emptied_at_the_new_place() {
+    let s = setting();
+    let (landed, dropped, old) =
+        (s.session("landed-a"), s.session("dropped-b"), s.session("old-c"));
+    let live = s.session("live-d");
+    landed.work.write("new", "x");
+    dropped.work.write("README.md", "changed");
+    s.snapshot(&dropped);
+    let place = |session: &Session| std::slice::from_ref(&session.place).to_vec();
+    trash::discard(&s.repository, &place(&old), NOW).unwrap();
+    trash::discard(&s.repository, &place(&dropped), NOW).unwrap();
+    s.accept(&landed).unwrap();
+    let files = tree(live.work.path());
+    let there = s.env.home().join("moved away");
+    fs::rename(s.repo.path(), &there).unwrap();
+    fs::create_dir(s.repo.path()).unwrap();
+    let (repo, repository) = (Repo::at(&there), Repository::discover(&there).unwrap());
+
+    trash::undo(&repository, Some("op3"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
+    trash::undo(&repository, Some("op2"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
+    let live = mend::place_now(&repository.common_dir, &live.place);
+    let operation = trash::discard(&repository, std::slice::from_ref(&live), NOW).unwrap();
+
+    let at = |name: &str| Repo::at(&there.join(".worktrees").join(name));
+    assert_eq!(
+        (at("landed-a").read("new"), at("dropped-b").read("README.md")),
+        ("x".into(), "changed".into())
+    );
+    assert!(!there.join("new").exists());
+    let list = repo.git(["worktree", "list", "--porcelain"]);
+    let wanted = ["moved away/.worktrees/dropped-b\n", "moved away/.worktrees/landed-a\n"];
+    assert!(wanted.iter().all(|name| list.contains(name)), "{list}");
+    assert_eq!(list.matches("worktree ").count(), 3, "no stale registration stays: {list}");
+    trash::undo(&repository, Some(&operation), NOW).unwrap();
+    assert_eq!(tree(&live.worktree), files);
+    assert!(repo.git(["worktree", "list"]).contains("moved away/.worktrees/live-d"));
+    let after = now() + jiff::SignedDuration::from_hours(24 * 8);
+    gc::empty(&repository, Keep::default(), after).unwrap();
+    assert!(
+        !there.join(".worktrees/.trash/op1").exists()
+            && !there.join(".git/studio/trash/op1").exists()
+    );
+    assert_eq!(fs::read_dir(s.repo.path()).unwrap().count(), 0, "nothing is made at the old place");
+    repo.is_sound();
+}
+
+#[test]
+fn a_crash_before_a_move_is_recovered_at_the_new_place() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.write("README.md", "changed");
+    let operation =
+        trash::discard(&s.repository, std::slice::from_ref(&session.place), NOW).unwrap();
+    let log = s.repo.path().join(".git/studio/operations.jsonl");
+    let text = fs::read_to_string(&log).unwrap();
+    let (intent, _) = text.trim_end().rsplit_once('\n').unwrap();
+    fs::write(&log, format!("{intent}\n")).unwrap();
+    fs::rename(
+        s.repo.path().join(".worktrees/.trash").join(&operation).join("task-abcd"),
+        session.work.path(),
+    )
+    .unwrap();
+    let there = s.env.home().join("moved away");
+    fs::rename(s.repo.path(), &there).unwrap();
+    let repository = Repository::discover(&there).unwrap();
+
+    engine::recover(&repository).unwrap_or_else(|failure| panic!("{failure}"));
+
+    assert!(!there.join(".worktrees/task-abcd").exists());
+    trash::undo(&repository, None, NOW).unwrap();
+    assert_eq!(Repo::at(&there.join(".worktrees/task-abcd")).read("README.md"), "changed");
+}
+
+#[test]
+fn a_users_worktree_on_a_sessions_branch_and_a_copy_of_the_repository_are_left_alone() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    fs::rename(session.work.path(), s.env.home().join("aside")).unwrap();
+    s.repo.git(["worktree", "prune"]);
+    s.repo.git(["worktree", "add", "-q", "../look", "studio/task-abcd"]);
+    fs::rename(s.env.home().join("aside"), session.work.path()).unwrap();
+    trash::discard(&s.repository, std::slice::from_ref(&session.place), NOW).unwrap();
+    assert!(s.repo.path().join(".git/worktrees/look/HEAD").exists(), "it is the user's");
+
+    let s = setting();
+    s.repo.git(["worktree", "add", "-q", "-b", "linked", "../linked"]);
+    let copy = s.env.home().join("copy");
+    let job = Job::new("cp", "/").arg("-a").arg(s.repo.path()).arg(&copy);
+    assert!(job.output(Limits::seconds(60)).unwrap().ok());
+    let repository = Repository::discover(&copy).unwrap();
+    let all = orchestrator::git::checkout::all(&repository).unwrap();
+    assert_eq!(all.len(), 1, "the original's worktree is none of the copy's: {all:?}");
 }
 
 #[test]

@@ -77,7 +77,6 @@ pub fn all(repository: &Repository) -> Result<Vec<Checkout>> {
         let git_dir = repository.common_dir.clone();
         found.push(Checkout { worktree: worktree.clone(), git_dir });
     }
-    let sessions = repository.common_dir.join("studio");
     for git_dir in worktree::admin_dirs(repository)? {
         let named = fs::read(git_dir.join("gitdir")).unwrap_or_default();
         let named = Path::new(OsStr::from_bytes(named.trim_ascii_end()));
@@ -87,8 +86,10 @@ pub fn all(repository: &Repository) -> Result<Vec<Checkout>> {
         if !worktree.is_dir() {
             continue;
         }
+        // A session's own, or, in a copy of a repository, the original's.
         let leads_to = git2::Repository::open(&worktree).map(|repo| repo.path().to_owned());
-        if leads_to.is_ok_and(|path| path.starts_with(&sessions)) {
+        let ours = |path: &Path| path.canonicalize().ok() == git_dir.canonicalize().ok();
+        if leads_to.is_ok_and(|path| !ours(&path)) {
             continue;
         }
         found.push(Checkout { worktree, git_dir });

@@ -9,10 +9,9 @@ use base::files::step;
 
 use crate::git::checkout::{self, Change, IndexLock};
 use crate::git::operations::{Intent, Kind, Landing, Line, Log, Move, Outcome};
-use crate::git::private::Place;
 use crate::git::refs::{self, RefChange, Swap};
 use crate::git::repo::Repository;
-use crate::git::{along, in_the_way, receipt, worktree};
+use crate::git::{along, in_the_way, mend, receipt};
 
 /// How an operation went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -252,7 +251,8 @@ fn follow(repository: &Repository, intent: &Intent) -> Result<()> {
             }
         }
         for place in &intent.sessions {
-            register_again(repository, place)?;
+            // Pruned meanwhile, or of before a move of the repository.
+            mend::mend(repository, place)?;
         }
         mark(intent, "registered");
     }
@@ -305,14 +305,4 @@ fn rename(moving: &Move) -> Result<()> {
 
 fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
-}
-
-/// Makes the registration of a worktree anew, when `git worktree prune` took it away.
-fn register_again(repository: &Repository, place: &Place) -> Result<()> {
-    let _lock = worktree::lock(repository)?;
-    let there = place.worktree.is_dir();
-    if !there || worktree::admin_dir_of(repository, &place.worktree)?.is_some() {
-        return Ok(());
-    }
-    worktree::write_registration(&worktree::free_admin_dir(repository, &place.id), place)
 }

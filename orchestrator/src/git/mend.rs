@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use base::failure::{OrFail, Result};
 
+use crate::git::operations::Intent;
 use crate::git::private::{Originals, Place};
 use crate::git::repo::Repository;
 use crate::git::worktree;
@@ -21,10 +22,30 @@ pub fn place_now(common_dir: &Path, place: &Place) -> Place {
     Place { worktree, git_dir: now, ..place.clone() }
 }
 
+/// An operation as it would be written now: what it dropped, and where, moved along with the
+/// repository.
+pub fn intent_now(common_dir: &Path, intent: &mut Intent) {
+    let old = intent.sessions.first().and_then(|place| place.git_dir.ancestors().nth(4));
+    let Some(old) = old.map(Path::to_owned).filter(|old| old != common_dir) else { return };
+    let relocate = |path: &mut PathBuf| *path = moved(&old, common_dir, path);
+    for place in &mut intent.sessions {
+        *place = place_now(common_dir, place);
+    }
+    for moving in &mut intent.moves {
+        relocate(&mut moving.from);
+        relocate(&mut moving.to);
+    }
+    for checkout in intent.landing.iter_mut().flat_map(|landing| &mut landing.checkouts) {
+        relocate(&mut checkout.worktree);
+        relocate(&mut checkout.git_dir);
+    }
+}
+
 /// A path that lay near the old directory, near the new one.
 fn moved(old: &Path, new: &Path, path: &Path) -> PathBuf {
     let inside = |old: &Path, new: &Path| path.strip_prefix(old).ok().map(|rest| new.join(rest));
-    let above = || inside(old.parent()?, new.parent()?);
+    // What lies beside a `.git` is its checkout; what lies beside a bare repository is not its own.
+    let above = || inside(old.parent().filter(|_| old.ends_with(".git"))?, new.parent()?);
     let beside = || {
         // `<bare>.worktrees`
         let text = path.to_str()?.strip_prefix(old.to_str()?)?;
@@ -57,10 +78,7 @@ pub fn mend(repository: &Repository, place: &Place) -> Result<Vec<String>> {
     if worktree::admin_dir_of(repository, &place.worktree)?.is_some() {
         return Ok(did);
     }
-    let wanted = format!("ref: {}", place.branch.full());
-    let stale = worktree::admin_dirs(repository)?.into_iter().find(|admin| {
-        fs::read_to_string(admin.join("HEAD")).is_ok_and(|head| head.trim() == wanted)
-    });
+    let stale = worktree::registration_of(repository, place)?;
     let admin = match stale {
         Some(admin) => admin,
         None => worktree::free_admin_dir(repository, &place.id),
@@ -80,5 +98,6 @@ mod tests {
         assert_eq!(way("/a/.git", "/b/.git", "/a/.worktrees/x"), Path::new("/b/.worktrees/x"));
         assert_eq!(way("/a.git", "/b.git", "/a.git.worktrees/x"), Path::new("/b.git.worktrees/x"));
         assert_eq!(way("/r/a/.git", "/r/b/.git", "/srv/x"), Path::new("/srv/x"));
+        assert_eq!(way("/r/a.git", "/s/b.git", "/r/linked"), Path::new("/r/linked"));
     }
 }

@@ -9,6 +9,7 @@ use base::lock::Lock;
 use serde::{Deserialize, Serialize};
 
 use crate::git::checkout::Checkout;
+use crate::git::mend;
 use crate::git::names::BranchName;
 use crate::git::private::Place;
 use crate::git::refs::RefChange;
@@ -122,7 +123,12 @@ impl Log {
         let fail = || format!("cannot write the operations log in {}", dir.display());
         let lock = Lock::take(&dir.join("operations.lock")).or_fail(fail)?;
         let path = dir.join("operations.jsonl");
-        let lines = read_journal(&path).or_fail(fail)?;
+        let mut lines = read_journal(&path).or_fail(fail)?;
+        for line in &mut lines {
+            if let Line::Intent(intent) = line {
+                mend::intent_now(&repository.common_dir, intent);
+            }
+        }
         let journal = Journal::open(&path).or_fail(fail)?;
         Ok(Log { journal, lines, _lock: lock })
     }

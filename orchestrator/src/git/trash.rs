@@ -126,7 +126,7 @@ pub fn dropping(repository: &Repository, place: &Place, operation: &str) -> Resu
     let branch = place.branch.full();
     let tip = refs::read(&repo, &branch)?;
     let kept = format!("{}{}/branch", kept_prefix(operation), place.id);
-    let admin = worktree::admin_dir_of(repository, &place.worktree)?;
+    let admin = worktree::registration_of(repository, place)?;
     let private = private_trash(repository, operation).join(place.id.as_str());
     let beside = place.worktree.parent().unwrap_or(&place.worktree);
     let worktree_trash = beside.join(".trash").join(operation).join(place.id.as_str());

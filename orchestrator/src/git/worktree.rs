@@ -130,6 +130,30 @@ pub fn admin_dir_of(repository: &Repository, worktree: &Path) -> Result<Option<P
     Ok(None)
 }
 
+/// The registration of a session: the one that names its worktree, else, after a move, the one on
+/// its branch that no worktree leads back to.
+pub fn registration_of(repository: &Repository, place: &Place) -> Result<Option<PathBuf>> {
+    if let Some(admin) = admin_dir_of(repository, &place.worktree)? {
+        return Ok(Some(admin));
+    }
+    let wanted = format!("ref: {}", place.branch.full());
+    let on_branch = |admin: &PathBuf| {
+        std::fs::read_to_string(admin.join("HEAD")).is_ok_and(|head| head.trim() == wanted)
+    };
+    let mut found = admin_dirs(repository)?.into_iter();
+    Ok(found.find(|admin| on_branch(admin) && !is_lived_in(admin)))
+}
+
+/// Whether the worktree that a registration names leads back to it, as a user's own does.
+fn is_lived_in(admin: &Path) -> bool {
+    let named = std::fs::read_to_string(admin.join("gitdir")).unwrap_or_default();
+    let pointer = admin.join(named.trim_end_matches('\n'));
+    let text = std::fs::read_to_string(&pointer).unwrap_or_default();
+    let Some(target) = text.trim_end().strip_prefix("gitdir: ") else { return false };
+    let target = pointer.parent().unwrap_or(admin).join(target);
+    matches!((target.canonicalize(), admin.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
 /// All registrations.
 pub fn admin_dirs(repository: &Repository) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(repository.common_dir.join("worktrees")) {

@@ -6,6 +6,7 @@ use base::failure::Result;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
+use crate::git::mend;
 use crate::git::names::{BranchTemplate, WorktreeTemplate};
 use crate::git::private::Place;
 use crate::git::repo::{Base, Repository};
@@ -84,9 +85,15 @@ impl Templates {
 }
 
 impl Record {
-    /// The record with its place where the repository is now: repositories are moved.
+    /// The record with its place where the repository is now: repositories are moved. What lies at
+    /// a place of its own stays there.
     pub fn located(mut self, repository: &Repository) -> Result<Record> {
-        self.place = self.templates.order(&self.id, &self.base)?.place(repository)?;
+        self.place = match self.templates.worktrees()? {
+            WorktreeTemplate::Beside => {
+                self.templates.order(&self.id, &self.base)?.place(repository)?
+            }
+            WorktreeTemplate::At(_) => mend::place_now(&repository.common_dir, &self.place),
+        };
         Ok(self)
     }
 }
