@@ -17,6 +17,7 @@ mod git_setting;
 mod git_snapshot;
 mod git_undo;
 mod git_worktree;
+mod gone;
 mod run;
 mod scene;
 mod shapes;

@@ -78,9 +78,10 @@ fn session(desk: &Desk, view: &View, found: &mut Findings) -> Result<()> {
             worktree::unmake(&desk.repository, place)?;
             found.mended.push(format!("took away the half-made worktree of `{id}`"));
         }
-    } else if !place.worktree.exists() && place.git_dir.exists() {
+    } else if place.worktree.symlink_metadata().is_err() && place.git_dir.exists() {
         found.open.push(format!(
-            "the worktree of `{id}` is gone; its commits are safe: studio discard {id}"
+            "the worktree of `{id}` is gone; its commits and its newest snapshot are safe: studio \
+             resume {id} makes it anew, studio accept {id} lands them, studio discard {id} drops them"
         ));
     }
     if worktree::is_finished(place) {

@@ -115,7 +115,8 @@ pub fn land(
             // What was held for landing is let go; a failure here costs disk space only.
             let _ = merge::release(&desk.repository, &record.place);
         }
-        if let Some(landed) = tried? {
+        if let Some(mut landed) = tried? {
+            landed.notes.splice(0..0, brought.home.notes);
             return Ok(landed);
         }
     }

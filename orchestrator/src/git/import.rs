@@ -91,11 +91,24 @@ fn import(repository: &Repository, place: &Place, head: &str, tip: Option<String
 
 /// Whether the worktree is there; refuses when its `.git` file is not ours.
 fn check_pointer(place: &Place, originals: &Originals) -> Result<bool> {
-    let Ok(worktree) = Dir::open(&place.worktree) else { return Ok(false) };
+    if place.worktree.symlink_metadata().is_err() {
+        return Ok(false);
+    }
+    let worktree = Dir::open(&place.worktree).map_err(|why| {
+        Failure::refused(format!("{} is not the session's worktree", place.worktree.display()))
+            .because(why)
+            .next("move away what is there, then try again")
+    })?;
     let path = place.worktree.join(".git");
     let found = worktree.read(".git", 4096).unwrap_or(None);
     if found.as_deref() == Some(originals.pointer.as_slice()) {
         return Ok(true);
+    }
+    if worktree.names().is_ok_and(|names| names.is_empty()) {
+        return Err(Failure::refused(format!("{} was changed", place.worktree.display()))
+            .because("somebody emptied it; its commits and its newest snapshot are safe")
+            .next(format!("rmdir '{}'    then it counts as gone", place.worktree.display()))
+            .next(format!("studio resume {}    then makes it anew", place.id)));
     }
     let expected = String::from_utf8_lossy(&originals.pointer).trim_end().to_owned();
     Err(Failure::refused(format!("{} was changed", path.display()))

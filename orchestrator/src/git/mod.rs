@@ -31,6 +31,7 @@ pub mod private;
 pub mod rebase;
 pub mod receipt;
 pub mod refs;
+pub mod remake;
 pub mod repo;
 pub mod scratch;
 pub mod signature;

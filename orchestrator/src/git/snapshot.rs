@@ -78,8 +78,9 @@ impl Snapshot {
     }
 }
 
-/// Takes a snapshot of a worktree whose commits are home. A clean worktree, and one that has not
-/// changed since the last snapshot, make no new one.
+/// Takes a snapshot of a worktree whose commits are home. A clean worktree without an earlier
+/// snapshot, and one that has not changed since the last, make no new one; so the newest always
+/// says what was last seen. That one is taken when the worktree is gone.
 pub fn take(
     repository: &Repository,
     place: &Place,
@@ -93,8 +94,10 @@ pub fn take(
         number: None,
         left_out,
     };
-    if !place.worktree.is_dir() {
-        return Ok(clean(Vec::new()));
+    let repo = repository.open()?;
+    let newest = numbered(&repo, &place.id)?.pop();
+    if place.worktree.symlink_metadata().is_err() {
+        return Ok(last_seen(&repo, place, home, newest)?.unwrap_or_else(|| clean(Vec::new())));
     }
     let scratch = Scratch::for_session(repository, &place.git_dir)?;
     let repo = &scratch.repo;
@@ -105,12 +108,46 @@ pub fn take(
     repo.set_index(&mut index).or_fail(cannot)?;
     let left_out = gather::add_changes(repo, &mut index, &place.worktree, limits)?;
     let tree = index.write_tree_to(repo).or_fail(cannot)?;
-    if tree == head.tree_id() && staged.is_none_or(|staged| staged == head.tree_id()) {
+    let is_clean = tree == head.tree_id() && staged.is_none_or(|staged| staged == head.tree_id());
+    if is_clean && newest.is_none() {
         return Ok(clean(left_out));
     }
     let made = Made { head: home.head.clone(), tree, staged };
     let (work, number) = keep(repository, place, &scratch, &made, now)?;
+    if is_clean {
+        return Ok(clean(left_out));
+    }
     Ok(Snapshot { head: home.head.clone(), work, number: Some(number), left_out })
+}
+
+/// The newest snapshot, for a worktree that is gone; none when it says that all was committed.
+/// Refuses (3) one that is older than the last commit: what was changed since is not known.
+fn last_seen(
+    repo: &git2::Repository,
+    place: &Place,
+    home: &Home,
+    newest: Option<(u64, String)>,
+) -> Result<Option<Snapshot>> {
+    let Some((number, work)) = newest else { return Ok(None) };
+    let commit = repo.find_commit(refs::oid(&work)?).or_fail(cannot)?;
+    let on = commit.parent(0).or_fail(cannot)?;
+    if on.id().to_string() != home.head {
+        let name = format!("{}{number}", prefix(&place.id));
+        return Err(Failure::refused(format!("the worktree of `{}` is gone", place.id))
+            .because(format!(
+                "its newest snapshot was taken before its last commit: {name} may hold work that \
+                 {} does not",
+                home.head
+            ))
+            .next(format!("git diff {} {name}    shows what", place.branch))
+            .next(format!(
+                "studio resume {}    makes the worktree anew from the last commit",
+                place.id
+            )));
+    }
+    let is_clean = commit.parent_count() == 1 && commit.tree_id() == on.tree_id();
+    let (head, number) = (home.head.clone(), Some(number));
+    Ok((!is_clean).then_some(Snapshot { head, work, number, left_out: Vec::new() }))
 }
 
 /// What a snapshot consists of.
@@ -184,7 +221,7 @@ pub fn prefix(id: &Id) -> String {
     format!("refs/studio/snapshots/{id}/")
 }
 
-/// The commit of the last snapshot.
+/// The commit of the newest snapshot.
 pub fn latest(repository: &Repository, id: &Id) -> Result<Option<String>> {
     let mut all = numbered(&repository.open()?, id)?;
     Ok(all.pop().map(|(_, commit)| commit))

@@ -6,8 +6,7 @@ use std::time::Duration;
 use base::failure::{Failure, Result};
 
 use crate::git::repo::Repository;
-use crate::git::snapshot;
-use crate::git::worktree;
+use crate::git::{remake, snapshot, worktree};
 use crate::room::Room;
 use crate::session::home;
 use crate::session::journal::Work;
@@ -43,7 +42,8 @@ enum Stands {
 
 fn stand_up(repository: &Repository, record: &Record) -> Result<Stands> {
     if worktree::is_finished(&record.place) {
-        return Ok(Stands::Before);
+        let remade = remake::if_gone(repository, &record.place)?;
+        return Ok(if remade { Stands::New } else { Stands::Before });
     }
     worktree::unmake(repository, &record.place)?;
     let order = record.templates.order(&record.id, &record.base)?;

@@ -1,0 +1,81 @@
+//! A session's worktree that somebody deleted, made anew: the files of the newest snapshot, on the
+//! session's own commits.
+
+use std::path::Path;
+
+use base::failure::{Failure, OrFail, Result};
+use base::files::step;
+use base::git::Git;
+use base::process::Limits;
+
+use crate::git::import::{self, Home};
+use crate::git::inside::Dir;
+use crate::git::private::{Originals, Place};
+use crate::git::repo::Repository;
+use crate::git::{include, mend, snapshot, worktree};
+
+/// Makes the worktree of a session anew when it is gone; gives whether it did. What git ignored is
+/// lost, but for the files that `.worktreeinclude` names.
+pub fn if_gone(repository: &Repository, place: &Place) -> Result<bool> {
+    if place.worktree.symlink_metadata().is_ok() || !worktree::is_finished(place) {
+        return Ok(false);
+    }
+    let home = import::bring_home(repository, place)?;
+    let (work, staged) = last_seen(repository, place, &home)?;
+    let parent = place.worktree.parent().unwrap_or(&place.worktree);
+    std::fs::create_dir_all(parent).or_fail(cannot)?;
+    // Made beside its place and renamed: a half-made one would pass for one whose files somebody
+    // deleted.
+    let desk = tempfile::Builder::new().prefix(".new-").tempdir_in(parent).or_fail(cannot)?;
+    fill(place, desk.path(), &work, &staged)?;
+    if let Some(checkout) = &repository.main_checkout {
+        include::copy(checkout, desk.path())?;
+    }
+    step("remake.filled");
+    std::fs::set_permissions(desk.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .or_fail(cannot)?;
+    std::fs::rename(desk.path(), &place.worktree).or_fail(cannot)?;
+    base::files::sync_dir(parent).or_fail(cannot)?;
+    step("remake.renamed");
+    mend::mend(repository, place)?;
+    Ok(true)
+}
+
+/// The commits that hold the files and the index: the newest snapshot's, else the head.
+fn last_seen(repository: &Repository, place: &Place, home: &Home) -> Result<(String, String)> {
+    let repo = repository.open()?;
+    let newest = snapshot::latest(repository, &place.id)?;
+    let commit = newest.map(|id| repo.find_commit(crate::git::refs::oid(&id)?).or_fail(cannot));
+    let Some(commit) = commit.transpose()? else {
+        return Ok((home.head.clone(), home.head.clone()));
+    };
+    let mut parents = commit.parent_ids().map(|id| id.to_string());
+    if parents.next().as_deref() != Some(home.head.as_str()) {
+        return Ok((home.head.clone(), home.head.clone()));
+    }
+    Ok((commit.id().to_string(), parents.next().unwrap_or_else(|| home.head.clone())))
+}
+
+/// Writes files, index and `.git` file.
+fn fill(place: &Place, desk: &Path, work: &str, staged: &str) -> Result<()> {
+    let top = Dir::open(&place.git_dir).or_fail(cannot)?;
+    for name in ["index", "index.lock"] {
+        top.remove_all(name).or_fail(cannot)?;
+    }
+    let door = Git::at(&place.git_dir).with_work_tree(desk);
+    for args in [["read-tree", "--reset", "-u", work].as_slice(), &["read-tree", "--reset", staged]]
+    {
+        let output = door.job(args).output(Limits::seconds(3600)).or_fail(|| "cannot start git")?;
+        if !output.ok() {
+            return Err(Failure::failed(cannot())
+                .because(output.error_text())
+                .next("check the disk space (`df .`), then try again"));
+        }
+    }
+    let pointer = Originals::load(&place.git_dir)?.pointer;
+    base::files::replace_with_mode(&desk.join(".git"), &pointer, 0o644).or_fail(cannot)
+}
+
+fn cannot() -> &'static str {
+    "cannot make the worktree anew"
+}

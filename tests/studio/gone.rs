@@ -1,0 +1,127 @@
+//! A worktree that somebody deleted by hand: what the last snapshot holds still lands, and comes
+//! back.
+
+use std::fs;
+
+use orchestrator::git::land::Accepted;
+use orchestrator::git::remake;
+use testkit::repo::tree;
+
+use crate::git_setting::{Session, setting};
+use crate::scene::Scene;
+
+const TASK: &str = "write kept 1; commit one; write README.md changed; write staged s; sh git add staged; write new/untracked u";
+
+/// A session that is ready, with commits, staged, changed and untracked files, whose worktree is
+/// gone.
+fn gone(scene: &Scene) -> String {
+    let id = scene.ready(TASK);
+    scene.await_free(&id);
+    fs::remove_dir_all(scene.worktree(&id).path()).unwrap();
+    id
+}
+
+#[test]
+fn accept_lands_what_the_newest_snapshot_holds() {
+    for pruned in [false, true] {
+        let scene = Scene::new();
+        let id = gone(&scene);
+        if pruned {
+            scene.repo.git(["worktree", "prune"]);
+        }
+        scene.studio(["doctor"]).exits(1).says("newest snapshot").says("studio resume");
+        scene.studio(["diff", &id, "--stat"]).exits(0).says("new/untracked");
+
+        let ran = scene.studio(["accept", &id, "-m", "Add"]);
+
+        ran.exits(0).says(&format!("refs/studio/snapshots/{id}/1"));
+        assert_eq!(scene.repo.read("README.md"), "changed\n");
+        assert_eq!(scene.repo.read("new/untracked"), "u\n");
+        assert_eq!(scene.repo.read("staged"), "s\n");
+        assert_eq!(scene.repo.read("kept"), "1\n");
+        scene.repo.is_sound();
+    }
+}
+
+#[test]
+fn the_worktree_is_made_anew_with_files_and_index() {
+    let s = setting();
+    s.repo.write(".worktreeinclude", ".env\n");
+    s.repo.commit_file(".gitignore", ".env\n");
+    s.repo.write(".env", "local");
+    let session = s.session("task-abcd");
+    session.work.commit_file("kept", "1");
+    session.work.write("README.md", "changed");
+    session.work.write("staged", "s");
+    session.work.git(["add", "staged"]);
+    session.work.write("staged", "changed after staging");
+    session.work.write("new/untracked", "u");
+    s.snapshot(&session);
+    let state = |session: &Session| {
+        let status = session.work.git(["status", "--porcelain", "--ignored", "--branch"]);
+        (tree(session.work.path()), status, session.work.git(["diff", "--cached"]))
+    };
+    let before = state(&session);
+    fs::remove_dir_all(session.work.path()).unwrap();
+    s.repo.git(["worktree", "prune"]);
+
+    assert!(remake::if_gone(&s.repository, &session.place).unwrap());
+
+    assert_eq!(state(&session), before);
+    let list = s.repo.git(["worktree", "list", "--porcelain"]);
+    assert!(list.contains("branch refs/heads/studio/task-abcd"), "{list}");
+    let beside = fs::read_dir(session.work.path().parent().unwrap()).unwrap();
+    assert_eq!(beside.count(), 1, "nothing else is left there");
+    assert!(!remake::if_gone(&s.repository, &session.place).unwrap());
+    assert!(matches!(s.accept(&session), Ok(Accepted::Landed { .. })));
+    assert_eq!(s.repo.read("staged"), "changed after staging");
+}
+
+#[test]
+fn send_and_resume_make_the_worktree_anew_and_go_on() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1; commit a; write b 2");
+    scene.await_free(&id);
+    fs::remove_dir_all(scene.worktree(&id).path()).unwrap();
+
+    scene.studio(["send", &id, "go on; write c 3"]).exits(0);
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+
+    scene.studio(["accept", &id, "-m", "Add"]).exits(0);
+    assert_eq!(scene.repo.read("a"), "1\n");
+    assert_eq!((scene.repo.read("b"), scene.repo.read("c")), ("2\n".into(), "3\n".into()));
+}
+
+#[test]
+fn what_was_cleaned_up_after_a_snapshot_does_not_come_back() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1; commit a; write junk 1");
+    scene.await_free(&id);
+    fs::remove_file(scene.worktree(&id).path().join("junk")).unwrap();
+    scene.studio(["diff", &id]).exits(0).never_says("junk");
+    fs::remove_dir_all(scene.worktree(&id).path()).unwrap();
+    scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
+    assert!(!scene.repo.path().join("junk").exists());
+    assert_eq!(scene.repo.read("a"), "1\n");
+}
+
+#[test]
+fn a_snapshot_from_before_the_last_commit_is_named_and_nothing_lands() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1; write b 2");
+    scene.await_free(&id);
+    let work = scene.worktree(&id);
+    work.git(["add", "a"]);
+    work.git(["commit", "-q", "-m", "a"]);
+    fs::remove_dir_all(work.path()).unwrap();
+    let before = scene.repo.rev("main");
+
+    let refused = scene.studio(["accept", &id, "-m", "Add"]);
+
+    refused.exits(3).says(&format!("refs/studio/snapshots/{id}/1")).says("git diff");
+    assert_eq!(scene.repo.rev("main"), before);
+    scene.studio(["discard", &id]).exits(0);
+    scene.studio(["undo"]).exits(0);
+    assert_eq!(scene.repo.show(&format!("refs/studio/snapshots/{id}/1"), "b"), "2");
+}
