@@ -178,7 +178,7 @@ pub fn write_index(
                 None => index.remove_path(&change.path).or_fail(cannot_write)?,
                 Some(entry) => {
                     let stat = stat.filter(|_| !differing.contains(&change.path));
-                    index.add(&fresh(change, entry, stat.as_ref())).or_fail(cannot_write)?;
+                    index.add(&fresh(&change.path, entry, stat.as_ref())).or_fail(cannot_write)?;
                 }
             }
         }
@@ -227,7 +227,7 @@ fn stat(checkout: &Checkout, change: &Change) -> Option<fs::Metadata> {
 
 /// An index entry for a file as it lies on disk; without a stat, git looks at the file itself.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn fresh(change: &Change, entry: Entry, stat: Option<&fs::Metadata>) -> git2::IndexEntry {
+pub fn fresh(path: &Path, entry: Entry, stat: Option<&fs::Metadata>) -> git2::IndexEntry {
     // The index has 32 bits for each of these, and git cuts likewise.
     let time = |seconds: i64, nanos: i64| git2::IndexTime::new(seconds as i32, nanos as u32);
     git2::IndexEntry {
@@ -242,7 +242,7 @@ fn fresh(change: &Change, entry: Entry, stat: Option<&fs::Metadata>) -> git2::In
         id: entry.id,
         flags: 0,
         flags_extended: 0,
-        path: change.path.as_os_str().as_bytes().to_vec(),
+        path: path.as_os_str().as_bytes().to_vec(),
     }
 }
 

@@ -8,12 +8,13 @@ use base::files::step;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
+use crate::git::checkout::Change;
 use crate::git::import::Home;
 use crate::git::private::Place;
 use crate::git::refs::{self, RefChange};
 use crate::git::repo::Repository;
 use crate::git::scratch::{self, Scratch};
-use crate::git::{gather, index};
+use crate::git::{gather, index, leftovers};
 
 /// How many snapshots of a session are kept.
 const KEPT: u64 = 20;
@@ -99,15 +100,10 @@ pub fn take(
     if place.worktree.symlink_metadata().is_err() {
         return Ok(last_seen(&repo, place, home, newest)?.unwrap_or_else(|| clean(Vec::new())));
     }
-    let scratch = Scratch::for_session(repository, &place.git_dir)?;
-    let repo = &scratch.repo;
-    repo.set_workdir(&place.worktree, false).or_fail(cannot)?;
+    let leftovers = leftovers::of(&repo, &place.id)?;
+    let Seen { scratch, tree, staged, left_out } =
+        look(repository, place, home, limits, &leftovers)?;
     let head = repo.find_commit(refs::oid(&home.head)?).or_fail(cannot)?;
-    let mut index = index::open(&scratch, &place.git_dir, &head)?;
-    let staged = index::staged_tree(repo, &mut index)?;
-    repo.set_index(&mut index).or_fail(cannot)?;
-    let left_out = gather::add_changes(repo, &mut index, &place.worktree, limits)?;
-    let tree = index.write_tree_to(repo).or_fail(cannot)?;
     let is_clean = tree == head.tree_id() && staged.is_none_or(|staged| staged == head.tree_id());
     if is_clean && newest.is_none() {
         return Ok(clean(left_out));
@@ -118,6 +114,42 @@ pub fn take(
         return Ok(clean(left_out));
     }
     Ok(Snapshot { head: home.head.clone(), work, number: Some(number), left_out })
+}
+
+/// What a worktree holds.
+pub struct Seen {
+    /// Where its objects are.
+    pub scratch: Scratch,
+    /// All of it.
+    pub tree: git2::Oid,
+    /// What is staged; none while a merge has left conflicts.
+    pub staged: Option<git2::Oid>,
+    /// What is not in the tree.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Looks at a worktree without touching it. What checks left in it, and nobody has changed or staged
+/// since, is seen as it was before them.
+pub fn look(
+    repository: &Repository,
+    place: &Place,
+    home: &Home,
+    limits: &Limits,
+    leftovers: &[Change],
+) -> Result<Seen> {
+    let scratch = Scratch::for_session(repository, &place.git_dir)?;
+    let repo = &scratch.repo;
+    repo.set_workdir(&place.worktree, false).or_fail(cannot)?;
+    let head = repo.find_commit(refs::oid(&home.head)?).or_fail(cannot)?;
+    let mut index = index::open(&scratch, &place.git_dir, &head)?;
+    let staged = index::staged_tree(repo, &mut index)?;
+    repo.set_index(&mut index).or_fail(cannot)?;
+    let unstaged = leftovers::unstaged(&index, leftovers);
+    let left_out = gather::add_changes(repo, &mut index, &place.worktree, limits)?;
+    leftovers::take_out(&mut index, &unstaged)?;
+    let tree = index.write_tree_to(repo).or_fail(cannot)?;
+    drop(head);
+    Ok(Seen { scratch, tree, staged, left_out })
 }
 
 /// The newest snapshot, for a worktree that is gone; none when it says that all was committed.

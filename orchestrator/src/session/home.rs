@@ -35,6 +35,12 @@ pub fn bring(repository: &Repository, record: &Record, limits: &Limits) -> Resul
     Ok(Brought { home, snapshot, work })
 }
 
+/// Notes what checks left in the worktree since the work was brought home: it is not the agent's.
+pub fn note_leftovers(repository: &Repository, record: &Record, work: &Work) -> Result<()> {
+    let now = Clock::from_env().now();
+    git::leftovers::note(repository, &record.place, commit_of(work), now)
+}
+
 fn sum(repository: &Repository, record: &Record, home: &Home, snapshot: &Snapshot) -> Result<Work> {
     let base = &record.base.commit;
     let stats = git::diff::stats(repository, base, &snapshot.work)?;

@@ -79,11 +79,21 @@ pub fn bring_home(charge: &Charge) -> impl Future<Output = Input> + Send + 'stat
     }
 }
 
-/// Runs the session's checks in its worktree.
-pub fn check(charge: &Charge) -> impl Future<Output = Input> + Send + 'static {
+/// Runs the session's checks in its worktree, and notes what they left there.
+pub fn check(charge: &Charge, work: Option<&Work>) -> impl Future<Output = Input> + Send + 'static {
     let (room, checks) = (charge.check_room.clone(), charge.record.checks.clone());
+    let (repository, record) = (charge.repository.clone(), charge.record.clone());
+    let work = work.cloned();
     let most = line_limit(charge);
-    async move { Input::Checked { results: crate::check::run(&room, &checks, most).await } }
+    async move {
+        let results = crate::check::run(&room, &checks, most).await;
+        if let Some(work) = work {
+            // What cannot be noted counts as the session's work, and nothing is lost.
+            let note = move || home::note_leftovers(&repository, &record, &work);
+            let _ = tokio::task::spawn_blocking(note).await;
+        }
+        Input::Checked { results }
+    }
 }
 
 fn line_limit(charge: &Charge) -> Duration {

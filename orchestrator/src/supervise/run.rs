@@ -237,7 +237,7 @@ impl Desk {
             }
             Do::Check => {
                 let tell = self.tell.clone();
-                let work = deeds::check(&self.charge);
+                let work = deeds::check(&self.charge, self.life.story.work.as_ref());
                 self.checks = Some(tokio::spawn(async move {
                     let _ = tell.send(Word::Heard(work.await));
                 }));
