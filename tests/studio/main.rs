@@ -18,6 +18,7 @@ mod git_snapshot;
 mod git_undo;
 mod git_worktree;
 mod gone;
+mod leftovers;
 mod run;
 mod scene;
 mod shapes;

@@ -3,12 +3,15 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 use ignore::WalkBuilder;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use crate::git::private::{Originals, Place};
 
 /// The file with the patterns (as in `.gitignore`), at the top of the main checkout.
 const LIST: &str = ".worktreeinclude";
@@ -36,6 +39,38 @@ pub fn copy(checkout: &Path, worktree: &Path) -> Result<Vec<PathBuf>> {
     }
     copied.sort();
     Ok(copied)
+}
+
+/// Lets the session's git ignore what was copied: it is the user's own, not the session's work.
+pub fn ignore(place: &Place, copied: &[PathBuf]) -> Result<()> {
+    let mut originals = Originals::load(&place.git_dir)?;
+    let before = originals.exclude.len();
+    for path in copied {
+        let line = literal(path);
+        if !originals.exclude.split(|byte| *byte == b'\n').any(|held| held == line) {
+            originals.exclude.extend(line);
+            originals.exclude.push(b'\n');
+        }
+    }
+    if originals.exclude.len() == before {
+        return Ok(());
+    }
+    originals.save(&place.git_dir)?;
+    originals.restore(&place.git_dir)
+}
+
+/// A pattern that fits this path and no other. A line break, which no pattern can hold, becomes a
+/// sign for any character.
+fn literal(path: &Path) -> Vec<u8> {
+    let mut line = vec![b'/'];
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'\n' => line.push(b'?'),
+            b'*' | b'?' | b'[' | b'\\' | b' ' => line.extend([b'\\', *byte]),
+            _ => line.push(*byte),
+        }
+    }
+    line
 }
 
 fn patterns(checkout: &Path) -> Result<Option<Gitignore>> {

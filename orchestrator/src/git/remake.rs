@@ -29,7 +29,7 @@ pub fn if_gone(repository: &Repository, place: &Place) -> Result<bool> {
     let desk = tempfile::Builder::new().prefix(".new-").tempdir_in(parent).or_fail(cannot)?;
     fill(place, desk.path(), &work, &staged)?;
     if let Some(checkout) = &repository.main_checkout {
-        include::copy(checkout, desk.path())?;
+        include::ignore(place, &include::copy(checkout, desk.path())?)?;
     }
     step("remake.filled");
     std::fs::set_permissions(desk.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))

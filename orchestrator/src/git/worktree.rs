@@ -224,6 +224,7 @@ fn equip(repository: &Repository, order: &Order, place: &Place) -> Result<Vec<Pa
         Some(checkout) => include::copy(checkout, &place.worktree)?,
         None => Vec::new(),
     };
+    include::ignore(place, &included)?;
     base::files::replace(&finished_mark(place), b"").or_fail(cannot_make)?;
     step("create.finished");
     Ok(included)

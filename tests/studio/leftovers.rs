@@ -1,0 +1,92 @@
+//! What checks leave in a worktree, and the user's own files that were copied into it, are not the
+//! session's work.
+
+use testkit::repo::Repo;
+
+use crate::scene::Scene;
+
+/// A session that is ready, whose check wrote a report, rewrote one file and deleted another.
+fn checked(scene: &Scene, more: &str) -> (String, Repo) {
+    scene.repo.commit_file("lock", "1\n");
+    scene.repo.commit_file("sample", "s\n");
+    let check = "mkdir -p out && echo r > out/report && echo 2 > lock && rm -f sample";
+    let task = format!("write a 1; {more}; write b 2");
+    let id = scene.exec(["--check", check, &task]);
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+    let work = scene.worktree(&id);
+    assert_eq!(work.read("out/report"), "r\n", "nothing is removed from the worktree");
+    (id, work)
+}
+
+#[test]
+fn what_checks_leave_behind_does_not_land() {
+    let scene = Scene::new();
+    let (id, work) = checked(&scene, "commit a");
+
+    scene.studio(["diff", &id]).exits(0).says("+1").never_says("report").never_says("lock");
+    scene.studio(["accept", &id, "-m", "Add a and b"]).exits(0);
+
+    assert_eq!((scene.repo.read("a"), scene.repo.read("b")), ("1\n".into(), "2\n".into()));
+    assert_eq!((scene.repo.read("lock"), scene.repo.read("sample")), ("1\n".into(), "s\n".into()));
+    assert!(!scene.repo.path().join("out").exists());
+    scene.studio(["undo"]).exits(0);
+    assert_eq!(work.read("lock"), "2\n", "it came back as it was");
+    scene.repo.is_sound();
+}
+
+#[test]
+fn what_somebody_changes_stages_or_commits_after_the_checks_lands() {
+    let scene = Scene::new();
+    let (id, work) = checked(&scene, "write lock 1");
+    work.write("lock", "3\n");
+    work.write("by-hand", "h\n");
+    work.git(["add", "out/report"]);
+    work.git(["rm", "-q", "--cached", "sample"]);
+
+    scene.studio(["accept", &id, "-m", "Add"]).exits(0);
+
+    assert_eq!((scene.repo.read("lock"), scene.repo.read("by-hand")), ("3\n".into(), "h\n".into()));
+    assert_eq!(scene.repo.read("out/report"), "r\n");
+    assert!(!scene.repo.path().join("sample").exists());
+}
+
+#[test]
+fn a_next_turn_goes_on_without_them_and_a_deleted_worktree_comes_back_without_them() {
+    let scene = Scene::new();
+    let (id, work) = checked(&scene, "");
+    scene.studio(["send", &id, "go on; write c 3"]).exits(0);
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+    std::fs::remove_dir_all(work.path()).unwrap();
+
+    scene.studio(["accept", &id, "-m", "Add"]).exits(0);
+
+    assert_eq!((scene.repo.read("b"), scene.repo.read("c")), ("2\n".into(), "3\n".into()));
+    assert!(!scene.repo.path().join("out").exists());
+    assert_eq!(scene.repo.read("lock"), "1\n");
+}
+
+#[test]
+fn copies_of_the_users_own_files_do_not_land_unless_the_agent_adds_them() {
+    let scene = Scene::new();
+    scene.repo.write(".worktreeinclude", "*.local\nsecret dir/\n");
+    let names = ["my [odd] *name?.local", "b.local", "secret dir/key"];
+    for name in names {
+        scene.repo.write(name, "mine\n");
+    }
+    let empty = scene.exec(["sh echo changed > b.local"]);
+    scene.await_state(&empty, "empty");
+
+    let id = scene
+        .ready("write b.local changed; write new.local agents; write a 1; sh git add -f new.local");
+    scene.await_free(&id);
+    let work = scene.worktree(&id);
+    assert_eq!(work.git(["status", "--porcelain"]), "A  new.local\n?? a");
+    assert!(names.iter().all(|name| work.path().join(name).exists()));
+    scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
+
+    let landed = scene.repo.git(["show", "--format=", "--name-only", "main"]);
+    assert_eq!(landed, "a\nnew.local");
+    assert_eq!(scene.repo.read("b.local"), "mine\n");
+}
