@@ -17,7 +17,7 @@ const TASK: &str = "write kept 1; commit one; write README.md changed; write sta
 fn gone(scene: &Scene) -> String {
     let id = scene.ready(TASK);
     scene.await_free(&id);
-    fs::remove_dir_all(scene.worktree(&id).path()).unwrap();
+    fs::remove_dir_all(scene.worktree(&id).path()).expect("it is ours");
     id
 }
 

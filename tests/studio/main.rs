@@ -22,3 +22,4 @@ mod leftovers;
 mod run;
 mod scene;
 mod shapes;
+mod words;

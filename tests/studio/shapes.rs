@@ -65,7 +65,11 @@ fn plain(env: &TestEnv) -> Repo {
 
 fn with(env: &TestEnv, args: &[&str]) -> Repo {
     let repo = plain(env);
-    let done = repo.job().args(args).output(base::process::Limits::seconds(60)).unwrap();
+    let done = repo
+        .job()
+        .args(args)
+        .output(base::process::Limits::seconds(60))
+        .expect("it works in a test");
     assert!(done.ok(), "git {args:?}: {}", done.error_text());
     repo
 }
@@ -98,7 +102,7 @@ fn line_ends(env: &TestEnv, key: &str, value: &str) -> Repo {
 
 fn submodule(env: &TestEnv) -> Repo {
     let (repo, part) = (plain(env), env.repo_at("part"));
-    let url = part.path().to_str().unwrap();
+    let url = part.path().to_str().expect("it works in a test");
     repo.git(["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", url, "part"]);
     repo.git(["commit", "-q", "-m", "part"]);
     repo
@@ -116,24 +120,25 @@ fn shallow(env: &TestEnv) -> Repo {
 fn elsewhere(env: &TestEnv, named: bool) -> Repo {
     let repo = plain(env);
     let git_dir = env.home().join("elsewhere.git");
-    repo.git(["init", "-q", "--separate-git-dir", git_dir.to_str().unwrap()]);
+    repo.git(["init", "-q", "--separate-git-dir", git_dir.to_str().expect("it works in a test")]);
     assert!(repo.path().join(".git").is_file());
     if named {
-        repo.git(["config", "core.worktree", repo.path().to_str().unwrap()]);
+        repo.git(["config", "core.worktree", repo.path().to_str().expect("it works in a test")]);
     }
     repo
 }
 
 fn init(env: &TestEnv, flag: &str) -> Repo {
     let dir = env.home().join("my repö");
-    std::fs::create_dir(&dir).unwrap();
+    std::fs::create_dir(&dir).expect("it works in a test");
     let repo = Repo::at(&dir);
     let (code, _, _) = repo.try_git(["init", "-q", "-b", "main", flag]);
     if code != 0 {
         // A git that does not know the format: the words in the configuration are enough.
         repo.git(["init", "-q", "-b", "main"]);
         repo.git(["config", "core.repositoryformatversion", "1"]);
-        let (key, value) = flag.trim_start_matches('-').split_once('=').unwrap();
+        let (key, value) =
+            flag.trim_start_matches('-').split_once('=').expect("it works in a test");
         let key = if key.starts_with("ref") { "refStorage" } else { "objectFormat" };
         repo.git(["config", &format!("extensions.{key}"), value]);
         return repo;
@@ -182,7 +187,7 @@ fn works(scene: &Scene) {
     assert_eq!(before[1], "");
     let id = scene.ready(TASK);
     scene.await_free(&id);
-    let files = scene.status(&id)["files_changed"].as_u64().unwrap();
+    let files = scene.status(&id)["files_changed"].as_u64().expect("it works in a test");
     let had_second = before[2].contains("second");
     assert_eq!(files, 3 + u64::from(had_second));
     scene.studio(["diff", &id]).exits(0).says("+changed").says("new/file.txt").says("more.dos");

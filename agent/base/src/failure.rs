@@ -91,6 +91,14 @@ impl Failure {
         }
     }
 
+    /// As [`Failure::sentence`], with what to try: for a journal that is read when all else is gone.
+    pub fn in_full(&self) -> String {
+        match self.next.is_empty() {
+            true => self.sentence(),
+            false => format!("{}; try: {}", self.sentence(), self.next.join(", or: ")),
+        }
+    }
+
     /// The exit code of a process that ends with this failure.
     pub fn exit_code(&self) -> u8 {
         self.kind as u8

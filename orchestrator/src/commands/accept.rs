@@ -85,7 +85,17 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         report::say(&said);
     }
     customs::refuse_unsupported(&desk)?;
-    let views = desk.find_all(&args.ids, |state| *state == State::Ready)?;
+    if args.message.as_ref().is_some_and(|text| text.trim().is_empty()) {
+        return Err(Failure::usage("the commit message is empty")
+            .next("studio accept -m 'what the commit does'")
+            .next("or leave -m out: a model writes it"));
+    }
+    let can = |state: &State| match state {
+        State::Ready => true,
+        State::Stopped | State::Failed { .. } | State::Crashed => args.force,
+        _ => false,
+    };
+    let views = desk.find_all(&args.ids, can)?;
     let options = Options {
         strategy: args.strategy.strategy(),
         onto: args.onto.clone(),
@@ -133,12 +143,18 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 fn one(desk: &Desk, view: &View, options: &Options) -> std::result::Result<Landed, Refused> {
     let id = &view.record.id;
     let Some(lock) = desk.store.lock(id)? else {
-        let now = desk.view(id)?;
-        return Err(Failure::refused(format!("session `{id}` is {}", now.state.name()))
-            .because("a supervisor, or another command, is at work on it")
-            .next(format!("studio logs {id} -f"))
-            .next(format!("studio stop {id}"))
-            .into());
+        let state = desk.view(id)?.state;
+        let what = format!("session `{id}` is {}", state.name());
+        let refused = match state.is_active() || state == State::Queued {
+            true => Failure::refused(what)
+                .because("its agent is not done")
+                .next(format!("studio logs {id} -f"))
+                .next(format!("studio stop {id}")),
+            false => Failure::refused(format!("session `{id}` is in use"))
+                .because("another command lands, discards or reads it at this moment")
+                .next(format!("wait for it, then look: studio status {id}")),
+        };
+        return Err(refused.into());
     };
     // What was seen before the lock may be over by now.
     landing::land(desk, &desk.view(id)?, options, &lock)
@@ -166,7 +182,7 @@ fn print_json(landed: &[Landed], refused: &[(&View, Refused)]) {
         .map(|(view, why)| {
             json!({
                 "id": view.record.id,
-                "why": why.failure.sentence(),
+                "why": why.failure.in_full(),
                 "exit": why.failure.exit_code(),
                 "files": why.files,
             })

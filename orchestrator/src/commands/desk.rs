@@ -10,6 +10,7 @@ use base::id::Id;
 
 use crate::git::repo::Repository;
 use crate::git::snapshot::Limits;
+use crate::git::trash;
 use crate::report;
 use crate::report::view::View;
 use crate::session::facts::{Facts, Fate};
@@ -29,6 +30,8 @@ pub struct Desk {
     pub config: Config,
     /// The file that was given instead of the usual ones; absolute.
     pub config_file: Option<PathBuf>,
+    /// The directory whose `g3.toml` was read.
+    pub directory: Option<PathBuf>,
     /// The time.
     pub clock: Clock,
     /// Whether a script reads.
@@ -80,13 +83,15 @@ impl Desk {
             loaded.notices.iter().for_each(|notice| report::say(notice));
         }
         let desk = Desk::with(repository, loaded.config);
-        Ok(Desk { config_file: sources.only, json: common.json, ..desk })
+        let directory = Some(directory);
+        Ok(Desk { config_file: sources.only, directory, json: common.json, ..desk })
     }
 
     /// The desk for a repository and a configuration.
     pub fn with(repository: Repository, config: Config) -> Desk {
         let store = Store::at(&repository.common_dir);
-        Desk { repository, store, config, config_file: None, clock: Clock::from_env(), json: false }
+        let clock = Clock::from_env();
+        Desk { repository, store, config, config_file: None, directory: None, clock, json: false }
     }
 
     /// What the operations log says became of the sessions.
@@ -111,7 +116,20 @@ impl Desk {
         let locked = self.store.is_locked(id);
         let story = self.store.story(id)?;
         let fate = fates.get(id).cloned().unwrap_or_default();
-        Ok(View::new(record, Facts { locked, story, fate }))
+        let mut view = View::new(record, Facts { locked, story, fate });
+        view.way_back.take_if(|operation| !trash::is_kept(&self.repository, operation));
+        Ok(view)
+    }
+
+    /// The refusal of a session that was landed or dropped, with the way back where there is one.
+    pub fn is_over(view: &View) -> Failure {
+        let what = format!("session `{}` is {} already", view.record.id, view.state.name());
+        match &view.way_back {
+            Some(operation) => Failure::refused(what).next(format!("studio undo {operation}")),
+            None => Failure::refused(what)
+                .because("its trash was emptied, so this cannot be undone")
+                .next("studio run 'the task'    starts anew"),
+        }
     }
 
     /// Every session as it is now, oldest first, and what is wrong with those that cannot be read.

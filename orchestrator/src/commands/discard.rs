@@ -17,7 +17,7 @@ use crate::session::state::State;
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// The sessions
-    #[arg(value_name = "ID", required = true)]
+    #[arg(value_name = "ID")]
     pub ids: Vec<String>,
     /// Stop sessions that still work, without asking
     #[arg(short, long)]
@@ -30,6 +30,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     for said in engine::recover(&desk.repository)? {
         report::say(&said);
     }
+    refuse_none(&desk, &args.ids)?;
     let views = desk.find_all(&args.ids, |_| true)?;
     for view in &views {
         refuse(view)?;
@@ -73,11 +74,25 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 }
 
 fn refuse(view: &View) -> Result<()> {
-    if !view.state.is_over() {
+    match view.state.is_over() {
+        true => Err(Desk::is_over(view)),
+        false => Ok(()),
+    }
+}
+
+/// Nothing is dropped by guess: without an id, the sessions that could be meant are named.
+fn refuse_none(desk: &Desk, ids: &[String]) -> Result<()> {
+    if !ids.is_empty() {
         return Ok(());
     }
-    let what = format!("session `{}` is {} already", view.record.id, view.state.name());
-    Err(Failure::refused(what).next("studio undo"))
+    let mut open = desk.views()?;
+    open.retain(|view| !view.state.is_over());
+    let names: Vec<&str> = open.iter().map(|view| view.record.id.as_str()).collect();
+    let failure = Failure::usage("say which session to discard");
+    Err(match names.first() {
+        Some(first) => failure.because(names.join(", ")).next(format!("studio discard {first}")),
+        None => failure.because("there is no open session").next("studio list --all"),
+    })
 }
 
 /// Asks on a terminal; refuses elsewhere.

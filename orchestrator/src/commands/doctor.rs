@@ -86,6 +86,9 @@ fn session(desk: &Desk, view: &View, found: &mut Findings) -> Result<()> {
     }
     if worktree::is_finished(place) {
         found.mended.extend(mend::mend(&desk.repository, place)?);
+        if let Err(failure) = import::check_pointer(place) {
+            found.open.push(failure.in_full());
+        }
     }
     if refs::read(&desk.repository.open()?, &merge::ref_name(place))?.is_some() {
         merge::release(&desk.repository, place)?;

@@ -63,8 +63,10 @@ fn text(view: &View, stands: bool, tip: Option<String>) -> String {
     let operation = match &view.facts.fate {
         Fate::Open => "none".to_owned(),
         Fate::Landing => "a landing was begun and has no outcome".to_owned(),
-        Fate::Accepted { commit } => format!("landed as {}", commit.as_deref().unwrap_or("?")),
-        Fate::Discarded => "discarded".to_owned(),
+        Fate::Accepted { operation, commit } => {
+            format!("landed as {} by {operation}", commit.as_deref().unwrap_or("?"))
+        }
+        Fate::Discarded { operation } => format!("discarded by {operation}"),
     };
     let worktree = match stands {
         true => view.record.place.worktree.display().to_string(),

@@ -135,14 +135,18 @@ fn refuse_state(view: &View, force: bool) -> Result<()> {
     match &view.state {
         State::Ready => Ok(()),
         State::Stopped | State::Failed { .. } | State::Crashed if force => Ok(()),
+        // Landing runs the checks again: force would end at the same one.
+        State::Failed { .. } if has_red_check(view) => {
+            refuse(why, format!("studio send {id} 'make the check pass'"))
+                .map_err(|failure| failure.next(format!("studio logs {id}")))
+        }
         State::Stopped | State::Failed { .. } | State::Crashed => {
             refuse(why, format!("studio resume {id}")).map_err(|failure| {
                 failure.next(format!("or land it as it is: studio accept --force {id}"))
             })
         }
         State::Empty => refuse(why, format!("studio send {id} 'what to do'")),
-        State::Accepted => refuse(why, "studio undo".into()),
-        State::Discarded => refuse(why, "studio undo".into()),
+        State::Accepted | State::Discarded => Err(Desk::is_over(view)),
         State::Landing => refuse(why, "studio doctor".into()),
         State::Queued
         | State::Starting
@@ -151,6 +155,10 @@ fn refuse_state(view: &View, force: bool) -> Result<()> {
         | State::Checking => refuse("its agent is not done".into(), format!("studio logs {id} -f"))
             .map_err(|failure| failure.next(format!("studio stop {id}"))),
     }
+}
+
+fn has_red_check(view: &View) -> bool {
+    view.facts.story.checks.iter().flatten().any(|check| !check.ok)
 }
 
 fn target(view: &View, options: &Options) -> Result<BranchName> {

@@ -6,7 +6,7 @@ use base::id::Id;
 
 use crate::commands::desk::Desk;
 use crate::commands::run::{Args, is_attended};
-use crate::git::checkout;
+use crate::git::{checkout, worktree};
 use crate::schedule::default_jobs;
 use crate::session::random;
 use crate::session::record::{Limits, Manner, Record, SCHEMA, Templates};
@@ -54,6 +54,7 @@ impl Order {
             accept: args.ways.accept,
             boxed: args.ways.sandbox != "off",
             config: None,
+            directory: None,
         };
     }
 }
@@ -66,6 +67,7 @@ pub fn create(desk: &Desk, order: &Order) -> Result<Id> {
         let wanted = record.templates.order(&id, &record.base)?;
         record.place = wanted.place(&desk.repository)?;
         record.id = id;
+        worktree::refuse_blocked_branch(&desk.repository.open()?, &record.place)?;
         let taken = desk.repository.tip(&record.place.branch)?.is_some();
         if !taken && desk.store.create(&record, desk.clock)? {
             return Ok(record.id);
@@ -90,6 +92,7 @@ fn draft(desk: &Desk, order: &Order) -> Result<Record> {
         manner.jobs = studio.jobs.unwrap_or_else(default_jobs);
     }
     manner.config = desk.config_file.clone();
+    manner.directory = desk.directory.clone();
     manner.boxed = manner.boxed && desk.config.sandbox.enabled;
     if studio.limits.budget_usd.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
         return Err(Failure::usage("`[studio.limits] budget_usd` is no number of dollars")

@@ -5,6 +5,7 @@ use base::id::Id;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
+use crate::git::engine;
 use crate::report;
 use crate::session::journal::Entry;
 use crate::session::state::State;
@@ -60,10 +61,16 @@ pub fn wake(desk: &Desk, id: &Id, prompt: Option<String>) -> Result<()> {
     };
     {
         let _lock = desk.store.lock(id)?.ok_or_else(busy)?;
-        let state = desk.view(id)?.state;
-        if state.is_over() || state == State::Landing {
-            let what = format!("session `{id}` is {}", state.name());
-            return Err(Failure::refused(what).next("studio undo"));
+        let mut view = desk.view(id)?;
+        if view.state == State::Landing {
+            // Nobody holds its lock, so whoever landed it was killed.
+            for said in engine::recover(&desk.repository)? {
+                report::say(&said);
+            }
+            view = desk.view(id)?;
+        }
+        if view.state.is_over() {
+            return Err(Desk::is_over(&view));
         }
         let mut writer = desk.store.writer(id, desk.clock)?;
         let fail = || "cannot write the journal";

@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Result<u8> {
     if ended == Outcome::Ready && desk.store.load(&id)?.manner.accept {
         let options = landing::Options::default();
         if let Err(refused) = landing::land(&desk, &desk.view(&id)?, &options, &lock) {
-            let why = refused.failure.sentence();
+            let why = refused.failure.in_full();
             let mut writer = desk.store.writer(&id, desk.clock)?;
             let note = Entry::Note { text: format!("it did not land: {why}") };
             writer.write(note).or_fail(|| "cannot write the journal")?;
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<u8> {
 /// Ends a run that could not begin.
 fn end(store: &Store, id: &Id, failure: &Failure) -> Result<u8> {
     let mut writer = store.writer(id, Clock::from_env())?;
-    let outcome = Outcome::Failed { why: failure.sentence() };
+    let outcome = Outcome::Failed { why: failure.in_full() };
     for entry in [Entry::Spawned { pid: std::process::id() }, Entry::Exit { outcome }] {
         writer.write(entry).or_fail(|| "cannot write the journal")?;
     }
@@ -74,7 +74,9 @@ fn end(store: &Store, id: &Id, failure: &Failure) -> Result<u8> {
 fn prepare(repository: Repository, record: &Record) -> Result<(Desk, Charge)> {
     let only = record.manner.config.clone();
     let top = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
-    let loaded = base::config::load(&Sources { only, ..Sources::from_env(top) })?;
+    // Where it was asked for may be gone: a repository is moved, a linked worktree removed.
+    let asked = record.manner.directory.as_deref().filter(|directory| directory.is_dir());
+    let loaded = base::config::load(&Sources { only, ..Sources::from_env(asked.unwrap_or(top)) })?;
     let desk = Desk::with(repository, loaded.config);
     let charge = charge(&desk, record)?;
     Ok((desk, charge))

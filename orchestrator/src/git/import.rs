@@ -33,7 +33,7 @@ pub struct Home {
 pub fn bring_home(repository: &Repository, place: &Place) -> Result<Home> {
     let originals = Originals::load(&place.git_dir)?;
     let mut notes = Vec::new();
-    if !check_pointer(place, &originals)? {
+    if !check_pointer(place)? {
         notes.push(format!("the worktree {} is gone", place.worktree.display()));
     }
     originals.restore(&place.git_dir)?;
@@ -89,8 +89,9 @@ fn import(repository: &Repository, place: &Place, head: &str, tip: Option<String
     Ok(())
 }
 
-/// Whether the worktree is there; refuses when its `.git` file is not ours.
-fn check_pointer(place: &Place, originals: &Originals) -> Result<bool> {
+/// Whether the worktree is there; refuses (3) when its `.git` file is not ours.
+pub fn check_pointer(place: &Place) -> Result<bool> {
+    let originals = Originals::load(&place.git_dir)?;
     if place.worktree.symlink_metadata().is_err() {
         return Ok(false);
     }

@@ -170,7 +170,8 @@ impl Message {
         let text = self.text.replace('\0', "");
         let mut full = git2::message_prettify(text, None).or_fail(|| "cannot use the message")?;
         if full.trim().is_empty() {
-            return Err(Failure::failed("the commit message is empty"));
+            return Err(Failure::usage("the commit message is empty")
+                .next("studio accept -m 'what the commit does'"));
         }
         if !self.trailers.is_empty() {
             full.push('\n');

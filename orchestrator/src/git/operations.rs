@@ -155,18 +155,24 @@ impl Log {
         self.intents().filter(|intent| self.outcome(&intent.id).is_none()).cloned().collect()
     }
 
-    /// An operation that was done, by id; without one, the last that can be undone. Refuses one
-    /// that was undone already.
-    pub fn to_undo(&self, id: Option<&str>) -> Result<Intent> {
+    /// An operation that was done, by id; without one, the last that can be undone: `is_kept` says
+    /// whether its trash is there. Refuses one that was undone already.
+    pub fn to_undo(&self, id: Option<&str>, is_kept: impl Fn(&str) -> bool) -> Result<Intent> {
         let undoable = |intent: &&Intent| {
             intent.kind != Kind::Undo
                 && self.outcome(&intent.id) == Some(true)
                 && undone_by(&self.lines, &intent.id).is_none()
         };
         let Some(id) = id else {
-            let last = self.intents().filter(undoable).last().cloned();
+            let kept = |intent: &&Intent| is_kept(&intent.id);
+            let last = self.intents().filter(undoable).filter(kept).last().cloned();
             return last.ok_or_else(|| {
-                Failure::not_found("there is nothing to undo").next("studio operations")
+                let nothing = Failure::not_found("there is nothing to undo");
+                match self.intents().any(|intent| undoable(&intent)) {
+                    true => nothing.because("the trash of what was done was emptied"),
+                    false => nothing,
+                }
+                .next("studio operations")
             });
         };
         let found = self.intents().find(|intent| intent.id == id).ok_or_else(|| {

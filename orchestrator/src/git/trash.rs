@@ -69,7 +69,7 @@ pub fn discard(repository: &Repository, places: &[Place], time: &str) -> Result<
 pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Undone> {
     let mut log = Log::open(repository)?;
     engine::recover_with(repository, &mut log)?;
-    let undone = log.to_undo(id)?;
+    let undone = log.to_undo(id, |operation| is_kept(repository, operation))?;
     let operation = log.next_id();
     let landing = match &undone.landing {
         Some(landing) => Some(back(repository, landing)?),
@@ -112,6 +112,11 @@ pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Und
 /// The refs that keep what an operation dropped.
 pub fn kept_prefix(operation: &str) -> String {
     format!("refs/studio/kept/{operation}/")
+}
+
+/// Whether what an operation dropped still lies in the trash.
+pub fn is_kept(repository: &Repository, operation: &str) -> bool {
+    private_trash(repository, operation).symlink_metadata().is_ok()
 }
 
 /// Where the private parts of what an operation dropped lie.

@@ -285,8 +285,8 @@ fn leads_away(parent: &Path) -> Failure {
         .next(format!("remove it, or set `[studio] worktree`; see: ls -ld '{}'", parent.display()))
 }
 
-/// A branch called `studio` leaves no room for `studio/<id>`.
-fn refuse_blocked_branch(repo: &git2::Repository, place: &Place) -> Result<()> {
+/// Refuses (2) a branch name that git has no room for: a branch called `studio` blocks `studio/<id>`.
+pub fn refuse_blocked_branch(repo: &git2::Repository, place: &Place) -> Result<()> {
     let full = place.branch.full();
     let above = full.match_indices('/').map(|(at, _)| &full[..at]);
     for name in above.filter(|name| name.len() > "refs/heads/".len()) {

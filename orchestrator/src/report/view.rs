@@ -20,13 +20,16 @@ pub struct View {
     pub state: State,
     /// How the work stands to its branch; absent when nobody looked.
     pub standing: Option<Standing>,
+    /// The operation that can be undone to have it back.
+    pub way_back: Option<String>,
 }
 
 impl View {
     /// A session as its record and facts tell it.
     pub fn new(record: Record, facts: Facts) -> View {
         let state = state(&facts);
-        View { record, facts, state, standing: None }
+        let way_back = facts.fate.operation().map(str::to_owned);
+        View { record, facts, state, standing: None, way_back }
     }
 
     /// Why it is in its state.
@@ -52,7 +55,8 @@ impl View {
             State::Empty => &["send", "discard"],
             State::Stopped | State::Crashed => &["resume", "discard"],
             State::Landing => &["doctor"],
-            State::Accepted | State::Discarded => &["undo"],
+            State::Accepted | State::Discarded if self.way_back.is_some() => &["undo"],
+            State::Accepted | State::Discarded => &[],
         };
         verbs.iter().map(|verb| self.command(verb)).collect()
     }
@@ -66,7 +70,8 @@ impl View {
                 format!("studio answer {id} {n} allow")
             }
             "send" => format!("studio send {id} 'what to do'"),
-            "doctor" | "undo" => format!("studio {verb}"),
+            "doctor" => "studio doctor".to_owned(),
+            "undo" => format!("studio undo {}", self.way_back.as_deref().unwrap_or_default()),
             verb => format!("studio {verb} {id}"),
         }
     }

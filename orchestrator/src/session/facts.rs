@@ -29,11 +29,26 @@ pub enum Fate {
     Landing,
     /// It was landed.
     Accepted {
+        /// The operation, for `studio undo`.
+        operation: String,
         /// The commit on the target.
         commit: Option<String>,
     },
     /// It was dropped.
-    Discarded,
+    Discarded {
+        /// The operation, for `studio undo`.
+        operation: String,
+    },
+}
+
+impl Fate {
+    /// The operation that ended the session.
+    pub fn operation(&self) -> Option<&str> {
+        match self {
+            Fate::Accepted { operation, .. } | Fate::Discarded { operation } => Some(operation),
+            Fate::Open | Fate::Landing => None,
+        }
+    }
 }
 
 /// Where the journal stands.

@@ -52,9 +52,9 @@ fn fate(intent: &Intent, done: bool) -> Option<Fate> {
         (Kind::Accept, false) => Some(Fate::Landing),
         (Kind::Accept, true) => {
             let commit = intent.landing.as_ref().map(|landing| landing.after.clone());
-            Some(Fate::Accepted { commit })
+            Some(Fate::Accepted { operation: intent.id.clone(), commit })
         }
-        (Kind::Discard, _) => Some(Fate::Discarded),
+        (Kind::Discard, _) => Some(Fate::Discarded { operation: intent.id.clone() }),
         (Kind::Undo, _) => None,
     }
 }

@@ -1,6 +1,6 @@
 //! Which session the user means: a whole id, a unique prefix, `@latest`, or the only one that fits.
 
-use base::failure::{Failure, Result};
+use base::failure::{Failure, Kind, Result};
 use base::id::Id;
 
 /// A session that could be meant.
@@ -34,7 +34,10 @@ fn only(candidates: &[Candidate]) -> Result<Id> {
         [one] => Ok(one.id.clone()),
         [] if candidates.is_empty() => Err(none_at_all()),
         [] => Err(Failure::not_found("no session fits this command").next("studio list")),
-        many => Err(ambiguous("several sessions fit, so say which", many)),
+        many => Err(Failure {
+            kind: Kind::Usage,
+            ..ambiguous("several sessions fit, so say which", many)
+        }),
     }
 }
 

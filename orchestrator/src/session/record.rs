@@ -130,4 +130,6 @@ pub struct Manner {
     pub boxed: bool,
     /// The configuration file that was given instead of the usual ones; absolute.
     pub config: Option<PathBuf>,
+    /// The directory whose `g3.toml` counts: where the session was asked for.
+    pub directory: Option<PathBuf>,
 }

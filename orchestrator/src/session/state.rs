@@ -29,7 +29,7 @@ pub enum State {
 pub fn state(facts: &Facts) -> State {
     match &facts.fate {
         Fate::Accepted { .. } => return State::Accepted,
-        Fate::Discarded => return State::Discarded,
+        Fate::Discarded { .. } => return State::Discarded,
         Fate::Landing => return State::Landing,
         Fate::Open => {}
     }
@@ -110,12 +110,13 @@ pub fn why(facts: &Facts, state: &State) -> Option<String> {
         State::Crashed => "its supervisor ended without a last word".into(),
         State::Landing => "its landing was begun".into(),
         State::Accepted => match &facts.fate {
-            Fate::Accepted { commit: Some(commit) } => {
+            Fate::Accepted { commit: Some(commit), .. } => {
                 format!("landed as {}", base::text::head(commit, 12))
             }
-            Fate::Accepted { commit: None } | Fate::Open | Fate::Landing | Fate::Discarded => {
-                "it was landed".into()
-            }
+            Fate::Accepted { commit: None, .. }
+            | Fate::Open
+            | Fate::Landing
+            | Fate::Discarded { .. } => "it was landed".into(),
         },
         State::Discarded => "it was discarded".into(),
     };
@@ -193,8 +194,11 @@ mod tests {
             assert_eq!(shown(journal, false, Fate::Open), free, "{journal}, free");
             for locked in [true, false] {
                 assert_eq!(shown(journal, locked, Fate::Landing), "landing");
-                assert_eq!(shown(journal, locked, Fate::Accepted { commit: None }), "accepted");
-                assert_eq!(shown(journal, locked, Fate::Discarded), "discarded");
+                let operation = || "op1".to_owned();
+                let landed = Fate::Accepted { operation: operation(), commit: None };
+                let dropped = Fate::Discarded { operation: operation() };
+                assert_eq!(shown(journal, locked, landed), "accepted");
+                assert_eq!(shown(journal, locked, dropped), "discarded");
             }
         }
     }

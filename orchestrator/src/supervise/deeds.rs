@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::failure::{Failure, Result};
 
 use crate::git::repo::Repository;
-use crate::git::{remake, snapshot, worktree};
+use crate::git::{import, remake, snapshot, worktree};
 use crate::room::Room;
 use crate::session::home;
 use crate::session::journal::Work;
@@ -29,7 +29,7 @@ pub fn make_worktree(charge: &Charge) -> impl Future<Output = Input> + Send + 's
         match made.unwrap_or_else(|e| Err(Failure::new(base::failure::Kind::Bug, e.to_string()))) {
             Ok(Stands::Before) => Input::WorktreeStands,
             Ok(Stands::New) => prepared(&room, &setup, most).await,
-            Err(failure) => Input::CannotStart { why: failure.sentence() },
+            Err(failure) => Input::CannotStart { why: failure.in_full() },
         }
     }
 }
@@ -43,6 +43,8 @@ enum Stands {
 fn stand_up(repository: &Repository, record: &Record) -> Result<Stands> {
     if worktree::is_finished(&record.place) {
         let remade = remake::if_gone(repository, &record.place)?;
+        // Nothing of a turn could come home: said before it is paid for.
+        import::check_pointer(&record.place)?;
         return Ok(if remade { Stands::New } else { Stands::Before });
     }
     worktree::unmake(repository, &record.place)?;
@@ -60,7 +62,7 @@ async fn prepared(room: &Room, setup: &[String], most: Duration) -> Input {
                 let why = format!("setup `{line}` failed with exit code {}: {tail}", ended.exit);
                 return Input::CannotStart { why };
             }
-            Err(failure) => return Input::CannotStart { why: failure.sentence() },
+            Err(failure) => return Input::CannotStart { why: failure.in_full() },
         }
     }
     Input::WorktreeStands
@@ -73,7 +75,7 @@ pub fn bring_home(charge: &Charge) -> impl Future<Output = Input> + Send + 'stat
         let bring = move || home::bring(&repository, &record, &snapshot::Limits::default());
         match tokio::task::spawn_blocking(bring).await {
             Ok(Ok(brought)) => Input::Imported { work: brought.work },
-            Ok(Err(failure)) => Input::CannotImport { why: failure.sentence() },
+            Ok(Err(failure)) => Input::CannotImport { why: failure.in_full() },
             Err(e) => Input::CannotImport { why: e.to_string() },
         }
     }

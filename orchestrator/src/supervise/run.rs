@@ -283,7 +283,7 @@ impl Desk {
         let starting = tokio::spawn(async move {
             let word = match launcher.launch(seat).await {
                 Ok(agent) => Word::Launched(agent),
-                Err(failure) => Word::Heard(Input::CannotStart { why: failure.sentence() }),
+                Err(failure) => Word::Heard(Input::CannotStart { why: failure.in_full() }),
             };
             let _ = tell.send(word);
         });

@@ -1,0 +1,142 @@
+//! What studio says when something cannot be: what, why, and what to type, for the case at hand.
+
+use std::fs;
+
+use crate::scene::{Scene, studio};
+
+#[test]
+fn without_an_id_the_sessions_that_could_be_meant_are_named() {
+    let scene = Scene::new();
+    scene.studio(["discard"]).exits(2).says("no open session");
+    let failed = scene.exec(["write a 1; exit 1"]);
+    scene.await_state(&failed, "failed");
+    scene.await_free(&failed);
+    scene.studio(["accept"]).exits(5).says("no session fits");
+    scene.studio(["discard"]).exits(2).says(&failed);
+    let stopped = scene.exec(["write b 1; exit 1"]);
+    scene.await_state(&stopped, "failed");
+    scene.await_free(&stopped);
+    scene.studio(["accept", "--force"]).exits(2).says(&failed).says(&stopped);
+    scene.studio(["discard", &stopped]).exits(0);
+    scene.studio(["accept", "--force", "-m", "Add a"]).exits(0).says("landed on main");
+    assert_eq!(scene.repo.read("a"), "1\n");
+}
+
+#[test]
+fn an_empty_message_is_a_usage_error_before_anything_runs() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.studio(["accept", &id, "-m", " \n"]).exits(2).says("message is empty");
+    assert_eq!(scene.status(&id)["state"], "ready");
+}
+
+#[test]
+fn force_is_not_offered_where_it_would_fail_at_the_same_check() {
+    let scene = Scene::new();
+    let id = scene.exec(["--check", "false", "write a 1"]);
+    scene.await_state(&id, "failed");
+    scene.await_free(&id);
+    let refused = scene.studio(["accept", &id]);
+    refused.exits(3).says("make the check pass").never_says("--force");
+    scene.studio(["accept", "--force", &id]).exits(1).says("fails on the merged tree");
+}
+
+#[test]
+fn a_session_that_another_command_holds_is_not_called_at_work() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    let path = scene.session_file(&id, "lock");
+    let _lock = base::lock::Lock::take(&path).unwrap();
+    let refused = scene.studio(["accept", &id, "-m", "Add a"]);
+    refused.exits(3).says("in use").says("another command").never_says("studio stop");
+}
+
+#[test]
+fn undo_passes_over_what_gc_has_emptied_and_hints_name_the_operation() {
+    let mut scene = Scene::new();
+    let (kept, emptied) = (scene.ready("write a 1"), scene.ready("write b 1"));
+    scene.env.set("G3_TEST_NOW", "2026-02-01T10:00:00Z");
+    scene.studio(["discard", &kept]).exits(0);
+    scene.env.set("G3_TEST_NOW", testkit::env::NOW);
+    scene.studio(["discard", &emptied]).exits(0);
+    scene.studio(["discard", &emptied]).exits(3).says("studio undo op2");
+    scene.env.set("G3_TEST_NOW", "2026-02-02T10:00:00Z");
+    scene.studio(["gc"]).exits(0).says("deleted what op2 kept");
+
+    let over = scene.studio(["discard", &emptied]);
+    over.exits(3).says("trash was emptied").never_says("studio undo");
+    scene.studio(["send", &kept, "more"]).exits(3).says("studio undo op1");
+    assert_eq!(scene.status(&kept)["next"][0], "studio undo op1");
+    assert_eq!(scene.status(&emptied)["next"], serde_json::json!([]));
+    scene.studio(["undo"]).exits(0).says(&kept);
+    scene.studio(["undo"]).exits(5).says("was emptied");
+    scene.studio(["undo", "op2"]).exits(3).says("its trash was emptied");
+}
+
+#[test]
+fn send_and_resume_recover_a_landing_that_was_killed() {
+    for verb in ["send", "resume"] {
+        let scene = Scene::new();
+        let id = scene.ready("write a 1");
+        scene.await_free(&id);
+        let job = scene.env.job(studio(), scene.repo.path()).args(["accept", &id, "-m", "Add a"]);
+        scene.env.run_job(job.env("G3_TEST_KILL_AT", "accept.files")).exits(137);
+        assert_eq!(scene.status(&id)["state"], "landing");
+        let args = [verb, id.as_str(), "write b 2"];
+        let count = if verb == "send" { 3 } else { 2 };
+
+        let ran = scene.env.run(studio(), scene.repo.path(), &args[..count]);
+
+        ran.exits(0).says("was taken back");
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        assert!(!scene.repo.path().join("a").exists());
+    }
+}
+
+#[test]
+fn a_branch_that_blocks_the_sessions_is_named_before_a_session_is_made() {
+    let scene = Scene::new();
+    scene.repo.git(["branch", "studio"]);
+    let refused = scene.studio(["exec", "write a 1"]);
+    refused.exits(2).says("the branch `studio` blocks").says("[studio] branch");
+    assert_eq!(scene.studio(["list", "--all", "--json"]).json()["sessions"], serde_json::json!([]));
+    scene.configure("branch = \"agents/{id}\"");
+    scene.ready("write a 1");
+}
+
+#[test]
+fn a_run_that_failed_before_its_agent_says_what_to_try() {
+    let scene = Scene::new();
+    let id = scene.exec(["write a 1; gate go"]);
+    scene.await_state(&id, "working");
+    scene.studio(["stop", &id]).exits(0);
+    scene.await_free(&id);
+    fs::write(scene.worktree(&id).path().join(".git"), "gitdir: /nowhere\n").unwrap();
+
+    scene.studio(["doctor"]).exits(1).says(".git was changed").says("studio discard");
+    scene.studio(["resume", &id]).exits(0);
+    let failed = scene.await_state(&id, "failed");
+    assert!(failed["why"].as_str().unwrap().contains("try: "), "{failed}");
+}
+
+#[test]
+fn a_linked_worktrees_own_trusted_configuration_goes_with_the_session() {
+    let scene = Scene::new();
+    let linked = scene.env.home().join("linked");
+    scene.repo.git(["worktree", "add", "-q", "-b", "other", linked.to_str().unwrap()]);
+    let text = "[studio]\nsetup = \"echo from-here > made.txt\"\n";
+    fs::write(linked.join("g3.toml"), text).unwrap();
+    let store = scene.env.home().join(".config/g3/trust.json");
+    let clock = base::clock::Clock::fixed(crate::git_setting::now());
+    let file = linked.join("g3.toml");
+    base::config::trust::accept(&store, &file, text.as_bytes(), &clock).expect("it is ours");
+
+    let ran = scene.studio_in(&linked, ["exec", "write a 1"]);
+    let id = ran.ok().to_owned();
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+
+    assert_eq!(scene.worktree(&id).read("made.txt"), "from-here\n");
+}
