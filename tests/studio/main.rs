@@ -19,6 +19,7 @@ mod git_undo;
 mod git_worktree;
 mod gone;
 mod leftovers;
+mod model_host;
 mod run;
 mod scene;
 mod shapes;

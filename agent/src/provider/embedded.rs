@@ -2,7 +2,6 @@
 
 pub mod hint;
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::config::providers::EmbeddedConfig;
@@ -57,7 +56,7 @@ pub fn open(config: &EmbeddedConfig, reference: &str, model: Option<&str>) -> Ou
             (Host::over(None, connection), hello)
         }
         None => {
-            let wanted = wanted(config, model)?;
+            let wanted = Wanted::of(config, model)?;
             let (connection, hello) = find::open(&wanted)?;
             (Host::over(Some(wanted), connection), hello)
         }
@@ -70,31 +69,6 @@ pub fn open(config: &EmbeddedConfig, reference: &str, model: Option<&str>) -> Ou
 
 fn file_stem(config: &EmbeddedConfig) -> Option<String> {
     Some(config.model_path.as_ref()?.file_stem()?.to_string_lossy().into_owned())
-}
-
-/// Which host serves a configuration entry: what a supervisor relays for a g3 in a box.
-pub fn wanted(config: &EmbeddedConfig, model: Option<&str>) -> Outcome<Wanted> {
-    let path = match (model, &config.model_path) {
-        (None, Some(path)) => from_home(path.clone()),
-        (named, _) => {
-            catalogue::find(named.or(config.model.as_deref()).unwrap_or(catalogue::DEFAULT))?
-        }
-    };
-    let idle = std::env::var("G3_MODEL_IDLE").ok().and_then(|text| text.parse().ok());
-    Ok(Wanted {
-        context: config.context_length,
-        threads: config.threads,
-        idle,
-        ..Wanted::model(path)
-    })
-}
-
-/// `~/x` is a path of the home directory.
-fn from_home(path: PathBuf) -> PathBuf {
-    match (path.strip_prefix("~"), std::env::var_os("HOME")) {
-        (Ok(rest), Some(home)) => PathBuf::from(home).join(rest),
-        (Ok(_) | Err(_), _) => path,
-    }
 }
 
 fn facts(hello: &Hello, config: &EmbeddedConfig, reference: &str, model: String) -> Facts {

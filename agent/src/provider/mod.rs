@@ -130,39 +130,16 @@ pub enum ProviderError {
 
 /// Opens a provider, wrapped so that it asks again where that may help. `reference` is
 /// `type.name` or a bare type; without one the configuration and the environment decide
-/// ([`choose`]). `model` stands for the configured model.
+/// ([`base::config::providers::Providers::chosen`]). `model` stands for the configured model.
 pub fn open(
     config: &Config,
     reference: Option<&str>,
     model: Option<&str>,
 ) -> Result<Box<dyn Provider>, Failure> {
-    let reference = reference.map_or_else(|| choose(config), str::to_owned);
+    let reference = reference.map_or_else(|| config.providers.chosen(), str::to_owned);
     let inner = open::by_reference(config, &reference, model)?;
     let attempts = config.agent.max_retry_attempts;
     Ok(Box::new(retry::Retrying::new(inner, attempts, retry::Pace::from_env())))
-}
-
-/// The reference that is meant when none is given: the configured default, else the only
-/// configured provider, else the type of the first key in the environment, else `embedded`.
-pub fn choose(config: &Config) -> String {
-    choose_by(config, |name| auth::in_environment(name).is_some())
-}
-
-fn choose_by(config: &Config, has: impl Fn(&str) -> bool) -> String {
-    if let Some(reference) = &config.providers.default_provider {
-        return reference.clone();
-    }
-    if let [only] = config.providers.references().as_slice() {
-        return only.clone();
-    }
-    let found = [
-        ("anthropic", &["ANTHROPIC_API_KEY"][..]),
-        ("openai", &["OPENAI_API_KEY"]),
-        ("gemini", &["GEMINI_API_KEY"]),
-        ("databricks", &["DATABRICKS_HOST", "DATABRICKS_TOKEN"]),
-    ];
-    let first = found.iter().find(|(_, names)| names.iter().all(|name| has(name)));
-    first.map_or("embedded", |(kind, _)| kind).to_owned()
 }
 
 impl ProviderError {
@@ -190,23 +167,6 @@ fn wait_text(after: Option<Duration>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn chosen(config: &str, keys: &[&str]) -> String {
-        choose_by(&toml::from_str(config).unwrap(), |name| keys.contains(&name))
-    }
-
-    #[test]
-    fn configuration_comes_first_then_the_first_key_then_this_machine() {
-        let two = "[providers.openai.a]\n[providers.openai.b]\n";
-        let keys = ["OPENAI_API_KEY", "GEMINI_API_KEY"];
-        let default = "[providers]\ndefault_provider = \"openai.b\"\n";
-        assert_eq!(chosen(&format!("{default}{two}"), &keys), "openai.b");
-        assert_eq!(chosen("[providers.openai.a]\n", &["ANTHROPIC_API_KEY"]), "openai.a");
-        assert_eq!(chosen(two, &keys), "openai");
-        assert_eq!(chosen("", &["GEMINI_API_KEY", "ANTHROPIC_API_KEY"]), "anthropic");
-        assert_eq!(chosen("", &["DATABRICKS_HOST"]), "embedded");
-        assert_eq!(chosen("", &["DATABRICKS_HOST", "DATABRICKS_TOKEN"]), "databricks");
-    }
 
     #[test]
     fn an_error_keeps_what_to_try_apart() {

@@ -5,7 +5,7 @@ use base::config::studio::{AgentRow, Protocol};
 use base::failure::{Failure, Result};
 
 /// The keys of hosted providers, as they are called in the environment.
-pub const KEYS: &[&str] = &[
+const KEYS: &[&str] = &[
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
     "GEMINI_API_KEY",

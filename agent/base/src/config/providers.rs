@@ -54,6 +54,30 @@ impl Providers {
     }
 }
 
+/// The keys in the environment by which a provider is chosen when the configuration names none, in
+/// order: only types that this version can ask.
+const KEYS: &[(&str, &str)] = &[("anthropic", "ANTHROPIC_API_KEY"), ("openai", "OPENAI_API_KEY")];
+
+impl Providers {
+    /// The reference that is meant when none is given: the configured default, else the only
+    /// configured provider, else the type of the first key in the environment, else `embedded`.
+    pub fn chosen(&self) -> String {
+        self.chosen_by(|name| std::env::var(name).is_ok_and(|value| !value.trim().is_empty()))
+    }
+
+    /// As [`Providers::chosen`], told which variables are set to something.
+    pub fn chosen_by(&self, is_set: impl Fn(&str) -> bool) -> String {
+        if let Some(reference) = &self.default_provider {
+            return reference.clone();
+        }
+        if let [only] = self.references().as_slice() {
+            return only.clone();
+        }
+        let first = KEYS.iter().find(|(_, key)| is_set(key));
+        first.map_or("embedded", |(kind, _)| kind).to_owned()
+    }
+}
+
 /// One entry of `[providers.anthropic.NAME]`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -240,6 +264,30 @@ impl CommandLine {
         match self {
             CommandLine::Argv(argv) => argv.clone(),
             CommandLine::Line(line) => vec!["sh".to_owned(), "-c".to_owned(), line.clone()],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(config: &str, keys: &[&str]) -> String {
+        let config: crate::config::Config = toml::from_str(config).unwrap();
+        config.providers.chosen_by(|name| keys.contains(&name))
+    }
+
+    #[test]
+    fn configuration_comes_first_then_the_first_key_then_this_machine() {
+        let two = "[providers.openai.a]\n[providers.openai.b]\n";
+        let keys = ["OPENAI_API_KEY", "GEMINI_API_KEY"];
+        let default = "[providers]\ndefault_provider = \"openai.b\"\n";
+        assert_eq!(chosen(&format!("{default}{two}"), &keys), "openai.b");
+        assert_eq!(chosen("[providers.openai.a]\n", &["ANTHROPIC_API_KEY"]), "openai.a");
+        assert_eq!(chosen(two, &keys), "openai");
+        assert_eq!(chosen("", &["OPENAI_API_KEY", "ANTHROPIC_API_KEY"]), "anthropic");
+        for none_that_can_be_asked in ["GEMINI_API_KEY", "DATABRICKS_HOST", "DATABRICKS_TOKEN"] {
+            assert_eq!(chosen("", &[none_that_can_be_asked]), "embedded");
         }
     }
 }

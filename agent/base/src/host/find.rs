@@ -8,9 +8,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use super::catalogue;
 use super::connection::Connection;
 use super::place::{self, Place};
 use super::wire::{Fault, FaultKind, Hello, Tell, Told};
+use crate::config::providers::EmbeddedConfig;
+use crate::config::studio::expanded;
 use crate::failure::{Failure, OrFail, Result};
 use crate::lock::Lock;
 use crate::process::{Job, Stream, find_program};
@@ -45,6 +48,22 @@ impl Wanted {
     /// The host for a model file, with its own defaults.
     pub fn model(path: impl Into<PathBuf>) -> Wanted {
         Wanted { model: path.into(), ..Wanted::default() }
+    }
+
+    /// The host for a configuration entry; `model` stands for the configured model's name.
+    pub fn of(entry: &EmbeddedConfig, model: Option<&str>) -> Result<Wanted> {
+        let path = match (model, &entry.model_path) {
+            (None, Some(path)) => {
+                let home = std::env::var_os("HOME").unwrap_or_default();
+                expanded(path, Path::new(&home))
+            }
+            (named, _) => {
+                catalogue::find(named.or(entry.model.as_deref()).unwrap_or(catalogue::DEFAULT))?
+            }
+        };
+        let idle = std::env::var("G3_MODEL_IDLE").ok().and_then(|text| text.parse().ok());
+        let (context, threads) = (entry.context_length, entry.threads);
+        Ok(Wanted { context, threads, idle, ..Wanted::model(path) })
     }
 }
 
