@@ -113,6 +113,32 @@ fn usage_and_cost_are_counted() {
 }
 
 #[test]
+fn without_streaming_the_same_reply_comes_as_a_whole() {
+    for wire in crate::provider_support::WIRES {
+        let reply = || {
+            Reply::says("I look").thinks("hm").calls("shell", json!({"command": "ls"})).usage(9, 5)
+        };
+        let server = ModelServer::start([reply(), reply()]);
+        let streamed = ask(provider(&server, wire, "").as_ref(), &user("go"));
+        let whole = "\n[agent]\nenable_streaming = false\n";
+        let whole = ask(provider(&server, wire, whole).as_ref(), &user("go"));
+        let bodies: Vec<_> = server.requests().into_iter().map(|request| request.body).collect();
+        assert_eq!((&bodies[0]["stream"], &bodies[1]["stream"]), (&json!(true), &json!(false)));
+        assert!(bodies[1].get("stream_options").is_none(), "{wire}: {}", bodies[1]);
+        let (streamed_reply, whole_reply) = (streamed.reply(), whole.reply());
+        assert_eq!(whole_reply.stop, streamed_reply.stop, "{wire}");
+        assert_eq!(whole_reply.usage, streamed_reply.usage, "{wire}");
+        assert_eq!(whole_reply.message.words(), "I look", "{wire}");
+        let call = |reply: &agent::message::Reply| {
+            let call = reply.message.calls().next().expect("a call").clone();
+            (call.name, call.args, reply.message.parts.len())
+        };
+        assert_eq!(call(whole_reply), call(streamed_reply), "{wire}");
+        assert_eq!((&whole.text, &whole.reasoning), (&streamed.text, &streamed.reasoning));
+    }
+}
+
+#[test]
 fn one_connection_serves_a_whole_conversation() {
     for wire in crate::provider_support::WIRES {
         let server = ModelServer::start(vec![Reply::says("hi"); 5]);

@@ -68,6 +68,8 @@ pub struct Hosted {
     pub price: Option<Price>,
     /// What to look at when it refuses.
     pub advice: Advice,
+    /// Whether the reply comes as a stream; otherwise it comes as one object.
+    pub streamed: bool,
 }
 
 impl Provider for Hosted {
@@ -104,8 +106,12 @@ impl Hosted {
     /// Sends the question, as often as the wire format can adapt it to the server.
     async fn accepted(&self, request: &Request<'_>) -> Result<Answer, ProviderError> {
         loop {
-            let body = self.wire.body(request, &self.facts).to_string().into_bytes();
-            let answer = self.endpoint.post(body).await?;
+            let mut body = self.wire.body(request, &self.facts);
+            if let (false, Some(body)) = (self.streamed, body.as_object_mut()) {
+                body.remove("stream_options");
+                body.insert("stream".to_owned(), Value::Bool(false));
+            }
+            let answer = self.endpoint.post(body.to_string().into_bytes()).await?;
             let status = answer.status();
             if status == 200 {
                 return Ok(answer);

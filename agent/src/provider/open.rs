@@ -174,6 +174,7 @@ impl Wanted<'_> {
     ) -> Hosted {
         let (facts, price) = models::facts(&self.reference, &model, said, self.agent, is_maker);
         let advice = Advice { provider: self.reference.clone(), model, key };
-        Hosted { endpoint, wire, facts, price, advice }
+        let streamed = self.agent.enable_streaming;
+        Hosted { endpoint, wire, facts, price, advice, streamed }
     }
 }

@@ -16,7 +16,7 @@ pub struct AgentConfig {
     pub max_context_length: Option<u32>,
     /// Tokens of one reply when the provider's entry does not say it.
     pub fallback_default_max_tokens: u32,
-    /// Streams replies (the only way we ask; `false` is refused).
+    /// Asks hosted providers for streamed replies; otherwise each comes as a whole.
     pub enable_streaming: bool,
     /// Seconds without a byte from the provider before the request counts as lost.
     pub timeout_seconds: u64,
