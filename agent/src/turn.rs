@@ -278,6 +278,9 @@ fn failure(error: &ProviderError) -> Failure {
         }
         ProviderError::TooLong(_) => failure.next("start anew: g3 --new-session"),
         ProviderError::Rejected(_) => failure.next("g3 config show --origin"),
+        ProviderError::Unreachable(_) => failure
+            .next("check the network, and the provider's base_url: g3 config show --origin")
+            .next("then g3 --resume goes on where it stopped"),
         ProviderError::Broken(_) | ProviderError::Cancelled => {
             failure.next("g3 --resume goes on where it stopped")
         }

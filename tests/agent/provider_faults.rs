@@ -253,8 +253,10 @@ fn a_server_that_is_not_there_is_named() {
             std::net::TcpStream::connect(&url).is_err().then_some(())
         });
         let asked = ask(provider.as_ref(), &user("go"));
-        assert!(asked.error().contains(&format!("cannot reach {url}")), "{}", asked.error());
+        let said = format!("cannot reach {url}: ");
+        assert!(asked.error().starts_with(&said), "{}", asked.error());
         assert_eq!(asked.retries.len(), 2);
+        assert!(asked.retries[0].0.starts_with(&said), "{:?}", asked.retries);
     }
 }
 

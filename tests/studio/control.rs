@@ -146,6 +146,17 @@ fn an_agent_that_fails_says_why() {
 }
 
 #[test]
+fn a_provider_that_is_asked_again_is_what_a_session_waits_for() {
+    let scene = Scene::new();
+    let retry = r#"event {"seq":1,"time":"t","type":"retry","why":"cannot reach 127.0.0.1:9: Connection refused","after_ms":1,"attempt":1}"#;
+    let id = scene.exec(["--agent", "talk", &format!("write a 1; {retry}; gate go")]);
+    let waiting = scene.await_state(&id, "waiting");
+    assert_eq!(waiting["why"], "it tries again: cannot reach 127.0.0.1:9: Connection refused");
+    scene.worktree(&id).write("go", "");
+    scene.await_state(&id, "ready");
+}
+
+#[test]
 fn an_agent_that_does_not_start_says_why() {
     let scene = Scene::new();
     let script = |name: &str, text: &str, mode: u32| {

@@ -201,6 +201,7 @@ impl Hosted {
             ProviderError::Overloaded(text) => ProviderError::Overloaded(clean(text)),
             ProviderError::TooLong(text) => ProviderError::TooLong(clean(text)),
             ProviderError::Rejected(text) => ProviderError::Rejected(clean(text)),
+            ProviderError::Unreachable(text) => ProviderError::Unreachable(clean(text)),
             ProviderError::Broken(text) => ProviderError::Broken(clean(text)),
             ProviderError::RateLimited { .. } | ProviderError::Cancelled => error,
         }

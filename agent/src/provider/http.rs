@@ -120,7 +120,8 @@ impl Endpoint {
                 Err(no_trust(&innermost(&why)))
             }
             Ok(Err(why)) if why.is_connect() => {
-                Err(self.broken(&format!("cannot reach {}", self.authority()), &why))
+                let text = format!("cannot reach {}: {}", self.authority(), innermost(&why));
+                Err(ProviderError::Unreachable(text))
             }
             Ok(Err(why)) => Err(self.broken("no answer came", &why)),
             Err(_) => Err(ProviderError::Broken(silence(self.idle))),
@@ -128,7 +129,8 @@ impl Endpoint {
     }
 
     fn authority(&self) -> String {
-        let port = self.url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        let port = self.url.port_or_known_default();
+        let port = port.map(|port| format!(":{port}")).unwrap_or_default();
         format!("{}{port}", self.host())
     }
 

@@ -120,6 +120,9 @@ pub enum ProviderError {
     /// Key, model or request is wrong: the user must act.
     #[error("the provider refused the request: {0}")]
     Rejected(String),
+    /// Nobody answers at the address.
+    #[error("{0}")]
+    Unreachable(String),
     /// The connection or the stream broke.
     #[error("the reply broke off: {0}")]
     Broken(String),
@@ -154,6 +157,7 @@ impl ProviderError {
             | ProviderError::Overloaded(_)
             | ProviderError::TooLong(_)
             | ProviderError::Rejected(_)
+            | ProviderError::Unreachable(_)
             | ProviderError::Broken(_) => Failure::failed(what),
         };
         lines.fold(failure, Failure::next)

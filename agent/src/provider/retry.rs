@@ -56,6 +56,7 @@ impl Pace {
             }
             ProviderError::RateLimited { after: None }
             | ProviderError::Overloaded(_)
+            | ProviderError::Unreachable(_)
             | ProviderError::Broken(_) => Some(own),
             ProviderError::TooLong(_) | ProviderError::Rejected(_) | ProviderError::Cancelled => {
                 None
@@ -133,7 +134,11 @@ fn with_count(error: ProviderError, attempts: u32) -> ProviderError {
     match error {
         ProviderError::Overloaded(text) if attempts > 1 => ProviderError::Overloaded(counted(text)),
         ProviderError::Broken(text) if attempts > 1 => ProviderError::Broken(counted(text)),
+        ProviderError::Unreachable(text) if attempts > 1 => {
+            ProviderError::Unreachable(counted(text))
+        }
         ProviderError::Overloaded(_)
+        | ProviderError::Unreachable(_)
         | ProviderError::Broken(_)
         | ProviderError::RateLimited { .. }
         | ProviderError::TooLong(_)

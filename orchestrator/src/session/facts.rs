@@ -198,7 +198,7 @@ impl Story {
                 self.usage = Some(self.usage.unwrap_or_default().plus(usage));
             }
             What::Retry { why, .. } => {
-                self.phase = Phase::Waiting { reason: format!("rate limit: {why}") };
+                self.phase = Phase::Waiting { reason: format!("it tries again: {why}") };
             }
             What::Error { text, .. } => self.last_words = Some(text),
             What::Start { .. }
