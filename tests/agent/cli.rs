@@ -28,7 +28,8 @@ fn wrong_flags_end_with_2_and_a_way_out() {
     ] {
         let ran = stage.g3(args);
         assert_eq!(ran.code, 2, "{args:?}:\n{ran}");
-        ran.says("error:");
+        ran.says("error:").never_says(" turns");
+        assert_eq!(ran.err.matches("error:").count(), 1, "{args:?}:\n{ran}");
     }
     assert!(stage.session_dirs().is_empty(), "nothing was begun");
     assert!(stage.asked().is_empty());
@@ -45,7 +46,8 @@ fn an_unknown_key_names_the_nearest() {
 fn a_missing_key_says_where_to_put_it() {
     let env = TestEnv::new();
     env.config("[providers]\ndefault_provider = \"anthropic.main\"\n[providers.anthropic.main]\nmodel = \"m\"\n");
-    env.run(G3, env.repo().path(), ["x"]).exits(2).says("ANTHROPIC_API_KEY").says("try:");
+    let ran = env.run(G3, env.repo().path(), ["x"]);
+    ran.exits(2).says("ANTHROPIC_API_KEY").says("try:").never_says(" turns");
 }
 
 #[test]

@@ -72,6 +72,8 @@ impl<O: Write + Send, T: Write + Send> Sink for Plain<O, T> {
             What::Compacted { .. } => {
                 self.say("note: the conversation was summarised to make room")
             }
+            // Before the first turn there is nothing to sum up.
+            What::End { turns: 0, .. } => self.end_line(),
             What::End { turns, usage, .. } => {
                 self.end_line();
                 let cost = usage.cost_usd.map(|usd| format!(", ${usd:.4}")).unwrap_or_default();

@@ -159,6 +159,8 @@ impl<O: Write + Send> Sink for Rich<O> {
             What::Thinned { .. } => self.line(DIM, "old results were moved into files"),
             What::Compacted { .. } => self.line(DIM, "the conversation was summarised"),
             What::Ask { .. } => self.end_words(),
+            // Before the first turn there is nothing to sum up.
+            What::End { turns: 0, .. } => {}
             What::End { turns, usage, .. } => {
                 let cost = usage.cost_usd.map(|usd| format!(" · ${usd:.4}")).unwrap_or_default();
                 let sent = tokens(usage.input + usage.cache_read + usage.cache_write);

@@ -270,8 +270,6 @@ impl CommandLine {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     fn chosen(config: &str, keys: &[&str]) -> String {
         let config: crate::config::Config = toml::from_str(config).unwrap();
         config.providers.chosen_by(|name| keys.contains(&name))
