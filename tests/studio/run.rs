@@ -216,6 +216,29 @@ fn what_is_wrong_is_said_with_an_exit_code_and_a_way_out() {
 }
 
 #[test]
+fn a_dry_run_finds_what_a_run_would_stumble_over_and_makes_nothing() {
+    let scene = Scene::new();
+    scene.studio(["run", "--dry-run", "--check", "true", "x"]).exits(0).says("would start: x");
+    for (line, why) in [
+        ("worktree = '/srv/same-for-all'", "{id}"),
+        ("branch = 'no id in it'", "{id}"),
+        ("limits = { budget_usd = nan }", "budget_usd"),
+    ] {
+        scene.configure(line);
+        let dry = scene.studio(["run", "--dry-run", "x"]);
+        let wet = scene.studio(["run", "x"]);
+        dry.exits(2).says(why);
+        assert_eq!((dry.code, dry.err), (wet.code, wet.err));
+    }
+    scene.configure("");
+    scene.repo.git(["branch", "studio"]);
+    let dry = scene.studio(["run", "--dry-run", "x"]);
+    assert_eq!(dry.code, scene.studio(["run", "x"]).code, "{dry}");
+    assert_ne!(dry.code, 0, "{dry}");
+    scene.studio(["list", "--json"]).says("\"sessions\":[]");
+}
+
+#[test]
 fn a_configuration_file_goes_with_the_session() {
     let scene = Scene::new();
     let usual = scene.env.home().join(".config/g3/config.toml");

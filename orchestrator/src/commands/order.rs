@@ -62,6 +62,7 @@ impl Order {
 /// Writes a new session down; it starts when the scheduler finds a place for it.
 pub fn create(desk: &Desk, order: &Order) -> Result<Id> {
     let mut record = draft(desk, order)?;
+    desk.repository.remember_checkout()?;
     for n in 0..TRIES {
         let id = Id::new(&order.task, random::four(&order.task, n)?);
         let wanted = record.templates.order(&id, &record.base)?;
@@ -76,12 +77,11 @@ pub fn create(desk: &Desk, order: &Order) -> Result<Id> {
     Err(Failure::refused("no free id was found for this task").next("studio gc"))
 }
 
-/// The record of a session, but for the id that it gets.
-fn draft(desk: &Desk, order: &Order) -> Result<Record> {
+/// The record of a session, but for the id that it gets. Refuses what could not be started.
+pub fn draft(desk: &Desk, order: &Order) -> Result<Record> {
     let studio = &desk.config.studio;
     let base = desk.repository.base(order.base.as_deref())?;
     checkout::refuse_unreadable(&desk.repository, base.branch.as_ref())?;
-    desk.repository.remember_checkout()?;
     let templates = Templates { branch: studio.branch.clone(), worktree: studio.worktree.clone() };
     let mut checks = studio.checks.list();
     let more: Vec<String> =

@@ -8,9 +8,10 @@ use base::id::Id;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
-use crate::commands::order::{Order, create};
+use crate::commands::order::{Order, create, draft};
 use crate::commands::tasks;
 use crate::commands::watch::{self, Seen};
+use crate::git::worktree;
 use crate::launch;
 use crate::report;
 use crate::report::table;
@@ -173,18 +174,20 @@ pub fn is_attended(ask: bool) -> bool {
 
 fn dry_run(desk: &Desk, orders: &[Order]) -> Result<u8> {
     for order in orders {
-        let base = desk.repository.base(order.base.as_deref())?;
+        let record = draft(desk, order)?;
+        worktree::refuse_blocked_branch(&desk.repository.open()?, &record.place)?;
         if desk.json {
             report::json_line(&json!({
-                "task": order.task, "agent": order.agent, "base": base, "checks": order.checks,
+                "task": record.task, "agent": record.agent, "base": record.base,
+                "checks": record.checks,
             }));
             continue;
         }
         report::out(&base::text::printable(&format!(
             "would start: {} (agent {}, base {})",
             table::first_lines(&order.task, 1),
-            order.agent.as_deref().unwrap_or("g3"),
-            base::text::head(&base.commit, 12),
+            record.agent,
+            base::text::head(&record.base.commit, 12),
         )));
     }
     Ok(0)
