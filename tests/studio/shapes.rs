@@ -147,7 +147,8 @@ fn init(env: &TestEnv, flag: &str) -> Repo {
     repo
 }
 
-const TASK: &str = "write README.md changed; write new/file.txt one; commit one; write more.dos two; sh rm -f second";
+const TASK: &str = "write README.md changed; write new/file.txt one; commit one; write more.dos two; \
+     sh rm -f second; sh test -e out/y && echo changed > out/y";
 
 #[test]
 fn every_shape_of_repository_works_or_is_refused_before_the_agent_starts() {
@@ -188,8 +189,8 @@ fn works(scene: &Scene) {
     let id = scene.ready(TASK);
     scene.await_free(&id);
     let files = scene.status(&id)["files_changed"].as_u64().expect("it works in a test");
-    let had_second = before[2].contains("second");
-    assert_eq!(files, 3 + u64::from(had_second));
+    let more = ["second", "out/y"].into_iter().filter(|name| before[2].contains(name)).count();
+    assert_eq!(files, 3 + more as u64);
     scene.studio(["diff", &id]).exits(0).says("+changed").says("new/file.txt").says("more.dos");
 
     scene.studio(["accept", &id, "-m", "Land it"]).exits(0);

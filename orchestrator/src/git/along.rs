@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use base::failure::{OrFail, Result};
 
 use crate::git::checkout::{self, Change, Checkout, Entry, open_index};
+use crate::git::index;
 
 /// The mode of a submodule's entry.
 const GITLINK: u32 = 0o160_000;
@@ -17,6 +18,8 @@ const GITLINK: u32 = 0o160_000;
 /// when something of the user's is in the way; a failure in the middle (a full disk) is for the
 /// caller to take back.
 pub fn bring(checkout: &Checkout, changes: &[Change], after: &str) -> Result<()> {
+    let index = open_index(&checkout.git_dir.join("index"))?;
+    let changes = &checkout::written(checkout, &index, changes);
     if changes.is_empty() {
         return Ok(());
     }
@@ -39,12 +42,14 @@ pub fn take_back(
     after: &str,
 ) -> Result<Vec<PathBuf>> {
     let repo = checkout::open(checkout)?;
+    let index = open_index(&checkout.git_dir.join("index"))?;
+    let changes = &checkout::written(checkout, &index, changes);
     let differing = differing(&repo, changes, after)?;
     let same_as_before: BTreeSet<PathBuf> = {
         let not_before = self::differing(&repo, changes, before)?;
         changes.iter().map(|c| c.path.clone()).filter(|path| !not_before.contains(path)).collect()
     };
-    let taken_over = taken_over(&repo, checkout, changes)?;
+    let taken_over = taken_over(&repo, &index, changes);
     let mut rewritten = Vec::new();
     let mut left = Vec::new();
     for change in changes {
@@ -75,10 +80,9 @@ pub fn take_back(
 /// The paths that somebody staged, or committed as they were written.
 fn taken_over(
     repo: &git2::Repository,
-    checkout: &Checkout,
+    index: &git2::Index,
     changes: &[Change],
-) -> Result<BTreeSet<PathBuf>> {
-    let index = open_index(&checkout.git_dir.join("index"))?;
+) -> BTreeSet<PathBuf> {
     let head = repo.head().and_then(|head| head.peel_to_tree()).ok();
     let committed = |head: &git2::Tree<'_>, path: &Path| {
         let entry = head.get_path(path).ok()?;
@@ -94,7 +98,7 @@ fn taken_over(
             found.insert(change.path.clone());
         }
     }
-    Ok(found)
+    found
 }
 
 /// The paths, among those that land, that are not as a commit has them.
@@ -178,7 +182,11 @@ pub fn write_index(
                 None => index.remove_path(&change.path).or_fail(cannot_write)?,
                 Some(entry) => {
                     let stat = stat.filter(|_| !differing.contains(&change.path));
-                    index.add(&fresh(&change.path, entry, stat.as_ref())).or_fail(cannot_write)?;
+                    let mut fresh = fresh(&change.path, entry, stat.as_ref());
+                    if index::is_left_out(&index, &checkout.worktree, &change.path) {
+                        index::leave_out(&mut fresh);
+                    }
+                    index.add(&fresh).or_fail(cannot_write)?;
                 }
             }
         }

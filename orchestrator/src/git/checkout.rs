@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::git::names::BranchName;
 use crate::git::repo::Repository;
-use crate::git::worktree;
+use crate::git::{index, worktree};
 
 /// What an index lock of ours begins with; the operation's id follows.
 const OURS: &str = "studio ";
@@ -189,6 +189,12 @@ pub fn changes(repo: &git2::Repository, before: &str, after: &str) -> Result<Vec
         }
     }
     Ok(found.into_values().collect())
+}
+
+/// The changes that are written as files: all but those left out of a sparse checkout.
+pub fn written(checkout: &Checkout, index: &git2::Index, changes: &[Change]) -> Vec<Change> {
+    let left_out = |change: &&Change| index::is_left_out(index, &checkout.worktree, &change.path);
+    changes.iter().filter(|change| !left_out(change)).cloned().collect()
 }
 
 /// Confines a checkout to the paths that land.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 
 use crate::git::checkout::{self, Change, Checkout, Entry};
-use crate::git::index::is_hidden;
+use crate::git::index::{is_hidden, is_left_out};
 
 /// Paths, each with why it may not be written.
 type Reasons = BTreeMap<PathBuf, &'static str>;
@@ -21,9 +21,10 @@ pub fn refuse(checkout: &Checkout, changes: &[Change]) -> Result<()> {
         return Ok(());
     }
     let index = checkout::open_index(&checkout.git_dir.join("index"))?;
-    let mut reasons = staged(&index, changes);
-    changed(checkout, &index, changes, &mut reasons)?;
-    occupied(checkout, changes, &mut reasons);
+    let mut reasons = staged(checkout, &index, changes);
+    let written = checkout::written(checkout, &index, changes);
+    changed(checkout, &index, &written, &mut reasons)?;
+    occupied(checkout, &written, &mut reasons);
     if reasons.is_empty() {
         return Ok(());
     }
@@ -37,7 +38,7 @@ pub fn refuse(checkout: &Checkout, changes: &[Change]) -> Result<()> {
 
 /// Paths whose index entry is not what the branch holds: something is staged, or git was told not
 /// to look there.
-fn staged(index: &git2::Index, changes: &[Change]) -> Reasons {
+fn staged(checkout: &Checkout, index: &git2::Index, changes: &[Change]) -> Reasons {
     let mut found = Reasons::new();
     for change in changes {
         let conflicted = (1..=3).any(|stage| index.get_path(&change.path, stage).is_some());
@@ -45,7 +46,9 @@ fn staged(index: &git2::Index, changes: &[Change]) -> Reasons {
         let held = entry.as_ref().map(|entry| Entry { id: entry.id, mode: entry.mode });
         if conflicted || held != change.before {
             found.insert(change.path.clone(), "staged there");
-        } else if entry.is_some_and(|entry| is_hidden(&entry)) {
+        } else if entry.is_some_and(|entry| is_hidden(&entry))
+            && !is_left_out(index, &checkout.worktree, &change.path)
+        {
             found.insert(change.path.clone(), "marked assume-unchanged or skip-worktree there");
         }
     }
@@ -60,6 +63,9 @@ fn changed(
     reasons: &mut Reasons,
 ) -> Result<()> {
     let repo = checkout::open(checkout)?;
+    if changes.is_empty() {
+        return Ok(());
+    }
     let mut options = git2::DiffOptions::new();
     options.include_typechange(true).ignore_submodules(true).disable_pathspec_match(true);
     for change in changes {

@@ -83,6 +83,18 @@ pub fn unhide(index: &mut git2::Index, worktree: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Whether a path is left out of a sparse checkout: its entry says so, and no file is there. Only
+/// the entry changes when it lands.
+pub fn is_left_out(index: &git2::Index, worktree: &Path, path: &Path) -> bool {
+    let skipped = |entry: git2::IndexEntry| entry.flags_extended & SKIP_WORKTREE != 0;
+    index.get_path(path, 0).is_some_and(skipped) && worktree.join(path).symlink_metadata().is_err()
+}
+
+/// Marks an entry as left out of a sparse checkout.
+pub fn leave_out(entry: &mut git2::IndexEntry) {
+    entry.flags_extended |= SKIP_WORKTREE;
+}
+
 /// Whether an entry is one that git is told not to look at.
 pub fn is_hidden(entry: &git2::IndexEntry) -> bool {
     entry.flags & ASSUME_UNCHANGED != 0 || entry.flags_extended & SKIP_WORKTREE != 0
