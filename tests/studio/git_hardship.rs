@@ -314,3 +314,43 @@ fn only_old_trash_is_emptied_and_then_an_undo_says_so() {
     assert_eq!(gc::empty(&s.repository, tight, after(6)).unwrap().operations.len(), 1);
     s.repo.is_sound();
 }
+
+#[test]
+fn worktrees_at_a_place_of_their_own_follow_a_move_and_stay_the_originals_in_a_copy() {
+    let s = setting();
+    let template = format!("{}/at/{{id}}", s.env.home().display());
+    let order = orchestrator::git::worktree::Order {
+        worktree: orchestrator::git::names::WorktreeTemplate::parse(&template).unwrap(),
+        ..s.order("task-abcd")
+    };
+    let session = s.session_of(&order);
+    session.work.write("new", "x");
+    let copy = s.env.home().join("deeper/copy");
+    fs::create_dir(s.env.home().join("deeper")).unwrap();
+    let job = Job::new("cp", "/").arg("-a").arg(s.repo.path()).arg(&copy);
+    assert!(job.output(Limits::seconds(60)).unwrap().ok());
+    let repository = Repository::discover(&copy).unwrap();
+    let place = mend::place_now(&repository.common_dir, &session.place);
+    for failure in [
+        trash::discard(&repository, std::slice::from_ref(&place), NOW).unwrap_err(),
+        import::bring_home(&repository, &place).unwrap_err(),
+    ] {
+        assert!(failure.to_string().contains("another repository"), "{failure}");
+    }
+    assert!(mend::mend(&repository, &place).unwrap().is_empty());
+    assert_eq!(session.work.git(["status", "--porcelain"]), "?? new");
+    fs::remove_dir_all(&copy).unwrap();
+
+    fs::rename(s.repo.path(), &copy).unwrap();
+    let repository = Repository::discover(&copy).unwrap();
+    let failure = import::bring_home(&repository, &place).unwrap_err();
+    assert!(failure.to_string().contains("studio doctor"), "{failure}");
+    mend::mend(&repository, &place).unwrap();
+    assert_eq!(session.work.git(["status", "--porcelain"]), "?? new");
+    let s = Setting { repo: Repo::at(&copy), repository, ..s };
+    let session = Session { work: Repo::at(&place.worktree), place };
+    assert!(matches!(s.accept(&session), Ok(land::Accepted::Landed { .. })));
+    assert_eq!(s.repo.read("new"), "x");
+    trash::undo(&s.repository, None, NOW).unwrap();
+    assert_eq!(session.work.git(["status", "--porcelain"]), "?? new");
+}

@@ -11,7 +11,7 @@ use crate::git::private::{Originals, Place};
 use crate::git::refs::{self, RefChange, Swap};
 use crate::git::repo::Repository;
 use crate::git::scratch::{self, Scratch};
-use crate::git::{pins, private, snapshot};
+use crate::git::{mend, pins, private, snapshot};
 
 /// What came home.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,6 +103,12 @@ pub fn check_pointer(place: &Place) -> Result<bool> {
     let path = place.worktree.join(".git");
     let found = worktree.read(".git", 4096).unwrap_or(None);
     if found.as_deref() == Some(originals.pointer.as_slice()) {
+        mend::refuse_another(place)?;
+        if mend::target_of(place, &originals.pointer).is_none() {
+            return Err(Failure::refused(format!("{} leads nowhere", path.display()))
+                .because("the repository was moved since the session began")
+                .next("studio doctor    puts it right"));
+        }
         return Ok(true);
     }
     if worktree.names().is_ok_and(|names| names.is_empty()) {

@@ -1,12 +1,14 @@
 //! After a repository was moved or renamed: its sessions are found again at their new place.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use base::failure::{OrFail, Result};
+use base::failure::{Failure, OrFail, Result};
 
 use crate::git::operations::Intent;
-use crate::git::private::{Originals, Place};
+use crate::git::private::{self, Originals, Place};
 use crate::git::repo::Repository;
 use crate::git::worktree;
 
@@ -68,6 +70,7 @@ pub fn mend(repository: &Repository, place: &Place) -> Result<Vec<String>> {
         let target = text.trim_end().strip_prefix("gitdir: ").unwrap_or_default();
         !target.is_empty() && Path::new(target).starts_with(registrations)
     });
+    repoint(place, &pointer, &mut did)?;
     if leads_to_registration {
         let original = Originals::load(&place.git_dir)?.pointer;
         base::files::replace_with_mode(&pointer, &original, 0o644)
@@ -86,6 +89,51 @@ pub fn mend(repository: &Repository, place: &Place) -> Result<Vec<String>> {
     worktree::write_registration(&admin, place)?;
     did.push(format!("{} is registered again", place.worktree.display()));
     Ok(did)
+}
+
+/// A worktree that lies at a place of its own does not move with the repository: its `.git` file
+/// leads nowhere then, and is written anew.
+fn repoint(place: &Place, pointer: &Path, did: &mut Vec<String>) -> Result<()> {
+    let mut originals = Originals::load(&place.git_dir)?;
+    let wanted = private::pointer(place);
+    if originals.pointer == wanted || target_of(place, &originals.pointer).is_some() {
+        return Ok(());
+    }
+    let was = std::mem::replace(&mut originals.pointer, wanted);
+    originals.save(&place.git_dir)?;
+    if fs::read(pointer).is_ok_and(|found| found == was) {
+        base::files::replace_with_mode(pointer, &originals.pointer, 0o644)
+            .or_fail(|| format!("cannot write {}", pointer.display()))?;
+        did.push(format!("{} leads to the moved repository", pointer.display()));
+    }
+    Ok(())
+}
+
+/// The directory that a `.git` file leads to, when it is there.
+pub fn target_of(place: &Place, pointer: &[u8]) -> Option<PathBuf> {
+    let target = pointer.trim_ascii_end().strip_prefix(b"gitdir: ")?;
+    place.worktree.join(OsStr::from_bytes(target)).canonicalize().ok()
+}
+
+/// Refuses (3) to put away the worktree of another repository's session: in a copy of a repository,
+/// worktrees at a place of their own still are the original's.
+pub fn refuse_another(place: &Place) -> Result<()> {
+    let pointer = fs::read(place.worktree.join(".git")).unwrap_or_default();
+    let ours = place.git_dir.canonicalize().ok();
+    let Some(target) = target_of(place, &pointer).filter(|to| Some(to) != ours.as_ref()) else {
+        return Ok(());
+    };
+    let session = Path::new("studio/sessions").join(place.id.as_str()).join("git");
+    if !target.ends_with(session) {
+        return Ok(());
+    }
+    let what = format!("{} belongs to another repository", place.worktree.display());
+    Err(Failure::refused(what)
+        .because(format!("it leads to {}; is this a copy?", target.display()))
+        .next(format!(
+            "studio -C '{}' list",
+            target.ancestors().nth(4).unwrap_or(&target).display()
+        )))
 }
 
 #[cfg(test)]

@@ -66,14 +66,13 @@ impl Originals {
         let repo = repository.open()?;
         let info = repository.common_dir.join("info");
         let up = relative(&place.git_dir.join("objects"), &repository.common_dir.join("objects"));
-        let pointer = relative(&place.worktree, &place.git_dir);
         Ok(Originals {
             config: config(&repo)?.into_bytes(),
             exclude: exclude(&repo, &info)?,
             attributes: std::fs::read(info.join("attributes")).ok(),
             shallow: std::fs::read(repository.common_dir.join("shallow")).ok(),
             alternates: format!("{}\n", up.display()).into_bytes(),
-            pointer: format!("gitdir: {}\n", pointer.display()).into_bytes(),
+            pointer: pointer(place),
         })
     }
 
@@ -302,6 +301,11 @@ fn end_line(text: &mut Vec<u8>) {
     if text.last().is_some_and(|last| *last != b'\n') {
         text.push(b'\n');
     }
+}
+
+/// The `.git` file of a session's worktree.
+pub fn pointer(place: &Place) -> Vec<u8> {
+    format!("gitdir: {}\n", relative(&place.worktree, &place.git_dir).display()).into_bytes()
 }
 
 fn originals_dir(git_dir: &Path) -> PathBuf {

@@ -11,7 +11,7 @@ use crate::git::operations::{Intent, Kind, Landing, Log, Move};
 use crate::git::private::Place;
 use crate::git::refs::{self, RefChange};
 use crate::git::repo::Repository;
-use crate::git::{checkout, worktree};
+use crate::git::{checkout, mend, worktree};
 
 /// What it takes to drop a session.
 pub struct Dropping {
@@ -127,6 +127,7 @@ pub fn private_trash(repository: &Repository, operation: &str) -> PathBuf {
 /// What it takes to drop a session: its branch is kept under another name, its worktree, private
 /// git directory and registration are renamed, each within its file system.
 pub fn dropping(repository: &Repository, place: &Place, operation: &str) -> Result<Dropping> {
+    mend::refuse_another(place)?;
     let repo = repository.open()?;
     let branch = place.branch.full();
     let tip = refs::read(&repo, &branch)?;
