@@ -239,3 +239,40 @@ fn landings_at_the_same_moment_wait_for_each_other() {
     }
     scene.repo.is_sound();
 }
+
+#[test]
+fn files_with_a_filter_land_byte_for_byte_and_no_filter_runs() {
+    let scene = Scene::new();
+    let (repo, marker) = (&scene.repo, scene.env.home().join("marker"));
+    repo.commit_file("kept.bin", "pointer of kept\n");
+    repo.commit_file("a.bin", "pointer of a\n");
+    repo.commit_file(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n");
+    for driver in ["clean", "smudge"] {
+        let line = format!("touch '{}'; cat", marker.display());
+        repo.git(["config", &format!("filter.lfs.{driver}"), &line]);
+    }
+    repo.git(["config", "filter.lfs.required", "true"]);
+    let script = "write a.bin real content; sh printf 'x\\000\\r\\n\\377y' > new.bin; \
+                  sh echo '*.txt filter=lfs' >> .gitattributes; write b.txt b";
+    let id = scene.ready(script);
+    scene.await_free(&id);
+    let work = scene.worktree(&id);
+    assert_eq!(work.read("kept.bin"), "pointer of kept\n");
+    let written = std::fs::read(work.path().join("new.bin")).unwrap();
+    assert_eq!(written, b"x\0\r\n\xffy");
+
+    let ran = scene.studio(["accept", &id, "-m", "Add"]);
+
+    ran.exits(0).says("no filter ran: a.bin b.txt new.bin");
+    assert!(!marker.exists(), "nothing that attributes name was run");
+    assert_eq!(std::fs::read(repo.path().join("new.bin")).unwrap(), written);
+    assert_eq!(repo.read("a.bin"), "real content\n");
+    assert_eq!(repo.git(["cat-file", "-s", "main:new.bin"]), "6");
+    scene.studio(["undo"]).exits(0);
+    assert_eq!(
+        (repo.read("a.bin"), repo.read("kept.bin")),
+        ("pointer of a\n".into(), "pointer of kept\n".into())
+    );
+    assert!(!repo.path().join("new.bin").exists() && !marker.exists());
+    repo.is_sound();
+}

@@ -1,8 +1,12 @@
 //! What git users are used to and studio does otherwise: hooks and signatures. It is said, not hidden.
 
+use std::path::Path;
+
 use base::failure::{Failure, Result};
+use git2::{AttrCheckFlags, AttrValue};
 
 use crate::commands::desk::Desk;
+use crate::git::diff;
 
 /// The hooks that a commit or merge by hand would run.
 const HOOKS: &[&str] = &[
@@ -22,6 +26,27 @@ pub fn refuse_unsupported(desk: &Desk) -> Result<()> {
     Err(Failure::usage(format!("`[studio] {key} = true` cannot be followed yet"))
         .because("landing neither signs commits nor runs hooks")
         .next(format!("remove `{key}` from the configuration; checks take the place of hooks")))
+}
+
+/// The landed paths that the user's git would have filtered (LFS, encryption), a sentence for all.
+/// Filters do not run: agents write both files and attributes.
+pub fn unfiltered(desk: &Desk, before: &str, after: &str) -> Option<String> {
+    let repo = desk.repository.open().ok()?;
+    let paths = diff::stats(&desk.repository, before, after).ok()?.paths;
+    let is_filtered = |path: &&String| {
+        let found = repo.get_attr(Path::new(path), "filter", AttrCheckFlags::FILE_THEN_INDEX);
+        matches!(found.map(AttrValue::from_string), Ok(AttrValue::String(_)))
+    };
+    let filtered: Vec<&str> = paths.iter().filter(is_filtered).map(String::as_str).collect();
+    let names = match filtered.as_slice() {
+        [] => return None,
+        many => many.iter().take(5).copied().collect::<Vec<_>>().join(" "),
+    };
+    let more = if filtered.len() > 5 { ", and more" } else { "" };
+    Some(format!(
+        "no filter ran: {names}{more} landed as the agent wrote it; to filter it: git add \
+         --renormalize {names}"
+    ))
 }
 
 /// The customs of this repository that a landing did not follow, a sentence each.

@@ -5,7 +5,7 @@ use base::lock::Lock;
 use serde_json::{Value, json};
 
 use crate::commands::desk::Desk;
-use crate::commands::{proof, resolve};
+use crate::commands::{customs, proof, resolve};
 use crate::git::conflict::Conflict;
 use crate::git::diff;
 use crate::git::land::{self, Accepted};
@@ -238,6 +238,7 @@ fn attempt(
     let time = desk.clock.now();
     let commit = merge::commit(repository, &record.place, &candidate, &written.message, time)?;
     let receipt = receipt(view, &candidate, &landed);
+    let before = candidate.target_tip.clone();
     let order = land::Order {
         place: record.place.clone(),
         candidate,
@@ -248,6 +249,7 @@ fn attempt(
     match land::accept(repository, &order)? {
         Accepted::TargetMoved => Ok(None),
         Accepted::Landed { operation, .. } => {
+            landed.notes.extend(customs::unfiltered(desk, &before, &commit));
             landed.operation = Some(operation);
             landed.commit = Some(commit);
             Ok(Some(landed))
