@@ -7,11 +7,13 @@ use std::path::Path;
 
 use base::process::{Job, Limits};
 use orchestrator::git::repo::Repository;
-use orchestrator::git::{engine, import, land, merge, snapshot, trash, worktree};
+use orchestrator::git::{
+    engine, import, land, leftovers, merge, remake, snapshot, trash, worktree,
+};
 use testkit::env::NOW;
 use testkit::repo::{Repo, tree};
 
-use crate::git_setting::{Session, Setting, order, setting};
+use crate::git_setting::{Session, Setting, now, order, setting};
 
 /// What the child process does; the names are its environment.
 const ACT: &str = "GIT_CRASH_ACT";
@@ -58,6 +60,12 @@ fn act(name: &str, repository: &Repository) {
         "accept" => drop(s.accept(&session).expect("it works in a test")),
         "discard" => {
             drop(trash::discard(repository, &[session.place], NOW).expect("it works in a test"))
+        }
+        "remake" => assert!(remake::if_gone(repository, &session.place).expect("it works")),
+        "checks" => {
+            let work = s.snapshot(&session).work;
+            session.work.write("file", "rewritten by a check\n");
+            leftovers::note(repository, &session.place, &work, now()).expect("it works in a test");
         }
         "undo" => drop(trash::undo(repository, None, NOW).expect("it works in a test")),
         other => panic!("{other}?"),
@@ -136,7 +144,8 @@ fn survive(name: &str, prepare: fn() -> Scene, again: fn(&Scene)) {
     let mut passes: BTreeMap<&str, u32> = BTreeMap::new();
     // What an act begins with (`import`, before a snapshot) has a test of its own.
     let begins: &[&str] = match name {
-        "snapshot" => &["import."],
+        "snapshot" | "remake" => &["import."],
+        "checks" => &["import.", "snapshot."],
         "accept" => &["import.", "snapshot."],
         _ => &[],
     };
@@ -204,6 +213,30 @@ fn dropping() {
             let places = std::slice::from_ref(&scene.session.place);
             trash::discard(&scene.s.repository, places, NOW).unwrap();
         }
+    });
+}
+
+#[test]
+fn making_a_deleted_worktree_anew() {
+    let gone = || {
+        let scene = scene();
+        scene.s.snapshot(&scene.session);
+        fs::remove_dir_all(scene.session.work.path()).expect("it is ours");
+        scene
+    };
+    survive("remake", gone, |scene| {
+        recover(scene);
+        remake::if_gone(&scene.s.repository, &scene.session.place).unwrap();
+        assert!(remake::remove_leftovers(&scene.s.repository).unwrap().is_empty());
+    });
+}
+
+#[test]
+fn noting_what_checks_left() {
+    survive("checks", scene, |scene| {
+        recover(scene);
+        act("checks", &scene.s.repository);
+        assert_eq!(scene.s.repo.show(&scene.s.snapshot(&scene.session).work, "file"), "changed");
     });
 }
 

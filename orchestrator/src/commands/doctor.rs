@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
 use crate::git::operations::Log;
-use crate::git::{engine, import, mend, merge, refs, worktree};
+use crate::git::{engine, import, mend, merge, refs, remake, worktree};
 use crate::report;
 use crate::report::view::View;
 use crate::session::state::State;
@@ -124,6 +124,7 @@ fn leftovers(desk: &Desk, found: &mut Findings) -> Result<()> {
     if !busy {
         let _log = Log::open(&desk.repository)?;
         found.mended.extend(import::remove_leftovers(&desk.repository)?);
+        found.mended.extend(remake::remove_leftovers(&desk.repository)?);
     }
     Ok(())
 }

@@ -10,9 +10,26 @@ use base::process::Limits;
 
 use crate::git::import::{self, Home};
 use crate::git::inside::Dir;
+use crate::git::names::WorktreeTemplate;
 use crate::git::private::{Originals, Place};
 use crate::git::repo::Repository;
 use crate::git::{include, mend, snapshot, worktree};
+
+/// What the name of a half-made worktree begins with; the session's id follows.
+const DESK: &str = ".new-";
+
+/// Removes what a killed [`if_gone`] left. Only while nobody is at work.
+pub fn remove_leftovers(repository: &Repository) -> Result<Vec<String>> {
+    let parent = WorktreeTemplate::Beside.parent(repository);
+    let mut removed = Vec::new();
+    for entry in std::fs::read_dir(&parent).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(DESK) {
+            std::fs::remove_dir_all(entry.path()).or_fail(cannot)?;
+            removed.push(format!("removed the half-made {}", entry.path().display()));
+        }
+    }
+    Ok(removed)
+}
 
 /// Makes the worktree of a session anew when it is gone; gives whether it did. What git ignored is
 /// lost, but for the files that `.worktreeinclude` names.
@@ -26,15 +43,20 @@ pub fn if_gone(repository: &Repository, place: &Place) -> Result<bool> {
     std::fs::create_dir_all(parent).or_fail(cannot)?;
     // Made beside its place and renamed: a half-made one would pass for one whose files somebody
     // deleted.
-    let desk = tempfile::Builder::new().prefix(".new-").tempdir_in(parent).or_fail(cannot)?;
-    fill(place, desk.path(), &work, &staged)?;
-    if let Some(checkout) = &repository.main_checkout {
-        include::ignore(place, &include::copy(checkout, desk.path())?)?;
+    let desk = parent.join(format!("{DESK}{}", place.id));
+    let _ = std::fs::remove_dir_all(&desk);
+    std::fs::create_dir(&desk).or_fail(cannot)?;
+    let filled =
+        fill(place, &desk, &work, &staged).and_then(|()| match &repository.main_checkout {
+            Some(checkout) => include::ignore(place, &include::copy(checkout, &desk)?),
+            None => Ok(()),
+        });
+    if let Err(failure) = filled {
+        let _ = std::fs::remove_dir_all(&desk);
+        return Err(failure);
     }
     step("remake.filled");
-    std::fs::set_permissions(desk.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .or_fail(cannot)?;
-    std::fs::rename(desk.path(), &place.worktree).or_fail(cannot)?;
+    std::fs::rename(&desk, &place.worktree).or_fail(cannot)?;
     base::files::sync_dir(parent).or_fail(cannot)?;
     step("remake.renamed");
     mend::mend(repository, place)?;
