@@ -101,7 +101,10 @@ fn what_was_cleaned_up_after_a_snapshot_does_not_come_back() {
     fs::remove_file(scene.worktree(&id).path().join("junk")).unwrap();
     scene.studio(["diff", &id]).exits(0).never_says("junk");
     fs::remove_dir_all(scene.worktree(&id).path()).unwrap();
-    scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
+    assert_eq!(scene.status(&id)["dirty"], true, "as the run ended");
+    let landed = scene.studio(["accept", &id, "--strategy", "merge", "-m", "Add a"]);
+    landed.exits(0).never_says("is taken from");
+    assert_eq!(scene.repo.git(["log", "-1", "--format=%s", "HEAD^2"]), "a", "no empty commit");
     assert!(!scene.repo.path().join("junk").exists());
     assert_eq!(scene.repo.read("a"), "1\n");
 }

@@ -17,7 +17,7 @@ use crate::session::state::State;
 /// The command line of `accept`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The sessions; without any, the only one that is ready
+    /// The sessions; without any, the only one that can land
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
     /// How it lands

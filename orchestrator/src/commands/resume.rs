@@ -72,6 +72,7 @@ pub fn wake(desk: &Desk, id: &Id, prompt: Option<String>) -> Result<()> {
         if view.state.is_over() {
             return Err(Desk::is_over(&view));
         }
+        desk.repository.remember_checkout()?;
         let mut writer = desk.store.writer(id, desk.clock)?;
         let fail = || "cannot write the journal";
         writer.write(Entry::Queued { prompt }).or_fail(fail)?;

@@ -177,7 +177,9 @@ fn last_seen(
                 place.id
             )));
     }
-    let is_clean = commit.parent_count() == 1 && commit.tree_id() == on.tree_id();
+    let staged = commit.parent(1).ok().map(|parent| parent.tree_id());
+    let mut seen = [Some(commit.tree_id()), staged].into_iter().flatten();
+    let is_clean = seen.all(|tree| tree == on.tree_id());
     let (head, number) = (home.head.clone(), Some(number));
     Ok((!is_clean).then_some(Snapshot { head, work, number, left_out: Vec::new() }))
 }

@@ -29,7 +29,10 @@ pub fn bring(repository: &Repository, record: &Record, limits: &Limits) -> Resul
     let snapshot = snapshot::take(repository, &record.place, &home, limits, now)?;
     if let (false, Some(number)) = (record.place.worktree.exists(), snapshot.number) {
         let name = format!("{}{number}", snapshot::prefix(&record.id));
-        home.notes.push(format!("what was not committed is taken from {name}"));
+        home.notes.push(format!(
+            "what was not committed is taken from {name}; ignored files, and those that were too \
+             large for it, are gone"
+        ));
     }
     let work = sum(repository, record, &home, &snapshot)?;
     Ok(Brought { home, snapshot, work })
