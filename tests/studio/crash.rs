@@ -130,6 +130,64 @@ fn a_discard_and_an_undo_killed_anywhere_lose_nothing() {
     }
 }
 
+/// The states of all sessions, oldest first.
+fn states(scene: &Scene) -> Vec<String> {
+    let list = scene.studio(["list", "--json"]).json();
+    let sessions = list["sessions"].as_array().expect("a list");
+    sessions.iter().map(|session| session["state"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_queue_outlives_the_run_that_made_it_and_even_its_supervisor() {
+    let kill = |pid: u32| {
+        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    };
+    for with_supervisor in [false, true] {
+        let scene = Scene::new();
+        let tasks = ["run", "-j", "1", "gate go; write a 1", "write b 1", "write c 1"];
+        let mut run = scene.env.start(studio(), scene.repo.path(), tasks);
+        let wanted = |now: &[&str]| {
+            until(&format!("{now:?}"), || (states(&scene) == now).then_some(()));
+        };
+        wanted(&["working", "queued", "queued"]);
+        kill(run.id());
+        run.wait_until(None).unwrap();
+        wanted(&["working", "queued", "queued"]);
+        let list = scene.studio(["list", "--json"]).json();
+        let id = |n: usize| list["sessions"][n]["id"].as_str().unwrap().to_owned();
+        if with_supervisor {
+            let journal = scene.journal(&id(0));
+            let spawned = journal.iter().find(|line| line["entry"] == "spawned").unwrap();
+            kill(u32::try_from(spawned["pid"].as_u64().unwrap()).unwrap());
+            wanted(&["crashed", "queued", "queued"]);
+            scene.studio(["list"]).exits(0).says("2 wait and nobody is at work: studio resume");
+            scene.studio(["stop", &id(0)]).exits(3);
+            // One of them by name: the place is free, and the oldest that waits comes first.
+            scene.studio(["resume", &id(2)]).exits(0);
+            wanted(&["crashed", "ready", "ready"]);
+            scene.studio(["resume", "--all"]).exits(0).says(&id(0));
+        }
+        scene.worktree(&id(0)).write("go", "");
+        wanted(&["ready", "ready", "ready"]);
+        for (n, file) in ["a", "b", "c"].iter().enumerate() {
+            assert_eq!(scene.worktree(&id(n)).read(file), "1\n");
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_nobody_started_is_started_by_resume() {
+    let scene = Scene::new();
+    let tasks = ["run", "-j", "2", "write a 1", "write b 1"];
+    let ran = with(&scene, "G3_TEST_KILL_AT", "run.supervisor", &tasks);
+    assert_ne!(ran.code, 0);
+    scene.studio(["list"]).exits(0).says("2 wait and nobody is at work: studio resume --all");
+    let resumed = scene.studio(["resume", "--all"]);
+    resumed.exits(0).says("goes on").never_says("no session");
+    until("both to be ready", || (states(&scene) == ["ready", "ready"]).then_some(()));
+}
+
 #[test]
 fn a_damaged_session_is_named_and_stands_in_nobodys_way() {
     let damages: [(&str, Option<&str>); 5] = [

@@ -43,6 +43,10 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if crashed > 0 {
         report::say(&format!("{crashed} crashed, everything is kept: studio resume --all"));
     }
+    let waiting = open.iter().filter(|view| view.state == State::Queued).count();
+    if waiting > 0 && !open.iter().any(|view| view.state.is_active()) {
+        report::say(&format!("{waiting} wait and nobody is at work: studio resume --all"));
+    }
     if !over.is_empty() {
         report::say(&format!("{} accepted or discarded: studio list --all", over.len()));
     }

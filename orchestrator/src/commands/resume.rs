@@ -30,12 +30,15 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let views = match args.all {
         true => {
             let mut views = desk.views()?;
-            views.retain(|view| matches!(view.state, State::Crashed | State::Stopped));
+            let waits =
+                |state: &State| matches!(state, State::Crashed | State::Stopped | State::Queued);
+            views.retain(|view| waits(&view.state));
             views
         }
         false => desk.find_all(&args.ids, can)?,
     };
-    for view in &views {
+    // What waits in the queue needs no more than a look at it.
+    for view in views.iter().filter(|view| view.state != State::Queued) {
         wake(&desk, &view.record.id, None)?;
     }
     desk.schedule()?;
@@ -43,10 +46,15 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if desk.json {
         report::json_line(&json!({"schema": 1, "resumed": ids}));
     } else if ids.is_empty() {
-        report::say("no session was stopped or crashed");
+        report::say("no session was stopped or crashed, and none waits");
     }
     for id in ids.iter().filter(|_| !desk.json) {
-        report::say(&format!("{id} goes on: studio logs {id} -f"));
+        let now = desk.view(id)?;
+        // A supervisor that was just started holds the lock before it says anything.
+        match now.state == State::Queued && !now.facts.locked {
+            true => report::say(&format!("{id} waits for a free place")),
+            false => report::say(&format!("{id} goes on: studio logs {id} -f")),
+        }
     }
     Ok(0)
 }
