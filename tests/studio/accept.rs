@@ -276,3 +276,34 @@ fn files_with_a_filter_land_byte_for_byte_and_no_filter_runs() {
     assert!(!repo.path().join("new.bin").exists() && !marker.exists());
     repo.is_sound();
 }
+
+#[test]
+fn the_merged_tree_is_prepared_for_its_checks_as_a_sessions_worktree_is() {
+    let scene = Scene::new();
+    scene.repo.commit_file(".gitignore", "deps/\n.env\nlocal\n");
+    scene.repo.write(".worktreeinclude", ".env\nlocal\n");
+    scene.repo.write(".env", "1\n");
+    scene.configure(
+        "setup = \"mkdir -p deps && cat .env > deps/made\"\nchecks = [\"grep -q $(cat want) deps/made\", \"test $(cat want) = 2 -o -e local\"]",
+    );
+    scene.repo.write("local", "x");
+    scene.repo.commit_file("want", "1\n");
+    let first = scene.ready("write a 1");
+    scene.await_free(&first);
+    scene.studio(["accept", &first, "-m", "Add a"]).exits(0);
+
+    scene.repo.commit_file("want", "2\n");
+    scene.repo.write(".env", "2\n");
+    std::fs::remove_file(scene.repo.path().join("local")).unwrap();
+    let second = scene.ready("write b 1");
+    scene.await_free(&second);
+    scene.studio(["accept", &second, "-m", "Add b"]).exits(0);
+
+    let check = scene.repo.path().join(".worktrees/.checks/1");
+    assert_eq!(std::fs::read_to_string(check.join(".env")).unwrap(), "2\n", "copied again");
+    assert!(!check.join("local").exists(), "what is gone does not stay");
+    scene.configure("setup = \"test ! -e c\"\nchecks = \"true\"");
+    let third = scene.ready("write c 1");
+    scene.await_free(&third);
+    scene.studio(["accept", &third]).exits(1).says("setup `test ! -e c` fails on the merged tree");
+}

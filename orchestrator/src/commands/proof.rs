@@ -41,7 +41,9 @@ pub fn check_merged(
     let seconds = desk.config.studio.limits.check_seconds.unwrap_or(SECONDS);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    let results = runtime.block_on(check::run(&room, &checks, Duration::from_secs(seconds)));
+    let most = Duration::from_secs(seconds);
+    runtime.block_on(set_up(&room, &desk.config.studio.setup.list(), most))?;
+    let results = runtime.block_on(check::run(&room, &checks, most));
     for result in results.iter().filter(|result| result.ok) {
         remember(&key(desk, &candidate.tree, &result.command), result);
     }
@@ -56,10 +58,24 @@ pub fn check_merged(
     }
 }
 
-/// The file that remembers a green check: by tree, command, toolchain and environment.
+/// Prepares the worktree as a session's is. Each time: what the work needs may have changed.
+async fn set_up(room: &Room, setup: &[String], most: Duration) -> Result<()> {
+    for line in setup {
+        let ended = room.line(line, most).await?;
+        if ended.exit != 0 {
+            let what = format!("setup `{line}` fails on the merged tree");
+            return Err(Failure::failed(format!("{what} with exit code {}", ended.exit))
+                .because(tail(ended.tail.trim_end(), 1500)));
+        }
+    }
+    Ok(())
+}
+
+/// The file that remembers a green check: by tree, command, setup, toolchain and environment.
 fn key(desk: &Desk, tree: &str, command: &str) -> PathBuf {
     let mut hash = Sha256::new();
-    for part in [tree, command] {
+    let setup = desk.config.studio.setup.list().join("\n");
+    for part in [tree, command, &setup] {
         hash.update(part);
         hash.update([0]);
     }

@@ -11,7 +11,7 @@ use crate::git::inside::Dir;
 use crate::git::names::{BranchName, BranchTemplate, WorktreeTemplate};
 use crate::git::private::{self, Originals, Place};
 use crate::git::repo::Repository;
-use crate::git::worktree;
+use crate::git::{include, worktree};
 
 /// How many may be in use at the same time.
 const MOST: u32 = 64;
@@ -24,8 +24,8 @@ pub struct CheckWorktree {
     _lock: Lock,
 }
 
-/// A free check worktree with exactly the files of a commit, beside what is ignored. The commit
-/// must be in the repository.
+/// A free check worktree with exactly the files of a commit, beside what is ignored and what
+/// `.worktreeinclude` names. The commit must be in the repository.
 pub fn prepare(
     repository: &Repository,
     worktrees: &WorktreeTemplate,
@@ -56,11 +56,21 @@ pub fn prepare(
         tree.write(".git", &originals.pointer)
     };
     reset().or_fail(cannot)?;
-    worktree::check_out(&place, commit)?;
-    let door = Git::at(&place.git_dir).with_work_tree(&place.worktree);
-    let args = ["clean", "-ffdq"];
-    let output = door.job(args).output(Limits::seconds(600)).or_fail(cannot)?;
-    base::git::checked(&args, output).or_fail(cannot)?;
+    let clean = || -> Result<()> {
+        worktree::check_out(&place, commit)?;
+        let door = Git::at(&place.git_dir).with_work_tree(&place.worktree);
+        let args = ["clean", "-ffdq"];
+        let output = door.job(args).output(Limits::seconds(600)).or_fail(cannot)?;
+        base::git::checked(&args, output).or_fail(cannot)?;
+        Ok(())
+    };
+    match &repository.main_checkout {
+        Some(checkout) => {
+            let list = place.git_dir.with_file_name("included");
+            include::copy_again(checkout, &place.worktree, &list, clean)?;
+        }
+        None => clean()?,
+    }
     Ok(CheckWorktree { place, _lock: lock })
 }
 

@@ -1,6 +1,7 @@
 //! Untracked files that `.worktreeinclude` names (`.env`, local settings), copied into a new
 //! worktree.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -39,6 +40,28 @@ pub fn copy(checkout: &Path, worktree: &Path) -> Result<Vec<PathBuf>> {
     }
     copied.sort();
     Ok(copied)
+}
+
+/// As [`copy`], into a worktree that is used again: what was copied the last time, as `list` says,
+/// is removed first. `reset` puts the worktree right in between.
+pub fn copy_again(
+    checkout: &Path,
+    worktree: &Path,
+    list: &Path,
+    reset: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let cannot = || format!("cannot copy files into {}", worktree.display());
+    let before = fs::read(list).unwrap_or_default();
+    let before = before.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+    for path in before.map(|path| Path::new(OsStr::from_bytes(path))) {
+        if make_parents(worktree, path).or_fail(cannot)? {
+            let _ = fs::remove_file(worktree.join(path));
+        }
+    }
+    reset()?;
+    let copied = copy(checkout, worktree)?;
+    let names: Vec<&[u8]> = copied.iter().map(|path| path.as_os_str().as_bytes()).collect();
+    base::files::replace(list, &names.join(&0)).or_fail(cannot)
 }
 
 /// Lets the session's git ignore what was copied: it is the user's own, not the session's work.
