@@ -8,7 +8,7 @@ use orchestrator::git::remake;
 use testkit::repo::tree;
 
 use crate::git_setting::{Session, setting};
-use crate::scene::Scene;
+use crate::scene::{Scene, studio};
 
 const TASK: &str = "write kept 1; commit one; write README.md changed; write staged s; sh git add staged; write new/untracked u";
 
@@ -127,4 +127,27 @@ fn a_snapshot_from_before_the_last_commit_is_named_and_nothing_lands() {
     scene.studio(["discard", &id]).exits(0);
     scene.studio(["undo"]).exits(0);
     assert_eq!(scene.repo.show(&format!("refs/studio/snapshots/{id}/1"), "b"), "2");
+}
+
+#[test]
+fn an_operation_whose_worktree_was_deleted_in_the_trash_can_be_undone() {
+    for verb in ["accept", "discard"] {
+        let scene = Scene::new();
+        let id = scene.ready("write a 1; commit a; write b 2");
+        scene.await_free(&id);
+        let before = scene.repo.rev("main");
+        let more: &[&str] = if verb == "accept" { &["-m", "Add"] } else { &[] };
+        let args: Vec<&str> = [verb, id.as_str()].iter().chain(more).copied().collect();
+        scene.env.run(studio(), scene.repo.path(), args).exits(0);
+        fs::remove_dir_all(scene.repo.path().join(".worktrees")).unwrap();
+
+        scene.studio(["undo"]).exits(0).says("studio resume");
+
+        assert_eq!(scene.repo.rev("main"), before);
+        assert_eq!(scene.repo.git(["status", "--porcelain"]), "");
+        assert_eq!(scene.status(&id)["state"], "ready");
+        scene.studio(["accept", &id, "-m", "Add"]).exits(0);
+        assert_eq!((scene.repo.read("a"), scene.repo.read("b")), ("1\n".into(), "2\n".into()));
+        scene.repo.is_sound();
+    }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
 use crate::git::operations::Kind;
-use crate::git::trash;
+use crate::git::{trash, worktree};
 use crate::report;
 
 /// The command line of `undo`.
@@ -34,6 +34,13 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     };
     for place in &undone.sessions {
         report::out(&format!("{} {what}: studio status {}", place.id, place.id));
+        if worktree::is_finished(place) && !place.worktree.exists() {
+            let id = &place.id;
+            report::say(&format!(
+                "note: somebody deleted its worktree; its commits and its newest snapshot are \
+                 there: studio resume {id} makes it anew"
+            ));
+        }
     }
     Ok(0)
 }

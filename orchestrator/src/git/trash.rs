@@ -187,12 +187,13 @@ fn moved_on(repository: &Repository, landing: &Landing, found: Option<String>) -
 }
 
 /// Refuses when a part cannot go back because something stands there, or because its trash is
-/// gone.
+/// gone. A worktree alone that is gone is no reason: snapshots and commits hold the work.
 fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
     let registrations = repository.common_dir.join("worktrees");
     for moving in &undone.moves {
         let is_registration = moving.from.starts_with(&registrations);
-        if !is_registration && moving.to.symlink_metadata().is_err() {
+        let is_gone = moving.to.symlink_metadata().is_err();
+        if !is_registration && is_gone && !is_made_anew(undone, moving) {
             return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
                 .because(format!("{} is gone; its trash was emptied", moving.to.display()))
                 .next(format!(
@@ -207,6 +208,13 @@ fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a directory is a worktree whose git directory still is in the trash.
+fn is_made_anew(undone: &Intent, moving: &Move) -> bool {
+    let place = undone.sessions.iter().find(|place| place.worktree == moving.from);
+    let private = |place: &Place| undone.moves.iter().find(|other| other.from == place.git_dir);
+    place.and_then(private).is_some_and(|private| private.to.symlink_metadata().is_ok())
 }
 
 /// The moves in reverse. A registration whose name was taken meanwhile gets another.
