@@ -12,6 +12,7 @@ mod provider_run;
 mod provider_support;
 mod provider_wire;
 mod session;
+mod shown;
 mod stage;
 mod terminal;
 mod tools_edit;

@@ -4,3 +4,4 @@ pub mod env;
 pub mod fake;
 pub mod model_server;
 pub mod repo;
+pub mod transcript;

@@ -23,4 +23,5 @@ mod model_host;
 mod run;
 mod scene;
 mod shapes;
+mod shown;
 mod words;

@@ -8,6 +8,7 @@ use crate::git::worktree;
 use crate::report;
 use crate::report::view::View;
 use crate::session::facts::{Fate, Phase};
+use crate::session::journal::Outcome;
 
 /// The command line of `explain`.
 #[derive(Clone, Debug, clap::Args)]
@@ -58,7 +59,10 @@ fn text(view: &View, stands: bool, tip: Option<String>) -> String {
         Phase::Working => format!("turn {} was begun", story.turns),
         Phase::Waiting { reason } => format!("it waits: {reason}"),
         Phase::Checking => "the checks were begun".to_owned(),
-        Phase::Ended { outcome } => format!("the run ended: {outcome:?}"),
+        Phase::Ended { outcome: Outcome::Ready } => "the run ended well".to_owned(),
+        Phase::Ended { outcome: Outcome::Failed { why } } => format!("the run failed: {why}"),
+        Phase::Ended { outcome: Outcome::Empty } => "the run ended without a change".to_owned(),
+        Phase::Ended { outcome: Outcome::Stopped } => "the run was stopped".to_owned(),
     };
     let operation = match &view.facts.fate {
         Fate::Open => "none".to_owned(),

@@ -1,0 +1,55 @@
+//! What commands printed, as a person would have seen it, with everything that differs from run to
+//! run replaced by a name: directories, commits, durations.
+
+use regex::Regex;
+
+use crate::env::{Ran, TestEnv};
+
+/// Commands and what they printed.
+#[derive(Debug)]
+pub struct Transcript {
+    text: String,
+    replaced: Vec<(Regex, String)>,
+}
+
+impl Transcript {
+    /// An empty transcript of what happens in an environment.
+    pub fn of(env: &TestEnv) -> Transcript {
+        let home = regex::escape(&env.home().display().to_string());
+        let pattern = |text: &str| Regex::new(text).expect("a pattern of ours");
+        let replaced = vec![
+            (pattern(&home), "[home]".to_owned()),
+            (pattern(r"\b[0-9a-f]{12}\b|\b[0-9a-f]{40}\b"), "[commit]".to_owned()),
+            (pattern(r"\bindex [0-9a-f]{7}\.\.[0-9a-f]{7}"), "index [blobs]".to_owned()),
+            (pattern(r"\b\d+ ms\b"), "[time] ms".to_owned()),
+            // Whether a state was seen before the next one came is chance.
+            (pattern(r"(?m)^! \S+: (queued|starting|working|checking)\n"), String::new()),
+            (pattern(r"\b\d+(\.\d+)? (B|KiB|MiB|bytes)\b"), "[size]".to_owned()),
+        ];
+        Transcript { text: String::new(), replaced }
+    }
+
+    /// Adds a command: stdout, then stderr behind `!`, then the exit code unless it is 0.
+    pub fn add(&mut self, program: &str, args: &[&str], ran: &Ran) {
+        let quoted = |arg: &&str| if arg.contains(' ') { format!("'{arg}'") } else { (*arg).into() };
+        let args: Vec<String> = args.iter().map(quoted).collect();
+        self.text.push_str(&format!("$ {program} {}\n{}", args.join(" "), ran.out));
+        for line in ran.err.lines() {
+            self.text.push_str(&format!("! {line}\n"));
+        }
+        if ran.code != 0 {
+            self.text.push_str(&format!("[exit {}]\n", ran.code));
+        }
+        self.text.push('\n');
+    }
+
+    /// The whole, with names in place of what differs.
+    pub fn text(&self) -> String {
+        let replace = |text: String, (pattern, name): &(Regex, String)| {
+            pattern.replace_all(&text, name.as_str()).into_owned()
+        };
+        let text = self.replaced.iter().fold(self.text.clone(), replace);
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        lines.join("\n")
+    }
+}
