@@ -27,11 +27,25 @@ fn tools_without_a_model() {
     let mut transcript = Transcript::of(&stage.env);
     for args in [
         &["tool", "list"][..],
-        &["tool", "exec", "--name", "shell", "--args", r#"{"command": "echo out; echo err >&2; exit 4"}"#],
+        &[
+            "tool",
+            "exec",
+            "--name",
+            "shell",
+            "--args",
+            r#"{"command": "echo out; echo err >&2; exit 4"}"#,
+        ],
         &["tool", "exec", "--name", "read_file", "--args", r#"{"file_path": "README.md"}"#],
         &["tool", "exec", "--name", "read_file", "--args", r#"{"file_path": "/etc/hostname"}"#],
         &["tool", "exec", "--name", "write_file", "--args", r#"{"file_path": "a.txt"}"#],
-        &["tool", "exec", "--name", "str_replace", "--args", r#"{"file_path": "README.md", "diff": "nope"}"#],
+        &[
+            "tool",
+            "exec",
+            "--name",
+            "str_replace",
+            "--args",
+            r#"{"file_path": "README.md", "diff": "nope"}"#,
+        ],
         &["tool", "exec", "--name", "reed_file", "--args", "{}"],
     ] {
         transcript.add("g3", args, &stage.g3(args));

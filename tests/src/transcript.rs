@@ -31,7 +31,8 @@ impl Transcript {
 
     /// Adds a command: stdout, then stderr behind `!`, then the exit code unless it is 0.
     pub fn add(&mut self, program: &str, args: &[&str], ran: &Ran) {
-        let quoted = |arg: &&str| if arg.contains(' ') { format!("'{arg}'") } else { (*arg).into() };
+        let quoted =
+            |arg: &&str| if arg.contains(' ') { format!("'{arg}'") } else { (*arg).into() };
         let args: Vec<String> = args.iter().map(quoted).collect();
         self.text.push_str(&format!("$ {program} {}\n{}", args.join(" "), ran.out));
         for line in ran.err.lines() {
