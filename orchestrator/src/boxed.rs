@@ -69,12 +69,12 @@ pub fn job_of<S: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
 ) -> io::Result<(Job, Lifeline)> {
-    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let (read, write) = io::pipe()?;
     let job = prepared(studio, "__guard", spec)?
         .args(["--lifeline-fd", &LIFELINE_FD.to_string()])
-        .descriptor(read, LIFELINE_FD)
+        .descriptor(read.into(), LIFELINE_FD)
         .cleans_up();
-    Ok((job.arg("--").arg(program).args(args), write))
+    Ok((job.arg("--").arg(program).args(args), write.into()))
 }
 
 /// Becomes the box, on our terminal and in our process group: for a person's shell in a session.

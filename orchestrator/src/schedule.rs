@@ -68,6 +68,9 @@ fn dependencies_are_met(record: &Record, fates: &BTreeMap<Id, Fate>) -> bool {
 /// so twice the cores, but no more than there is memory for (512 MiB each).
 pub fn default_jobs() -> u32 {
     let cores = std::thread::available_parallelism().map_or(2, |n| n.get() as u64);
+    #[cfg(target_os = "linux")]
     let memory = rustix::system::sysinfo().totalram as u64 >> 29;
+    #[cfg(not(target_os = "linux"))]
+    let memory = 2 * cores;
     u32::try_from((2 * cores).clamp(4, 64).min(memory.max(2))).unwrap_or(4)
 }

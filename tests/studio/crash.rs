@@ -134,7 +134,7 @@ fn a_discard_and_an_undo_killed_anywhere_lose_nothing() {
 fn states(scene: &Scene) -> Vec<String> {
     let list = scene.studio(["list", "--json"]).json();
     let sessions = list["sessions"].as_array().expect("a list");
-    sessions.iter().map(|session| session["state"].as_str().unwrap().to_owned()).collect()
+    sessions.iter().map(|session| session["state"].as_str().expect("a state").to_owned()).collect()
 }
 
 #[test]

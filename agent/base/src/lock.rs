@@ -6,6 +6,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+/// Both kinds of lock; systems disagree about the type of these constants.
+const ALL: libc::c_short = libc::F_WRLCK as libc::c_short;
+const SHARE: libc::c_short = libc::F_RDLCK as libc::c_short;
+
 /// A lock that is held as long as the value (or a copy of its descriptor) lives.
 #[derive(Debug)]
 pub struct Lock {
@@ -15,16 +19,16 @@ pub struct Lock {
 impl Lock {
     /// Takes the lock, or gives `None` when somebody else holds it.
     pub fn try_take(path: &Path) -> io::Result<Option<Lock>> {
-        Lock::at_once(path, libc::F_WRLCK)
+        Lock::at_once(path, ALL)
     }
 
     /// Takes a share of the lock, beside other shares, or gives `None` when somebody holds all of
     /// it.
     pub fn try_share(path: &Path) -> io::Result<Option<Lock>> {
-        Lock::at_once(path, libc::F_RDLCK)
+        Lock::at_once(path, SHARE)
     }
 
-    fn at_once(path: &Path, kind: libc::c_int) -> io::Result<Option<Lock>> {
+    fn at_once(path: &Path, kind: libc::c_short) -> io::Result<Option<Lock>> {
         let file = open(path)?;
         match fcntl(&file, libc::F_OFD_SETLK, kind) {
             Ok(_) => Ok(Some(Lock { file })),
@@ -38,7 +42,7 @@ impl Lock {
     pub fn take(path: &Path) -> io::Result<Lock> {
         let file = open(path)?;
         loop {
-            match fcntl(&file, libc::F_OFD_SETLKW, libc::F_WRLCK) {
+            match fcntl(&file, libc::F_OFD_SETLKW, ALL) {
                 Ok(_) => return Ok(Lock { file }),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
@@ -53,7 +57,7 @@ impl Lock {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(e),
         };
-        let seen = fcntl(&file, libc::F_OFD_GETLK, libc::F_WRLCK)?;
+        let seen = fcntl(&file, libc::F_OFD_GETLK, ALL)?;
         Ok(seen.l_type != libc::F_UNLCK as libc::c_short)
     }
 
@@ -73,9 +77,9 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 #[allow(unsafe_code)]
-fn fcntl(file: &File, command: libc::c_int, kind: libc::c_int) -> io::Result<libc::flock> {
+fn fcntl(file: &File, command: libc::c_int, kind: libc::c_short) -> io::Result<libc::flock> {
     let mut range = libc::flock {
-        l_type: kind as libc::c_short,
+        l_type: kind,
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: 0,
         l_len: 0,

@@ -347,7 +347,8 @@ pub fn inherited(number: i32) -> io::Result<OwnedFd> {
 #[allow(unsafe_code)]
 pub fn keep_from_children(but: &[i32]) -> io::Result<()> {
     use rustix::io::{FdFlags, fcntl_setfd};
-    let names = std::fs::read_dir("/proc/self/fd")?.flatten().map(|entry| entry.file_name());
+    let all = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
+    let names = std::fs::read_dir(all)?.flatten().map(|entry| entry.file_name());
     let numbers = names.filter_map(|name| name.to_str()?.parse::<i32>().ok());
     for number in numbers.filter(|number| *number > 2) {
         let flags = if but.contains(&number) { FdFlags::empty() } else { FdFlags::CLOEXEC };

@@ -6,8 +6,12 @@ use std::fs;
 
 use rustix::process::{Pid, Signal};
 
-/// Sends a signal to every descendant.
-pub fn signal_all(signal: Signal) {
+/// Sends a signal to every descendant; where the system does not tell who they are, to the group
+/// of the program.
+pub fn signal_all(program: u32, signal: Signal) {
+    if cfg!(not(target_os = "linux")) {
+        return base::process::signal_group(program, signal);
+    }
     for pid in below(std::process::id(), &parents()) {
         if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
             // One that ended meanwhile needs no signal.

@@ -21,7 +21,7 @@ const KILLED: u8 = 137;
 /// Gives the exit code of the box.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
     let (spec, lifeline) = (inherited(SPEC_FD)?, inherited(LIFELINE_FD)?);
-    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let (read, write) = io::pipe()?;
     inside::adopt_orphans()?;
     let (tell, events) = mpsc::channel();
     inside::watch_signals(tell.clone(), false)?;
@@ -30,7 +30,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
         .arg("__box")
         .args(args)
         .descriptor(spec, SPEC_FD)
-        .descriptor(read, LIFELINE_FD)
+        .descriptor(read.into(), LIFELINE_FD)
         .stdin(Stream::Inherit)
         .stdout(Stream::Inherit)
         .stderr(Stream::Inherit)
@@ -56,5 +56,5 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
         let said = b"studio: the box was killed; everything in it is ended\n";
         let _ = io::stderr().write_all(said);
     }
-    Ok(inside::end_rest(&events, code))
+    Ok(inside::end_rest(&events, started, code))
 }

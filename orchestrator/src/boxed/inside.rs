@@ -105,8 +105,8 @@ pub fn run(order: Order) -> io::Result<u8> {
         Ok(program) => {
             thread::spawn(move || reap(program, &tell));
             Ok(match events.recv() {
-                Ok(Event::Ended(code)) => end_rest(&events, Some(code)),
-                Ok(Event::Stop) => end_rest(&events, None),
+                Ok(Event::Ended(code)) => end_rest(&events, program, Some(code)),
+                Ok(Event::Stop) => end_rest(&events, program, None),
                 Ok(Event::Childless) | Err(_) => STOPPED,
             })
         }
@@ -229,7 +229,7 @@ pub fn reap(program: u32, tell: &Sender<Event>) {
 
 /// Ends everything that is left, when the program ended or the box is to end; gives the program's
 /// exit code.
-pub fn end_rest(events: &Receiver<Event>, mut code: Option<u8>) -> u8 {
+pub fn end_rest(events: &Receiver<Event>, program: u32, mut code: Option<u8>) -> u8 {
     let begin = Instant::now();
     let mut asked = false;
     loop {
@@ -242,10 +242,10 @@ pub fn end_rest(events: &Receiver<Event>, mut code: Option<u8>) -> u8 {
             Ok(Event::Stop) => {}
             Err(RecvTimeoutError::Timeout) if !asked => {
                 asked = true;
-                descendants::signal_all(Signal::TERM);
+                descendants::signal_all(program, Signal::TERM);
             }
             Err(RecvTimeoutError::Timeout) if begin.elapsed() > GRACE => {
-                descendants::signal_all(Signal::KILL);
+                descendants::signal_all(program, Signal::KILL);
             }
             Err(RecvTimeoutError::Timeout) => {}
         }

@@ -132,9 +132,11 @@ fn copy_one(from: &Path, worktree: &Path, path: &Path) -> io::Result<bool> {
     let mut source = File::open(from)?;
     let mode = source.metadata()?.permissions().mode();
     let mut target = OpenOptions::new().write(true).create_new(true).mode(mode).open(&to)?;
-    if rustix::fs::ioctl_ficlone(&target, &source).is_err() {
-        io::copy(&mut source, &mut target)?;
+    #[cfg(target_os = "linux")]
+    if rustix::fs::ioctl_ficlone(&target, &source).is_ok() {
+        return Ok(true);
     }
+    io::copy(&mut source, &mut target)?;
     Ok(true)
 }
 

@@ -3,12 +3,12 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use base::failure::{Failure, OrFail, Result};
+use base::host::place::with_short_name;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream as Stream};
@@ -70,11 +70,8 @@ pub fn serve(dir: &Path, tell: mpsc::UnboundedSender<Asked>) -> io::Result<()> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         Ok(()) | Err(_) => {}
     }
-    let short = Short::of(dir)?;
-    let listener = UnixListener::bind(short.path())?;
+    let listener = with_short_name(&socket, |name| UnixListener::bind(name))?;
     tokio::spawn(async move {
-        // The descriptor behind the short path lives as long as the socket.
-        let _short = short;
         while let Ok((stream, _)) = listener.accept().await {
             tokio::spawn(attend(stream, token.clone(), tell.clone()));
         }
@@ -113,7 +110,7 @@ async fn passed_on(
 /// Asks the supervisor of a session; `false` when nobody listens.
 pub fn ask(dir: &Path, request: Request) -> Result<bool> {
     let Ok(token) = std::fs::read_to_string(dir.join("token")) else { return Ok(false) };
-    let stream = Short::of(dir).and_then(|short| UnixStream::connect(short.path()));
+    let stream = with_short_name(&dir.join("control.sock"), |name| UnixStream::connect(name));
     let Ok(mut stream) = stream else { return Ok(false) };
     let fail = || "the supervisor does not answer";
     stream.set_read_timeout(Some(PATIENCE)).or_fail(fail)?;
@@ -132,21 +129,6 @@ pub fn ask(dir: &Path, request: Request) -> Result<bool> {
         // As good as gone.
         Some(why) if why == ENDING => Ok(false),
         Some(why) => Err(Failure::refused("the supervisor refused").because(why)),
-    }
-}
-
-/// A path to the socket that fits into 107 bytes, however deep the directory lies.
-struct Short {
-    directory: File,
-}
-
-impl Short {
-    fn of(dir: &Path) -> io::Result<Short> {
-        Ok(Short { directory: File::open(dir)? })
-    }
-
-    fn path(&self) -> PathBuf {
-        Path::new("/proc/self/fd").join(self.directory.as_raw_fd().to_string()).join("control.sock")
     }
 }
 

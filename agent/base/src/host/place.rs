@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::failure::{Failure, Result};
 
 /// The longest name the kernel takes for a socket, without its final zero.
-const NAME_LIMIT: usize = 107;
+const NAME_LIMIT: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
 /// The names that belong to one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,9 +81,14 @@ pub fn listen(socket: &Path) -> io::Result<UnixListener> {
     with_short_name(socket, |name| UnixListener::bind(name))
 }
 
-fn with_short_name<T>(path: &Path, open: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
+/// Opens a socket by a name that fits, however deep its directory lies (where the system has
+/// `/proc`).
+pub fn with_short_name<T>(path: &Path, open: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
     if path.as_os_str().len() <= NAME_LIMIT {
         return open(path);
+    }
+    if cfg!(not(target_os = "linux")) {
+        return Err(io::Error::other(format!("a path of more than {NAME_LIMIT} bytes")));
     }
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::other("a socket without a directory"));

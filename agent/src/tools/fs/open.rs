@@ -40,12 +40,18 @@ pub fn read(path: &Path) -> io::Result<Content> {
     Ok(Content { bytes, mode: facts.mode() & 0o7777 })
 }
 
+/// How a directory is held: where that is possible, without the right to list it.
+#[cfg(target_os = "linux")]
+const HOLD: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+const HOLD: OFlags = OFlags::RDONLY;
+
 /// Replaces a file, or makes it, in one step. Permission bits stay; the directory must exist.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
     };
-    let directory = open(parent, OFlags::PATH | OFlags::DIRECTORY)?;
+    let directory = open(parent, HOLD | OFlags::DIRECTORY)?;
     // Through the descriptor, a directory that is exchanged for a link meanwhile changes nothing.
     let held = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
     let target = if held.exists() { held.join(name) } else { path.to_owned() };
