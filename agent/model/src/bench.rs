@@ -1,5 +1,5 @@
 //! Measures what the host does against what llama.cpp does alone: reading, writing, constrained
-//! writing, several conversations at once, and what a second turn reads. Medians of three rounds.
+//! writing, several conversations at once, and what a second turn reads.
 
 use std::num::NonZeroU32;
 use std::sync::mpsc::{Sender, channel};
@@ -7,22 +7,27 @@ use std::time::Instant;
 
 use base::failure::{Failure, OrFail, Result};
 use base::host::wire::{Chat, Mode, Tell, Told, Tool, Turn, Usage};
+use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::context::params::LlamaContextParams;
 use llama_cpp_2::llama_backend::LlamaBackend;
 use llama_cpp_2::llama_batch::LlamaBatch;
 use llama_cpp_2::model::LlamaModel;
-use llama_cpp_2::model::params::LlamaModelParams;
 use llama_cpp_2::token::LlamaToken;
 use serde_json::json;
 
 use crate::engine::{self, Command};
 use crate::guard;
+use crate::load;
 use crate::options::Serve;
+use crate::threads::Threads;
 
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 /// Tokens written in each measurement.
 const WRITTEN: u32 = 64;
 const PROMPT: usize = 256;
+/// Tokens that stand before what llama.cpp writes.
+const STANDING: u32 = 96;
+const CANNOT: &str = "llama.cpp cannot be measured";
 const QUESTION: &str = "Write the file story.txt with a long story about a lighthouse.";
 
 /// Tokens a second.
@@ -31,121 +36,146 @@ type Rate = f64;
 /// Runs all measurements and gives the table as Markdown.
 pub fn run(serve: &Serve) -> Result<String> {
     let checked = guard::check(serve)?;
-    let raw = raw(serve)?;
+    let name = checked.head.name.clone();
+    // The same number for both, from beginning to end.
+    let threads = Threads::new(serve.threads).now();
+    let serve = Serve { threads: Some(threads), ..serve.clone() };
+    let (backend, model) = load::model(&serve)?;
+    let mut raw = Raw::new(&backend, &model, threads)?;
     let (engine, commands) = channel();
     let (tell, loaded) = channel();
-    let (options, head) = (serve.clone(), checked.head.name.clone());
-    let worker = std::thread::spawn(move || {
-        engine::run(&options, checked, &commands, || {
-            let _ = tell.send(());
-        })
-    });
-    let measured = loaded.recv().is_ok().then(|| Measured::take(&engine));
-    let _ = engine.send(Command::Stop);
-    let ended = worker.join().map_err(|_| Failure::failed("the engine broke"))?;
-    ended?;
-    let measured = measured.ok_or_else(|| Failure::failed("the model was not loaded"))??;
-    Ok(table(&head, serve, raw, &measured))
+    std::thread::scope(|scope| {
+        let (serve, backend, model) = (&serve, &backend, &model);
+        let worker = scope.spawn(move || {
+            let ready = || {
+                let _ = tell.send(());
+            };
+            let threads = Threads::new(Some(threads));
+            engine::answer(serve, backend, model, checked, threads, &commands, ready)
+        });
+        let measured = loaded.recv().is_ok().then(|| measure(&mut raw, &engine));
+        let _ = engine.send(Command::Stop);
+        worker.join().map_err(|_| Failure::failed("the engine broke"))??;
+        let rounds = measured.ok_or_else(|| Failure::failed("the model was not loaded"))??;
+        Ok(table(&name, threads, &rounds))
+    })
 }
 
-/// What llama.cpp does alone.
-#[derive(Clone, Copy)]
-struct Raw {
+/// What llama.cpp does alone: a context of its own.
+struct Raw<'m> {
+    context: LlamaContext<'m>,
+}
+
+/// One round: all measurements, one right after the other, so that what else happens on the
+/// machine slows both sides of a ratio.
+struct Round {
     read: Rate,
-    write: Rate,
-}
-
-/// What the host does.
-struct Measured {
+    raw: Rate,
     free: Rate,
     constrained: Rate,
-    filtered: u64,
     four: Rate,
-    first_ms: u64,
-    second_ms: u64,
+    filtered: u64,
+    first_ms: f64,
+    second_ms: f64,
     second_tokens: u64,
 }
 
-fn raw(serve: &Serve) -> Result<Raw> {
-    let mut backend = LlamaBackend::init().or_fail(|| "cannot start llama.cpp")?;
-    backend.void_logs();
-    let cannot = || "llama.cpp cannot be measured";
-    let model = LlamaModel::load_from_file(&backend, &serve.model, &LlamaModelParams::default());
-    let model = model.or_fail(cannot)?;
-    let threads = i32::try_from(serve.threads()).unwrap_or(1);
-    let parameters = LlamaContextParams::default()
-        .with_n_ctx(NonZeroU32::new(2048))
-        .with_n_batch(512)
-        .with_n_threads(threads)
-        .with_n_threads_batch(threads);
-    let mut context = model.new_context(&backend, parameters).or_fail(cannot)?;
-    let mut rounds = Vec::new();
-    for _ in 0..ROUNDS {
-        context.clear_kv_cache();
+impl<'m> Raw<'m> {
+    fn new(backend: &LlamaBackend, model: &'m LlamaModel, threads: u32) -> Result<Raw<'m>> {
+        let threads = i32::try_from(threads).unwrap_or(1);
+        let parameters = LlamaContextParams::default()
+            .with_n_ctx(NonZeroU32::new(2048))
+            .with_n_batch(512)
+            .with_n_threads(threads)
+            .with_n_threads_batch(threads);
+        let context = model.new_context(backend, parameters);
+        Ok(Raw { context: context.or_fail(|| CANNOT)? })
+    }
+
+    /// Tokens a second that are read.
+    fn read(&mut self) -> Result<Rate> {
+        self.context.clear_kv_cache();
         let mut batch = LlamaBatch::new(PROMPT, 1);
         for at in 0..PROMPT {
             let token = LlamaToken(i32::try_from(at * 7 % 1000).unwrap_or(0));
             let position = i32::try_from(at).unwrap_or(0);
-            batch.add(token, position, &[0], at + 1 == PROMPT).or_fail(cannot)?;
+            batch.add(token, position, &[0], at + 1 == PROMPT).or_fail(|| CANNOT)?;
         }
         let since = Instant::now();
-        context.decode(&mut batch).or_fail(cannot)?;
+        self.context.decode(&mut batch).or_fail(|| CANNOT)?;
         // Decoding is only begun by `decode`; the logits wait for its end.
-        let _ = context.get_logits_ith(batch.n_tokens() - 1)[0];
-        let read = PROMPT as f64 / since.elapsed().as_secs_f64();
+        let _ = self.context.get_logits_ith(batch.n_tokens() - 1)[0];
+        Ok(PROMPT as f64 / since.elapsed().as_secs_f64())
+    }
+
+    /// Tokens a second that are written, behind about as many as stand before the host's.
+    fn write(&mut self) -> Result<Rate> {
+        self.context.clear_kv_cache_seq(Some(0), Some(STANDING), None).or_fail(|| CANNOT)?;
+        let mut batch = LlamaBatch::new(1, 1);
         let since = Instant::now();
         for n in 0..WRITTEN {
             batch.clear();
-            let position = i32::try_from(PROMPT).unwrap_or(0) + n.cast_signed();
-            batch.add(LlamaToken(1000 + n.cast_signed()), position, &[0], true).or_fail(cannot)?;
-            context.decode(&mut batch).or_fail(cannot)?;
-            let _ = context.get_logits_ith(0)[0];
+            let at = (STANDING + n).cast_signed();
+            batch.add(LlamaToken(1000 + n.cast_signed()), at, &[0], true).or_fail(|| CANNOT)?;
+            self.context.decode(&mut batch).or_fail(|| CANNOT)?;
+            let _ = self.context.get_logits_ith(0)[0];
         }
-        rounds.push((read, f64::from(WRITTEN) / since.elapsed().as_secs_f64()));
+        Ok(f64::from(WRITTEN) / since.elapsed().as_secs_f64())
     }
-    let read = median(rounds.iter().map(|(read, _)| *read));
-    Ok(Raw { read, write: median(rounds.iter().map(|(_, write)| *write)) })
 }
 
-impl Measured {
-    fn take(engine: &Sender<Command>) -> Result<Measured> {
-        let (mut free, mut constrained, mut four, mut filtered) = (vec![], vec![], vec![], 0);
-        let (mut first_ms, mut second_ms, mut second_tokens) = (vec![], vec![], 0);
-        for round in 0..ROUNDS {
-            let alone = ask(engine, &[chat(&format!("free {round}"), Mode::Free)])?;
-            free.push(rate(&alone));
-            let bound = ask(engine, &[chat(&format!("bound {round}"), Mode::Envelope)])?;
-            constrained.push(rate(&bound));
-            filtered += bound[0].filtered;
-            let chats = ["a", "b", "c", "d"].map(|it| chat(&format!("{it} {round}"), Mode::Free));
-            // Read first, so that only writing is compared.
-            for chat in &chats {
-                ask(engine, &[Chat { max_tokens: 1, ..chat.clone() }])?;
-            }
-            let since = Instant::now();
-            let together = ask(engine, &chats)?;
-            let written: u64 = together.iter().map(|usage| usage.written).sum();
-            four.push(written as f64 / since.elapsed().as_secs_f64());
-            let mut long = chat(&format!("long {round}"), Mode::Free);
-            long.system = format!("Round {round}. {}", "You are careful and short. ".repeat(80));
-            long.max_tokens = 1;
-            first_ms.push(ask(engine, std::slice::from_ref(&long))?[0].prefill_ms as f64);
-            long.messages.push(Turn::Assistant { text: "Yes".into(), calls: Vec::new() });
-            long.messages.push(Turn::User { text: "Go on.".into() });
-            let second = ask(engine, &[long])?[0];
-            second_ms.push(second.prefill_ms as f64);
-            second_tokens = second.prefilled;
-        }
-        Ok(Measured {
-            free: median(free.into_iter()),
-            constrained: median(constrained.into_iter()),
-            filtered,
-            four: median(four.into_iter()),
-            first_ms: median(first_ms.into_iter()) as u64,
-            second_ms: median(second_ms.into_iter()) as u64,
-            second_tokens,
-        })
+fn measure(raw: &mut Raw<'_>, engine: &Sender<Command>) -> Result<Vec<Round>> {
+    // What happens first is slower: its memory is touched for the first time.
+    raw.read()?;
+    ask(engine, &[chat("warm", Mode::Envelope)])?;
+    (0..ROUNDS).map(|n| round(raw, engine, n)).collect()
+}
+
+fn round(raw: &mut Raw<'_>, engine: &Sender<Command>, n: usize) -> Result<Round> {
+    let read = raw.read()?;
+    let host = |name: &str, mode| ask(engine, &[chat(&format!("{name} {n}"), mode)]);
+    // There and back again: a load that grows or shrinks meanwhile hits all of them alike.
+    let raw_there = raw.write()?;
+    let free_there = rate(&host("free", Mode::Free)?);
+    let bound = [host("bound", Mode::Envelope)?, host("bound again", Mode::Envelope)?];
+    let free_back = rate(&host("free again", Mode::Free)?);
+    let raw_back = raw.write()?;
+    let four = together(engine, n)?;
+    let mut long = chat(&format!("long {n}"), Mode::Free);
+    long.system = format!("Round {n}. {}", "You are careful and short. ".repeat(80));
+    long.max_tokens = 1;
+    let first = ask(engine, std::slice::from_ref(&long))?[0];
+    long.messages.push(Turn::Assistant { text: "Yes".into(), calls: Vec::new() });
+    long.messages.push(Turn::User { text: "Go on.".into() });
+    let second = ask(engine, &[long])?[0];
+    Ok(Round {
+        read,
+        raw: both(raw_there, raw_back),
+        free: both(free_there, free_back),
+        constrained: both(rate(&bound[0]), rate(&bound[1])),
+        four,
+        filtered: bound.iter().flatten().map(|usage| usage.filtered).sum(),
+        first_ms: first.prefill_ms as f64,
+        second_ms: second.prefill_ms as f64,
+        second_tokens: second.prefilled,
+    })
+}
+
+/// Tokens a second of four conversations at once.
+fn together(engine: &Sender<Command>, n: usize) -> Result<Rate> {
+    let chats = ["a", "b", "c", "d"].map(|it| chat(&format!("{it} {n}"), Mode::Free));
+    // Read first, so that only writing is compared.
+    for chat in &chats {
+        ask(engine, &[Chat { max_tokens: 1, ..chat.clone() }])?;
     }
+    let since = Instant::now();
+    let written: u64 = ask(engine, &chats)?.iter().map(|usage| usage.written).sum();
+    Ok(written as f64 / since.elapsed().as_secs_f64())
+}
+
+/// The rate over two measurements of equal length.
+fn both(one: Rate, other: Rate) -> Rate {
+    2.0 / (1.0 / one + 1.0 / other)
 }
 
 /// Asks all at once and waits for all.
@@ -200,31 +230,32 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-fn table(model: &str, serve: &Serve, raw: Raw, host: &Measured) -> String {
+fn table(model: &str, threads: u32, rounds: &[Round]) -> String {
+    let middle = |of: fn(&Round) -> f64| median(rounds.iter().map(of));
     format!(
         "## The local model host\n\n\
-         `g3-model bench`: {model}, {} threads, medians of {ROUNDS} rounds.\n\n\
+         `g3-model bench`: {model}, {threads} threads, {ROUNDS} rounds; each number is the median, \
+         and so is each ratio, taken within a round.\n\n\
          | what | tokens/s or ms | ratio | bar |\n|---|---|---|---|\n\
          | llama.cpp reads {PROMPT} tokens | {:.1} | | |\n\
          | llama.cpp writes | {:.1} | 1 | |\n\
          | the host writes | {:.1} | {:.2} | >= 0.95 of llama.cpp |\n\
          | the host writes a call held to its schema | {:.1} | {:.2} of free | >= 0.90 |\n\
          | four conversations together | {:.1} | {:.2} of one | >= 1.35 |\n\
-         | a first turn is read | {} ms | | |\n\
-         | a second turn is read ({} tokens) | {} ms | | only what is new |\n\n\
+         | a first turn is read | {:.0} ms | | |\n\
+         | a second turn is read ({} tokens) | {:.0} ms | | only what is new |\n\n\
          The whole vocabulary was filtered {} times.\n",
-        serve.threads(),
-        raw.read,
-        raw.write,
-        host.free,
-        host.free / raw.write,
-        host.constrained,
-        host.constrained / host.free,
-        host.four,
-        host.four / host.free,
-        host.first_ms,
-        host.second_tokens,
-        host.second_ms,
-        host.filtered,
+        middle(|round| round.read),
+        middle(|round| round.raw),
+        middle(|round| round.free),
+        middle(|round| round.free / round.raw),
+        middle(|round| round.constrained),
+        middle(|round| round.constrained / round.free),
+        middle(|round| round.four),
+        middle(|round| round.four / round.free),
+        middle(|round| round.first_ms),
+        rounds.last().map_or(0, |round| round.second_tokens),
+        middle(|round| round.second_ms),
+        rounds.iter().map(|round| round.filtered).sum::<u64>(),
     )
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use base::process::is_alive;
 use llama_cpp_2::context::LlamaContext;
+use llama_cpp_2::context::session::{LlamaStateSeqFlags, SeqState};
 use llama_cpp_2::token::LlamaToken;
 
 use crate::prefix::{Prefixes, WORTH};
@@ -119,6 +120,31 @@ impl Cache {
         if before < shared && slot.tokens.len() == shared {
             self.prefixes.save(context, id(seq), &slot.tokens);
         }
+    }
+
+    /// Takes all KV out of a context that is about to go.
+    pub fn lift(&self, context: &LlamaContext) -> Vec<Option<SeqState>> {
+        let all = LlamaStateSeqFlags::empty();
+        let state = |(seq, slot): (usize, &Slot)| {
+            (!slot.tokens.is_empty()).then(|| context.state_seq_get(id(seq), all).ok()).flatten()
+        };
+        self.slots.iter().enumerate().map(state).collect()
+    }
+
+    /// Puts it into the next one; false when a reply that is being written has lost its KV.
+    pub fn settle(&mut self, context: &mut LlamaContext, states: &[Option<SeqState>]) -> bool {
+        let mut sound = true;
+        for (seq, state) in states.iter().enumerate() {
+            if self.slots[seq].tokens.is_empty() {
+                continue;
+            }
+            let set = state.as_ref().is_some_and(|it| context.state_seq_set(it, id(seq)).is_ok());
+            if !set {
+                sound = sound && self.slots[seq].reserved == 0;
+                self.cut(context, seq, 0);
+            }
+        }
+        sound
     }
 
     /// The reply has ended; its KV stays until the room is needed.

@@ -13,7 +13,6 @@ use llama_cpp_2::context::params::LlamaContextParams;
 use llama_cpp_2::llama_backend::LlamaBackend;
 use llama_cpp_2::llama_batch::LlamaBatch;
 use llama_cpp_2::model::LlamaModel;
-use llama_cpp_2::model::params::LlamaModelParams;
 use llama_cpp_2::token::LlamaToken;
 
 use crate::batch::{self, Need};
@@ -21,11 +20,13 @@ use crate::cache::{Cache, Key};
 use crate::grammar;
 use crate::guard::Checked;
 use crate::job::{Job, Plan, Turning};
+use crate::load;
 use crate::options::Serve;
 use crate::prefix::Prefixes;
 use crate::prompt::{self, Spoken};
 use crate::sample::Sampler;
 use crate::template::Template;
+use crate::threads::Threads;
 
 /// Replies shorter than this are of no use, so a prompt that leaves less room does not fit.
 const LEAST_ROOM: usize = 64;
@@ -52,8 +53,8 @@ pub enum Command {
     },
     /// A connection closed: its replies and conversations end.
     Closed(u64),
-    /// How many conversations are in memory and on disk?
-    Count(Sender<(usize, usize)>),
+    /// How many conversations are in memory and on disk, and how many threads compute?
+    Count(Sender<(usize, usize, u32)>),
     /// Give everything back and end.
     Stop,
 }
@@ -68,8 +69,15 @@ struct Engine<'m> {
     spoken: HashMap<Key, Vec<Spoken>>,
     waiting: Vec<(Plan, Box<Chat>, Sender<Told>)>,
     active: Vec<Job>,
-    parallel: usize,
     controls: Vec<String>,
+    settings: Settings,
+}
+
+/// What stays as it is while threads come and go.
+struct Settings {
+    parallel: usize,
+    parameters: LlamaContextParams,
+    threads: Threads,
 }
 
 /// Loads the model, says `loaded`, and answers commands until `Stop`.
@@ -79,12 +87,22 @@ pub fn run(
     commands: &Receiver<Command>,
     loaded: impl FnOnce(),
 ) -> Result<()> {
-    let mut backend = LlamaBackend::init().or_fail(|| "cannot start llama.cpp")?;
-    backend.void_logs();
-    let cannot = || format!("llama.cpp cannot load `{}`", serve.model.display());
-    let gpu = LlamaModelParams::default().with_n_gpu_layers(u32::from(u16::MAX));
-    let model = LlamaModel::load_from_file(&backend, &serve.model, &gpu).or_fail(cannot)?;
-    let threads = i32::try_from(serve.threads()).unwrap_or(1);
+    let threads = Threads::new(serve.threads);
+    let (backend, model) = load::model(serve)?;
+    answer(serve, &backend, &model, checked, threads, commands, loaded)
+}
+
+/// Answers commands with a loaded model until `Stop`.
+pub fn answer(
+    serve: &Serve,
+    backend: &LlamaBackend,
+    model: &LlamaModel,
+    checked: Checked,
+    mut threads: Threads,
+    commands: &Receiver<Command>,
+    loaded: impl FnOnce(),
+) -> Result<()> {
+    threads.look();
     let sequences = serve.parallel * 3;
     let parameters = LlamaContextParams::default()
         .with_n_ctx(NonZeroU32::new(checked.cells))
@@ -92,11 +110,8 @@ pub fn run(
         .with_n_ubatch(256)
         .with_n_seq_max(sequences)
         .with_kv_unified(true)
-        .with_n_threads(threads)
-        .with_n_threads_batch(threads)
         .with_no_perf(true);
-    // Once only: making several contexts of one model is not sound (see its `new_context`).
-    let context = model.new_context(&backend, parameters).or_fail(cannot)?;
+    let context = load::context(backend, model, &parameters, threads.now())?;
     let template = Template::new(checked.head.template.as_deref())
         .map_err(|why| Failure::usage("the model cannot be talked to").because(why))?;
     let prefixes = Prefixes::open(&serve.model).or_fail(|| "cannot keep conversations")?;
@@ -104,8 +119,8 @@ pub fn run(
     let cache =
         Cache::new(prefixes, sequences as usize, cells).or_fail(|| "cannot keep conversations")?;
     let mut engine = Engine {
-        controls: controls(&model),
-        model: &model,
+        controls: load::controls(model),
+        model,
         context,
         template,
         checked,
@@ -113,29 +128,39 @@ pub fn run(
         spoken: HashMap::new(),
         waiting: Vec::new(),
         active: Vec::new(),
-        parallel: serve.parallel as usize,
+        settings: Settings { parallel: serve.parallel as usize, parameters, threads },
     };
     loaded();
     while engine.listen(commands) {
+        if engine.settings.threads.look() {
+            engine = engine.move_over(backend)?;
+        }
         engine.admit();
         engine.step();
     }
     Ok(())
 }
 
-/// The texts of tokens that steer a conversation; in the words of others they are only words.
-fn controls(model: &LlamaModel) -> Vec<String> {
-    let vocab = model.vocab();
-    let steering = vocab.tokens().filter(|token| vocab.is_control(*token));
-    let texts = steering.map(|token| vocab.token_to_piece(token, true, None));
-    texts.filter_map(|text| String::from_utf8(text).ok()).filter(|text| text.len() > 2).collect()
-}
+impl<'m> Engine<'m> {
+    /// Goes on in a context with as many threads as there should be now: llama.cpp's context keeps
+    /// the number that it was made with. The old one goes first, so that memory is needed once.
+    fn move_over(self, backend: &LlamaBackend) -> Result<Engine<'m>> {
+        let states = self.cache.lift(&self.context);
+        drop(self.context);
+        let Settings { parameters, threads, .. } = &self.settings;
+        let context = load::context(backend, self.model, parameters, threads.now())?;
+        let mut engine = Engine { context, ..self };
+        if !engine.cache.settle(&mut engine.context, &states) {
+            engine.fail_all("the conversations were lost on the way to another number of threads");
+        }
+        Ok(engine)
+    }
 
-impl Engine<'_> {
     /// Takes all commands that are there; waits for one when nothing else is to be done.
     fn listen(&mut self, commands: &Receiver<Command>) -> bool {
         if self.active.is_empty() && self.waiting.is_empty() {
             let Ok(command) = commands.recv() else { return false };
+            self.settings.threads.pause();
             if !self.obey(command) {
                 return false;
             }
@@ -171,7 +196,10 @@ impl Engine<'_> {
                 self.cache.close(&mut self.context, connection);
                 self.spoken.retain(|key, _| key.0 != connection);
             }
-            Command::Count(tell) => drop(tell.send(self.cache.count())),
+            Command::Count(tell) => {
+                let (in_memory, on_disk) = self.cache.count();
+                let _ = tell.send((in_memory, on_disk, self.settings.threads.now()));
+            }
             Command::Stop => return false,
         }
         true
@@ -212,7 +240,7 @@ impl Engine<'_> {
     fn admit(&mut self) {
         let mut still = Vec::new();
         for (plan, chat, hears) in std::mem::take(&mut self.waiting) {
-            if self.active.len() >= self.parallel {
+            if self.active.len() >= self.settings.parallel {
                 still.push((plan, chat, hears));
                 continue;
             }

@@ -1,7 +1,8 @@
 //! The local model host: one process that owns a model and answers everybody who asks.
 //!
 //! [`server`] listens and speaks the wire of [`base::host::wire`]; [`engine`] owns the context and
-//! decodes all conversations in one batch, as [`batch`] shares it out. [`cache`] keeps the KV of
+//! decodes all conversations in one batch, as [`batch`] shares it out and with as many [`threads`] as
+//! the machine has to spare. [`cache`] keeps the KV of
 //! each conversation, [`template`] and [`tools`] write the prompt, [`grammar`] and [`sample`] hold
 //! the model to what a call may look like, [`envelope`] and [`marked`] read what it wrote.
 
@@ -14,6 +15,7 @@ pub mod gguf;
 pub mod grammar;
 pub mod guard;
 pub mod job;
+pub mod load;
 pub mod marked;
 pub mod options;
 pub mod prefix;
@@ -22,3 +24,4 @@ pub mod sample;
 pub mod scan;
 pub mod server;
 pub mod template;
+pub mod threads;

@@ -26,7 +26,7 @@ pub struct Serve {
     /// Conversations that are answered at the same time
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub parallel: u32,
-    /// Threads that compute [default: physical cores]
+    /// Threads that compute [default: physical cores, fewer while other programs use them]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub threads: Option<u32>,
     /// End after so many seconds without a request; 0: when the last connection closes
@@ -41,23 +41,4 @@ pub struct Serve {
     /// Refuse a file with another SHA-256
     #[arg(long, value_name = "HEX")]
     pub sha256: Option<String>,
-}
-
-impl Serve {
-    /// Threads that compute: as told, else one for each physical core that we may use.
-    pub fn threads(&self) -> u32 {
-        self.threads.unwrap_or_else(physical_cores)
-    }
-}
-
-/// Two threads of one core share its arithmetic units, so more threads than cores are slower.
-fn physical_cores() -> u32 {
-    let allowed = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let siblings = (0..allowed).filter_map(|cpu| {
-        let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-        std::fs::read_to_string(path).ok()
-    });
-    let cores: std::collections::HashSet<String> = siblings.collect();
-    let cores = if cores.is_empty() { allowed } else { cores.len() };
-    u32::try_from(cores).unwrap_or(1)
 }

@@ -241,13 +241,15 @@ impl Host {
         let (tell, count) = channel();
         let asked = self.loaded && self.engine.send(Command::Count(tell)).is_ok();
         // The engine answers between two batches.
-        let (in_memory, on_disk) = asked.then(|| count.recv().ok()).flatten().unwrap_or((0, 0));
+        let counted = asked.then(|| count.recv().ok()).flatten();
+        let (in_memory, on_disk, threads) = counted.unwrap_or_default();
         Status {
             loaded: self.loaded,
             connections: self.writers.len() as u64,
             chats: self.chats.len() as u64,
             in_memory: in_memory as u64,
             on_disk: on_disk as u64,
+            threads,
         }
     }
 

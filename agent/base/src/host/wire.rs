@@ -245,6 +245,9 @@ pub struct Status {
     pub in_memory: u64,
     /// Conversations whose KV was spilled to disk.
     pub on_disk: u64,
+    /// Threads that compute; 0 while the model is being loaded.
+    #[serde(default)]
+    pub threads: u32,
 }
 
 /// Why there is no reply.

@@ -55,8 +55,13 @@ pub struct Heard {
 }
 
 impl Host {
-    /// Starts a host with these options.
+    /// Starts a host with one thread and these options.
     pub fn start(env: &TestEnv, options: &[&str]) -> Option<Host> {
+        Host::start_with(env, &[&["--threads", "1"], options].concat())
+    }
+
+    /// Starts a host with these options.
+    pub fn start_with(env: &TestEnv, options: &[&str]) -> Option<Host> {
         let socket = env.home().join("run/host.sock");
         let _ = std::fs::remove_file(&socket);
         let model = model()?;
@@ -66,7 +71,7 @@ impl Host {
             .arg(model)
             .arg("--socket")
             .arg(&socket)
-            .args(["--threads", "1", "--context", "2048"])
+            .args(["--context", "2048"])
             .args(options);
         let running = job.stdout(Stream::Null).stderr(Stream::Inherit).spawn().unwrap();
         let connected = until("the host listens", || place::connect(&socket).ok());

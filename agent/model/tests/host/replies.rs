@@ -30,19 +30,18 @@ fn conversations_that_do_not_fit_wait_on_disk_and_come_back() {
     let env = TestEnv::new();
     // Memory for one conversation only.
     let Some(host) = Host::start(&env, &["--memory", "1", "--context", "512"]) else { return };
-    let words = "alpha beta gamma delta ".repeat(50);
     let ask = |name: &str| {
-        let mut chat = chat(name, &format!("{name} {words} Say yes."));
-        chat.max_tokens = 64;
+        let mut chat = chat(name, &format!("{name}: say yes."));
+        // Room is kept for a reply of this length; with another conversation it is too much.
+        chat.max_tokens = 350;
         chat
     };
     let first = host.hear(ask("first"));
-    assert!(first.usage.prefilled > 200, "{:?}", first.usage);
     host.hear(ask("second"));
     assert_eq!(host.status().on_disk, 1);
     let back = host.hear(then(ask("first"), &first, "Say no."));
     assert!(back.usage.reused >= first.usage.prompt, "{:?}", back.usage);
-    let mut long = chat("long", &words.repeat(3));
+    let mut long = chat("long", &"alpha beta gamma delta ".repeat(150));
     long.max_tokens = 10;
     let fault = match host.connection.chat(long).wait() {
         base::host::wire::Tell::Error(fault) => fault,
@@ -90,10 +89,10 @@ fn fits(name: &str, args: &Value) -> bool {
 fn an_envelope_fits_its_schema_however_the_model_rambles() {
     let env = TestEnv::new();
     let Some(host) = Host::start(&env, &[]) else { return };
-    for seed in 1..=6 {
+    for seed in 1..=4 {
         let mut ask = chat(&format!("c{seed}"), "Search all files for a nice word, or write one.");
         ask.tools = tools();
-        ask.max_tokens = 60;
+        ask.max_tokens = 48;
         ask.temperature = 1.8;
         ask.seed = seed * 7919;
         let heard = host.hear(ask);
@@ -125,7 +124,7 @@ fn a_large_model_speaks_freely_and_its_calls_fit() {
     let mut ask = chat("c", "");
     ask.tools = tools();
     ask.mode = Mode::Lazy;
-    ask.max_tokens = 100;
+    ask.max_tokens = 60;
     ask.messages = vec![Turn::User {
         text: "Call write_file with path a.txt and content hi. Begin your reply with <tool_call>."
             .into(),

@@ -11,7 +11,7 @@ use base::process::{Running, Stream, is_alive};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::env::{TestEnv, built, until};
 
-use crate::{Host, chat, hear, model};
+use crate::{Host, chat, hear, model, then};
 
 fn client(env: &TestEnv, idle: &str) -> Option<Running> {
     let model = model()?;
@@ -156,6 +156,29 @@ fn a_relay_outlives_the_host_behind_it() {
 fn gone(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !is_alive(pid) || stat.contains(") Z ")
+}
+
+#[test]
+fn a_busy_machine_gets_fewer_threads_and_no_conversation_is_read_again() {
+    let mut env = TestEnv::new();
+    let busy = env.home().join("busy");
+    env.set("G3_TEST_BUSY", busy.display());
+    std::fs::write(&busy, "0").unwrap();
+    let Some(host) = Host::start_with(&env, &[]) else { return };
+    let ask = chat("c", "Say yes.");
+    let first = host.hear(ask.clone());
+    let most = host.status().threads;
+    assert!(most >= 1);
+    std::fs::write(&busy, "999").unwrap();
+    let ask = then(ask, &first, "Say no.");
+    let second = host.hear(ask.clone());
+    assert_eq!(host.status().threads, 1);
+    assert!(second.usage.reused >= first.usage.prompt, "{:?}", second.usage);
+    std::fs::write(&busy, "0").unwrap();
+    let third = host.hear(then(ask, &second, "Count from one to twenty in words."));
+    assert_eq!(host.status().threads, most, "threads come back when the machine is quiet");
+    assert!(third.usage.reused >= second.usage.prompt, "{:?}", third.usage);
+    assert!(third.text.to_lowercase().contains("two"), "it went on in mid-reply: {third:?}");
 }
 
 #[test]

@@ -1,0 +1,186 @@
+//! How many threads compute: one for each physical core, fewer while other programs use the
+//! processors, since threads that wait for one another at every layer are held up by the slowest.
+
+use std::time::{Duration, Instant};
+
+/// So long is looked at other programs before anything is decided.
+const WINDOW: Duration = Duration::from_secs(1);
+/// Windows in a row that must agree before a thread is added; one that is in the way goes at once.
+const SURE: u32 = 3;
+/// Ticks of the kernel's accounting in a second.
+const TICKS: f64 = 100.0;
+
+/// The threads of a host and what they depend on.
+#[derive(Debug)]
+pub struct Threads {
+    now: u32,
+    most: u32,
+    /// `None`: the user said how many.
+    load: Option<Load>,
+    more: u32,
+}
+
+/// What the processors that we may use have done until a moment, in seconds.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    at: Instant,
+    busy: f64,
+    own: f64,
+}
+
+impl Threads {
+    /// As told, else one for each physical core.
+    pub fn new(told: Option<u32>) -> Threads {
+        let most = told.unwrap_or_else(physical_cores);
+        let load = if told.is_none() { Load::now() } else { None };
+        Threads { now: most, most, load, more: 0 }
+    }
+
+    /// How many compute now.
+    pub fn now(&self) -> u32 {
+        self.now
+    }
+
+    /// Looks away for as long as nothing is computed.
+    pub fn pause(&mut self) {
+        self.load = self.load.and_then(|_| Load::now());
+    }
+
+    /// Looks at the machine; true when another number of threads is right from now on.
+    pub fn look(&mut self) -> bool {
+        let Some(before) = self.load else { return false };
+        let others = match asked_of_a_test() {
+            Some(others) => others,
+            None if before.at.elapsed() < WINDOW => return false,
+            None => {
+                let Some(now) = Load::now() else { return false };
+                self.load = Some(now);
+                now.others_since(before)
+            }
+        };
+        let fitting = fitting(self.most, processors().len(), others);
+        self.more = if fitting > self.now { self.more + 1 } else { 0 };
+        let change = fitting < self.now || self.more >= SURE;
+        if change {
+            self.now = fitting;
+            self.more = 0;
+        }
+        change
+    }
+}
+
+impl Load {
+    fn now() -> Option<Load> {
+        let stat = std::fs::read_to_string("/proc/stat").ok()?;
+        let own = std::fs::read_to_string("/proc/self/stat").ok()?;
+        let busy = busy(&stat, &processors());
+        Some(Load { at: Instant::now(), busy, own: own_time(&own)? })
+    }
+
+    /// How many processors others kept busy since then.
+    fn others_since(self, before: Load) -> f64 {
+        let seconds = self.at.duration_since(before.at).as_secs_f64().max(0.01);
+        (self.busy - before.busy - (self.own - before.own)).max(0.0) / seconds
+    }
+}
+
+/// The threads that fit beside programs that keep `others` of our processors busy. Half a
+/// processor is left to chance.
+fn fitting(most: u32, processors: usize, others: f64) -> u32 {
+    let free = (processors as f64 - others + 0.5).floor().max(1.0) as u32;
+    free.min(most)
+}
+
+/// Seconds in which these processors did not idle, by `/proc/stat`.
+fn busy(stat: &str, processors: &[usize]) -> f64 {
+    let of = |line: &str| {
+        let mut fields = line.strip_prefix("cpu")?.split_whitespace();
+        let processor = fields.next()?.parse().ok()?;
+        let times: Vec<f64> = fields.filter_map(|field| field.parse().ok()).collect();
+        // user nice system idle iowait irq softirq steal; guests are in user already.
+        let busy = [0, 1, 2, 5, 6, 7].iter().filter_map(|at| times.get(*at)).sum::<f64>();
+        processors.contains(&processor).then_some(busy)
+    };
+    stat.lines().filter_map(of).sum::<f64>() / TICKS
+}
+
+/// Seconds that this process computed, by `/proc/self/stat`.
+fn own_time(stat: &str) -> Option<f64> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let user: f64 = fields.next()?.parse().ok()?;
+    let system: f64 = fields.next()?.parse().ok()?;
+    Some((user + system) / TICKS)
+}
+
+/// Tests say how busy the machine is: in a file that `G3_TEST_BUSY` names.
+fn asked_of_a_test() -> Option<f64> {
+    let path = std::env::var_os("G3_TEST_BUSY")?;
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The processors that we may use.
+fn processors() -> Vec<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let listed = list.map(numbers).unwrap_or_default();
+    if !listed.is_empty() {
+        return listed;
+    }
+    (0..std::thread::available_parallelism().map_or(1, |n| n.get())).collect()
+}
+
+/// The numbers of a list like `0-3,8`.
+fn numbers(list: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    list.trim().split(',').filter_map(range).flatten().collect()
+}
+
+/// Two threads of one core share its arithmetic units, so more threads than cores are slower.
+fn physical_cores() -> u32 {
+    let processors = processors();
+    let siblings = processors.iter().filter_map(|cpu| {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+        std::fs::read_to_string(path).ok()
+    });
+    let cores: std::collections::HashSet<String> = siblings.collect();
+    let allowed = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let cores = if cores.is_empty() { allowed } else { cores.len().min(allowed) };
+    u32::try_from(cores).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_leave_the_processors_that_others_use() {
+        assert_eq!(fitting(2, 2, 0.1), 2, "a little noise takes no thread");
+        assert_eq!(fitting(2, 2, 0.7), 1);
+        assert_eq!(fitting(2, 2, 9.0), 1, "one always computes");
+        assert_eq!(fitting(8, 16, 4.0), 8, "siblings of our cores are free");
+        assert_eq!(fitting(8, 16, 12.0), 4);
+    }
+
+    #[test]
+    fn the_kernels_accounts_are_read() {
+        assert_eq!(numbers("\t0-2,8"), [0, 1, 2, 8]);
+        let stat = "cpu  9 9 9 9\ncpu0 100 20 30 4000 50 1 2 3 0 0\ncpu1 300 0 0 1 1 0 0 0 0 0\n";
+        assert!((busy(stat, &[0]) - 1.56).abs() < 1e-9);
+        assert!((busy(stat, &[0, 1]) - 4.56).abs() < 1e-9);
+        let own = "7 (a) b) S 1 7 7 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 1 0 1 1 1";
+        assert_eq!(own_time(own), Some(3.0));
+        let load = |busy, own| Load { at: Instant::now(), busy, own };
+        assert!(load(8.0, 5.0).others_since(load(5.0, 2.0)) < 1e-9, "our own work is no load");
+    }
+
+    #[test]
+    fn a_host_that_was_told_how_many_keeps_to_it() {
+        let mut threads = Threads::new(Some(3));
+        assert!(!threads.look());
+        assert_eq!(threads.now(), 3);
+    }
+}
