@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use base::process::{Job, Limits, Stream};
-use common::measure::{adopt_orphans, measure, memory};
+use common::measure::{adopt_orphans, measure, memory, reap_orphans};
 use common::table::{Row, print};
 use serde_json::json;
 use testkit::model_server::ModelServer;
@@ -199,6 +199,7 @@ impl Bench {
         let job = job.stdout(Stream::Piped).stderr(Stream::Piped);
         let output = job.output(Limits::seconds(1200)).expect("the program can be started");
         assert!(output.code() <= 1, "a preparation failed: {}", output.error_text());
+        reap_orphans();
         output.text()
     }
 }

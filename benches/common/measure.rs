@@ -52,7 +52,7 @@ pub fn memory(jobs: Vec<Job>) -> u64 {
 }
 
 /// Waits for every process that was left to us.
-fn reap_orphans() {
+pub fn reap_orphans() {
     while rustix::process::wait(rustix::process::WaitOptions::empty()).is_ok() {}
 }
 
