@@ -16,6 +16,7 @@ use crate::context::{Conversation, Entry};
 use crate::gate::{Asker, Gate};
 use crate::limits::Limits;
 use crate::message::Message;
+use crate::prompt::small::coach::Coach;
 use crate::prompt::{self, Place};
 use crate::provider::{self, Facts, Provider, ToolSpec};
 use crate::session::Session;
@@ -69,6 +70,7 @@ pub struct Work {
     system: String,
     limits: Limits,
     bus: Arc<Bus>,
+    coach: Option<Arc<Coach>>,
 }
 
 /// How a turn of the user ended.
@@ -137,7 +139,18 @@ impl Work {
         let turns = settings.limits.turns.or(config.agent.max_turns).unwrap_or(TURNS);
         let limits = Limits { turns: Some(turns), ..settings.limits };
         let profile = settings.profile;
-        let work = Work { session, talk, provider, offered, profile, place, system, limits, bus };
+        let work = Work {
+            session,
+            talk,
+            provider,
+            offered,
+            profile,
+            place,
+            system,
+            limits,
+            bus,
+            coach: None,
+        };
         work.tell_start(settings);
         Ok(work)
     }
@@ -169,6 +182,9 @@ impl Work {
 
     /// One turn of the user: the message, and all that the agent does about it.
     pub async fn turn(&mut self, message: Message, cancel: CancellationToken) -> Ended {
+        let tools = self.prompt_place().tools;
+        self.coach = (self.facts().small && tools)
+            .then(|| Arc::new(Coach::new(&message.words(), &self.place.cwd)));
         let message = match self.talk.messages() {
             [] => prompt::first(self.facts(), &self.prompt_place(), message),
             [..] => message,
@@ -206,6 +222,7 @@ impl Work {
             profile: self.profile,
             place: Workplace { cancel: cancel.clone(), ..self.place.clone() },
             tell: tell.clone(),
+            coach: self.coach.clone(),
         };
         let todo = self.place.session_dir.join("todo.g3.md");
         let agent = Agent {
@@ -305,6 +322,8 @@ struct Hands<'a> {
     profile: Profile,
     place: Workplace,
     tell: Tell,
+    /// Only for a small model.
+    coach: Option<Arc<Coach>>,
 }
 
 impl Toolbox for Hands<'_> {
@@ -323,13 +342,27 @@ impl Toolbox for Hands<'_> {
                 return tools::malformed(self.profile, &call.name, sent);
             }
             let place = Workplace { hear: job.hear, ..self.place.clone() };
-            let run = tools::run(self.profile, &call.name, &call.args, &place);
+            let run = async {
+                let Some(coach) = &self.coach else {
+                    return tools::run(self.profile, &call.name, &call.args, &place).await;
+                };
+                let engine = tools::engine(self.profile, &call.name, &call.args);
+                if let Some(held) = engine.and_then(|engine| coach.hold(engine, call)) {
+                    return held;
+                }
+                let outcome = tools::run(self.profile, &call.name, &call.args, &place).await;
+                coach.lead(engine, call, outcome)
+            };
             let outcome = CALL.scope(call.id.clone(), run).await;
             if let Some(items) = todo_items(&outcome.metadata) {
                 (self.tell)(What::Todo { items });
             }
             outcome
         })
+    }
+
+    fn still_open(&self) -> Option<String> {
+        self.coach.as_ref()?.still_open()
     }
 }
 

@@ -91,7 +91,10 @@ async fn until_done(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Finish
         }
         match next(&reply) {
             Next::Ask => patience = PATIENCE,
-            Next::Finish => return Ok(Finish::Done),
+            Next::Finish => match agent.toolbox.still_open() {
+                Some(what) => talk.prompt(what)?,
+                None => return Ok(Finish::Done),
+            },
             Next::Fail(failure) => return Err(failure),
             Next::Prompt(text) if patience > 0 => {
                 patience -= 1;

@@ -62,6 +62,87 @@ def timeout(path):
     return all_of(("const TIMEOUT_MS = 5000" in text, "no const TIMEOUT_MS = 5000"), (text.count("5000") == 1, "5000 stands more than once"), (text.count("TIMEOUT_MS") == 3, "it is not used twice"))
 
 
+# A second set, to see that what was tuned on the first holds.
+
+def median(path):
+    return all_of((runs(path, "python3 test_stats.py") is not None, "the test fails"),
+                  ("median([4, 1, 3, 2]) == 2.5" in read(path, "test_stats.py"), "the test was changed"))
+
+
+def slug(path):
+    return all_of((runs(path, "python3 -m unittest -q test_slug") is not None, "the test fails"),
+                  ("hello-big-world" in read(path, "test_slug.py"), "the test was changed"))
+
+
+def stack(path):
+    return all_of((runs(path, "python3 test_stack.py") is not None, "the test fails"),
+                  ("pop() == 2" in read(path, "test_stack.py"), "the test was changed"))
+
+
+def squares(path):
+    return all_of((read(path, "squares.csv").split() == ["1,1", "2,4", "3,9", "4,16"], f"squares.csv says {read(path, 'squares.csv')[:40]!r}"),
+                  (read(path, "squares.py") != "", "no squares.py"))
+
+
+def reverse(path):
+    return all_of((read(path, "out.txt").split() == ["olleh"], f"out.txt says {read(path, 'out.txt')[:40]!r}"),
+                  (read(path, "reverse.sh") != "", "no reverse.sh"))
+
+
+def settings(path):
+    value = json.loads(read(path, "settings.json"))
+    return all_of((value == {"host": "localhost", "port": 8080, "debug": False}, f"settings.json is {value}"))
+
+
+def people(path):
+    value = json.loads(read(path, "people.json"))
+    return all_of((value == [{"name": "Ada", "age": 36}, {"name": "Bob", "age": 25}], f"people.json is {value}"))
+
+
+def backup(path):
+    done = runs(path, "echo x > a.txt && sh backup.sh a.txt && cat a.txt.bak")
+    return all_of((done is not None and done.endswith("x\n"), "sh backup.sh a.txt makes no a.txt.bak"))
+
+
+def countdown(path):
+    return all_of((runs(path, "sh countdown.sh 3") == "3\n2\n1\n", f"countdown.sh 3 prints {runs(path, 'sh countdown.sh 3')!r}"))
+
+
+def upper(path):
+    return all_of((runs(path, "python3 say.py hello") == "hello\n", "say.py hello does not print hello"),
+                  (runs(path, "python3 say.py --upper hello") == "HELLO\n", "say.py --upper hello does not print HELLO"))
+
+
+def times(path):
+    return all_of((runs(path, "python3 hi.py") == "hi\n", "hi.py does not print hi once"),
+                  (runs(path, "python3 hi.py --times 3") == "hi\nhi\nhi\n", "hi.py --times 3 does not print hi three times"))
+
+
+def errors(path):
+    return all_of((read(path, "errors.txt").strip() == "4", f"errors.txt says {read(path, 'errors.txt')[:40]!r}"))
+
+
+def total(path):
+    return all_of((read(path, "total.txt").strip() == "42", f"total.txt says {read(path, 'total.txt')[:40]!r}"))
+
+
+def is_even(path):
+    code = "import maths; assert maths.is_even(4); assert not maths.is_even(7); assert maths.half(8) == 4"
+    return all_of((runs(path, f'python3 -c "{code}"') is not None, "is_even or half does not work"))
+
+
+def moved(path):
+    both = read(path, "store.py") + read(path, "main.py")
+    return all_of(("fetch_item" in both and "get_item" not in both, "get_item is still there"),
+                  (runs(path, "python3 main.py") == "apple\n", "main.py does not print apple"))
+
+
+def install(path):
+    text = read(path, "README.md")
+    return all_of(("pip install tool" in text and "npm install" not in text, "README.md does not say pip install tool"),
+                  ("# Tool" in text and "It does things." in text and "MIT" in text, "the rest was lost"))
+
+
 TASKS = [
     Task("note", "Create docs/note.md containing the line: Remember the milk", {}, note),
     Task("leap", "test_dates.py fails. Repair dates.py so that it passes.", {
@@ -97,4 +178,53 @@ TASKS = [
     Task("timeout", "The number 5000 appears twice in client.js. Introduce a constant TIMEOUT_MS for it at the top and use it.", {
         "client.js": "function get(url) {\n  return request(url, { timeout: 5000 });\n}\n\nfunction put(url, body) {\n  return request(url, { method: 'PUT', body, timeout: 5000 });\n}\n",
     }, timeout),
+]
+
+TASKS_2 = [
+    Task("median", "The test in test_stats.py fails. Fix stats.py.", {
+        "stats.py": "def mean(values):\n    return sum(values) / len(values)\n\n\ndef median(values):\n    values = sorted(values)\n    return values[len(values) // 2]\n",
+        "test_stats.py": "from stats import mean, median\n\nassert mean([1, 2, 3]) == 2\nassert median([3, 1, 2]) == 2\nassert median([4, 1, 3, 2]) == 2.5\nprint('ok')\n",
+    }, median),
+    Task("slug", "`python3 -m unittest test_slug` fails. Find the bug in slug.py and fix it.", {
+        "slug.py": "def slug(text):\n    words = text.split(' ')\n    return '_'.join(words).lower()\n",
+        "test_slug.py": "import unittest\n\nfrom slug import slug\n\n\nclass SlugTest(unittest.TestCase):\n    def test_words(self):\n        self.assertEqual(slug('Hello Big World'), 'hello-big-world')\n\n    def test_one(self):\n        self.assertEqual(slug('One'), 'one')\n\n\nif __name__ == '__main__':\n    unittest.main()\n",
+    }, slug),
+    Task("stack", "test_stack.py does not pass. Correct the mistake in stack.py.", {
+        "stack.py": "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):\n        self.items.append(item)\n\n    def pop(self):\n        return self.items.pop(0)\n\n    def size(self):\n        return len(self.items)\n",
+        "test_stack.py": "from stack import Stack\n\ns = Stack()\ns.push(1)\ns.push(2)\nassert s.pop() == 2\nassert s.size() == 1\nprint('ok')\n",
+    }, stack),
+    Task("squares", "Write squares.py, a program that prints a line `n,n*n` for each n from 1 to 4. Run it and save what it prints in squares.csv.", {}, squares),
+    Task("reverse", "Make a shell script reverse.sh that prints the word hello backwards. Run it and put its output into out.txt.", {}, reverse),
+    Task("settings", "Create settings.json with the keys host (localhost), port (8080) and debug (false).", {}, settings),
+    Task("people", "Convert people.csv to people.json: a list of objects with name and age, the age as a number.", {
+        "people.csv": "name,age\nAda,36\nBob,25\n",
+    }, people),
+    Task("backup", "backup.sh should copy the file given as first argument to the same name with .bak at the end. It does not work. Fix it.", {
+        "backup.sh": "#!/bin/sh\ncp $file $file.bak\n",
+    }, backup),
+    Task("countdown", "countdown.sh should count down from its first argument to 1, one number per line. `sh countdown.sh 3` never ends. Repair it.", {
+        "countdown.sh": "#!/bin/sh\nn=$1\nwhile [ $n -gt 0 ]; do\n  echo $n\n  n=$((n + 1))\ndone\n",
+    }, countdown),
+    Task("upper", "Teach say.py the option --upper, which prints the word in capital letters. Without the option it works as before.", {
+        "say.py": "import sys\n\nprint(sys.argv[1])\n",
+    }, upper),
+    Task("times", "Add an option `--times N` to hi.py that prints hi N times, one per line. Without it hi is printed once.", {
+        "hi.py": "def main():\n    print('hi')\n\n\nif __name__ == '__main__':\n    main()\n",
+    }, times),
+    Task("errors", "Count the lines of server.log that contain ERROR and write the number to errors.txt.", {
+        "server.log": "INFO start\nERROR disk\nINFO ok\nERROR net\nWARN slow\nERROR disk\nINFO ok\nERROR cpu\nINFO stop\n",
+    }, errors),
+    Task("total", "Add up the numbers in numbers.txt and write the sum into total.txt.", {
+        "numbers.txt": "7\n13\n2\n20\n",
+    }, total),
+    Task("is_even", "Write a function is_even(n) in maths.py that tells whether n is even.", {
+        "maths.py": "def half(n):\n    return n // 2\n",
+    }, is_even),
+    Task("moved", "The function get_item shall be called fetch_item. Change it in store.py and main.py.", {
+        "store.py": "ITEMS = {1: 'apple'}\n\n\ndef get_item(key):\n    return ITEMS[key]\n",
+        "main.py": "from store import get_item\n\nprint(get_item(1))\n",
+    }, moved),
+    Task("install", "README.md says `npm install`. It must say `pip install tool`. Correct it.", {
+        "README.md": "# Tool\n\nIt does things.\n\n## Install\n\nRun `npm install`.\n\n## License\n\nMIT\n",
+    }, install),
 ]

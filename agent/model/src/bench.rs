@@ -215,6 +215,7 @@ fn chat(conversation: &str, mode: Mode) -> Chat {
         max_tokens: WRITTEN,
         temperature: 0.0,
         seed: 0,
+        act: false,
     }
 }
 

@@ -210,7 +210,7 @@ impl<'m> Engine<'m> {
         let refused = |why: String| Fault::new(FaultKind::Rejected, why);
         let mode = prompt::mode(chat, self.checked.head.parameters);
         let grammar = match mode {
-            Mode::Envelope => Some(grammar::envelope(&chat.tools)),
+            Mode::Envelope => Some(grammar::envelope(&chat.tools, chat.act)),
             Mode::Lazy => Some(grammar::after_mark(&chat.tools)),
             Mode::Free | Mode::Auto => None,
         };

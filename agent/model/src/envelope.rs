@@ -1,5 +1,6 @@
-//! The envelope in which a small model answers: one JSON object, `{"name": …, "arguments": {…}}`.
-//! The call `answer{text}` is the model's words; they are given on while they are written.
+//! The envelope in which a small model answers: one JSON object, `{"thought": …, "name": …,
+//! "arguments": {…}}`. The call `answer{text}` is the model's words; they are given on while they
+//! are written.
 
 use serde_json::Value;
 
@@ -7,6 +8,9 @@ use crate::scan::{Event, Scanner};
 
 /// The call that is no call: what the model has to say.
 pub const ANSWER: &str = "answer";
+
+/// What comes before the call.
+pub const THOUGHT: &str = "thought";
 
 /// Something that the model said.
 #[derive(Clone, Debug, PartialEq)]

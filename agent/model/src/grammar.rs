@@ -3,7 +3,7 @@
 use base::host::wire::Tool;
 use serde_json::{Map, Value, json};
 
-use crate::envelope::ANSWER;
+use crate::envelope::{ANSWER, THOUGHT};
 use crate::marked::END;
 
 /// What llama.cpp's conversion reads of a schema. The rest says nothing about form, or (lengths,
@@ -20,15 +20,19 @@ const MAPS: &[&str] = &["properties", "$defs", "definitions"];
 #[error("the schemas of the offered tools make no grammar: {0}")]
 pub struct BadSchema(String);
 
-/// The grammar of an envelope: one call of an offered tool, or `answer{text}`.
-pub fn envelope(tools: &[Tool]) -> Result<String, BadSchema> {
+/// The grammar of an envelope: a thought and one call of an offered tool, or `answer{text}` unless
+/// the model must `act`.
+pub fn envelope(tools: &[Tool], act: bool) -> Result<String, BadSchema> {
     let answer = json!({
         "type": "object", "properties": {"text": {"type": "string"}},
         "required": ["text"], "additionalProperties": false,
     });
     let mut calls: Vec<Value> =
         tools.iter().map(|tool| call(&tool.name, &tool.parameters)).collect();
-    calls.push(call(ANSWER, &answer));
+    if !act || calls.is_empty() {
+        calls.push(call(ANSWER, &answer));
+    }
+    let calls: Vec<Value> = calls.iter().map(with_thought).collect();
     convert(&json!({ "anyOf": calls }))
 }
 
@@ -45,6 +49,20 @@ fn call(name: &str, parameters: &Value) -> Value {
         "type": "object",
         "properties": { "name": { "const": name }, "arguments": form(parameters) },
         "required": ["name", "arguments"],
+        "additionalProperties": false,
+    })
+}
+
+/// A call with a text before it: small models find the right call when they say first what they
+/// are about to do.
+fn with_thought(call: &Value) -> Value {
+    let mut properties = Map::new();
+    properties.insert(THOUGHT.into(), json!({"type": "string"}));
+    properties.extend(call["properties"].as_object().cloned().unwrap_or_default());
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": [THOUGHT, "name", "arguments"],
         "additionalProperties": false,
     })
 }
@@ -108,7 +126,9 @@ mod tests {
             description: String::new(),
             parameters: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
         };
-        for grammar in [envelope(&[tool("read")]).unwrap(), after_mark(&[tool("read")]).unwrap()] {
+        for grammar in
+            [envelope(&[tool("read")], false).unwrap(), after_mark(&[tool("read")]).unwrap()]
+        {
             assert_eq!(grammar.matches("root ::=").count(), 1, "{grammar}");
             assert!(grammar.contains("read"));
         }

@@ -3,12 +3,16 @@
 use base::host::wire::{Call, Chat, Mode, Tool, Turn};
 use serde_json::{Value, json};
 
-use crate::envelope::ANSWER;
+use crate::envelope::{ANSWER, THOUGHT};
 use crate::marked::{BEGIN, END};
 use crate::template::{BadTemplate, Message, Template, python};
 
 /// Under so many parameters a model answers in an envelope.
 const LARGE: u64 = 4_000_000_000;
+
+/// How a small model's reply begins, before its own first word: models are used to JSON in a
+/// fence, and choose better calls there than where JSON stands alone.
+const FENCE: &str = "```json\n";
 
 /// What a model wrote for a call, byte for byte: repeated in the prompt, so that its KV fits.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +68,11 @@ pub fn write(
     for message in &mut messages {
         tame(&mut message.content, controls);
     }
-    Ok(Prompt { text: template.render(&messages, &tools, true)?, shared })
+    let mut text = template.render(&messages, &tools, true)?;
+    if mode == Mode::Envelope {
+        text.push_str(FENCE);
+    }
+    Ok(Prompt { text, shared })
 }
 
 fn push(messages: &mut Vec<Message>, turn: &Turn, mode: Mode, native: bool, spoken: &[Spoken]) {
@@ -110,11 +118,12 @@ fn said(text: &str, calls: &[Call], mode: Mode, spoken: &[Spoken]) -> String {
         Some(spoken) => spoken.raw.clone(),
         None => python(&json!({ "name": call.name, "arguments": call.args })),
     };
+    let fenced = |call: &Call| format!("{FENCE}{}\n```", raw(call));
     match mode {
         Mode::Envelope if calls.is_empty() => {
-            raw(&Call { name: ANSWER.into(), args: json!({ "text": text }) })
+            fenced(&Call { name: ANSWER.into(), args: json!({ "text": text }) })
         }
-        Mode::Envelope => calls.iter().map(raw).collect::<Vec<_>>().join("\n"),
+        Mode::Envelope => calls.iter().map(fenced).collect::<Vec<_>>().join("\n"),
         Mode::Lazy | Mode::Free | Mode::Auto => {
             let calls = calls.iter().map(|call| format!("\n{BEGIN}\n{}\n{END}", raw(call)));
             format!("{text}{}", calls.collect::<String>()).trim_start().to_owned()
@@ -146,7 +155,8 @@ fn envelope_tools(tools: &[Tool]) -> String {
     let list: String = tools.iter().map(signature).collect();
     format!(
         "\n\n# Tools\n\nEvery reply is one JSON object that calls one tool:\n\
-         {{\"name\": \"<tool>\", \"arguments\": {{...}}}}\n\n{list}- {ANSWER}(text): \
+         {{\"{THOUGHT}\": \"<in a sentence: what is wrong or missing, and what you do about it>\", \
+         \"name\": \"<tool>\", \"arguments\": {{...}}}}\n\n{list}- {ANSWER}(text): \
          Ends the task. Say in one sentence what you did, or answer the question.\n"
     )
 }
@@ -205,6 +215,7 @@ mod tests {
             max_tokens: 10,
             temperature: 0.0,
             seed: 0,
+            act: false,
         }
     }
 

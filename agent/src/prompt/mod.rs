@@ -2,7 +2,6 @@
 //! It is made once for a session and never changes in it, so that providers' caches hit.
 
 pub mod project;
-pub mod relevant;
 pub mod small;
 
 use std::path::Path;
@@ -78,7 +77,7 @@ pub fn first(facts: &Facts, place: &Place<'_>, message: Message) -> Message {
     }
     // A sixth of the context, at three bytes a token.
     let room = usize::try_from(facts.context / 6 * 3).unwrap_or(usize::MAX).min(MOST_SHOWN);
-    Message::text(message.role, relevant::with_files(text, place.cwd, room))
+    Message::text(message.role, small::relevant::with_files(text, place.cwd, room))
 }
 
 fn workplace(place: &Place<'_>) -> String {

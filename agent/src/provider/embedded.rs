@@ -1,7 +1,5 @@
 //! A model on this machine, asked through its host.
 
-pub mod hint;
-
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::config::providers::EmbeddedConfig;
@@ -23,6 +21,10 @@ const LARGE: u64 = 4_000_000_000;
 const ROOMY: u64 = 8_192;
 /// Tokens of one reply of a small model: longer ones are nearly always repetitions.
 const SMALL_REPLY: u64 = 1_536;
+/// The temperature at which a model that repeats itself is asked again.
+const STIRRED: f32 = 0.7;
+/// How a message begins that tells a small model that it is not done.
+pub const REMINDER: &str = "Not done";
 /// Characters of each argument that the conversation keeps of a call that was cut off.
 const KEPT_OF_CUT: usize = 80;
 
@@ -106,10 +108,13 @@ impl Provider for Embedded {
 impl Embedded {
     fn chat(&self, request: &Request<'_>) -> Chat {
         let messages = history::sound(request.messages);
+        let messages = if self.facts.small { forget(afresh(messages)) } else { messages };
+        let act = self.facts.small && is_reminder(messages.last());
+        let stirred = self.temperature.max(STIRRED);
         Chat {
             conversation: request.session.to_owned(),
             system: request.system.to_owned(),
-            messages: (0..messages.len()).flat_map(|at| self.turns(&messages, at)).collect(),
+            messages: messages.iter().flat_map(Embedded::turns).collect(),
             tools: request
                 .tools
                 .iter()
@@ -121,16 +126,75 @@ impl Embedded {
                 .collect(),
             mode: Mode::Auto,
             max_tokens: u32::try_from(request.max_output).unwrap_or(u32::MAX),
-            temperature: self.temperature,
+            temperature: if act || led_nowhere(request.messages) > 0 || repeats(&messages) {
+                stirred
+            } else {
+                self.temperature
+            },
             seed: request.messages.len() as u64,
+            act,
         }
     }
 }
 
+/// Whether the model made the same calls twice in a row: asked in the same way it would make them
+/// once more.
+fn repeats(messages: &[Message]) -> bool {
+    let made = |message: &Message| -> Vec<(String, Value)> {
+        message.calls().map(|call| (call.name.clone(), call.args.clone())).collect()
+    };
+    let mut said = messages.iter().rev().filter(|message| message.role == Role::Assistant);
+    let last = said.next().map(made).unwrap_or_default();
+    !last.is_empty() && said.take(2).any(|message| made(message) == last)
+}
+
+/// Whether the model is told that it is not done: it cannot say that it is once more.
+fn is_reminder(message: Option<&Message>) -> bool {
+    message.is_some_and(|message| message.words().starts_with(REMINDER))
+}
+
+/// A small model that was reminded begins again with the task alone: what it did so far it would do
+/// again.
+fn afresh(mut messages: Vec<Message>) -> Vec<Message> {
+    let Some(at) = messages.iter().rposition(|message| is_reminder(Some(message))) else {
+        return messages;
+    };
+    let asks = |message: &Message| {
+        let text = matches!(message.parts.first(), Some(Part::Text { .. }));
+        message.role == Role::User && text && !is_reminder(Some(message))
+    };
+    let task = messages[..at].iter().rposition(asks).map_or(0, |task| task + 1);
+    messages.drain(task.min(at)..at);
+    messages
+}
+
+/// How many calls at the end were held, one after the other.
+fn led_nowhere(messages: &[Message]) -> usize {
+    let results = messages.iter().rev().filter(|message| message.role == Role::User);
+    results.take_while(|message| was_held(message)).count()
+}
+
+/// Whether a message is the result of a call that was not carried out.
+fn was_held(message: &Message) -> bool {
+    let held = |part: &Part| match part {
+        Part::Result(result) => !result.ok && result.text.starts_with("not "),
+        Part::Text { .. } | Part::Reasoning { .. } | Part::Call(_) | Part::Image(_) => false,
+    };
+    !message.parts.is_empty() && message.parts.iter().all(held)
+}
+
+/// Calls that were held are left out, but for a first one at the end, whose reason is still to be
+/// heard: a small model that sees its own mistake several times makes it again.
+fn forget(messages: Vec<Message>) -> Vec<Message> {
+    let keep = if led_nowhere(&messages) == 1 { messages.len() - 1 } else { messages.len() };
+    let held = |at: usize| at != keep && messages.get(at).is_some_and(was_held);
+    let is_left = |at: &usize| !held(*at) && !held(at + 1);
+    (0..messages.len()).filter(is_left).map(|at| messages[at].clone()).collect()
+}
+
 impl Embedded {
     /// A message as the host knows it.
-    fn turns(&self, messages: &[Message], at: usize) -> Vec<Turn> {
-        let message = &messages[at];
+    fn turns(message: &Message) -> Vec<Turn> {
         if message.role == Role::Assistant {
             let call = |call: &ToolCall| wire::Call { name: call.name.clone(), args: kept(call) };
             let calls = message.calls().map(call).collect();
@@ -139,11 +203,7 @@ impl Embedded {
         let turn = |part: &Part| match part {
             Part::Text { text } => Some(Turn::User { text: text.clone() }),
             Part::Result(result) => {
-                let mut text = result.text.trim_end().to_owned();
-                if self.facts.small {
-                    text.push_str("\n\n");
-                    text.push_str(&hint::next_step(messages, at, result));
-                }
+                let text = result.text.trim_end().to_owned();
                 Some(Turn::Result { name: result.name.clone(), text })
             }
             Part::Image(_) => {

@@ -38,6 +38,8 @@ pub struct Outcome {
     pub metadata: Value,
     /// Pictures.
     pub images: Vec<Image>,
+    /// What to do next, for a model that needs to be told; not for people.
+    pub next: Option<String>,
     /// Why a stronger model should go on.
     pub escalate: Option<String>,
     /// What kind of failure, when it failed.
@@ -124,6 +126,14 @@ pub async fn run(profile: Profile, name: &str, args: &Value, at: &Workplace) -> 
         history::record(at, engine, name, args, &outcome, started.elapsed());
     }
     outcome
+}
+
+/// What does the work of a call; `None` where no tool is meant.
+pub fn engine(profile: Profile, name: &str, args: &Value) -> Option<profile::Engine> {
+    match profile::find(profile, name, args) {
+        profile::Found::One(face) => Some(face.engine),
+        profile::Found::Several(_) | profile::Found::None(_) => None,
+    }
 }
 
 /// The result of a call whose arguments were not a JSON object: it says so and shows what the

@@ -26,6 +26,10 @@ pub trait Toolbox: Send + Sync {
     fn touches(&self, name: &str, args: &Value) -> Vec<String>;
     /// Carries one call out; a malformed one by saying so.
     fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, Outcome>;
+    /// What is still to be done, when the model says that it is done.
+    fn still_open(&self) -> Option<String> {
+        None
+    }
 }
 
 /// One call to be carried out.
@@ -79,9 +83,11 @@ pub async fn carry_out(
         .collect();
     let mut limit = None;
     while let Some((call, outcome, took)) = running.next().await {
-        let (result, reached) = judge(guard, call, outcome);
+        let next = outcome.next.clone();
+        let (mut result, reached) = judge(guard, call, outcome);
         limit = limit.or(reached);
         let ToolResult { call_id: id, name, ok, text, .. } = result.clone();
+        result.text.extend(next.map(|next| format!("\n\n{next}")));
         talk.answer(result)?;
         let ms = took.as_millis() as u64;
         (agent.tell)(What::ToolEnd { id, name, ok, text, ms });
@@ -168,6 +174,8 @@ fn judge(guard: &mut Guard, call: &ToolCall, outcome: Outcome) -> (ToolResult, O
     };
     let limit = match guard.watch(call, &result) {
         Verdict::Fine => None,
+        // Who is told the next step has no use for another one.
+        Verdict::Nudge(_) if outcome.next.is_some() => None,
         Verdict::Nudge(n) => {
             result.text.push_str(&format!(
                 "\n\n[You made this same call {n} times and got this same result. Do something \

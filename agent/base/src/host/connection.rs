@@ -268,6 +268,7 @@ mod tests {
             max_tokens: 1,
             temperature: 0.0,
             seed: 0,
+            act: false,
         }
     }
 

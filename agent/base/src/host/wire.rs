@@ -68,6 +68,9 @@ pub struct Chat {
     /// For temperatures above 0.
     #[serde(default)]
     pub seed: u64,
+    /// Whether an envelope must hold a call of a tool this time, and no `answer`.
+    #[serde(default)]
+    pub act: bool,
 }
 
 /// How tool calls are constrained.
@@ -77,7 +80,7 @@ pub enum Mode {
     /// By size: `envelope` below 4B parameters, `lazy` from there on, `free` without tools.
     #[default]
     Auto,
-    /// Every reply is one JSON object: a call, or the call `answer{text}`.
+    /// Every reply is one JSON object: a thought, then a call, or the call `answer{text}`.
     Envelope,
     /// Free text; constrained from the moment a call begins.
     Lazy,

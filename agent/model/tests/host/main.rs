@@ -141,6 +141,7 @@ pub fn chat(conversation: &str, text: &str) -> Chat {
         max_tokens: 24,
         temperature: 0.0,
         seed: 0,
+        act: false,
     }
 }
 

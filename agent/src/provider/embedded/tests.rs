@@ -95,7 +95,7 @@ async fn a_call_that_the_limit_cut_is_malformed_and_kept_short() {
     let Turn::Assistant { calls, .. } = &chat.messages[1] else { panic!("{chat:?}") };
     assert_eq!(calls[0].args["content"].as_str().unwrap().len(), KEPT_OF_CUT);
     let Turn::Result { name, text } = &chat.messages[2] else { panic!("{chat:?}") };
-    assert!(name == "write_file" && text.starts_with("not run\n\nThat failed."), "{text}");
+    assert_eq!((name.as_str(), text.as_str()), ("write_file", "not run"));
 }
 
 #[tokio::test]
@@ -109,4 +109,59 @@ async fn a_host_that_dies_is_a_broken_reply_and_a_refusal_says_what_to_try() {
     let (reply, _) = ask(&refusing, &[Message::text(Role::User, "hi")]).await;
     let failure = reply.unwrap_err().failure();
     assert_eq!(failure.next, ["close other programs"]);
+}
+
+#[tokio::test]
+async fn a_model_that_repeats_itself_is_stirred_and_one_that_was_reminded_must_act() {
+    let (provider, asked) = provider(vec![done(wire::Stop::Done)]);
+    let call = |id: &str| {
+        let (id, name) = (id.to_owned(), "shell".to_owned());
+        let args = json!({"command": "ls"});
+        Message {
+            role: Role::Assistant,
+            parts: vec![Part::Call(ToolCall { id, name, args, malformed: None })],
+        }
+    };
+    let answered = |id: &str| {
+        let (call_id, name, text) = (id.to_owned(), "shell".to_owned(), "ok".to_owned());
+        let result = ToolResult { call_id, name, ok: true, text, images: Vec::new() };
+        Message { role: Role::User, parts: vec![Part::Result(result)] }
+    };
+    let mut messages = vec![Message::text(Role::User, "look"), call("a"), answered("a")];
+    let _ = ask(&provider, &messages).await;
+    messages.extend([call("b"), answered("b")]);
+    let _ = ask(&provider, &messages).await;
+    messages.push(Message::text(Role::Assistant, "done"));
+    messages.push(Message::text(Role::User, "Not done: look again."));
+    let _ = ask(&provider, &messages).await;
+    let chats: Vec<Chat> = asked.iter().take(3).collect();
+    assert_eq!(chats.iter().map(|chat| chat.act).collect::<Vec<_>>(), [false, false, true]);
+    assert!(chats[0].temperature == 0.0 && chats[1].temperature > 0.5);
+    let said =
+        [Turn::User { text: "look".into() }, Turn::User { text: "Not done: look again.".into() }];
+    assert_eq!(chats[2].messages, said, "it begins again with the task");
+}
+
+#[test]
+fn calls_that_led_nowhere_are_forgotten_but_for_the_reason_of_the_last() {
+    let call = |id: &str| ToolCall {
+        id: id.into(),
+        name: "shell".into(),
+        args: json!({"command": id}),
+        malformed: None,
+    };
+    let asks = |id: &str| Message { role: Role::Assistant, parts: vec![Part::Call(call(id))] };
+    let result = |id: &str, ok: bool, text: &str| {
+        let (call_id, name, text) = (id.to_owned(), "shell".to_owned(), text.to_owned());
+        let result = ToolResult { call_id, name, ok, text, images: Vec::new() };
+        Message { role: Role::User, parts: vec![Part::Result(result)] }
+    };
+    let mut talk = vec![Message::text(Role::User, "look"), asks("a"), result("a", true, "ok")];
+    talk.extend([asks("b"), result("b", false, "not run: nothing changed")]);
+    assert_eq!(forget(talk.clone()), talk, "the reason is heard once");
+    talk.extend([asks("c"), result("c", false, "not run: nothing changed")]);
+    assert_eq!((forget(talk.clone()).len(), led_nowhere(&talk)), (3, 2));
+    talk.extend([asks("d"), result("d", false, "it failed")]);
+    let left: Vec<Message> = talk[..3].iter().chain(&talk[7..]).cloned().collect();
+    assert_eq!(forget(talk), left);
 }

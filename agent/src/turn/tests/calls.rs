@@ -139,3 +139,26 @@ async fn a_cancelled_tool_is_answered_and_the_run_ends() {
     assert_eq!(results.len(), 2);
     assert!(!results[1].ok && results[1].text.contains("cancelled"));
 }
+
+#[tokio::test]
+async fn the_model_hears_the_next_step_and_people_do_not() {
+    let said = json!({"text": "ok", "next": "Now run it."});
+    let model = Script::new([calls(vec![call("a", "say", said)]), says("done")]);
+    let run = run(&model).await;
+    assert_eq!(run.results()[0].text, "ok\n\nNow run it.");
+    let shown = run.events.iter().find_map(|what| match what {
+        What::ToolEnd { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(shown, Some("ok"));
+}
+
+#[tokio::test]
+async fn a_run_goes_on_while_the_toolbox_says_that_something_is_open() {
+    let tools = Tools::default();
+    tools.open.lock().unwrap().push("Not done: look again.".into());
+    let model = Script::new([says("done"), says("now really")]);
+    let run = run_with(&model, &tools, Limits::default(), CancellationToken::new()).await;
+    assert_eq!(run.finish.unwrap(), Finish::Done);
+    assert_eq!(model.asked()[1].last().unwrap().words(), "Not done: look again.");
+}

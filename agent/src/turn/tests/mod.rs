@@ -75,6 +75,8 @@ impl Provider for Script {
 struct Tools {
     woken: CancellationToken,
     order: Mutex<Vec<String>>,
+    /// What is still open, asked for from the end.
+    open: Mutex<Vec<String>>,
 }
 
 impl Toolbox for Tools {
@@ -104,12 +106,18 @@ impl Toolbox for Tools {
                 }
                 _ => {
                     tokio::task::yield_now().await;
-                    Outcome::done(job.call.args["text"].as_str().unwrap_or("said"))
+                    let next = job.call.args["next"].as_str().map(str::to_owned);
+                    let said = job.call.args["text"].as_str().unwrap_or("said");
+                    Outcome { next, ..Outcome::done(said) }
                 }
             };
             self.order.lock().unwrap().push(format!("end {}", job.call.id));
             outcome
         })
+    }
+
+    fn still_open(&self) -> Option<String> {
+        self.open.lock().unwrap().pop()
     }
 }
 

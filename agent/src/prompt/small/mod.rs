@@ -1,6 +1,11 @@
 //! What a small model is told: little, in plain words, one step at a time. Worded and measured on
 //! the tasks of `benches/local-model/tuning.py`.
 
+pub mod coach;
+pub mod relevant;
+pub mod syntax;
+pub mod task;
+
 use std::path::Path;
 
 use super::project;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
 
-use crate::provider::embedded::hint::file_name;
+use super::task::{Task, file_name, runner};
 
 /// Past so many files a tree is not listed.
 const LISTED: usize = 40;
@@ -20,7 +20,7 @@ pub fn with_files(task: &str, cwd: &Path, room: usize) -> String {
     let files = walk(cwd);
     let missing = missing(task, cwd);
     if files.is_empty() {
-        return format!("{task}\n\nThe directory is empty.{missing}");
+        return with_tips(task, &format!("{task}\n\nThe directory is empty.{missing}"));
     }
     let mut text = task.to_owned();
     if files.len() <= LISTED {
@@ -35,20 +35,28 @@ pub fn with_files(task: &str, cwd: &Path, room: usize) -> String {
         text.push_str(&shown.unwrap_or_default());
     }
     text.push_str(&missing);
-    text.trim_end().to_owned()
+    with_tips(task, text.trim_end())
+}
+
+fn with_tips(task: &str, text: &str) -> String {
+    let tips = Task::read(task).tips();
+    let lines: String = tips.iter().map(|tip| format!("\n- {tip}")).collect();
+    if lines.is_empty() { text.to_owned() } else { format!("{text}\n\nGood to know:{lines}") }
 }
 
 /// A file that the task names and that is not there: small models run it before they write it.
 fn missing(task: &str, cwd: &Path) -> String {
-    let mut named = task.split_whitespace().filter_map(file_name);
-    match named.find(|name| !cwd.join(name).exists()) {
+    let named = task.split_whitespace().filter_map(file_name);
+    let missing: Vec<&str> = named.filter(|name| !cwd.join(name).exists()).collect();
+    let program = missing.iter().find(|name| runner(name).is_some());
+    match program.or(missing.first()) {
         Some(name) => format!("\n\n{name} does not exist yet: first create it with write_file."),
         None => String::new(),
     }
 }
 
 /// The files of a tree that are not ignored, shallow ones first.
-fn walk(cwd: &Path) -> Vec<PathBuf> {
+pub fn walk(cwd: &Path) -> Vec<PathBuf> {
     let walker = WalkBuilder::new(cwd).require_git(false).follow_links(false).build();
     let files = walker.flatten().filter(|entry| entry.file_type().is_some_and(|it| it.is_file()));
     let mut files: Vec<PathBuf> = files
@@ -98,7 +106,7 @@ fn has_word(text: &str, name: &str) -> bool {
 }
 
 /// A file in a fence; nothing of one that is long or no text.
-fn show(cwd: &Path, file: &Path) -> Option<String> {
+pub fn show(cwd: &Path, file: &Path) -> Option<String> {
     let path = cwd.join(file);
     if fs::metadata(&path).ok()?.len() > LONGEST {
         return None;
@@ -146,13 +154,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let text = with_files("Write do.py, save its output in out.txt.", dir.path(), 100);
         assert!(
-            text.ends_with("do.py does not exist yet: first create it with write_file."),
+            text.contains("\n\ndo.py does not exist yet: first create it with write_file.\n"),
             "{text}"
         );
         fs::write(dir.path().join("do.py"), "").unwrap();
         fs::write(dir.path().join("out.txt"), "").unwrap();
         let text = with_files("Write do.py, save its output in out.txt.", dir.path(), 100);
         assert!(!text.contains("does not exist"), "{text}");
+        assert!(text.contains("Good to know:\n- To keep what a program prints"), "{text}");
     }
 
     #[test]

@@ -1,0 +1,381 @@
+//! Leads a small model through a task: one clear next step after each result, a look at what it
+//! wrote, and a word when it wants to stop too early or does the same thing again.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use super::relevant;
+use super::syntax;
+use super::task::{Task, is_data, is_test, runner};
+use crate::message::ToolCall;
+use crate::provider::embedded::REMINDER;
+use crate::tools::profile::Engine;
+use crate::tools::{ErrorKind, Outcome};
+
+/// How often at most the model is told that it is not done yet.
+const REMINDERS: usize = 5;
+/// Bytes of a file that is shown once more.
+const SHOWN: usize = 4_000;
+/// Bytes of the task that are said once more.
+const REPEATED: usize = 600;
+/// Bytes of what a command wrote into a file.
+const WRITTEN: usize = 600;
+
+/// Leads one turn of the user.
+#[derive(Debug)]
+pub struct Coach {
+    task: Task,
+    /// What was asked, in the user's words.
+    words: String,
+    cwd: PathBuf,
+    /// The files as they were when the turn began.
+    before: Tree,
+    state: Mutex<State>,
+}
+
+/// What has happened so far.
+#[derive(Debug, Default)]
+struct State {
+    /// The command that failed last and has not succeeded since, and the files at that time.
+    failed: Option<Failure>,
+    /// Command lines that ran since a file was written last.
+    ran: Vec<String>,
+    /// Calls were made of these files.
+    touched: HashSet<String>,
+    /// What was said once and is not said again.
+    said: HashSet<String>,
+    reminders: usize,
+}
+
+/// A command that failed.
+#[derive(Clone, Debug)]
+struct Failure {
+    line: String,
+    said: String,
+    files: Tree,
+}
+
+/// Every file with its length and time.
+type Tree = Vec<(PathBuf, u64, Option<SystemTime>)>;
+
+impl Coach {
+    /// A coach for a task in a directory.
+    pub fn new(words: &str, cwd: &Path) -> Coach {
+        Coach {
+            task: Task::read(words),
+            words: words.trim().to_owned(),
+            cwd: cwd.to_owned(),
+            before: tree(cwd),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Why a call is not run: it can only lead to what was there before, or it bends the test.
+    pub fn hold(&self, engine: Engine, call: &ToolCall) -> Option<Outcome> {
+        let mut state = self.state();
+        let why = match engine {
+            Engine::Run => self.idle(&mut state, &command(call))?,
+            Engine::Write | Engine::Replace | Engine::Diff => {
+                let name = file(call)?;
+                self.misdirected(&mut state, &name, call.args["content"].as_str())?
+            }
+            Engine::Background
+            | Engine::Read
+            | Engine::Grep
+            | Engine::Glob
+            | Engine::TodoRead
+            | Engine::TodoWrite
+            | Engine::TodoItems
+            | Engine::Wait
+            | Engine::History => return None,
+        };
+        let next = if why.contains("count") { self.finish() } else { self.correct(&why) };
+        Some(Outcome { next: Some(next), ..Outcome::failed(ErrorKind::Failed, why) })
+    }
+
+    /// Why a command leads nowhere: what it shows is known, and nothing was done about it.
+    fn idle(&self, state: &mut State, line: &str) -> Option<String> {
+        let now = tree(&self.cwd);
+        if state.failed.as_ref().is_some_and(|it| it.line == line && it.files == now) {
+            return Some("not run: no file was changed since this command failed.".to_owned());
+        }
+        // What is to be repaired is shown; its failure tells a small model less than it confuses.
+        let early = self.task.repairs() && now == self.before && self.culprit(line).is_some();
+        (early && state.said.insert("early".into()))
+            .then(|| "not run: nothing is corrected yet.".to_owned())
+    }
+
+    /// Why a write leads nowhere: it changes nothing, bends the test, or copies it.
+    fn misdirected(&self, state: &mut State, name: &str, content: Option<&str>) -> Option<String> {
+        let number = content.is_some_and(|text| text.trim().parse::<f64>().is_ok());
+        if self.task.counts() && number && state.ran.is_empty() && state.said.insert("count".into())
+        {
+            let why = "not written: no command has counted that. Let shell count, and write its \
+                       result into the file with >.";
+            return Some(why.to_owned());
+        }
+        let here = std::fs::read_to_string(self.cwd.join(name)).ok()?;
+        if content.is_some_and(|new| new.trim_end() == here.trim_end()) {
+            return Some(format!("not written: {name} holds exactly this already."));
+        }
+        if is_test(name) {
+            let held = self.task.repairs() && state.said.insert(format!("hold {name}"));
+            return held
+                .then(|| format!("not written: {name} is the test, and the test is right."));
+        }
+        let tests = self.task.files.iter().filter(|name| is_test(name));
+        let tests: Vec<String> =
+            tests.filter_map(|name| std::fs::read_to_string(self.cwd.join(name)).ok()).collect();
+        let copied = content?.lines().filter(|line| {
+            let line = line.trim();
+            let checks = line.contains("assert") && !here.contains(line);
+            checks && tests.iter().any(|test| test.contains(line))
+        });
+        (copied.count() > 0).then(|| {
+            format!(
+                "not written: that copies lines of the test into {name}, where they change nothing."
+            )
+        })
+    }
+
+    /// Looks at what came of a call and adds the next step.
+    pub fn lead(&self, engine: Option<Engine>, call: &ToolCall, mut outcome: Outcome) -> Outcome {
+        let mut state = self.state();
+        state.touched.insert(call.args.to_string());
+        let next = match engine {
+            Some(Engine::Run) => self.after_run(&mut state, call, &outcome),
+            Some(Engine::Write | Engine::Replace | Engine::Diff) => {
+                self.after_write(&mut state, call, &outcome)
+            }
+            Some(
+                Engine::Background
+                | Engine::Read
+                | Engine::Grep
+                | Engine::Glob
+                | Engine::TodoRead
+                | Engine::TodoWrite
+                | Engine::TodoItems
+                | Engine::Wait
+                | Engine::History,
+            )
+            | None
+                if outcome.ok =>
+            {
+                self.open_step(&state).unwrap_or_else(|| self.finish())
+            }
+            Some(_) | None => "That failed. Find out why and do it differently.".to_owned(),
+        };
+        outcome.next = Some(next);
+        outcome
+    }
+
+    fn after_run(&self, state: &mut State, call: &ToolCall, outcome: &Outcome) -> String {
+        let line = command(call);
+        state.ran.push(line.clone());
+        if outcome.ok && outcome.metadata["exit_code"].as_i64().unwrap_or(0) == 0 {
+            state.failed = state.failed.take().filter(|failed| failed.line != line);
+            let next = self.open_step(state).unwrap_or_else(|| self.finish());
+            return format!("{}{next}", self.redirected(&line));
+        }
+        let (said, files) = (outcome.text.clone(), tree(&self.cwd));
+        state.failed = Some(Failure { line, said, files });
+        format!("The command failed. {}", self.correct(&outcome.text))
+    }
+
+    /// What a command wrote into a file, which its output does not show.
+    fn redirected(&self, line: &str) -> String {
+        let target = line.rsplit_once('>').map(|(_, file)| file.trim().trim_matches(['"', '\'']));
+        let text = target
+            .and_then(|name| Some((name, std::fs::read_to_string(self.cwd.join(name)).ok()?)));
+        text.map_or_else(String::new, |(name, text)| {
+            format!("{name} now holds:\n```\n{}\n```\n", base::text::head(text.trim_end(), WRITTEN))
+        })
+    }
+
+    fn after_write(&self, state: &mut State, call: &ToolCall, outcome: &Outcome) -> String {
+        let Some(name) = file(call) else { return "Say which file.".to_owned() };
+        if !outcome.ok {
+            let shown = self.shown(&name);
+            return format!("{shown}Call write_file with the whole {name}, as it has to be.");
+        }
+        state.ran.clear();
+        if let Some(fault) = syntax::fault(&self.cwd.join(&name)) {
+            return format!(
+                "{name} is written, but {fault}\nCall write_file again with the whole {name}, \
+                 this time without that mistake."
+            );
+        }
+        if let Some(Failure { line: failed, .. }) = &state.failed {
+            return format!("Now run this with shell, to see whether it works:\n{failed}");
+        }
+        self.open_step(state).unwrap_or_else(|| self.finish())
+    }
+
+    /// What to do about a failure that says this.
+    fn correct(&self, said: &str) -> String {
+        let missing =
+            self.task.files.iter().find(|name| {
+                said.contains(name.as_str()) && !self.cwd.join(name.as_str()).exists()
+            });
+        if let Some(name) = missing {
+            return format!("{name} does not exist. Create it now with write_file.");
+        }
+        match self.culprit(said) {
+            Some(name) => format!(
+                "{}Say in `thought` what {name} has to do and does not. Then call write_file with \
+                 the whole corrected {name}.",
+                self.made(&name)
+            ),
+            None => "Find the cause and correct it; do not repeat the same call.".to_owned(),
+        }
+    }
+
+    /// The file that is most likely wrong: one that the task names, better one that the failure
+    /// names too, and no test.
+    fn culprit(&self, said: &str) -> Option<String> {
+        let here = |name: &&String| !is_test(name) && self.cwd.join(name.as_str()).is_file();
+        let named: Vec<&String> = self.task.files.iter().filter(here).collect();
+        let blamed = named.iter().find(|name| said.contains(name.as_str()));
+        if let Some(name) = blamed.or(named.first()) {
+            return Some((*name).clone());
+        }
+        // `test_a.py` is about `a.py`.
+        let of_test = |name: &String| {
+            let base = name.replace("test_", "").replace("_test", "").replace(".test", "");
+            (is_test(name) && base != *name && self.cwd.join(&base).is_file()).then_some(base)
+        };
+        self.task.files.iter().find_map(of_test)
+    }
+
+    /// A file as it is now, where the first message did not show it: a small model copies what it
+    /// sees last, also the mistake that it made itself.
+    fn made(&self, name: &str) -> String {
+        let known = self.before.iter().any(|(path, _, _)| path == Path::new(name));
+        if known { String::new() } else { self.shown(name) }
+    }
+
+    fn shown(&self, name: &str) -> String {
+        let shown = relevant::show(&self.cwd, Path::new(name)).filter(|it| it.len() <= SHOWN);
+        shown.map_or_else(String::new, |shown| format!("\n{}\n", shown.trim()))
+    }
+
+    /// What is still to be done, as far as it can be seen; `None` when nothing is.
+    fn open_step(&self, state: &State) -> Option<String> {
+        let missing: Vec<&String> =
+            self.task.files.iter().filter(|name| !self.cwd.join(name.as_str()).exists()).collect();
+        let program = missing.iter().find(|name| runner(name).is_some());
+        if let Some(name) = program {
+            return Some(format!("Now create {name} with write_file."));
+        }
+        if let Some(name) = missing.first() {
+            let source = self.task.files.iter().find_map(|name| Some((runner(name)?, name)));
+            return Some(match source.filter(|_| self.task.outputs()) {
+                Some((runner, source)) => {
+                    format!("Now run this with shell:\n{runner} {source} > {name}")
+                }
+                None => format!("Now create {name}."),
+            });
+        }
+        if let Some(line) = self.unproved(state) {
+            return Some(format!("Now run this with shell, to see whether it works:\n{line}"));
+        }
+        let touched = |name: &&String| state.touched.iter().any(|args| args.contains(*name));
+        let code = |name: &&String| !is_test(name) && !is_data(name);
+        let name = self.task.files.iter().find(|name| code(name) && !touched(name))?;
+        Some(format!(
+            "The task also names {name}. If {name} must be written, changed or run, do that now. \
+             Otherwise call answer."
+        ))
+    }
+
+    /// A command that shows whether the task is done and that did not run since the last write.
+    fn unproved(&self, state: &State) -> Option<String> {
+        if self.before == tree(&self.cwd) {
+            return None;
+        }
+        let tests = self.task.files.iter().filter(|name| is_test(name)).filter_map(|name| {
+            let quoted = self.task.commands.iter().any(|line| line.contains(name.as_str()));
+            if quoted { None } else { Some(format!("{} {name}", runner(name)?)) }
+        });
+        let lines = self.task.commands.iter().cloned().chain(tests);
+        lines.into_iter().find(|line| !state.ran.iter().any(|ran| ran.contains(line.as_str())))
+    }
+
+    fn finish(&self) -> String {
+        let task = base::text::head(&self.words, REPEATED);
+        format!(
+            "The task is:\n{task}\n\nIf all of that is done exactly so, call answer. Otherwise do \
+             what is missing or wrong."
+        )
+    }
+
+    /// Why the model should go on although it says that it is done; each reason only once or twice.
+    pub fn still_open(&self) -> Option<String> {
+        let mut state = self.state();
+        if state.reminders >= REMINDERS || !self.task.changes() {
+            return None;
+        }
+        let reason = self.reason(&mut state)?;
+        state.reminders += 1;
+        Some(reason)
+    }
+
+    fn reason(&self, state: &mut State) -> Option<String> {
+        let mut once = |what: String| state.said.insert(what);
+        if self.before == tree(&self.cwd) {
+            let again = once("nothing".into()) || once("nothing again".into());
+            let next = match self.culprit("") {
+                Some(name) => {
+                    format!("{}Call write_file with the whole changed {name}.", self.shown(&name))
+                }
+                None => "Call write_file or shell now.".to_owned(),
+            };
+            return again.then(|| {
+                format!("{REMINDER}: no file has changed. The task is:\n{}\n\n{next}", self.words)
+            });
+        }
+        let faulty = self.task.files.iter().find_map(|name| {
+            let fault = syntax::fault(&self.cwd.join(name))?;
+            once(format!("fault {name} {fault}")).then(|| format!("{REMINDER}: {name} is wrong: {fault}\nCall write_file with the whole corrected {name}."))
+        });
+        if faulty.is_some() {
+            return faulty;
+        }
+        if let Some(Failure { line, said, .. }) = &state.failed {
+            let said = base::text::tail(said, REPEATED);
+            let next = self.correct(said);
+            return Some(format!("{REMINDER}: this command fails:\n{line}\n{said}\n{next}"));
+        }
+        let step = self.open_step(state)?;
+        state.said.insert(step.clone()).then(|| format!("{REMINDER} yet. {step}"))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The command line of a call.
+fn command(call: &ToolCall) -> String {
+    call.args["command"].as_str().unwrap_or_default().trim().to_owned()
+}
+
+/// The file of a call, as the model wrote it.
+fn file(call: &ToolCall) -> Option<String> {
+    let keys = ["file_path", "filePath", "path"];
+    let path = keys.iter().find_map(|key| call.args[*key].as_str())?;
+    Some(path.trim_start_matches("./").to_owned())
+}
+
+fn tree(cwd: &Path) -> Tree {
+    let facts = |path: PathBuf| {
+        let facts = std::fs::metadata(cwd.join(&path)).ok()?;
+        Some((path, facts.len(), facts.modified().ok()))
+    };
+    relevant::walk(cwd).into_iter().filter_map(facts).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! The coach over a real directory, with calls as a small model makes them.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+struct Room {
+    dir: tempfile::TempDir,
+    coach: Coach,
+}
+
+fn room(task: &str, files: &[(&str, &str)]) -> Room {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(dir.path().join(name), text).unwrap();
+    }
+    let coach = Coach::new(task, dir.path());
+    Room { dir, coach }
+}
+
+fn call(name: &str, args: Value) -> ToolCall {
+    ToolCall { id: "c".into(), name: name.into(), args, malformed: None }
+}
+
+impl Room {
+    /// A write as the tool does it; gives the hint, or why it was held.
+    fn write(&self, name: &str, text: &str) -> String {
+        let call = call("write_file", json!({ "file_path": name, "content": text }));
+        if let Some(held) = self.coach.hold(Engine::Write, &call) {
+            return format!("{} {}", held.text, held.next.unwrap());
+        }
+        fs::write(self.dir.path().join(name), text).unwrap();
+        self.coach.lead(Some(Engine::Write), &call, Outcome::done("ok")).next.unwrap()
+    }
+
+    /// A command that ended with this code and said this.
+    fn run(&self, line: &str, code: i32, said: &str) -> String {
+        let call = call("shell", json!({ "command": line }));
+        if let Some(held) = self.coach.hold(Engine::Run, &call) {
+            return format!("{} {}", held.text, held.next.unwrap());
+        }
+        let outcome =
+            if code == 0 { Outcome::done(said) } else { Outcome::failed(ErrorKind::Failed, said) };
+        let outcome = outcome.with(json!({ "exit_code": code }));
+        self.coach.lead(Some(Engine::Run), &call, outcome).next.unwrap()
+    }
+}
+
+const SUM: (&str, &str) = ("sum.py", "def add(a, b):\n    return a - b\n");
+const TEST: (&str, &str) = ("test_sum.py", "from sum import add\nassert add(1, 2) == 3\n");
+
+#[test]
+fn a_task_that_asks_for_a_change_is_not_done_before_there_is_one() {
+    let room = room("Fix sum.py.", &[SUM]);
+    let first = room.coach.still_open().unwrap();
+    assert!(first.starts_with(REMINDER) && first.contains("whole changed sum.py"), "{first}");
+    assert!(room.coach.still_open().is_some());
+    assert_eq!(room.coach.still_open(), None, "in the end the model has the last word");
+}
+
+#[test]
+fn a_question_is_done_when_it_is_answered() {
+    let room = room("What does sum.py do?", &[SUM]);
+    assert_eq!(room.coach.still_open(), None);
+}
+
+#[test]
+fn after_a_failure_the_wrong_file_is_named_and_only_a_change_leads_on() {
+    let room = room("test_sum.py fails. Fix sum.py.", &[SUM, TEST]);
+    let early = room.run("python3 test_sum.py", 1, "");
+    assert!(early.starts_with("not run: nothing is corrected yet."), "{early}");
+    let hint = room.run("python3 test_sum.py", 1, "AssertionError");
+    assert!(hint.contains("whole corrected sum.py"), "{hint}");
+    let again = room.run("python3 test_sum.py", 1, "AssertionError");
+    assert!(again.starts_with("not run: no file was changed"), "{again}");
+    let open = room.coach.still_open().unwrap();
+    assert!(open.contains("no file has changed"), "{open}");
+    let hint = room.write("sum.py", "def add(a, b):\n    return a + b\n");
+    assert!(hint.ends_with("python3 test_sum.py"), "{hint}");
+    assert!(
+        room.coach
+            .still_open()
+            .unwrap()
+            .contains("this command fails:\npython3 test_sum.py\nAssertionError")
+    );
+    let hint = room.run("python3 test_sum.py", 0, "");
+    assert!(hint.contains("call answer"), "{hint}");
+    assert_eq!(room.coach.still_open(), None);
+}
+
+#[test]
+fn a_write_that_changes_nothing_or_only_the_test_is_held() {
+    let room = room("test_sum.py fails. Fix sum.py.", &[SUM, TEST]);
+    assert!(room.write(SUM.0, SUM.1).contains("holds exactly this already"));
+    let copied = format!("{}assert add(1, 2) == 3\n", SUM.1);
+    assert!(room.write(SUM.0, &copied).contains("copies lines of the test"));
+    let bent = "from sum import add\nassert add(1, 2) == -1\n";
+    assert!(room.write(TEST.0, bent).contains("the test is right"));
+    assert!(!room.write(TEST.0, bent).contains("not written"), "who insists may");
+}
+
+#[test]
+fn a_file_that_cannot_be_parsed_is_said_at_once_and_before_the_end() {
+    let room = room("Create conf.json with the key a (1).", &[]);
+    let hint = room.write("conf.json", "a: 1\n");
+    assert!(hint.contains("not valid JSON"), "{hint}");
+    assert!(room.coach.still_open().unwrap().contains("not valid JSON"));
+    assert!(room.write("conf.json", "{\"a\": 1}\n").contains("call answer"));
+    assert_eq!(room.coach.still_open(), None);
+}
+
+#[test]
+fn what_is_missing_comes_next_and_output_goes_where_the_task_says() {
+    let room = room("Write hi.py, run it and store its output in hi.txt.", &[]);
+    assert!(room.coach.still_open().unwrap().contains("no file has changed"));
+    let hint = room.write("hi.py", "print('hi')\n");
+    assert!(hint.ends_with("python3 hi.py > hi.txt"), "{hint}");
+    assert!(room.coach.still_open().unwrap().contains("python3 hi.py > hi.txt"));
+    fs::write(room.dir.path().join("hi.txt"), "hi\n").unwrap();
+    let hint = room.run("python3 hi.py > hi.txt", 0, "");
+    assert!(hint.starts_with("hi.txt now holds:\n```\nhi\n```"), "{hint}");
+    assert_eq!(room.coach.still_open(), None);
+}
+
+#[test]
+fn commands_and_tests_of_the_task_are_run_before_the_end() {
+    let room = room("Fix sum.py, so that `python3 sum.py 1` works.", &[SUM]);
+    let hint = room.write("sum.py", "def add(a, b):\n    return a + b\n");
+    assert!(hint.ends_with("python3 sum.py 1"), "{hint}");
+    assert!(room.coach.still_open().unwrap().contains("python3 sum.py 1"));
+    assert_eq!(room.coach.still_open(), None, "it is said once");
+}
+
+#[test]
+fn a_number_that_nothing_counted_is_held_once() {
+    let room = room("How many lines has a.txt? Write the number into n.txt.", &[("a.txt", "x\n")]);
+    assert!(room.write("n.txt", "7\n").contains("no command has counted"));
+    assert!(!room.write("n.txt", "7\n").contains("not written"));
+}
+
+#[test]
+fn other_files_that_the_task_names_are_asked_for() {
+    let files = [("shapes.py", "class Box:\n    pass\n"), ("app.py", "from shapes import Box\n")];
+    let room = room("Rename Box in `shapes.py` and app.py.", &files);
+    let hint = room.write("shapes.py", "class Case:\n    pass\n");
+    assert!(hint.starts_with("The task also names app.py."), "{hint}");
+    assert!(room.write("app.py", "from shapes import Case\n").contains("call answer"));
+}

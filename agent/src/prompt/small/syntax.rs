@@ -1,0 +1,66 @@
+//! Whether a file that was just written is what its name says, by the parser of its kind.
+
+use std::path::Path;
+
+use base::process::{Job, Limits};
+
+/// Seconds that a parser may take.
+const PATIENCE: u64 = 10;
+
+/// What Python says about a file, without running or compiling it.
+const PYTHON: &str = "\
+import ast, sys
+try:
+    ast.parse(open(sys.argv[1], encoding='utf-8').read())
+except SyntaxError as e:
+    sys.exit(f'line {e.lineno}: {e.msg}: {(e.text or \"\").strip()}')";
+
+/// What is wrong with the form of a file; `None` where nothing is, and where nobody can tell.
+pub fn fault(path: &Path) -> Option<String> {
+    match path.extension()?.to_str()? {
+        "json" => {
+            let bytes = std::fs::read(path).ok()?;
+            let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_slice(&bytes);
+            parsed.err().map(|why| format!("it is not valid JSON: {why}"))
+        }
+        "toml" => {
+            let text = std::fs::read_to_string(path).ok()?;
+            let why = toml::from_str::<toml::Table>(&text).err()?;
+            Some(format!("it is not valid TOML: {}", why.message()))
+        }
+        "py" => refusal("python3", &["-c", PYTHON], path),
+        "sh" => refusal("sh", &["-n"], path),
+        _ => None,
+    }
+}
+
+/// What a program that only parses says against a file.
+fn refusal(program: &str, args: &[&str], path: &Path) -> Option<String> {
+    let job = Job::new(program, path.parent()?).args(args).arg(path);
+    let output = job.output(Limits::seconds(PATIENCE)).ok().filter(|output| !output.ok())?;
+    let said = output.error_text();
+    Some(if said.is_empty() { "it cannot be parsed".to_owned() } else { said })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_what_its_name_says_is_told_by_its_parser() {
+        let dir = tempfile::tempdir().unwrap();
+        let says = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            fault(&path)
+        };
+        assert_eq!(says("a.json", "{\"a\": 1}"), None);
+        assert!(says("a.json", "a: 1").unwrap().contains("JSON"));
+        assert!(says("a.toml", "a = ").unwrap().contains("TOML"));
+        assert_eq!(says("a.py", "def f():\n    return 1\n"), None);
+        assert!(says("a.py", "x = 1\ndef f(:\n").unwrap().contains("line 2"));
+        assert!(says("a.sh", "if true; then").is_some());
+        assert_eq!(says("a.txt", "((("), None);
+        assert!(!dir.path().join("__pycache__").exists());
+    }
+}
