@@ -79,9 +79,9 @@ def stack(path):
                   ("pop() == 2" in read(path, "test_stack.py"), "the test was changed"))
 
 
-def squares(path):
-    return all_of((read(path, "squares.csv").split() == ["1,1", "2,4", "3,9", "4,16"], f"squares.csv says {read(path, 'squares.csv')[:40]!r}"),
-                  (read(path, "squares.py") != "", "no squares.py"))
+def table(path):
+    return all_of((read(path, "table.csv").split() == ["0,32", "10,50", "20,68"], f"table.csv says {read(path, 'table.csv')[:40]!r}"),
+                  (read(path, "degrees.py") != "", "no degrees.py"))
 
 
 def reverse(path):
@@ -193,7 +193,7 @@ TASKS_2 = [
         "stack.py": "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):\n        self.items.append(item)\n\n    def pop(self):\n        return self.items.pop(0)\n\n    def size(self):\n        return len(self.items)\n",
         "test_stack.py": "from stack import Stack\n\ns = Stack()\ns.push(1)\ns.push(2)\nassert s.pop() == 2\nassert s.size() == 1\nprint('ok')\n",
     }, stack),
-    Task("squares", "Write squares.py, a program that prints a line `n,n*n` for each n from 1 to 4. Run it and save what it prints in squares.csv.", {}, squares),
+    Task("table", "Write degrees.py, a program that prints a line `celsius,fahrenheit` in whole degrees for 0, 10 and 20 degrees Celsius. Run it and save what it prints in table.csv.", {}, table),
     Task("reverse", "Make a shell script reverse.sh that prints the word hello backwards. Run it and put its output into out.txt.", {}, reverse),
     Task("settings", "Create settings.json with the keys host (localhost), port (8080) and debug (false).", {}, settings),
     Task("people", "Convert people.csv to people.json: a list of objects with name and age, the age as a number.", {

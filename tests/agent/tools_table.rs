@@ -95,6 +95,18 @@ fn what_is_offered_is_the_same_each_time_and_little_for_small_models() {
 }
 
 #[test]
+fn the_content_of_a_file_may_come_as_json_itself() {
+    let bench = Bench::new("g3");
+    let content = json!({"name": "app", "ports": [80, 443]});
+    bench.call("write_file", json!({"file_path": "a.json", "content": content})).works();
+    let written: Value = serde_json::from_str(&bench.read("a.json")).unwrap();
+    assert_eq!(written, content);
+    let few = offered(Profile::G3, Switches { small: true });
+    let types = &few[2].parameters["properties"]["content"]["type"];
+    assert_eq!(types, &json!(["string", "object", "array"]));
+}
+
+#[test]
 fn arguments_are_lenient_in_type_and_strict_in_meaning() {
     let bench = Bench::new("g3");
     bench.write("a.txt", "0123456789");

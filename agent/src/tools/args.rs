@@ -27,8 +27,14 @@ pub fn decode(face: &Face, args: &Value) -> Result<Decoded, String> {
             decoded.notes.push(format!("ignored unknown parameter `{key}`"));
             continue;
         };
-        let value = coerce(value, schema).map_err(|why| format!("parameter `{key}` {why}"))?;
         let name = face.engine_key(key).to_owned();
+        let value = match value {
+            // What a file shall hold may come as the JSON itself instead of its text.
+            Value::Object(_) | Value::Array(_) if name == "content" => {
+                Value::String(format!("{value:#}\n"))
+            }
+            _ => coerce(value, schema).map_err(|why| format!("parameter `{key}` {why}"))?,
+        };
         if let Some(other) = decoded.map.get(&name)
             && *other != value
         {

@@ -111,7 +111,16 @@ pub struct Switches {
 /// The tools to offer to a model, in a fixed order.
 pub fn offered(profile: Profile, switches: Switches) -> Vec<ToolSpec> {
     let faces = if switches.small { profile::few(profile) } else { profile::faces(profile) };
-    faces.into_iter().map(profile::Face::spec).collect()
+    let mut specs: Vec<ToolSpec> = faces.into_iter().map(profile::Face::spec).collect();
+    if switches.small {
+        // Small models lose their way in quotes within quotes, so JSON may stand there as it is.
+        for spec in &mut specs {
+            if let Some(content) = spec.parameters.pointer_mut("/properties/content/type") {
+                *content = serde_json::json!(["string", "object", "array"]);
+            }
+        }
+    }
+    specs
 }
 
 /// Runs one call: decodes the arguments, asks the gate, runs the engine. Never fails otherwise
