@@ -110,7 +110,7 @@ impl Embedded {
         let messages = history::sound(request.messages);
         let messages = if self.facts.small { forget(afresh(messages)) } else { messages };
         let act = self.facts.small && is_reminder(messages.last());
-        let stirred = self.temperature.max(STIRRED);
+        let stir = self.facts.small && (act || failed(&messages) || repeats(&messages));
         Chat {
             conversation: request.session.to_owned(),
             system: request.system.to_owned(),
@@ -126,11 +126,7 @@ impl Embedded {
                 .collect(),
             mode: Mode::Auto,
             max_tokens: u32::try_from(request.max_output).unwrap_or(u32::MAX),
-            temperature: if act || led_nowhere(request.messages) > 0 || repeats(&messages) {
-                stirred
-            } else {
-                self.temperature
-            },
+            temperature: if stir { self.temperature.max(STIRRED) } else { self.temperature },
             seed: request.messages.len() as u64,
             act,
         }
@@ -166,6 +162,13 @@ fn afresh(mut messages: Vec<Message>) -> Vec<Message> {
     let task = messages[..at].iter().rposition(asks).map_or(0, |task| task + 1);
     messages.drain(task.min(at)..at);
     messages
+}
+
+/// Whether the last call failed: after that a small model makes the same call again when it is asked
+/// in the same way.
+fn failed(messages: &[Message]) -> bool {
+    let failed = |part: &Part| matches!(part, Part::Result(result) if !result.ok);
+    messages.last().is_some_and(|message| message.parts.iter().any(failed))
 }
 
 /// How many calls at the end were held, one after the other.

@@ -1,6 +1,8 @@
 //! Leads a small model through a task: one clear next step after each result, a look at what it
 //! wrote, and a word when it wants to stop too early or does the same thing again.
 
+mod hold;
+
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,8 +13,8 @@ use super::syntax;
 use super::task::{Task, is_data, is_test, runner};
 use crate::message::ToolCall;
 use crate::provider::embedded::REMINDER;
+use crate::tools::Outcome;
 use crate::tools::profile::Engine;
-use crate::tools::{ErrorKind, Outcome};
 
 /// How often at most the model is told that it is not done yet.
 const REMINDERS: usize = 5;
@@ -70,74 +72,6 @@ impl Coach {
             before: tree(cwd),
             state: Mutex::default(),
         }
-    }
-
-    /// Why a call is not run: it can only lead to what was there before, or it bends the test.
-    pub fn hold(&self, engine: Engine, call: &ToolCall) -> Option<Outcome> {
-        let mut state = self.state();
-        let why = match engine {
-            Engine::Run => self.idle(&mut state, &command(call))?,
-            Engine::Write | Engine::Replace | Engine::Diff => {
-                let name = file(call)?;
-                self.misdirected(&mut state, &name, call.args["content"].as_str())?
-            }
-            Engine::Background
-            | Engine::Read
-            | Engine::Grep
-            | Engine::Glob
-            | Engine::TodoRead
-            | Engine::TodoWrite
-            | Engine::TodoItems
-            | Engine::Wait
-            | Engine::History => return None,
-        };
-        let next = if why.contains("count") { self.finish() } else { self.correct(&why) };
-        Some(Outcome { next: Some(next), ..Outcome::failed(ErrorKind::Failed, why) })
-    }
-
-    /// Why a command leads nowhere: what it shows is known, and nothing was done about it.
-    fn idle(&self, state: &mut State, line: &str) -> Option<String> {
-        let now = tree(&self.cwd);
-        if state.failed.as_ref().is_some_and(|it| it.line == line && it.files == now) {
-            return Some("not run: no file was changed since this command failed.".to_owned());
-        }
-        // What is to be repaired is shown; its failure tells a small model less than it confuses.
-        let early = self.task.repairs() && now == self.before && self.culprit(line).is_some();
-        (early && state.said.insert("early".into()))
-            .then(|| "not run: nothing is corrected yet.".to_owned())
-    }
-
-    /// Why a write leads nowhere: it changes nothing, bends the test, or copies it.
-    fn misdirected(&self, state: &mut State, name: &str, content: Option<&str>) -> Option<String> {
-        let number = content.is_some_and(|text| text.trim().parse::<f64>().is_ok());
-        if self.task.counts() && number && state.ran.is_empty() && state.said.insert("count".into())
-        {
-            let why = "not written: no command has counted that. Let shell count, and write its \
-                       result into the file with >.";
-            return Some(why.to_owned());
-        }
-        let here = std::fs::read_to_string(self.cwd.join(name)).ok()?;
-        if content.is_some_and(|new| new.trim_end() == here.trim_end()) {
-            return Some(format!("not written: {name} holds exactly this already."));
-        }
-        if is_test(name) {
-            let held = self.task.repairs() && state.said.insert(format!("hold {name}"));
-            return held
-                .then(|| format!("not written: {name} is the test, and the test is right."));
-        }
-        let tests = self.task.files.iter().filter(|name| is_test(name));
-        let tests: Vec<String> =
-            tests.filter_map(|name| std::fs::read_to_string(self.cwd.join(name)).ok()).collect();
-        let copied = content?.lines().filter(|line| {
-            let line = line.trim();
-            let checks = line.contains("assert") && !here.contains(line);
-            checks && tests.iter().any(|test| test.contains(line))
-        });
-        (copied.count() > 0).then(|| {
-            format!(
-                "not written: that copies lines of the test into {name}, where they change nothing."
-            )
-        })
     }
 
     /// Looks at what came of a call and adds the next step.
@@ -280,6 +214,15 @@ impl Coach {
         }
         if let Some(line) = self.unproved(state) {
             return Some(format!("Now run this with shell, to see whether it works:\n{line}"));
+        }
+        if self.task.options() && state.ran.is_empty() && self.before != tree(&self.cwd) {
+            let program = self.task.files.iter().find_map(|name| Some((runner(name)?, name)));
+            if let Some((runner, name)) = program {
+                return Some(format!(
+                    "Now run {runner} {name} with shell, with the option or argument that the \
+                     task speaks of, and look at what it prints."
+                ));
+            }
         }
         let touched = |name: &&String| state.touched.iter().any(|args| args.contains(*name));
         let code = |name: &&String| !is_test(name) && !is_data(name);

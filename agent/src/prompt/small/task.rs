@@ -40,6 +40,8 @@ const COUNTS: &[&str] =
     &["average", "count", "largest", "longest", "many", "number", "smallest", "sum", "total"];
 /// Words by which a task speaks of what a program is given on its command line.
 const OPTIONS: &[&str] = &["argument", "arguments", "flag", "flags", "option", "options"];
+/// Words by which a task gives something another name.
+const RENAMES: &[&str] = &["called", "rename", "renamed"];
 /// How a command line begins.
 const PROGRAMS: &[&str] =
     &["bash", "cargo", "go", "make", "node", "npm", "pytest", "python", "python3", "ruby", "sh"];
@@ -93,6 +95,11 @@ impl Task {
         self.has(OUTPUTS)
     }
 
+    /// Whether it speaks of what a program is given on its command line.
+    pub fn options(&self) -> bool {
+        self.has(OPTIONS)
+    }
+
     /// Whether something has to be counted or calculated.
     pub fn counts(&self) -> bool {
         self.has(COUNTS)
@@ -104,13 +111,17 @@ impl Task {
         let all = [
             (named(".sh"), "A shell script gets its arguments as $1, $2 and so on."),
             (
-                named(".py") && self.has(OPTIONS),
-                "In Python, let argparse read options: parser.add_argument('--name', default=...) \
+                named(".py") && self.options(),
+                "In Python, let argparse read options: parser.add_argument('--size', default=...) \
                  takes a value, action='store_true' takes none.",
             ),
             (
                 named(".json"),
-                "A .json file holds only JSON: keys and texts in double quotes, numbers without.",
+                "A .json file holds only JSON: keys and texts in quotes; 5, true and false without.",
+            ),
+            (
+                self.has(RENAMES),
+                "To rename something everywhere, let shell do it: sed -i 's/old/new/g' a.py b.py",
             ),
             (
                 self.counts(),

@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::tools::ErrorKind;
 
 struct Room {
     dir: tempfile::TempDir,
@@ -70,7 +71,7 @@ fn a_question_is_done_when_it_is_answered() {
 fn after_a_failure_the_wrong_file_is_named_and_only_a_change_leads_on() {
     let room = room("test_sum.py fails. Fix sum.py.", &[SUM, TEST]);
     let early = room.run("python3 test_sum.py", 1, "");
-    assert!(early.starts_with("not run: nothing is corrected yet."), "{early}");
+    assert!(early.starts_with("not run: nothing is changed yet."), "{early}");
     let hint = room.run("python3 test_sum.py", 1, "AssertionError");
     assert!(hint.contains("whole corrected sum.py"), "{hint}");
     let again = room.run("python3 test_sum.py", 1, "AssertionError");
@@ -131,6 +132,29 @@ fn commands_and_tests_of_the_task_are_run_before_the_end() {
     assert!(hint.ends_with("python3 sum.py 1"), "{hint}");
     assert!(room.coach.still_open().unwrap().contains("python3 sum.py 1"));
     assert_eq!(room.coach.still_open(), None, "it is said once");
+}
+
+#[test]
+fn a_part_that_the_task_does_not_speak_of_is_not_lost_unseen() {
+    let half = ("maths.py", "def half(n):\n    return n // 2\n");
+    let adding = room("Write a function is_even(n) in maths.py.", &[half]);
+    let only = "def is_even(n):\n    return n % 2 == 0\n";
+    assert!(adding.write("maths.py", only).contains("would lose `half`"));
+    assert!(!adding.write("maths.py", &format!("{}\n{only}", half.1)).contains("not written"));
+    let files = [("shapes.py", "class Box:\n    pass\n")];
+    let renamed = room("Rename Box in shapes.py.", &files);
+    assert!(!renamed.write("shapes.py", "class Case:\n    pass\n").contains("not written"));
+}
+
+#[test]
+fn a_command_that_ran_runs_again_only_after_a_change() {
+    let room = room("Create hello.py.", &[]);
+    room.write("hello.py", "print(1)\n");
+    assert!(room.run("python3 hello.py", 0, "1").contains("call answer"));
+    let again = room.run("python3 hello.py", 0, "1");
+    assert!(again.starts_with("not run: this ran already") && again.contains("call answer"));
+    room.write("hello.py", "print(2)\n");
+    assert!(!room.run("python3 hello.py", 0, "2").contains("not run"));
 }
 
 #[test]

@@ -1,0 +1,116 @@
+//! Calls that are not carried out: they can only lead to what was there before, or they bend what
+//! the task does not speak of.
+
+use super::{Coach, State, command, file, tree};
+use crate::message::ToolCall;
+use crate::prompt::small::task::is_test;
+use crate::tools::profile::Engine;
+use crate::tools::{ErrorKind, Outcome};
+
+impl Coach {
+    /// Why a call is not run: it can only lead to what was there before, or it bends the test.
+    pub fn hold(&self, engine: Engine, call: &ToolCall) -> Option<Outcome> {
+        let mut state = self.state();
+        let why = match engine {
+            Engine::Run => self.idle(&mut state, &command(call))?,
+            Engine::Write | Engine::Replace | Engine::Diff => {
+                let name = file(call)?;
+                self.misdirected(&mut state, &name, call.args["content"].as_str())?
+            }
+            Engine::Background
+            | Engine::Read
+            | Engine::Grep
+            | Engine::Glob
+            | Engine::TodoRead
+            | Engine::TodoWrite
+            | Engine::TodoItems
+            | Engine::Wait
+            | Engine::History => return None,
+        };
+        let next = match state.failed {
+            _ if why.contains("count") || why.contains("would lose") => self.finish(),
+            None if why.contains("already") => {
+                self.open_step(&state).unwrap_or_else(|| self.finish())
+            }
+            Some(_) | None => self.correct(&why),
+        };
+        Some(Outcome { next: Some(next), ..Outcome::failed(ErrorKind::Failed, why) })
+    }
+
+    /// Why a command leads nowhere: what it shows is known, and nothing was done about it.
+    fn idle(&self, state: &mut State, line: &str) -> Option<String> {
+        let now = tree(&self.cwd);
+        if state.failed.as_ref().is_some_and(|it| it.line == line && it.files == now) {
+            return Some("not run: no file was changed since this command failed.".to_owned());
+        }
+        if state.ran.iter().any(|ran| ran == line) {
+            return Some("not run: this ran already, and no file was written since.".to_owned());
+        }
+        // What is to be changed is shown; how it fails tells a small model less than it confuses.
+        let meant = self.task.repairs() || self.task.commands.iter().any(|known| known == line);
+        let early = meant && now == self.before && self.culprit(line).is_some();
+        (early && state.said.insert("early".into()))
+            .then(|| "not run: nothing is changed yet.".to_owned())
+    }
+
+    /// Why a write leads nowhere: it changes nothing, bends the test, or copies it.
+    fn misdirected(&self, state: &mut State, name: &str, content: Option<&str>) -> Option<String> {
+        let number = content.is_some_and(|text| text.trim().parse::<f64>().is_ok());
+        if self.task.counts() && number && state.ran.is_empty() && state.said.insert("count".into())
+        {
+            let why = "not written: no command has counted that. Let shell count, and write its \
+                       result into the file with >.";
+            return Some(why.to_owned());
+        }
+        let here = std::fs::read_to_string(self.cwd.join(name)).ok()?;
+        if content.is_some_and(|new| new.trim_end() == here.trim_end()) {
+            return Some(format!("not written: {name} holds exactly this already."));
+        }
+        if is_test(name) {
+            let held = self.task.repairs() && state.said.insert(format!("hold {name}"));
+            return held
+                .then(|| format!("not written: {name} is the test, and the test is right."));
+        }
+        if let Some(lost) = content.and_then(|new| self.lost_part(&here, new)) {
+            let held = state.said.insert(format!("lost {lost}"));
+            return held.then(|| {
+                format!("not written: {name} would lose `{lost}`. Keep it: write the whole file, or call edit.")
+            });
+        }
+        let tests = self.task.files.iter().filter(|name| is_test(name));
+        let tests: Vec<String> =
+            tests.filter_map(|name| std::fs::read_to_string(self.cwd.join(name)).ok()).collect();
+        let copied = content?.lines().filter(|line| {
+            let line = line.trim();
+            let checks = line.contains("assert") && !here.contains(line);
+            checks && tests.iter().any(|test| test.contains(line))
+        });
+        (copied.count() > 0).then(|| {
+            format!(
+                "not written: that copies lines of the test into {name}, where they change nothing."
+            )
+        })
+    }
+
+    /// A named part of a program that a write would drop although the task does not speak of it.
+    fn lost_part(&self, before: &str, after: &str) -> Option<String> {
+        let names = |text: &str, name: &str| {
+            text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
+        };
+        let parts = before.lines().filter_map(part_name);
+        let mut lost = parts.filter(|name| !names(after, name) && !names(&self.words, name));
+        lost.next().map(str::to_owned)
+    }
+}
+
+/// The name that a line gives to a part of a program.
+fn part_name(line: &str) -> Option<&str> {
+    let mut words = line.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_');
+    let opens = ["class", "def", "fn", "func", "function", "struct"];
+    let leads = ["async", "export", "pub", "static"];
+    let first = words.find(|word| !leads.contains(word))?;
+    if !opens.contains(&first) {
+        return None;
+    }
+    words.next().filter(|name| !name.is_empty())
+}
