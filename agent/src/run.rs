@@ -347,10 +347,16 @@ impl Toolbox for Hands<'_> {
                     return tools::run(self.profile, &call.name, &call.args, &place).await;
                 };
                 let engine = tools::engine(self.profile, &call.name, &call.args);
-                if let Some(held) = engine.and_then(|engine| coach.hold(engine, call)) {
+                let whole = engine.and_then(|engine| coach.completed(engine, call));
+                let held = || engine.and_then(|engine| coach.hold(engine, call));
+                if let Some(held) = whole.is_none().then(held).flatten() {
                     return held;
                 }
-                let outcome = tools::run(self.profile, &call.name, &call.args, &place).await;
+                let args = whole.as_ref().map_or(&call.args, |whole| &whole.args);
+                let mut outcome = tools::run(self.profile, &call.name, args, &place).await;
+                if whole.is_some() && outcome.ok {
+                    outcome.text = "added at the end; what the file held is kept".to_owned();
+                }
                 coach.lead(engine, call, outcome)
             };
             let outcome = CALL.scope(call.id.clone(), run).await;

@@ -130,7 +130,7 @@ impl Task {
             ),
             (
                 self.outputs() && !self.repairs(),
-                "To keep what a program prints, run it with shell: python3 a.py > b.txt",
+                "To keep what a program prints, run it with shell and write > and the file behind it.",
             ),
         ];
         all.into_iter().filter_map(|(fits, tip)| fits.then_some(tip)).collect()

@@ -74,7 +74,10 @@ impl Coach {
         if let Some(lost) = content.and_then(|new| self.lost_part(&here, new)) {
             let held = state.said.insert(format!("lost {lost}"));
             return held.then(|| {
-                format!("not written: {name} would lose `{lost}`. Keep it: write the whole file, or call edit.")
+                format!(
+                    "not written: {name} would lose `{lost}`. Keep it: write the whole file, or \
+                     call edit."
+                )
             });
         }
         let tests = self.task.files.iter().filter(|name| is_test(name));
@@ -92,15 +95,37 @@ impl Coach {
         })
     }
 
+    /// A write as it was meant: one that holds nothing but new parts of a program, where the file
+    /// has others that the task does not speak of, adds to the file.
+    pub fn completed(&self, engine: Engine, call: &ToolCall) -> Option<ToolCall> {
+        let name = file(call).filter(|_| engine == Engine::Write)?;
+        let new = call.args["content"].as_str()?;
+        let here = std::fs::read_to_string(self.cwd.join(&name)).ok()?;
+        let parts = |text: &str| text.lines().filter_map(part_name).map(str::to_owned).collect();
+        let (old, added): (Vec<String>, Vec<String>) = (parts(&here), parts(new));
+        let strange = |name: &String| !old.contains(name);
+        let kept = |name: &String| !names(new, name) && !names(&self.words, name);
+        if old.is_empty() || added.is_empty() || !old.iter().all(kept) || !added.iter().all(strange)
+        {
+            return None;
+        }
+        let mut call = call.clone();
+        let whole = format!("{}\n\n\n{}\n", here.trim_end(), new.trim());
+        call.args["content"] = whole.into();
+        Some(call)
+    }
+
     /// A named part of a program that a write would drop although the task does not speak of it.
     fn lost_part(&self, before: &str, after: &str) -> Option<String> {
-        let names = |text: &str, name: &str| {
-            text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
-        };
         let parts = before.lines().filter_map(part_name);
         let mut lost = parts.filter(|name| !names(after, name) && !names(&self.words, name));
         lost.next().map(str::to_owned)
     }
+}
+
+/// Whether a text holds a name as a word of its own.
+fn names(text: &str, name: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
 }
 
 /// The name that a line gives to a part of a program.

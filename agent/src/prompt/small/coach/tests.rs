@@ -139,7 +139,14 @@ fn a_part_that_the_task_does_not_speak_of_is_not_lost_unseen() {
     let half = ("maths.py", "def half(n):\n    return n // 2\n");
     let adding = room("Write a function is_even(n) in maths.py.", &[half]);
     let only = "def is_even(n):\n    return n % 2 == 0\n";
-    assert!(adding.write("maths.py", only).contains("would lose `half`"));
+    let write = |text: &str| call("write_file", json!({"file_path": "maths.py", "content": text}));
+    let whole = adding.coach.completed(Engine::Write, &write(only)).unwrap();
+    let wanted = format!("{}\n\n{only}", half.1);
+    assert_eq!(whole.args["content"], json!(wanted), "what is new is added");
+    assert_eq!(adding.coach.completed(Engine::Write, &write(&wanted)), None);
+    let twice = "def twice(n):\n    return n\n\ndef is_even(n):\n    return n % 2 == 0\n";
+    let two = room("Write is_even in maths.py.", &[("maths.py", twice)]);
+    assert!(two.write("maths.py", only).contains("would lose `twice`"));
     assert!(!adding.write("maths.py", &format!("{}\n{only}", half.1)).contains("not written"));
     let files = [("shapes.py", "class Box:\n    pass\n")];
     let renamed = room("Rename Box in shapes.py.", &files);
