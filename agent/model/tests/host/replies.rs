@@ -89,7 +89,7 @@ fn fits(name: &str, args: &Value) -> bool {
 fn an_envelope_fits_its_schema_however_the_model_rambles() {
     let env = TestEnv::new();
     let Some(host) = Host::start(&env, &[]) else { return };
-    for seed in 1..=4 {
+    for seed in 1..=3 {
         let mut ask = chat(&format!("c{seed}"), "Search all files for a nice word, or write one.");
         ask.tools = tools();
         ask.max_tokens = 60;
@@ -110,7 +110,7 @@ fn a_call_whose_string_hits_the_limit_says_so_and_is_whole_json() {
     let Some(host) = Host::start(&env, &[]) else { return };
     let mut ask = chat("c", "Write the file poem.txt with a poem of twenty lines about the sea.");
     ask.tools = tools();
-    ask.max_tokens = 90;
+    ask.max_tokens = 70;
     let heard = host.hear(ask);
     let [(name, args, true)] = heard.calls.as_slice() else { panic!("{heard:?}") };
     assert_eq!((name.as_str(), heard.stop), ("write_file", Some(Stop::Length)));
@@ -124,7 +124,7 @@ fn a_large_model_speaks_freely_and_its_calls_fit() {
     let mut ask = chat("c", "");
     ask.tools = tools();
     ask.mode = Mode::Lazy;
-    ask.max_tokens = 60;
+    ask.max_tokens = 40;
     ask.messages = vec![Turn::User {
         text: "Call write_file with path a.txt and content hi. Begin your reply with <tool_call>."
             .into(),

@@ -82,6 +82,7 @@ fn a_host_ends_when_nobody_asks() {
     let Some(host) = Host::start(&env, &["--idle", "0"]) else { return };
     let socket = host.socket.clone();
     let second = host.connect();
+    second.hello().unwrap(); // before that the host may not know it yet
     drop(host.connection);
     second.hello().unwrap();
     drop(second);
@@ -175,7 +176,7 @@ fn a_busy_machine_gets_fewer_threads_and_no_conversation_is_read_again() {
     assert_eq!(host.status().threads, 1);
     assert!(second.usage.reused >= first.usage.prompt, "{:?}", second.usage);
     std::fs::write(&busy, "0").unwrap();
-    let third = host.hear(then(ask, &second, "Count from one to twenty in words."));
+    let third = host.hear(then(ask, &second, "Count to ten in words."));
     assert_eq!(host.status().threads, most, "threads come back when the machine is quiet");
     assert!(third.usage.reused >= second.usage.prompt, "{:?}", third.usage);
     assert!(third.text.to_lowercase().contains("two"), "it went on in mid-reply: {third:?}");
