@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use common::measure::{Sample, adopt_orphans, measure, memory};
 use common::peers::{Peer, peers};
-use common::table::{Row, print};
+use common::table::{Row, head};
 use serde_json::json;
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::Reply;
@@ -32,13 +32,15 @@ fn script(turns: usize) -> Script {
         let tool = ["shell", "shell_command", "exec_command", "bash"]
             .into_iter()
             .find(|tool| names.iter().any(|name| name == tool));
+        // Another line each time: an agent may stop a model that repeats itself.
+        let line = format!("echo hi {}", answered(request));
         match tool {
-            Some("exec_command") => Reply::call("exec_command", json!({"cmd": "echo hi"})),
+            Some("exec_command") => Reply::call("exec_command", json!({"cmd": line})),
             Some("bash") if answered(request) + 1 == turns => Reply::call(
                 "bash",
                 json!({"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}),
             ),
-            Some(tool) => Reply::call(tool, json!({"command": "echo hi"})),
+            Some(tool) => Reply::call(tool, json!({"command": line})),
             None => Reply::says("Done."),
         }
     })
@@ -55,11 +57,12 @@ fn main() {
     adopt_orphans();
     let place = tempfile::tempdir().expect("a temporary directory can be made");
     let peers = peers();
-    let mut rows = vec![version(&peers, place.path())];
-    rows.push(turns("one headless turn with one tool call", 1, 9, &peers, place.path()));
-    rows.push(turns("fifty turns with one tool call each", 50, 3, &peers, place.path()));
-    rows.push(at_once("twenty at once, five turns each", 20, &peers, place.path()));
-    print(&rows);
+    let place = place.path();
+    head();
+    version(&peers, place).print();
+    turns("one headless turn with one tool call", 1, 9, &peers, place).print();
+    turns("fifty turns with one tool call each", 50, 3, &peers, place).print();
+    at_once("twenty at once, five turns each", 20, &peers, place).print();
 }
 
 fn version(peers: &[Peer], place: &Path) -> Row {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use base::process::{Job, Limits, Stream};
 use common::measure::{adopt_orphans, measure, memory, reap_orphans};
-use common::table::{Row, print};
+use common::table::{Row, head};
 use serde_json::json;
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::Reply;
@@ -35,15 +35,14 @@ struct Bench {
 
 fn main() {
     adopt_orphans();
-    let rows = [
-        listed(size("BENCH_SESSIONS", 1000)),
-        listed_beside_worktrunk(50),
-        at_once(20),
-        made(size("BENCH_FILES", 50_000)),
-        dropped(size("BENCH_FILES", 50_000)),
-        landed(size("BENCH_FILES", 50_000)),
-    ];
-    print(&rows);
+    head();
+    listed(size("BENCH_SESSIONS", 1000)).print();
+    listed_beside_worktrunk(50).print();
+    at_once(20).print();
+    let files = size("BENCH_FILES", 50_000);
+    made(files).print();
+    dropped(files).print();
+    landed(files).print();
 }
 
 fn size(variable: &str, usual: usize) -> usize {
@@ -83,10 +82,11 @@ fn listed_beside_worktrunk(worktrees: usize) -> Row {
 /// Sessions of g3 with five turns each: supervisors, boxes and agents together.
 fn at_once(sessions: usize) -> Row {
     let server = ModelServer::start(Script::by(|request| {
-        if request.tool_results().len() >= 5 {
+        let done = request.tool_results().len();
+        if done >= 5 {
             return Reply::says("Done.");
         }
-        Reply::call("shell", json!({"command": "echo hi >> hi.txt"}))
+        Reply::call("shell", json!({"command": format!("echo hi {done} >> hi.txt")}))
     }));
     let bench = Bench::new(100, &server.config_toml("openai"));
     let many = sessions.to_string();

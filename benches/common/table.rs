@@ -34,17 +34,22 @@ impl Row {
     }
 }
 
-/// Prints all rows to stdout.
+/// Prints the head of the table to stdout.
 #[allow(clippy::print_stdout, reason = "the table is what the benchmark is for")]
-pub fn print(rows: &[Row]) {
+pub fn head() {
     println!("| what | program | wall ms | CPU ms | peak PSS MiB | ratio: wall | CPU | PSS |");
     println!("|---|---|---|---|---|---|---|---|");
-    for row in rows {
-        let ours = &row.cells[0];
-        for cell in &row.cells {
+}
+
+impl Row {
+    /// Prints the row to stdout, a line for each program.
+    #[allow(clippy::print_stdout, reason = "the table is what the benchmark is for")]
+    pub fn print(&self) {
+        let ours = &self.cells[0];
+        for cell in &self.cells {
             println!(
                 "| {} | {} | {:.1} | {:.1} | {} | {} | {} | {} |",
-                row.name,
+                self.name,
                 cell.program,
                 ms(cell.wall()),
                 ms(cell.cpu()),
