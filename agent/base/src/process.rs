@@ -2,20 +2,24 @@
 //! environment, a time limit that ends the whole group, bounded output, closed stdin.
 
 mod collect;
+mod descriptors;
+mod output;
 mod running;
 mod system;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
 use collect::Collector;
+pub use descriptors::{inherited, keep_from_children};
+pub use output::{Limits, Output, exit_code};
 use system::{Group, Place, named};
 
 /// How long a group may take to end after TERM before it gets KILL.
@@ -244,62 +248,6 @@ impl Job {
 /// A command, its name for errors, and the descriptors that must live until it started.
 type Prepared = (Command, OsString, Vec<(OwnedFd, i32)>);
 
-/// How long and how much. What is past `bytes` is counted and thrown away.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// The time after which the group is ended.
-    pub time: Option<Duration>,
-    /// How many bytes of each stream are kept.
-    pub bytes: usize,
-}
-
-impl Limits {
-    /// So many seconds, and 64 MiB of each stream.
-    pub fn seconds(seconds: u64) -> Limits {
-        Limits { time: Some(Duration::from_secs(seconds)), bytes: 64 << 20 }
-    }
-}
-
-/// What a process left.
-#[derive(Debug)]
-pub struct Output {
-    /// How it ended.
-    pub status: ExitStatus,
-    /// Whether it was ended by the time limit.
-    pub timed_out: bool,
-    /// What it wrote, as far as the limit goes.
-    pub stdout: Vec<u8>,
-    /// What it wrote to stderr.
-    pub stderr: Vec<u8>,
-}
-
-impl Output {
-    /// Whether it ended by itself with exit code 0.
-    pub fn ok(&self) -> bool {
-        !self.timed_out && self.status.success()
-    }
-
-    /// The exit code as a shell gives it: 128 + signal for a process that a signal ended.
-    pub fn code(&self) -> i32 {
-        exit_code(self.status)
-    }
-
-    /// Stdout as text, without its last newline.
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.stdout).trim_end_matches('\n').to_owned()
-    }
-
-    /// Stderr as text, trimmed.
-    pub fn error_text(&self) -> String {
-        String::from_utf8_lossy(&self.stderr).trim().to_owned()
-    }
-}
-
-/// The exit code as a shell gives it: 128 + signal for a process that a signal ended.
-pub fn exit_code(status: ExitStatus) -> i32 {
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
-}
-
 /// A process and its group. Dropped, the group gets KILL.
 #[derive(Debug)]
 pub struct Running {
@@ -325,40 +273,6 @@ pub fn signal_group(id: u32, signal: Signal) {
     }
 }
 
-/// Takes a descriptor over that our parent handed down under a number; no child inherits it.
-/// Fails when there is none. To be called once for a number, before anything opens files.
-#[allow(unsafe_code)]
-pub fn inherited(number: i32) -> io::Result<OwnedFd> {
-    use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
-    use std::os::fd::{BorrowedFd, FromRawFd};
-    if number < 3 {
-        return Err(io::Error::other(format!("descriptor {number} is not for us")));
-    }
-    // SAFETY: the number is not negative, and whether it is open is what the call asks.
-    fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) })?;
-    // SAFETY: it is open, and our parent gave it to us alone.
-    let fd = unsafe { OwnedFd::from_raw_fd(number) };
-    fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
-    Ok(fd)
-}
-
-/// Keeps every descriptor of ours from children, whoever left it open, but for the named ones.
-/// To be called before other threads open files.
-#[allow(unsafe_code)]
-pub fn keep_from_children(but: &[i32]) -> io::Result<()> {
-    use rustix::io::{FdFlags, fcntl_setfd};
-    let all = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
-    let names = std::fs::read_dir(all)?.flatten().map(|entry| entry.file_name());
-    let numbers = names.filter_map(|name| name.to_str()?.parse::<i32>().ok());
-    for number in numbers.filter(|number| *number > 2) {
-        let flags = if but.contains(&number) { FdFlags::empty() } else { FdFlags::CLOEXEC };
-        // SAFETY: only a flag is set, and a number that is closed by now (the one that reads the
-        // directory) is refused by the kernel.
-        let _ = fcntl_setfd(unsafe { std::os::fd::BorrowedFd::borrow_raw(number) }, flags);
-    }
-    Ok(())
-}
-
 /// Whether a process with this id exists.
 pub fn is_alive(id: u32) -> bool {
     Pid::from_raw(id.cast_signed())
@@ -374,66 +288,4 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Read;
-
-    use super::*;
-
-    fn sh(line: &str) -> Job {
-        Job::new("sh", "/").args(["-c", line])
-    }
-
-    #[test]
-    fn both_streams_and_the_exit_code_are_reported() {
-        let out = sh("echo out; echo err >&2; exit 3").output(Limits::seconds(10)).unwrap();
-        assert_eq!((out.text().as_str(), out.error_text().as_str(), out.code()), ("out", "err", 3));
-    }
-
-    #[test]
-    fn a_timeout_ends_the_whole_group_and_keeps_the_output() {
-        let limits = Limits { time: Some(Duration::from_millis(300)), bytes: 1000 };
-        let out = sh("echo early; sleep 600 & echo $!; sleep 600").output(limits).unwrap();
-        assert!(out.timed_out);
-        let text = out.text();
-        let mut lines = text.lines();
-        assert_eq!(lines.next(), Some("early"));
-        let grandchild: u32 = lines.next().unwrap().parse().unwrap();
-        let gone = Instant::now() + Duration::from_secs(5);
-        while is_alive(grandchild) && Instant::now() < gone {
-            std::thread::yield_now();
-        }
-        let stat = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
-        assert!(!is_alive(grandchild) || stat.contains(") Z "), "the grandchild lives: {stat}");
-    }
-
-    #[test]
-    fn a_grandchild_that_holds_the_pipe_does_not_hold_us() {
-        let begin = Instant::now();
-        let out = sh("setsid sleep 30 & echo done").output(Limits::seconds(20)).unwrap();
-        assert_eq!(out.text(), "done");
-        assert!(begin.elapsed() < Duration::from_secs(10));
-    }
-
-    #[test]
-    fn output_past_the_limit_is_thrown_away_and_does_not_block() {
-        let limits = Limits { time: Some(Duration::from_secs(20)), bytes: 1000 };
-        let out = sh("head -c 5000000 /dev/zero").output(limits).unwrap();
-        assert_eq!((out.stdout.len(), out.code()), (1000, 0));
-    }
-
-    #[test]
-    fn descriptors_arrive_under_their_numbers() {
-        let (read, write) = rustix::pipe::pipe().unwrap();
-        let job = sh("echo hello >&5; echo world >&6").descriptor(write.try_clone().unwrap(), 5);
-        assert!(job.descriptor(write, 6).output(Limits::seconds(10)).unwrap().ok());
-        let mut text = String::new();
-        std::fs::File::from(read).read_to_string(&mut text).unwrap();
-        assert_eq!(text, "hello\nworld\n");
-    }
-
-    #[test]
-    fn a_missing_program_is_named() {
-        let error = Job::new("no-such-program", "/").output(Limits::seconds(1)).unwrap_err();
-        assert!(error.to_string().contains("no-such-program"), "{error}");
-    }
-}
+mod tests;
