@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::profile::{self, Engine, Face, Found, Style};
+use super::profile::{self, Effect, Engine, Face, Found, Style};
 use super::{
     ErrorKind, Outcome, Profile, Workplace, args, edit, exec, fs, history, search, todo, wait,
 };
@@ -88,19 +88,9 @@ pub fn prepare<'a>(
 
 /// The one place that a call is about: its file, or the directory it works in.
 fn place(face: &Face, args: &Map<String, Value>, at: &Workplace) -> std::io::Result<PathBuf> {
-    let (key, start) = match face.engine {
-        Engine::Run | Engine::Background => ("working_dir", exec::directory(face, at)),
-        Engine::Read
-        | Engine::Write
-        | Engine::Replace
-        | Engine::Diff
-        | Engine::Grep
-        | Engine::Glob
-        | Engine::TodoRead
-        | Engine::TodoWrite
-        | Engine::TodoItems
-        | Engine::Wait
-        | Engine::History => ("path", at.cwd.clone()),
+    let (key, start) = match face.engine.effect() {
+        Effect::Runs => ("working_dir", exec::directory(face, at)),
+        Effect::Writes | Effect::Looks => ("path", at.cwd.clone()),
     };
     let Some(raw) = args.get(key).and_then(Value::as_str) else { return paths::follow(&start) };
     let place = paths::resolve(&start, raw)?;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::call::{Call, Trouble};
-use super::profile::Engine;
+use super::profile::{Effect, Engine};
 use super::{Outcome, Workplace};
 
 /// How many actions are told at most.
@@ -106,18 +106,9 @@ pub fn record(
 
 /// How the action could be undone.
 fn hint(engine: Engine) -> &'static str {
-    match engine {
-        Engine::Run | Engine::Background | Engine::Write | Engine::Replace | Engine::Diff => {
-            "check_command"
-        }
-        Engine::Read
-        | Engine::Grep
-        | Engine::Glob
-        | Engine::TodoRead
-        | Engine::TodoWrite
-        | Engine::TodoItems
-        | Engine::Wait
-        | Engine::History => "no_op",
+    match engine.effect() {
+        Effect::Runs | Effect::Writes => "check_command",
+        Effect::Looks => "no_op",
     }
 }
 

@@ -14,7 +14,7 @@ use super::task::{Task, is_data, is_test, runner};
 use crate::message::ToolCall;
 use crate::provider::embedded::REMINDER;
 use crate::tools::Outcome;
-use crate::tools::profile::Engine;
+use crate::tools::profile::{Effect, Engine};
 
 /// How often at most the model is told that it is not done yet.
 const REMINDERS: usize = 5;
@@ -78,28 +78,14 @@ impl Coach {
     pub fn lead(&self, engine: Option<Engine>, call: &ToolCall, mut outcome: Outcome) -> Outcome {
         let mut state = self.state();
         state.touched.insert(call.args.to_string());
-        let next = match engine {
-            Some(Engine::Run) => self.after_run(&mut state, call, &outcome),
-            Some(Engine::Write | Engine::Replace | Engine::Diff) => {
-                self.after_write(&mut state, call, &outcome)
-            }
-            Some(
-                Engine::Background
-                | Engine::Read
-                | Engine::Grep
-                | Engine::Glob
-                | Engine::TodoRead
-                | Engine::TodoWrite
-                | Engine::TodoItems
-                | Engine::Wait
-                | Engine::History,
-            )
-            | None
-                if outcome.ok =>
-            {
-                self.open_step(&state).unwrap_or_else(|| self.finish())
-            }
-            Some(_) | None => "That failed. Find out why and do it differently.".to_owned(),
+        let next = if engine == Some(Engine::Run) {
+            self.after_run(&mut state, call, &outcome)
+        } else if engine.is_some_and(|engine| engine.effect() == Effect::Writes) {
+            self.after_write(&mut state, call, &outcome)
+        } else if outcome.ok {
+            self.go_on(&state)
+        } else {
+            "That failed. Find out why and do it differently.".to_owned()
         };
         outcome.next = Some(next);
         outcome
@@ -110,8 +96,7 @@ impl Coach {
         state.ran.push(line.clone());
         if outcome.ok && outcome.metadata["exit_code"].as_i64().unwrap_or(0) == 0 {
             state.failed = state.failed.take().filter(|failed| failed.line != line);
-            let next = self.open_step(state).unwrap_or_else(|| self.finish());
-            return format!("{}{next}", self.redirected(&line));
+            return format!("{}{}", self.redirected(&line), self.go_on(state));
         }
         let (said, files) = (outcome.text.clone(), tree(&self.cwd));
         state.failed = Some(Failure { line, said, files });
@@ -144,7 +129,7 @@ impl Coach {
         if let Some(Failure { line: failed, .. }) = &state.failed {
             return format!("Now run this with shell, to see whether it works:\n{failed}");
         }
-        self.open_step(state).unwrap_or_else(|| self.finish())
+        self.go_on(state)
     }
 
     /// What to do about a failure that says this.
@@ -193,6 +178,10 @@ impl Coach {
     fn shown(&self, name: &str) -> String {
         let shown = relevant::show(&self.cwd, Path::new(name)).filter(|it| it.len() <= SHOWN);
         shown.map_or_else(String::new, |shown| format!("\n{}\n", shown.trim()))
+    }
+
+    fn go_on(&self, state: &State) -> String {
+        self.open_step(state).unwrap_or_else(|| self.finish())
     }
 
     /// What is still to be done, as far as it can be seen; `None` when nothing is.

@@ -52,6 +52,35 @@ pub enum Engine {
     History,
 }
 
+/// What a call does to the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Starts processes.
+    Runs,
+    /// Writes a file.
+    Writes,
+    /// Nothing outside of the session.
+    Looks,
+}
+
+impl Engine {
+    /// What it does to the world.
+    pub fn effect(self) -> Effect {
+        match self {
+            Engine::Run | Engine::Background => Effect::Runs,
+            Engine::Write | Engine::Replace | Engine::Diff => Effect::Writes,
+            Engine::Read
+            | Engine::Grep
+            | Engine::Glob
+            | Engine::TodoRead
+            | Engine::TodoWrite
+            | Engine::TodoItems
+            | Engine::Wait
+            | Engine::History => Effect::Looks,
+        }
+    }
+}
+
 /// How an outcome is worded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {

@@ -4,81 +4,93 @@
 use super::{Coach, State, command, file, tree};
 use crate::message::ToolCall;
 use crate::prompt::small::task::is_test;
-use crate::tools::profile::Engine;
+use crate::tools::profile::{Effect, Engine};
 use crate::tools::{ErrorKind, Outcome};
+
+/// A call that is not carried out.
+struct Held {
+    why: String,
+    then: Then,
+}
+
+/// What to do instead.
+enum Then {
+    /// Do what the task says.
+    Finish,
+    /// Correct what failed; where nothing did, take the next step.
+    GoOn,
+    /// Correct what is wrong.
+    Correct,
+}
+
+fn held(then: Then, why: impl Into<String>) -> Held {
+    Held { why: why.into(), then }
+}
 
 impl Coach {
     /// Why a call is not run: it can only lead to what was there before, or it bends the test.
     pub fn hold(&self, engine: Engine, call: &ToolCall) -> Option<Outcome> {
         let mut state = self.state();
-        let why = match engine {
-            Engine::Run => self.idle(&mut state, &command(call))?,
-            Engine::Write | Engine::Replace | Engine::Diff => {
-                let name = file(call)?;
-                self.misdirected(&mut state, &name, call.args["content"].as_str())?
-            }
-            Engine::Background
-            | Engine::Read
-            | Engine::Grep
-            | Engine::Glob
-            | Engine::TodoRead
-            | Engine::TodoWrite
-            | Engine::TodoItems
-            | Engine::Wait
-            | Engine::History => return None,
+        let Held { why, then } = if engine == Engine::Run {
+            self.idle(&mut state, &command(call))?
+        } else if engine.effect() == Effect::Writes {
+            self.misdirected(&mut state, &file(call)?, call.args["content"].as_str())?
+        } else {
+            return None;
         };
-        let next = match state.failed {
-            _ if why.contains("count") || why.contains("would lose") => self.finish(),
-            None if why.contains("already") => {
-                self.open_step(&state).unwrap_or_else(|| self.finish())
-            }
-            Some(_) | None => self.correct(&why),
+        let next = match then {
+            Then::Finish => self.finish(),
+            Then::GoOn if state.failed.is_none() => self.go_on(&state),
+            Then::GoOn | Then::Correct => self.correct(&why),
         };
         Some(Outcome { next: Some(next), ..Outcome::failed(ErrorKind::Failed, why) })
     }
 
     /// Why a command leads nowhere: what it shows is known, and nothing was done about it.
-    fn idle(&self, state: &mut State, line: &str) -> Option<String> {
+    fn idle(&self, state: &mut State, line: &str) -> Option<Held> {
         let now = tree(&self.cwd);
         if state.failed.as_ref().is_some_and(|it| it.line == line && it.files == now) {
-            return Some("not run: no file was changed since this command failed.".to_owned());
+            let why = "not run: no file was changed since this command failed.";
+            return Some(held(Then::Correct, why));
         }
         if state.ran.iter().any(|ran| ran == line) {
-            return Some("not run: this ran already, and no file was written since.".to_owned());
+            let why = "not run: this ran already, and no file was written since.";
+            return Some(held(Then::GoOn, why));
         }
         // What is to be changed is shown; how it fails tells a small model less than it confuses.
         let meant = self.task.repairs() || self.task.commands.iter().any(|known| known == line);
         let early = meant && now == self.before && self.culprit(line).is_some();
         (early && state.said.insert("early".into()))
-            .then(|| "not run: nothing is changed yet.".to_owned())
+            .then(|| held(Then::Correct, "not run: nothing is changed yet."))
     }
 
     /// Why a write leads nowhere: it changes nothing, bends the test, or copies it.
-    fn misdirected(&self, state: &mut State, name: &str, content: Option<&str>) -> Option<String> {
+    fn misdirected(&self, state: &mut State, name: &str, content: Option<&str>) -> Option<Held> {
         let number = content.is_some_and(|text| text.trim().parse::<f64>().is_ok());
         if self.task.counts() && number && state.ran.is_empty() && state.said.insert("count".into())
         {
             let why = "not written: no command has counted that. Let shell count, and write its \
                        result into the file with >.";
-            return Some(why.to_owned());
+            return Some(held(Then::Finish, why));
         }
         let here = std::fs::read_to_string(self.cwd.join(name)).ok()?;
         if content.is_some_and(|new| new.trim_end() == here.trim_end()) {
-            return Some(format!("not written: {name} holds exactly this already."));
+            return Some(held(
+                Then::GoOn,
+                format!("not written: {name} holds exactly this already."),
+            ));
         }
         if is_test(name) {
-            let held = self.task.repairs() && state.said.insert(format!("hold {name}"));
-            return held
-                .then(|| format!("not written: {name} is the test, and the test is right."));
+            let why = format!("not written: {name} is the test, and the test is right.");
+            let first = self.task.repairs() && state.said.insert(format!("hold {name}"));
+            return first.then(|| held(Then::Correct, why));
         }
         if let Some(lost) = content.and_then(|new| self.lost_part(&here, new)) {
-            let held = state.said.insert(format!("lost {lost}"));
-            return held.then(|| {
-                format!(
-                    "not written: {name} would lose `{lost}`. Keep it: write the whole file, or \
-                     call edit."
-                )
-            });
+            let why = format!(
+                "not written: {name} would lose `{lost}`. Keep it: write the whole file, or call \
+                 edit."
+            );
+            return state.said.insert(format!("lost {lost}")).then(|| held(Then::Finish, why));
         }
         let tests = self.task.files.iter().filter(|name| is_test(name));
         let tests: Vec<String> =
@@ -88,11 +100,9 @@ impl Coach {
             let checks = line.contains("assert") && !here.contains(line);
             checks && tests.iter().any(|test| test.contains(line))
         });
-        (copied.count() > 0).then(|| {
-            format!(
-                "not written: that copies lines of the test into {name}, where they change nothing."
-            )
-        })
+        let why = "not written: that copies lines of the test into";
+        let copies = copied.count() > 0;
+        copies.then(|| held(Then::Correct, format!("{why} {name}, where they change nothing.")))
     }
 
     /// A write as it was meant: one that holds nothing but new parts of a program, where the file
