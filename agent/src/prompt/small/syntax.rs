@@ -28,7 +28,8 @@ pub fn fault(path: &Path) -> Option<String> {
             let why = toml::from_str::<toml::Table>(&text).err()?;
             Some(format!("it is not valid TOML: {}", why.message()))
         }
-        "py" => refusal("python3", &["-c", PYTHON], path),
+        // Isolated: else a file `ast.py` beside it would be imported, and so run.
+        "py" => refusal("python3", &["-I", "-c", PYTHON], path),
         "sh" => refusal("sh", &["-n"], path),
         _ => None,
     }
@@ -37,6 +38,7 @@ pub fn fault(path: &Path) -> Option<String> {
 /// What a program that only parses says against a file.
 fn refusal(program: &str, args: &[&str], path: &Path) -> Option<String> {
     let job = Job::new(program, path.parent()?).args(args).arg(path);
+    let job = job.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     let output = job.output(Limits::seconds(PATIENCE)).ok().filter(|output| !output.ok())?;
     let said = output.error_text();
     Some(if said.is_empty() { "it cannot be parsed".to_owned() } else { said })
@@ -62,5 +64,8 @@ mod tests {
         assert!(says("a.sh", "if true; then").is_some());
         assert_eq!(says("a.txt", "((("), None);
         assert!(!dir.path().join("__pycache__").exists());
+        says("ast.py", "open('ran', 'w')\n");
+        assert_eq!(says("a.py", "x = 1\n"), None);
+        assert!(!dir.path().join("ran").exists(), "a file of the project was run");
     }
 }
