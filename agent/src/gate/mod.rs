@@ -154,7 +154,7 @@ impl Gate {
     /// the machine is denied whatever the rules say. Asks nobody.
     pub fn judge(&self, visitor: &Visitor<'_>) -> Verdict {
         let reach = by_reach(visitor);
-        match self.rules.iter().find(|rule| rule.matches(visitor)) {
+        match self.rules.iter().find(|rule| rule.matches(visitor, reach.action)) {
             Some(rule) if reach.action != Action::Deny => {
                 Verdict { action: rule.action, why: "a rule says so".to_owned() }
             }
@@ -206,7 +206,8 @@ fn question(visitor: &Visitor<'_>, why: String) -> Question {
 
 /// A text as a glob that matches just that text.
 fn escape(text: &str) -> String {
-    globset::escape(text)
+    // A backslash quotes in a glob; in a class it is a character.
+    text.split('\\').map(globset::escape).collect::<Vec<_>>().join("[\\]")
 }
 
 impl Rule {
@@ -223,7 +224,8 @@ impl Rule {
         })
     }
 
-    fn matches(&self, visitor: &Visitor<'_>) -> bool {
+    /// Whether it speaks of a call, which without any rule would fare so.
+    fn matches(&self, visitor: &Visitor<'_>, otherwise: Action) -> bool {
         let (path, command) = match visitor.access {
             Access::Read(path) | Access::Write(path) => (path, None),
             Access::Run { line, cwd, .. } => (cwd, Some(line)),
@@ -234,30 +236,35 @@ impl Rule {
         !self.host
             && fits(&self.tool, Path::new(visitor.tool))
             && fits(&self.path, path)
-            && self
-                .command
-                .as_ref()
-                .is_none_or(|glob| command.is_some_and(|line| covers(glob, line, self.action)))
+            && self.command.as_ref().is_none_or(|glob| {
+                let opens = self.action == Action::Allow
+                    || self.action == Action::Box && otherwise != Action::Allow;
+                match command {
+                    Some(line) if opens => opens_all(glob, line, path, visitor.root),
+                    Some(line) => names_one(glob, line),
+                    None => false,
+                }
+            })
     }
 }
 
-/// Whether a rule over commands speaks of this line. What forbids or asks speaks of a line when
-/// one of its commands fits; what opens, only when each of them fits (or the rule is the line).
-fn covers(glob: &GlobMatcher, line: &str, action: Action) -> bool {
-    let whole = glob.is_match(line);
-    let mut commands = verbs::pieces(line).into_iter();
-    match action {
-        Action::Deny | Action::Ask => {
-            let fits = |piece: verbs::Piece| {
-                [piece.words.join(" "), piece.text].iter().any(|text| glob.is_match(text))
-            };
-            whole || commands.any(fits)
-        }
-        Action::Allow | Action::Box => {
-            let named = glob.glob().glob() == escape(line);
-            whole && (named || commands.all(|piece| glob.is_match(piece.text)))
-        }
-    }
+/// Whether a rule that forbids, asks or boxes speaks of this line: one of its commands is enough.
+fn names_one(glob: &GlobMatcher, line: &str) -> bool {
+    let fits = |piece: verbs::Piece| {
+        [piece.words.join(" "), piece.text].iter().any(|text| glob.is_match(text))
+    };
+    glob.is_match(line) || verbs::pieces(line).into_iter().any(fits)
+}
+
+/// Whether a rule lets this line through: it is the line, or it fits each of its commands, and
+/// none of them is sent into a file outside.
+fn opens_all(glob: &GlobMatcher, line: &str, cwd: &Path, root: &Path) -> bool {
+    let pieces = verbs::pieces(line);
+    let fits = |piece: &verbs::Piece| {
+        (glob.is_match(&piece.text) || piece.text.is_empty() && !piece.written.is_empty())
+            && shell::redirected_outside(piece, cwd, root).is_none()
+    };
+    glob.glob().glob() == escape(line) || !pieces.is_empty() && pieces.iter().all(fits)
 }
 
 fn glob(pattern: Option<&str>) -> base::failure::Result<Option<GlobMatcher>> {
@@ -331,16 +338,42 @@ mod tests {
             let access = Access::Run { line, cwd, careful: true };
             Gate::new(&rules, None).unwrap().judge(&visit(&access)).action
         };
-        for line in ["git push", "cd . && git push -f", "sh -c 'git push'", "A=1 git push; true"] {
+        for line in [
+            "git push",
+            "cd . && git push -f",
+            "sh -c 'git push'",
+            "A=1 git push; true",
+            "git \\\n push",
+        ] {
             assert_eq!(says("git push*", Action::Deny, line), Action::Deny, "{line}");
         }
         assert_eq!(says("sudo *", Action::Deny, "cd . && sudo ls"), Action::Deny);
         assert_eq!(says("git push*", Action::Deny, "git pull"), Action::Allow);
         assert_eq!(says("rm *", Action::Allow, "rm a && rm b"), Action::Allow);
+        assert_eq!(says("rm *", Action::Allow, "rm a > b 2>/dev/null"), Action::Allow);
         assert_eq!(says("rm a*", Action::Allow, "rm a; mv b c"), Action::Ask);
+        assert_eq!(says("rm a*", Action::Allow, "rm a > /etc/b"), Action::Ask);
+        assert_eq!(says("rm a*", Action::Allow, "rm a \"$(mv b c)\""), Action::Ask);
         assert_eq!(says("rm a; mv b c", Action::Allow, "rm a; mv b c"), Action::Allow);
         assert_eq!(says("*", Action::Allow, "rm -rf /"), Action::Deny);
         assert_eq!(says("rm -rf /", Action::Allow, "rm -rf /"), Action::Deny);
+        // A box restricts where everything may run, and opens where something asks.
+        assert_eq!(says("npm *", Action::Box, "npm ci; true"), Action::Box);
+        assert_eq!(says("npm *", Action::Box, "npm ci; rm a"), Action::Ask);
+    }
+
+    #[test]
+    fn the_rule_for_a_line_is_the_line() {
+        for line in ["printf 'a\\n' > /etc/x", "rm [a]*{b,c}? \\", "echo \"é\"; mv a /b"] {
+            let access = Access::Run { line: line.into(), cwd: "/w".into(), careful: true };
+            let visitor = visit(&access);
+            let rule: toml::Table = question(&visitor, String::new()).rule.parse().unwrap();
+            let command = rule["gate"]["rules"][0]["command"].as_str().map(str::to_owned);
+            let action = Action::Allow;
+            let rules = [GateRule { tool: None, command, path: None, host: None, action }];
+            let gate = Gate::new(&rules, None).unwrap();
+            assert_eq!(gate.judge(&visitor).action, Action::Allow, "{line}");
+        }
     }
 
     #[tokio::test]

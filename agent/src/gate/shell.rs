@@ -57,13 +57,13 @@ const HARMLESS: [&str; 6] =
 /// Judges a command line that runs in `cwd`. With `careful`, destructive commands ask also inside.
 pub fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> Verdict {
     let ask = |why: String| Verdict { action: Action::Ask, why };
-    if !paths::is_inside(cwd, root) {
-        return ask(format!("{} is outside the working directory", cwd.display()));
-    }
     let found = pieces(line);
-    if let Some(what) = found.iter().find_map(ruinous) {
+    if let Some(what) = found.iter().find_map(|piece| ruinous(piece, cwd)) {
         let why = format!("forbidden_command: {what} would destroy the machine");
         return Verdict { action: Action::Deny, why };
+    }
+    if !paths::is_inside(cwd, root) {
+        return ask(format!("{} is outside the working directory", cwd.display()));
     }
     if let Some(path) = found.iter().find_map(|piece| written_outside(piece, cwd, root)) {
         return ask(format!("the command writes {path}, which is outside the working directory"));
@@ -75,7 +75,7 @@ pub fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> Verdict {
 }
 
 /// What no answer allows: making a file system, or removing the root directory.
-fn ruinous(piece: &Piece) -> Option<String> {
+fn ruinous(piece: &Piece, cwd: &Path) -> Option<String> {
     let verb = piece.verb();
     if verb == "mkfs" || verb.starts_with("mkfs.") {
         return Some(format!("`{verb}`"));
@@ -84,7 +84,12 @@ fn ruinous(piece: &Piece) -> Option<String> {
         .words
         .iter()
         .any(|word| word == "--recursive" || (is_short(word) && word.contains(['r', 'R'])));
-    let root = piece.words.iter().any(|word| word == "/" || word == "/*");
+    let is_root = |word: &String| {
+        let all = word.trim_end_matches(['*', '.']);
+        let named = all.starts_with('/') && all.trim_matches(['/', '.']).is_empty();
+        named || cwd == Path::new("/") && ["*", ".", "./", "./*"].contains(&word.as_str())
+    };
+    let root = piece.words.iter().skip(1).any(is_root);
     (verb == "rm" && recursive && root).then(|| "`rm -rf /`".to_owned())
 }
 
@@ -100,18 +105,24 @@ fn written_outside(piece: &Piece, cwd: &Path, root: &Path) -> Option<String> {
         verb if WRITERS.contains(&verb) => arguments.collect(),
         _ => Vec::new(),
     };
-    let named = arguments.into_iter().map(|word| word.strip_prefix("of=").unwrap_or(word));
-    let outside = |word: &&str| {
-        let relative = !word.starts_with(['/', '~']) && !word.contains("..");
-        // What a variable holds, and what is no path (`if=`, a mode), is not ours to know.
-        !relative
-            && !word.contains(['$', ':'])
-            && !HARMLESS.iter().any(|harmless| word.starts_with(harmless))
-            && !temporary(word)
-            && paths::resolve(cwd, word).is_ok_and(|path| !paths::is_inside(&path, root))
-    };
-    let mut all = named.chain(piece.written.iter().map(String::as_str));
-    all.find(outside).map(str::to_owned)
+    let mut named = arguments.into_iter().map(|word| word.strip_prefix("of=").unwrap_or(word));
+    let outside = named.find(|word| reaches_out(word, cwd, root)).map(str::to_owned);
+    outside.or_else(|| redirected_outside(piece, cwd, root))
+}
+
+/// The file outside that a command's output is sent into.
+pub fn redirected_outside(piece: &Piece, cwd: &Path, root: &Path) -> Option<String> {
+    piece.written.iter().find(|word| reaches_out(word, cwd, root)).cloned()
+}
+
+fn reaches_out(word: &str, cwd: &Path, root: &Path) -> bool {
+    let relative = !word.starts_with(['/', '~']) && !word.contains("..");
+    // What a variable holds, and what is no path (`if=`, a mode), is not ours to know.
+    !relative
+        && !word.contains(['$', ':'])
+        && !HARMLESS.iter().any(|harmless| word.starts_with(harmless))
+        && !temporary(word)
+        && paths::resolve(cwd, word).is_ok_and(|path| !paths::is_inside(&path, root))
 }
 
 /// Scratch files are no reach outside.
@@ -203,9 +214,19 @@ mod tests {
 
     #[test]
     fn nothing_allows_the_end_of_the_machine() {
-        for line in ["rm -rf /", "sudo rm -fr /*", "mkfs.ext4 /dev/sda", "true && rm -r --force /"]
-        {
+        for line in [
+            "rm -rf /",
+            "sudo rm -fr /*",
+            "sudo -u root rm -rf //.",
+            "mkfs.ext4 /dev/sda",
+            "true && rm -r --force /",
+            "find x -exec rm -rf / +",
+        ] {
             assert_eq!(action(line, false), Action::Deny, "{line}");
+        }
+        for (line, cwd) in [("rm -rf /", "/"), ("rm -rf *", "/"), ("rm -rf /", "/etc")] {
+            let verdict = judge(line, Path::new(cwd), Path::new("/w"), false);
+            assert_eq!(verdict.action, Action::Deny, "{line} in {cwd}");
         }
     }
 

@@ -1,5 +1,8 @@
 //! The commands in a line of shell: what is called, with which words, and which files are written
-//! by redirection. A careful splitter, not a shell: what it cannot know it leaves out.
+//! by redirection. The line is parsed with tree-sitter's grammar of bash; what only the shell knows
+//! (variables, globs) stays as it is written.
+
+use tree_sitter::{Node, Parser};
 
 /// One command of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +17,11 @@ pub struct Piece {
 }
 
 impl Piece {
+    fn new(words: Vec<String>, written: Vec<String>) -> Piece {
+        let text = words.join(" ");
+        Piece { words: without_prefix(words), text, written }
+    }
+
     /// The command's name without its directory.
     pub fn verb(&self) -> &str {
         let first = self.words.first().map_or("", String::as_str);
@@ -21,10 +29,10 @@ impl Piece {
     }
 }
 
-/// How deep `sh -c "sh -c …"` and `$( $( … ) )` are followed.
+/// How deep `sh -c "sh -c …"` is followed.
 const DEPTH: u32 = 8;
 
-/// Every command in the line, those in substitutions, `sh -c` and `eval` included.
+/// Every command in the line, those in substitutions, `sh -c`, `eval` and `find -exec` included.
 pub fn pieces(line: &str) -> Vec<Piece> {
     let mut found = Vec::new();
     split(line, DEPTH, &mut found);
@@ -35,58 +43,255 @@ fn split(line: &str, depth: u32, found: &mut Vec<Piece>) {
     if depth == 0 {
         return;
     }
-    let mut splitter = Splitter { chars: line.chars().collect(), at: 0, inner: Vec::new() };
-    while splitter.at < splitter.chars.len() {
-        let mut piece = splitter.piece();
-        piece.text = piece.words.join(" ");
-        let piece = without_prefix(piece);
-        if let Some(script) = script(&piece) {
+    let first = found.len();
+    let mut parser = Parser::new();
+    let tree = match parser.set_language(&tree_sitter_bash::LANGUAGE.into()) {
+        Ok(()) => parser.parse(readable(line), None),
+        Err(_) => None,
+    };
+    match tree {
+        Some(tree) => {
+            collect(tree.root_node(), line, found);
+            if tree.root_node().has_error() {
+                crudely(line, found);
+            }
+        }
+        None => crudely(line, found),
+    }
+    for at in first..found.len() {
+        for script in scripts(&found[at]) {
             split(&script, depth - 1, found);
         }
-        if !piece.words.is_empty() || !piece.written.is_empty() {
-            found.push(piece);
-        }
-    }
-    for inner in splitter.inner {
-        split(&inner, depth - 1, found);
     }
 }
 
-/// The line that a piece hands to another shell.
-fn script(piece: &Piece) -> Option<String> {
+/// The line with letters in place of characters of four bytes, on which the grammar crashes behind
+/// a `{` (tree-sitter-bash, issue 337). Every place in it is the same place in the line.
+fn readable(line: &str) -> String {
+    let mut readable = String::with_capacity(line.len());
+    for c in line.chars() {
+        if c.len_utf8() == 4 { readable.push_str("____") } else { readable.push(c) }
+    }
+    readable
+}
+
+/// The commands below a node.
+fn collect(root: Node<'_>, line: &str, found: &mut Vec<Piece>) {
+    let mut open = vec![root];
+    while let Some(node) = open.pop() {
+        let mut cursor = node.walk();
+        open.extend(node.named_children(&mut cursor));
+        match node.kind() {
+            "redirected_statement" => {
+                let written = written(node, line);
+                let body = node.child_by_field_name("body");
+                // A command takes the files of its redirections with it.
+                let words = body.filter(|it| it.kind() == "command").map(|it| words(it, line));
+                found.push(Piece::new(words.unwrap_or_default(), written));
+            }
+            "command" if node.parent().is_none_or(|it| it.kind() != "redirected_statement") => {
+                found.push(Piece::new(words(node, line), written(node, line)));
+            }
+            "declaration_command" | "unset_command" | "test_command" => {
+                let words = text(node, line).split_whitespace().map(str::to_owned).collect();
+                found.push(Piece::new(words, Vec::new()));
+            }
+            "variable_assignment" if node.parent().is_none_or(|it| it.kind() == "program") => {
+                found.push(Piece::new(vec![text(node, line).to_owned()], Vec::new()));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A line that bash could not read: cut wherever a command might begin.
+fn crudely(line: &str, found: &mut Vec<Piece>) {
+    for part in line.split([';', '|', '&', '\n', '(', ')', '{', '}', '`']) {
+        let words = part.split_whitespace().map(|word| word.replace(['"', '\'', '\\'], ""));
+        let words: Vec<String> = words.filter(|word| !word.is_empty()).collect();
+        if !words.is_empty() {
+            found.push(Piece::new(words, Vec::new()));
+        }
+    }
+}
+
+fn text<'a>(node: Node<'_>, line: &'a str) -> &'a str {
+    line.get(node.byte_range()).unwrap_or_default()
+}
+
+/// The words of a command, as the shell would pass them on.
+fn words(command: Node<'_>, line: &str) -> Vec<String> {
+    let mut cursor = command.walk();
+    let parts = command.named_children(&mut cursor);
+    parts.filter(|it| !it.kind().ends_with("redirect")).map(|it| plain(it, line)).collect()
+}
+
+/// The files that the redirections of a statement write.
+fn written(statement: Node<'_>, line: &str) -> Vec<String> {
+    let mut open: Vec<Node<'_>> = vec![statement];
+    let mut files = Vec::new();
+    while let Some(node) = open.pop() {
+        let mut cursor = node.walk();
+        // What stands behind `<<END` belongs to the heredoc's node.
+        open.extend(node.named_children(&mut cursor).filter(|it| it.kind().ends_with("redirect")));
+        if node.kind() == "file_redirect" {
+            let file = node.child_by_field_name("destination");
+            let writes = text(node, line).split_once('>').is_some_and(|(before, behind)| {
+                let to = behind.trim_start_matches(['>', '|']);
+                let copy = to.strip_prefix('&').map(str::trim);
+                let descriptor = |to: &str| to.chars().all(|c| c.is_ascii_digit() || c == '-');
+                !before.contains('<') && !copy.is_some_and(descriptor)
+            });
+            files.extend(file.filter(|_| writes).map(|file| plain(file, line)));
+        }
+    }
+    files.reverse();
+    files
+}
+
+/// A word without its quotes. Substitutions and variables stay as they are written.
+fn plain(node: Node<'_>, line: &str) -> String {
+    let text = text(node, line);
+    match node.kind() {
+        "command_name" => node.named_child(0).map_or_else(|| text.into(), |it| plain(it, line)),
+        "word" => unescaped(text, |_| true),
+        "raw_string" => text.trim_start_matches('\'').trim_end_matches('\'').to_owned(),
+        "ansi_c_string" => decoded(text.get(2..text.len().saturating_sub(1)).unwrap_or_default()),
+        "string" => {
+            let text = text.strip_prefix('$').unwrap_or(text);
+            let inner = text.strip_prefix('"').unwrap_or(text);
+            unescaped(inner.strip_suffix('"').unwrap_or(inner), |c| "\"\\$`\n".contains(c))
+        }
+        "concatenation" => {
+            let mut cursor = node.walk();
+            node.named_children(&mut cursor).map(|it| plain(it, line)).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// A text whose backslashes before such characters have done their work.
+fn unescaped(text: &str, special: impl Fn(char) -> bool) -> String {
+    let mut plain = String::new();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match chars.peek().copied().filter(|next| c == '\\' && special(*next)) {
+            Some('\n') => drop(chars.next()),
+            Some(next) => {
+                plain.push(next);
+                chars.next();
+            }
+            None => plain.push(c),
+        }
+    }
+    plain
+}
+
+/// What stands in `$'…'`: characters by number, and the usual letters.
+fn decoded(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        plain.push_str(&rest[..at]);
+        let mut behind = rest[at + 1..].chars();
+        let kind = behind.next();
+        let (radix, most) = match kind {
+            Some('x') => (16, 2),
+            Some('u') => (16, 4),
+            Some('U') => (16, 8),
+            Some('0'..='7') => (8, 3),
+            Some(_) | None => (0, 0),
+        };
+        let body = if radix == 8 { &rest[at + 1..] } else { behind.as_str() };
+        let digits: String = body.chars().take(most).take_while(|c| c.is_digit(radix)).collect();
+        let number = u32::from_str_radix(&digits, radix.max(2)).ok();
+        if let Some(c) = number.and_then(char::from_u32) {
+            plain.push(c);
+            rest = &body[digits.len()..];
+            continue;
+        }
+        plain.extend(kind.map(|c| match c {
+            'n' => '\n',
+            't' => '\t',
+            'r' => '\r',
+            other => other,
+        }));
+        rest = behind.as_str();
+    }
+    plain.push_str(rest);
+    plain
+}
+
+/// The lines that a piece hands to a shell or runs itself.
+fn scripts(piece: &Piece) -> Vec<String> {
+    let words = &piece.words;
     match piece.verb() {
-        "sh" | "bash" | "dash" | "zsh" | "ksh" => {
-            let flag = piece.words.iter().position(|word| {
+        "sh" | "bash" | "dash" | "zsh" | "ksh" | "su" => {
+            let flag = words.iter().position(|word| {
                 word.starts_with('-') && !word.starts_with("--") && word.contains('c')
-            })?;
-            piece.words.get(flag + 1).cloned()
+            });
+            flag.and_then(|flag| words.get(flag + 1).cloned()).into_iter().collect()
         }
-        "eval" => Some(piece.words[1..].join(" ")),
-        _ => None,
+        "eval" => vec![words[1..].join(" ")],
+        "find" => {
+            let runs = |word: &String| ["-exec", "-execdir", "-ok", "-okdir"].contains(&&**word);
+            let parts = words.split(runs).skip(1);
+            parts.map(|part| part.split(|it| it == ";").next().unwrap_or(part).join(" ")).collect()
+        }
+        _ => Vec::new(),
     }
 }
 
-/// Words that stand before a command without being it.
-const PREFIXES: [&str; 20] = [
-    "sudo", "env", "nohup", "nice", "time", "timeout", "doas", "command", "exec", "builtin",
-    "setsid", "xargs", "then", "do", "else", "if", "while", "until", "!", "{",
+/// Commands that run the command behind them, and their options that take the next word.
+const PREFIXES: [(&str, &str); 18] = [
+    ("sudo", "ughpCDRTU"),
+    ("doas", "uC"),
+    ("env", "uC"),
+    ("nohup", ""),
+    ("nice", "n"),
+    ("ionice", "cnp"),
+    ("time", "fo"),
+    ("timeout", "ks"),
+    ("stdbuf", "ioe"),
+    ("command", ""),
+    ("exec", "a"),
+    ("builtin", ""),
+    ("coproc", ""),
+    ("setsid", ""),
+    ("xargs", "EILPadns"),
+    ("watch", "n"),
+    ("busybox", ""),
+    ("!", ""),
 ];
 
-fn without_prefix(mut piece: Piece) -> Piece {
-    loop {
-        let Some(first) = piece.words.first() else { return piece };
+fn without_prefix(mut words: Vec<String>) -> Vec<String> {
+    while let Some(first) = words.first() {
+        let name = first.rsplit('/').next().unwrap_or(first);
         let skip = if is_assignment(first) {
             1
-        } else if PREFIXES.contains(&piece.verb()) {
-            // Options and their numbers: `nice -n 10`, `timeout -k 5 10s`.
-            let option =
-                |word: &&String| word.starts_with(|c: char| c == '-' || c.is_ascii_digit());
-            1 + piece.words[1..].iter().take_while(option).count()
+        } else if let Some((_, takes)) = PREFIXES.iter().find(|(prefix, _)| *prefix == name) {
+            prefix_length(&words, takes)
         } else {
-            return piece;
+            break;
         };
-        piece.words.drain(..skip.min(piece.words.len()));
+        words.drain(..skip.min(words.len()));
     }
+    words
+}
+
+/// How many words a prefix is with its options and their words: `nice -n 10`, `timeout -k 5 10s`.
+fn prefix_length(words: &[String], takes: &str) -> usize {
+    let mut length = 1;
+    while let Some(word) = words.get(length) {
+        let option = word.strip_prefix('-').filter(|rest| !rest.is_empty());
+        match option {
+            Some(option) if option.len() == 1 && takes.contains(option) => length += 2,
+            Some(_) => length += 1,
+            None if word.starts_with(|c: char| c.is_ascii_digit()) => length += 1,
+            None => break,
+        }
+    }
+    length
 }
 
 fn is_assignment(word: &str) -> bool {
@@ -96,244 +301,63 @@ fn is_assignment(word: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-struct Splitter {
-    chars: Vec<char>,
-    at: usize,
-    /// What stands in `$( … )`, backticks and process substitutions.
-    inner: Vec<String>,
-}
-
-/// Where the next word goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
-    Word,
-    Written,
-    Ignored,
-}
-
-impl Splitter {
-    fn peek(&self, ahead: usize) -> Option<char> {
-        self.chars.get(self.at + ahead).copied()
-    }
-
-    /// Reads up to the end of one command.
-    fn piece(&mut self) -> Piece {
-        let mut piece = Piece::default();
-        let mut next = Next::Word;
-        let mut heredocs: Vec<String> = Vec::new();
-        while let Some(c) = self.peek(0) {
-            match c {
-                '\n' => {
-                    self.at += 1;
-                    heredocs.drain(..).for_each(|end| self.skip_heredoc(&end));
-                    return piece;
-                }
-                ';' | '|' | '(' | ')' => {
-                    self.at += 1;
-                    return piece;
-                }
-                '&' if self.peek(1) == Some('>') => self.at += 1,
-                '&' => {
-                    self.at += 1;
-                    return piece;
-                }
-                ' ' | '\t' => self.at += 1,
-                '#' => self.skip_comment(),
-                '>' => next = self.redirection(),
-                '<' if self.peek(1) == Some('<') && self.peek(2) != Some('<') => {
-                    self.at += 2;
-                    heredocs.push(self.heredoc_end());
-                }
-                '<' if self.peek(1) == Some('(') => {
-                    self.at += 2;
-                    let inner = self.until_closed();
-                    self.inner.push(inner);
-                }
-                '<' => {
-                    self.at += 1;
-                    next = Next::Ignored;
-                }
-                _ => {
-                    let word = self.word();
-                    match next {
-                        // The number of a descriptor in `2>file` is no word.
-                        Next::Word if is_descriptor(&word) && self.peek(0) == Some('>') => {}
-                        Next::Word => piece.words.push(word),
-                        Next::Written => piece.written.push(word),
-                        Next::Ignored => {}
-                    }
-                    next = Next::Word;
-                }
-            }
-        }
-        piece
-    }
-
-    /// Behind `>`, `>>`, `>|`, `>&`: what the next word is.
-    fn redirection(&mut self) -> Next {
-        self.at += 1;
-        match self.peek(0) {
-            Some('>' | '|') => {
-                self.at += 1;
-                Next::Written
-            }
-            Some('&') => {
-                self.at += 1;
-                let digit = self.peek(0).is_some_and(|c| c.is_ascii_digit() || c == '-');
-                if digit { Next::Ignored } else { Next::Written }
-            }
-            Some('(') => {
-                self.at += 1;
-                let inner = self.until_closed();
-                self.inner.push(inner);
-                Next::Word
-            }
-            Some(_) | None => Next::Written,
-        }
-    }
-
-    fn skip_comment(&mut self) {
-        while self.peek(0).is_some_and(|c| c != '\n') {
-            self.at += 1;
-        }
-    }
-
-    fn heredoc_end(&mut self) -> String {
-        while self.peek(0).is_some_and(|c| c == '-' || c == ' ') {
-            self.at += 1;
-        }
-        self.word()
-    }
-
-    fn skip_heredoc(&mut self, end: &str) {
-        while self.at < self.chars.len() {
-            let rest = &self.chars[self.at..];
-            let length = rest.iter().position(|c| *c == '\n').unwrap_or(rest.len());
-            let line: String = rest[..length].iter().collect();
-            self.at = (self.at + length + 1).min(self.chars.len());
-            if line.trim_start_matches('\t') == end {
-                return;
-            }
-        }
-    }
-
-    fn word(&mut self) -> String {
-        let mut word = String::new();
-        while let Some(c) = self.peek(0) {
-            match c {
-                ' ' | '\t' | '\n' | ';' | '|' | '&' | '(' | ')' | '<' | '>' => break,
-                '\\' => {
-                    word.extend(self.peek(1).filter(|c| *c != '\n'));
-                    self.at += 2;
-                }
-                '\'' => {
-                    self.at += 1;
-                    while let Some(c) = self.peek(0).filter(|c| *c != '\'') {
-                        word.push(c);
-                        self.at += 1;
-                    }
-                    self.at += 1;
-                }
-                '"' => self.double_quoted(&mut word),
-                '`' | '$' => self.dollar(&mut word),
-                c => {
-                    word.push(c);
-                    self.at += 1;
-                }
-            }
-        }
-        word
-    }
-
-    fn double_quoted(&mut self, word: &mut String) {
-        self.at += 1;
-        while let Some(c) = self.peek(0) {
-            match c {
-                '"' => break,
-                '\\' => {
-                    word.extend(self.peek(1));
-                    self.at += 2;
-                }
-                '`' | '$' => self.dollar(word),
-                c => {
-                    word.push(c);
-                    self.at += 1;
-                }
-            }
-        }
-        self.at += 1;
-    }
-
-    /// A substitution is set aside; a variable stays as written.
-    fn dollar(&mut self, word: &mut String) {
-        let backtick = self.peek(0) == Some('`');
-        if backtick {
-            self.at += 1;
-            let start = self.at;
-            while self.peek(0).is_some_and(|c| c != '`') {
-                self.at += 1;
-            }
-            self.inner.push(self.chars[start..self.at].iter().collect());
-            self.at += 1;
-        } else if self.peek(1) == Some('(') {
-            self.at += 2;
-            let inner = self.until_closed();
-            self.inner.push(inner);
-        } else {
-            word.push('$');
-            self.at += 1;
-        }
-    }
-
-    /// Up to the parenthesis that closes the one just passed.
-    fn until_closed(&mut self) -> String {
-        let start = self.at;
-        let mut open = 1;
-        while let Some(c) = self.peek(0) {
-            open += match c {
-                '(' => 1,
-                ')' => -1,
-                _ => 0,
-            };
-            if open == 0 {
-                break;
-            }
-            self.at += 1;
-        }
-        let inner = self.chars[start..self.at].iter().collect();
-        self.at += 1;
-        inner
-    }
-}
-
-fn is_descriptor(word: &str) -> bool {
-    !word.is_empty() && word.chars().all(|c| c.is_ascii_digit())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The verbs of a line in the order of the alphabet.
     fn verbs(line: &str) -> Vec<String> {
-        pieces(line).iter().map(|piece| piece.verb().to_owned()).collect()
+        let mut verbs: Vec<String> =
+            pieces(line).iter().map(|piece| piece.verb().to_owned()).collect();
+        verbs.sort();
+        verbs
     }
 
     #[test]
     fn every_command_of_a_line_is_seen() {
-        assert_eq!(verbs("cd a && /bin/rm -rf b; echo c | grep d &"), ["cd", "rm", "echo", "grep"]);
-        assert_eq!(verbs("sudo -n env A=1 rm x"), ["rm"]);
-        assert_eq!(verbs("echo $(rm a) `mv b c` \"$(kill 1)\""), ["echo", "rm", "mv", "kill"]);
-        assert_eq!(verbs("bash -lc 'rm -rf x; ls'"), ["rm", "ls", "bash"]);
-        assert_eq!(verbs("if true; then rm a; fi"), ["true", "rm", "fi"]);
-        assert_eq!(verbs("timeout -k 5 10 rm a").last().unwrap(), "rm");
-        assert_eq!(verbs("find . | xargs -0 rm"), ["find", "rm"]);
+        for (line, seen) in [
+            ("cd a && /bin/rm -rf b; echo c | grep d &", "cd echo grep rm"),
+            ("sudo -n env A=1 rm x", "rm"),
+            ("sudo -u root rm x", "rm"),
+            ("echo $(rm a) `mv b c` \"$(kill 1)\"", "echo kill mv rm"),
+            ("bash -lc 'rm -rf x; ls'", "bash ls rm"),
+            ("if true; then rm a; fi", "rm true"),
+            ("for f in *; do rm \"$f\"; done", "rm"),
+            ("while a; do b; done; case x in y) c;; esac", "a b c"),
+            ("f() { rm a; }; { mv b c; }; (kill 1)", "kill mv rm"),
+            ("timeout -k 5 10 rm a", "rm"),
+            ("find . | xargs -0 rm", "find rm"),
+            ("xargs -I {} rm {}", "rm"),
+            ("find . -name x -exec rm -f {} \\; -print", "find rm"),
+            ("cd x && \\\n rm a", "cd rm"),
+            ("echo $(echo ')'; rm a)", "echo echo rm"),
+            ("read a <<< \"$x\"\nrm a", "read rm"),
+            ("cat <<E | sort\ndon't\nE\nrm a", "cat rm sort"),
+            ("cat <<E\n$(rm a)\nE", "cat rm"),
+            ("cat <(rm a) > >(mv b c)", "cat mv rm"),
+            ("x=${y:-$(rm a)}", " rm"),
+            ("export A=$(rm a)", "export rm"),
+            ("\\rm a; 'r'm b; \"rm\" c; $'\\x72m' d", "rm rm rm rm"),
+        ] {
+            assert_eq!(verbs(line).join(" "), seen, "{line}");
+        }
+        assert_eq!(pieces("git \\\n push")[0].text, "git push");
+        assert_eq!(pieces("`{0\u{e8c14}0=#=\u{1f600}").len(), 1);
+        assert_eq!(pieces("{ rm \u{1f600}.txt; }")[0].words, ["rm", "\u{1f600}.txt"]);
+    }
+
+    #[test]
+    fn a_line_that_bash_refuses_hides_nothing() {
+        for line in ["(rm x", "echo \"unclosed; rm x", "a | | rm x", "if true; rm x", "} ; rm x"] {
+            assert!(verbs(line).contains(&"rm".to_owned()), "{line}");
+        }
     }
 
     #[test]
     fn words_in_quotes_comments_and_heredocs_are_no_commands() {
         assert_eq!(verbs("echo 'a; rm b' \"c && rm d\" # ; rm e"), ["echo"]);
-        assert_eq!(verbs("cat <<'EOF' > x\nrm -rf /\nEOF\nls"), ["cat", "ls"]);
-        assert_eq!(verbs("git mv a b; docker run --rm x"), ["git", "docker"]);
+        assert_eq!(verbs("cat <<'EOF' > x\nrm -rf $(mv /)\nEOF\nls"), ["cat", "ls"]);
+        assert_eq!(verbs("git mv a b; docker run --rm x"), ["docker", "git"]);
     }
 
     #[test]
@@ -342,7 +366,9 @@ mod tests {
             pieces(line).into_iter().flat_map(|piece| piece.written).collect()
         };
         assert_eq!(written("a > b 2>> 'c d' 2>&1 &> e"), ["b", "c d", "e"]);
-        assert_eq!(written("a >| b < c 2>/dev/null"), ["b", "/dev/null"]);
-        assert!(written("a < b 2>&1").is_empty());
+        assert_eq!(written("a >| b < c 2>/dev/null >&3"), ["b", "/dev/null"]);
+        assert_eq!(written("{ a; } > b; > c; cat <<E > d\nx\nE"), ["d", "c", "b"]);
+        assert_eq!(written("a >& b"), ["b"]);
+        assert!(written("a < b 2>&1 3>&-").is_empty());
     }
 }
