@@ -60,6 +60,11 @@ impl Spent {
     /// Adds one question to the model.
     pub fn add(&mut self, usage: Usage) {
         self.turns += 1;
+        self.add_summary(usage);
+    }
+
+    /// Adds what a summary of the conversation cost, which is no turn.
+    pub fn add_summary(&mut self, usage: Usage) {
         self.usage = self.usage.plus(usage);
     }
 }

@@ -76,6 +76,16 @@ pub struct ToolResult {
     pub images: Vec<Image>,
 }
 
+/// How the result of a call begins that was not carried out.
+const HELD: [&str; 2] = ["not run: ", "not written: "];
+
+impl ToolResult {
+    /// Whether the call was not carried out, for a reason that the text says.
+    pub fn was_held(&self) -> bool {
+        !self.ok && HELD.iter().any(|begin| self.text.starts_with(begin))
+    }
+}
+
 /// A picture as base64.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {

@@ -80,7 +80,7 @@ async fn until_done(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Finish
         if let Some(limit) = agent.limits.reached(&spent) {
             return Ok(Finish::Limit(limit));
         }
-        let Some(reply) = ask_with_room(talk, agent).await? else {
+        let Some(reply) = ask_with_room(talk, agent, &mut spent).await? else {
             return Ok(Finish::Cancelled);
         };
         spent.add(reply.usage);
@@ -145,19 +145,23 @@ fn last_words(message: &Message) -> String {
 
 /// Asks, after making room; a request that turns out too long is asked once more after a
 /// compaction. `None` when the user cancelled.
-async fn ask_with_room(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Option<Reply>> {
+async fn ask_with_room(
+    talk: &mut Conversation,
+    agent: &Agent<'_>,
+    spent: &mut Spent,
+) -> Result<Option<Reply>> {
     if let Some(detail) = talk.thin()? {
         (agent.tell)(What::Thinned { detail });
     }
-    if talk.is_full() && !compact(talk, agent).await? {
-        return Ok(None);
+    if talk.is_full() {
+        let Some(usage) = compact(talk, agent).await? else { return Ok(None) };
+        spent.add_summary(usage);
     }
     match ask(talk, agent).await {
         Err(ProviderError::TooLong(_)) if talk.messages().len() > 1 => {
             talk.window.overflowed();
-            if !compact(talk, agent).await? {
-                return Ok(None);
-            }
+            let Some(usage) = compact(talk, agent).await? else { return Ok(None) };
+            spent.add_summary(usage);
         }
         other => return answered(other),
     }
@@ -218,8 +222,8 @@ fn hear(agent: &Agent<'_>, heard: &Mutex<String>, delta: Delta<'_>) {
     }
 }
 
-/// Replaces the conversation by a summary; `false` when the user cancelled.
-pub async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
+/// Replaces the conversation by a summary and says what that cost; `None` when the user cancelled.
+pub async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Option<Usage>> {
     let facts = agent.provider.facts();
     let overhead = overhead(agent.system, agent.toolbox.offered());
     let room = facts.context.saturating_sub(overhead + facts.max_output.min(facts.context / 8));
@@ -233,12 +237,12 @@ pub async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool>
     };
     let mut deaf = |_: Delta<'_>| {};
     let asked = tokio::select! {
-        () = agent.cancel.cancelled() => return Ok(false),
+        () = agent.cancel.cancelled() => return Ok(None),
         asked = agent.provider.ask(&request, &mut deaf) => asked,
     };
     let (summary, usage) = match asked {
         Ok(reply) => (reply.message.words(), reply.usage),
-        Err(ProviderError::Cancelled) => return Ok(false),
+        Err(ProviderError::Cancelled) => return Ok(None),
         // A conversation that cannot be summarised still has its last words and the request.
         Err(_) => (String::new(), Usage::default()),
     };
@@ -246,7 +250,7 @@ pub async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool>
     (agent.tell)(What::Usage { usage });
     let detail = talk.compact(&Summary { text: summary, usage }, (agent.keep)())?;
     (agent.tell)(What::Compacted { detail });
-    Ok(true)
+    Ok(Some(usage))
 }
 
 /// The model's last words, for a conversation without a summary.

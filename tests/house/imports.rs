@@ -12,7 +12,7 @@ const AGENT: &[(&str, &[&str])] = &[
     ("gate", &[]),
     ("tools", &["message", "gate", "provider"]),
     ("limits", &["message", "provider"]),
-    ("prompt", &["message", "provider", "tools"]),
+    ("prompt", &["message", "provider", "gate", "tools"]),
     ("context", &["message", "provider"]),
     ("session", &["message", "context"]),
     ("turn", &["message", "provider", "tools", "limits", "context"]),

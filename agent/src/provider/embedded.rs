@@ -24,7 +24,7 @@ const SMALL_REPLY: u64 = 1_536;
 /// The temperature at which a model that repeats itself is asked again.
 const STIRRED: f32 = 0.7;
 /// How a message begins that tells a small model that it is not done.
-pub const REMINDER: &str = "Not done";
+pub const REMINDER: &str = "[Not done]";
 /// Characters of each argument that the conversation keeps of a call that was cut off.
 const KEPT_OF_CUT: usize = 80;
 
@@ -180,7 +180,7 @@ fn led_nowhere(messages: &[Message]) -> usize {
 /// Whether a message is the result of a call that was not carried out.
 fn was_held(message: &Message) -> bool {
     let held = |part: &Part| match part {
-        Part::Result(result) => !result.ok && result.text.starts_with("not "),
+        Part::Result(result) => result.was_held(),
         Part::Text { .. } | Part::Reasoning { .. } | Part::Call(_) | Part::Image(_) => false,
     };
     !message.parts.is_empty() && message.parts.iter().all(held)

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::profile::{self, Face, Found};
+use super::profile::{self, Engine, Face, Found};
 use super::{ErrorKind, Outcome, Profile};
 
 /// Arguments under the engine's names, with what was passed over.
@@ -29,8 +29,10 @@ pub fn decode(face: &Face, args: &Value) -> Result<Decoded, String> {
         };
         let name = face.engine_key(key).to_owned();
         let value = match value {
-            // What a file shall hold may come as the JSON itself instead of its text.
-            Value::Object(_) | Value::Array(_) if name == "content" => {
+            // What a JSON file shall hold may come as the JSON itself instead of its text.
+            Value::Object(_) | Value::Array(_)
+                if name == "content" && writes_json(face, &given) =>
+            {
                 Value::String(format!("{value:#}\n"))
             }
             _ => coerce(value, schema).map_err(|why| format!("parameter `{key}` {why}"))?,
@@ -52,6 +54,15 @@ pub fn decode(face: &Face, args: &Value) -> Result<Decoded, String> {
         decoded.map.entry(key.clone()).or_insert_with(|| value.clone());
     }
     Ok(decoded)
+}
+
+fn writes_json(face: &Face, given: &Map<String, Value>) -> bool {
+    let is_json = |(key, value): (&String, &Value)| {
+        let ending =
+            value.as_str().and_then(|path| path.rsplit_once('.')).map(|(_, ending)| ending);
+        face.engine_key(key) == "path" && ending == Some("json")
+    };
+    face.engine == Engine::Write && given.iter().any(is_json)
 }
 
 /// A parameter that the schema requires and the face has a default for is asked for only.

@@ -4,13 +4,14 @@
 mod hold;
 
 use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use super::relevant;
 use super::syntax;
-use super::task::{Task, is_data, is_test, runner};
+use super::task::{self, Task, is_data, is_test};
+use crate::gate::{paths, verbs};
 use crate::message::ToolCall;
 use crate::provider::embedded::REMINDER;
 use crate::tools::Outcome;
@@ -42,8 +43,15 @@ pub struct Coach {
 struct State {
     /// The command that failed last and has not succeeded since, and the files at that time.
     failed: Option<Failure>,
-    /// Command lines that ran since a file was written last.
+    /// Command lines that ran since a file changed last, and the files at that time.
     ran: Vec<String>,
+    ran_on: Tree,
+    /// The last call, where it was a command.
+    last: Option<String>,
+    /// Files that a tool wrote.
+    wrote: HashSet<String>,
+    /// Files that could not be parsed before they were written: their form is the user's.
+    excused: HashSet<String>,
     /// Calls were made of these files.
     touched: HashSet<String>,
     /// What was said once and is not said again.
@@ -59,8 +67,8 @@ struct Failure {
     files: Tree,
 }
 
-/// Every file with its length and time.
-type Tree = Vec<(PathBuf, u64, Option<SystemTime>)>;
+/// Every file with its length and the time of its last change, of its mode included.
+type Tree = Vec<(PathBuf, u64, (i64, i64))>;
 
 impl Coach {
     /// A coach for a task in a directory.
@@ -78,6 +86,7 @@ impl Coach {
     pub fn lead(&self, engine: Option<Engine>, call: &ToolCall, mut outcome: Outcome) -> Outcome {
         let mut state = self.state();
         state.touched.insert(call.args.to_string());
+        state.last = None;
         let next = if engine == Some(Engine::Run) {
             self.after_run(&mut state, call, &outcome)
         } else if engine.is_some_and(|engine| engine.effect() == Effect::Writes) {
@@ -93,7 +102,10 @@ impl Coach {
 
     fn after_run(&self, state: &mut State, call: &ToolCall, outcome: &Outcome) -> String {
         let line = command(call);
+        state.last = Some(line.clone());
+        self.forget_what_ran_before(state);
         state.ran.push(line.clone());
+        state.ran_on = tree(&self.cwd);
         if outcome.ok && outcome.metadata["exit_code"].as_i64().unwrap_or(0) == 0 {
             state.failed = state.failed.take().filter(|failed| failed.line != line);
             return format!("{}{}", self.redirected(&line), self.go_on(state));
@@ -103,14 +115,23 @@ impl Coach {
         format!("The command failed. {}", self.correct(&outcome.text))
     }
 
+    /// What ran on other files shows nothing of those that are there now.
+    fn forget_what_ran_before(&self, state: &mut State) {
+        if state.ran_on != tree(&self.cwd) {
+            state.ran.clear();
+        }
+    }
+
     /// What a command wrote into a file, which its output does not show.
     fn redirected(&self, line: &str) -> String {
-        let target = line.rsplit_once('>').map(|(_, file)| file.trim().trim_matches(['"', '\'']));
-        let text = target
-            .and_then(|name| Some((name, std::fs::read_to_string(self.cwd.join(name)).ok()?)));
-        text.map_or_else(String::new, |(name, text)| {
-            format!("{name} now holds:\n```\n{}\n```\n", base::text::head(text.trim_end(), WRITTEN))
-        })
+        let shown = |name: String| {
+            let path = paths::resolve(&self.cwd, &name).ok()?;
+            let text = relevant::text(&path).filter(|_| paths::is_inside(&path, &self.cwd))?;
+            let text = base::text::head(text.trim_end(), WRITTEN);
+            Some(format!("{name} now holds:\n```\n{text}\n```\n"))
+        };
+        let written = verbs::pieces(line).into_iter().flat_map(|piece| piece.written).next_back();
+        written.and_then(shown).unwrap_or_default()
     }
 
     fn after_write(&self, state: &mut State, call: &ToolCall, outcome: &Outcome) -> String {
@@ -120,7 +141,8 @@ impl Coach {
             return format!("{shown}Call write_file with the whole {name}, as it has to be.");
         }
         state.ran.clear();
-        if let Some(fault) = syntax::fault(&self.cwd.join(&name)) {
+        state.wrote.insert(name.clone());
+        if let Some(fault) = self.fault(state, &name) {
             return format!(
                 "{name} is written, but {fault}\nCall write_file again with the whole {name}, \
                  this time without that mistake."
@@ -134,10 +156,7 @@ impl Coach {
 
     /// What to do about a failure that says this.
     fn correct(&self, said: &str) -> String {
-        let missing =
-            self.task.files.iter().find(|name| {
-                said.contains(name.as_str()) && !self.cwd.join(name.as_str()).exists()
-            });
+        let missing = self.missing().find(|name| said.contains(name.as_str()));
         if let Some(name) = missing {
             return format!("{name} does not exist. Create it now with write_file.");
         }
@@ -171,8 +190,7 @@ impl Coach {
     /// A file as it is now, where the first message did not show it: a small model copies what it
     /// sees last, also the mistake that it made itself.
     fn made(&self, name: &str) -> String {
-        let known = self.before.iter().any(|(path, _, _)| path == Path::new(name));
-        if known { String::new() } else { self.shown(name) }
+        if self.was_there(name) { String::new() } else { self.shown(name) }
     }
 
     fn shown(&self, name: &str) -> String {
@@ -186,14 +204,13 @@ impl Coach {
 
     /// What is still to be done, as far as it can be seen; `None` when nothing is.
     fn open_step(&self, state: &State) -> Option<String> {
-        let missing: Vec<&String> =
-            self.task.files.iter().filter(|name| !self.cwd.join(name.as_str()).exists()).collect();
-        let program = missing.iter().find(|name| runner(name).is_some());
+        let missing: Vec<&String> = self.missing().collect();
+        let program = missing.iter().find(|name| self.runner(name).is_some());
         if let Some(name) = program {
             return Some(format!("Now create {name} with write_file."));
         }
         if let Some(name) = missing.first() {
-            let source = self.task.files.iter().find_map(|name| Some((runner(name)?, name)));
+            let source = self.task.files.iter().find_map(|name| Some((self.runner(name)?, name)));
             return Some(match source.filter(|_| self.task.outputs()) {
                 Some((runner, source)) => {
                     format!("Now run this with shell:\n{runner} {source} > {name}")
@@ -204,8 +221,8 @@ impl Coach {
         if let Some(line) = self.unproved(state) {
             return Some(format!("Now run this with shell, to see whether it works:\n{line}"));
         }
-        if self.task.options() && state.ran.is_empty() && self.before != tree(&self.cwd) {
-            let program = self.task.files.iter().find_map(|name| Some((runner(name)?, name)));
+        if self.task.options() && state.ran.is_empty() && self.changed(state) {
+            let program = self.task.files.iter().find_map(|name| Some((self.runner(name)?, name)));
             if let Some((runner, name)) = program {
                 return Some(format!(
                     "Now run {runner} {name} with shell, with the option or argument that the \
@@ -224,15 +241,44 @@ impl Coach {
 
     /// A command that shows whether the task is done and that did not run since the last write.
     fn unproved(&self, state: &State) -> Option<String> {
-        if self.before == tree(&self.cwd) {
+        if !self.changed(state) {
             return None;
         }
         let tests = self.task.files.iter().filter(|name| is_test(name)).filter_map(|name| {
             let quoted = self.task.commands.iter().any(|line| line.contains(name.as_str()));
-            if quoted { None } else { Some(format!("{} {name}", runner(name)?)) }
+            if quoted { None } else { Some(format!("{} {name}", self.runner(name)?)) }
         });
         let lines = self.task.commands.iter().cloned().chain(tests);
         lines.into_iter().find(|line| !state.ran.iter().any(|ran| ran.contains(line.as_str())))
+    }
+
+    /// The files that the task names and that are still to be made; what was there and is gone was
+    /// meant to go.
+    fn missing(&self) -> impl Iterator<Item = &String> {
+        let missing = |name: &&String| !self.cwd.join(name.as_str()).exists();
+        self.task.files.iter().filter(missing).filter(|name| !self.was_there(name))
+    }
+
+    fn was_there(&self, name: &str) -> bool {
+        self.before.iter().any(|(path, _, _)| path == Path::new(name))
+    }
+
+    /// Whether anything was changed in this turn.
+    fn changed(&self, state: &State) -> bool {
+        !state.wrote.is_empty() || self.before != tree(&self.cwd)
+    }
+
+    /// What is wrong with the form of a file that was written in this turn.
+    fn fault(&self, state: &State, name: &str) -> Option<String> {
+        let written = state.wrote.contains(name) || !self.was_there(name);
+        let ours = written && !state.excused.contains(name);
+        syntax::fault(&self.cwd.join(name)).filter(|_| ours)
+    }
+
+    /// The program that runs a file, by its first line or its name.
+    fn runner(&self, name: &str) -> Option<&'static str> {
+        let is_bash = syntax::is_bash(&self.cwd.join(name));
+        if is_bash { Some("bash") } else { task::runner(name) }
     }
 
     fn finish(&self) -> String {
@@ -255,9 +301,9 @@ impl Coach {
     }
 
     fn reason(&self, state: &mut State) -> Option<String> {
-        let mut once = |what: String| state.said.insert(what);
-        if self.before == tree(&self.cwd) {
-            let again = once("nothing".into()) || once("nothing again".into());
+        if !self.changed(state) {
+            let again =
+                state.said.insert("nothing".into()) || state.said.insert("nothing again".into());
             let next = match self.culprit("") {
                 Some(name) => {
                     format!("{}Call write_file with the whole changed {name}.", self.shown(&name))
@@ -265,23 +311,26 @@ impl Coach {
                 None => "Call write_file or shell now.".to_owned(),
             };
             return again.then(|| {
-                format!("{REMINDER}: no file has changed. The task is:\n{}\n\n{next}", self.words)
+                format!("{REMINDER} No file has changed. The task is:\n{}\n\n{next}", self.words)
             });
         }
-        let faulty = self.task.files.iter().find_map(|name| {
-            let fault = syntax::fault(&self.cwd.join(name))?;
-            once(format!("fault {name} {fault}")).then(|| format!("{REMINDER}: {name} is wrong: {fault}\nCall write_file with the whole corrected {name}."))
-        });
-        if faulty.is_some() {
-            return faulty;
+        let faults =
+            self.task.files.iter().filter_map(|name| Some((name, self.fault(state, name)?)));
+        for (name, fault) in faults.collect::<Vec<_>>() {
+            if state.said.insert(format!("fault {name} {fault}")) {
+                return Some(format!(
+                    "{REMINDER} {name} is wrong: {fault}\nCall write_file with the whole \
+                     corrected {name}."
+                ));
+            }
         }
         if let Some(Failure { line, said, .. }) = &state.failed {
             let said = base::text::tail(said, REPEATED);
             let next = self.correct(said);
-            return Some(format!("{REMINDER}: this command fails:\n{line}\n{said}\n{next}"));
+            return Some(format!("{REMINDER} This command fails:\n{line}\n{said}\n{next}"));
         }
         let step = self.open_step(state)?;
-        state.said.insert(step.clone()).then(|| format!("{REMINDER} yet. {step}"))
+        state.said.insert(step.clone()).then(|| format!("{REMINDER} {step}"))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -304,9 +353,9 @@ fn file(call: &ToolCall) -> Option<String> {
 fn tree(cwd: &Path) -> Tree {
     let facts = |path: PathBuf| {
         let facts = std::fs::metadata(cwd.join(&path)).ok()?;
-        Some((path, facts.len(), facts.modified().ok()))
+        Some((path, facts.len(), (facts.ctime(), facts.ctime_nsec())))
     };
-    relevant::walk(cwd).into_iter().filter_map(facts).collect()
+    relevant::changing(cwd).into_iter().filter_map(facts).collect()
 }
 
 #[cfg(test)]

@@ -57,14 +57,31 @@ fn missing(task: &str, cwd: &Path) -> String {
 
 /// The files of a tree that are not ignored, shallow ones first.
 pub fn walk(cwd: &Path) -> Vec<PathBuf> {
-    let walker = WalkBuilder::new(cwd).require_git(false).follow_links(false).build();
-    let files = walker.flatten().filter(|entry| entry.file_type().is_some_and(|it| it.is_file()));
+    files_of(WalkBuilder::new(cwd).require_git(false).follow_links(false), cwd)
+}
+
+fn files_of(walker: &WalkBuilder, cwd: &Path) -> Vec<PathBuf> {
+    let files =
+        walker.build().flatten().filter(|entry| entry.file_type().is_some_and(|it| it.is_file()));
     let mut files: Vec<PathBuf> = files
         .take(WALKED)
         .filter_map(|entry| entry.path().strip_prefix(cwd).ok().map(Path::to_owned))
         .collect();
     files.sort_by_key(|path| (path.components().count(), path.clone()));
     files
+}
+
+/// The files that a task may change: hidden ones too, without what git and tests keep for
+/// themselves.
+pub fn changing(cwd: &Path) -> Vec<PathBuf> {
+    let own = |name: &std::ffi::OsStr| {
+        [".git", "__pycache__", ".pytest_cache", ".mypy_cache", "node_modules"]
+            .iter()
+            .any(|it| name == *it)
+    };
+    let mut walker = WalkBuilder::new(cwd);
+    walker.require_git(false).follow_links(false).hidden(false);
+    files_of(walker.filter_entry(move |entry| !own(entry.file_name())), cwd)
 }
 
 /// Those that the task names, then those that the named ones mention, then, in a small tree, the
@@ -107,16 +124,19 @@ fn has_word(text: &str, name: &str) -> bool {
 
 /// A file in a fence; nothing of one that is long or no text.
 pub fn show(cwd: &Path, file: &Path) -> Option<String> {
-    let path = cwd.join(file);
-    if fs::metadata(&path).ok()?.len() > LONGEST {
-        return None;
-    }
-    let text = String::from_utf8(fs::read(&path).ok()?).ok()?;
-    if text.contains('\0') {
-        return None;
-    }
+    let text = text(&cwd.join(file))?;
     let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
     Some(format!("\n{}:\n```\n{text}{end}```\n", file.display()))
+}
+
+/// The text of a file that is not too long to be shown; nothing of what is no file.
+pub fn text(path: &Path) -> Option<String> {
+    let facts = fs::metadata(path).ok()?;
+    if !facts.is_file() || facts.len() > LONGEST {
+        return None;
+    }
+    let text = String::from_utf8(fs::read(path).ok()?).ok()?;
+    (!text.contains('\0')).then_some(text)
 }
 
 #[cfg(test)]

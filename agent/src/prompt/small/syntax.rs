@@ -1,11 +1,14 @@
 //! Whether a file that was just written is what its name says, by the parser of its kind.
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use base::process::{Job, Limits};
 
 /// Seconds that a parser may take.
 const PATIENCE: u64 = 10;
+/// Bytes that a first line may have.
+const FIRST_LINE: u64 = 200;
 
 /// What Python says about a file, without running or compiling it.
 const PYTHON: &str = "\
@@ -13,10 +16,17 @@ import ast, sys
 try:
     ast.parse(open(sys.argv[1], encoding='utf-8').read())
 except SyntaxError as e:
-    sys.exit(f'line {e.lineno}: {e.msg}: {(e.text or \"\").strip()}')";
+    print(f'line {e.lineno}: {e.msg}: {(e.text or \"\").strip()}', file=sys.stderr)
+    sys.exit(3)";
+/// The exit codes with which the parsers refuse a file; other codes say nothing of it.
+const PYTHON_REFUSES: &[i32] = &[3];
+const SHELL_REFUSES: &[i32] = &[1, 2];
 
 /// What is wrong with the form of a file; `None` where nothing is, and where nobody can tell.
 pub fn fault(path: &Path) -> Option<String> {
+    if !path.is_file() {
+        return None;
+    }
     match path.extension()?.to_str()? {
         "json" => {
             let bytes = std::fs::read(path).ok()?;
@@ -29,17 +39,29 @@ pub fn fault(path: &Path) -> Option<String> {
             Some(format!("it is not valid TOML: {}", why.message()))
         }
         // Isolated: else a file `ast.py` beside it would be imported, and so run.
-        "py" => refusal("python3", &["-I", "-c", PYTHON], path),
-        "sh" => refusal("sh", &["-n"], path),
+        "py" => refusal("python3", &["-I", "-c", PYTHON], PYTHON_REFUSES, path),
+        "sh" => refusal(if is_bash(path) { "bash" } else { "sh" }, &["-n"], SHELL_REFUSES, path),
         _ => None,
     }
 }
 
+/// Whether a file's first line says that bash runs it.
+pub fn is_bash(path: &Path) -> bool {
+    let mut first = String::new();
+    let read = std::fs::File::open(path).ok().filter(|_| path.is_file());
+    let read =
+        read.and_then(|file| BufReader::new(file.take(FIRST_LINE)).read_line(&mut first).ok());
+    read.is_some() && first.starts_with("#!") && first.contains("bash")
+}
+
 /// What a program that only parses says against a file.
-fn refusal(program: &str, args: &[&str], path: &Path) -> Option<String> {
+fn refusal(program: &str, args: &[&str], refused: &[i32], path: &Path) -> Option<String> {
     let job = Job::new(program, path.parent()?).args(args).arg(path);
     let job = job.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    let output = job.output(Limits::seconds(PATIENCE)).ok().filter(|output| !output.ok())?;
+    let output = job.output(Limits::seconds(PATIENCE)).ok()?;
+    if output.timed_out || !refused.contains(&output.code()) {
+        return None;
+    }
     let said = output.error_text();
     Some(if said.is_empty() { "it cannot be parsed".to_owned() } else { said })
 }
@@ -62,7 +84,12 @@ mod tests {
         assert_eq!(says("a.py", "def f():\n    return 1\n"), None);
         assert!(says("a.py", "x = 1\ndef f(:\n").unwrap().contains("line 2"));
         assert!(says("a.sh", "if true; then").is_some());
+        assert_eq!(says("a.sh", "#!/usr/bin/env bash\na=(1 2)\necho <(ls)\n"), None);
+        assert!(says("a.sh", "#!/bin/bash\na=(1\n").is_some());
         assert_eq!(says("a.txt", "((("), None);
+        assert_eq!(fault(&dir.path().join("gone.py")), None);
+        std::fs::write(dir.path().join("latin.py"), b"# \xe9\nx = 1\n").unwrap();
+        assert_eq!(fault(&dir.path().join("latin.py")), None);
         assert!(!dir.path().join("__pycache__").exists());
         says("ast.py", "open('ran', 'w')\n");
         assert_eq!(says("a.py", "x = 1\n"), None);

@@ -42,6 +42,35 @@ const COUNTS: &[&str] =
 const OPTIONS: &[&str] = &["argument", "arguments", "flag", "flags", "option", "options"];
 /// Words by which a task gives something another name.
 const RENAMES: &[&str] = &["called", "rename", "renamed"];
+/// Words by which a task asks for more of what is there.
+const ADDS: &[&str] = &["add", "append", "extend", "implement", "insert", "introduce", "write"];
+/// Words by which a task asks for something else in the place of what is there.
+const EXCHANGES: &[&str] =
+    &["convert", "exchange", "port", "replace", "rewrite", "translate", "turn"];
+/// Endings of the names of files; `sys.argv` and `example.com` name none.
+const ENDINGS: &[&str] = &[
+    "bash", "bat", "c", "cc", "cfg", "clj", "cmake", "conf", "cpp", "cs", "css", "csv", "dart",
+    "dat", "diff", "env", "erl", "ex", "exs", "go", "gradle", "graphql", "h", "hpp", "hs", "html",
+    "ini", "ipynb", "java", "jl", "js", "json", "jsonl", "jsx", "kt", "less", "lisp", "lock",
+    "log", "lua", "m", "md", "mjs", "ml", "mk", "nix", "out", "patch", "php", "pl", "proto", "ps1",
+    "py", "pyi", "r", "rb", "rs", "rst", "scala", "scm", "scss", "sh", "sql", "svelte", "svg",
+    "swift", "tex", "tf", "toml", "ts", "tsv", "tsx", "txt", "vue", "xml", "yaml", "yml", "zig",
+    "zsh",
+];
+/// Products that are called like a file.
+const PRODUCTS: &[&str] = &[
+    "angular.js",
+    "backbone.js",
+    "d3.js",
+    "ember.js",
+    "express.js",
+    "next.js",
+    "node.js",
+    "nuxt.js",
+    "react.js",
+    "three.js",
+    "vue.js",
+];
 /// How a command line begins.
 const PROGRAMS: &[&str] =
     &["bash", "cargo", "go", "make", "node", "npm", "pytest", "python", "python3", "ruby", "sh"];
@@ -88,6 +117,11 @@ impl Task {
     /// Whether something is broken.
     pub fn repairs(&self) -> bool {
         self.has(REPAIRS)
+    }
+
+    /// Whether it asks for more of what is there, and not for something else.
+    pub fn adds(&self) -> bool {
+        self.has(ADDS) && !self.has(EXCHANGES)
     }
 
     /// Whether it speaks of what a program prints.
@@ -137,15 +171,19 @@ impl Task {
     }
 }
 
-/// A word that is a file's name: `a.py`, `docs/b.md`, also in quotes or before a comma.
+/// A word that is the name of a file below the working directory: `a.py`, `docs/b.md`, also in
+/// quotes or before a comma.
 pub fn file_name(word: &str) -> Option<&str> {
-    let name = word.trim_matches(|c: char| !c.is_alphanumeric());
+    let name = word.trim_matches(|c: char| !c.is_alphanumeric() && !"./~_-".contains(c));
+    let name = name.trim_end_matches(|c: char| !c.is_alphanumeric());
+    let name = name.strip_prefix("./").unwrap_or(name);
     let (stem, ending) = name.rsplit_once('.')?;
     let fits = |c: char| c.is_alphanumeric() || "._-/".contains(c);
-    let is_ending = (1..=5).contains(&ending.len())
-        && ending.starts_with(|c: char| c.is_ascii_alphabetic())
-        && ending.chars().all(|c| c.is_ascii_alphanumeric());
-    (stem.len() > 1 && is_ending && stem.chars().all(fits)).then_some(name)
+    let ours = stem.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.')
+        && !name.split('/').any(|part| part == "..");
+    let is_ending = ENDINGS.contains(&ending.to_ascii_lowercase().as_str());
+    let is_name = is_ending && ours && stem.chars().all(fits);
+    (is_name && !PRODUCTS.contains(&name.to_ascii_lowercase().as_str())).then_some(name)
 }
 
 /// Whether a file's name says that it is a test.
@@ -180,6 +218,9 @@ mod tests {
         let names = |text: &'static str| text.split_whitespace().find_map(file_name);
         assert_eq!(names("from 1.4 to 2.1. See e.g. this, i.e. nothing."), None);
         assert_eq!(names("put it into (docs/a.md),"), Some("docs/a.md"));
+        assert_eq!(names("into `./a.py`: now"), Some("a.py"));
+        assert_eq!(names("use Node.js, sys.argv and os.path of example.com"), None);
+        assert_eq!(names("/work/calc.py ~/b.py ../c.py x/../d.py"), None);
     }
 
     #[test]
@@ -187,7 +228,9 @@ mod tests {
         let task = Task::read("test_ab.py fails (`python3 test_ab.py`, with `None`): mend ab.py.");
         assert_eq!(task.files, ["test_ab.py", "ab.py"]);
         assert_eq!(task.commands, ["python3 test_ab.py"]);
-        assert!(task.changes() && task.repairs() && !task.outputs());
+        assert!(task.changes() && task.repairs() && !task.outputs() && !task.adds());
+        assert!(Task::read("Add f to a.py.").adds());
+        assert!(!Task::read("Rewrite a.py: add a server.").adds());
         let question = Task::read("What does a.py do?");
         assert!(!question.changes() && !question.repairs());
         assert!(is_test("src/test_a.py") && is_test("a.test.js") && !is_test("latest.py"));

@@ -132,13 +132,13 @@ async fn a_model_that_repeats_itself_is_stirred_and_one_that_was_reminded_must_a
     messages.extend([call("b"), answered("b")]);
     let _ = ask(&provider, &messages).await;
     messages.push(Message::text(Role::Assistant, "done"));
-    messages.push(Message::text(Role::User, "Not done: look again."));
+    messages.push(Message::text(Role::User, "[Not done] Look again."));
     let _ = ask(&provider, &messages).await;
     let chats: Vec<Chat> = asked.iter().take(3).collect();
     assert_eq!(chats.iter().map(|chat| chat.act).collect::<Vec<_>>(), [false, false, true]);
     assert!(chats[0].temperature == 0.0 && chats[1].temperature > 0.5);
     let said =
-        [Turn::User { text: "look".into() }, Turn::User { text: "Not done: look again.".into() }];
+        [Turn::User { text: "look".into() }, Turn::User { text: "[Not done] Look again.".into() }];
     assert_eq!(chats[2].messages, said, "it begins again with the task");
 }
 

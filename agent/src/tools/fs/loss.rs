@@ -12,16 +12,16 @@ const NOTABLE: usize = 2;
 /// Lines that the model is shown.
 const SHOWN: usize = 12;
 
-/// Programs are written anew line by line when they are mended; what must not be lost of them are
-/// their named parts, which whoever knows the task looks after.
+/// Programs are written anew line by line when they are mended.
 const CODE: &[&str] =
     &["c", "cpp", "go", "h", "java", "js", "kt", "php", "py", "rb", "rs", "sh", "swift", "ts"];
+
 /// What to tell the model instead of writing; `None` when the write may go on. A write that is
 /// repeated unchanged is meant.
 pub fn hold_back(session: &Path, path: &Path, before: &str, after: &str) -> Option<String> {
     let lost = lost(before, after);
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    let notable = lost.len() >= NOTABLE && !CODE.contains(&ending);
+    let notable = lost.len() >= NOTABLE && (!CODE.contains(&ending) || is_another(before, &lost));
     if !notable || !note(session, path, after) {
         return None;
     }
@@ -34,6 +34,25 @@ pub fn hold_back(session: &Path, path: &Path, before: &str, after: &str) -> Opti
          whole file, the old lines and the new ones. Only if these lines must go, repeat the same \
          call."
     ))
+}
+
+/// Whether nothing of a program is left. What must not be lost of one with named parts are those,
+/// which whoever knows the task looks after.
+fn is_another(before: &str, lost: &[&str]) -> bool {
+    let lines = before.lines().filter(|line| !line.trim().is_empty()).count();
+    lost.len() == lines && !before.lines().any(|line| part_name(line).is_some())
+}
+
+/// The name that a line gives to a part of a program.
+pub fn part_name(line: &str) -> Option<&str> {
+    let mut words = line.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_');
+    let opens = ["class", "def", "fn", "func", "function", "struct"];
+    let leads = ["async", "export", "pub", "static"];
+    let first = words.find(|word| !leads.contains(word))?;
+    if !opens.contains(&first) {
+        return None;
+    }
+    words.next().filter(|name| !name.is_empty())
 }
 
 /// The lines that are gone and for which no like line has come.
@@ -95,8 +114,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let before = "class Box:\n    def area(self):\n        return self.w * self.h\n";
         let after = "class Rectangle:\n    def area(self):\n        return self.w * self.height\n";
-        assert_eq!(hold_back(dir.path(), Path::new("a.py"), before, after), None);
+        assert_eq!(hold_back(dir.path(), Path::new("a.md"), before, after), None);
         let more = format!("{before}\nextra = 1\n");
-        assert_eq!(hold_back(dir.path(), Path::new("a.py"), before, &more), None);
+        assert_eq!(hold_back(dir.path(), Path::new("a.md"), before, &more), None);
+        assert!(hold_back(dir.path(), Path::new("a.md"), before, "extra = 1\n").is_some());
+    }
+
+    #[test]
+    fn a_program_without_named_parts_does_not_become_another_one_unseen() {
+        let dir = tempfile::tempdir().unwrap();
+        let before = "say() {\n    echo \"$1\"\n}\nsay \"$@\"\n";
+        let hold = |after: &str| hold_back(dir.path(), Path::new("a.sh"), before, after);
+        assert!(hold("leave() { exit 1; }\n").is_some());
+        assert_eq!(hold("say() {\n    printf %s \"$1\"\n}\n"), None);
     }
 }

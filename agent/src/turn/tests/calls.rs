@@ -156,9 +156,9 @@ async fn the_model_hears_the_next_step_and_people_do_not() {
 #[tokio::test]
 async fn a_run_goes_on_while_the_toolbox_says_that_something_is_open() {
     let tools = Tools::default();
-    tools.open.lock().unwrap().push("Not done: look again.".into());
+    tools.open.lock().unwrap().push("[Not done] Look again.".into());
     let model = Script::new([says("done"), says("now really")]);
     let run = run_with(&model, &tools, Limits::default(), CancellationToken::new()).await;
     assert_eq!(run.finish.unwrap(), Finish::Done);
-    assert_eq!(model.asked()[1].last().unwrap().words(), "Not done: look again.");
+    assert_eq!(model.asked()[1].last().unwrap().words(), "[Not done] Look again.");
 }

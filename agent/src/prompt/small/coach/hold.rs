@@ -3,7 +3,9 @@
 
 use super::{Coach, State, command, file, tree};
 use crate::message::ToolCall;
-use crate::prompt::small::task::is_test;
+use crate::prompt::small::syntax;
+use crate::prompt::small::task::{is_data, is_test};
+use crate::tools::fs::loss::part_name;
 use crate::tools::profile::{Effect, Engine};
 use crate::tools::{ErrorKind, Outcome};
 
@@ -49,11 +51,12 @@ impl Coach {
     /// Why a command leads nowhere: what it shows is known, and nothing was done about it.
     fn idle(&self, state: &mut State, line: &str) -> Option<Held> {
         let now = tree(&self.cwd);
-        if state.failed.as_ref().is_some_and(|it| it.line == line && it.files == now) {
+        let again = state.last.as_deref() == Some(line);
+        if again && state.failed.as_ref().is_some_and(|it| it.line == line && it.files == now) {
             let why = "not run: no file was changed since this command failed.";
             return Some(held(Then::Correct, why));
         }
-        if state.ran.iter().any(|ran| ran == line) {
+        if again && state.ran_on == now {
             let why = "not run: this ran already, and no file was written since.";
             return Some(held(Then::GoOn, why));
         }
@@ -73,7 +76,11 @@ impl Coach {
                        result into the file with >.";
             return Some(held(Then::Finish, why));
         }
-        let here = std::fs::read_to_string(self.cwd.join(name)).ok()?;
+        let path = self.cwd.join(name);
+        let here = std::fs::read_to_string(&path).ok()?;
+        if !state.wrote.contains(name) && is_data(name) && syntax::fault(&path).is_some() {
+            state.excused.insert(name.to_owned());
+        }
         if content.is_some_and(|new| new.trim_end() == here.trim_end()) {
             return Some(held(
                 Then::GoOn,
@@ -108,7 +115,7 @@ impl Coach {
     /// A write as it was meant: one that holds nothing but new parts of a program, where the file
     /// has others that the task does not speak of, adds to the file.
     pub fn completed(&self, engine: Engine, call: &ToolCall) -> Option<ToolCall> {
-        let name = file(call).filter(|_| engine == Engine::Write)?;
+        let name = file(call).filter(|_| engine == Engine::Write && self.task.adds())?;
         let new = call.args["content"].as_str()?;
         let here = std::fs::read_to_string(self.cwd.join(&name)).ok()?;
         let parts = |text: &str| text.lines().filter_map(part_name).map(str::to_owned).collect();
@@ -136,16 +143,4 @@ impl Coach {
 /// Whether a text holds a name as a word of its own.
 fn names(text: &str, name: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
-}
-
-/// The name that a line gives to a part of a program.
-fn part_name(line: &str) -> Option<&str> {
-    let mut words = line.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_');
-    let opens = ["class", "def", "fn", "func", "function", "struct"];
-    let leads = ["async", "export", "pub", "static"];
-    let first = words.find(|word| !leads.contains(word))?;
-    if !opens.contains(&first) {
-        return None;
-    }
-    words.next().filter(|name| !name.is_empty())
 }

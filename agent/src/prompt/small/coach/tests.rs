@@ -77,14 +77,14 @@ fn after_a_failure_the_wrong_file_is_named_and_only_a_change_leads_on() {
     let again = room.run("python3 test_sum.py", 1, "AssertionError");
     assert!(again.starts_with("not run: no file was changed"), "{again}");
     let open = room.coach.still_open().unwrap();
-    assert!(open.contains("no file has changed"), "{open}");
+    assert!(open.contains("No file has changed"), "{open}");
     let hint = room.write("sum.py", "def add(a, b):\n    return a + b\n");
     assert!(hint.ends_with("python3 test_sum.py"), "{hint}");
     assert!(
         room.coach
             .still_open()
             .unwrap()
-            .contains("this command fails:\npython3 test_sum.py\nAssertionError")
+            .contains("This command fails:\npython3 test_sum.py\nAssertionError")
     );
     let hint = room.run("python3 test_sum.py", 0, "");
     assert!(hint.contains("call answer"), "{hint}");
@@ -115,7 +115,7 @@ fn a_file_that_cannot_be_parsed_is_said_at_once_and_before_the_end() {
 #[test]
 fn what_is_missing_comes_next_and_output_goes_where_the_task_says() {
     let room = room("Write hi.py, run it and store its output in hi.txt.", &[]);
-    assert!(room.coach.still_open().unwrap().contains("no file has changed"));
+    assert!(room.coach.still_open().unwrap().contains("No file has changed"));
     let hint = room.write("hi.py", "print('hi')\n");
     assert!(hint.ends_with("python3 hi.py > hi.txt"), "{hint}");
     assert!(room.coach.still_open().unwrap().contains("python3 hi.py > hi.txt"));
@@ -178,4 +178,70 @@ fn other_files_that_the_task_names_are_asked_for() {
     let hint = room.write("shapes.py", "class Case:\n    pass\n");
     assert!(hint.starts_with("The task also names app.py."), "{hint}");
     assert!(room.write("app.py", "from shapes import Case\n").contains("call answer"));
+}
+
+#[test]
+fn what_was_meant_to_go_is_not_asked_back() {
+    let room = room("Delete old.py. Rename sum.py to add.py.", &[("old.py", "x = 1\n"), SUM]);
+    fs::remove_file(room.dir.path().join("old.py")).unwrap();
+    assert!(room.run("rm old.py", 0, "").contains("Now create add.py"));
+    fs::rename(room.dir.path().join("sum.py"), room.dir.path().join("add.py")).unwrap();
+    let hint = room.run("mv sum.py add.py", 0, "");
+    assert!(!hint.contains("create") && !hint.contains("old.py is"), "{hint}");
+    for _ in 0..3 {
+        let open = room.coach.still_open().unwrap_or_default();
+        assert!(!open.contains("create") && !open.contains("is wrong"), "{open}");
+    }
+}
+
+#[test]
+fn a_command_runs_again_after_another_one_or_after_any_change() {
+    let room = room("test_sum.py fails. Fix sum.py.", &[SUM, TEST]);
+    room.run("python3 test_sum.py", 1, "");
+    let fails = |line: &str| room.run(line, 1, "AssertionError");
+    assert!(!fails("python3 test_sum.py").contains("not run"));
+    assert!(fails("python3 test_sum.py").starts_with("not run"));
+    fs::write(room.dir.path().join("sum.py"), "def add(a, b):\n    return b - a\n").unwrap();
+    assert!(!fails("python3 test_sum.py").contains("not run"), "sed may have changed it");
+    room.run("pip install x", 0, "");
+    assert!(!fails("python3 test_sum.py").contains("not run"), "much else may have changed it");
+}
+
+#[test]
+fn what_a_command_wrote_is_read_only_where_it_is_a_file_of_the_project() {
+    let room = room("Say something.", &[("kept.txt", "kept\n")]);
+    for line in ["echo x >/dev/stderr", "ls 2>/dev/null", "echo '>kept.txt'", "x > ../kept.txt"] {
+        assert!(!room.run(line, 0, "").contains("now holds"), "{line}");
+    }
+    rustix::fs::mkfifoat(rustix::fs::CWD, room.dir.path().join("pipe"), 0o600.into()).unwrap();
+    assert!(!room.run("x > pipe", 0, "").contains("now holds"));
+    assert!(room.run("x 2>&1 > kept.txt", 0, "").contains("kept.txt now holds:\n```\nkept\n"));
+}
+
+#[test]
+fn a_hidden_or_ignored_file_is_a_change() {
+    let room = room("Add node_modules to .gitignore.", &[("a.py", "x = 1\n")]);
+    fs::write(room.dir.path().join(".gitignore"), "node_modules\n").unwrap();
+    assert_eq!(room.coach.still_open(), None);
+    let other = self::room;
+    let ignored = other("Write KEY=1 into key.env.", &[(".gitignore", "*.env\n")]);
+    ignored.write("key.env", "KEY=1\n");
+    assert_eq!(ignored.coach.still_open(), None);
+}
+
+#[test]
+fn what_is_written_anew_replaces_what_was_there() {
+    let app = ("app.py", "def main():\n    pass\n");
+    let room = room("Rewrite app.py as a server: add a page.", &[app]);
+    let args = json!({ "file_path": "app.py", "content": "def index():\n    return 'hi'\n" });
+    assert_eq!(room.coach.completed(Engine::Write, &call("write_file", args)), None);
+}
+
+#[test]
+fn the_form_of_data_that_was_there_before_is_the_users() {
+    let room =
+        room("Set strict in conf.json.", &[("conf.json", "{ // why\n  \"strict\": false\n}\n")]);
+    let hint = room.write("conf.json", "{ // why\n  \"strict\": true\n}\n");
+    assert!(!hint.contains("not valid JSON"), "{hint}");
+    assert_eq!(room.coach.still_open(), None);
 }
