@@ -21,6 +21,22 @@ async fn a_request_that_is_too_long_is_summarised_and_asked_again() {
 }
 
 #[tokio::test]
+async fn what_a_summary_costs_counts_against_the_budget() {
+    let mut summary = says("we did half");
+    summary.usage.input = 900;
+    let model = Script::with([
+        Ok(calls(vec![call("a", "say", json!({}))])),
+        Err(ProviderError::TooLong("9 > 8".into())),
+        Ok(summary),
+        Ok(calls(vec![call("b", "say", json!({}))])),
+        Ok(says("beyond the limit")),
+    ]);
+    let limits = Limits { tokens: Some(800), ..Limits::default() };
+    let run = run_with(&model, &Tools::default(), limits, CancellationToken::new()).await;
+    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Limit(Limit::Tokens(800)));
+}
+
+#[tokio::test]
 async fn a_journal_played_back_gives_the_same_conversation() {
     let big = |n: u32| {
         let text = format!("{n}{}", "x".repeat(6_000));
