@@ -132,7 +132,7 @@ fn streams_that_break_off_are_asked_for_again() {
 
 #[test]
 fn a_stream_that_ends_inside_a_call_never_gives_that_call() {
-    let args = serde_json::json!({"command": "rm -r build && make all install clean"});
+    let args = serde_json::json!({"command": "rm -r build && make all install clean; ".repeat(50)});
     survived(move || Reply::call("shell", args.clone()).cut_after(900));
 }
 
@@ -275,7 +275,12 @@ fn arguments_that_are_cut_or_broken_are_kept_as_text() {
         let (_server, asked) = ask_once(wire, Reply::new().calls_raw("shell", ""));
         assert_eq!(asked.reply().message.calls().next().unwrap().args, serde_json::json!({}));
 
-        let stop = if wire == "anthropic" { "max_tokens" } else { "length" };
+        let stop = match wire {
+            "anthropic" => "max_tokens",
+            "responses" => "max_output_tokens",
+            "gemini" => "MAX_TOKENS",
+            _ => "length",
+        };
         let (_server, asked) = ask_once(wire, Reply::new().calls_raw("shell", broken).stops(stop));
         assert_eq!(asked.reply().stop, Stop::Length);
         assert!(asked.reply().message.calls().next().unwrap().malformed.is_some());

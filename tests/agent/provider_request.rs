@@ -1,9 +1,11 @@
-//! How questions are written on both wires.
+//! How questions are written on each wire.
 
 use agent::message::{Image, Message, Part, Role, ToolCall, ToolResult};
 use agent::provider::anthropic::Messages;
+use agent::provider::gemini::Gemini;
 use agent::provider::hosted::Wire;
 use agent::provider::openai_chat::Chat;
+use agent::provider::openai_responses::Responses;
 use agent::provider::{Facts, Request};
 use base::config::providers::CacheConfig;
 use serde_json::{Value, json};
@@ -104,6 +106,61 @@ fn the_chat_wire_writes_everything_back() {
     assert_eq!((&body["prompt_cache_key"], &body["temperature"]), (&json!("s-1"), &json!(0.5)));
 }
 
+#[test]
+fn the_responses_wire_writes_everything_back() {
+    let (mut messages, tools) = (conversation(), tools());
+    let item = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"});
+    let sealed = Some(json!({ "item": item }));
+    messages[1].parts.insert(1, Part::Reasoning { text: "aha".into(), sealed });
+    let wire = Responses::new(Some(0.5));
+    let body = wire.body(&request(&messages, &tools), &facts());
+    insta::assert_snapshot!(lines(&body["input"]), @r#"
+{"type":"message","role":"user","content":[{"type":"input_text","text":"look"},{"type":"input_image","image_url":"data:image/png;base64,aGk="}]}
+{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"}
+{"type":"message","role":"assistant","content":[{"type":"output_text","text":"I look"}]}
+{"type":"function_call","call_id":"1","name":"shell","arguments":"{\"command\":\"ls\"}"}
+{"type":"function_call","call_id":"2","name":"shell","arguments":"{\"malformed_arguments\":\"{\\\"co\"}"}
+{"type":"function_call_output","call_id":"1","output":[{"type":"input_text","text":"result 1"},{"type":"input_image","image_url":"data:image/png;base64,aGk="}]}
+{"type":"function_call_output","call_id":"2","output":"result 2"}
+{"type":"message","role":"assistant","content":[{"type":"output_text","text":"done"}]}
+{"type":"message","role":"user","content":[{"type":"input_text","text":"more"}]}
+"#);
+    assert_eq!((&body["instructions"], &body["store"]), (&json!("Be terse."), &json!(false)));
+    assert_eq!((&body["temperature"], &body["max_output_tokens"]), (&json!(0.5), &json!(4000)));
+    assert_eq!(body["tools"][1]["name"], "shell");
+    assert!(wire.adapt("Encrypted content is not supported with this model."));
+    assert!(wire.adapt("Unsupported parameter: 'temperature'") && !wire.adapt("temperature"));
+    let body = wire.body(&request(&messages, &tools), &facts());
+    assert_eq!((&body["include"], &body["temperature"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn the_gemini_wire_writes_everything_back() {
+    let (mut messages, tools) = (conversation(), tools());
+    let signed = |text: &str| {
+        let sealed = Some(json!({ "thoughtSignature": text }));
+        Part::Reasoning { text: "aha".into(), sealed }
+    };
+    messages[1].parts.insert(2, signed("of the call"));
+    messages[3].parts.push(signed("of the end"));
+    let wire = Gemini::new(Some(0.5));
+    let body = wire.body(&request(&messages, &tools), &facts());
+    insta::assert_snapshot!(lines(&body["contents"]), @r#"
+{"role":"user","parts":[{"text":"look"},{"inlineData":{"mimeType":"image/png","data":"aGk="}}]}
+{"role":"model","parts":[{"text":"I look"},{"functionCall":{"name":"shell","args":{"command":"ls"}},"thoughtSignature":"of the call"},{"functionCall":{"name":"shell","args":{"malformed_arguments":"{\"co"}}}]}
+{"role":"user","parts":[{"functionResponse":{"name":"shell","response":{"output":"result 1"}}},{"inlineData":{"mimeType":"image/png","data":"aGk="}},{"functionResponse":{"name":"shell","response":{"error":"result 2"}}}]}
+{"role":"model","parts":[{"text":"done"},{"text":"","thoughtSignature":"of the end"}]}
+{"role":"user","parts":[{"text":"more"}]}
+"#);
+    assert_eq!(body["systemInstruction"], json!({"parts": [{"text": "Be terse."}]}));
+    let declared = &body["tools"][0]["functionDeclarations"][1];
+    assert_eq!(declared["parametersJsonSchema"], tools[1].parameters);
+    assert_eq!(body["generationConfig"]["maxOutputTokens"], 4000);
+    assert!(wire.adapt("Thinking is not enabled for this model") && !wire.adapt("thinking"));
+    let body = wire.body(&request(&messages, &tools), &facts());
+    assert_eq!(body["generationConfig"]["thinkingConfig"], Value::Null);
+}
+
 /// A request body without cache marks, which move by design.
 fn bare(mut value: Value) -> Value {
     match &mut value {
@@ -120,12 +177,15 @@ fn bare(mut value: Value) -> Value {
 #[test]
 fn the_prefix_of_a_request_stays_the_same_from_turn_to_turn() {
     let (messages, tools) = (conversation(), tools());
-    let wires: [&dyn Wire; 2] = [&Messages::default(), &Chat::default()];
+    let wires: [&dyn Wire; 4] =
+        [&Messages::default(), &Chat::default(), &Responses::default(), &Gemini::default()];
     for wire in wires {
         let mut before: Vec<Value> = Vec::new();
         for turn in [1, 3, 5] {
             let body = bare(wire.body(&request(&messages[..turn], &tools), &facts()));
-            let now = body["messages"].as_array().unwrap().clone();
+            let list =
+                ["messages", "input", "contents"].iter().find_map(|key| body[*key].as_array());
+            let now = list.unwrap().clone();
             assert!(now.starts_with(&before), "turn {turn}: {now:#?}");
             before = now;
         }

@@ -9,7 +9,7 @@ use base::config::Config;
 use serde_json::json;
 use testkit::model_server::ModelServer;
 
-pub const WIRES: [&str; 2] = ["anthropic", "openai"];
+pub const WIRES: [&str; 4] = ["anthropic", "openai", "responses", "gemini"];
 
 /// What came of a question.
 #[allow(dead_code)] // shown when a test fails
@@ -39,7 +39,8 @@ pub fn config(text: &str) -> Config {
 /// A provider of the server, with quick retries: a second is 20 ms.
 pub fn provider(server: &ModelServer, wire: &str, more: &str) -> Box<dyn Provider> {
     let config = config(&format!("{}{more}", server.config_toml(wire)));
-    let inner = open::by_reference(&config, &format!("{wire}.scripted"), None);
+    let kind = if wire == "responses" { "openai" } else { wire };
+    let inner = open::by_reference(&config, &format!("{kind}.scripted"), None);
     let pace = Pace::fixed(Duration::from_millis(20));
     Box::new(Retrying::new(inner.expect("a provider"), 3, pace))
 }

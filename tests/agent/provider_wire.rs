@@ -3,8 +3,10 @@
 use agent::message::{Part, Reply, Stop};
 use agent::provider::Delta;
 use agent::provider::anthropic::Messages;
+use agent::provider::gemini::Gemini;
 use agent::provider::hosted::{Decoder, Wire};
 use agent::provider::openai_chat::Chat;
+use agent::provider::openai_responses::Responses;
 use agent::provider::sse::{Event, Reader};
 use serde_json::{Value, json};
 
@@ -16,6 +18,8 @@ fn decoder(wire: &str) -> Box<dyn Decoder> {
     let request = request(&messages, &[]);
     match wire {
         "anthropic" => Messages::default().decoder(&request),
+        "gemini" => Gemini::default().decoder(&request),
+        "responses" => Responses::default().decoder(&request),
         _ => Chat::default().decoder(&request),
     }
 }
@@ -29,7 +33,9 @@ fn fixtures() -> Vec<(String, &'static str, String)> {
         if path.extension().is_none_or(|ext| ext != "json") {
             continue;
         }
-        let wire = if name.starts_with("anthropic") { "anthropic" } else { "openai" };
+        let wires = [("anthropic", "anthropic"), ("gemini", "gemini"), ("openai-r", "responses")];
+        let wire = wires.iter().find(|(begin, _)| name.starts_with(begin));
+        let wire = wire.map_or("openai", |(_, wire)| *wire);
         let exchanges: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         for (at, exchange) in exchanges.as_array().unwrap().iter().enumerate() {
             let body = exchange["response"].as_str().unwrap().to_owned();
@@ -37,7 +43,7 @@ fn fixtures() -> Vec<(String, &'static str, String)> {
         }
     }
     all.sort();
-    assert!(all.len() >= 12, "the recorded replies are gone");
+    assert!(all.len() >= 22, "the recorded replies are gone");
     all
 }
 
@@ -132,7 +138,12 @@ fn what_is_heard_is_what_the_reply_says() {
 #[test]
 fn a_reply_that_is_cut_anywhere_before_its_end_is_not_complete() {
     for (name, wire, body) in fixtures() {
-        let end = if wire == "anthropic" { "\"stop_reason\":\"" } else { "\"finish_reason\":\"" };
+        let end = match wire {
+            "anthropic" => "\"stop_reason\":\"",
+            "gemini" => "\"finishReason\":\"",
+            "responses" => "event: response.",
+            _ => "\"finish_reason\":\"",
+        };
         let end = body.rfind(end).unwrap();
         for cut in (0..end).step_by(307) {
             let mut decoder = decoder(wire);
@@ -142,6 +153,48 @@ fn a_reply_that_is_cut_anywhere_before_its_end_is_not_complete() {
             assert!(decoder.reply().is_none(), "{name} cut at {cut}");
         }
     }
+}
+
+#[test]
+fn thought_is_kept_as_it_came_on_each_wire() {
+    let reply = part_named("encrypted_reasoning_multi_part");
+    let thoughts: Vec<&Part> = reply.message.parts.iter().filter(|p| is_thought(p)).collect();
+    assert!(!thoughts.is_empty());
+    for thought in thoughts {
+        let Part::Reasoning { text, sealed: Some(sealed) } = thought else { panic!("{thought:?}") };
+        let item = &sealed["item"];
+        assert!(item["encrypted_content"].as_str().is_some_and(|text| !text.is_empty()));
+        let summary = item["summary"].as_array().unwrap();
+        let summary: Vec<&str> = summary.iter().filter_map(|part| part["text"].as_str()).collect();
+        assert_eq!(*text, summary.join("\n\n"));
+    }
+    let parallel = part_named("parallel_tool_calls_single_turn");
+    let names: Vec<&str> = parallel.message.calls().map(|call| call.name.as_str()).collect();
+    assert_eq!(names, ["lookup_harbor_label", "lookup_orchard_label"]);
+    assert_eq!(part_named("incomplete_max_output_tokens").stop, Stop::Length);
+    assert_eq!(part_named("gemini-streaming_grammar-max_tokens").stop, Stop::Length);
+    let signed = "data: {\"candidates\": [{\"content\": {\"parts\": [{\"text\": \"hm\", \"thought\": true}, \
+         {\"functionCall\": {\"name\": \"a\", \"args\": {}}, \"thoughtSignature\": \"s\"}, \
+         {\"functionCall\": {\"name\": \"b\"}}]}, \"finishReason\": \"STOP\"}]}\r\n\r\n";
+    let reply = read("gemini", signed);
+    let kinds: Vec<&str> = reply
+        .message
+        .parts
+        .iter()
+        .map(|part| match part {
+            Part::Reasoning { text, sealed: None } if text == "hm" => "thought",
+            Part::Reasoning { sealed: Some(sealed), .. } if sealed["thoughtSignature"] == "s" => {
+                "sign"
+            }
+            Part::Call(_) => "call",
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(kinds, ["thought", "sign", "call", "call"]);
+}
+
+fn is_thought(part: &Part) -> bool {
+    matches!(part, Part::Reasoning { .. })
 }
 
 fn part_named(name: &str) -> Reply {

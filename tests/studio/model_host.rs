@@ -26,7 +26,7 @@ fn a_session_gets_the_local_model_exactly_when_its_g3_will_ask_it() {
         (&[][..], true),
         (&[("ANTHROPIC_API_KEY", "")], true),
         (&[("OPENAI_API_KEY", " ")], true),
-        (&[("GEMINI_API_KEY", "key")], true),
+        (&[("GEMINI_API_KEY", "key")], false),
         (&[("DATABRICKS_HOST", "https://example.com")], true),
         (&[("ANTHROPIC_API_KEY", "key")], false),
         (&[("ANTHROPIC_API_KEY", ""), ("OPENAI_API_KEY", "key")], false),

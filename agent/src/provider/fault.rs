@@ -148,6 +148,7 @@ impl Said {
             "context window is exceeded",
             "input is too long",
             "too many tokens",
+            "exceeds the maximum number of tokens",
             "reduce the length of the messages",
         ]
         .iter()

@@ -107,9 +107,9 @@ impl Hosted {
     async fn accepted(&self, request: &Request<'_>) -> Result<Answer, ProviderError> {
         loop {
             let mut body = self.wire.body(request, &self.facts);
-            if let (false, Some(body)) = (self.streamed, body.as_object_mut()) {
-                body.remove("stream_options");
-                body.insert("stream".to_owned(), Value::Bool(false));
+            if !self.streamed && body["stream"] == true {
+                body["stream"] = Value::Bool(false);
+                body.as_object_mut().map(|body| body.remove("stream_options"));
             }
             let answer = self.endpoint.post(body.to_string().into_bytes()).await?;
             let status = answer.status();

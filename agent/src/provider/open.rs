@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::config::Config;
 use base::config::agent::AgentConfig;
-use base::config::providers::{AnthropicConfig, OpenaiConfig, TYPES, Wire as Format};
+use base::config::providers::{AnthropicConfig, GeminiConfig, OpenaiConfig, TYPES, Wire as Format};
 use base::failure::Failure;
 
 use super::Provider;
@@ -12,14 +12,17 @@ use super::anthropic::Messages;
 use super::auth::Sources;
 use super::embedded;
 use super::fault::Advice;
+use super::gemini::Gemini;
 use super::hosted::{Hosted, Wire};
 use super::http::Endpoint;
 use super::models::{self, Said};
 use super::openai_chat::{Chat, OPENAI_HOST};
+use super::openai_responses::Responses;
 use super::text_calls::TextCalls;
 
 const ANTHROPIC: &str = "https://api.anthropic.com";
 const OPENAI: &str = "https://api.openai.com/v1";
+const GEMINI: &str = "https://generativelanguage.googleapis.com";
 const MILLION: u32 = 1_000_000;
 
 /// Who is to be asked, and for what.
@@ -70,16 +73,19 @@ pub fn by_reference(
             let entry = config.providers.openai.get(name).cloned().unwrap_or_default();
             openai(&entry, &wanted)
         }
+        "gemini" => {
+            let entry = config.providers.gemini.get(name).cloned().unwrap_or_default();
+            Ok(Box::new(gemini(&entry, &wanted)?))
+        }
         "embedded" => {
             let entry = config.providers.embedded.get(name).cloned().unwrap_or_default();
             Ok(Box::new(embedded::open(&entry, &wanted.reference, wanted.model)?))
         }
         other => Err(Failure::usage(format!("this version cannot ask `{other}` yet"))
-            .next("use a provider of type anthropic, openai or embedded")
+            .next("use a provider of type anthropic, openai, gemini or embedded")
             .next(
-                "or its openai-compatible address as [providers.openai.NAME] base_url, e.g. \
-                 https://generativelanguage.googleapis.com/v1beta/openai for gemini, \
-                 https://HOST/serving-endpoints for databricks",
+                "or its openai-compatible address as [providers.openai.NAME] base_url: \
+                 https://HOST/serving-endpoints",
             )),
     }
 }
@@ -121,14 +127,6 @@ fn anthropic(entry: &AnthropicConfig, wanted: &Wanted<'_>) -> Result<Hosted, Fai
 }
 
 fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>, Failure> {
-    if entry.wire == Format::Responses {
-        return Err(Failure::usage(format!(
-            "`{}` asks for wire = \"responses\"",
-            wanted.reference
-        ))
-        .because("this version speaks chat completions only")
-        .next("leave `wire` out"));
-    }
     let key = Sources {
         provider: &wanted.reference,
         given: entry.api_key.as_ref(),
@@ -138,7 +136,11 @@ fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>
     // A server of one's own often wants no key.
     let key = if entry.base_url.is_some() { key.find()? } else { Some(key.need()?) };
     let base = entry.base_url.as_deref().unwrap_or(OPENAI);
-    let mut endpoint = Endpoint::new(base, "/chat/completions", entry.allow_http)?
+    let path = match entry.wire {
+        Format::Chat => "/chat/completions",
+        Format::Responses => "/responses",
+    };
+    let mut endpoint = Endpoint::new(base, path, entry.allow_http)?
         .idle(Duration::from_secs(wanted.agent.timeout_seconds));
     let origin = key.as_ref().map_or("it has none", |key| &key.origin).to_owned();
     if let Some(key) = key.filter(|key| key.secret.reveal() != "none") {
@@ -147,13 +149,49 @@ fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>
     let said =
         Said { context: entry.context_length, max_output: entry.max_tokens, price: entry.price };
     let is_openai = endpoint.host() == OPENAI_HOST;
-    let wire = Chat { is_openai, temperature: entry.temperature, ..Chat::default() };
+    let wire: Box<dyn Wire> = match entry.wire {
+        Format::Chat => {
+            Box::new(Chat { is_openai, temperature: entry.temperature, ..Chat::default() })
+        }
+        Format::Responses => Box::new(Responses::new(entry.temperature)),
+    };
     let kind = if is_openai { "openai" } else { "a server without a default" };
     let model = wanted.model(kind, entry.model.as_deref())?;
-    let hosted = wanted.hosted((endpoint, is_openai), Box::new(wire), said, (model, origin));
+    let hosted = wanted.hosted((endpoint, is_openai), wire, said, (model, origin));
     let hosted: Box<dyn Provider> = Box::new(hosted);
     let is_native = entry.native_tools.unwrap_or(true);
     Ok(if is_native { hosted } else { Box::new(TextCalls::new(hosted)) })
+}
+
+fn gemini(entry: &GeminiConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> {
+    let key = Sources {
+        provider: &wanted.reference,
+        given: entry.api_key.as_ref(),
+        command: entry.api_key_command.as_ref(),
+        variable: Some("GEMINI_API_KEY"),
+    };
+    let key = key.need()?;
+    let model = wanted.model("gemini", entry.model.as_deref())?;
+    let model = model.strip_prefix("models/").unwrap_or(&model).to_owned();
+    if model.contains(['/', '?', '#', ':']) || model.contains(char::is_whitespace) {
+        return Err(Failure::usage(format!("`{model}` is no name of a Gemini model"))
+            .next("name one like gemini-2.5-pro"));
+    }
+    let how = if wanted.agent.enable_streaming {
+        "streamGenerateContent?alt=sse"
+    } else {
+        "generateContent"
+    };
+    let base = entry.base_url.as_deref().unwrap_or(GEMINI);
+    let path = format!("/v1beta/models/{model}:{how}");
+    let endpoint = Endpoint::new(base, &path, entry.allow_http)?
+        .key("x-goog-api-key", "", key.secret)?
+        .idle(Duration::from_secs(wanted.agent.timeout_seconds));
+    let is_maker = endpoint.host() == "generativelanguage.googleapis.com";
+    let said =
+        Said { context: entry.context_length, max_output: entry.max_tokens, price: entry.price };
+    let wire = Box::new(Gemini::new(entry.temperature));
+    Ok(wanted.hosted((endpoint, is_maker), wire, said, (model, key.origin)))
 }
 
 impl Wanted<'_> {

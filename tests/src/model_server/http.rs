@@ -91,7 +91,7 @@ fn speak(
     request: &Request,
     (wire, number): (Wire, usize),
 ) -> io::Result<After> {
-    if request.body["stream"] == true && !reply.delivery.whole {
+    if request.is_streamed() && !reply.delivery.whole {
         return stream_out(stream, state, wire::stream(reply, wire, number), reply);
     }
     send_whole(stream, 200, "application/json", &wire::whole(reply, wire, number), reply)

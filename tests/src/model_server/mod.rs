@@ -1,4 +1,5 @@
-//! A scripted model that speaks Anthropic Messages and OpenAI chat over real HTTP on loopback.
+//! A scripted model that speaks Anthropic Messages, both wires of OpenAI and Gemini's over real
+//! HTTP on loopback.
 //!
 //! `ModelServer::start([Reply::call("shell", json!({"command": "ls"})), Reply::says("done")])`
 //! answers the first request with a call and the second with words, on either wire: the path
@@ -63,17 +64,18 @@ impl ModelServer {
         format!("{}/v1", self.url())
     }
 
-    /// A g3 configuration whose default provider is this server on the given wire, `anthropic`
-    /// or `openai`.
+    /// A g3 configuration whose default provider is this server on the given wire: `anthropic`,
+    /// `openai` (chat), `responses` or `gemini`.
     pub fn config_toml(&self, wire: &str) -> String {
-        let url = match wire {
-            "anthropic" => self.url(),
-            "openai" => self.openai_url(),
-            other => panic!("there is no wire `{other}`: use anthropic or openai"),
+        let (kind, url, more) = match wire {
+            "anthropic" | "gemini" => (wire, self.url(), ""),
+            "openai" => (wire, self.openai_url(), ""),
+            "responses" => ("openai", self.openai_url(), "wire = \"responses\"\n"),
+            other => panic!("there is no wire `{other}`: anthropic, openai, responses, gemini"),
         };
         format!(
-            "[providers]\ndefault_provider = \"{wire}.scripted\"\n\n[providers.{wire}.scripted]\n\
-             model = \"scripted\"\napi_key = \"test-key\"\nbase_url = \"{url}\"\n"
+            "[providers]\ndefault_provider = \"{kind}.scripted\"\n\n[providers.{kind}.scripted]\n\
+             model = \"scripted\"\napi_key = \"test-key\"\nbase_url = \"{url}\"\n{more}"
         )
     }
 

@@ -13,6 +13,8 @@ pub enum Wire {
     OpenaiChat,
     /// `POST /v1/responses`.
     OpenaiResponses,
+    /// `POST /v1beta/models/MODEL:streamGenerateContent`, or `:generateContent`.
+    Gemini,
 }
 
 /// A request as it came.
@@ -38,7 +40,15 @@ impl Request {
         if path.ends_with("/responses") {
             return Some(Wire::OpenaiResponses);
         }
+        if path.contains("/v1beta/models/") && path.ends_with("enerateContent") {
+            return Some(Wire::Gemini);
+        }
         path.ends_with("/chat/completions").then_some(Wire::OpenaiChat)
+    }
+
+    /// Whether a stream is asked for.
+    pub fn is_streamed(&self) -> bool {
+        self.body["stream"] == true || self.path.contains(":streamGenerateContent")
     }
 
     /// A header's value.
@@ -46,53 +56,79 @@ impl Request {
         self.headers.get(&name.to_ascii_lowercase()).map(String::as_str)
     }
 
-    /// The messages as sent.
+    /// The messages as sent; on the responses wire its items, on Gemini's its contents.
     pub fn messages(&self) -> &[Value] {
-        self.body["messages"].as_array().map(Vec::as_slice).unwrap_or_default()
+        let lists = ["messages", "input", "contents"].iter();
+        let list = lists.filter_map(|key| self.body[*key].as_array()).next();
+        list.map(Vec::as_slice).unwrap_or_default()
     }
 
     /// The system prompt's text.
     pub fn system(&self) -> String {
         let inside = self.messages().iter().filter(|m| is_role(m, "system"));
         let texts = inside.map(|m| text_of(&m["content"]));
-        std::iter::once(text_of(&self.body["system"])).chain(texts).collect()
+        let outside = [&self.body["system"], &self.body["instructions"]].map(text_of);
+        let gemini = text_of(&self.body["systemInstruction"]["parts"]);
+        outside.into_iter().chain([gemini]).chain(texts).collect()
     }
 
     /// All text of the conversation, tool results included, one message a line.
     pub fn text(&self) -> String {
-        self.messages().iter().map(|m| text_of(&m["content"])).collect::<Vec<_>>().join("\n")
+        self.messages().iter().map(words_of).collect::<Vec<_>>().join("\n")
     }
 
     /// The text of the first user message.
     pub fn first_user(&self) -> String {
         let first = self.messages().iter().find(|m| is_role(m, "user"));
-        first.map(|m| text_of(&m["content"])).unwrap_or_default()
+        first.map(words_of).unwrap_or_default()
     }
 
     /// The text of the last message.
     pub fn last(&self) -> String {
-        self.messages().last().map(|m| text_of(&m["content"])).unwrap_or_default()
+        self.messages().last().map(words_of).unwrap_or_default()
     }
 
     /// How many times the model has spoken.
     pub fn assistant_messages(&self) -> usize {
-        self.messages().iter().filter(|m| is_role(m, "assistant")).count()
+        let spoken = |m: &&Value| is_role(m, "assistant") || is_role(m, "model");
+        if self.wire() != Some(Wire::OpenaiResponses) {
+            return self.messages().iter().filter(spoken).count();
+        }
+        // Items of one reply stand together.
+        let ours = |m: &Value| m["role"] == "user" || m["type"] == "function_call_output";
+        let turns = self.messages().chunk_by(|a, b| ours(a) == ours(b));
+        turns.filter(|turn| turn.first().is_some_and(|first| !ours(first))).count()
     }
 
     /// The names of the offered tools.
     pub fn tool_names(&self) -> Vec<String> {
         let tools = self.body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let names = tools.iter().map(|tool| [&tool["name"], &tool["function"]["name"]]);
+        let declared = tools.iter().filter_map(|tool| tool["functionDeclarations"].as_array());
+        let names = tools
+            .iter()
+            .chain(declared.flatten())
+            .map(|tool| [&tool["name"], &tool["function"]["name"]]);
         names
             .filter_map(|places| places.into_iter().find_map(Value::as_str))
             .map(str::to_owned)
             .collect()
     }
 
-    /// The tool results of the whole conversation, in order: call id and text.
+    /// The tool results of the whole conversation, in order: call id (on Gemini's wire, which has
+    /// none, the tool's name) and text.
     pub fn tool_results(&self) -> Vec<(String, String)> {
         let mut results = Vec::new();
         for message in self.messages() {
+            if message["type"] == "function_call_output" {
+                results.push((id_of(&message["call_id"]), text_of(&message["output"])));
+            }
+            for part in message["parts"].as_array().into_iter().flatten() {
+                let (name, said) = (&part["functionResponse"]["name"], &part["functionResponse"]);
+                let said = &said["response"];
+                if let Some(text) = said["output"].as_str().or_else(|| said["error"].as_str()) {
+                    results.push((id_of(name), text.to_owned()));
+                }
+            }
             if is_role(message, "tool") {
                 results.push((id_of(&message["tool_call_id"]), text_of(&message["content"])));
             }
@@ -114,6 +150,15 @@ impl Request {
 
 fn is_role(message: &Value, role: &str) -> bool {
     message["role"] == role
+}
+
+/// The text of a message on any wire.
+fn words_of(message: &Value) -> String {
+    let parts = message["parts"].as_array().into_iter().flatten();
+    let results = parts.map(|part| &part["functionResponse"]["response"]);
+    let results = results.flat_map(|said| [said["output"].as_str(), said["error"].as_str()]);
+    let results: String = results.flatten().collect();
+    [&message["content"], &message["parts"], &message["output"]].map(text_of).concat() + &results
 }
 
 fn id_of(value: &Value) -> String {

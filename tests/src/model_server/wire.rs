@@ -1,5 +1,6 @@
 //! A reply in the bytes of its wire format, streamed and whole.
 
+mod gemini;
 mod responses;
 
 use serde_json::{Value, json};
@@ -16,6 +17,7 @@ pub fn stream(reply: &Reply, wire: Wire, number: usize) -> Vec<Vec<u8>> {
         Wire::Anthropic => anthropic_events(reply, number),
         Wire::OpenaiChat => openai_events(reply, number),
         Wire::OpenaiResponses => responses::events(reply, number),
+        Wire::Gemini => gemini::events(reply, number),
     };
     events.into_iter().map(spoiled).collect()
 }
@@ -33,6 +35,7 @@ pub fn whole(reply: &Reply, wire: Wire, number: usize) -> Vec<u8> {
         Wire::Anthropic => anthropic_whole(reply, number),
         Wire::OpenaiChat => openai_whole(reply, number),
         Wire::OpenaiResponses => responses::whole(reply, number),
+        Wire::Gemini => gemini::whole(reply, number),
     };
     spoiled(object.to_string())
 }
@@ -52,6 +55,9 @@ pub fn error(wire: Option<Wire>, status: u16) -> Vec<u8> {
     let body = match wire {
         Some(Wire::OpenaiChat | Wire::OpenaiResponses) => {
             json!({"error": {"message": message, "type": kind, "code": null}})
+        }
+        Some(Wire::Gemini) => {
+            json!({"error": {"code": status, "message": message, "status": kind}})
         }
         Some(Wire::Anthropic) | None => {
             json!({"type": "error", "error": {"type": kind, "message": message}})

@@ -56,7 +56,11 @@ impl Providers {
 
 /// The keys in the environment by which a provider is chosen when the configuration names none, in
 /// order: only types that this version can ask.
-const KEYS: &[(&str, &str)] = &[("anthropic", "ANTHROPIC_API_KEY"), ("openai", "OPENAI_API_KEY")];
+const KEYS: &[(&str, &str)] = &[
+    ("anthropic", "ANTHROPIC_API_KEY"),
+    ("openai", "OPENAI_API_KEY"),
+    ("gemini", "GEMINI_API_KEY"),
+];
 
 impl Providers {
     /// The reference that is meant when none is given: the configured default, else the only
@@ -284,7 +288,8 @@ mod tests {
         assert_eq!(chosen("[providers.openai.a]\n", &["ANTHROPIC_API_KEY"]), "openai.a");
         assert_eq!(chosen(two, &keys), "openai");
         assert_eq!(chosen("", &["OPENAI_API_KEY", "ANTHROPIC_API_KEY"]), "anthropic");
-        for none_that_can_be_asked in ["GEMINI_API_KEY", "DATABRICKS_HOST", "DATABRICKS_TOKEN"] {
+        assert_eq!(chosen("", &["GEMINI_API_KEY"]), "gemini");
+        for none_that_can_be_asked in ["DATABRICKS_HOST", "DATABRICKS_TOKEN"] {
             assert_eq!(chosen("", &[none_that_can_be_asked]), "embedded");
         }
     }

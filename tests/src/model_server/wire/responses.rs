@@ -15,40 +15,60 @@ pub fn events(reply: &Reply, number: usize) -> Vec<String> {
             .event("response.in_progress", json!({"response": response(number, "in_progress")}));
     let mut events = vec![opening];
     let mut output = Vec::new();
-    for (index, part) in reply.parts.iter().enumerate() {
+    let is_text = |part: &Said| matches!(part, Said::Text(_));
+    for (index, group) in reply.parts.chunk_by(|a, b| is_text(a) && is_text(b)).enumerate() {
+        let Some(part) = group.first() else { continue };
         match part {
-            Said::Text(text) => events.push(stream.text(number, index, text, &mut output)),
+            Said::Text(_) => events.extend(stream.text(number, index, group, &mut output)),
             Said::Call { id, name, args } => {
                 let id = call_id(id, "call", number, index);
                 events.push(stream.call(index, (&id, name, args), &mut output));
             }
-            Said::Thought(_) | Said::Sealed(_) => {}
+            Said::Thought(text) => events.push(stream.thought(number, index, text, &mut output)),
+            Said::Sealed(_) => {}
             Said::Error { kind, message } => {
                 events.push(stream.event("error", json!({"code": kind, "message": message})));
                 return events;
             }
         }
     }
-    let mut done = response(number, "completed");
+    let mut done = ended(reply, number);
     done["output"] = json!(output);
-    done["usage"] = usage(reply);
-    events.push(stream.event("response.completed", json!({"response": done})));
+    let name = format!("response.{}", done["status"].as_str().unwrap_or_default());
+    events.push(stream.event(&name, json!({"response": done})));
     events
 }
 
 /// A reply as one JSON object.
 pub fn whole(reply: &Reply, number: usize) -> Value {
-    let mut done = response(number, "completed");
+    let mut done = ended(reply, number);
     let items = reply.parts.iter().enumerate().filter_map(|(index, part)| match part {
         Said::Text(text) => Some(message(number, index, text)),
         Said::Call { id, name, args } => {
             Some(call(index, (&call_id(id, "call", number, index), name, args), "completed"))
         }
-        Said::Thought(_) | Said::Sealed(_) | Said::Error { .. } => None,
+        Said::Thought(text) => Some(reasoning(number, index, text)),
+        Said::Sealed(_) | Said::Error { .. } => None,
     });
     done["output"] = items.collect();
+    done
+}
+
+/// The response object of the end; a stop reason is why it is not complete.
+fn ended(reply: &Reply, number: usize) -> Value {
+    let status = if reply.stop.is_some() { "incomplete" } else { "completed" };
+    let mut done = response(number, status);
+    if let Some(reason) = &reply.stop {
+        done["incomplete_details"] = json!({ "reason": reason });
+    }
     done["usage"] = usage(reply);
     done
+}
+
+fn reasoning(number: usize, index: usize, text: &str) -> Value {
+    json!({"id": format!("rs_{number}_{index}"), "type": "reasoning",
+        "summary": [{"type": "summary_text", "text": text}],
+        "encrypted_content": format!("signature-{number}")})
 }
 
 fn response(number: usize, status: &str) -> Value {
@@ -86,7 +106,19 @@ impl Stream {
         event(Some(name), &data)
     }
 
-    fn text(&mut self, number: usize, index: usize, text: &str, output: &mut Vec<Value>) -> String {
+    /// Words in one item: an entry per piece.
+    fn text(
+        &mut self,
+        number: usize,
+        index: usize,
+        group: &[Said],
+        output: &mut Vec<Value>,
+    ) -> Vec<String> {
+        let pieces = group.iter().filter_map(|part| match part {
+            Said::Text(text) => Some(text.as_str()),
+            Said::Thought(_) | Said::Sealed(_) | Said::Call { .. } | Said::Error { .. } => None,
+        });
+        let text = &pieces.clone().collect::<String>();
         let item = message(number, index, text);
         let id = item["id"].clone();
         let mut open = item.clone();
@@ -99,16 +131,54 @@ impl Stream {
             data
         };
         let part = |text: &str| json!({"type": "output_text", "text": text, "annotations": []});
-        let events = [
+        let begin = [
             ("response.output_item.added", json!({"output_index": index, "item": open})),
             ("response.content_part.added", place(json!({"part": part("")}))),
-            ("response.output_text.delta", place(json!({"delta": text}))),
+        ];
+        let end = [
             ("response.output_text.done", place(json!({"text": text}))),
             ("response.content_part.done", place(json!({"part": part(text)}))),
             ("response.output_item.done", json!({"output_index": index, "item": item})),
         ];
+        let mut opening = begin.map(|(name, data)| self.event(name, data)).concat();
+        let mut events = Vec::new();
+        for piece in pieces {
+            let delta = self.event("response.output_text.delta", place(json!({"delta": piece})));
+            events.push(std::mem::take(&mut opening) + &delta);
+        }
+        let end = end.map(|(name, data)| self.event(name, data)).concat();
+        events.last_mut().into_iter().for_each(|last| last.push_str(&end));
         output.push(item);
-        events.into_iter().map(|(name, data)| self.event(name, data)).collect()
+        events
+    }
+
+    fn thought(
+        &mut self,
+        number: usize,
+        index: usize,
+        text: &str,
+        output: &mut Vec<Value>,
+    ) -> String {
+        let item = reasoning(number, index, text);
+        let mut open = item.clone();
+        open["summary"] = json!([]);
+        let place = |mut data: Value| {
+            data["output_index"] = json!(index);
+            data["item_id"] = item["id"].clone();
+            data["summary_index"] = json!(0);
+            data
+        };
+        let part = |text: &str| json!({"type": "summary_text", "text": text});
+        let events = [
+            ("response.output_item.added", json!({"output_index": index, "item": open})),
+            ("response.reasoning_summary_part.added", place(json!({"part": part("")}))),
+            ("response.reasoning_summary_text.delta", place(json!({"delta": text}))),
+            ("response.reasoning_summary_text.done", place(json!({"text": text}))),
+            ("response.output_item.done", json!({"output_index": index, "item": item})),
+        ];
+        let events = events.map(|(name, data)| self.event(name, data));
+        output.push(item);
+        events.concat()
     }
 
     fn call(&mut self, index: usize, made: (&str, &str, &str), output: &mut Vec<Value>) -> String {

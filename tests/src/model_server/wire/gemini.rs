@@ -1,0 +1,75 @@
+//! A reply in the bytes of Gemini's wire format: chunks of one candidate, ended by its reason.
+
+use serde_json::{Value, json};
+
+use crate::model_server::reply::{Reply, Said};
+
+/// The events of a streamed reply: the opening, one entry per piece, the closing.
+pub fn events(reply: &Reply, number: usize) -> Vec<String> {
+    let mut events = vec![chunk(reply, number, &[json!({"text": ""})], None)];
+    for part in &reply.parts {
+        if let Said::Error { kind, message } = part {
+            let error = json!({"error": {"code": code(kind), "message": message, "status": kind}});
+            events.push(event(&error));
+            return events;
+        }
+        events.push(chunk(reply, number, &parts(part, number), None));
+    }
+    events.push(chunk(reply, number, &[json!({"text": ""})], Some(&stop(reply))));
+    events
+}
+
+/// A reply as one JSON object.
+pub fn whole(reply: &Reply, number: usize) -> Value {
+    let parts: Vec<Value> = reply.parts.iter().flat_map(|part| parts(part, number)).collect();
+    object(reply, number, &parts, Some(&stop(reply)))
+}
+
+fn event(data: &Value) -> String {
+    format!("data: {data}\r\n\r\n")
+}
+
+fn chunk(reply: &Reply, number: usize, parts: &[Value], finish: Option<&str>) -> String {
+    event(&object(reply, number, parts, finish))
+}
+
+fn object(reply: &Reply, number: usize, parts: &[Value], finish: Option<&str>) -> Value {
+    let tokens = reply.tokens;
+    let prompt = tokens.input + tokens.cache_read;
+    let mut candidate = json!({"content": {"parts": parts, "role": "model"}, "index": 0});
+    if let Some(finish) = finish {
+        candidate["finishReason"] = json!(finish);
+    }
+    json!({"candidates": [candidate], "modelVersion": "scripted", "responseId": format!("r{number}"),
+        "usageMetadata": {"promptTokenCount": prompt, "candidatesTokenCount": tokens.output,
+            "cachedContentTokenCount": tokens.cache_read, "totalTokenCount": prompt + tokens.output}})
+}
+
+/// Arguments come as an object; what is none stays a text.
+fn parts(part: &Said, number: usize) -> Vec<Value> {
+    match part {
+        Said::Text(text) => vec![json!({ "text": text })],
+        Said::Thought(text) => vec![json!({"text": text, "thought": true})],
+        Said::Call { name, args, .. } => {
+            let args: Value = serde_json::from_str(args).unwrap_or_else(|_| json!(args));
+            vec![json!({"functionCall": {"name": name, "args": args},
+                "thoughtSignature": format!("signature-{number}")})]
+        }
+        Said::Sealed(_) | Said::Error { .. } => Vec::new(),
+    }
+}
+
+fn stop(reply: &Reply) -> String {
+    reply.stop.clone().unwrap_or_else(|| "STOP".to_owned())
+}
+
+/// The status code that stands for an error's type.
+fn code(kind: &str) -> u16 {
+    match kind {
+        "rate_limit_error" => 429,
+        "overloaded_error" | "api_error" | "server_error" => 503,
+        "invalid_request_error" => 400,
+        "authentication_error" => 401,
+        _ => 0,
+    }
+}
