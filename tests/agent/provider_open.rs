@@ -23,7 +23,7 @@ fn a_reference_that_names_nothing_says_what_there_is() {
     assert!(refused(two, "openai").contains("name one: openai.a, openai.b"));
     assert!(refused(two, "mistral.x").contains("there is no type `mistral`"));
     assert!(refused("", "anthropic.main").contains("add [providers.anthropic.main]"));
-    assert!(refused("", "databricks").contains("cannot ask `databricks`"));
+    assert!(refused("", "databricks").contains("names no workspace"));
 }
 
 #[test]
@@ -48,6 +48,13 @@ fn a_missing_key_or_model_is_said_before_anything_is_asked() {
     assert!(refused(text, "anthropic.x").contains("gave no key"));
     let text = "[providers.openai.x]\nbase_url = \"http://127.0.0.1:1/v1\"\n";
     assert!(refused(text, "openai.x").contains("set `model` in [providers.openai.x]"));
+    let text = "[providers.databricks.x]\nhost = \"x.example.com\"\ntoken = \"k\"\n";
+    assert!(refused(text, "databricks.x").contains("set `model` in [providers.databricks.x]"));
+    assert!(
+        refused(&format!("{text}model = \"a/../b\"\n"), "databricks.x")
+            .contains("no name of a serving")
+    );
+    assert!(refused(&format!("{text}use_oauth = true\n"), "databricks.x").contains("token only"));
     let text = "[providers.gemini.x]\nmodel = \"a/b\"\napi_key = \"k\"\n";
     assert!(refused(text, "gemini.x").contains("no name of a Gemini model"));
 }
@@ -220,5 +227,38 @@ fn a_model_without_native_calls_gets_its_tools_as_text() {
     assert_eq!(
         sent.last(),
         "<tool_response>\n{\"tool\": \"shell\", \"args\": {}}\n</tool_response>"
+    );
+}
+
+#[test]
+fn a_serving_endpoint_is_asked_at_its_own_address_and_thought_goes_back_signed() {
+    let thought = |text: &str, signature: &str| {
+        json!({"choices": [{"delta": {"content": [{"type": "reasoning", "summary":
+            [{"type": "summary_text", "text": text, "signature": signature}]}]}}]})
+    };
+    let call = json!({"choices": [{"delta": {"content": "I look", "tool_calls": [{"index": 0, "id": "t1",
+        "function": {"name": "shell", "arguments": "{\"command\": \"ls\"}"}}]},
+        "finish_reason": "tool_calls"}], "usage": {"prompt_tokens": 7, "completion_tokens": null}});
+    let chunks = [thought("first ", ""), thought("the date", ""), thought("", "sig"), call];
+    let body: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    let server = ModelServer::start([Reply::raw(body + "data: [DONE]\n\n"), Reply::says("done")]);
+    let text = format!(
+        "[providers.databricks.x]\nhost = \"{}/\"\ntoken = \"t\"\nmodel = \"claude\"\n",
+        server.url()
+    );
+    let provider = opened(&text, "databricks").unwrap();
+    let mut messages = user("go");
+    let asked = ask(provider.as_ref(), &messages);
+    assert_eq!((asked.reasoning.as_str(), asked.text.as_str()), ("first the date", "I look"));
+    messages.push(asked.reply().message.clone());
+    assert_eq!(ask(provider.as_ref(), &messages).reply().message.words(), "done");
+    let requests = server.requests();
+    assert_eq!(requests[0].path, "/serving-endpoints/claude/invocations");
+    assert_eq!(requests[0].header("authorization"), Some("Bearer t"));
+    let spoken = requests[1].messages().iter().find(|m| m["role"] == "assistant").unwrap();
+    let summary = json!({"type": "summary_text", "text": "first the date", "signature": "sig"});
+    assert_eq!(
+        spoken["content"],
+        json!([{"type": "reasoning", "summary": [summary]}, {"type": "text", "text": "I look"}])
     );
 }

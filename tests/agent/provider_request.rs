@@ -4,7 +4,7 @@ use agent::message::{Image, Message, Part, Role, ToolCall, ToolResult};
 use agent::provider::anthropic::Messages;
 use agent::provider::gemini::Gemini;
 use agent::provider::hosted::Wire;
-use agent::provider::openai_chat::Chat;
+use agent::provider::openai_chat::{Chat, Service};
 use agent::provider::openai_responses::Responses;
 use agent::provider::{Facts, Request};
 use base::config::providers::CacheConfig;
@@ -100,7 +100,7 @@ fn the_chat_wire_writes_everything_back() {
 "#);
     assert_eq!((&body["max_tokens"], &body["max_completion_tokens"]), (&json!(4000), &Value::Null));
     assert_eq!(body["stream_options"]["include_usage"], true);
-    let openai = Chat { is_openai: true, temperature: Some(0.5), ..Chat::default() };
+    let openai = Chat { service: Service::Openai, temperature: Some(0.5), ..Chat::default() };
     let body = openai.body(&request(&messages, &tools), &facts());
     assert_eq!((&body["max_completion_tokens"], &body["max_tokens"]), (&json!(4000), &Value::Null));
     assert_eq!((&body["prompt_cache_key"], &body["temperature"]), (&json!("s-1"), &json!(0.5)));

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use base::config::Config;
 use base::config::agent::AgentConfig;
-use base::config::providers::{AnthropicConfig, GeminiConfig, OpenaiConfig, TYPES, Wire as Format};
+use base::config::providers::{
+    AnthropicConfig, DatabricksConfig, GeminiConfig, OpenaiConfig, TYPES, Wire as Format,
+};
 use base::failure::Failure;
 
 use super::Provider;
@@ -16,7 +18,7 @@ use super::gemini::Gemini;
 use super::hosted::{Hosted, Wire};
 use super::http::Endpoint;
 use super::models::{self, Said};
-use super::openai_chat::{Chat, OPENAI_HOST};
+use super::openai_chat::{Chat, OPENAI_HOST, Service};
 use super::openai_responses::Responses;
 use super::text_calls::TextCalls;
 
@@ -81,12 +83,10 @@ pub fn by_reference(
             let entry = config.providers.embedded.get(name).cloned().unwrap_or_default();
             Ok(Box::new(embedded::open(&entry, &wanted.reference, wanted.model)?))
         }
-        other => Err(Failure::usage(format!("this version cannot ask `{other}` yet"))
-            .next("use a provider of type anthropic, openai, gemini or embedded")
-            .next(
-                "or its openai-compatible address as [providers.openai.NAME] base_url: \
-                 https://HOST/serving-endpoints",
-            )),
+        _ => {
+            let entry = config.providers.databricks.get(name).cloned().unwrap_or_default();
+            Ok(Box::new(databricks(&entry, &wanted)?))
+        }
     }
 }
 
@@ -151,7 +151,8 @@ fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>
     let is_openai = endpoint.host() == OPENAI_HOST;
     let wire: Box<dyn Wire> = match entry.wire {
         Format::Chat => {
-            Box::new(Chat { is_openai, temperature: entry.temperature, ..Chat::default() })
+            let service = if is_openai { Service::Openai } else { Service::Other };
+            Box::new(Chat { service, temperature: entry.temperature, ..Chat::default() })
         }
         Format::Responses => Box::new(Responses::new(entry.temperature)),
     };
@@ -161,6 +162,42 @@ fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>
     let hosted: Box<dyn Provider> = Box::new(hosted);
     let is_native = entry.native_tools.unwrap_or(true);
     Ok(if is_native { hosted } else { Box::new(TextCalls::new(hosted)) })
+}
+
+fn databricks(entry: &DatabricksConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> {
+    if entry.use_oauth {
+        return Err(Failure::usage(format!("`{}` asks for use_oauth", wanted.reference))
+            .because("this version signs in with a token only")
+            .next("set `token` or `api_key_command`, or DATABRICKS_TOKEN"));
+    }
+    let host = entry.host.clone().or_else(|| std::env::var("DATABRICKS_HOST").ok());
+    let host = host.filter(|host| !host.trim().is_empty()).ok_or_else(|| {
+        Failure::usage(format!("`{}` names no workspace", wanted.reference))
+            .next("set `host` to its address, or DATABRICKS_HOST")
+    })?;
+    let host = host.trim().trim_end_matches('/');
+    let base = if host.contains("://") { host.to_owned() } else { format!("https://{host}") };
+    let key = Sources {
+        provider: &wanted.reference,
+        given: entry.token.as_ref(),
+        command: entry.api_key_command.as_ref(),
+        variable: Some("DATABRICKS_TOKEN"),
+    };
+    let key = key.need()?;
+    let model = wanted.model("databricks", entry.model.as_deref())?;
+    if !model.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+        return Err(Failure::usage(format!("`{model}` is no name of a serving endpoint"))
+            .next("name one like databricks-claude-sonnet-4-5"));
+    }
+    let path = format!("/serving-endpoints/{model}/invocations");
+    let endpoint = Endpoint::new(&base, &path, entry.allow_http)?
+        .key("authorization", "Bearer ", key.secret)?
+        .idle(Duration::from_secs(wanted.agent.timeout_seconds));
+    let said =
+        Said { context: entry.context_length, max_output: entry.max_tokens, price: entry.price };
+    let wire =
+        Chat { service: Service::Databricks, temperature: entry.temperature, ..Chat::default() };
+    Ok(wanted.hosted((endpoint, false), Box::new(wire), said, (model, key.origin)))
 }
 
 fn gemini(entry: &GeminiConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> {

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub enum Wire {
     /// `POST /v1/messages`.
     Anthropic,
-    /// `POST /v1/chat/completions`.
+    /// `POST /v1/chat/completions`, or `/serving-endpoints/NAME/invocations`.
     OpenaiChat,
     /// `POST /v1/responses`.
     OpenaiResponses,
@@ -43,7 +43,8 @@ impl Request {
         if path.contains("/v1beta/models/") && path.ends_with("enerateContent") {
             return Some(Wire::Gemini);
         }
-        path.ends_with("/chat/completions").then_some(Wire::OpenaiChat)
+        let chat = ["/chat/completions", "/invocations"].iter().any(|end| path.ends_with(end));
+        chat.then_some(Wire::OpenaiChat)
     }
 
     /// Whether a stream is asked for.

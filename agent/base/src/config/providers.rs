@@ -55,11 +55,12 @@ impl Providers {
 }
 
 /// The keys in the environment by which a provider is chosen when the configuration names none, in
-/// order: only types that this version can ask.
-const KEYS: &[(&str, &str)] = &[
-    ("anthropic", "ANTHROPIC_API_KEY"),
-    ("openai", "OPENAI_API_KEY"),
-    ("gemini", "GEMINI_API_KEY"),
+/// order.
+const KEYS: &[(&str, &[&str])] = &[
+    ("anthropic", &["ANTHROPIC_API_KEY"]),
+    ("openai", &["OPENAI_API_KEY"]),
+    ("gemini", &["GEMINI_API_KEY"]),
+    ("databricks", &["DATABRICKS_HOST", "DATABRICKS_TOKEN"]),
 ];
 
 impl Providers {
@@ -77,7 +78,7 @@ impl Providers {
         if let [only] = self.references().as_slice() {
             return only.clone();
         }
-        let first = KEYS.iter().find(|(_, key)| is_set(key));
+        let first = KEYS.iter().find(|(_, keys)| keys.iter().all(|key| is_set(key)));
         first.map_or("embedded", |(kind, _)| kind).to_owned()
     }
 }
@@ -289,8 +290,9 @@ mod tests {
         assert_eq!(chosen(two, &keys), "openai");
         assert_eq!(chosen("", &["OPENAI_API_KEY", "ANTHROPIC_API_KEY"]), "anthropic");
         assert_eq!(chosen("", &["GEMINI_API_KEY"]), "gemini");
-        for none_that_can_be_asked in ["DATABRICKS_HOST", "DATABRICKS_TOKEN"] {
-            assert_eq!(chosen("", &[none_that_can_be_asked]), "embedded");
+        assert_eq!(chosen("", &["DATABRICKS_HOST", "DATABRICKS_TOKEN"]), "databricks");
+        for half in ["DATABRICKS_HOST", "DATABRICKS_TOKEN"] {
+            assert_eq!(chosen("", &[half]), "embedded");
         }
     }
 }

@@ -1,5 +1,5 @@
 //! OpenAI chat completions, streamed, for OpenAI and every server that speaks its format:
-//! llama.cpp, ollama, vLLM, OpenRouter, Groq and their kin.
+//! llama.cpp, ollama, vLLM, OpenRouter, Groq and their kin, and Databricks' serving endpoints.
 //!
 //! Format: <https://platform.openai.com/docs/api-reference/chat-streaming>; recorded replies lie
 //! in `tests/fixtures/wire`.
@@ -21,12 +21,24 @@ pub const OPENAI_HOST: &str = "api.openai.com";
 /// The chat completions wire.
 #[derive(Debug, Default)]
 pub struct Chat {
-    /// Whether OpenAI itself is asked.
-    pub is_openai: bool,
+    /// Who is asked.
+    pub service: Service,
     /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
     /// What this server was found not to take.
     pub habits: Habits,
+}
+
+/// Who is asked, where that makes a difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Service {
+    /// OpenAI itself, which knows keys that others refuse.
+    Openai,
+    /// A serving endpoint of Databricks, often with a model of Anthropic behind it.
+    Databricks,
+    /// Any other server.
+    #[default]
+    Other,
 }
 
 /// Keys that servers and models refuse; learnt from their refusals.

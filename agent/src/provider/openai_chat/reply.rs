@@ -26,7 +26,15 @@ pub struct Reading {
 #[derive(Debug)]
 enum Piece {
     Text(String),
-    Thought { field: String, text: String },
+    Thought {
+        field: String,
+        text: String,
+    },
+    /// Thought as a block of the content, with its signature.
+    Block {
+        text: String,
+        block: Value,
+    },
     Call(Slot),
 }
 
@@ -90,6 +98,9 @@ impl Piece {
             Piece::Text(text) => Part::Text { text },
             Piece::Thought { field, text } => {
                 Part::Reasoning { text, sealed: Some(json!({ "field": field })) }
+            }
+            Piece::Block { text, block } => {
+                Part::Reasoning { text, sealed: Some(json!({ "block": block })) }
             }
             Piece::Call(slot) => {
                 let id = ids.unique(&slot.id);
@@ -182,10 +193,29 @@ impl Reading {
     fn content(&mut self, part: &Value, hear: &mut Hear<'_>) {
         if part["type"] == "reasoning" {
             for summary in part["summary"].as_array().into_iter().flatten() {
-                self.thought("reasoning", summary["text"].as_str().unwrap_or_default(), hear);
+                self.summary(summary, hear);
             }
         } else {
             self.text(part["text"].as_str().unwrap_or_default(), hear);
+        }
+    }
+
+    /// A piece of a block of thought: pieces of a kind are joined, a signature closes the block.
+    fn summary(&mut self, piece: &Value, hear: &mut Hear<'_>) {
+        let more = piece["text"].as_str().unwrap_or_default();
+        if !more.is_empty() {
+            hear(Delta::Reasoning(more));
+        }
+        let Some(Piece::Block { text, block }) = self.pieces.last_mut() else {
+            let block = json!({"type": "reasoning", "summary": [piece]});
+            self.pieces.push(Piece::Block { text: more.to_owned(), block });
+            return;
+        };
+        text.push_str(more);
+        let Some(pieces) = block["summary"].as_array_mut() else { return };
+        match pieces.last_mut().filter(|last| last["type"] == piece["type"]) {
+            Some(last) => join(last, piece),
+            None => pieces.push(piece.clone()),
         }
     }
 
@@ -195,7 +225,7 @@ impl Reading {
         }
         match self.pieces.last_mut() {
             Some(Piece::Text(text)) => text.push_str(more),
-            Some(Piece::Thought { .. } | Piece::Call(_)) | None => {
+            Some(Piece::Thought { .. } | Piece::Block { .. } | Piece::Call(_)) | None => {
                 self.pieces.push(Piece::Text(more.to_owned()));
             }
         }
@@ -208,7 +238,7 @@ impl Reading {
         }
         match self.pieces.last_mut() {
             Some(Piece::Thought { field, text }) if field == name => text.push_str(more),
-            Some(Piece::Thought { .. } | Piece::Text(_) | Piece::Call(_)) | None => {
+            Some(_) | None => {
                 let (field, text) = (name.to_owned(), more.to_owned());
                 self.pieces.push(Piece::Thought { field, text });
             }
@@ -227,17 +257,7 @@ impl Reading {
             self.details.push(detail.clone());
             return;
         };
-        for (key, value) in detail.as_object().into_iter().flatten() {
-            match (value, &before[key]) {
-                (Value::Null, _) => {}
-                (Value::String(more), Value::String(text))
-                    if ["text", "summary", "data", "signature"].contains(&key.as_str()) =>
-                {
-                    before[key] = json!(format!("{text}{more}"));
-                }
-                _ => before[key] = value.clone(),
-            }
-        }
+        join(before, detail);
     }
 
     fn call(&mut self, piece: &Value) {
@@ -251,12 +271,27 @@ impl Reading {
         let index = piece["index"].as_u64();
         let slots = self.pieces.iter_mut().rev().filter_map(|piece| match piece {
             Piece::Call(slot) => Some(slot),
-            Piece::Text(_) | Piece::Thought { .. } => None,
+            Piece::Text(_) | Piece::Thought { .. } | Piece::Block { .. } => None,
         });
         let mut slots = slots.filter(|slot| index.is_none() || slot.index == index);
         match slots.next().filter(|slot| slot.goes_on_with(&id, &name)) {
             Some(slot) => slot.args.push_str(&args),
             None => self.pieces.push(Piece::Call(Slot { index, id, name, args })),
+        }
+    }
+}
+
+/// Joins a piece of a block to what came of it before: texts grow, the rest is replaced.
+fn join(before: &mut Value, piece: &Value) {
+    for (key, value) in piece.as_object().into_iter().flatten() {
+        match (value, &before[key]) {
+            (Value::Null, _) => {}
+            (Value::String(more), Value::String(text))
+                if ["text", "summary", "data", "signature"].contains(&key.as_str()) =>
+            {
+                before[key] = json!(format!("{text}{more}"));
+            }
+            _ => before[key] = value.clone(),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::provider::arguments::sendable;
 use crate::provider::history::sound;
 use crate::provider::{Facts, Request, ToolSpec};
 
-use super::Chat;
+use super::{Chat, Service};
 
 /// The body of a request.
 pub fn body(wire: &Chat, request: &Request<'_>, facts: &Facts) -> Value {
@@ -23,16 +23,17 @@ pub fn body(wire: &Chat, request: &Request<'_>, facts: &Facts) -> Value {
     }
     let mut body = json!({"model": facts.model, "messages": messages});
     if !request.tools.is_empty() {
-        body["tools"] = request.tools.iter().map(tool).collect();
+        body["tools"] = request.tools.iter().map(|spec| tool(spec, wire.service)).collect();
     }
     // OpenAI's newer models refuse the old name; other servers know only that one.
-    let is_new = wire.is_openai || !wire.habits.takes("max_tokens");
+    let is_openai = wire.service == Service::Openai;
+    let is_new = is_openai || !wire.habits.takes("max_tokens");
     let limit = if is_new { "max_completion_tokens" } else { "max_tokens" };
     body[limit] = json!(request.max_output);
     if let Some(temperature) = wire.temperature.filter(|_| wire.habits.takes("temperature")) {
         body["temperature"] = json!(temperature);
     }
-    if wire.is_openai && !request.session.is_empty() {
+    if is_openai && !request.session.is_empty() {
         body["prompt_cache_key"] = json!(request.session);
     }
     body["stream"] = json!(true);
@@ -42,9 +43,15 @@ pub fn body(wire: &Chat, request: &Request<'_>, facts: &Facts) -> Value {
     body
 }
 
-fn tool(spec: &ToolSpec) -> Value {
+fn tool(spec: &ToolSpec, service: Service) -> Value {
+    let mut parameters = spec.parameters.clone();
+    let is_empty = parameters["properties"].as_object().is_some_and(serde_json::Map::is_empty);
+    // Databricks refuses the empty object, OpenAI its absence.
+    if service == Service::Databricks && is_empty {
+        parameters.as_object_mut().map(|schema| schema.remove("properties"));
+    }
     json!({"type": "function", "function":
-        {"name": spec.name, "description": spec.description, "parameters": spec.parameters}})
+        {"name": spec.name, "description": spec.description, "parameters": parameters}})
 }
 
 /// A message of the user: each result is a message of its own; pictures of results, which a
@@ -86,6 +93,7 @@ fn assistant(message: &Message) -> Value {
     let words = message.words();
     let calls: Vec<Value> = message.calls().map(call).collect();
     let mut out = json!({"role": "assistant"});
+    let mut blocks = Vec::new();
     // `null` beside calls is what the format says; an empty text makes some templates speak.
     out["content"] = if words.is_empty() { Value::Null } else { json!(words) };
     if calls.is_empty() {
@@ -97,11 +105,17 @@ fn assistant(message: &Message) -> Value {
         if let Part::Reasoning { sealed: Some(sealed), text } = part {
             if let Some(details) = sealed.get("reasoning_details") {
                 out["reasoning_details"] = details.clone();
+            } else if let Some(block) = sealed.get("block") {
+                blocks.push(block.clone());
             } else if let Some(field) = sealed["field"].as_str() {
                 let before = out[field].as_str().unwrap_or_default();
                 out[field] = json!(format!("{before}{text}"));
             }
         }
+    }
+    if !blocks.is_empty() {
+        let text = (!words.is_empty()).then(|| json!({"type": "text", "text": words}));
+        out["content"] = blocks.into_iter().chain(text).collect();
     }
     out["tool_calls"] = json!(calls);
     out
