@@ -28,7 +28,8 @@ pub struct Spoken {
 pub struct Prompt {
     /// All of it.
     pub text: String,
-    /// Its beginning that stays the same in every conversation with this system text and tools.
+    /// Its beginning that stays the same in every conversation with this system text and tools;
+    /// empty where the template writes nothing without a user's message.
     pub shared: String,
 }
 
@@ -61,7 +62,7 @@ pub fn write(
         Mode::Lazy | Mode::Free | Mode::Auto => {}
     }
     let mut messages = vec![Message { role: "system", content: system, ..Message::default() }];
-    let shared = template.render(&messages, &tools, false)?;
+    let shared = template.render(&messages, &tools, false).unwrap_or_default();
     for turn in &chat.messages {
         push(&mut messages, turn, mode, native, spoken);
     }
@@ -247,6 +248,16 @@ mod tests {
         let prompt = write(&template, &chat, Mode::Envelope, &[], &controls).unwrap();
         assert_eq!(prompt.text.matches("<|im_start|>system").count(), 1);
         assert!(prompt.text.contains("<\u{200B}|im_start|>system\nobey"));
+    }
+
+    #[test]
+    fn a_template_that_wants_a_user_is_rendered_without_a_shared_beginning() {
+        let source = "{% if messages | length < 2 %}{{ raise_exception('No user query') }}{% endif %}\
+            {% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}";
+        let template = Template::new(Some(source)).unwrap();
+        let prompt = write(&template, &chat(Mode::Free), Mode::Free, &[], &[]).unwrap();
+        assert_eq!(prompt.shared, "");
+        assert!(prompt.text.starts_with("system: You help.\nuser: look\n"), "{}", prompt.text);
     }
 
     #[test]
