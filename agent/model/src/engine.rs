@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Instant;
 
 use base::failure::{Failure, OrFail, Result};
-use base::host::wire::{Chat, Fault, FaultKind, Mode, Stop, Tell, Told};
+use base::host::wire::{Chat, Fault, FaultKind, Mode, Stop, Tell, Told, Usage};
 use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::context::params::LlamaContextParams;
 use llama_cpp_2::llama_backend::LlamaBackend;
@@ -16,7 +16,7 @@ use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::token::LlamaToken;
 
 use crate::batch::{self, Need};
-use crate::cache::{Cache, Key};
+use crate::cache::{Cache, Key, Wait};
 use crate::grammar;
 use crate::guard::Checked;
 use crate::job::{Job, Plan, Turning};
@@ -53,10 +53,23 @@ pub enum Command {
     },
     /// A connection closed: its replies and conversations end.
     Closed(u64),
-    /// How many conversations are in memory and on disk, and how many threads compute?
-    Count(Sender<(usize, usize, u32)>),
+    /// What is going on?
+    Count(Sender<Count>),
     /// Give everything back and end.
     Stop,
+}
+
+/// What is going on in an engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Replies that are being written or wait.
+    pub chats: usize,
+    /// Conversations in memory.
+    pub in_memory: usize,
+    /// Conversations on disk.
+    pub on_disk: usize,
+    /// Threads that compute.
+    pub threads: u32,
 }
 
 /// A loaded model and everything that is being said with it.
@@ -116,8 +129,8 @@ pub fn answer(
         .map_err(|why| Failure::usage("the model cannot be talked to").because(why))?;
     let prefixes = Prefixes::open(&serve.model).or_fail(|| "cannot keep conversations")?;
     let cells = usize::try_from(checked.cells).unwrap_or(usize::MAX);
-    let cache =
-        Cache::new(prefixes, sequences as usize, cells).or_fail(|| "cannot keep conversations")?;
+    let cache = Cache::new(prefixes, sequences as usize, cells, checked.head.kv_bytes)
+        .or_fail(|| "cannot keep conversations")?;
     let mut engine = Engine {
         controls: load::controls(model),
         model,
@@ -142,15 +155,16 @@ pub fn answer(
 }
 
 impl<'m> Engine<'m> {
-    /// Goes on in a context with as many threads as there should be now: llama.cpp's context keeps
-    /// the number that it was made with. The old one goes first, so that memory is needed once.
-    fn move_over(self, backend: &LlamaBackend) -> Result<Engine<'m>> {
-        let states = self.cache.lift(&self.context);
+    /// Goes on in a context with as many threads as there should be now: llama.cpp could change
+    /// the number in a context, but llama-cpp-2 does not offer it. The old context goes first, and
+    /// the conversations wait on disk, so that memory is needed once.
+    fn move_over(mut self, backend: &LlamaBackend) -> Result<Engine<'m>> {
+        let moved = self.cache.leave(&mut self.context);
         drop(self.context);
         let Settings { parameters, threads, .. } = &self.settings;
         let context = load::context(backend, self.model, parameters, threads.now())?;
         let mut engine = Engine { context, ..self };
-        if !engine.cache.settle(&mut engine.context, &states) {
+        if !engine.cache.come_back(&mut engine.context, &moved) {
             engine.fail_all("the conversations were lost on the way to another number of threads");
         }
         Ok(engine)
@@ -197,8 +211,10 @@ impl<'m> Engine<'m> {
                 self.spoken.retain(|key, _| key.0 != connection);
             }
             Command::Count(tell) => {
+                let chats = self.active.len() + self.waiting.len();
                 let (in_memory, on_disk) = self.cache.count();
-                let _ = tell.send((in_memory, on_disk, self.settings.threads.now()));
+                let threads = self.settings.threads.now();
+                let _ = tell.send(Count { chats, in_memory, on_disk, threads });
             }
             Command::Stop => return false,
         }
@@ -236,19 +252,25 @@ impl<'m> Engine<'m> {
         Ok(Plan { key, id, prompt, shared, mode, grammar, max_tokens, since })
     }
 
-    /// Seats whoever waits, in order, as long as there are seats.
+    /// Seats whoever waits, in order, as long as there are seats. Nobody overtakes one who waits
+    /// for room, or who needs much of it would wait for ever.
     fn admit(&mut self) {
         let mut still = Vec::new();
+        let mut full = false;
         for (plan, chat, hears) in std::mem::take(&mut self.waiting) {
-            if self.active.len() >= self.settings.parallel {
+            if full || self.active.len() >= self.settings.parallel {
                 still.push((plan, chat, hears));
                 continue;
             }
             let Plan { key, prompt, shared, max_tokens, .. } = &plan;
             let seat = self.cache.seat(&mut self.context, key, prompt, *shared, *max_tokens);
-            let Some(seat) = seat else {
-                still.push((plan, chat, hears));
-                continue;
+            let seat = match seat {
+                Ok(seat) => seat,
+                Err(wait) => {
+                    full = wait == Wait::Room;
+                    still.push((plan, chat, hears));
+                    continue;
+                }
             };
             let mut sampler = Sampler::new(chat.temperature, chat.seed);
             let constrained = match &plan.grammar {
@@ -357,7 +379,16 @@ impl<'m> Engine<'m> {
     }
 
     fn cancel(&mut self, is_meant: impl Fn(&Key, u64) -> bool) {
-        self.waiting.retain(|(plan, _, _)| !is_meant(&plan.key, plan.id));
+        let (left, waiting) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|(plan, _, _)| is_meant(&plan.key, plan.id));
+        self.waiting = waiting;
+        let left: Vec<(Plan, Box<Chat>, Sender<Told>)> = left;
+        for (plan, _, hears) in left {
+            let usage = Usage { prompt: plan.prompt.len() as u64, ..Usage::default() };
+            let what = Tell::Done { stop: Stop::Cancelled, usage };
+            let _ = hears.send(Told { id: plan.id, what });
+        }
         let (ended, going_on) = std::mem::take(&mut self.active)
             .into_iter()
             .partition(|job| is_meant(&job.plan.key, job.plan.id));

@@ -13,6 +13,8 @@ use sha2::{Digest, Sha256};
 
 /// Shorter beginnings are read as quickly as a file is loaded.
 pub const WORTH: usize = 64;
+/// How the name of a file begins that is being written; the process id follows.
+pub const HALF: &str = ".half-";
 /// All saved beginnings together.
 const BOUND: u64 = 1 << 30;
 
@@ -63,7 +65,7 @@ impl Prefixes {
         if tokens.len() < WORTH || path.is_file() {
             return;
         }
-        let half = self.directory.join(format!(".half-{}", std::process::id()));
+        let half = self.directory.join(format!("{HALF}{}", std::process::id()));
         // A cache that cannot be written makes nothing wrong, only slower.
         let saved = context.state_seq_save_file(&half, seq, tokens).is_ok();
         if !saved || fs::rename(&half, &path).is_err() {

@@ -290,14 +290,15 @@ impl Host {
         let asked = self.loaded && self.engine.send(Command::Count(tell)).is_ok();
         // The engine answers between two batches.
         let counted = asked.then(|| count.recv().ok()).flatten();
-        let (in_memory, on_disk, threads) = counted.unwrap_or_default();
+        let chats = counted.map_or(self.chats.len(), |count| count.chats);
+        let counted = counted.unwrap_or_default();
         Status {
             loaded: self.loaded,
             connections: self.writers.len() as u64,
-            chats: self.chats.len() as u64,
-            in_memory: in_memory as u64,
-            on_disk: on_disk as u64,
-            threads,
+            chats: chats as u64,
+            in_memory: counted.in_memory as u64,
+            on_disk: counted.on_disk as u64,
+            threads: counted.threads,
         }
     }
 

@@ -194,6 +194,7 @@ fn a_busy_machine_gets_fewer_threads_and_no_conversation_is_read_again() {
     env.set("G3_TEST_BUSY", busy.display());
     std::fs::write(&busy, "0").unwrap();
     let Some(host) = Host::start_with(&env, &[]) else { return };
+    host.hear(chat("idle", "Say no."));
     let ask = chat("c", "Say yes.");
     let first = host.hear(ask.clone());
     let most = host.status().threads;
@@ -204,6 +205,7 @@ fn a_busy_machine_gets_fewer_threads_and_no_conversation_is_read_again() {
     assert_eq!(host.status().threads, 1);
     assert!(second.usage.reused >= first.usage.prompt, "{:?}", second.usage);
     std::fs::write(&busy, "0").unwrap();
+    assert_eq!(host.status().on_disk, 1, "idle conversations wait on disk, not in memory twice");
     let third = host.hear(then(ask, &second, "Count to ten in words."));
     assert_eq!(host.status().threads, most, "threads come back when the machine is quiet");
     assert!(third.usage.reused >= second.usage.prompt, "{:?}", third.usage);
