@@ -275,7 +275,7 @@ impl<'m> Engine<'m> {
             let mut sampler = Sampler::new(chat.temperature, chat.seed);
             let constrained = match &plan.grammar {
                 Some(grammar) if plan.mode == Mode::Envelope => {
-                    sampler.constrain(self.model, grammar)
+                    sampler.constrain(self.model, grammar, &[])
                 }
                 Some(_) | None => Ok(()),
             };
@@ -356,11 +356,12 @@ impl<'m> Engine<'m> {
         match job.write(token, &bytes) {
             Turning::None => {}
             Turning::Release => job.sampler.release(),
-            Turning::Constrain => {
+            Turning::Constrain(begun) => {
                 if let Some(grammar) = &job.plan.grammar {
+                    let begun = vocab.tokenize(begun.as_bytes(), false, false);
                     // A grammar that was good for one reply is good for the next; without it the
                     // call is only read more carefully.
-                    let _ = job.sampler.constrain(self.model, grammar);
+                    let _ = job.sampler.constrain(self.model, grammar, &begun);
                 }
             }
         }

@@ -155,6 +155,7 @@ fn fits(name: &str, args: &Value) -> bool {
 fn an_envelope_fits_its_schema_however_the_model_rambles() {
     let env = TestEnv::new();
     let Some(host) = Host::start(&env, &[]) else { return };
+    let mut whole = 0;
     for seed in 1..=3 {
         let mut ask = chat(&format!("c{seed}"), "Search all files for a nice word, or write one.");
         ask.tools = tools();
@@ -167,7 +168,9 @@ fn an_envelope_fits_its_schema_however_the_model_rambles() {
             assert!(!cut || heard.stop == Some(Stop::Length));
         }
         assert!(heard.calls.len() == 1 || !heard.text.is_empty(), "{heard:?}");
+        whole += heard.calls.iter().filter(|(_, _, cut)| !cut).count();
     }
+    assert!(whole > 0, "all calls were cut off, so nothing was checked");
 }
 
 #[test]
@@ -190,14 +193,15 @@ fn a_large_model_speaks_freely_and_its_calls_fit() {
     let mut ask = chat("c", "");
     ask.tools = tools();
     ask.mode = Mode::Lazy;
-    ask.max_tokens = 40;
+    ask.max_tokens = 60;
+    // What it is to write does not fit: there is no `file`, and `content` is missing.
     ask.messages = vec![Turn::User {
-        text: "Call write_file with path a.txt and content hi. Begin your reply with <tool_call>."
+        text: "Write `<`, then `tool_call`, then `>`, a new line, then \
+               {\"name\": \"write_file\", \"arguments\": {\"file\": \"a.txt\"}}."
             .into(),
     }];
     let heard = host.hear(ask);
-    for (name, args, cut) in &heard.calls {
-        assert!(*cut || fits(name, args), "{name} {args}");
-    }
-    assert!(!heard.calls.is_empty() || !heard.text.is_empty(), "{heard:?}");
+    let [(name, args, false)] = heard.calls.as_slice() else { panic!("{heard:?}") };
+    assert!(fits(name, args), "{name} {args}");
+    println!("{heard:?}");
 }
