@@ -17,12 +17,13 @@ use llama_cpp_2::token::LlamaToken;
 
 use crate::batch::{self, Need};
 use crate::cache::{Cache, Key, Wait};
+use crate::command::{Command, Count};
 use crate::grammar;
 use crate::guard::Checked;
 use crate::job::{Job, Plan, Turning};
 use crate::load;
 use crate::options::Serve;
-use crate::prefix::Prefixes;
+use crate::prefix::{self, Prefixes};
 use crate::prompt::{self, Spoken};
 use crate::sample::Sampler;
 use crate::template::Template;
@@ -30,47 +31,6 @@ use crate::threads::Threads;
 
 /// Replies shorter than this are of no use, so a prompt that leaves less room does not fit.
 const LEAST_ROOM: usize = 64;
-
-/// What the engine is asked.
-pub enum Command {
-    /// The next reply of a conversation.
-    Chat {
-        /// The connection.
-        connection: u64,
-        /// The id of the request.
-        id: u64,
-        /// The question.
-        chat: Box<Chat>,
-        /// Who hears the reply.
-        hears: Sender<Told>,
-    },
-    /// End a reply early.
-    Cancel {
-        /// The connection.
-        connection: u64,
-        /// The id of the chat.
-        chat: u64,
-    },
-    /// A connection closed: its replies and conversations end.
-    Closed(u64),
-    /// What is going on?
-    Count(Sender<Count>),
-    /// Give everything back and end.
-    Stop,
-}
-
-/// What is going on in an engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Replies that are being written or wait.
-    pub chats: usize,
-    /// Conversations in memory.
-    pub in_memory: usize,
-    /// Conversations on disk.
-    pub on_disk: usize,
-    /// Threads that compute.
-    pub threads: u32,
-}
 
 /// A loaded model and everything that is being said with it.
 struct Engine<'m> {
@@ -101,20 +61,35 @@ pub fn run(
     loaded: impl FnOnce(),
 ) -> Result<()> {
     let threads = Threads::new(serve.threads);
-    let (backend, model) = load::model(serve)?;
-    answer(serve, &backend, &model, checked, threads, commands, loaded)
+    let (backend, model) = &load::model(serve)?;
+    let prefixes =
+        prefix::directory().and_then(|directory| Prefixes::open(directory, &serve.model));
+    let prefixes = prefixes.or_fail(|| "cannot keep conversations")?;
+    answer(serve, Ground { backend, model, checked, threads, prefixes }, commands, loaded)
+}
+
+/// What an engine stands on.
+pub struct Ground<'m> {
+    /// llama.cpp.
+    pub backend: &'m LlamaBackend,
+    /// The loaded model.
+    pub model: &'m LlamaModel,
+    /// What is known of its file.
+    pub checked: Checked,
+    /// The threads to begin with.
+    pub threads: Threads,
+    /// The prompt beginnings on disk.
+    pub prefixes: Prefixes,
 }
 
 /// Answers commands with a loaded model until `Stop`.
 pub fn answer(
     serve: &Serve,
-    backend: &LlamaBackend,
-    model: &LlamaModel,
-    checked: Checked,
-    mut threads: Threads,
+    ground: Ground<'_>,
     commands: &Receiver<Command>,
     loaded: impl FnOnce(),
 ) -> Result<()> {
+    let Ground { backend, model, checked, mut threads, prefixes } = ground;
     threads.look();
     let sequences = serve.parallel * 3;
     let parameters = LlamaContextParams::default()
@@ -127,7 +102,6 @@ pub fn answer(
     let context = load::context(backend, model, &parameters, threads.now())?;
     let template = Template::new(checked.head.template.as_deref())
         .map_err(|why| Failure::usage("the model cannot be talked to").because(why))?;
-    let prefixes = Prefixes::open(&serve.model).or_fail(|| "cannot keep conversations")?;
     let cells = usize::try_from(checked.cells).unwrap_or(usize::MAX);
     let cache = Cache::new(prefixes, sequences as usize, cells, checked.head.kv_bytes)
         .or_fail(|| "cannot keep conversations")?;
@@ -223,6 +197,7 @@ impl<'m> Engine<'m> {
 
     /// Makes a prompt of a chat.
     fn plan(&self, key: Key, id: u64, chat: &Chat) -> std::result::Result<Plan, Fault> {
+        let since = Instant::now();
         let refused = |why: String| Fault::new(FaultKind::Rejected, why);
         let mode = prompt::mode(chat, self.checked.head.parameters);
         let grammar = match mode {
@@ -248,7 +223,6 @@ impl<'m> Engine<'m> {
             return Err(Fault::new(FaultKind::TooLong, why));
         }
         let max_tokens = (chat.max_tokens as usize).clamp(1, room);
-        let since = Instant::now();
         Ok(Plan { key, id, prompt, shared, mode, grammar, max_tokens, since })
     }
 

@@ -26,9 +26,8 @@ pub struct Prefixes {
 }
 
 impl Prefixes {
-    /// Those of a model file, below `$XDG_CACHE_HOME/g3/kv` or `~/.g3/cache/kv`.
-    pub fn open(model: &Path) -> io::Result<Prefixes> {
-        let directory = directory()?;
+    /// Those of a model file, in a directory that is made where there is none.
+    pub fn open(directory: PathBuf, model: &Path) -> io::Result<Prefixes> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         Ok(Prefixes { directory, model: fingerprint(model)? })
     }
@@ -105,7 +104,8 @@ impl Prefixes {
     }
 }
 
-fn directory() -> io::Result<PathBuf> {
+/// Where a user's are: `$XDG_CACHE_HOME/g3/kv` or `~/.g3/cache/kv`.
+pub fn directory() -> io::Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     match (variable("XDG_CACHE_HOME"), variable("HOME")) {
         (Some(cache), _) => Ok(Path::new(&cache).join("g3/kv")),

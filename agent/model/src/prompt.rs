@@ -208,7 +208,8 @@ fn native_call(call: &Call) -> Value {
     json!({ "type": "function", "function": { "name": call.name, "arguments": call.args } })
 }
 
-fn envelope_tools(tools: &[Tool]) -> String {
+/// What the system prompt says about tools where every reply is an envelope.
+pub fn envelope_tools(tools: &[Tool]) -> String {
     let list: String = tools.iter().map(signature).collect();
     format!(
         "\n\n# Tools\n\nEvery reply is one JSON object that calls one tool:\n\

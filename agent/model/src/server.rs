@@ -15,7 +15,8 @@ use base::host::place::{self, Place};
 use base::host::wire::{Ask, Asked, Fault, FaultKind, Hello, Status, Tell, Told, VERSION};
 use base::lock::Lock;
 
-use crate::engine::{self, Command};
+use crate::command::Command;
+use crate::engine;
 use crate::guard::{self, Checked};
 use crate::options::Serve;
 
