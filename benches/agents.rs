@@ -3,7 +3,8 @@
 //! `./benches/run` builds the release binaries, runs this and writes docs/benchmarks.md. Peers are
 //! measured when `BENCH_CODEX` and `BENCH_MINI` name their programs. Figures are medians of
 //! interleaved runs; CPU is user plus system time of the whole process tree; PSS is the peak of
-//! the tree's proportional set size, taken in a run of its own.
+//! the tree's proportional set size, taken in a run of its own; for `--version`, which is over after a
+//! few looks, the largest of twenty runs.
 
 mod common {
     pub mod measure;
@@ -72,8 +73,10 @@ fn version(peers: &[Peer], place: &Path) -> Row {
             row.add(at, measure(vec![peer.version(place)]));
         }
     }
-    for (at, peer) in peers.iter().enumerate() {
-        row.add_memory(at, memory(vec![peer.version(place)]));
+    for _ in 0..20 {
+        for (at, peer) in peers.iter().enumerate() {
+            row.add_memory(at, memory(vec![peer.version(place)]));
+        }
     }
     row
 }

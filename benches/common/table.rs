@@ -28,9 +28,10 @@ impl Row {
         self.cells[column].samples.push(sample);
     }
 
-    /// Adds the peak memory (KiB) of the program in this column.
+    /// Adds the peak memory (KiB) of a run of the program in this column; the largest counts.
     pub fn add_memory(&mut self, column: usize, kib: u64) {
-        self.cells[column].memory = kib;
+        let memory = &mut self.cells[column].memory;
+        *memory = kib.max(*memory);
     }
 }
 

@@ -89,9 +89,9 @@ def reverse(path):
                   (read(path, "reverse.sh") != "", "no reverse.sh"))
 
 
-def settings(path):
-    value = json.loads(read(path, "settings.json"))
-    return all_of((value == {"host": "localhost", "port": 8080, "debug": False}, f"settings.json is {value}"))
+def limits(path):
+    value = json.loads(read(path, "limits.json"))
+    return all_of((value == {"unit": "seconds", "soft": 30, "hard": 45, "strict": True}, f"limits.json is {value}"))
 
 
 def people(path):
@@ -118,8 +118,8 @@ def times(path):
                   (runs(path, "python3 hi.py --times 3") == "hi\nhi\nhi\n", "hi.py --times 3 does not print hi three times"))
 
 
-def errors(path):
-    return all_of((read(path, "errors.txt").strip() == "4", f"errors.txt says {read(path, 'errors.txt')[:40]!r}"))
+def finished(path):
+    return all_of((read(path, "finished.txt").strip() == "3", f"finished.txt says {read(path, 'finished.txt')[:40]!r}"))
 
 
 def total(path):
@@ -131,10 +131,10 @@ def is_even(path):
     return all_of((runs(path, f'python3 -c "{code}"') is not None, "is_even or half does not work"))
 
 
-def moved(path):
-    both = read(path, "store.py") + read(path, "main.py")
-    return all_of(("fetch_item" in both and "get_item" not in both, "get_item is still there"),
-                  (runs(path, "python3 main.py") == "apple\n", "main.py does not print apple"))
+def renamed(path):
+    both = read(path, "tax.py") + read(path, "invoice.py")
+    return all_of(("def gross_price(" in read(path, "tax.py"), "tax.py has no gross_price"), ("calc" not in both, "calc is still there"),
+                  (runs(path, "python3 invoice.py") == "60\n36\n", "invoice.py does not print 60 and 36"))
 
 
 def install(path):
@@ -195,7 +195,7 @@ TASKS_2 = [
     }, stack),
     Task("table", "Write degrees.py, a program that prints a line `celsius,fahrenheit` in whole degrees for 0, 10 and 20 degrees Celsius. Run it and save what it prints in table.csv.", {}, table),
     Task("reverse", "Make a shell script reverse.sh that prints the word hello backwards. Run it and put its output into out.txt.", {}, reverse),
-    Task("settings", "Create settings.json with the keys host (localhost), port (8080) and debug (false).", {}, settings),
+    Task("limits", "Write a JSON file limits.json. Its unit is seconds, its soft limit is 30, its hard limit is 45, and strict is true; the keys are unit, soft, hard and strict.", {}, limits),
     Task("people", "Convert people.csv to people.json: a list of objects with name and age, the age as a number.", {
         "people.csv": "name,age\nAda,36\nBob,25\n",
     }, people),
@@ -211,19 +211,19 @@ TASKS_2 = [
     Task("times", "Add an option `--times N` to hi.py that prints hi N times, one per line. Without it hi is printed once.", {
         "hi.py": "def main():\n    print('hi')\n\n\nif __name__ == '__main__':\n    main()\n",
     }, times),
-    Task("errors", "Count the lines of server.log that contain ERROR and write the number to errors.txt.", {
-        "server.log": "INFO start\nERROR disk\nINFO ok\nERROR net\nWARN slow\nERROR disk\nINFO ok\nERROR cpu\nINFO stop\n",
-    }, errors),
+    Task("finished", "In jobs.csv every job has a state. Find out how many jobs have the state done, and save that number as finished.txt.", {
+        "jobs.csv": "job,state\nbuild,done\nlint,failed\ntest,done\ndeploy,waiting\ndocs,done\nrelease,waiting\n",
+    }, finished),
     Task("total", "Add up the numbers in numbers.txt and write the sum into total.txt.", {
         "numbers.txt": "7\n13\n2\n20\n",
     }, total),
     Task("is_even", "Write a function is_even(n) in maths.py that tells whether n is even.", {
         "maths.py": "def half(n):\n    return n // 2\n",
     }, is_even),
-    Task("moved", "The function get_item shall be called fetch_item. Change it in store.py and main.py.", {
-        "store.py": "ITEMS = {1: 'apple'}\n\n\ndef get_item(key):\n    return ITEMS[key]\n",
-        "main.py": "from store import get_item\n\nprint(get_item(1))\n",
-    }, moved),
+    Task("renamed", "calc is a poor name for the function in tax.py. Give it the name gross_price, also where invoice.py calls it.", {
+        "tax.py": "RATE = 20\n\n\ndef calc(net):\n    return net + net * RATE // 100\n",
+        "invoice.py": "import tax\n\nprint(tax.calc(50))\nprint(tax.calc(30))\n",
+    }, renamed),
     Task("install", "README.md says `npm install`. It must say `pip install tool`. Correct it.", {
         "README.md": "# Tool\n\nIt does things.\n\n## Install\n\nRun `npm install`.\n\n## License\n\nMIT\n",
     }, install),

@@ -1,7 +1,10 @@
-//! Measures what the host does against what llama.cpp does alone: reading, writing, constrained
-//! writing, several conversations at once, and what a second turn reads.
+//! Measures what the host does against what llama.cpp does alone: reading, writing, calls that are
+//! held to their schemas, several conversations at once, and what a second turn reads.
 
+use std::fs::{self, DirBuilder};
 use std::num::NonZeroU32;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
@@ -13,12 +16,15 @@ use llama_cpp_2::llama_backend::LlamaBackend;
 use llama_cpp_2::llama_batch::LlamaBatch;
 use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::token::LlamaToken;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::engine::{self, Command};
+use crate::command::Command;
+use crate::engine::{self, Ground};
 use crate::guard;
 use crate::load;
 use crate::options::Serve;
+use crate::prefix::Prefixes;
+use crate::prompt;
 use crate::threads::Threads;
 
 const ROUNDS: usize = 5;
@@ -29,6 +35,14 @@ const PROMPT: usize = 256;
 const STANDING: u32 = 96;
 const CANNOT: &str = "llama.cpp cannot be measured";
 const QUESTION: &str = "Write the file story.txt with a long story about a lighthouse.";
+const TASK: &str = "Create greet.py, a program that greets whoever its first argument names.";
+/// Tokens of a call at most; it ends by itself before.
+const CALL: u32 = 256;
+/// The tools that g3 offers to a small model: the agent's own tables, and the names in them.
+const TOOLS: [(&str, &[&str]); 2] = [
+    (include_str!("../../src/tools/profile/g3.json"), &["shell", "read_file", "write_file"]),
+    (include_str!("../../src/tools/profile/tools_api.json"), &["edit"]),
+];
 
 /// Tokens a second.
 type Rate = f64;
@@ -42,6 +56,10 @@ pub fn run(serve: &Serve) -> Result<String> {
     let serve = Serve { threads: Some(threads), ..serve.clone() };
     let (backend, model) = load::model(&serve)?;
     let mut raw = Raw::new(&backend, &model, threads)?;
+    // Not the user's: what is measured must be read, and nothing of it is of use later.
+    let place = Place::new()?;
+    let prefixes =
+        Prefixes::open(place.0.clone(), &serve.model).or_fail(|| "cannot keep conversations")?;
     let (engine, commands) = channel();
     let (tell, loaded) = channel();
     std::thread::scope(|scope| {
@@ -51,7 +69,8 @@ pub fn run(serve: &Serve) -> Result<String> {
                 let _ = tell.send(());
             };
             let threads = Threads::new(Some(threads));
-            engine::answer(serve, backend, model, checked, threads, &commands, ready)
+            let ground = Ground { backend, model, checked, threads, prefixes };
+            engine::answer(serve, ground, &commands, ready)
         });
         let measured = loaded.recv().is_ok().then(|| measure(&mut raw, &engine));
         let _ = engine.send(Command::Stop);
@@ -59,6 +78,24 @@ pub fn run(serve: &Serve) -> Result<String> {
         let rounds = measured.ok_or_else(|| Failure::failed("the model was not loaded"))??;
         Ok(table(&name, threads, &rounds))
     })
+}
+
+/// A directory for the time of the measurement.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Result<Place> {
+        let path = std::env::temp_dir().join(format!("g3-model-bench-{}", std::process::id()));
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.or_fail(|| format!("cannot make `{}`", path.display()))?;
+        Ok(Place(path))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// What llama.cpp does alone: a context of its own.
@@ -72,7 +109,8 @@ struct Round {
     read: Rate,
     raw: Rate,
     free: Rate,
-    constrained: Rate,
+    call: Rate,
+    held: Rate,
     four: Rate,
     filtered: u64,
     first_ms: f64,
@@ -127,21 +165,25 @@ impl<'m> Raw<'m> {
 fn measure(raw: &mut Raw<'_>, engine: &Sender<Command>) -> Result<Vec<Round>> {
     // What happens first is slower: its memory is touched for the first time.
     raw.read()?;
-    ask(engine, &[chat("warm", Mode::Envelope)])?;
+    ask(engine, &[chat("free", Mode::Free)])?;
+    ask(engine, &[call("held", true)])?;
+    ask(engine, &[call("call", false)])?;
     (0..ROUNDS).map(|n| round(raw, engine, n)).collect()
 }
 
 fn round(raw: &mut Raw<'_>, engine: &Sender<Command>, n: usize) -> Result<Round> {
     let read = raw.read()?;
-    let host = |name: &str, mode| ask(engine, &[chat(&format!("{name} {n}"), mode)]);
-    // There and back again: a load that grows or shrinks meanwhile hits all of them alike.
-    let raw_there = raw.write()?;
-    let free_there = rate(&host("free", Mode::Free)?);
-    let bound = [host("bound", Mode::Envelope)?, host("bound again", Mode::Envelope)?];
-    let free_back = rate(&host("free again", Mode::Free)?);
-    let raw_back = raw.write()?;
-    let four = together(engine, n)?;
-    let mut long = chat(&format!("long {n}"), Mode::Free);
+    // Always the same conversations, so that none is put on disk meanwhile. There and back again:
+    // a load that grows or shrinks hits all of them alike.
+    let free = || Ok::<Rate, Failure>(rate(&ask(engine, &[chat("free", Mode::Free)])?));
+    let (raw_there, free_there) = (raw.write()?, free()?);
+    let (free_back, raw_back) = (free()?, raw.write()?);
+    let whole = |name, held| Ok::<Usage, Failure>(ask(engine, &[call(name, held)])?[0]);
+    let call_there = whole("call", false)?;
+    let held = [whole("held", true)?, whole("held", true)?];
+    let call_back = whole("call", false)?;
+    let four = together(engine)?;
+    let mut long = chat("long", Mode::Free);
     long.system = format!("Round {n}. {}", "You are careful and short. ".repeat(80));
     long.max_tokens = 1;
     let first = ask(engine, std::slice::from_ref(&long))?[0];
@@ -152,9 +194,10 @@ fn round(raw: &mut Raw<'_>, engine: &Sender<Command>, n: usize) -> Result<Round>
         read,
         raw: both(raw_there, raw_back),
         free: both(free_there, free_back),
-        constrained: both(rate(&bound[0]), rate(&bound[1])),
+        call: both(whole_rate(call_there), whole_rate(call_back)),
+        held: both(whole_rate(held[0]), whole_rate(held[1])),
         four,
-        filtered: bound.iter().flatten().map(|usage| usage.filtered).sum(),
+        filtered: held.iter().map(|usage| usage.filtered).sum(),
         first_ms: first.prefill_ms as f64,
         second_ms: second.prefill_ms as f64,
         second_tokens: second.prefilled,
@@ -162,8 +205,8 @@ fn round(raw: &mut Raw<'_>, engine: &Sender<Command>, n: usize) -> Result<Round>
 }
 
 /// Tokens a second of four conversations at once.
-fn together(engine: &Sender<Command>, n: usize) -> Result<Rate> {
-    let chats = ["a", "b", "c", "d"].map(|it| chat(&format!("{it} {n}"), Mode::Free));
+fn together(engine: &Sender<Command>) -> Result<Rate> {
+    let chats = ["a", "b", "c", "d"].map(|name| chat(name, Mode::Free));
     // Read first, so that only writing is compared.
     for chat in &chats {
         ask(engine, &[Chat { max_tokens: 1, ..chat.clone() }])?;
@@ -192,7 +235,7 @@ fn ask(engine: &Sender<Command>, chats: &[Chat]) -> Result<Vec<Usage>> {
             Tell::Done { usage, .. } => Some(Ok(usage)),
             Tell::Error(fault) => Some(Err(fault.into_failure())),
             Tell::Text { .. } | Tell::Call { .. } | Tell::Progress { .. } => None,
-            Tell::Hello(_) | Tell::Status(_) | Tell::Bye => None,
+            Tell::Hello(_) | Tell::Status(_) => None,
         });
         last.unwrap_or_else(|| Err(Failure::failed("the engine ended")))
     };
@@ -219,6 +262,44 @@ fn chat(conversation: &str, mode: Mode) -> Chat {
     }
 }
 
+/// A chat that comes to a call, held to the tools' schemas or written freely. Both have the same
+/// prompt but for the mark of a fence, which the free one writes itself.
+fn call(conversation: &str, held: bool) -> Chat {
+    let tools = small_tools();
+    let asked = chat(conversation, if held { Mode::Envelope } else { Mode::Free });
+    let told = if held { String::new() } else { prompt::envelope_tools(&tools) };
+    Chat {
+        system: asked.system + &told,
+        messages: vec![Turn::User { text: TASK.into() }],
+        tools: if held { tools } else { Vec::new() },
+        max_tokens: CALL,
+        ..asked
+    }
+}
+
+/// As `agent/src/tools` offers them.
+fn small_tools() -> Vec<Tool> {
+    let mut tools = Vec::new();
+    for (table, names) in TOOLS {
+        let table: Vec<Value> = serde_json::from_str(table).unwrap_or_default();
+        for face in table.iter().filter(|face| names.iter().any(|name| face["name"] == **name)) {
+            let text = |key: &str| face[key].as_str().unwrap_or_default().to_owned();
+            let mut parameters = face["parameters"].clone();
+            if let Some(content) = parameters.pointer_mut("/properties/content/type") {
+                *content = json!(["string", "object", "array"]);
+            }
+            tools.push(Tool { name: text("name"), description: text("description"), parameters });
+        }
+    }
+    tools
+}
+
+/// Tokens a second of a reply from the moment it was asked for: making its grammar counts.
+fn whole_rate(usage: Usage) -> Rate {
+    let millis = (usage.prefill_ms + usage.write_ms).max(1);
+    usage.written as f64 * 1000.0 / millis as f64
+}
+
 fn rate(usages: &[Usage]) -> Rate {
     let written: u64 = usages.iter().map(|usage| usage.written.saturating_sub(1)).sum();
     let millis = usages.iter().map(|usage| usage.write_ms).max().unwrap_or(1).max(1);
@@ -241,7 +322,8 @@ fn table(model: &str, threads: u32, rounds: &[Round]) -> String {
          | llama.cpp reads {PROMPT} tokens | {:.1} | | |\n\
          | llama.cpp writes | {:.1} | 1 | |\n\
          | the host writes | {:.1} | {:.2} | >= 0.95 of llama.cpp |\n\
-         | the host writes a call held to its schema | {:.1} | {:.2} of free | >= 0.90 |\n\
+         | the host writes a whole call freely | {:.1} | | |\n\
+         | the same, held to the schemas of g3's small tools | {:.1} | {:.2} of freely | >= 0.90 |\n\
          | four conversations together | {:.1} | {:.2} of one | >= 1.35 |\n\
          | a first turn is read | {:.0} ms | | |\n\
          | a second turn is read ({} tokens) | {:.0} ms | | only what is new |\n\n\
@@ -250,8 +332,9 @@ fn table(model: &str, threads: u32, rounds: &[Round]) -> String {
         middle(|round| round.raw),
         middle(|round| round.free),
         middle(|round| round.free / round.raw),
-        middle(|round| round.constrained),
-        middle(|round| round.constrained / round.free),
+        middle(|round| round.call),
+        middle(|round| round.held),
+        middle(|round| round.held / round.call),
         middle(|round| round.four),
         middle(|round| round.four / round.free),
         middle(|round| round.first_ms),
@@ -259,4 +342,21 @@ fn table(model: &str, threads: u32, rounds: &[Round]) -> String {
         middle(|round| round.second_ms),
         rounds.iter().map(|round| round.filtered).sum::<u64>(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_measured_with_the_tools_that_a_small_model_is_offered() {
+        let tools = small_tools();
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["shell", "read_file", "write_file", "edit"]);
+        assert!(tools.iter().all(|tool| tool.parameters["required"].is_array()));
+        let (held, free) = (call("c", true), call("c", false));
+        let template = crate::template::Template::new(None).unwrap();
+        let text = |chat: &Chat| prompt::write(&template, chat, chat.mode, &[], &[]).unwrap().text;
+        assert_eq!(text(&held).strip_prefix(&text(&free)), Some("```json\n"));
+    }
 }

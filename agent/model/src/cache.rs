@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 
 use base::process::is_alive;
 use llama_cpp_2::context::LlamaContext;
-use llama_cpp_2::context::session::{LlamaStateSeqFlags, SeqState};
 use llama_cpp_2::token::LlamaToken;
 
-use crate::prefix::{Prefixes, WORTH};
+use crate::prefix::{HALF, Prefixes, WORTH};
 
 /// A conversation: its connection and its name there.
 pub type Key = (u64, String);
@@ -24,6 +23,8 @@ pub struct Cache {
     directory: PathBuf,
     /// Tokens that fit into the context.
     cells: usize,
+    /// Bytes of a token's KV.
+    kv_bytes: u64,
     clock: u64,
 }
 
@@ -44,8 +45,15 @@ struct Spilled {
     used_at: u64,
 }
 
-/// Conversations on disk; the oldest are forgotten past it.
-const SPILLED_BOUND: usize = 32;
+/// Bytes of all conversations on disk; the oldest are forgotten past it.
+const SPILLED_BOUND: u64 = 1 << 30;
+
+/// Where the KV of a reply that is being written waits for the next context.
+#[derive(Debug)]
+pub struct Moved {
+    seq: usize,
+    path: PathBuf,
+}
 
 /// A sequence that a reply may be written into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,20 +64,35 @@ pub struct Seat {
     pub reused: usize,
 }
 
+/// Why a conversation is not seated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// A reply of the same conversation is being written.
+    Turn,
+    /// Replies that are being written need the room.
+    Room,
+}
+
 impl Cache {
-    /// An empty cache for so many sequences and tokens.
-    pub fn new(prefixes: Prefixes, sequences: usize, cells: usize) -> io::Result<Cache> {
+    /// An empty cache for so many sequences and tokens; the KV of a token has so many bytes.
+    pub fn new(
+        prefixes: Prefixes,
+        sequences: usize,
+        cells: usize,
+        kv_bytes: u64,
+    ) -> io::Result<Cache> {
         let parent = prefixes.directory();
         remove_left_behind(parent);
         let directory = parent.join(format!("spill-{}", std::process::id()));
         fs::create_dir_all(&directory)?;
         let slots = (0..sequences).map(|_| Slot::default()).collect();
-        Ok(Cache { slots, spilled: HashMap::new(), prefixes, directory, cells, clock: 0 })
+        let spilled = HashMap::new();
+        Ok(Cache { slots, spilled, prefixes, directory, cells, kv_bytes, clock: 0 })
     }
 
-    /// Seats a conversation whose prompt is known: what of it was read before stays. `None`: all
-    /// seats are taken by replies that are being written; try again when one has ended.
-    /// `shared` tokens of the prompt are its system text and tools.
+    /// Seats a conversation whose prompt is known: what of it was read before stays. Nothing is
+    /// spilled for a conversation that must wait. `shared` tokens of the prompt are its system
+    /// text and tools.
     pub fn seat(
         &mut self,
         context: &mut LlamaContext,
@@ -77,15 +100,24 @@ impl Cache {
         prompt: &[LlamaToken],
         shared: usize,
         room: usize,
-    ) -> Option<Seat> {
+    ) -> Result<Seat, Wait> {
         self.clock += 1;
-        let seq = self.find_seq(context, key)?;
-        self.slots[seq].reserved = prompt.len() + room;
-        self.slots[seq].used_at = self.clock;
-        if !self.make_room(context, seq) {
-            self.slots[seq].reserved = 0;
-            return None;
+        let own = self.slots.iter().find(|slot| slot.owner.as_ref() == Some(key));
+        if own.is_some_and(|slot| slot.reserved > 0) {
+            return Err(Wait::Turn);
         }
+        let wanted = prompt.len() + room;
+        let reserved: usize = self.slots.iter().map(|slot| slot.reserved).sum();
+        if reserved + wanted > self.cells {
+            return Err(Wait::Room);
+        }
+        let seq = self.find_seq(context, key).ok_or(Wait::Room)?;
+        // The last token is always read again: its logits are what the reply begins with.
+        let most = prompt.len().saturating_sub(1);
+        self.cut_to(context, seq, prompt, most);
+        self.slots[seq].reserved = wanted;
+        self.slots[seq].used_at = self.clock;
+        self.make_room(context, seq);
         // Only now is there room for what was spilled.
         if let Some(spilled) = self.spilled.remove(key) {
             self.bring_back(context, seq, &spilled);
@@ -93,12 +125,8 @@ impl Cache {
         if self.slots[seq].tokens.is_empty() {
             self.begin(context, seq, prompt, shared);
         }
-        // The last token is always read again: its logits are what the reply begins with.
-        let most = prompt.len().saturating_sub(1);
-        let reused = common(&self.slots[seq].tokens, prompt).min(most);
-        self.cut(context, seq, reused);
-        let reused = self.slots[seq].tokens.len();
-        Some(Seat { seq, reused })
+        self.cut_to(context, seq, prompt, most);
+        Ok(Seat { seq, reused: self.slots[seq].tokens.len() })
     }
 
     /// What stands in a sequence.
@@ -122,27 +150,34 @@ impl Cache {
         }
     }
 
-    /// Takes all KV out of a context that is about to go.
-    pub fn lift(&self, context: &LlamaContext) -> Vec<Option<SeqState>> {
-        let all = LlamaStateSeqFlags::empty();
-        let state = |(seq, slot): (usize, &Slot)| {
-            (!slot.tokens.is_empty()).then(|| context.state_seq_get(id(seq), all).ok()).flatten()
-        };
-        self.slots.iter().enumerate().map(state).collect()
-    }
-
-    /// Puts it into the next one; false when a reply that is being written has lost its KV.
-    pub fn settle(&mut self, context: &mut LlamaContext, states: &[Option<SeqState>]) -> bool {
-        let mut sound = true;
-        for (seq, state) in states.iter().enumerate() {
-            if self.slots[seq].tokens.is_empty() {
+    /// Takes all KV out of a context that is about to go. It waits on disk, so that memory is
+    /// needed once; gives what [`Cache::come_back`] needs of the replies that are being written.
+    pub fn leave(&mut self, context: &mut LlamaContext) -> Vec<Moved> {
+        let mut moved = Vec::new();
+        for seq in 0..self.slots.len() {
+            let slot = &self.slots[seq];
+            if slot.reserved == 0 {
+                if slot.owner.is_some() {
+                    self.spill(context, seq);
+                }
                 continue;
             }
-            let set = state.as_ref().is_some_and(|it| context.state_seq_set(it, id(seq)).is_ok());
-            if !set {
-                sound = sound && self.slots[seq].reserved == 0;
-                self.cut(context, seq, 0);
+            let path = self.directory.join(format!("moved-{seq}.kv"));
+            if !slot.tokens.is_empty() {
+                self.save(context, seq, &path);
+                moved.push(Moved { seq, path });
             }
+        }
+        moved
+    }
+
+    /// Puts the replies that are being written into the next context; false when one of them has
+    /// lost its KV.
+    pub fn come_back(&mut self, context: &mut LlamaContext, moved: &[Moved]) -> bool {
+        let mut sound = true;
+        for Moved { seq, path } in moved {
+            let tokens = std::mem::take(&mut self.slots[*seq].tokens);
+            sound &= self.load(context, *seq, path, tokens);
         }
         sound
     }
@@ -182,8 +217,7 @@ impl Cache {
     /// The conversation's own sequence, else a free one, else that of the one used longest ago.
     fn find_seq(&mut self, context: &mut LlamaContext, key: &Key) -> Option<usize> {
         if let Some(seq) = self.slots.iter().position(|slot| slot.owner.as_ref() == Some(key)) {
-            // One reply at a time: a second question of the same conversation waits.
-            return (self.slots[seq].reserved == 0).then_some(seq);
+            return Some(seq);
         }
         let free = self.slots.iter().position(|slot| slot.owner.is_none());
         let seq = match free {
@@ -198,15 +232,11 @@ impl Cache {
         Some(seq)
     }
 
-    /// Spills idle conversations until all that is reserved fits; false when it cannot.
-    fn make_room(&mut self, context: &mut LlamaContext, keep: usize) -> bool {
-        loop {
-            let used: usize =
-                self.slots.iter().map(|slot| slot.tokens.len().max(slot.reserved)).sum();
-            if used <= self.cells {
-                return true;
-            }
-            let Some(seq) = self.oldest_idle(Some(keep)) else { return false };
+    /// Spills idle conversations until all that is reserved fits.
+    fn make_room(&mut self, context: &mut LlamaContext, keep: usize) {
+        let used = |slot: &Slot| slot.tokens.len().max(slot.reserved);
+        while self.slots.iter().map(used).sum::<usize>() > self.cells {
+            let Some(seq) = self.oldest_idle(Some(keep)) else { return };
             self.spill(context, seq);
         }
     }
@@ -220,18 +250,18 @@ impl Cache {
     }
 
     fn spill(&mut self, context: &mut LlamaContext, seq: usize) {
-        let tokens = self.slots[seq].tokens.clone();
         let used_at = self.slots[seq].used_at;
         let path = self.directory.join(format!("{used_at}-{seq}.kv"));
-        let saved =
-            !tokens.is_empty() && context.state_seq_save_file(&path, id(seq), &tokens).is_ok();
-        if let (true, Some(owner)) = (saved, self.slots[seq].owner.take()) {
+        let bytes = self.slots[seq].tokens.len() as u64 * self.kv_bytes;
+        if bytes <= SPILLED_BOUND
+            && self.save(context, seq, &path)
+            && let Some(owner) = self.slots[seq].owner.take()
+        {
+            let tokens = std::mem::take(&mut self.slots[seq].tokens);
             self.spilled.insert(owner, Spilled { path, tokens, used_at });
         }
         self.forget(context, seq);
-        while self.spilled.len() > SPILLED_BOUND {
-            let oldest = self.spilled.iter().min_by_key(|(_, spilled)| spilled.used_at);
-            let Some(key) = oldest.map(|(key, _)| key.clone()) else { break };
+        for key in surplus(&self.spilled, self.kv_bytes, SPILLED_BOUND) {
             if let Some(spilled) = self.spilled.remove(&key) {
                 let _ = fs::remove_file(spilled.path);
             }
@@ -239,12 +269,38 @@ impl Cache {
     }
 
     fn bring_back(&mut self, context: &mut LlamaContext, seq: usize, spilled: &Spilled) {
-        let most = spilled.tokens.len() + 1;
-        match context.state_seq_load_file(&spilled.path, id(seq), most) {
-            Ok((tokens, _)) if tokens == spilled.tokens => self.slots[seq].tokens = tokens,
-            Ok(_) | Err(_) => self.cut(context, seq, 0),
+        self.cut(context, seq, 0);
+        self.load(context, seq, &spilled.path, spilled.tokens.clone());
+    }
+
+    /// Writes the KV of a sequence; of a file that could not be written nothing is left.
+    fn save(&self, context: &LlamaContext, seq: usize, path: &Path) -> bool {
+        let tokens = &self.slots[seq].tokens;
+        let saved =
+            !tokens.is_empty() && context.state_seq_save_file(path, id(seq), tokens).is_ok();
+        if !saved {
+            let _ = fs::remove_file(path);
         }
-        let _ = fs::remove_file(&spilled.path);
+        saved
+    }
+
+    /// Reads what was saved of these tokens into an empty sequence and removes the file.
+    fn load(
+        &mut self,
+        context: &mut LlamaContext,
+        seq: usize,
+        path: &Path,
+        tokens: Vec<LlamaToken>,
+    ) -> bool {
+        let loaded = context.state_seq_load_file(path, id(seq), tokens.len() + 1);
+        let _ = fs::remove_file(path);
+        let whole = matches!(loaded, Ok((found, _)) if found == tokens);
+        if whole {
+            self.slots[seq].tokens = tokens;
+        } else {
+            self.cut(context, seq, 0);
+        }
+        whole
     }
 
     /// A new conversation begins with what another has read already, or with a saved beginning.
@@ -270,6 +326,12 @@ impl Cache {
         if length > 0 && context.kv_cache_seq_cp(id(other), id(seq), Some(0), end).is_ok() {
             self.slots[seq].tokens = prompt[..length].to_vec();
         }
+    }
+
+    /// Forgets what does not agree with a prompt, and what is past so many tokens.
+    fn cut_to(&mut self, context: &mut LlamaContext, seq: usize, to: &[LlamaToken], most: usize) {
+        let length = common(&self.slots[seq].tokens, to).min(most);
+        self.cut(context, seq, length);
     }
 
     fn cut(&mut self, context: &mut LlamaContext, seq: usize, length: usize) {
@@ -299,13 +361,65 @@ fn id(seq: usize) -> i32 {
     i32::try_from(seq).unwrap_or(0)
 }
 
-/// What a host that was killed left on disk.
+/// The conversations to forget, oldest first, so that the rest is within so many bytes.
+fn surplus(spilled: &HashMap<Key, Spilled>, kv_bytes: u64, bound: u64) -> Vec<Key> {
+    let mut newest: Vec<(&Key, &Spilled)> = spilled.iter().collect();
+    newest.sort_by_key(|(_, spilled)| std::cmp::Reverse(spilled.used_at));
+    let mut bytes = 0;
+    newest.retain(|(_, spilled)| {
+        bytes += spilled.tokens.len() as u64 * kv_bytes;
+        bytes > bound
+    });
+    newest.into_iter().rev().map(|(key, _)| key.clone()).collect()
+}
+
+/// What a host that was killed left on disk: a directory of conversations, half a beginning.
 fn remove_left_behind(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix("spill-")?.parse().ok());
-        if pid.is_some_and(|pid| !is_alive(pid)) {
-            let _ = fs::remove_dir_all(entry.path());
+        let name = name.to_str().unwrap_or_default();
+        let pid = name.strip_prefix("spill-").or_else(|| name.strip_prefix(HALF));
+        if pid.and_then(|pid| pid.parse().ok()).is_some_and(|pid| !is_alive(pid)) {
+            let path = entry.path();
+            let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_conversations_are_forgotten_past_a_number_of_bytes() {
+        let spilled = |used_at: u64, length: usize| {
+            let tokens = vec![LlamaToken(0); length];
+            ((used_at, String::new()), Spilled { path: PathBuf::new(), tokens, used_at })
+        };
+        let all = HashMap::from([spilled(3, 50), spilled(1, 1), spilled(2, 40), spilled(4, 10)]);
+        let forgotten = |bound| -> Vec<u64> {
+            surplus(&all, 10, bound).into_iter().map(|(used_at, _)| used_at).collect()
+        };
+        assert_eq!(forgotten(1010), [0; 0]);
+        assert_eq!(forgotten(1009), [1]);
+        assert_eq!(forgotten(999), [1, 2]);
+        assert_eq!(forgotten(0), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn what_killed_hosts_left_is_removed_and_what_others_use_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = std::process::id();
+        for pid in [own, i32::MAX.cast_unsigned()] {
+            fs::create_dir(dir.path().join(format!("spill-{pid}"))).unwrap();
+            fs::write(dir.path().join(format!("spill-{pid}/1-1.kv")), "x").unwrap();
+            fs::write(dir.path().join(format!("{HALF}{pid}")), "x").unwrap();
+        }
+        fs::write(dir.path().join("a.kv"), "x").unwrap();
+        remove_left_behind(dir.path());
+        let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(names, [format!("{HALF}{own}"), "a.kv".into(), format!("spill-{own}")]);
     }
 }

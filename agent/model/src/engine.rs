@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Instant;
 
 use base::failure::{Failure, OrFail, Result};
-use base::host::wire::{Chat, Fault, FaultKind, Mode, Stop, Tell, Told};
+use base::host::wire::{Chat, Fault, FaultKind, Mode, Stop, Tell, Told, Usage};
 use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::context::params::LlamaContextParams;
 use llama_cpp_2::llama_backend::LlamaBackend;
@@ -16,13 +16,14 @@ use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::token::LlamaToken;
 
 use crate::batch::{self, Need};
-use crate::cache::{Cache, Key};
+use crate::cache::{Cache, Key, Wait};
+use crate::command::{Command, Count};
 use crate::grammar;
 use crate::guard::Checked;
 use crate::job::{Job, Plan, Turning};
 use crate::load;
 use crate::options::Serve;
-use crate::prefix::Prefixes;
+use crate::prefix::{self, Prefixes};
 use crate::prompt::{self, Spoken};
 use crate::sample::Sampler;
 use crate::template::Template;
@@ -30,34 +31,6 @@ use crate::threads::Threads;
 
 /// Replies shorter than this are of no use, so a prompt that leaves less room does not fit.
 const LEAST_ROOM: usize = 64;
-
-/// What the engine is asked.
-pub enum Command {
-    /// The next reply of a conversation.
-    Chat {
-        /// The connection.
-        connection: u64,
-        /// The id of the request.
-        id: u64,
-        /// The question.
-        chat: Box<Chat>,
-        /// Who hears the reply.
-        hears: Sender<Told>,
-    },
-    /// End a reply early.
-    Cancel {
-        /// The connection.
-        connection: u64,
-        /// The id of the chat.
-        chat: u64,
-    },
-    /// A connection closed: its replies and conversations end.
-    Closed(u64),
-    /// How many conversations are in memory and on disk, and how many threads compute?
-    Count(Sender<(usize, usize, u32)>),
-    /// Give everything back and end.
-    Stop,
-}
 
 /// A loaded model and everything that is being said with it.
 struct Engine<'m> {
@@ -88,20 +61,35 @@ pub fn run(
     loaded: impl FnOnce(),
 ) -> Result<()> {
     let threads = Threads::new(serve.threads);
-    let (backend, model) = load::model(serve)?;
-    answer(serve, &backend, &model, checked, threads, commands, loaded)
+    let (backend, model) = &load::model(serve)?;
+    let prefixes =
+        prefix::directory().and_then(|directory| Prefixes::open(directory, &serve.model));
+    let prefixes = prefixes.or_fail(|| "cannot keep conversations")?;
+    answer(serve, Ground { backend, model, checked, threads, prefixes }, commands, loaded)
+}
+
+/// What an engine stands on.
+pub struct Ground<'m> {
+    /// llama.cpp.
+    pub backend: &'m LlamaBackend,
+    /// The loaded model.
+    pub model: &'m LlamaModel,
+    /// What is known of its file.
+    pub checked: Checked,
+    /// The threads to begin with.
+    pub threads: Threads,
+    /// The prompt beginnings on disk.
+    pub prefixes: Prefixes,
 }
 
 /// Answers commands with a loaded model until `Stop`.
 pub fn answer(
     serve: &Serve,
-    backend: &LlamaBackend,
-    model: &LlamaModel,
-    checked: Checked,
-    mut threads: Threads,
+    ground: Ground<'_>,
     commands: &Receiver<Command>,
     loaded: impl FnOnce(),
 ) -> Result<()> {
+    let Ground { backend, model, checked, mut threads, prefixes } = ground;
     threads.look();
     let sequences = serve.parallel * 3;
     let parameters = LlamaContextParams::default()
@@ -114,10 +102,9 @@ pub fn answer(
     let context = load::context(backend, model, &parameters, threads.now())?;
     let template = Template::new(checked.head.template.as_deref())
         .map_err(|why| Failure::usage("the model cannot be talked to").because(why))?;
-    let prefixes = Prefixes::open(&serve.model).or_fail(|| "cannot keep conversations")?;
     let cells = usize::try_from(checked.cells).unwrap_or(usize::MAX);
-    let cache =
-        Cache::new(prefixes, sequences as usize, cells).or_fail(|| "cannot keep conversations")?;
+    let cache = Cache::new(prefixes, sequences as usize, cells, checked.head.kv_bytes)
+        .or_fail(|| "cannot keep conversations")?;
     let mut engine = Engine {
         controls: load::controls(model),
         model,
@@ -142,15 +129,16 @@ pub fn answer(
 }
 
 impl<'m> Engine<'m> {
-    /// Goes on in a context with as many threads as there should be now: llama.cpp's context keeps
-    /// the number that it was made with. The old one goes first, so that memory is needed once.
-    fn move_over(self, backend: &LlamaBackend) -> Result<Engine<'m>> {
-        let states = self.cache.lift(&self.context);
+    /// Goes on in a context with as many threads as there should be now: llama.cpp could change
+    /// the number in a context, but llama-cpp-2 does not offer it. The old context goes first, and
+    /// the conversations wait on disk, so that memory is needed once.
+    fn move_over(mut self, backend: &LlamaBackend) -> Result<Engine<'m>> {
+        let moved = self.cache.leave(&mut self.context);
         drop(self.context);
         let Settings { parameters, threads, .. } = &self.settings;
         let context = load::context(backend, self.model, parameters, threads.now())?;
         let mut engine = Engine { context, ..self };
-        if !engine.cache.settle(&mut engine.context, &states) {
+        if !engine.cache.come_back(&mut engine.context, &moved) {
             engine.fail_all("the conversations were lost on the way to another number of threads");
         }
         Ok(engine)
@@ -197,8 +185,10 @@ impl<'m> Engine<'m> {
                 self.spoken.retain(|key, _| key.0 != connection);
             }
             Command::Count(tell) => {
+                let chats = self.active.len() + self.waiting.len();
                 let (in_memory, on_disk) = self.cache.count();
-                let _ = tell.send((in_memory, on_disk, self.settings.threads.now()));
+                let threads = self.settings.threads.now();
+                let _ = tell.send(Count { chats, in_memory, on_disk, threads });
             }
             Command::Stop => return false,
         }
@@ -207,6 +197,7 @@ impl<'m> Engine<'m> {
 
     /// Makes a prompt of a chat.
     fn plan(&self, key: Key, id: u64, chat: &Chat) -> std::result::Result<Plan, Fault> {
+        let since = Instant::now();
         let refused = |why: String| Fault::new(FaultKind::Rejected, why);
         let mode = prompt::mode(chat, self.checked.head.parameters);
         let grammar = match mode {
@@ -232,28 +223,33 @@ impl<'m> Engine<'m> {
             return Err(Fault::new(FaultKind::TooLong, why));
         }
         let max_tokens = (chat.max_tokens as usize).clamp(1, room);
-        let since = Instant::now();
         Ok(Plan { key, id, prompt, shared, mode, grammar, max_tokens, since })
     }
 
-    /// Seats whoever waits, in order, as long as there are seats.
+    /// Seats whoever waits, in order, as long as there are seats. Nobody overtakes one who waits
+    /// for room, or who needs much of it would wait for ever.
     fn admit(&mut self) {
         let mut still = Vec::new();
+        let mut full = false;
         for (plan, chat, hears) in std::mem::take(&mut self.waiting) {
-            if self.active.len() >= self.settings.parallel {
+            if full || self.active.len() >= self.settings.parallel {
                 still.push((plan, chat, hears));
                 continue;
             }
             let Plan { key, prompt, shared, max_tokens, .. } = &plan;
             let seat = self.cache.seat(&mut self.context, key, prompt, *shared, *max_tokens);
-            let Some(seat) = seat else {
-                still.push((plan, chat, hears));
-                continue;
+            let seat = match seat {
+                Ok(seat) => seat,
+                Err(wait) => {
+                    full = wait == Wait::Room;
+                    still.push((plan, chat, hears));
+                    continue;
+                }
             };
             let mut sampler = Sampler::new(chat.temperature, chat.seed);
             let constrained = match &plan.grammar {
                 Some(grammar) if plan.mode == Mode::Envelope => {
-                    sampler.constrain(self.model, grammar)
+                    sampler.constrain(self.model, grammar, &[])
                 }
                 Some(_) | None => Ok(()),
             };
@@ -334,11 +330,12 @@ impl<'m> Engine<'m> {
         match job.write(token, &bytes) {
             Turning::None => {}
             Turning::Release => job.sampler.release(),
-            Turning::Constrain => {
+            Turning::Constrain(begun) => {
                 if let Some(grammar) = &job.plan.grammar {
+                    let begun = vocab.tokenize(begun.as_bytes(), false, false);
                     // A grammar that was good for one reply is good for the next; without it the
                     // call is only read more carefully.
-                    let _ = job.sampler.constrain(self.model, grammar);
+                    let _ = job.sampler.constrain(self.model, grammar, &begun);
                 }
             }
         }
@@ -357,7 +354,16 @@ impl<'m> Engine<'m> {
     }
 
     fn cancel(&mut self, is_meant: impl Fn(&Key, u64) -> bool) {
-        self.waiting.retain(|(plan, _, _)| !is_meant(&plan.key, plan.id));
+        let (left, waiting) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|(plan, _, _)| is_meant(&plan.key, plan.id));
+        self.waiting = waiting;
+        let left: Vec<(Plan, Box<Chat>, Sender<Told>)> = left;
+        for (plan, _, hears) in left {
+            let usage = Usage { prompt: plan.prompt.len() as u64, ..Usage::default() };
+            let what = Tell::Done { stop: Stop::Cancelled, usage };
+            let _ = hears.send(Told { id: plan.id, what });
+        }
         let (ended, going_on) = std::mem::take(&mut self.active)
             .into_iter()
             .partition(|job| is_meant(&job.plan.key, job.plan.id));

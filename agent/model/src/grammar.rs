@@ -23,31 +23,45 @@ pub struct BadSchema(String);
 /// The grammar of an envelope: a thought and one call of an offered tool, or `answer{text}` unless
 /// the model must `act`.
 pub fn envelope(tools: &[Tool], act: bool) -> Result<String, BadSchema> {
-    let answer = json!({
-        "type": "object", "properties": {"text": {"type": "string"}},
-        "required": ["text"], "additionalProperties": false,
-    });
-    let mut calls: Vec<Value> =
-        tools.iter().map(|tool| call(&tool.name, &tool.parameters)).collect();
-    if !act || calls.is_empty() {
-        calls.push(call(ANSWER, &answer));
-    }
-    let calls: Vec<Value> = calls.iter().map(with_thought).collect();
+    let answer = Tool {
+        name: ANSWER.into(),
+        description: String::new(),
+        parameters: json!({
+            "type": "object", "properties": {"text": {"type": "string"}},
+            "required": ["text"], "additionalProperties": false,
+        }),
+    };
+    let answers = !act || tools.is_empty();
+    let tools = tools.iter().chain(answers.then_some(&answer));
+    let calls: Vec<Value> = calls(tools).iter().map(with_thought).collect();
     convert(&json!({ "anyOf": calls }))
 }
 
 /// The grammar of what follows the mark of a call.
 pub fn after_mark(tools: &[Tool]) -> Result<String, BadSchema> {
-    let calls: Vec<Value> = tools.iter().map(|tool| call(&tool.name, &tool.parameters)).collect();
-    let grammar = convert(&json!({ "anyOf": calls }))?;
-    let inner = grammar.replace("root ::=", "marked-call ::=");
-    Ok(format!("{inner}\nroot ::= [ \\n]? marked-call [ \\n]? \"{END}\"\n"))
+    let grammar = convert(&json!({ "anyOf": calls(tools.iter()) }))?;
+    // Other rules may end in the same word: a parameter may be called `root`.
+    let rules = grammar.lines().map(|rule| match rule.strip_prefix("root ::=") {
+        Some(root) => format!("marked-call ::={root}\n"),
+        None => format!("{rule}\n"),
+    });
+    let rules: String = rules.collect();
+    Ok(format!("{rules}root ::= [ \\n]? marked-call [ \\n]? \"{END}\"\n"))
 }
 
-fn call(name: &str, parameters: &Value) -> Value {
+/// The calls of tools, as they will stand in one document.
+fn calls<'a>(tools: impl Iterator<Item = &'a Tool>) -> Vec<Value> {
+    let call = |(at, tool): (usize, &Tool)| {
+        let form = Form { root: format!("#/anyOf/{at}/properties/arguments") };
+        call(&tool.name, &form.of(&tool.parameters))
+    };
+    tools.enumerate().map(call).collect()
+}
+
+fn call(name: &str, arguments: &Value) -> Value {
     json!({
         "type": "object",
-        "properties": { "name": { "const": name }, "arguments": form(parameters) },
+        "properties": { "name": { "const": name }, "arguments": arguments },
         "required": ["name", "arguments"],
         "additionalProperties": false,
     })
@@ -72,32 +86,51 @@ fn convert(schema: &Value) -> Result<String, BadSchema> {
         .map_err(|why| BadSchema(why.to_string()))
 }
 
-/// A schema reduced to what gives it its form. An object with known properties takes no others.
-fn form(schema: &Value) -> Value {
-    let Value::Object(schema) = schema else { return json!({}) };
-    let mut kept = Map::new();
-    for (key, value) in schema {
-        if READ.contains(&key.as_str()) {
-            kept.insert(key.clone(), inner(key, value));
-        } else if let (true, Value::Object(map)) = (MAPS.contains(&key.as_str()), value) {
-            let map = map.iter().map(|(name, schema)| (name.clone(), form(schema))).collect();
-            kept.insert(key.clone(), Value::Object(map));
-        }
-    }
-    let open = match schema.get("additionalProperties") {
-        Some(Value::Object(of)) => Some(form(&Value::Object(of.clone()))),
-        Some(Value::Bool(open)) => Some(Value::Bool(*open)),
-        _ => kept.contains_key("properties").then_some(Value::Bool(false)),
-    };
-    kept.extend(open.map(|open| ("additionalProperties".to_owned(), open)));
-    Value::Object(kept)
+/// Reduces a tool's schema to what gives it its form.
+struct Form {
+    /// Where the schema stands in the document with all tools.
+    root: String,
 }
 
-fn inner(key: &str, value: &Value) -> Value {
-    match (key, value) {
-        ("items", value) => form(value),
-        ("anyOf" | "oneOf" | "allOf", Value::Array(all)) => all.iter().map(form).collect(),
-        (_, value) => value.clone(),
+impl Form {
+    /// The form of a schema. An object with known properties takes no others.
+    fn of(&self, schema: &Value) -> Value {
+        let Value::Object(schema) = schema else { return json!({}) };
+        let mut kept = Map::new();
+        for (key, value) in schema {
+            if READ.contains(&key.as_str()) {
+                kept.extend(self.inner(key, value).map(|value| (key.clone(), value)));
+            } else if let (true, Value::Object(map)) = (MAPS.contains(&key.as_str()), value) {
+                let map = map.iter().map(|(name, schema)| (name.clone(), self.of(schema)));
+                kept.insert(key.clone(), Value::Object(map.collect()));
+            }
+        }
+        if kept.contains_key("properties") {
+            // The conversion would read only these; beside properties they mostly say which of
+            // them are required together.
+            kept.retain(|key, _| !["anyOf", "oneOf"].contains(&key.as_str()));
+        }
+        let open = match schema.get("additionalProperties") {
+            Some(Value::Object(of)) => Some(self.of(&Value::Object(of.clone()))),
+            Some(Value::Bool(open)) => Some(Value::Bool(*open)),
+            _ => kept.contains_key("properties").then_some(Value::Bool(false)),
+        };
+        kept.extend(open.map(|open| ("additionalProperties".to_owned(), open)));
+        Value::Object(kept)
+    }
+
+    fn inner(&self, key: &str, value: &Value) -> Option<Value> {
+        match (key, value) {
+            ("items", value) => Some(self.of(value)),
+            ("anyOf" | "oneOf" | "allOf", Value::Array(all)) => {
+                Some(all.iter().map(|schema| self.of(schema)).collect())
+            }
+            // A schema that stands elsewhere is not fetched, so that everything is allowed there.
+            ("$ref", Value::String(to)) => {
+                to.strip_prefix('#').map(|path| format!("{}{path}", self.root).into())
+            }
+            (_, value) => Some(value.clone()),
+        }
     }
 }
 
@@ -113,7 +146,7 @@ mod tests {
                 "list": {"type": "array", "items": {"type": ["integer", "null"], "default": 1}},
             }, "required": ["description"],
         });
-        let form = form(&schema);
+        let form = Form { root: String::new() }.of(&schema);
         assert_eq!(form["properties"]["description"], json!({"type": "string"}));
         assert_eq!(form["properties"]["list"]["items"], json!({"type": ["integer", "null"]}));
         assert_eq!(form["additionalProperties"], json!(false));
@@ -132,5 +165,83 @@ mod tests {
             assert_eq!(grammar.matches("root ::=").count(), 1, "{grammar}");
             assert!(grammar.contains("read"));
         }
+    }
+    /// The rules that a grammar uses and does not define.
+    fn undefined(grammar: &str) -> Vec<String> {
+        let rules: Vec<(&str, &str)> =
+            grammar.lines().filter_map(|line| line.split_once(" ::= ")).collect();
+        let mut undefined = Vec::new();
+        for (_, rule) in &rules {
+            let (mut word, mut within, mut escaped) = (String::new(), None, false);
+            for letter in rule.chars().chain([' ']) {
+                match (within, letter) {
+                    (Some(_), _) if escaped => escaped = false,
+                    (Some(_), '\\') => escaped = true,
+                    (Some(end), _) if letter == end => within = None,
+                    (Some(_), _) => {}
+                    (None, '"') => within = Some('"'),
+                    (None, '[') => within = Some(']'),
+                    (None, '{') => within = Some('}'),
+                    (None, _) if letter.is_ascii_alphanumeric() || letter == '-' => {
+                        word.push(letter);
+                    }
+                    (None, _) => {
+                        let known = word.is_empty() || rules.iter().any(|(name, _)| *name == word);
+                        undefined.extend((!known).then(|| word.clone()));
+                        word.clear();
+                    }
+                }
+            }
+        }
+        undefined
+    }
+
+    fn grammars(parameters: &Value) -> [String; 2] {
+        let tool = |name: &str, parameters: &Value| Tool {
+            name: name.into(),
+            description: String::new(),
+            parameters: parameters.clone(),
+        };
+        let tools = [tool("first", &json!({"type": "object"})), tool("second", parameters)];
+        let grammars = [envelope(&tools, false).unwrap(), after_mark(&tools).unwrap()];
+        for grammar in &grammars {
+            assert_eq!(undefined(grammar), [""; 0], "{grammar}");
+        }
+        grammars
+    }
+
+    #[test]
+    fn references_lead_into_the_schema_in_which_they_stand() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "to": {"$ref": "#/$defs/place"},
+                "again": {"$ref": "#"},
+                "far": {"$ref": "https://example.org/schema.json"},
+            },
+            "required": ["to"],
+            "$defs": {"place": {"type": "object", "properties": {"city": {"type": "string"}}}},
+        });
+        for grammar in grammars(&schema) {
+            assert!(grammar.contains("city"), "{grammar}");
+        }
+    }
+
+    #[test]
+    fn alternatives_beside_properties_do_not_hide_them() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"path": {"type": "string"}, "url": {"type": "string"}},
+            "anyOf": [{"required": ["path"]}, {"required": ["url"]}],
+        });
+        for grammar in grammars(&schema) {
+            assert!(grammar.contains("path") && grammar.contains("url"), "{grammar}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_may_be_called_root() {
+        let schema = json!({"type": "object", "properties": {"root": {"enum": ["a"]}}});
+        grammars(&schema);
     }
 }

@@ -62,12 +62,12 @@ enum Speech {
 }
 
 /// What a call that begins or ends means for the grammar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turning {
     /// Nothing changed.
     None,
-    /// A call begins: constrain.
-    Constrain,
+    /// A call begins: constrain. The token that ended the mark may have gone on with this.
+    Constrain(String),
     /// It ended: release.
     Release,
 }
@@ -208,7 +208,7 @@ impl Speech {
                 let before = marked.in_call();
                 let said = marked.push(bytes);
                 let turning = match (before, marked.in_call()) {
-                    (false, true) if marked.at_call_start() => Turning::Constrain,
+                    (false, true) => Turning::Constrain(marked.begun().to_owned()),
                     (true, false) => Turning::Release,
                     _ => Turning::None,
                 };

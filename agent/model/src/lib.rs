@@ -1,14 +1,15 @@
 //! The local model host: one process that owns a model and answers everybody who asks.
 //!
 //! [`server`] listens and speaks the wire of [`base::host::wire`]; [`engine`] owns the context and
-//! decodes all conversations in one batch, as [`batch`] shares it out and with as many [`threads`] as
-//! the machine has to spare. [`cache`] keeps the KV of
-//! each conversation, [`template`] and [`tools`] write the prompt, [`grammar`] and [`sample`] hold
-//! the model to what a call may look like, [`envelope`] and [`marked`] read what it wrote.
+//! decodes, as [`command`] tells it, all conversations in one batch, as [`batch`] shares it out and with as many [`threads`]
+//! as the machine has to spare. [`cache`] keeps the KV of each conversation, [`template`] and
+//! [`prompt`] write the prompt, [`grammar`] and [`sample`] hold the model to what a call may look
+//! like, [`envelope`] and [`marked`] read what it wrote.
 
 pub mod batch;
 pub mod bench;
 pub mod cache;
+pub mod command;
 pub mod engine;
 pub mod envelope;
 pub mod gguf;

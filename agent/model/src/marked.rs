@@ -39,10 +39,9 @@ impl Marked {
         self.call.is_some()
     }
 
-    /// Whether nothing but blanks followed the mark so far.
-    pub fn at_call_start(&self) -> bool {
-        self.call.as_ref().is_some_and(|call| call.raw.trim().is_empty())
-            && self.held.trim().is_empty()
+    /// What followed the mark of the call that is being written.
+    pub fn begun(&self) -> &str {
+        self.call.as_ref().map_or("", |call| &call.raw)
     }
 
     /// What is left when nothing more is written.

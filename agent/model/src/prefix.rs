@@ -13,6 +13,8 @@ use sha2::{Digest, Sha256};
 
 /// Shorter beginnings are read as quickly as a file is loaded.
 pub const WORTH: usize = 64;
+/// How the name of a file begins that is being written; the process id follows.
+pub const HALF: &str = ".half-";
 /// All saved beginnings together.
 const BOUND: u64 = 1 << 30;
 
@@ -24,9 +26,8 @@ pub struct Prefixes {
 }
 
 impl Prefixes {
-    /// Those of a model file, below `$XDG_CACHE_HOME/g3/kv` or `~/.g3/cache/kv`.
-    pub fn open(model: &Path) -> io::Result<Prefixes> {
-        let directory = directory()?;
+    /// Those of a model file, in a directory that is made where there is none.
+    pub fn open(directory: PathBuf, model: &Path) -> io::Result<Prefixes> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         Ok(Prefixes { directory, model: fingerprint(model)? })
     }
@@ -63,7 +64,7 @@ impl Prefixes {
         if tokens.len() < WORTH || path.is_file() {
             return;
         }
-        let half = self.directory.join(format!(".half-{}", std::process::id()));
+        let half = self.directory.join(format!("{HALF}{}", std::process::id()));
         // A cache that cannot be written makes nothing wrong, only slower.
         let saved = context.state_seq_save_file(&half, seq, tokens).is_ok();
         if !saved || fs::rename(&half, &path).is_err() {
@@ -103,7 +104,8 @@ impl Prefixes {
     }
 }
 
-fn directory() -> io::Result<PathBuf> {
+/// Where a user's are: `$XDG_CACHE_HOME/g3/kv` or `~/.g3/cache/kv`.
+pub fn directory() -> io::Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     match (variable("XDG_CACHE_HOME"), variable("HOME")) {
         (Some(cache), _) => Ok(Path::new(&cache).join("g3/kv")),

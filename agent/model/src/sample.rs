@@ -26,10 +26,22 @@ impl Sampler {
         Sampler { grammar: None, temperature, random: Random(seed | 1), filtered: 0 }
     }
 
-    /// From now on only what the grammar allows.
-    pub fn constrain(&mut self, model: &LlamaModel, grammar: &str) -> Result<(), String> {
-        let sampler = LlamaSampler::grammar(model, grammar, "root").map_err(|e| e.to_string())?;
-        self.grammar = Some(sampler);
+    /// From now on only what the grammar allows after what has `begun`.
+    pub fn constrain(
+        &mut self,
+        model: &LlamaModel,
+        grammar: &str,
+        begun: &[LlamaToken],
+    ) -> Result<(), String> {
+        let mut grammar =
+            LlamaSampler::grammar(model, grammar, "root").map_err(|e| e.to_string())?;
+        for token in begun {
+            if !allows(&mut grammar, *token) {
+                return Err("it began otherwise".into());
+            }
+            grammar.accept(*token);
+        }
+        self.grammar = Some(grammar);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -14,9 +15,15 @@ use base::host::place::{self, Place};
 use base::host::wire::{Ask, Asked, Fault, FaultKind, Hello, Status, Tell, Told, VERSION};
 use base::lock::Lock;
 
-use crate::engine::{self, Command};
+use crate::command::Command;
+use crate::engine;
 use crate::guard::{self, Checked};
 use crate::options::Serve;
+
+/// How often a host that waits for another's end looks whether that one answers after all.
+const LOOK: Duration = Duration::from_millis(200);
+/// So long an ending host waits for clients to take what was said to them.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Something that happened to the host.
 enum Event {
@@ -40,34 +47,32 @@ struct Host {
     next: u64,
     loaded: bool,
     quiet_since: Instant,
+    socket: PathBuf,
+    /// Each thread that writes holds a copy of the sender.
+    writing: (Sender<()>, Receiver<()>),
 }
 
 /// Serves a model until nobody needs it. `ready` is called once clients can connect.
 pub fn run(serve: &Serve, ready: impl FnOnce(&Hello)) -> Result<()> {
-    let checked = guard::check(serve)?;
+    // First the place: a host that still ends has the memory that this one is about to need.
     let (socket, _lock) = place(serve)?;
+    let checked = guard::check(serve)?;
     let listener =
         place::listen(&socket).or_fail(|| format!("cannot listen at `{}`", socket.display()))?;
     let (events, happened) = channel();
     let (engine, commands) = channel();
     let hello = hello(&checked);
     ready(&hello);
-    start_engine(serve, checked, commands, events.clone())?;
-    accept(listener, events.clone())?;
-    let mut host = Host {
-        hello,
-        idle: Duration::from_secs(serve.idle),
-        engine,
-        events,
-        writers: Default::default(),
-        chats: HashSet::new(),
-        next: 1,
-        loaded: false,
-        quiet_since: Instant::now(),
+    let (told, loaded) = (serve.clone(), events.clone());
+    let work = move || {
+        let loaded = || drop(loaded.send(Event::Loaded));
+        engine::run(&told, checked, &commands, loaded)
     };
+    start_engine(work, events.clone())?;
+    accept(listener, events.clone())?;
+    let mut host = Host::new(hello, Duration::from_secs(serve.idle), engine, events, socket);
     let ended = host.run(&happened);
-    // Nobody may find a host that is ending: whoever comes now starts the next one.
-    let _ = std::fs::remove_file(&socket);
+    host.finish();
     ended
 }
 
@@ -76,12 +81,24 @@ fn place(serve: &Serve) -> Result<(PathBuf, Option<Lock>)> {
         return Ok((socket.clone(), None));
     }
     let place = Place::of(&serve.model)?;
-    let lock = Lock::try_take(&place.lock()).or_fail(|| "cannot lock the model host's place")?;
-    let Some(lock) = lock else {
-        return Err(Failure::refused("another host serves this model already")
-            .because(format!("it listens at {}", place.socket().display())));
-    };
-    Ok((place.socket(), Some(lock)))
+    let (tell, taken) = channel();
+    let lock = place.lock();
+    let take = move || drop(tell.send(Lock::take(&lock)));
+    thread::Builder::new().name("lock".into()).spawn(take).or_fail(|| "cannot start a thread")?;
+    loop {
+        match taken.recv_timeout(LOOK) {
+            Ok(lock) => {
+                let lock = lock.or_fail(|| "cannot lock the model host's place")?;
+                return Ok((place.socket(), Some(lock)));
+            }
+            // Whoever holds the lock and does not listen is about to end.
+            Err(_) if place::connect(&place.socket()).is_err() => {}
+            Err(_) => {
+                return Err(Failure::refused("another host serves this model already")
+                    .because(format!("it listens at {}", place.socket().display())));
+            }
+        }
+    }
 }
 
 fn hello(checked: &Checked) -> Hello {
@@ -94,16 +111,14 @@ fn hello(checked: &Checked) -> Hello {
     }
 }
 
+/// Works on a thread of its own; its end is heard of, also when it panics.
 fn start_engine(
-    serve: &Serve,
-    checked: Checked,
-    commands: Receiver<Command>,
+    work: impl FnOnce() -> Result<()> + Send + 'static,
     events: Sender<Event>,
 ) -> Result<()> {
-    let serve = serve.clone();
     let work = move || {
-        let loaded = || drop(events.send(Event::Loaded));
-        let ended = engine::run(&serve, checked, &commands, loaded);
+        let ended = catch_unwind(AssertUnwindSafe(work))
+            .unwrap_or_else(|_| Err(Failure::failed("the model host broke")));
         drop(events.send(Event::Ended(ended)));
     };
     thread::Builder::new().name("engine".into()).spawn(work).or_fail(|| "cannot start a thread")?;
@@ -123,6 +138,28 @@ fn accept(listener: UnixListener, events: Sender<Event>) -> Result<()> {
 }
 
 impl Host {
+    fn new(
+        hello: Hello,
+        idle: Duration,
+        engine: Sender<Command>,
+        events: Sender<Event>,
+        socket: PathBuf,
+    ) -> Host {
+        Host {
+            hello,
+            idle,
+            engine,
+            events,
+            writers: Default::default(),
+            chats: HashSet::new(),
+            next: 1,
+            loaded: false,
+            quiet_since: Instant::now(),
+            socket,
+            writing: channel(),
+        }
+    }
+
     fn run(&mut self, happened: &Receiver<Event>) -> Result<()> {
         loop {
             let event = if self.chats.is_empty() && !self.idle.is_zero() {
@@ -147,12 +184,9 @@ impl Host {
                 Event::Answered(connection, id) => self.answered(connection, id),
                 Event::Loaded => self.loaded = true,
                 Event::Ended(ended) => {
-                    self.tell_all(&ended);
+                    self.hide();
+                    self.tell_all(&ended, happened);
                     return ended;
-                }
-                Event::Asked(connection, asked) if asked.what == Ask::Shutdown => {
-                    self.tell(connection, asked.id, Tell::Bye);
-                    break;
                 }
                 Event::Asked(connection, asked) => self.asked(connection, asked),
             }
@@ -160,8 +194,15 @@ impl Host {
         self.end(happened)
     }
 
+    /// Nobody may find a host that is ending: whoever comes now starts the next one, which waits
+    /// for our lock.
+    fn hide(&self) {
+        let _ = std::fs::remove_file(&self.socket);
+    }
+
     /// Lets the engine give its memory and files back.
     fn end(&mut self, happened: &Receiver<Event>) -> Result<()> {
+        self.hide();
         let _ = self.engine.send(Command::Stop);
         loop {
             match happened.recv() {
@@ -172,13 +213,22 @@ impl Host {
         }
     }
 
+    /// Waits until all that was said is written, but not for clients that take nothing.
+    fn finish(self) {
+        let Host { writers, engine, writing: (writing, written), .. } = self;
+        drop((writers, engine, writing));
+        let _ = written.recv_timeout(LAST_WORDS); // an error: no thread is left that writes
+    }
+
     fn open(&mut self, socket: UnixStream) -> io::Result<()> {
         let connection = self.next;
         self.next += 1;
         let reader = socket.try_clone()?;
         let (tell, told) = channel::<Told>();
         let events = self.events.clone();
+        let writing = self.writing.0.clone();
         thread::Builder::new().name("writer".into()).spawn(move || {
+            let _writing = writing;
             write_lines(socket, &told, |id| drop(events.send(Event::Answered(connection, id))));
         })?;
         let events = self.events.clone();
@@ -233,7 +283,6 @@ impl Host {
                 let status = self.status();
                 self.tell(connection, id, Tell::Status(status));
             }
-            Ask::Shutdown => {} // seen by the caller
         }
     }
 
@@ -242,14 +291,15 @@ impl Host {
         let asked = self.loaded && self.engine.send(Command::Count(tell)).is_ok();
         // The engine answers between two batches.
         let counted = asked.then(|| count.recv().ok()).flatten();
-        let (in_memory, on_disk, threads) = counted.unwrap_or_default();
+        let chats = counted.map_or(self.chats.len(), |count| count.chats);
+        let counted = counted.unwrap_or_default();
         Status {
             loaded: self.loaded,
             connections: self.writers.len() as u64,
-            chats: self.chats.len() as u64,
-            in_memory: in_memory as u64,
-            on_disk: on_disk as u64,
-            threads,
+            chats: chats as u64,
+            in_memory: counted.in_memory as u64,
+            on_disk: counted.on_disk as u64,
+            threads: counted.threads,
         }
     }
 
@@ -259,11 +309,18 @@ impl Host {
         }
     }
 
-    /// The engine ended by itself: everybody who waits hears why.
-    fn tell_all(&self, ended: &Result<()>) {
+    /// The engine ended by itself: everybody who waits hears why, and who asked just now too.
+    fn tell_all(&mut self, ended: &Result<()>, happened: &Receiver<Event>) {
         let Err(failure) = ended else { return };
+        for event in happened.try_iter() {
+            if let Event::Asked(connection, Asked { id, what: Ask::Chat(_) }) = event {
+                self.chats.insert((connection, id));
+            }
+        }
+        // What cannot be loaded will not be loaded next time; what was loaded may work again.
+        let kind = if self.loaded { FaultKind::Broken } else { FaultKind::Rejected };
         for (connection, id) in &self.chats {
-            let mut fault = Fault::new(FaultKind::Rejected, failure.what.clone());
+            let mut fault = Fault::new(kind, failure.what.clone());
             fault.why.clone_from(&failure.why);
             fault.next.clone_from(&failure.next);
             self.tell(*connection, *id, Tell::Error(fault));
@@ -284,4 +341,72 @@ fn write_lines(mut socket: UnixStream, told: &Receiver<Told>, answered: impl Fn(
         }
     }
     let _ = socket.shutdown(std::net::Shutdown::Both);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use base::host::wire::{Chat, Mode};
+
+    use super::*;
+
+    fn asked(id: u64) -> Asked {
+        let chat = Chat {
+            conversation: "c".into(),
+            system: String::new(),
+            messages: Vec::new(),
+            tools: Vec::new(),
+            mode: Mode::Free,
+            max_tokens: 1,
+            temperature: 0.0,
+            seed: 0,
+            act: false,
+        };
+        Asked { id, what: Ask::Chat(chat) }
+    }
+
+    /// The last that a slow client hears of a host whose engine ends.
+    fn last_words(loaded: bool) -> Told {
+        let (events, happened) = channel();
+        let hello =
+            Hello { version: VERSION, model: String::new(), parameters: 0, context: 0, pid: 0 };
+        let socket = PathBuf::from("/nonexistent/socket");
+        let (engine, _) = channel();
+        let mut host = Host::new(hello, Duration::ZERO, engine, events.clone(), socket);
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        host.open(theirs).unwrap();
+        host.tell(1, 1, Tell::Text { text: "more than a socket holds".repeat(200_000) });
+        events.send(Event::Asked(1, asked(1))).unwrap();
+        if loaded {
+            events.send(Event::Loaded).unwrap();
+        }
+        start_engine(|| Err(Failure::failed("it is over")), events.clone()).unwrap();
+        assert_eq!(host.run(&happened).unwrap_err().what, "it is over");
+        let client = thread::spawn(move || {
+            let mut text = String::new();
+            ours.read_to_string(&mut text).unwrap();
+            text
+        });
+        host.finish();
+        let answered = |event| matches!(event, Event::Answered(1, 1));
+        assert!(happened.try_iter().any(answered), "the process would have ended before");
+        let text = client.join().unwrap();
+        serde_json::from_str(text.lines().last().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn everybody_who_waits_hears_why_the_host_ends() {
+        for (loaded, kind) in [(false, FaultKind::Rejected), (true, FaultKind::Broken)] {
+            let fault = Fault::new(kind, "it is over");
+            assert_eq!(last_words(loaded), Told { id: 1, what: Tell::Error(fault) });
+        }
+    }
+
+    #[test]
+    fn an_engine_that_panics_has_ended() {
+        let (events, happened) = channel();
+        start_engine(|| panic!("on purpose"), events).unwrap();
+        assert!(matches!(happened.recv().unwrap(), Event::Ended(Err(_))));
+    }
 }

@@ -42,7 +42,8 @@ impl Template {
     /// Parses a template; without one, ChatML.
     pub fn new(source: Option<&str>) -> Result<Template, BadTemplate> {
         let source = source.unwrap_or(PLAIN).to_owned();
-        let knows_calls = source.contains(crate::marked::BEGIN);
+        // Some write `<function=NAME>` and parameters between the marks, which is no JSON.
+        let knows_calls = source.contains(crate::marked::BEGIN) && !source.contains("<function=");
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
         environment.set_syntax(syntax);
@@ -157,6 +158,14 @@ mod tests {
     fn without_a_template_it_is_chatml() {
         let text = Template::new(None).unwrap().render(&[user("hi")], &[], true).unwrap();
         assert_eq!(text, "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+    }
+
+    #[test]
+    fn only_marks_around_json_are_known_calls() {
+        let knows = |source| Template::new(Some(source)).unwrap().knows_calls();
+        assert!(knows("<tool_call>\n{{ call | tojson }}\n</tool_call>"));
+        assert!(!knows("<tool_call>\n<function={{ call.name }}>\n</function>\n</tool_call>"));
+        assert!(!knows("{{ messages }}"));
     }
 
     #[test]

@@ -194,7 +194,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 pub fn is_last(tell: &Tell) -> bool {
     match tell {
         Tell::Text { .. } | Tell::Call { .. } | Tell::Progress { .. } => false,
-        Tell::Hello(_) | Tell::Done { .. } | Tell::Error(_) | Tell::Status(_) | Tell::Bye => true,
+        Tell::Hello(_) | Tell::Done { .. } | Tell::Error(_) | Tell::Status(_) => true,
     }
 }
 
@@ -242,7 +242,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::wire::Mode;
+    use crate::host::wire::{Mode, Stop, Usage};
 
     /// A host that answers each request with what the script says.
     fn host(answer: impl Fn(Asked) -> Vec<Told> + Send + 'static) -> Connection {
@@ -274,18 +274,19 @@ mod tests {
 
     #[test]
     fn answers_find_their_request() {
-        let connection = host(|asked| {
+        let end = || Tell::Done { stop: Stop::Done, usage: Usage::default() };
+        let connection = host(move |asked| {
             let text = asked.id.to_string();
             vec![
-                Told { id: 99, what: Tell::Bye },
+                Told { id: 99, what: end() },
                 Told { id: asked.id, what: Tell::Text { text } },
-                Told { id: asked.id, what: Tell::Bye },
+                Told { id: asked.id, what: end() },
             ]
         });
         let (mut one, mut two) = (connection.chat(chat()), connection.chat(chat()));
         assert_eq!(two.wait(), Tell::Text { text: "2".into() });
         assert_eq!(one.wait(), Tell::Text { text: "1".into() });
-        assert_eq!((one.wait(), two.wait()), (Tell::Bye, Tell::Bye));
+        assert_eq!((one.wait(), two.wait()), (end(), end()));
     }
 
     #[test]

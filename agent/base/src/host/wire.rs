@@ -42,8 +42,6 @@ pub enum Ask {
     },
     /// What is going on?
     Status,
-    /// End the host.
-    Shutdown,
 }
 
 /// A question to the model.
@@ -183,8 +181,6 @@ pub enum Tell {
     Error(Fault),
     /// What is going on.
     Status(Status),
-    /// The host ends.
-    Bye,
 }
 
 /// Why a reply ended.

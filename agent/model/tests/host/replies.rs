@@ -1,8 +1,11 @@
 //! What the model may say, what is read again and what is not.
 
-use base::host::wire::{Mode, Stop, Turn};
+use std::path::PathBuf;
+
+use base::host::connection::Answers;
+use base::host::wire::{Ask, Chat, Mode, Stop, Tell, Turn};
 use serde_json::Value;
-use testkit::env::TestEnv;
+use testkit::env::{TestEnv, until};
 
 use crate::{Host, chat, hear, then, tools};
 
@@ -44,10 +47,72 @@ fn conversations_that_do_not_fit_wait_on_disk_and_come_back() {
     let mut long = chat("long", &"alpha beta gamma delta ".repeat(150));
     long.max_tokens = 10;
     let fault = match host.connection.chat(long).wait() {
-        base::host::wire::Tell::Error(fault) => fault,
+        Tell::Error(fault) => fault,
         other => panic!("{other:?}"),
     };
     assert_eq!(fault.kind, base::host::wire::FaultKind::TooLong);
+}
+
+#[test]
+fn who_waits_for_room_costs_others_nothing_and_is_not_overtaken() {
+    let env = TestEnv::new();
+    // Room for 512 tokens.
+    let Some(host) = Host::start(&env, &["--memory", "1", "--context", "512"]) else { return };
+    let ask = |name: &str, text: &str, max_tokens: u32| Chat { max_tokens, ..chat(name, text) };
+    host.hear(ask("idle", "Say yes.", 10));
+    let mut long = host.connection.chat(ask("long", "Count from one to ninety in words.", 200));
+    while !matches!(long.wait(), Tell::Text { .. }) {}
+    assert_eq!(host.status().on_disk, 0, "both fit");
+    let mut large = host.connection.chat(ask("large", "Say no.", 350));
+    // It would fit beside the long one, but not beside the large one.
+    let mut small = host.connection.chat(ask("small", "Say maybe.", 10));
+    host.status(); // answered before the two are looked at, the next one after it
+    assert_eq!(host.status().on_disk, 0, "spilled for a chat that cannot be seated");
+    drop(long);
+    let first = |answers: &mut Answers| {
+        while !matches!(answers.wait(), Tell::Text { .. }) {}
+        std::time::Instant::now()
+    };
+    let (large, small) = std::thread::scope(|scope| {
+        let large = scope.spawn(|| first(&mut large));
+        let small = scope.spawn(|| first(&mut small));
+        (large.join().unwrap(), small.join().unwrap())
+    });
+    assert!(large < small, "the small one overtook the large one");
+}
+
+#[test]
+fn a_chat_that_is_cancelled_while_it_waits_has_ended() {
+    let env = TestEnv::new();
+    let Some(host) = Host::start(&env, &["--parallel", "1"]) else { return };
+    let other = host.connect();
+    let long = Chat { max_tokens: 1000, ..chat("long", "Count from one to ninety in words.") };
+    let mut long = host.connection.chat(long);
+    while !matches!(long.wait(), Tell::Text { .. }) {}
+    let mut waits = other.chat(chat("waits", "Say yes."));
+    other.ask(Ask::Cancel { chat: 1 });
+    let ended = waits.wait();
+    assert!(matches!(ended, Tell::Done { stop: Stop::Cancelled, .. }), "{ended:?}");
+}
+
+#[test]
+fn a_conversation_that_cannot_be_spilled_is_forgotten_without_a_trace() {
+    let env = TestEnv::new();
+    let Some(host) = Host::start(&env, &["--memory", "1", "--context", "512"]) else { return };
+    let spill = env.home().join(format!(".g3/cache/kv/spill-{}", host.running.id()));
+    until("the model is loaded", || host.status().loaded.then_some(()));
+    // A full disk, wherever it spills.
+    let full = (0..5).flat_map(|used_at| (0..12).map(move |seq| (used_at, seq)));
+    let full = full.map(|(used_at, seq)| spill.join(format!("{used_at}-{seq}.kv")));
+    let full: Vec<PathBuf> = full.collect();
+    for path in &full {
+        std::os::unix::fs::symlink("/dev/full", path).unwrap();
+    }
+    for name in ["first", "second"] {
+        host.hear(Chat { max_tokens: 350, ..chat(name, "Say yes.") });
+    }
+    assert_eq!(host.status().on_disk, 0);
+    assert_eq!(full.iter().filter(|path| !path.is_symlink()).count(), 1);
 }
 
 #[test]
@@ -89,6 +154,7 @@ fn fits(name: &str, args: &Value) -> bool {
 fn an_envelope_fits_its_schema_however_the_model_rambles() {
     let env = TestEnv::new();
     let Some(host) = Host::start(&env, &[]) else { return };
+    let mut whole = 0;
     for seed in 1..=3 {
         let mut ask = chat(&format!("c{seed}"), "Search all files for a nice word, or write one.");
         ask.tools = tools();
@@ -101,7 +167,9 @@ fn an_envelope_fits_its_schema_however_the_model_rambles() {
             assert!(!cut || heard.stop == Some(Stop::Length));
         }
         assert!(heard.calls.len() == 1 || !heard.text.is_empty(), "{heard:?}");
+        whole += heard.calls.iter().filter(|(_, _, cut)| !cut).count();
     }
+    assert!(whole > 0, "all calls were cut off, so nothing was checked");
 }
 
 #[test]
@@ -124,14 +192,15 @@ fn a_large_model_speaks_freely_and_its_calls_fit() {
     let mut ask = chat("c", "");
     ask.tools = tools();
     ask.mode = Mode::Lazy;
-    ask.max_tokens = 40;
+    ask.max_tokens = 60;
+    // What it is to write does not fit: there is no `file`, and `content` is missing.
     ask.messages = vec![Turn::User {
-        text: "Call write_file with path a.txt and content hi. Begin your reply with <tool_call>."
+        text: "Write `<`, then `tool_call`, then `>`, a new line, then \
+               {\"name\": \"write_file\", \"arguments\": {\"file\": \"a.txt\"}}."
             .into(),
     }];
     let heard = host.hear(ask);
-    for (name, args, cut) in &heard.calls {
-        assert!(*cut || fits(name, args), "{name} {args}");
-    }
-    assert!(!heard.calls.is_empty() || !heard.text.is_empty(), "{heard:?}");
+    let [(name, args, false)] = heard.calls.as_slice() else { panic!("{heard:?}") };
+    assert!(fits(name, args), "{name} {args}");
+    println!("{heard:?}");
 }

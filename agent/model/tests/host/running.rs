@@ -1,13 +1,14 @@
 //! How hosts are found, started, shared and ended.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::time::Duration;
 
 use base::host::connection::Connection;
-use base::host::find::Wanted;
-use base::host::place;
+use base::host::find::{self, Wanted};
+use base::host::place::{self, Place};
 use base::host::wire::{FaultKind, Tell};
-use base::process::{Running, Stream, is_alive};
+use base::process::{Job, Limits, Running, Stream, is_alive};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::env::{TestEnv, built, until};
 
@@ -114,20 +115,47 @@ fn a_client_that_leaves_or_cancels_stops_its_reply() {
     assert_eq!(host.status().connections, 1);
 }
 
-#[test]
-fn a_relay_outlives_the_host_behind_it() {
-    let Some(model) = model() else { return };
-    // A name of its own, so that no other host is touched.
-    let dir = tempfile::tempdir_in(model.parent().unwrap()).unwrap();
-    let own = dir.path().join("own.gguf");
-    std::fs::hard_link(&model, &own).unwrap();
-    let wanted = Wanted {
+/// A host that ends with its last connection, of a model whose name only this test knows.
+fn own(dir: &Path, model: &Path) -> Wanted {
+    let own = dir.join("own.gguf");
+    std::fs::hard_link(model, &own).unwrap();
+    Wanted {
         idle: Some(0),
         threads: Some(1),
         context: Some(2048),
         program: Some(env!("CARGO_BIN_EXE_g3-model").into()),
         ..Wanted::model(own)
-    };
+    }
+}
+
+#[test]
+fn who_comes_while_a_host_ends_gets_the_next_one() {
+    let Some(model) = model() else { return };
+    let dir = tempfile::tempdir_in(model.parent().unwrap()).unwrap();
+    let wanted = own(dir.path(), &model);
+    let socket = Place::of(&wanted.model).unwrap().socket();
+    let (connection, first) = find::open(&wanted).unwrap();
+    // Its engine is still loading, so the end takes a while.
+    drop(connection);
+    until("the host ends", || match place::connect(&socket).and_then(Connection::new) {
+        Ok(connection) => connection.hello().is_err().then_some(()),
+        Err(_) => Some(()),
+    });
+    let (connection, next) = find::open(&wanted).unwrap();
+    assert_ne!(first.pid, next.pid);
+    assert!(!hear(&connection, chat("c", "Say yes.")).text.is_empty());
+    let third = Job::new(env!("CARGO_BIN_EXE_g3-model"), "/").arg("--model").arg(&wanted.model);
+    let refused = third.output(Limits::seconds(60)).unwrap();
+    assert!(refused.error_text().contains("another host serves this model already"));
+    drop(connection);
+    until("the host ends with its last connection", || gone(next.pid).then_some(()));
+}
+
+#[test]
+fn a_relay_outlives_the_host_behind_it() {
+    let Some(model) = model() else { return };
+    let dir = tempfile::tempdir_in(model.parent().unwrap()).unwrap();
+    let wanted = own(dir.path(), &model);
     let relayed = base::host::relay::open(wanted).unwrap();
     let connection = Connection::new(relayed.into()).unwrap();
     let first = connection.hello().unwrap().pid;
@@ -166,6 +194,7 @@ fn a_busy_machine_gets_fewer_threads_and_no_conversation_is_read_again() {
     env.set("G3_TEST_BUSY", busy.display());
     std::fs::write(&busy, "0").unwrap();
     let Some(host) = Host::start_with(&env, &[]) else { return };
+    host.hear(chat("idle", "Say no."));
     let ask = chat("c", "Say yes.");
     let first = host.hear(ask.clone());
     let most = host.status().threads;
@@ -176,6 +205,7 @@ fn a_busy_machine_gets_fewer_threads_and_no_conversation_is_read_again() {
     assert_eq!(host.status().threads, 1);
     assert!(second.usage.reused >= first.usage.prompt, "{:?}", second.usage);
     std::fs::write(&busy, "0").unwrap();
+    assert_eq!(host.status().on_disk, 1, "idle conversations wait on disk, not in memory twice");
     let third = host.hear(then(ask, &second, "Count to ten in words."));
     assert_eq!(host.status().threads, most, "threads come back when the machine is quiet");
     assert!(third.usage.reused >= second.usage.prompt, "{:?}", third.usage);
