@@ -1,6 +1,5 @@
 //! What every command begins with: the repository, its sessions, the configuration, the clock.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use base::clock::Clock;
@@ -10,10 +9,10 @@ use base::id::Id;
 
 use crate::git::repo::Repository;
 use crate::git::snapshot::Limits;
-use crate::git::trash;
 use crate::report;
 use crate::report::view::View;
-use crate::session::facts::{Facts, Fate};
+use crate::session::facts::Facts;
+use crate::session::fates::{self, Fates};
 use crate::session::home;
 use crate::session::id::{Candidate, resolve};
 use crate::session::journal::Entry;
@@ -95,8 +94,8 @@ impl Desk {
     }
 
     /// What the operations log says became of the sessions.
-    pub fn fates(&self) -> Result<BTreeMap<Id, Fate>> {
-        crate::session::fates::read(&self.repository)
+    pub fn fates(&self) -> Result<Fates> {
+        fates::read(&self.repository)
     }
 
     /// Starts what may start.
@@ -110,14 +109,14 @@ impl Desk {
     }
 
     /// One session as it is now, where the fates are known.
-    pub fn view_with(&self, id: &Id, fates: &BTreeMap<Id, Fate>) -> Result<View> {
+    pub fn view_with(&self, id: &Id, fates: &Fates) -> Result<View> {
         let record = self.store.load(id)?.located(&self.repository)?;
         // The lock is looked at first: a run that ends in between has its exit line then.
         let locked = self.store.is_locked(id);
         let story = self.store.story(id)?;
-        let fate = fates.get(id).cloned().unwrap_or_default();
+        let fate = fates.of(id).clone();
         let mut view = View::new(record, Facts { locked, story, fate });
-        view.way_back.take_if(|operation| !trash::is_kept(&self.repository, operation));
+        view.way_back.take_if(|operation| !fates.is_kept(&self.repository, operation));
         Ok(view)
     }
 
