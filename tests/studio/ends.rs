@@ -85,10 +85,9 @@ fn a_flood_beside_the_protocol_is_bounded() {
     let scene = Scene::new();
     configure(&scene, "floods", "#!/bin/sh\nyes 'no JSON' | head -c 3000000\nexec FAKE acp\n");
     let more = std::fs::read_to_string(scene.env.home().join(".config/g3/config.toml")).unwrap();
-    scene.env.config(&more.replace(
-        "agent = \"fake\"",
-        "agent = \"fake\"\nlimits = { output_bytes = 100000 }",
-    ));
+    scene.env.config(
+        &more.replace("agent = \"fake\"", "agent = \"fake\"\nlimits = { output_bytes = 100000 }"),
+    );
     let id = scene.exec(["--agent", "floods", "write a 1"]);
     scene.await_state(&id, "ready");
     let size = |name| std::fs::metadata(scene.session_file(&id, name)).map_or(0, |meta| meta.len());

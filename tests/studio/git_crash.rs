@@ -6,6 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use base::process::{Job, Limits};
+use orchestrator::git::leftovers::Before;
+use orchestrator::git::remake::Remade;
 use orchestrator::git::repo::Repository;
 use orchestrator::git::{
     engine, import, land, leftovers, merge, remake, snapshot, trash, worktree,
@@ -61,11 +63,15 @@ fn act(name: &str, repository: &Repository) {
         "discard" => {
             drop(trash::discard(repository, &[session.place], NOW).expect("it works in a test"))
         }
-        "remake" => assert!(remake::if_gone(repository, &session.place).expect("it works")),
+        "remake" => {
+            let remade = remake::if_gone(repository, &session.place).expect("it works");
+            assert_eq!(remade, Remade::Yes { note: None });
+        }
         "checks" => {
             let work = s.snapshot(&session).work;
             session.work.write("file", "rewritten by a check\n");
-            leftovers::note(repository, &session.place, &work, now()).expect("it works in a test");
+            let before = Before { work: &work, left_out: &[] };
+            leftovers::note(repository, &session.place, before, now()).expect("it works in a test");
         }
         "undo" => drop(trash::undo(repository, None, NOW).expect("it works in a test")),
         other => panic!("{other}?"),
@@ -235,6 +241,8 @@ fn making_a_deleted_worktree_anew() {
 fn noting_what_checks_left() {
     survive("checks", scene, |scene| {
         recover(scene);
+        // What was not noted counts as the session's work, so the checks begin anew.
+        scene.session.work.write("file", "changed\n");
         act("checks", &scene.s.repository);
         assert_eq!(scene.s.repo.show(&scene.s.snapshot(&scene.session).work, "file"), "changed");
     });

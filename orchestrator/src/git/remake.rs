@@ -8,11 +8,12 @@ use base::files::step;
 use base::git::Git;
 use base::process::Limits;
 
-use crate::git::import::{self, Home};
+use crate::git::import;
 use crate::git::inside::Dir;
 use crate::git::names::WorktreeTemplate;
 use crate::git::private::{Originals, Place};
 use crate::git::repo::Repository;
+use crate::git::snapshot::LastSeen;
 use crate::git::{include, mend, snapshot, worktree};
 
 /// What the name of a half-made worktree begins with; the session's id follows.
@@ -31,14 +32,31 @@ pub fn remove_leftovers(repository: &Repository) -> Result<Vec<String>> {
     Ok(removed)
 }
 
-/// Makes the worktree of a session anew when it is gone; gives whether it did. What git ignored is
-/// lost, but for the files that `.worktreeinclude` names.
-pub fn if_gone(repository: &Repository, place: &Place) -> Result<bool> {
+/// Whether a worktree was made anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remade {
+    /// It is there.
+    No,
+    /// It was gone.
+    Yes {
+        /// What a person should know.
+        note: Option<String>,
+    },
+}
+
+/// Makes the worktree of a session anew when it is gone. What git ignored is lost, but for the files
+/// that `.worktreeinclude` names.
+pub fn if_gone(repository: &Repository, place: &Place) -> Result<Remade> {
     if place.worktree.symlink_metadata().is_ok() || !worktree::is_finished(place) {
-        return Ok(false);
+        return Ok(Remade::No);
     }
     let home = import::bring_home(repository, place)?;
-    let (work, staged) = last_seen(repository, place, &home)?;
+    let head = || home.head.clone();
+    let (work, staged, note) = match snapshot::last_seen(repository, place, &home)? {
+        LastSeen::Committed => (head(), head(), None),
+        LastSeen::Snapshot { work, staged, .. } => (work, staged.unwrap_or_else(head), None),
+        LastSeen::Older { name } => (head(), head(), Some(not_taken(place, &name))),
+    };
     let parent = place.worktree.parent().unwrap_or(&place.worktree);
     std::fs::create_dir_all(parent).or_fail(cannot)?;
     // Made beside its place and renamed: a half-made one would pass for one whose files somebody
@@ -60,22 +78,15 @@ pub fn if_gone(repository: &Repository, place: &Place) -> Result<bool> {
     base::files::sync_dir(parent).or_fail(cannot)?;
     step("remake.renamed");
     mend::mend(repository, place)?;
-    Ok(true)
+    Ok(Remade::Yes { note })
 }
 
-/// The commits that hold the files and the index: the newest snapshot's, else the head.
-fn last_seen(repository: &Repository, place: &Place, home: &Home) -> Result<(String, String)> {
-    let repo = repository.open()?;
-    let newest = snapshot::latest(repository, &place.id)?;
-    let commit = newest.map(|id| repo.find_commit(crate::git::refs::oid(&id)?).or_fail(cannot));
-    let Some(commit) = commit.transpose()? else {
-        return Ok((home.head.clone(), home.head.clone()));
-    };
-    let mut parents = commit.parent_ids().map(|id| id.to_string());
-    if parents.next().as_deref() != Some(home.head.as_str()) {
-        return Ok((home.head.clone(), home.head.clone()));
-    }
-    Ok((commit.id().to_string(), parents.next().unwrap_or_else(|| home.head.clone())))
+fn not_taken(place: &Place, snapshot: &str) -> String {
+    format!(
+        "the worktree was made anew from the last commit; {snapshot} is older than that and was not \
+         taken: git diff {} {snapshot} shows what it holds besides",
+        place.branch
+    )
 }
 
 /// Writes files, index and `.git` file.

@@ -153,11 +153,7 @@ async fn serve(seat: Seat, mut process: Process, mut talk: Talk) {
 }
 
 /// Comes back when a line was no JSON, and none that is JSON followed for some time.
-async fn speaks_no_acp(
-    first: &mut oneshot::Receiver<String>,
-    spoke: &AtomicBool,
-    shared: &Shared,
-) {
+async fn speaks_no_acp(first: &mut oneshot::Receiver<String>, spoke: &AtomicBool, shared: &Shared) {
     let Ok(line) = first.await else { return std::future::pending().await };
     shared.lock().strange = Some(line);
     tokio::time::sleep(BANNER).await;
