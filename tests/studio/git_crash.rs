@@ -7,10 +7,12 @@ use std::path::Path;
 
 use base::process::{Job, Limits};
 use orchestrator::git::leftovers::Before;
+use orchestrator::git::names::WorktreeTemplate;
+use orchestrator::git::private::Place;
 use orchestrator::git::remake::Remade;
 use orchestrator::git::repo::Repository;
 use orchestrator::git::{
-    engine, import, land, leftovers, merge, remake, snapshot, trash, worktree,
+    engine, import, land, leftovers, mend, merge, remake, snapshot, trash, worktree,
 };
 use testkit::env::NOW;
 use testkit::repo::{Repo, tree};
@@ -73,6 +75,10 @@ fn act(name: &str, repository: &Repository) {
             let before = Before { work: &work, left_out: &[] };
             leftovers::note(repository, &session.place, before, now()).expect("it works in a test");
         }
+        "mend" => {
+            let place = Place { worktree: apart(&session.work), ..session.place };
+            mend::mend(repository, &place).expect("it works in a test");
+        }
         "undo" => drop(trash::undo(repository, None, NOW).expect("it works in a test")),
         other => panic!("{other}?"),
     }
@@ -116,6 +122,7 @@ fn state(scene: &Scene) -> BTreeMap<String, String> {
     let refs: Vec<&str> = refs.lines().filter(|line| !line.contains("refs/studio/kept/")).collect();
     all.insert("<refs>".into(), refs.join("\n"));
     all.insert("<status>".into(), repo.git(["status", "--porcelain"]));
+    all.insert("<worktrees>".into(), repo.git(["worktree", "list", "--porcelain"]));
     for id in ["task-abcd", "task-new"] {
         let path = repo.path().join(".worktrees").join(id);
         if path.is_dir() {
@@ -228,6 +235,7 @@ fn making_a_deleted_worktree_anew() {
         let scene = scene();
         scene.s.snapshot(&scene.session);
         fs::remove_dir_all(scene.session.work.path()).expect("it is ours");
+        scene.s.repo.git(["worktree", "prune"]);
         scene
     };
     survive("remake", gone, |scene| {
@@ -235,6 +243,37 @@ fn making_a_deleted_worktree_anew() {
         remake::if_gone(&scene.s.repository, &scene.session.place).unwrap();
         assert!(remake::remove_leftovers(&scene.s.repository).unwrap().is_empty());
     });
+}
+
+/// The worktree at a place of its own that belongs to a session whose usual one this is.
+fn apart(usual: &Repo) -> std::path::PathBuf {
+    let mut above = usual.path().ancestors().map(|dir| dir.join("at/task-abcd"));
+    above.find(|path| path.exists()).expect("it is there")
+}
+
+#[test]
+fn following_a_repository_that_was_moved() {
+    for at in ["mend.pointer", "mend.saved"] {
+        let s = setting();
+        s.repo.commit_file("file", "x");
+        let home = s.env.home().to_owned();
+        let template = format!("{}/at/{{id}}", home.display());
+        let worktree = WorktreeTemplate::parse(&template).unwrap();
+        let session = s.session_of(&worktree::Order { worktree, ..s.order("task-abcd") });
+        let there = home.join("deeper/repo");
+        fs::create_dir(home.join("deeper")).unwrap();
+        fs::rename(s.repo.path(), &there).unwrap();
+        let repository = Repository::discover(&there).unwrap();
+        let scene = Scene { s: Setting { repo: Repo::at(&there), repository, ..s }, session };
+
+        let (code, passed) = run(&scene, "mend", Some(at));
+
+        assert_eq!(code, 137, "{passed:?}");
+        act("mend", &scene.s.repository);
+        assert_eq!(scene.session.work.git(["status", "--porcelain"]), "", "{at}");
+        let place = mend::place_now(&scene.s.repository.common_dir, &scene.session.place);
+        assert!(import::check_pointer(&place).unwrap(), "{at}");
+    }
 }
 
 #[test]

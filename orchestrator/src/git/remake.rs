@@ -44,10 +44,16 @@ pub enum Remade {
     },
 }
 
-/// Makes the worktree of a session anew when it is gone. What git ignored is lost, but for the files
-/// that `.worktreeinclude` names.
+/// Makes the worktree of a session anew when it is gone, and registers it when it is not registered:
+/// somebody pruned, or a crash came between the two. What git ignored is lost, but for the files that
+/// `.worktreeinclude` names.
 pub fn if_gone(repository: &Repository, place: &Place) -> Result<Remade> {
-    if place.worktree.symlink_metadata().is_ok() || !worktree::is_finished(place) {
+    if !worktree::is_finished(place) {
+        return Ok(Remade::No);
+    }
+    if place.worktree.symlink_metadata().is_ok() {
+        mend::refuse_another(place)?;
+        mend::mend(repository, place)?;
         return Ok(Remade::No);
     }
     let home = import::bring_home(repository, place)?;
