@@ -1,5 +1,6 @@
 //! `studio discard` and `studio undo`: nothing is lost.
 
+use base::lock::Lock;
 use testkit::repo::tree;
 
 use crate::scene::{Scene, studio};
@@ -103,4 +104,13 @@ fn a_session_that_never_had_a_worktree_comes_back_and_nothing_else_is_taken_back
     assert_eq!(scene.repo.rev("main"), tip, "the landing before it stays");
     assert_eq!(scene.status(&waits)["state"], "stopped");
     scene.studio(["stop", &hangs]).exits(0);
+}
+
+#[test]
+fn whoever_is_at_work_on_a_session_is_not_taken_for_a_shell() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    let _mends = Lock::try_take(&scene.session_file(&id, "shell.lock")).unwrap().expect("no shell");
+    scene.studio(["discard", &id]).exits(3).says("another command").never_says("shell");
 }
