@@ -15,8 +15,7 @@ use crate::supervise::start;
 /// Starts every queued session for which there is a free place; gives those that were started.
 pub fn step(repository: &Repository, fates: &Fates) -> Result<Vec<Id>> {
     let store = Store::at(&repository.common_dir);
-    let path = repository.studio_dir()?.join("scheduler.lock");
-    let _lock = Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))?;
+    let _lock = lock(repository)?;
     let mut queue: Vec<Record> = Vec::new();
     let mut active = 0u32;
     for id in store.ids()? {
@@ -53,6 +52,12 @@ pub fn step(repository: &Repository, fates: &Fates) -> Result<Vec<Id>> {
         started.push(record.id);
     }
     Ok(started)
+}
+
+/// The lock without which nobody starts a session.
+pub fn lock(repository: &Repository) -> Result<Lock> {
+    let path = repository.studio_dir()?.join("scheduler.lock");
+    Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))
 }
 
 fn is_open(fates: &Fates, id: &Id) -> bool {

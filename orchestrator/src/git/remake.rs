@@ -1,7 +1,7 @@
 //! A session's worktree that somebody deleted, made anew: the files of the newest snapshot, on the
 //! session's own commits.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 use base::files::step;
@@ -10,7 +10,6 @@ use base::process::Limits;
 
 use crate::git::import;
 use crate::git::inside::Dir;
-use crate::git::names::WorktreeTemplate;
 use crate::git::private::{Originals, Place};
 use crate::git::repo::Repository;
 use crate::git::snapshot::LastSeen;
@@ -19,17 +18,19 @@ use crate::git::{include, mend, snapshot, worktree};
 /// What the name of a half-made worktree begins with; the session's id follows.
 const DESK: &str = ".new-";
 
-/// Removes what a killed [`if_gone`] left. Only while nobody is at work.
-pub fn remove_leftovers(repository: &Repository) -> Result<Vec<String>> {
-    let parent = WorktreeTemplate::Beside.parent(repository);
+/// Removes what a killed [`if_gone`] left of these sessions. Only while their locks are held.
+pub fn remove_leftovers(places: &[Place]) -> Result<Vec<String>> {
     let mut removed = Vec::new();
-    for entry in std::fs::read_dir(&parent).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(DESK) {
-            std::fs::remove_dir_all(entry.path()).or_fail(cannot)?;
-            removed.push(format!("removed the half-made {}", entry.path().display()));
-        }
+    for desk in places.iter().map(desk_of).filter(|desk| desk.symlink_metadata().is_ok()) {
+        std::fs::remove_dir_all(&desk).or_fail(cannot)?;
+        removed.push(format!("removed the half-made {}", desk.display()));
     }
     Ok(removed)
+}
+
+/// Where a session's worktree is made before it is renamed to its place.
+fn desk_of(place: &Place) -> PathBuf {
+    place.worktree.with_file_name(format!("{DESK}{}", place.id))
 }
 
 /// Whether a worktree was made anew.
@@ -67,7 +68,7 @@ pub fn if_gone(repository: &Repository, place: &Place) -> Result<Remade> {
     std::fs::create_dir_all(parent).or_fail(cannot)?;
     // Made beside its place and renamed: a half-made one would pass for one whose files somebody
     // deleted.
-    let desk = parent.join(format!("{DESK}{}", place.id));
+    let desk = desk_of(place);
     let _ = std::fs::remove_dir_all(&desk);
     std::fs::create_dir(&desk).or_fail(cannot)?;
     let filled =
