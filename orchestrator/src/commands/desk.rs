@@ -1,12 +1,15 @@
 //! What every command begins with: the repository, its sessions, the configuration, the clock.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use base::clock::Clock;
 use base::config::{Config, Sources};
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
+use base::lock::Lock;
 
+use crate::commands::stop::pause;
 use crate::git::repo::Repository;
 use crate::git::snapshot::Limits;
 use crate::report;
@@ -18,6 +21,9 @@ use crate::session::id::{Candidate, resolve};
 use crate::session::journal::Entry;
 use crate::session::state::State;
 use crate::session::store::Store;
+
+/// How long somebody may take who is about to let go of a session.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What every command begins with.
 pub struct Desk {
@@ -101,6 +107,19 @@ impl Desk {
     /// Starts what may start.
     pub fn schedule(&self) -> Result<Vec<Id>> {
         crate::schedule::step(&self.repository, &self.fates()?)
+    }
+
+    /// Takes a session's lock. A supervisor that has written its last line, and a command that only
+    /// looks at a session, let go of it in a moment.
+    pub fn lock_soon(&self, id: &Id) -> Result<Option<Lock>> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let lock = self.store.lock(id)?;
+            if lock.is_some() || Instant::now() > until {
+                return Ok(lock);
+            }
+            pause();
+        }
     }
 
     /// One session as it is now.
