@@ -12,7 +12,7 @@ use crate::git::operations::{Intent, Kind, Landing, Log};
 use crate::git::private::Place;
 use crate::git::refs::{self, RefChange};
 use crate::git::repo::Repository;
-use crate::git::{in_the_way, trash};
+use crate::git::{in_the_way, trash, worktree};
 
 /// What is to land.
 #[derive(Clone, Debug)]
@@ -106,14 +106,9 @@ pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
 /// A session's branch is moved by its agent only.
 fn refuse_session_branch(repository: &Repository, target: &BranchName) -> Result<()> {
     let sessions = repository.common_dir.join("studio/sessions");
-    for admin in crate::git::worktree::admin_dirs(repository)? {
-        let head = std::fs::read_to_string(admin.join("HEAD")).unwrap_or_default();
-        let named = std::fs::read_to_string(admin.join("gitdir")).unwrap_or_default();
-        let worktree = std::path::Path::new(named.trim_end()).parent();
-        let is_sessions = worktree
-            .and_then(|worktree| git2::Repository::open(worktree).ok())
-            .is_some_and(|repo| repo.path().starts_with(&sessions));
-        if is_sessions && head.trim() == format!("ref: {}", target.full()) {
+    for admin in worktree::admin_dirs(repository)? {
+        let is_sessions = worktree::leads_to(&admin).is_some_and(|to| to.starts_with(&sessions));
+        if is_sessions && checkout::head_names(&admin, target) {
             return Err(Failure::refused(format!("`{target}` belongs to a session"))
                 .because("its agent may be moving it")
                 .next("land that session first, or choose another target: --onto BRANCH"));
