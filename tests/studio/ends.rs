@@ -18,8 +18,9 @@ fn runs(pid: u32) -> bool {
 fn configure(scene: &Scene, name: &str, script: &str) {
     let path = scene.repo.path().join(".git").join(name);
     let fake = built("fake-agent");
-    std::fs::write(&path, script.replace("FAKE", &format!("'{}'", fake.display()))).unwrap();
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::write(&path, script.replace("FAKE", &format!("'{}'", fake.display())))
+        .and_then(|()| std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)))
+        .expect("the repository is writable");
     let read = fake.parent().expect("it lies in a directory");
     scene.configure(&format!(
         "[studio.agents.{name}]\ncommand = [\"{}\"]\nread = [\"{}\"]\n",

@@ -366,3 +366,17 @@ fn files_that_the_user_commits_or_stages_after_a_crash_are_left_alone() {
     let status = repo.git(["status", "--porcelain"]);
     assert_eq!(status, "M  file\n M other\nA  staged");
 }
+
+#[test]
+fn refs_of_a_landing_that_did_not_happen_are_taken_back() {
+    let scene = scene();
+    let (code, _) = run(&scene, "accept", Some("accept.files"));
+    assert_eq!(code, 137);
+    let repo = &scene.s.repo;
+    // As a git leaves it that is killed while it moves several refs.
+    let work = snapshot::latest(&scene.s.repository, &scene.session.place.id).unwrap();
+    let kept = "refs/studio/kept/op1/task-abcd/work";
+    repo.git(["update-ref", kept, &work.expect("there is one")]);
+    recover(&scene);
+    assert_eq!(repo.git(["for-each-ref", "refs/studio/kept"]), "");
+}
