@@ -106,18 +106,13 @@ pub fn land(
     let mut tries = Tries { desk, view, options, turn, edited: None };
     let record = &view.record;
     let limits = snapshot::Limits { include: options.include.clone(), ..Default::default() };
-    let brought = home::bring(&desk.repository, record, &limits)?;
-    snapshot::refuse_left_out(&brought.snapshot, &record.place.worktree)?;
+    let (home, snapshot) = home::fetch(&desk.repository, record, &limits)?;
+    snapshot::refuse_left_out(&snapshot, &record.place.worktree)?;
     let target = target(view, options)?;
     for _ in 0..TRIES {
-        let candidate = candidate(desk, view, &brought.snapshot, &target, options.strategy)?;
-        let tried = tries.attempt(candidate);
-        if options.dry_run || !matches!(tried, Ok(Some(_))) {
-            // What was held for landing is let go; a failure here costs disk space only.
-            let _ = merge::release(&desk.repository, &record.place);
-        }
-        if let Some(mut landed) = tried? {
-            landed.notes.splice(0..0, brought.home.notes);
+        let candidate = candidate(desk, view, &snapshot, &target, options.strategy)?;
+        if let Some(mut landed) = tries.attempt(candidate)? {
+            landed.notes.splice(0..0, home.notes);
             return Ok(landed);
         }
     }
@@ -257,13 +252,15 @@ impl Tries<'_> {
         landed.message_by = written.by;
         landed.notes.extend(written.note);
         let time = desk.clock.now();
-        let commit = merge::commit(repository, &record.place, &candidate, &written.message, time)?;
         let receipt = receipt(self.view, &candidate, &landed);
-        let before = candidate.target_tip.clone();
+        let (place, message) = (&record.place, &written.message);
+        let committed =
+            merge::commit(repository, place, &candidate, message, Some(&receipt), time)?;
+        let (before, commit) = (candidate.target_tip.clone(), committed.commit.clone());
         let order = land::Order {
-            place: record.place.clone(),
+            place: place.clone(),
             candidate,
-            commit: commit.clone(),
+            committed,
             receipt: Some(receipt),
             time: desk.clock.stamp(),
         };

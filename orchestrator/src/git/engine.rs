@@ -172,7 +172,8 @@ fn swap(repository: &Repository, intent: &Intent, landing: &Landing) -> Result<S
     let (before, after) = (landing.before.clone(), landing.after.clone());
     let target = RefChange::new(landing.target.full(), Some(before), Some(after));
     let why = format!("studio: {}", intent.id);
-    let all: Vec<RefChange> = intent.refs_first.iter().chain([&target]).cloned().collect();
+    let all: Vec<RefChange> =
+        intent.refs_first.iter().chain(&intent.note).chain([&target]).cloned().collect();
     match refs::update_on_disk(repository, &all, &why)? {
         Swap::Lost { name, .. } if name != target.name => {
             refs::update_on_disk(repository, &[target], &why)

@@ -50,6 +50,9 @@ pub struct Intent {
     pub refs_last: Vec<RefChange>,
     /// The receipt to be noted at the landed commit.
     pub receipt: Option<String>,
+    /// The ref of the receipts with that one, which moves with the target if nobody else moved it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<RefChange>,
 }
 
 /// A branch that moves together with the files of its checkouts.

@@ -53,6 +53,7 @@ pub fn discard(repository: &Repository, places: &[Place], time: &str) -> Result<
         moves: Vec::new(),
         refs_last: Vec::new(),
         receipt: None,
+        note: None,
     };
     for place in places {
         let dropping = dropping(repository, place, &operation)?;
@@ -94,6 +95,7 @@ pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Und
         moves: moves_back(repository, &undone),
         refs_last: undone.refs_first.iter().map(RefChange::reversed).collect(),
         receipt: None,
+        note: None,
     };
     match engine::carry_out(repository, &mut log, &intent)? {
         Done::Yes => Ok(Undone {

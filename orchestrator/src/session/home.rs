@@ -28,6 +28,17 @@ pub struct Brought {
 
 /// Imports the session's commits, takes a snapshot of the rest, and sums it up.
 pub fn bring(repository: &Repository, record: &Record, limits: &Limits) -> Result<Brought> {
+    let (home, snapshot) = fetch(repository, record, limits)?;
+    let work = sum(repository, record, &home, &snapshot)?;
+    Ok(Brought { home, snapshot, work })
+}
+
+/// Imports the session's commits and takes a snapshot of the rest.
+pub fn fetch(
+    repository: &Repository,
+    record: &Record,
+    limits: &Limits,
+) -> Result<(Home, Snapshot)> {
     let mut home = import::bring_home(repository, &record.place)?;
     let now = Clock::from_env().now();
     let snapshot = snapshot::take(repository, &record.place, &home, limits, now)?;
@@ -39,8 +50,7 @@ pub fn bring(repository: &Repository, record: &Record, limits: &Limits) -> Resul
         ));
     }
     home.notes.extend(by_checks(&snapshot.by_checks));
-    let work = sum(repository, record, &home, &snapshot)?;
-    Ok(Brought { home, snapshot, work })
+    Ok((home, snapshot))
 }
 
 /// Notes what checks left in the worktree since the work was brought home: it is not the agent's.
