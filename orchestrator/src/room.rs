@@ -10,8 +10,11 @@ use base::config::agent::Sandbox;
 use base::config::studio::AgentRow;
 use base::failure::{OrFail, Result};
 use base::lock::Lock;
-use base::process::{AsyncRunning, Stream};
+use base::process::{AsyncRunning, GRACE, Stream};
 use tokio::io::AsyncReadExt;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
 
 use crate::boxed::session::Places;
 use crate::boxed::{self, BoxSpec, Lifeline};
@@ -29,6 +32,7 @@ const TAIL: usize = 4096;
 pub struct Room {
     spec: BoxSpec,
     host: Option<Arc<OwnedFd>>,
+    tasks: TaskTracker,
 }
 
 /// A started program and what keeps it alive. Dropped, everything in its box ends.
@@ -87,7 +91,7 @@ impl Room {
             cache: &cache,
         };
         let spec = BoxSpec::for_session(&places, row, sandbox).or_fail(|| "cannot plan the box")?;
-        Ok(Room { spec, host: None })
+        Ok(Room { spec, host: None, tasks: TaskTracker::new() })
     }
 
     /// The room with a connection to the model host, which lives outside every box.
@@ -112,6 +116,20 @@ impl Room {
         Ok(Process { running, lifeline })
     }
 
+    /// Runs what sees a program to its end, also when nobody waits for that any more.
+    pub fn see_to<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.tasks.spawn(task)
+    }
+
+    /// Waits until every program that was started here has ended.
+    pub async fn emptied(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
     /// Becomes a program on the user's terminal, in this room, and holds the lock until that ends.
     /// Returns only when that failed.
     pub fn enter(&self, argv: &[String], lock: &Lock) -> std::io::Error {
@@ -122,26 +140,44 @@ impl Room {
         }
     }
 
-    /// Runs one `sh -c` line to its end, at most so long.
+    /// Runs one `sh -c` line to its end, at most so long. Dropped, it ends the line.
     pub async fn line(&self, line: &str, most: Duration) -> Result<Ended> {
-        let begin = Instant::now();
         let argv = ["sh".to_owned(), "-c".to_owned(), line.to_owned()];
-        let mut process = self.start(&argv)?;
-        drop(process.running.child.stdin.take());
-        let out = tokio::spawn(tail_of(process.running.child.stdout.take()));
-        let err = tokio::spawn(tail_of(process.running.child.stderr.take()));
-        let exit = match tokio::time::timeout(most, process.running.child.wait()).await {
-            Ok(status) => base::process::exit_code(status.or_fail(|| "cannot wait for it")?),
-            Err(_) => {
-                let _ = process.running.end(base::process::GRACE).await;
-                124
-            }
-        };
-        let took = begin.elapsed();
-        drop(process);
-        let tail = format!("{}{}", out.await.unwrap_or_default(), err.await.unwrap_or_default());
-        Ok(Ended { exit, tail, took })
+        let process = self.start(&argv)?;
+        let (wanted, unwanted) = oneshot::channel();
+        let ended = self.see_to(to_its_end(process, most, unwanted)).await;
+        drop(wanted);
+        ended.or_fail(|| "cannot wait for it")?
     }
+}
+
+/// Waits for a line; ends it when its time is up, or when nobody wants it any more.
+async fn to_its_end(
+    mut process: Process,
+    most: Duration,
+    unwanted: oneshot::Receiver<()>,
+) -> Result<Ended> {
+    let begin = Instant::now();
+    drop(process.running.child.stdin.take());
+    let out = tokio::spawn(tail_of(process.running.child.stdout.take()));
+    let err = tokio::spawn(tail_of(process.running.child.stderr.take()));
+    let exit = tokio::select! {
+        status = process.running.child.wait() => {
+            base::process::exit_code(status.or_fail(|| "cannot wait for it")?)
+        }
+        () = tokio::time::sleep(most) => {
+            let _ = process.running.end(GRACE).await;
+            124
+        }
+        _ = unwanted => {
+            let _ = process.running.end(GRACE).await;
+            143
+        }
+    };
+    let took = begin.elapsed();
+    drop(process);
+    let tail = format!("{}{}", out.await.unwrap_or_default(), err.await.unwrap_or_default());
+    Ok(Ended { exit, tail, took })
 }
 
 async fn tail_of(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> String {

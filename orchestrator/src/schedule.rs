@@ -1,23 +1,21 @@
 //! Who may start: an idempotent step under the repository's scheduler lock, called by whoever
 //! changes something. There is no daemon.
 
-use std::collections::BTreeMap;
-
 use base::failure::{OrFail, Result};
 use base::id::Id;
 use base::lock::Lock;
 
 use crate::git::repo::Repository;
 use crate::session::facts::{Fate, Phase};
+use crate::session::fates::Fates;
 use crate::session::record::Record;
 use crate::session::store::Store;
 use crate::supervise::start;
 
 /// Starts every queued session for which there is a free place; gives those that were started.
-pub fn step(repository: &Repository, fates: &BTreeMap<Id, Fate>) -> Result<Vec<Id>> {
+pub fn step(repository: &Repository, fates: &Fates) -> Result<Vec<Id>> {
     let store = Store::at(&repository.common_dir);
-    let path = repository.studio_dir()?.join("scheduler.lock");
-    let _lock = Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))?;
+    let _lock = lock(repository)?;
     let mut queue: Vec<Record> = Vec::new();
     let mut active = 0u32;
     for id in store.ids()? {
@@ -56,12 +54,18 @@ pub fn step(repository: &Repository, fates: &BTreeMap<Id, Fate>) -> Result<Vec<I
     Ok(started)
 }
 
-fn is_open(fates: &BTreeMap<Id, Fate>, id: &Id) -> bool {
-    fates.get(id).is_none_or(|fate| *fate == Fate::Open)
+/// The lock without which nobody starts a session.
+pub fn lock(repository: &Repository) -> Result<Lock> {
+    let path = repository.studio_dir()?.join("scheduler.lock");
+    Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))
 }
 
-fn dependencies_are_met(record: &Record, fates: &BTreeMap<Id, Fate>) -> bool {
-    record.after.iter().all(|id| matches!(fates.get(id), Some(Fate::Accepted { .. })))
+fn is_open(fates: &Fates, id: &Id) -> bool {
+    *fates.of(id) == Fate::Open
+}
+
+fn dependencies_are_met(record: &Record, fates: &Fates) -> bool {
+    record.after.iter().all(|id| matches!(fates.of(id), Fate::Accepted { .. }))
 }
 
 /// How many sessions work at once unless the user says otherwise: agents mostly wait for a model,

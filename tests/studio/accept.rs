@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
+use testkit::env::until;
 
 use crate::scene::{Scene, studio};
 
@@ -306,4 +307,33 @@ fn the_merged_tree_is_prepared_for_its_checks_as_a_sessions_worktree_is() {
     let third = scene.ready("write c 1");
     scene.await_free(&third);
     scene.studio(["accept", &third]).exits(1).says("setup `test ! -e c` fails on the merged tree");
+}
+
+#[test]
+fn landings_wait_for_each_other_and_say_so_but_not_for_an_editor() {
+    let scene = Scene::new();
+    let ids = [1, 2, 3].map(|n| scene.ready(&format!("write f{n} {n}")));
+    ids.iter().for_each(|id| scene.await_free(id));
+    let lock = scene.repo.path().join(".git/studio/landing.lock");
+    let held = base::lock::Lock::try_take(&lock).unwrap().expect("nobody lands");
+    scene.studio(["accept", "--dry-run", &ids[0]]).exits(0).says("would land");
+    let mut waits = scene.env.start(studio(), scene.repo.path(), ["accept", "-m", "1", &ids[0]]);
+    let mut said = [0; 9];
+    std::io::Read::read_exact(waits.child.stderr.as_mut().unwrap(), &mut said).unwrap();
+    assert_eq!(&said, b"waits for");
+    drop(held);
+    assert!(waits.wait_until(None).unwrap().expect("it ends").success());
+
+    let editor =
+        "echo >> \"$HOME/edits\"; until test -e \"$HOME/saved\"; do sleep 0.01; done; true";
+    let job = scene.env.job(studio(), scene.repo.path()).env("EDITOR", editor);
+    let mut edits = job.args(["accept", "--edit", &ids[1]]).spawn().unwrap();
+    until("the editor", || scene.env.home().join("edits").exists().then_some(()));
+    scene.studio(["accept", "-m", "3", &ids[2]]).exits(0).never_says("waits for");
+    std::fs::write(scene.env.home().join("saved"), "").unwrap();
+    assert!(edits.wait_until(None).unwrap().expect("it ends").success());
+
+    assert_eq!(scene.repo.read("f2"), "2\n");
+    let asked = std::fs::read_to_string(scene.env.home().join("edits")).unwrap();
+    assert_eq!(asked, "\n", "the message is edited once, also when the target moved");
 }

@@ -249,6 +249,17 @@ fn a_killed_box_ends_the_turn_and_everything_in_it() {
 }
 
 #[test]
+fn a_killed_agent_is_not_taken_for_a_killed_box() {
+    let scene = Scene::new();
+    for agent in ["fake", "talk"] {
+        let id = scene.exec(["--agent", agent, "write a 1; sh kill -KILL $PPID; hang"]);
+        let failed = scene.await_state(&id, "failed");
+        assert_eq!(failed["why"], "the agent ended with exit code 137");
+        scene.await_free(&id);
+    }
+}
+
+#[test]
 fn a_daemon_ends_with_its_agent() {
     let scene = Scene::new();
     let id = scene.ready("write a 1; daemon pid");

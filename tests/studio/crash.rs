@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use base::lock::Lock;
 use testkit::env::{Ran, until};
 use testkit::repo::tree;
 
@@ -221,5 +222,40 @@ fn a_damaged_session_is_named_and_stands_in_nobodys_way() {
         scene.studio(["run", "write c 1"]).exits(0);
         assert_eq!(tree(scene.session_file(&bad, ".").as_path()), before, "{name}");
         assert_eq!(scene.worktree(&bad).read("a"), "1\n");
+    }
+}
+
+#[test]
+fn doctor_removes_what_was_half_made_wherever_it_lies_and_only_while_nobody_is_at_work() {
+    let scene = Scene::new();
+    let apart = scene.env.home().join("apart");
+    scene.configure(&format!("worktree = \"{}/{{id}}\"", apart.display()));
+    let (one, other) = (scene.ready("write a 1"), scene.ready("write b 1"));
+    [&one, &other].iter().for_each(|id| scene.await_free(id));
+    let half =
+        [apart.join(format!(".new-{one}")), scene.repo.path().join(".git/studio/scratch/s1")];
+    half.iter().for_each(|dir| std::fs::create_dir_all(dir.join("sub")).unwrap());
+    let busy = Lock::try_take(&scene.session_file(&other, "lock")).unwrap().expect("it is free");
+    scene.studio(["doctor"]).exits(0).never_says("removed");
+    assert!(half.iter().all(|dir| dir.exists()));
+    drop(busy);
+    scene.studio(["doctor"]).exits(0).says("removed the half-made").says("scratch/s1");
+    assert!(half.iter().all(|dir| !dir.exists()));
+    scene.studio(["doctor"]).exits(0).says("all is well");
+}
+
+#[test]
+fn one_busy_session_does_not_keep_the_others_from_going_on() {
+    let scene = Scene::new();
+    let ids = [1, 2, 3].map(|n| scene.exec([&format!("write a{n} 1; gate go; write b{n} 1")]));
+    for id in &ids {
+        scene.await_state(id, "working");
+        scene.studio(["stop", id]).exits(0);
+        scene.worktree(id).write("go", "");
+    }
+    let _busy = Lock::try_take(&scene.session_file(&ids[0], "lock")).unwrap().expect("it is free");
+    scene.studio(["resume", "--all"]).exits(3).says(&format!("`{}` is at work", ids[0]));
+    for id in &ids[1..] {
+        scene.await_state(id, "ready");
     }
 }

@@ -1,5 +1,6 @@
 //! `studio discard` and `studio undo`: nothing is lost.
 
+use base::lock::Lock;
 use testkit::repo::tree;
 
 use crate::scene::{Scene, studio};
@@ -83,4 +84,33 @@ fn gc_deletes_only_what_is_old_enough() {
     scene.studio(["undo"]).exits(5).says("was emptied");
     scene.studio(["undo", "op1"]).exits(3).says("its trash was emptied");
     scene.repo.is_sound();
+}
+
+#[test]
+fn a_session_that_never_had_a_worktree_comes_back_and_nothing_else_is_taken_back() {
+    let scene = Scene::new();
+    let landed = scene.ready("write a 1");
+    scene.studio(["accept", &landed, "-m", "Add a"]).exits(0);
+    let tip = scene.repo.rev("main");
+    let hangs = scene.exec(["-j", "1", "hang"]);
+    scene.await_state(&hangs, "working");
+    let waits = scene.exec(["-j", "1", "write b 1"]);
+    assert_eq!(scene.status(&waits)["state"], "queued");
+    scene.studio(["discard", "--yes", &waits]).exits(0).says("undo op2");
+    scene.studio(["discard", &waits]).exits(3).says("studio undo op2");
+
+    scene.studio(["undo"]).exits(0).says(&waits);
+
+    assert_eq!(scene.repo.rev("main"), tip, "the landing before it stays");
+    assert_eq!(scene.status(&waits)["state"], "stopped");
+    scene.studio(["stop", &hangs]).exits(0);
+}
+
+#[test]
+fn whoever_is_at_work_on_a_session_is_not_taken_for_a_shell() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    let _mends = Lock::try_take(&scene.session_file(&id, "shell.lock")).unwrap().expect("no shell");
+    scene.studio(["discard", &id]).exits(3).says("another command").never_says("shell");
 }

@@ -6,9 +6,13 @@ use std::fs;
 use std::path::Path;
 
 use base::process::{Job, Limits};
+use orchestrator::git::leftovers::Before;
+use orchestrator::git::names::WorktreeTemplate;
+use orchestrator::git::private::Place;
+use orchestrator::git::remake::Remade;
 use orchestrator::git::repo::Repository;
 use orchestrator::git::{
-    engine, import, land, leftovers, merge, remake, snapshot, trash, worktree,
+    engine, import, land, leftovers, mend, merge, remake, snapshot, trash, worktree,
 };
 use testkit::env::NOW;
 use testkit::repo::{Repo, tree};
@@ -61,11 +65,19 @@ fn act(name: &str, repository: &Repository) {
         "discard" => {
             drop(trash::discard(repository, &[session.place], NOW).expect("it works in a test"))
         }
-        "remake" => assert!(remake::if_gone(repository, &session.place).expect("it works")),
+        "remake" => {
+            let remade = remake::if_gone(repository, &session.place).expect("it works");
+            assert_eq!(remade, Remade::Yes { note: None });
+        }
         "checks" => {
             let work = s.snapshot(&session).work;
             session.work.write("file", "rewritten by a check\n");
-            leftovers::note(repository, &session.place, &work, now()).expect("it works in a test");
+            let before = Before { work: &work, left_out: &[] };
+            leftovers::note(repository, &session.place, before, now()).expect("it works in a test");
+        }
+        "mend" => {
+            let place = Place { worktree: apart(&session.work), ..session.place };
+            mend::mend(repository, &place).expect("it works in a test");
         }
         "undo" => drop(trash::undo(repository, None, NOW).expect("it works in a test")),
         other => panic!("{other}?"),
@@ -110,6 +122,7 @@ fn state(scene: &Scene) -> BTreeMap<String, String> {
     let refs: Vec<&str> = refs.lines().filter(|line| !line.contains("refs/studio/kept/")).collect();
     all.insert("<refs>".into(), refs.join("\n"));
     all.insert("<status>".into(), repo.git(["status", "--porcelain"]));
+    all.insert("<worktrees>".into(), repo.git(["worktree", "list", "--porcelain"]));
     for id in ["task-abcd", "task-new"] {
         let path = repo.path().join(".worktrees").join(id);
         if path.is_dir() {
@@ -222,19 +235,54 @@ fn making_a_deleted_worktree_anew() {
         let scene = scene();
         scene.s.snapshot(&scene.session);
         fs::remove_dir_all(scene.session.work.path()).expect("it is ours");
+        scene.s.repo.git(["worktree", "prune"]);
         scene
     };
     survive("remake", gone, |scene| {
         recover(scene);
         remake::if_gone(&scene.s.repository, &scene.session.place).unwrap();
-        assert!(remake::remove_leftovers(&scene.s.repository).unwrap().is_empty());
+        let places = std::slice::from_ref(&scene.session.place);
+        assert!(remake::remove_leftovers(places).unwrap().is_empty());
     });
+}
+
+/// The worktree at a place of its own that belongs to a session whose usual one this is.
+fn apart(usual: &Repo) -> std::path::PathBuf {
+    let mut above = usual.path().ancestors().map(|dir| dir.join("at/task-abcd"));
+    above.find(|path| path.exists()).expect("it is there")
+}
+
+#[test]
+fn following_a_repository_that_was_moved() {
+    for at in ["mend.pointer", "mend.saved"] {
+        let s = setting();
+        s.repo.commit_file("file", "x");
+        let home = s.env.home().to_owned();
+        let template = format!("{}/at/{{id}}", home.display());
+        let worktree = WorktreeTemplate::parse(&template).unwrap();
+        let session = s.session_of(&worktree::Order { worktree, ..s.order("task-abcd") });
+        let there = home.join("deeper/repo");
+        fs::create_dir(home.join("deeper")).unwrap();
+        fs::rename(s.repo.path(), &there).unwrap();
+        let repository = Repository::discover(&there).unwrap();
+        let scene = Scene { s: Setting { repo: Repo::at(&there), repository, ..s }, session };
+
+        let (code, passed) = run(&scene, "mend", Some(at));
+
+        assert_eq!(code, 137, "{passed:?}");
+        act("mend", &scene.s.repository);
+        assert_eq!(scene.session.work.git(["status", "--porcelain"]), "", "{at}");
+        let place = mend::place_now(&scene.s.repository.common_dir, &scene.session.place);
+        assert!(import::check_pointer(&place).unwrap(), "{at}");
+    }
 }
 
 #[test]
 fn noting_what_checks_left() {
     survive("checks", scene, |scene| {
         recover(scene);
+        // What was not noted counts as the session's work, so the checks begin anew.
+        scene.session.work.write("file", "changed\n");
         act("checks", &scene.s.repository);
         assert_eq!(scene.s.repo.show(&scene.s.snapshot(&scene.session).work, "file"), "changed");
     });
@@ -317,4 +365,18 @@ fn files_that_the_user_commits_or_stages_after_a_crash_are_left_alone() {
     assert!(!repo.path().join("sub/untracked").exists(), "what nobody took over is taken back");
     let status = repo.git(["status", "--porcelain"]);
     assert_eq!(status, "M  file\n M other\nA  staged");
+}
+
+#[test]
+fn refs_of_a_landing_that_did_not_happen_are_taken_back() {
+    let scene = scene();
+    let (code, _) = run(&scene, "accept", Some("accept.files"));
+    assert_eq!(code, 137);
+    let repo = &scene.s.repo;
+    // As a git leaves it that is killed while it moves several refs.
+    let work = snapshot::latest(&scene.s.repository, &scene.session.place.id).unwrap();
+    let kept = "refs/studio/kept/op1/task-abcd/work";
+    repo.git(["update-ref", kept, &work.expect("there is one")]);
+    recover(&scene);
+    assert_eq!(repo.git(["for-each-ref", "refs/studio/kept"]), "");
 }

@@ -104,10 +104,11 @@ impl Setting {
         };
         let message = Message { text: "Land it".to_owned(), trailers: trailers() };
         let place = session.place.clone();
-        let commit = merge::commit(&self.repository, &place, &candidate, &message, now())
-            .unwrap_or_else(|failure| panic!("{failure}"));
         let receipt = Some("{\"checks\":[]}".to_owned());
-        land::Order { place, candidate: *candidate, commit, receipt, time: NOW.to_owned() }
+        let (repository, noted) = (&self.repository, receipt.as_deref());
+        let committed = merge::commit(repository, &place, &candidate, &message, noted, now())
+            .unwrap_or_else(|failure| panic!("{failure}"));
+        land::Order { place, candidate: *candidate, committed, receipt, time: NOW.to_owned() }
     }
 
     /// Lands a session's work on `main` with one commit.

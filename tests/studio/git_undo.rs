@@ -155,7 +155,6 @@ fn a_landing_is_taken_back_with_the_checkout_and_the_session() {
     session.work.write("file", "changed\n");
     s.repo.write("other", "mine\n");
     let ready = s.ready(&session, Strategy::Squash);
-    s.repo.git(["update-ref", "-d", "refs/studio/landing/task-abcd"]);
     let before = (everything(&s, &session), s.repo.everything());
     land::accept(&s.repository, &ready).unwrap();
     let undone = undo(&s);
@@ -169,7 +168,7 @@ fn a_landing_is_taken_back_with_the_checkout_and_the_session() {
     expected.remove("<refs>");
     assert_eq!(after, expected);
     assert_eq!(
-        s.repo.git(["cat-file", "-t", &ready.commit]),
+        s.repo.git(["cat-file", "-t", &ready.committed.commit]),
         "commit",
         "the landed commit is kept"
     );
@@ -194,7 +193,7 @@ fn a_landing_that_others_built_on_is_not_taken_back() {
         let before = s.repo.everything();
         let failure = trash::undo(&s.repository, None, NOW).unwrap_err();
         assert_eq!(failure.kind, Kind::Refused);
-        assert_eq!(failure.next[0], format!("{revert}{}", ready.commit));
+        assert_eq!(failure.next[0], format!("{revert}{}", ready.committed.commit));
         assert_eq!(s.repo.everything(), before);
         let argv: Vec<&str> = failure.next[0].split(' ').skip(1).collect();
         let mut job = s.repo.job().args(&argv);

@@ -4,7 +4,8 @@
 use std::fs;
 
 use orchestrator::git::land::Accepted;
-use orchestrator::git::remake;
+use orchestrator::git::remake::{self, Remade};
+use testkit::env::until;
 use testkit::repo::tree;
 
 use crate::git_setting::{Session, setting};
@@ -65,14 +66,15 @@ fn the_worktree_is_made_anew_with_files_and_index() {
     fs::remove_dir_all(session.work.path()).unwrap();
     s.repo.git(["worktree", "prune"]);
 
-    assert!(remake::if_gone(&s.repository, &session.place).unwrap());
+    let remade = || remake::if_gone(&s.repository, &session.place).unwrap();
+    assert_eq!(remade(), Remade::Yes { note: None });
 
     assert_eq!(state(&session), before);
     let list = s.repo.git(["worktree", "list", "--porcelain"]);
     assert!(list.contains("branch refs/heads/studio/task-abcd"), "{list}");
     let beside = fs::read_dir(session.work.path().parent().unwrap()).unwrap();
     assert_eq!(beside.count(), 1, "nothing else is left there");
-    assert!(!remake::if_gone(&s.repository, &session.place).unwrap());
+    assert_eq!(remade(), Remade::No);
     assert!(matches!(s.accept(&session), Ok(Accepted::Landed { .. })));
     assert_eq!(s.repo.read("staged"), "changed after staging");
 }
@@ -122,8 +124,14 @@ fn a_snapshot_from_before_the_last_commit_is_named_and_nothing_lands() {
 
     let refused = scene.studio(["accept", &id, "-m", "Add"]);
 
-    refused.exits(3).says(&format!("refs/studio/snapshots/{id}/1")).says("git diff");
+    let snapshot = format!("refs/studio/snapshots/{id}/1");
+    refused.exits(3).says(&snapshot).says("git diff");
     assert_eq!(scene.repo.rev("main"), before);
+    scene.studio(["send", &id, "go on; write c 3"]).exits(0);
+    until("the second turn", || work.path().join("c").exists().then_some(()));
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+    scene.studio(["status", &id]).exits(0).says(&snapshot).says("was not taken");
     scene.studio(["discard", &id]).exits(0);
     scene.studio(["undo"]).exits(0);
     assert_eq!(scene.repo.show(&format!("refs/studio/snapshots/{id}/1"), "b"), "2");

@@ -1,6 +1,7 @@
 //! What checks leave in a worktree, and the user's own files that were copied into it, are not the
 //! session's work.
 
+use testkit::env::until;
 use testkit::repo::Repo;
 
 use crate::scene::Scene;
@@ -24,8 +25,10 @@ fn what_checks_leave_behind_does_not_land() {
     let scene = Scene::new();
     let (id, work) = checked(&scene, "commit a");
 
-    scene.studio(["diff", &id]).exits(0).says("+1").never_says("report").never_says("lock");
-    scene.studio(["accept", &id, "-m", "Add a and b"]).exits(0);
+    let note = "changed while the checks ran, does not land: lock out/report sample; `git add`";
+    let patch = scene.studio(["diff", &id]);
+    patch.exits(0).says("+1").never_says("b/out/report").never_says("b/lock").says(note);
+    scene.studio(["accept", &id, "-m", "Add a and b"]).exits(0).says(note);
 
     assert_eq!((scene.repo.read("a"), scene.repo.read("b")), ("1\n".into(), "2\n".into()));
     assert_eq!((scene.repo.read("lock"), scene.repo.read("sample")), ("1\n".into(), "s\n".into()));
@@ -89,4 +92,57 @@ fn copies_of_the_users_own_files_do_not_land_unless_the_agent_adds_them() {
     let landed = scene.repo.git(["show", "--format=", "--name-only", "main"]);
     assert_eq!(landed, "a\nnew.local");
     assert_eq!(scene.repo.read("b.local"), "mine\n");
+}
+
+#[test]
+fn what_is_written_from_outside_while_the_checks_run_is_named() {
+    let scene = Scene::new();
+    let check = "case $PWD in */.checks/*) exit 0;; esac; mkdir -p .g3; : > .g3/begun; until test -e .g3/go; do sleep 0.01; done";
+    let id = scene.exec(["--check", check, "write a 1"]);
+    let work = scene.worktree(&id);
+    until("the check", || work.path().join(".g3/begun").exists().then_some(()));
+    work.write("README.md", "by hand\n");
+    work.write("kept", "by hand\n");
+    work.write(".g3/go", "");
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+
+    scene.studio(["diff", &id]).exits(0).says("does not land: README.md kept; `git add`");
+    work.git(["add", "kept"]);
+    let landed = scene.studio(["accept", &id, "-m", "Add a"]);
+
+    landed.exits(0).says("does not land: README.md; `git add`");
+    assert_eq!((scene.repo.read("a"), scene.repo.read("kept")), ("1\n".into(), "by hand\n".into()));
+    assert_eq!(scene.repo.read("README.md"), "# A repository\n");
+}
+
+#[test]
+fn a_large_file_that_checks_leave_neither_lands_nor_blocks() {
+    let scene = Scene::new();
+    let check = "head -c 11000000 /dev/zero > by-check";
+    let id = scene.exec(["--check", check, "write a 1"]);
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+    let work = scene.worktree(&id);
+    scene.studio(["diff", &id]).exits(0).says("does not land: by-check;");
+    std::fs::OpenOptions::new()
+        .append(true)
+        .open(work.path().join("by-check"))
+        .unwrap()
+        .set_len(12_000_000)
+        .unwrap();
+    scene.studio(["accept", &id, "-m", "Add a"]).exits(3).says("by-check: larger than 10 MB");
+    std::fs::remove_file(work.path().join("by-check")).unwrap();
+    scene.studio(["send", &id, "go on; write b 1"]).exits(0);
+    until("the second turn", || work.path().join("b").exists().then_some(()));
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+    scene.studio(["accept", &id, "-m", "Add a"]).exits(0).says("does not land: by-check;");
+    assert_eq!(scene.repo.read("a"), "1\n");
+    assert!(!scene.repo.path().join("by-check").exists());
+
+    let id = scene.exec(["--check", "true", "write c 1; sh head -c 11000000 /dev/zero > by-agent"]);
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+    scene.studio(["accept", &id, "-m", "Add c"]).exits(3).says("by-agent: larger than 10 MB");
 }

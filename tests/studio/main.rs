@@ -6,6 +6,7 @@ mod boxed_session;
 mod control;
 mod crash;
 mod discard;
+mod ends;
 mod git_crash;
 mod git_door;
 mod git_hardship;

@@ -14,8 +14,6 @@ use crate::boxed::{LIFELINE_FD, SPEC_FD, ourselves};
 
 /// How long a box may take to end what is in it, before the guard does that.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The exit code of a process that KILL ended.
-const KILLED: u8 = 137;
 
 /// Starts the box with the same command line and waits for it; what is left of it then is ended.
 /// Gives the exit code of the box.
@@ -36,25 +34,25 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
         .stderr(Stream::Inherit)
         .spawn_forget()?;
     thread::spawn(move || inside::reap(started, &tell));
-    let mut code = match events.recv() {
-        Ok(Event::Ended(code)) => Some(code),
+    let mut ended = match events.recv() {
+        Ok(Event::Ended { code, by_signal }) => Some((code, by_signal)),
         Ok(Event::Stop) => None,
         Ok(Event::Childless) | Err(_) => return Ok(STOPPED),
     };
     // The box ends by itself when its own lifeline closes.
     drop(write);
     let until = Instant::now() + PATIENCE;
-    while code.is_none() {
+    while ended.is_none() {
         match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(Event::Ended(ended)) => code = Some(ended),
+            Ok(Event::Ended { code, by_signal }) => ended = Some((code, by_signal)),
             Ok(Event::Stop) => {}
             Ok(Event::Childless) => return Ok(STOPPED),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
         }
     }
-    if code == Some(KILLED) {
+    if ended.is_some_and(|(_, by_signal)| by_signal) {
         let said = b"studio: the box was killed; everything in it is ended\n";
         let _ = io::stderr().write_all(said);
     }
-    Ok(inside::end_rest(&events, started, code))
+    Ok(inside::end_rest(&events, started, ended.map(|(code, _)| code)))
 }

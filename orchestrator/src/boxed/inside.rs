@@ -27,8 +27,13 @@ pub struct Order {
 
 /// What can happen to a box, and to its guard.
 pub enum Event {
-    /// The program ended with this exit code.
-    Ended(u8),
+    /// The program ended.
+    Ended {
+        /// With this exit code, which is 128 and the signal's number where a signal ended it.
+        code: u8,
+        /// Whether a signal ended it: a program may also give such a code by itself.
+        by_signal: bool,
+    },
     /// Nothing that was started in the box is alive.
     Childless,
     /// The box is to end: it got a signal, or its supervisor is gone.
@@ -105,7 +110,7 @@ pub fn run(order: Order) -> io::Result<u8> {
         Ok(program) => {
             thread::spawn(move || reap(program, &tell));
             Ok(match events.recv() {
-                Ok(Event::Ended(code)) => end_rest(&events, program, Some(code)),
+                Ok(Event::Ended { code, .. }) => end_rest(&events, program, Some(code)),
                 Ok(Event::Stop) => end_rest(&events, program, None),
                 Ok(Event::Childless) | Err(_) => STOPPED,
             })
@@ -216,7 +221,8 @@ pub fn reap(program: u32, tell: &Sender<Event>) {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get().cast_unsigned() == program => {
                 let code = status.exit_status().or(status.terminating_signal().map(|n| 128 + n));
                 let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(STOPPED);
-                let _ = tell.send(Event::Ended(code));
+                let by_signal = status.terminating_signal().is_some();
+                let _ = tell.send(Event::Ended { code, by_signal });
             }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => {
@@ -235,7 +241,7 @@ pub fn end_rest(events: &Receiver<Event>, program: u32, mut code: Option<u8>) ->
     loop {
         // Mostly nothing is left, and that is known at once.
         match events.recv_timeout(TICK) {
-            Ok(Event::Ended(ended)) => code = Some(ended),
+            Ok(Event::Ended { code: ended, .. }) => code = Some(ended),
             Ok(Event::Childless) | Err(RecvTimeoutError::Disconnected) => {
                 return code.unwrap_or(STOPPED);
             }

@@ -142,7 +142,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 
 fn one(desk: &Desk, view: &View, options: &Options) -> std::result::Result<Landed, Refused> {
     let id = &view.record.id;
-    let Some(lock) = desk.store.lock(id)? else {
+    let Some(lock) = desk.lock_soon(id)? else {
         let state = desk.view(id)?.state;
         let what = format!("session `{id}` is {}", state.name());
         let refused = match state.is_active() || state == State::Queued {

@@ -1,12 +1,10 @@
 //! What git users are used to and studio does otherwise: hooks and signatures. It is said, not hidden.
 
-use std::path::Path;
-
 use base::failure::{Failure, Result};
 use git2::{AttrCheckFlags, AttrValue};
 
 use crate::commands::desk::Desk;
-use crate::git::diff;
+use crate::git::checkout::{self, Change};
 
 /// The hooks that a commit or merge by hand would run.
 const HOOKS: &[&str] = &[
@@ -32,12 +30,17 @@ pub fn refuse_unsupported(desk: &Desk) -> Result<()> {
 /// Filters do not run: agents write both files and attributes.
 pub fn unfiltered(desk: &Desk, before: &str, after: &str) -> Option<String> {
     let repo = desk.repository.open().ok()?;
-    let paths = diff::stats(&desk.repository, before, after).ok()?.paths;
-    let is_filtered = |path: &&String| {
-        let found = repo.get_attr(Path::new(path), "filter", AttrCheckFlags::FILE_THEN_INDEX);
+    if !has_filter(&repo) {
+        return None;
+    }
+    let is_filtered = |change: &Change| {
+        let found = repo.get_attr(&change.path, "filter", AttrCheckFlags::FILE_THEN_INDEX);
         matches!(found.map(AttrValue::from_string), Ok(AttrValue::String(_)))
     };
-    let filtered: Vec<&str> = paths.iter().filter(is_filtered).map(String::as_str).collect();
+    let mut changes = checkout::changes(&repo, before, after).ok()?;
+    changes.retain(|change| change.after.is_some() && is_filtered(change));
+    let names: Vec<_> = changes.iter().map(|change| change.path.to_string_lossy()).collect();
+    let filtered: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     let names = match filtered.as_slice() {
         [] => return None,
         many => many.iter().take(5).copied().collect::<Vec<_>>().join(" "),
@@ -47,6 +50,14 @@ pub fn unfiltered(desk: &Desk, before: &str, after: &str) -> Option<String> {
         "no filter ran: {names}{more} landed as the agent wrote it; to filter it: git add \
          --renormalize {names}"
     ))
+}
+
+/// Whether the user's git has any filter: one that is only named in attributes does nothing.
+fn has_filter(repo: &git2::Repository) -> bool {
+    let config = repo.config().and_then(|mut config| config.snapshot());
+    let Ok(config) = config else { return true };
+    let entries = config.entries(Some(r"^filter\."));
+    entries.map_or(true, |mut entries| entries.next().is_some())
 }
 
 /// The customs of this repository that a landing did not follow, a sentence each.

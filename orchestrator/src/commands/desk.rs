@@ -1,24 +1,29 @@
 //! What every command begins with: the repository, its sessions, the configuration, the clock.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use base::clock::Clock;
 use base::config::{Config, Sources};
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
+use base::lock::Lock;
 
+use crate::commands::stop::pause;
 use crate::git::repo::Repository;
 use crate::git::snapshot::Limits;
-use crate::git::trash;
 use crate::report;
 use crate::report::view::View;
-use crate::session::facts::{Facts, Fate};
+use crate::session::facts::Facts;
+use crate::session::fates::{self, Fates};
 use crate::session::home;
 use crate::session::id::{Candidate, resolve};
 use crate::session::journal::Entry;
 use crate::session::state::State;
 use crate::session::store::Store;
+
+/// How long somebody may take who is about to let go of a session.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What every command begins with.
 pub struct Desk {
@@ -95,13 +100,26 @@ impl Desk {
     }
 
     /// What the operations log says became of the sessions.
-    pub fn fates(&self) -> Result<BTreeMap<Id, Fate>> {
-        crate::session::fates::read(&self.repository)
+    pub fn fates(&self) -> Result<Fates> {
+        fates::read(&self.repository)
     }
 
     /// Starts what may start.
     pub fn schedule(&self) -> Result<Vec<Id>> {
         crate::schedule::step(&self.repository, &self.fates()?)
+    }
+
+    /// Takes a session's lock. A supervisor that has written its last line, and a command that only
+    /// looks at a session, let go of it in a moment.
+    pub fn lock_soon(&self, id: &Id) -> Result<Option<Lock>> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let lock = self.store.lock(id)?;
+            if lock.is_some() || Instant::now() > until {
+                return Ok(lock);
+            }
+            pause();
+        }
     }
 
     /// One session as it is now.
@@ -110,14 +128,14 @@ impl Desk {
     }
 
     /// One session as it is now, where the fates are known.
-    pub fn view_with(&self, id: &Id, fates: &BTreeMap<Id, Fate>) -> Result<View> {
+    pub fn view_with(&self, id: &Id, fates: &Fates) -> Result<View> {
         let record = self.store.load(id)?.located(&self.repository)?;
         // The lock is looked at first: a run that ends in between has its exit line then.
         let locked = self.store.is_locked(id);
         let story = self.store.story(id)?;
-        let fate = fates.get(id).cloned().unwrap_or_default();
+        let fate = fates.of(id).clone();
         let mut view = View::new(record, Facts { locked, story, fate });
-        view.way_back.take_if(|operation| !trash::is_kept(&self.repository, operation));
+        view.way_back.take_if(|operation| !fates.is_kept(&self.repository, operation));
         Ok(view)
     }
 

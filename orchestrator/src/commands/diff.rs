@@ -42,6 +42,9 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         report::json_line(&json!({"schema": 1, "id": id, "patch": patch}));
         return Ok(0);
     }
+    for note in &work.notes {
+        report::say(&format!("note: {note}"));
+    }
     let text = match args.stat {
         true => home::stat(&desk.repository, &view.record, &work, table::width().into())?,
         false => home::diff(&desk.repository, &view.record, &work)?,

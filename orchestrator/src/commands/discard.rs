@@ -47,7 +47,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let mut locks = Vec::new();
     for view in &views {
         let id = &view.record.id;
-        let lock = desk.store.lock(id)?.ok_or_else(|| {
+        let lock = desk.lock_soon(id)?.ok_or_else(|| {
             Failure::refused(format!("session `{id}` is in use"))
                 .because("another command is at work on it")
                 .next("try again")

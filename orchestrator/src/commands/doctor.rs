@@ -1,6 +1,7 @@
 //! `studio doctor`: looks for what crashes, moves and other programs left behind, and mends it.
 
 use base::failure::Result;
+use base::lock::Lock;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
@@ -120,11 +121,17 @@ fn leftovers(desk: &Desk, found: &mut Findings) -> Result<()> {
             found.mended.push(format!("removed the half-written {}", entry.path().display()));
         }
     }
-    let busy = desk.store.ids()?.iter().any(|id| desk.store.is_locked(id));
-    if !busy {
-        let _log = Log::open(&desk.repository)?;
+    // Nobody starts a session, brings one back or imports while these are held.
+    let _starts = crate::schedule::lock(&desk.repository)?;
+    let _log = Log::open(&desk.repository)?;
+    let (views, unreadable) = desk.sessions()?;
+    let open = views.iter().filter(|view| !view.state.is_over()).map(|view| &view.record.id);
+    let ids = open.chain(unreadable.iter().map(|(id, _)| id));
+    let held: Option<Vec<Lock>> = ids.map(|id| desk.store.lock(id).ok().flatten()).collect();
+    if held.is_some() {
+        let places: Vec<_> = views.into_iter().map(|view| view.record.place).collect();
         found.mended.extend(import::remove_leftovers(&desk.repository)?);
-        found.mended.extend(remake::remove_leftovers(&desk.repository)?);
+        found.mended.extend(remake::remove_leftovers(&places)?);
     }
     Ok(())
 }

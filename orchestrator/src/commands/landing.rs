@@ -14,9 +14,11 @@ use crate::git::names::BranchName;
 use crate::git::snapshot::{self, Snapshot};
 use crate::launch::table::g3_program;
 use crate::message::{self, Subject, Written};
+use crate::report;
 use crate::report::view::{View, checks_json};
 use crate::session::home;
 use crate::session::journal::CheckResult;
+use crate::session::record::Record;
 use crate::session::state::State;
 
 /// How often the target may move while a session lands.
@@ -100,28 +102,46 @@ pub fn land(
     refuse_state(view, options.force)?;
     let shut = || desk.store.without_shell(&view.record.id);
     let _shut = (!options.dry_run).then(shut).transpose()?;
-    // Landings of one repository wait for each other: each needs the target's tip and its index.
-    let path = desk.repository.studio_dir()?.join("landing.lock");
-    let _turn = Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))?;
+    let turn = (!options.dry_run).then(|| take_turn(desk)).transpose()?;
+    let mut tries = Tries { desk, view, options, turn, edited: None };
     let record = &view.record;
     let limits = snapshot::Limits { include: options.include.clone(), ..Default::default() };
-    let brought = home::bring(&desk.repository, record, &limits)?;
-    snapshot::refuse_left_out(&brought.snapshot, &record.place.worktree)?;
+    let (home, snapshot) = home::fetch(&desk.repository, record, &limits)?;
+    snapshot::refuse_left_out(&snapshot, &record.place.worktree)?;
     let target = target(view, options)?;
     for _ in 0..TRIES {
-        let candidate = candidate(desk, view, &brought.snapshot, &target, options.strategy)?;
-        let tried = attempt(desk, view, options, candidate);
-        if options.dry_run || !matches!(tried, Ok(Some(_))) {
-            // What was held for landing is let go; a failure here costs disk space only.
-            let _ = merge::release(&desk.repository, &record.place);
-        }
-        if let Some(mut landed) = tried? {
-            landed.notes.splice(0..0, brought.home.notes);
+        let candidate = candidate(desk, view, &snapshot, &target, options.strategy)?;
+        if let Some(mut landed) = tries.attempt(candidate)? {
+            landed.notes.splice(0..0, home.notes);
             return Ok(landed);
         }
     }
     let failure = Failure::refused(format!("`{target}` moves faster than this can land"));
     Err(failure.next(format!("studio accept {}", record.id)).into())
+}
+
+/// The turn to land: whoever lands checks merged work, which is in vain when another lands meanwhile.
+fn take_turn(desk: &Desk) -> Result<Lock> {
+    let path = desk.repository.studio_dir()?.join("landing.lock");
+    let fail = || format!("cannot lock {}", path.display());
+    if let Some(turn) = Lock::try_take(&path).or_fail(fail)? {
+        return Ok(turn);
+    }
+    if !desk.json {
+        report::say("waits for another landing in this repository");
+    }
+    Lock::take(&path).or_fail(fail)
+}
+
+/// What the tries of one landing share.
+struct Tries<'a> {
+    desk: &'a Desk,
+    view: &'a View,
+    options: &'a Options,
+    /// A dry run needs none.
+    turn: Option<Lock>,
+    /// The message as the user left it in an earlier try.
+    edited: Option<Written>,
 }
 
 /// Refuses a session whose state does not allow it to land.
@@ -208,61 +228,76 @@ fn conflict(desk: &Desk, view: &View, target: &BranchName, conflicts: &[Conflict
     Refused { failure, files, turn }
 }
 
-/// One try; none when the target moved meanwhile.
-fn attempt(
-    desk: &Desk,
-    view: &View,
-    options: &Options,
-    candidate: Candidate,
-) -> std::result::Result<Option<Landed>, Refused> {
-    let record = &view.record;
-    let repository = &desk.repository;
-    land::preflight(repository, &candidate)?;
-    let checks = proof::check_merged(desk, record, &candidate)?;
-    let mut landed = Landed {
-        operation: None,
-        id: record.id.clone(),
-        commit: None,
-        target: candidate.target.clone(),
-        strategy: candidate.strategy,
-        message_by: "plain",
-        checks,
-        notes: Vec::new(),
-    };
-    if options.dry_run {
-        return Ok(Some(landed));
-    }
-    let written = written(desk, view, options, &candidate)?;
-    landed.message_by = written.by;
-    landed.notes.extend(written.note);
-    let time = desk.clock.now();
-    let commit = merge::commit(repository, &record.place, &candidate, &written.message, time)?;
-    let receipt = receipt(view, &candidate, &landed);
-    let before = candidate.target_tip.clone();
-    let order = land::Order {
-        place: record.place.clone(),
-        candidate,
-        commit: commit.clone(),
-        receipt: Some(receipt),
-        time: desk.clock.stamp(),
-    };
-    match land::accept(repository, &order)? {
-        Accepted::TargetMoved => Ok(None),
-        Accepted::Landed { operation, .. } => {
-            landed.notes.extend(customs::unfiltered(desk, &before, &commit));
-            landed.operation = Some(operation);
-            landed.commit = Some(commit);
-            Ok(Some(landed))
+impl Tries<'_> {
+    /// One try; none when the target moved meanwhile.
+    fn attempt(&mut self, candidate: Candidate) -> std::result::Result<Option<Landed>, Refused> {
+        let (desk, record) = (self.desk, &self.view.record);
+        let repository = &desk.repository;
+        land::preflight(repository, &candidate)?;
+        let checks = proof::check_merged(desk, record, &candidate)?;
+        let mut landed = Landed {
+            operation: None,
+            id: record.id.clone(),
+            commit: None,
+            target: candidate.target.clone(),
+            strategy: candidate.strategy,
+            message_by: "plain",
+            checks,
+            notes: Vec::new(),
+        };
+        if self.options.dry_run {
+            return Ok(Some(landed));
         }
+        let written = self.written(&candidate)?;
+        landed.message_by = written.by;
+        landed.notes.extend(written.note);
+        let time = desk.clock.now();
+        let receipt = receipt(self.view, &candidate, &landed);
+        let (place, message) = (&record.place, &written.message);
+        let committed =
+            merge::commit(repository, place, &candidate, message, Some(&receipt), time)?;
+        let (before, commit) = (candidate.target_tip.clone(), committed.commit.clone());
+        let order = land::Order {
+            place: place.clone(),
+            candidate,
+            committed,
+            receipt: Some(receipt),
+            time: desk.clock.stamp(),
+        };
+        match land::accept(repository, &order)? {
+            Accepted::TargetMoved => Ok(None),
+            Accepted::Landed { operation, .. } => {
+                landed.notes.extend(customs::unfiltered(desk, &before, &commit));
+                landed.operation = Some(operation);
+                landed.commit = Some(commit);
+                Ok(Some(landed))
+            }
+        }
+    }
+
+    /// The commit message: the user's, the model's or a plain one.
+    fn written(&mut self, candidate: &Candidate) -> Result<Written> {
+        let record = &self.view.record;
+        if let Some(text) = &self.options.message {
+            return Ok(message::by_user(record, text));
+        }
+        if let Some(edited) = &self.edited {
+            return Ok(edited.clone());
+        }
+        let written = by_model(self.desk, record, candidate)?;
+        if !self.options.edit {
+            return Ok(written);
+        }
+        // A person takes their time: others may land meanwhile.
+        self.turn = None;
+        let edited = crate::commands::editor::edit(self.desk, &written.message.text)?;
+        self.turn = Some(take_turn(self.desk)?);
+        Ok(self.edited.insert(message::by_user(record, &edited)).clone())
     }
 }
 
-/// The commit message: the user's, the model's or a plain one.
-fn written(desk: &Desk, view: &View, options: &Options, candidate: &Candidate) -> Result<Written> {
-    let record = &view.record;
-    if let Some(text) = &options.message {
-        return Ok(message::by_user(record, text));
-    }
+/// The model's message, or a plain one.
+fn by_model(desk: &Desk, record: &Record, candidate: &Candidate) -> Result<Written> {
     let patch = diff::patch(&desk.repository, &candidate.target_tip, &candidate.merged)?;
     let stats = diff::stats(&desk.repository, &candidate.target_tip, &candidate.merged)?;
     let stat = format!(
@@ -279,12 +314,7 @@ fn written(desk: &Desk, view: &View, options: &Options, candidate: &Candidate) -
     let writer = message::Writer { command };
     let subject = Subject { record, stat: &stat, patch: &patch };
     let directory = desk.repository.main_checkout.as_ref().unwrap_or(&desk.repository.common_dir);
-    let written = writer.write(&subject, directory);
-    if !options.edit {
-        return Ok(written);
-    }
-    let edited = crate::commands::editor::edit(desk, &written.message.text)?;
-    Ok(message::by_user(record, &edited))
+    Ok(writer.write(&subject, directory))
 }
 
 /// What is noted at the landed commit.

@@ -42,7 +42,11 @@ pub fn check_merged(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
     let most = Duration::from_secs(seconds);
-    runtime.block_on(set_up(&room, &desk.config.studio.setup.list(), most))?;
+    let set_up = runtime.block_on(set_up(&room, &desk.config.studio.setup.list(), most));
+    set_up.map_err(|failure| {
+        let (id, target) = (&record.id, &candidate.target);
+        failure.next(format!("studio send {id} 'merge {target} and make the setup pass'"))
+    })?;
     let results = runtime.block_on(check::run(&room, &checks, most));
     for result in results.iter().filter(|result| result.ok) {
         remember(&key(desk, &candidate.tree, &result.command), result);

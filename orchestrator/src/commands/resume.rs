@@ -38,14 +38,20 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         false => desk.find_all(&args.ids, can)?,
     };
     // What waits in the queue needs no more than a look at it.
-    for view in views.iter().filter(|view| view.state != State::Queued) {
-        wake(&desk, &view.record.id, None)?;
+    let (mut ids, mut refused): (Vec<&Id>, Vec<Failure>) = (Vec::new(), Vec::new());
+    for view in &views {
+        let id = &view.record.id;
+        match if view.state == State::Queued { Ok(()) } else { wake(&desk, id, None) } {
+            Ok(()) => ids.push(id),
+            // One that is busy is no reason to leave the others.
+            Err(failure) => refused.push(failure),
+        }
     }
     desk.schedule()?;
-    let ids: Vec<&Id> = views.iter().map(|view| &view.record.id).collect();
+    refused.iter().skip(1).for_each(|failure| report::say(&failure.to_string()));
     if desk.json {
         report::json_line(&json!({"schema": 1, "resumed": ids}));
-    } else if ids.is_empty() {
+    } else if views.is_empty() {
         report::say("no session was stopped or crashed, and none waits");
     }
     for id in ids.iter().filter(|_| !desk.json) {
@@ -56,7 +62,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
             false => report::say(&format!("{id} goes on: studio logs {id} -f")),
         }
     }
-    Ok(0)
+    refused.into_iter().next().map_or(Ok(0), Err)
 }
 
 /// Puts a session back into the queue, with something to say, and calls the scheduler.
@@ -68,7 +74,7 @@ pub fn wake(desk: &Desk, id: &Id, prompt: Option<String>) -> Result<()> {
             .next(format!("studio stop {id}"))
     };
     {
-        let _lock = desk.store.lock(id)?.ok_or_else(busy)?;
+        let _lock = desk.lock_soon(id)?.ok_or_else(busy)?;
         let mut view = desk.view(id)?;
         if view.state == State::Landing {
             // Nobody holds its lock, so whoever landed it was killed.

@@ -42,7 +42,10 @@ pub fn run(args: &Args) -> Result<u8> {
     desk.schedule()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    let ended = runtime.block_on(crate::supervise::run::run(charge))?;
+    let ended = runtime.block_on(crate::supervise::run::run(charge));
+    // Waits for what still reads or writes the session, before anybody else may.
+    drop(runtime);
+    let ended = ended?;
     if ended == Outcome::Ready && desk.store.load(&id)?.manner.accept {
         let options = landing::Options::default();
         if let Err(refused) = landing::land(&desk, &desk.view(&id)?, &options, &lock) {

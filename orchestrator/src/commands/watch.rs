@@ -35,6 +35,8 @@ struct Watched {
     id: Id,
     tail: Tail,
     shown: Option<State>,
+    /// Its landing was interrupted and cannot be ended now; that was said.
+    stuck: bool,
 }
 
 /// Shows the sessions until all have settled. Ctrl-C stops them in order, and keeps everything.
@@ -51,6 +53,7 @@ async fn look(desk: &Desk, ids: &[Id], events: bool) -> Result<Seen> {
             id: id.clone(),
             tail: Tail::from_start(desk.store.file(id, "journal.jsonl")),
             shown: None,
+            stuck: false,
         })
         .collect();
     let mut interrupt = Interrupt::listen()?;
@@ -147,7 +150,13 @@ impl Watched {
         }
         if view.state == State::Landing && !view.facts.locked {
             // Whoever landed it was killed on the way; its intent says how to end that.
-            engine::recover(&desk.repository)?;
+            if let Err(failure) = engine::recover(&desk.repository) {
+                // The others go on; whoever changes something next tries again.
+                if !std::mem::replace(&mut self.stuck, true) {
+                    report::say(&failure.to_string());
+                }
+                return Ok(true);
+            }
         }
         // One that lands by itself is done when its supervisor lets go of it.
         let lands = view.record.manner.accept && view.state == State::Ready;

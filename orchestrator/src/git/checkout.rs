@@ -78,18 +78,10 @@ pub fn all(repository: &Repository) -> Result<Vec<Checkout>> {
         found.push(Checkout { worktree: worktree.clone(), git_dir });
     }
     for git_dir in worktree::admin_dirs(repository)? {
-        let named = fs::read(git_dir.join("gitdir")).unwrap_or_default();
-        let named = Path::new(OsStr::from_bytes(named.trim_ascii_end()));
-        // Relative since git 2.48, where the user asked for it.
-        let pointer = git_dir.join(named);
-        let Some(worktree) = pointer.parent().map(Path::to_owned) else { continue };
-        if !worktree.is_dir() {
-            continue;
-        }
-        // A session's own, or, in a copy of a repository, the original's.
-        let leads_to = git2::Repository::open(&worktree).map(|repo| repo.path().to_owned());
-        let ours = |path: &Path| path.canonicalize().ok() == git_dir.canonicalize().ok();
-        if leads_to.is_ok_and(|path| !ours(&path)) {
+        let worktree = worktree::named_by(&git_dir);
+        let own = git_dir.canonicalize().ok();
+        // What leads elsewhere is a session's; what leads nowhere may be the user's.
+        if !worktree.is_dir() || worktree::leads_to(&git_dir).is_some_and(|to| Some(to) != own) {
             continue;
         }
         found.push(Checkout { worktree, git_dir });
@@ -97,7 +89,8 @@ pub fn all(repository: &Repository) -> Result<Vec<Checkout>> {
     Ok(found)
 }
 
-fn head_names(git_dir: &Path, target: &BranchName) -> bool {
+/// Whether the HEAD in a git directory is on a branch.
+pub fn head_names(git_dir: &Path, target: &BranchName) -> bool {
     let head = fs::read_to_string(git_dir.join("HEAD")).unwrap_or_default();
     head.strip_prefix("ref:").map(str::trim) == Some(target.full().as_str())
 }

@@ -61,7 +61,9 @@ pub fn recover_with(repository: &Repository, log: &mut Log) -> Result<Vec<String
             Some(landing) => settle(repository, &intent, landing, &mut said)?,
             None => true,
         };
-        if landed {
+        if !landed {
+            take_back_refs(repository, &intent)?;
+        } else {
             for change in stray(repository, &intent)? {
                 said.push(format!(
                     "{} was changed by somebody else and was left alone",
@@ -134,8 +136,7 @@ fn land(
     debug_assert_eq!(ready.locks.len(), landing.checkouts.len());
     let swapped = prepare_files(intent, landing, ready).and_then(|()| {
         mark(intent, "files");
-        let change = swap_of(landing);
-        refs::update(repository, &[change], &format!("studio: {}", intent.id))
+        swap(repository, intent, landing)
     });
     match swapped {
         Ok(Swap::Done) => {}
@@ -165,9 +166,20 @@ fn prepare_files(intent: &Intent, landing: &Landing, ready: &Ready) -> Result<()
     Ok(())
 }
 
-fn swap_of(landing: &Landing) -> RefChange {
+/// Moves the target, and with it the refs that come first; they come afterwards, one by one, where
+/// one of them is not what it was. All is on disk before the outcome is.
+fn swap(repository: &Repository, intent: &Intent, landing: &Landing) -> Result<Swap> {
     let (before, after) = (landing.before.clone(), landing.after.clone());
-    RefChange::new(landing.target.full(), Some(before), Some(after))
+    let target = RefChange::new(landing.target.full(), Some(before), Some(after));
+    let why = format!("studio: {}", intent.id);
+    let all: Vec<RefChange> =
+        intent.refs_first.iter().chain(&intent.note).chain([&target]).cloned().collect();
+    match refs::update_on_disk(repository, &all, &why)? {
+        Swap::Lost { name, .. } if name != target.name => {
+            refs::update_on_disk(repository, &[target], &why)
+        }
+        swapped => Ok(swapped),
+    }
 }
 
 /// Puts files back and drops new indexes. Gives a sentence for each file that somebody changed
@@ -214,6 +226,18 @@ fn settle(
         }
     }
     Ok(landed)
+}
+
+/// Drops the refs of an operation that did not happen: git was killed while it moved several.
+fn take_back_refs(repository: &Repository, intent: &Intent) -> Result<()> {
+    let repo = repository.open()?;
+    let mut made = Vec::new();
+    for change in intent.refs_first.iter().filter(|change| change.before.is_none()) {
+        if change.after.is_some() && refs::read(&repo, &change.name)? == change.after {
+            made.push(change.reversed());
+        }
+    }
+    refs::update_own(repository, &made, &format!("studio: {} did not happen", intent.id))
 }
 
 /// Whether the swap happened, also when somebody committed on top of either side since.

@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::git::checkout;
 use crate::git::engine::{self, Done};
-use crate::git::merge::{self, Candidate};
+use crate::git::merge::{Candidate, Committed};
 use crate::git::names::BranchName;
 use crate::git::operations::{Intent, Kind, Landing, Log};
 use crate::git::private::Place;
-use crate::git::refs::{self, RefChange};
+use crate::git::refs::RefChange;
 use crate::git::repo::Repository;
-use crate::git::{in_the_way, trash};
+use crate::git::{in_the_way, trash, worktree};
 
 /// What is to land.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Order {
     /// The session.
     pub place: Place,
     /// Its merged and checked work.
     pub candidate: Candidate,
-    /// The commit that [`merge::commit`] gave.
-    pub commit: String,
+    /// What [`merge::commit`] gave.
+    pub committed: Committed,
     /// What is noted at the commit in `refs/notes/studio`.
     pub receipt: Option<String>,
     /// When, as RFC 3339.
@@ -56,14 +56,9 @@ pub fn accept(repository: &Repository, order: &Order) -> Result<Accepted> {
     let operation = log.next_id();
     let checkouts = checkout::of_branch(repository, &candidate.target)?;
     let dropped = trash::dropping(repository, &order.place, &operation)?;
-    let repo = repository.open()?;
     let mut refs_first = dropped.keep;
     let name = format!("{}{}/work", trash::kept_prefix(&operation), order.place.id);
     refs_first.push(RefChange::new(name, None, Some(candidate.work.clone())));
-    let mut refs_last = dropped.drop;
-    let holding = merge::ref_name(&order.place);
-    let held = refs::read(&repo, &holding)?;
-    refs_last.push(RefChange::new(holding, held, None));
     let intent = Intent {
         id: operation.clone(),
         time: order.time.clone(),
@@ -73,13 +68,14 @@ pub fn accept(repository: &Repository, order: &Order) -> Result<Accepted> {
         landing: Some(Landing {
             target: candidate.target.clone(),
             before: candidate.target_tip.clone(),
-            after: order.commit.clone(),
+            after: order.committed.commit.clone(),
             checkouts: checkouts.clone(),
         }),
         refs_first,
         moves: dropped.moves,
-        refs_last,
+        refs_last: dropped.drop,
         receipt: order.receipt.clone(),
+        note: order.committed.note.clone(),
     };
     match engine::carry_out(repository, &mut log, &intent)? {
         Done::Yes => Ok(Accepted::Landed { operation, checkouts: checkouts.len() }),
@@ -106,14 +102,9 @@ pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
 /// A session's branch is moved by its agent only.
 fn refuse_session_branch(repository: &Repository, target: &BranchName) -> Result<()> {
     let sessions = repository.common_dir.join("studio/sessions");
-    for admin in crate::git::worktree::admin_dirs(repository)? {
-        let head = std::fs::read_to_string(admin.join("HEAD")).unwrap_or_default();
-        let named = std::fs::read_to_string(admin.join("gitdir")).unwrap_or_default();
-        let worktree = std::path::Path::new(named.trim_end()).parent();
-        let is_sessions = worktree
-            .and_then(|worktree| git2::Repository::open(worktree).ok())
-            .is_some_and(|repo| repo.path().starts_with(&sessions));
-        if is_sessions && head.trim() == format!("ref: {}", target.full()) {
+    for admin in worktree::admin_dirs(repository)? {
+        let is_sessions = worktree::leads_to(&admin).is_some_and(|to| to.starts_with(&sessions));
+        if is_sessions && checkout::head_names(&admin, target) {
             return Err(Failure::refused(format!("`{target}` belongs to a session"))
                 .because("its agent may be moving it")
                 .next("land that session first, or choose another target: --onto BRANCH"));

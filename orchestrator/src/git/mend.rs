@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
+use base::files::step;
 
 use crate::git::operations::Intent;
 use crate::git::private::{self, Originals, Place};
@@ -100,12 +101,15 @@ fn repoint(place: &Place, pointer: &Path, did: &mut Vec<String>) -> Result<()> {
         return Ok(());
     }
     let was = std::mem::replace(&mut originals.pointer, wanted);
-    originals.save(&place.git_dir)?;
+    // The record last: as long as it leads nowhere, the next call begins anew.
     if fs::read(pointer).is_ok_and(|found| found == was) {
         base::files::replace_with_mode(pointer, &originals.pointer, 0o644)
             .or_fail(|| format!("cannot write {}", pointer.display()))?;
         did.push(format!("{} leads to the moved repository", pointer.display()));
     }
+    step("mend.pointer");
+    originals.save(&place.git_dir)?;
+    step("mend.saved");
     Ok(())
 }
 

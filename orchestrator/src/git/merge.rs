@@ -10,9 +10,9 @@ use crate::git::names::BranchName;
 use crate::git::private::Place;
 use crate::git::refs::{self, RefChange};
 use crate::git::repo::Repository;
-use crate::git::scratch::{self, Scratch};
+use crate::git::scratch::{self, Kept, Scratch};
 use crate::git::snapshot::Snapshot;
-use crate::git::{rebase, signature, tree};
+use crate::git::{rebase, receipt, signature, tree};
 
 /// How work lands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub enum Strategy {
 }
 
 /// What landing would bring about.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Prepared {
     /// The target has it all already.
     Nothing,
@@ -40,9 +40,8 @@ pub enum Prepared {
     Ready(Box<Candidate>),
 }
 
-/// Merged work that waits for its checks and its message. Its objects are in the repository, held
-/// by [`ref_name`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Merged work that waits for its checks and its message.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Where it is to land.
     pub target: BranchName,
@@ -62,6 +61,19 @@ pub struct Candidate {
     pub parents: Vec<String>,
     /// Whether a commit is made, which needs a message.
     pub needs_message: bool,
+    /// Its objects: in the repository, and safe from everybody's `git gc` as long as this lives.
+    pub kept: Option<Kept>,
+}
+
+/// The commit that is to land.
+#[derive(Debug)]
+pub struct Committed {
+    /// Its id.
+    pub commit: String,
+    /// The ref of the receipts with the commit's own, when it was made along with it.
+    pub note: Option<RefChange>,
+    /// As [`Candidate::kept`].
+    pub kept: Option<Kept>,
 }
 
 /// A commit message.
@@ -73,7 +85,7 @@ pub struct Message {
     pub trailers: Vec<(String, String)>,
 }
 
-/// The ref that holds a session's work while it is landing.
+/// The ref by which an earlier studio held a session's work while it was landing.
 pub fn ref_name(place: &Place) -> String {
     format!("refs/studio/landing/{}", place.id)
 }
@@ -132,32 +144,46 @@ pub fn prepare(
         work: snapshot.work.clone(),
         parents,
         needs_message: makes_commit,
+        kept: None,
     };
     candidate.merged = make(&scratch, &candidate, "Merged work of a studio session\n", now)?;
-    hold(repository, place, &scratch, &candidate, &candidate.merged)?;
+    let wanted = [candidate.merged.clone()];
+    let had = [&candidate.target_tip, &candidate.head, &candidate.work].map(String::clone);
+    let from = [scratch.objects()];
+    candidate.kept = Some(scratch::bring(repository, &from, &wanted, &had, &place.id)?);
     step("merge.held");
     Ok(Prepared::Ready(Box::new(candidate)))
 }
 
-/// Makes the commit that is to land, and holds it. Gives its id.
+/// Makes the commit that is to land, and its receipt.
 pub fn commit(
     repository: &Repository,
     place: &Place,
     candidate: &Candidate,
     message: &Message,
+    receipt: Option<&str>,
     now: jiff::Timestamp,
-) -> Result<String> {
+) -> Result<Committed> {
     if !candidate.needs_message {
-        return Ok(candidate.parents[0].clone());
+        return Ok(Committed { commit: candidate.parents[0].clone(), note: None, kept: None });
     }
     let scratch = Scratch::open(repository)?;
     let commit = make(&scratch, candidate, &message.full()?, now)?;
-    hold(repository, place, &scratch, candidate, &commit)?;
+    let mut wanted = vec![commit.clone()];
+    let mut had = vec![candidate.merged.clone(), candidate.work.clone()];
+    let mut note = None;
+    if let Some(text) = receipt {
+        let made = receipt::note(&repository.open()?, &scratch, &commit, text)?;
+        wanted.extend(made.after.clone());
+        had.extend(made.before.clone());
+        note = Some(made);
+    }
+    let kept = scratch::bring(repository, &[scratch.objects()], &wanted, &had, &place.id)?;
     step("merge.committed");
-    Ok(commit)
+    Ok(Committed { commit, note, kept: Some(kept) })
 }
 
-/// Lets go of work that did not land.
+/// Lets go of what an earlier studio held.
 pub fn release(repository: &Repository, place: &Place) -> Result<()> {
     let name = ref_name(place);
     let held = refs::read(&repository.open()?, &name)?;
@@ -256,27 +282,6 @@ fn make(
         repo.commit(None, &who, &who, message, &tree, &parents)
     };
     make().map(|id| id.to_string()).or_fail(|| "cannot make the commit")
-}
-
-/// Brings the new objects into the repository and holds them by a ref.
-fn hold(
-    repository: &Repository,
-    place: &Place,
-    scratch: &Scratch,
-    candidate: &Candidate,
-    commit: &str,
-) -> Result<()> {
-    let name = ref_name(place);
-    let held = refs::read(&repository.open()?, &name)?;
-    let mut had = vec![candidate.target_tip.clone(), candidate.head.clone()];
-    had.extend(held.clone());
-    had.push(candidate.work.clone());
-    let wanted = [commit.to_owned()];
-    let kept = scratch::bring(repository, &[scratch.objects()], &wanted, &had, &place.id)?;
-    let change = RefChange::new(name, held, Some(commit.to_owned()));
-    refs::update_own(repository, &[change], "studio: about to land")?;
-    kept.release();
-    Ok(())
 }
 
 fn cannot() -> &'static str {

@@ -50,6 +50,9 @@ pub struct Intent {
     pub refs_last: Vec<RefChange>,
     /// The receipt to be noted at the landed commit.
     pub receipt: Option<String>,
+    /// The ref of the receipts with that one, which moves with the target if nobody else moved it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<RefChange>,
 }
 
 /// A branch that moves together with the files of its checkouts.
@@ -156,15 +159,15 @@ impl Log {
     }
 
     /// An operation that was done, by id; without one, the last that can be undone: `is_kept` says
-    /// whether its trash is there. Refuses one that was undone already.
-    pub fn to_undo(&self, id: Option<&str>, is_kept: impl Fn(&str) -> bool) -> Result<Intent> {
+    /// whether what it dropped is there. Refuses one that was undone already.
+    pub fn to_undo(&self, id: Option<&str>, is_kept: impl Fn(&Intent) -> bool) -> Result<Intent> {
         let undoable = |intent: &&Intent| {
             intent.kind != Kind::Undo
                 && self.outcome(&intent.id) == Some(true)
                 && undone_by(&self.lines, &intent.id).is_none()
         };
         let Some(id) = id else {
-            let kept = |intent: &&Intent| is_kept(&intent.id);
+            let kept = |intent: &&Intent| is_kept(intent);
             let last = self.intents().filter(undoable).filter(kept).last().cloned();
             return last.ok_or_else(|| {
                 let nothing = Failure::not_found("there is nothing to undo");

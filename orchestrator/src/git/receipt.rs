@@ -16,8 +16,25 @@ pub fn write(repository: &Repository, commit: &str, text: &str) -> Result<()> {
     if read(repository, commit)?.is_some_and(|noted| noted.trim_end() == text.trim_end()) {
         return Ok(());
     }
-    let before = refs::read(&repository.open()?, NOTES)?;
     let scratch = Scratch::open(repository)?;
+    let change = note(&repository.open()?, &scratch, commit, text)?;
+    let id = Id::parse("receipt").or_fail(cannot)?;
+    let had: Vec<String> = change.before.iter().cloned().collect();
+    let wanted: Vec<String> = change.after.iter().cloned().collect();
+    let kept = scratch::bring(repository, &[scratch.objects()], &wanted, &had, &id)?;
+    refs::update_own(repository, &[change], "studio: receipt")?;
+    kept.release();
+    Ok(())
+}
+
+/// Makes a note in a scratch directory, in place of an earlier one: how the ref of the notes changes.
+pub fn note(
+    real: &git2::Repository,
+    scratch: &Scratch,
+    commit: &str,
+    text: &str,
+) -> Result<RefChange> {
+    let before = refs::read(real, NOTES)?;
     let repo = &scratch.repo;
     let make = || -> std::result::Result<git2::Oid, git2::Error> {
         if let Some(before) = &before {
@@ -30,14 +47,7 @@ pub fn write(repository: &Repository, commit: &str, text: &str) -> Result<()> {
         repo.refname_to_id(NOTES)
     };
     let after = make().or_fail(cannot)?.to_string();
-    let id = Id::parse("receipt").or_fail(cannot)?;
-    let had: Vec<String> = before.iter().cloned().collect();
-    let wanted = [after.clone()];
-    let kept = scratch::bring(repository, &[scratch.objects()], &wanted, &had, &id)?;
-    let change = RefChange::new(NOTES, before, Some(after));
-    refs::update_own(repository, &[change], "studio: receipt")?;
-    kept.release();
-    Ok(())
+    Ok(RefChange::new(NOTES, before, Some(after)))
 }
 
 /// The note at a commit.

@@ -51,6 +51,20 @@ impl RefChange {
 
 /// Moves all refs or none. Hooks do not run. Changes that change nothing are left out.
 pub fn update(repository: &Repository, changes: &[RefChange], why: &str) -> Result<Swap> {
+    update_with(repository, &[], changes, why)
+}
+
+/// As [`update`]; the refs are on disk when this returns (git 2.36 and later: `core.fsync`).
+pub fn update_on_disk(repository: &Repository, changes: &[RefChange], why: &str) -> Result<Swap> {
+    update_with(repository, &["-c", "core.fsync=committed"], changes, why)
+}
+
+fn update_with(
+    repository: &Repository,
+    settings: &[&str],
+    changes: &[RefChange],
+    why: &str,
+) -> Result<Swap> {
     let wanted: Vec<&RefChange> = changes.iter().filter(|c| c.before != c.after).collect();
     if wanted.is_empty() {
         return Ok(Swap::Done);
@@ -65,7 +79,8 @@ pub fn update(repository: &Repository, changes: &[RefChange], why: &str) -> Resu
         };
         input.extend_from_slice(line.as_bytes());
     }
-    let job = repository.door().job(["update-ref", "-m", why, "--stdin", "-z"]).input(input);
+    let args = settings.iter().copied().chain(["update-ref", "-m", why, "--stdin", "-z"]);
+    let job = repository.door().job(args).input(input);
     let output = job.output(Limits::seconds(120)).or_fail(|| "cannot start git")?;
     if output.ok() {
         return Ok(Swap::Done);

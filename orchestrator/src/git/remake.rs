@@ -1,49 +1,74 @@
 //! A session's worktree that somebody deleted, made anew: the files of the newest snapshot, on the
 //! session's own commits.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 use base::files::step;
 use base::git::Git;
 use base::process::Limits;
 
-use crate::git::import::{self, Home};
+use crate::git::import;
 use crate::git::inside::Dir;
-use crate::git::names::WorktreeTemplate;
 use crate::git::private::{Originals, Place};
 use crate::git::repo::Repository;
+use crate::git::snapshot::LastSeen;
 use crate::git::{include, mend, snapshot, worktree};
 
 /// What the name of a half-made worktree begins with; the session's id follows.
 const DESK: &str = ".new-";
 
-/// Removes what a killed [`if_gone`] left. Only while nobody is at work.
-pub fn remove_leftovers(repository: &Repository) -> Result<Vec<String>> {
-    let parent = WorktreeTemplate::Beside.parent(repository);
+/// Removes what a killed [`if_gone`] left of these sessions. Only while their locks are held.
+pub fn remove_leftovers(places: &[Place]) -> Result<Vec<String>> {
     let mut removed = Vec::new();
-    for entry in std::fs::read_dir(&parent).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(DESK) {
-            std::fs::remove_dir_all(entry.path()).or_fail(cannot)?;
-            removed.push(format!("removed the half-made {}", entry.path().display()));
-        }
+    for desk in places.iter().map(desk_of).filter(|desk| desk.symlink_metadata().is_ok()) {
+        std::fs::remove_dir_all(&desk).or_fail(cannot)?;
+        removed.push(format!("removed the half-made {}", desk.display()));
     }
     Ok(removed)
 }
 
-/// Makes the worktree of a session anew when it is gone; gives whether it did. What git ignored is
-/// lost, but for the files that `.worktreeinclude` names.
-pub fn if_gone(repository: &Repository, place: &Place) -> Result<bool> {
-    if place.worktree.symlink_metadata().is_ok() || !worktree::is_finished(place) {
-        return Ok(false);
+/// Where a session's worktree is made before it is renamed to its place.
+fn desk_of(place: &Place) -> PathBuf {
+    place.worktree.with_file_name(format!("{DESK}{}", place.id))
+}
+
+/// Whether a worktree was made anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remade {
+    /// It is there.
+    No,
+    /// It was gone.
+    Yes {
+        /// What a person should know.
+        note: Option<String>,
+    },
+}
+
+/// Makes the worktree of a session anew when it is gone, and registers it when it is not registered:
+/// somebody pruned, or a crash came between the two. What git ignored is lost, but for the files that
+/// `.worktreeinclude` names.
+pub fn if_gone(repository: &Repository, place: &Place) -> Result<Remade> {
+    if !worktree::is_finished(place) {
+        return Ok(Remade::No);
+    }
+    if place.worktree.symlink_metadata().is_ok() {
+        mend::refuse_another(place)?;
+        mend::mend(repository, place)?;
+        return Ok(Remade::No);
     }
     let home = import::bring_home(repository, place)?;
-    let (work, staged) = last_seen(repository, place, &home)?;
+    let head = || home.head.clone();
+    let (work, staged, note) = match snapshot::last_seen(repository, place, &home)? {
+        LastSeen::Committed => (head(), head(), None),
+        LastSeen::Snapshot { work, staged, .. } => (work, staged.unwrap_or_else(head), None),
+        LastSeen::Older { name } => (head(), head(), Some(not_taken(place, &name))),
+    };
     let parent = place.worktree.parent().unwrap_or(&place.worktree);
     std::fs::create_dir_all(parent).or_fail(cannot)?;
     // Made beside its place and renamed: a half-made one would pass for one whose files somebody
     // deleted.
-    let desk = parent.join(format!("{DESK}{}", place.id));
+    let desk = desk_of(place);
     let _ = std::fs::remove_dir_all(&desk);
     std::fs::create_dir(&desk).or_fail(cannot)?;
     let filled =
@@ -60,22 +85,15 @@ pub fn if_gone(repository: &Repository, place: &Place) -> Result<bool> {
     base::files::sync_dir(parent).or_fail(cannot)?;
     step("remake.renamed");
     mend::mend(repository, place)?;
-    Ok(true)
+    Ok(Remade::Yes { note })
 }
 
-/// The commits that hold the files and the index: the newest snapshot's, else the head.
-fn last_seen(repository: &Repository, place: &Place, home: &Home) -> Result<(String, String)> {
-    let repo = repository.open()?;
-    let newest = snapshot::latest(repository, &place.id)?;
-    let commit = newest.map(|id| repo.find_commit(crate::git::refs::oid(&id)?).or_fail(cannot));
-    let Some(commit) = commit.transpose()? else {
-        return Ok((home.head.clone(), home.head.clone()));
-    };
-    let mut parents = commit.parent_ids().map(|id| id.to_string());
-    if parents.next().as_deref() != Some(home.head.as_str()) {
-        return Ok((home.head.clone(), home.head.clone()));
-    }
-    Ok((commit.id().to_string(), parents.next().unwrap_or_else(|| home.head.clone())))
+fn not_taken(place: &Place, snapshot: &str) -> String {
+    format!(
+        "the worktree was made anew from the last commit; {snapshot} is older than that and was not \
+         taken: git diff {} {snapshot} shows what it holds besides",
+        place.branch
+    )
 }
 
 /// Writes files, index and `.git` file.

@@ -29,7 +29,7 @@ pub struct Scratch {
 
 /// Objects that came in as a kept pack. Dropped, the pack is left to git's usual care; by then a
 /// ref must hold what is worth keeping.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Kept {
     keep: Option<PathBuf>,
 }

@@ -8,8 +8,8 @@ use base::files::step;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
-use crate::git::checkout::Change;
 use crate::git::import::Home;
+use crate::git::leftovers::Left;
 use crate::git::private::Place;
 use crate::git::refs::{self, RefChange};
 use crate::git::repo::Repository;
@@ -70,6 +70,8 @@ pub struct Snapshot {
     pub number: Option<u64>,
     /// What is not in it: landing refuses until these are ignored or included.
     pub left_out: Vec<LeftOut>,
+    /// What is not in it because it came, changed or went while the checks ran.
+    pub by_checks: Vec<String>,
 }
 
 impl Snapshot {
@@ -89,31 +91,36 @@ pub fn take(
     limits: &Limits,
     now: jiff::Timestamp,
 ) -> Result<Snapshot> {
-    let clean = |left_out| Snapshot {
+    let clean = |left_out, by_checks| Snapshot {
         head: home.head.clone(),
         work: home.head.clone(),
         number: None,
         left_out,
+        by_checks,
     };
     let repo = repository.open()?;
-    let newest = numbered(&repo, &place.id)?.pop();
     if place.worktree.symlink_metadata().is_err() {
-        return Ok(last_seen(&repo, place, home, newest)?.unwrap_or_else(|| clean(Vec::new())));
+        let (work, number) = match last_seen(repository, place, home)? {
+            LastSeen::Committed => return Ok(clean(Vec::new(), Vec::new())),
+            LastSeen::Snapshot { number, work, .. } => (work, number),
+            LastSeen::Older { name } => return Err(older(place, home, &name)),
+        };
+        return Ok(Snapshot { work, number: Some(number), ..clean(Vec::new(), Vec::new()) });
     }
     let leftovers = leftovers::of(&repo, &place.id)?;
-    let Seen { scratch, tree, staged, left_out } =
+    let Seen { scratch, tree, staged, left_out, by_checks } =
         look(repository, place, home, limits, &leftovers)?;
     let head = repo.find_commit(refs::oid(&home.head)?).or_fail(cannot)?;
     let is_clean = tree == head.tree_id() && staged.is_none_or(|staged| staged == head.tree_id());
-    if is_clean && newest.is_none() {
-        return Ok(clean(left_out));
+    if is_clean && numbered(&repo, &place.id)?.is_empty() {
+        return Ok(clean(left_out, by_checks));
     }
     let made = Made { head: home.head.clone(), tree, staged };
     let (work, number) = keep(repository, place, &scratch, &made, now)?;
     if is_clean {
-        return Ok(clean(left_out));
+        return Ok(clean(left_out, by_checks));
     }
-    Ok(Snapshot { head: home.head.clone(), work, number: Some(number), left_out })
+    Ok(Snapshot { work, number: Some(number), ..clean(left_out, by_checks) })
 }
 
 /// What a worktree holds.
@@ -126,6 +133,8 @@ pub struct Seen {
     pub staged: Option<git2::Oid>,
     /// What is not in the tree.
     pub left_out: Vec<LeftOut>,
+    /// What is not in the tree because it came, changed or went while the checks ran.
+    pub by_checks: Vec<String>,
 }
 
 /// Looks at a worktree without touching it. What checks left in it, and nobody has changed or staged
@@ -135,7 +144,7 @@ pub fn look(
     place: &Place,
     home: &Home,
     limits: &Limits,
-    leftovers: &[Change],
+    leftovers: &Left,
 ) -> Result<Seen> {
     let scratch = Scratch::for_session(repository, &place.git_dir)?;
     let repo = &scratch.repo;
@@ -144,44 +153,68 @@ pub fn look(
     let mut index = index::open(&scratch, &place.git_dir, &head)?;
     let staged = index::staged_tree(repo, &mut index)?;
     repo.set_index(&mut index).or_fail(cannot)?;
-    let unstaged = leftovers::unstaged(&index, leftovers);
-    let left_out = gather::add_changes(repo, &mut index, &place.worktree, limits)?;
-    leftovers::take_out(&mut index, &unstaged)?;
+    let unstaged = leftovers::unstaged(&index, &leftovers.changes);
+    let mut left_out = gather::add_changes(repo, &mut index, &place.worktree, limits)?;
+    let mut by_checks = leftovers::take_out(&mut index, &unstaged)?;
+    let beside = left_out.extract_if(.., |left| leftovers.holds(place, left));
+    by_checks.extend(beside.map(|left| left.path));
     let tree = index.write_tree_to(repo).or_fail(cannot)?;
     drop(head);
-    Ok(Seen { scratch, tree, staged, left_out })
+    Ok(Seen { scratch, tree, staged, left_out, by_checks })
 }
 
-/// The newest snapshot, for a worktree that is gone; none when it says that all was committed.
-/// Refuses (3) one that is older than the last commit: what was changed since is not known.
-fn last_seen(
-    repo: &git2::Repository,
-    place: &Place,
-    home: &Home,
-    newest: Option<(u64, String)>,
-) -> Result<Option<Snapshot>> {
-    let Some((number, work)) = newest else { return Ok(None) };
+/// What is known of a worktree that is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LastSeen {
+    /// All was committed, or nobody has ever looked.
+    Committed,
+    /// The newest snapshot holds what was not.
+    Snapshot {
+        /// Its number.
+        number: u64,
+        /// Its commit.
+        work: String,
+        /// The commit with what was staged; none while a merge had left conflicts.
+        staged: Option<String>,
+    },
+    /// The newest snapshot is older than the last commit: what was changed since is not known, and
+    /// it may hold work that the commits do not.
+    Older {
+        /// Its ref.
+        name: String,
+    },
+}
+
+/// Looks for it.
+pub fn last_seen(repository: &Repository, place: &Place, home: &Home) -> Result<LastSeen> {
+    let repo = repository.open()?;
+    let Some((number, work)) = numbered(&repo, &place.id)?.pop() else {
+        return Ok(LastSeen::Committed);
+    };
     let commit = repo.find_commit(refs::oid(&work)?).or_fail(cannot)?;
     let on = commit.parent(0).or_fail(cannot)?;
-    if on.id().to_string() != home.head {
-        let name = format!("{}{number}", prefix(&place.id));
-        return Err(Failure::refused(format!("the worktree of `{}` is gone", place.id))
-            .because(format!(
-                "its newest snapshot was taken before its last commit: {name} may hold work that \
-                 {} does not",
-                home.head
-            ))
-            .next(format!("git diff {} {name}    shows what", place.branch))
-            .next(format!(
-                "studio resume {}    makes the worktree anew from the last commit",
-                place.id
-            )));
+    let staged = commit.parent(1).ok();
+    let seen = [Some(commit.tree_id()), staged.as_ref().map(git2::Commit::tree_id)];
+    if seen.into_iter().flatten().all(|tree| tree == on.tree_id()) {
+        return Ok(LastSeen::Committed);
     }
-    let staged = commit.parent(1).ok().map(|parent| parent.tree_id());
-    let mut seen = [Some(commit.tree_id()), staged].into_iter().flatten();
-    let is_clean = seen.all(|tree| tree == on.tree_id());
-    let (head, number) = (home.head.clone(), Some(number));
-    Ok((!is_clean).then_some(Snapshot { head, work, number, left_out: Vec::new() }))
+    if on.id().to_string() != home.head {
+        return Ok(LastSeen::Older { name: format!("{}{number}", prefix(&place.id)) });
+    }
+    let staged = staged.map(|staged| staged.id().to_string());
+    Ok(LastSeen::Snapshot { number, work, staged })
+}
+
+/// The refusal (3) to land while a snapshot may hold work that the commits do not.
+fn older(place: &Place, home: &Home, name: &str) -> Failure {
+    Failure::refused(format!("the worktree of `{}` is gone", place.id))
+        .because(format!(
+            "its newest snapshot was taken before its last commit: {name} may hold work that {} \
+             does not",
+            home.head
+        ))
+        .next(format!("git diff {} {name}    shows what", place.branch))
+        .next(format!("studio resume {}    makes the worktree anew from the last commit", place.id))
 }
 
 /// What a snapshot consists of.

@@ -53,6 +53,7 @@ pub fn discard(repository: &Repository, places: &[Place], time: &str) -> Result<
         moves: Vec::new(),
         refs_last: Vec::new(),
         receipt: None,
+        note: None,
     };
     for place in places {
         let dropping = dropping(repository, place, &operation)?;
@@ -69,7 +70,7 @@ pub fn discard(repository: &Repository, places: &[Place], time: &str) -> Result<
 pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Undone> {
     let mut log = Log::open(repository)?;
     engine::recover_with(repository, &mut log)?;
-    let undone = log.to_undo(id, |operation| is_kept(repository, operation))?;
+    let undone = log.to_undo(id, |intent| is_kept(repository, intent))?;
     let operation = log.next_id();
     let landing = match &undone.landing {
         Some(landing) => Some(back(repository, landing)?),
@@ -94,6 +95,7 @@ pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Und
         moves: moves_back(repository, &undone),
         refs_last: undone.refs_first.iter().map(RefChange::reversed).collect(),
         receipt: None,
+        note: None,
     };
     match engine::carry_out(repository, &mut log, &intent)? {
         Done::Yes => Ok(Undone {
@@ -114,9 +116,22 @@ pub fn kept_prefix(operation: &str) -> String {
     format!("refs/studio/kept/{operation}/")
 }
 
-/// Whether what an operation dropped still lies in the trash.
-pub fn is_kept(repository: &Repository, operation: &str) -> bool {
-    private_trash(repository, operation).symlink_metadata().is_ok()
+/// Whether all that an operation dropped can come back. One that dropped no directory (a session
+/// that never had any) has nothing in the trash, and can be undone for ever.
+pub fn is_kept(repository: &Repository, operation: &Intent) -> bool {
+    operation.moves.iter().all(|moving| !is_lost(repository, operation, moving))
+}
+
+/// Whether a part that an operation moved is gone for good. A registration alone is no reason, nor
+/// is a worktree: snapshots and commits hold the work.
+fn is_lost(repository: &Repository, operation: &Intent, moving: &Move) -> bool {
+    moving.to.symlink_metadata().is_err()
+        && !is_registration(repository, moving)
+        && !is_made_anew(operation, moving)
+}
+
+fn is_registration(repository: &Repository, moving: &Move) -> bool {
+    moving.from.starts_with(repository.common_dir.join("worktrees"))
 }
 
 /// Where the private parts of what an operation dropped lie.
@@ -187,13 +202,10 @@ fn moved_on(repository: &Repository, landing: &Landing, found: Option<String>) -
 }
 
 /// Refuses when a part cannot go back because something stands there, or because its trash is
-/// gone. A worktree alone that is gone is no reason: snapshots and commits hold the work.
+/// gone.
 fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
-    let registrations = repository.common_dir.join("worktrees");
     for moving in &undone.moves {
-        let is_registration = moving.from.starts_with(&registrations);
-        let is_gone = moving.to.symlink_metadata().is_err();
-        if !is_registration && is_gone && !is_made_anew(undone, moving) {
+        if is_lost(repository, undone, moving) {
             return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
                 .because(format!("{} is gone; its trash was emptied", moving.to.display()))
                 .next(format!(
@@ -201,7 +213,7 @@ fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
                     kept_prefix(&undone.id)
                 )));
         }
-        if !is_registration && moving.from.symlink_metadata().is_ok() {
+        if !is_registration(repository, moving) && moving.from.symlink_metadata().is_ok() {
             return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
                 .because(format!("{} exists again", moving.from.display()))
                 .next("move it away, then try again"));

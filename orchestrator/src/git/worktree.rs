@@ -1,6 +1,8 @@
 //! A session's worktree: registered with the repository, with a git directory of its own, files
 //! checked out. Only the registration waits for others.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -146,12 +148,25 @@ pub fn registration_of(repository: &Repository, place: &Place) -> Result<Option<
 
 /// Whether the worktree that a registration names leads back to it, as a user's own does.
 fn is_lived_in(admin: &Path) -> bool {
-    let named = std::fs::read_to_string(admin.join("gitdir")).unwrap_or_default();
-    let pointer = admin.join(named.trim_end_matches('\n'));
-    let text = std::fs::read_to_string(&pointer).unwrap_or_default();
-    let Some(target) = text.trim_end().strip_prefix("gitdir: ") else { return false };
-    let target = pointer.parent().unwrap_or(admin).join(target);
-    matches!((target.canonicalize(), admin.canonicalize()), (Ok(one), Ok(other)) if one == other)
+    leads_to(admin).is_some_and(|target| admin.canonicalize().is_ok_and(|own| own == target))
+}
+
+/// The worktree that a registration names; its path is relative since git 2.48, where the user asked
+/// for it.
+pub fn named_by(admin: &Path) -> PathBuf {
+    let named = std::fs::read(admin.join("gitdir")).unwrap_or_default();
+    let pointer = admin.join(OsStr::from_bytes(named.trim_ascii_end()));
+    pointer.parent().unwrap_or(admin).to_owned()
+}
+
+/// Where the `.git` file of the worktree leads that a registration names: back to the registration
+/// where it is a user's own; to a private directory where it is a session's, of this repository or,
+/// in a copy, of the original.
+pub fn leads_to(admin: &Path) -> Option<PathBuf> {
+    let worktree = named_by(admin);
+    let text = std::fs::read(worktree.join(".git")).ok()?;
+    let target = text.trim_ascii_end().strip_prefix(b"gitdir: ")?;
+    worktree.join(OsStr::from_bytes(target)).canonicalize().ok()
 }
 
 /// All registrations.

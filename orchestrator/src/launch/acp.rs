@@ -1,6 +1,7 @@
 //! An agent over the Agent Client Protocol v1: JSON-RPC on its stdio, no client files or terminal.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -49,7 +50,8 @@ impl Launcher for Acp {
             let (orders, told) = unbounded_channel();
             let (tell, news) = unbounded_channel();
             let (ready, started) = oneshot::channel();
-            tokio::spawn(serve(seat, process, Talk { told, tell, ready: Some(ready) }));
+            let room = seat.room.clone();
+            room.see_to(serve(seat, process, Talk { told, tell, ready: Some(ready) }));
             match tokio::time::timeout(START, started).await {
                 Ok(Ok(Ok(Opened { talk, loaded }))) => Ok(Agent { talk, loaded, orders, news }),
                 Ok(Ok(Err(why))) => Err(cannot_start(&command, why)),
@@ -96,8 +98,6 @@ struct Shared {
 /// What was heard so far.
 struct Heard {
     voice: Voice,
-    /// The conversation was opened.
-    open: bool,
     /// The first line that was no JSON.
     strange: Option<String>,
     /// It sends its own events, so the protocol's updates would tell everything twice.
@@ -113,7 +113,6 @@ async fn serve(seat: Seat, mut process: Process, mut talk: Talk) {
     let voice = Voice::new(Clock::from_env());
     let heard = Heard {
         voice,
-        open: false,
         strange: None,
         is_g3: false,
         replay: false,
@@ -127,11 +126,14 @@ async fn serve(seat: Seat, mut process: Process, mut talk: Talk) {
         asks: Mutex::new(BTreeMap::new()),
     });
     let stderr = process.running.child.stderr.take();
-    let stderr = tokio::spawn(wire::log_stream(stderr, seat.log.clone(), seat.log_bytes));
-    let (strange, mut stranges) = unbounded_channel();
+    let log = wire::SharedLog::open(&seat.log, seat.log_bytes);
+    let stderr = tokio::spawn(wire::log_stream(stderr, log.clone()));
+    let (strange, mut first) = oneshot::channel();
+    let sorter = wire::Sorter::new(strange, log);
+    let spoke = sorter.spoke.clone();
     let end = tokio::select! {
-        end = converse(&seat, &mut process, &shared, &mut talk, strange) => end,
-        () = speaks_no_acp(&mut stranges, &shared) => End::Strange,
+        end = converse(&seat, &mut process, &shared, &mut talk, sorter) => end,
+        () = speaks_no_acp(&mut first, &spoke, &shared) => End::Strange,
     };
     let ended = tokio::time::timeout(GRACE, process.running.child.wait()).await;
     let status = ended.ok().and_then(std::result::Result::ok);
@@ -143,19 +145,19 @@ async fn serve(seat: Seat, mut process: Process, mut talk: Talk) {
     let said = said.ok().and_then(std::result::Result::ok).unwrap_or_default();
     shared.flush();
     if let Some(ready) = talk.ready.take() {
-        let line = shared.lock().strange.take().or_else(|| stranges.try_recv().ok());
+        let line = shared.lock().strange.take().or_else(|| first.try_recv().ok());
         let _ = ready.send(Err(end.before_it_opened(status, &said, line)));
     } else {
         let _ = talk.tell.send(News::Gone(end.why(status, &said)));
     }
 }
 
-/// Comes back when a line was no JSON and the conversation is still not open some time later.
-async fn speaks_no_acp(lines: &mut UnboundedReceiver<String>, shared: &Shared) {
-    let Some(line) = lines.recv().await else { return std::future::pending().await };
+/// Comes back when a line was no JSON, and none that is JSON followed for some time.
+async fn speaks_no_acp(first: &mut oneshot::Receiver<String>, spoke: &AtomicBool, shared: &Shared) {
+    let Ok(line) = first.await else { return std::future::pending().await };
     shared.lock().strange = Some(line);
     tokio::time::sleep(BANNER).await;
-    if shared.lock().open {
+    if spoke.load(Ordering::Relaxed) {
         std::future::pending().await
     }
 }
@@ -166,13 +168,13 @@ async fn converse(
     process: &mut Process,
     shared: &Arc<Shared>,
     talk: &mut Talk,
-    strange: UnboundedSender<String>,
+    sorter: wire::Sorter,
 ) -> End {
     let child = &mut process.running.child;
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return End::Closed;
     };
-    let transport = Lines::new(wire::lines_out(stdin), wire::lines_in(stdout, strange));
+    let transport = Lines::new(wire::lines_out(stdin), wire::lines_in(stdout, sorter));
     let (updates, events, requests) = (shared.clone(), shared.clone(), shared.clone());
     let talked = Client
         .v1()
@@ -198,8 +200,10 @@ async fn converse(
             agent_client_protocol::on_receive_request!(),
         )
         .connect_with(transport, async move |cx: Cx| {
-            let (session, loaded) = open(&cx, seat, shared).await?;
-            shared.lock().open = true;
+            let (session, loaded) = tokio::select! {
+                opened = open(&cx, seat, shared) => opened?,
+                () = given_up(&mut talk.told) => return Ok(End::Told),
+            };
             if let Some(ready) = talk.ready.take() {
                 let _ = ready.send(Ok(Opened { talk: Some(session.to_string()), loaded }));
             }
@@ -207,6 +211,11 @@ async fn converse(
         })
         .await;
     talked.unwrap_or_else(|error| End::of(&error))
+}
+
+/// Comes back when nobody waits for the agent any more.
+async fn given_up(told: &mut UnboundedReceiver<Order>) {
+    while !matches!(told.recv().await, Some(Order::End) | None) {}
 }
 
 /// Says hello and opens the conversation: the recorded one when the agent can load it.

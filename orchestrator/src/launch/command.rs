@@ -46,7 +46,8 @@ impl Launcher for Command {
         Box::pin(async move {
             let (orders, told) = unbounded_channel();
             let (tell, news) = unbounded_channel();
-            tokio::spawn(serve(seat, told, tell));
+            let room = seat.room.clone();
+            room.see_to(serve(seat, told, tell));
             Ok(Agent { talk: None, loaded: false, orders, news })
         })
     }

@@ -46,7 +46,7 @@ pub struct Seat {
     pub room: Room,
 }
 
-/// A running agent. Dropped, it ends.
+/// A running agent. Dropped, it ends; [`Room::emptied`] waits for that.
 pub struct Agent {
     /// The name of its conversation, when it can be loaded again.
     pub talk: Option<String>,

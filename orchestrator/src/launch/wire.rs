@@ -1,12 +1,14 @@
 //! Lines between studio and an ACP agent: one JSON object each, none longer than the cap.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use futures_util::{Sink, Stream};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
 use crate::launch::log::Log;
 
@@ -24,28 +26,72 @@ pub fn lines_out(stdin: ChildStdin) -> impl Sink<String, Error = io::Error> + Se
     })
 }
 
-/// What the agent sends. Lines that are no JSON are left out: the first goes to `strange`.
+/// What the agent sends. Lines that are no JSON are left out.
 pub fn lines_in(
     stdout: ChildStdout,
-    strange: UnboundedSender<String>,
+    sorter: Sorter,
 ) -> impl Stream<Item = io::Result<String>> + Send + 'static {
-    let start = Some((BufReader::new(stdout), strange));
+    let start = Some((BufReader::new(stdout), sorter));
     futures_util::stream::unfold(start, |state| async move {
-        let (mut reader, strange) = state?;
+        let (mut reader, mut sorter) = state?;
         loop {
             match next_line(&mut reader).await {
-                Ok(Some(line)) if line.trim_start().starts_with(['{', '[']) => {
-                    return Some((Ok(line), Some((reader, strange))));
-                }
-                Ok(Some(line)) if line.trim().is_empty() => {}
                 Ok(Some(line)) => {
-                    let _ = strange.send(line);
+                    if let Some(line) = sorter.json(line) {
+                        return Some((Ok(line), Some((reader, sorter))));
+                    }
                 }
                 Ok(None) => return None,
                 Err(e) => return Some((Err(e), None)),
             }
         }
     })
+}
+
+/// Tells the protocol from what else a program writes to its stdout.
+pub struct Sorter {
+    /// Whether a line of JSON came.
+    pub spoke: Arc<AtomicBool>,
+    /// Gets the first line that is none.
+    strange: Option<oneshot::Sender<String>>,
+    /// Gets them all.
+    log: SharedLog,
+}
+
+impl Sorter {
+    /// Lines that are no JSON go into the log, and the first of them to `strange`.
+    pub fn new(strange: oneshot::Sender<String>, log: SharedLog) -> Sorter {
+        Sorter { spoke: Arc::default(), strange: Some(strange), log }
+    }
+
+    /// A line, when it is JSON.
+    fn json(&mut self, line: String) -> Option<String> {
+        if line.trim_start().starts_with(['{', '[']) {
+            self.spoke.store(true, Ordering::Relaxed);
+            return Some(line);
+        }
+        if !line.trim().is_empty() {
+            self.log.write(format!("{line}\n").as_bytes());
+            let _ = self.strange.take().map(|strange| strange.send(line));
+        }
+        None
+    }
+}
+
+/// The agent's log, for both of its streams. One that cannot be written is none.
+#[derive(Clone)]
+pub struct SharedLog(Arc<Mutex<Option<Log>>>);
+
+impl SharedLog {
+    /// Opens a log of at most so many bytes.
+    pub fn open(path: &Path, bound: u64) -> SharedLog {
+        SharedLog(Arc::new(Mutex::new(Log::open(path, bound).ok())))
+    }
+
+    fn write(&self, bytes: &[u8]) {
+        let mut log = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _ = log.as_mut().map(|log| log.write(bytes));
+    }
 }
 
 async fn next_line(reader: &mut BufReader<impl AsyncRead + Unpin>) -> io::Result<Option<String>> {
@@ -63,13 +109,12 @@ async fn next_line(reader: &mut BufReader<impl AsyncRead + Unpin>) -> io::Result
 }
 
 /// Copies stderr into the agent's log; gives its end.
-pub async fn log_stream(stream: Option<ChildStderr>, path: PathBuf, bound: u64) -> String {
+pub async fn log_stream(stream: Option<ChildStderr>, log: SharedLog) -> String {
     let Some(mut stream) = stream else { return String::new() };
-    let mut log = Log::open(&path, bound).ok();
     let mut tail = Tail::default();
     let mut buffer = vec![0; 16 << 10];
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
-        let _ = log.as_mut().map(|log| log.write(&buffer[..n]));
+        log.write(&buffer[..n]);
         tail.hear(&buffer[..n]);
     }
     tail.text()

@@ -8,13 +8,41 @@ use base::id::Id;
 
 use crate::git::operations::{Intent, Kind, Line};
 use crate::git::repo::Repository;
+use crate::git::{mend, trash};
 use crate::session::facts::Fate;
 
 /// What became of every session that an operation took up.
-pub fn read(repository: &Repository) -> Result<BTreeMap<Id, Fate>> {
+pub struct Fates {
+    by_session: BTreeMap<Id, Fate>,
+    intents: BTreeMap<String, Intent>,
+}
+
+impl Fates {
+    /// What became of one session.
+    pub fn of(&self, id: &Id) -> &Fate {
+        self.by_session.get(id).unwrap_or(&Fate::Open)
+    }
+
+    /// Whether all that an operation dropped can come back.
+    pub fn is_kept(&self, repository: &Repository, operation: &str) -> bool {
+        let intent = self.intents.get(operation);
+        intent.is_some_and(|intent| trash::is_kept(repository, intent))
+    }
+}
+
+/// Reads them. Waits for nobody.
+pub fn read(repository: &Repository) -> Result<Fates> {
     let path = repository.common_dir.join("studio/operations.jsonl");
     let lines: Vec<Line> = read_journal(&path).or_fail(|| "cannot read the operations log")?;
-    Ok(of(&lines))
+    let by_session = of(&lines);
+    let mut intents = BTreeMap::new();
+    for line in lines {
+        if let Line::Intent(mut intent) = line {
+            mend::intent_now(&repository.common_dir, &mut intent);
+            intents.insert(intent.id.clone(), *intent);
+        }
+    }
+    Ok(Fates { by_session, intents })
 }
 
 fn of(lines: &[Line]) -> BTreeMap<Id, Fate> {

@@ -5,11 +5,15 @@ use base::failure::{OrFail, Result};
 
 use crate::git;
 use crate::git::import::{self, Home};
+use crate::git::leftovers::Before;
 use crate::git::refs;
 use crate::git::repo::Repository;
 use crate::git::snapshot::{self, Limits, Snapshot};
 use crate::session::journal::Work;
 use crate::session::record::Record;
+
+/// How many paths are named in a sentence.
+const SHOWN: usize = 20;
 
 /// Work that came home.
 #[derive(Clone, Debug)]
@@ -24,6 +28,17 @@ pub struct Brought {
 
 /// Imports the session's commits, takes a snapshot of the rest, and sums it up.
 pub fn bring(repository: &Repository, record: &Record, limits: &Limits) -> Result<Brought> {
+    let (home, snapshot) = fetch(repository, record, limits)?;
+    let work = sum(repository, record, &home, &snapshot)?;
+    Ok(Brought { home, snapshot, work })
+}
+
+/// Imports the session's commits and takes a snapshot of the rest.
+pub fn fetch(
+    repository: &Repository,
+    record: &Record,
+    limits: &Limits,
+) -> Result<(Home, Snapshot)> {
     let mut home = import::bring_home(repository, &record.place)?;
     let now = Clock::from_env().now();
     let snapshot = snapshot::take(repository, &record.place, &home, limits, now)?;
@@ -34,14 +49,29 @@ pub fn bring(repository: &Repository, record: &Record, limits: &Limits) -> Resul
              large for it, are gone"
         ));
     }
-    let work = sum(repository, record, &home, &snapshot)?;
-    Ok(Brought { home, snapshot, work })
+    home.notes.extend(by_checks(&snapshot.by_checks));
+    Ok((home, snapshot))
 }
 
 /// Notes what checks left in the worktree since the work was brought home: it is not the agent's.
 pub fn note_leftovers(repository: &Repository, record: &Record, work: &Work) -> Result<()> {
     let now = Clock::from_env().now();
-    git::leftovers::note(repository, &record.place, commit_of(work), now)
+    let before = Before { work: commit_of(work), left_out: &work.left_out };
+    git::leftovers::note(repository, &record.place, before, now)
+}
+
+/// What does not land because it changed while the checks ran: who changed it cannot be told.
+fn by_checks(paths: &[String]) -> Option<String> {
+    let shown = paths.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(" ");
+    let more = match paths.len() {
+        0 => return None,
+        many if many > SHOWN => format!(" and {} more", many - SHOWN),
+        _ => String::new(),
+    };
+    Some(format!(
+        "changed while the checks ran, does not land: {shown}{more}; `git add` it in the worktree to \
+         land it"
+    ))
 }
 
 fn sum(repository: &Repository, record: &Record, home: &Home, snapshot: &Snapshot) -> Result<Work> {
@@ -59,6 +89,7 @@ fn sum(repository: &Repository, record: &Record, home: &Home, snapshot: &Snapsho
         insertions: stats.insertions as u64,
         deletions: stats.deletions as u64,
         dirty: snapshot.is_dirty(),
+        left_out: snapshot.left_out.iter().map(|left| left.path.clone()).collect(),
         notes,
     })
 }

@@ -124,6 +124,9 @@ pub struct Work {
     pub deletions: u64,
     /// Whether there is uncommitted work.
     pub dirty: bool,
+    /// Paths that are too large, or too many, to be in it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
     /// What was found strange or left out, one sentence each.
     pub notes: Vec<String>,
 }

@@ -172,9 +172,15 @@ impl Store {
         let path = self.file(id, "shell.lock");
         let lock = Lock::try_take(&path).or_fail(|| format!("cannot lock `{id}`"))?;
         lock.ok_or_else(|| {
-            Failure::refused(format!("session `{id}` is in use"))
-                .because(format!("a shell is open in it (pid {})", shells(&path).join(", ")))
-                .next("leave that shell, and try again")
+            let in_use = Failure::refused(format!("session `{id}` is in use"));
+            match shells(&path).as_slice() {
+                [] => in_use
+                    .because("another command lands, discards or mends it at this moment")
+                    .next(format!("wait for it, then look: studio status {id}")),
+                open => in_use
+                    .because(format!("a shell is open in it (pid {})", open.join(", ")))
+                    .next("leave that shell, and try again"),
+            }
         })
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::failure::{Failure, Result};
 
+use crate::git::remake::Remade;
 use crate::git::repo::Repository;
 use crate::git::{import, remake, snapshot, worktree};
 use crate::room::Room;
@@ -27,8 +28,8 @@ pub fn make_worktree(charge: &Charge) -> impl Future<Output = Input> + Send + 's
     async move {
         let made = tokio::task::spawn_blocking(move || stand_up(&repository, &record)).await;
         match made.unwrap_or_else(|e| Err(Failure::new(base::failure::Kind::Bug, e.to_string()))) {
-            Ok(Stands::Before) => Input::WorktreeStands,
-            Ok(Stands::New) => prepared(&room, &setup, most).await,
+            Ok(Stands::Before) => Input::WorktreeStands { note: None },
+            Ok(Stands::New { note }) => prepared(&room, &setup, most, note).await,
             Err(failure) => Input::CannotStart { why: failure.in_full() },
         }
     }
@@ -37,7 +38,7 @@ pub fn make_worktree(charge: &Charge) -> impl Future<Output = Input> + Send + 's
 /// Whether a worktree was there already.
 enum Stands {
     Before,
-    New,
+    New { note: Option<String> },
 }
 
 fn stand_up(repository: &Repository, record: &Record) -> Result<Stands> {
@@ -45,15 +46,18 @@ fn stand_up(repository: &Repository, record: &Record) -> Result<Stands> {
         let remade = remake::if_gone(repository, &record.place)?;
         // Nothing of a turn could come home: said before it is paid for.
         import::check_pointer(&record.place)?;
-        return Ok(if remade { Stands::New } else { Stands::Before });
+        return Ok(match remade {
+            Remade::Yes { note } => Stands::New { note },
+            Remade::No => Stands::Before,
+        });
     }
     worktree::unmake(repository, &record.place)?;
     let order = record.templates.order(&record.id, &record.base)?;
     worktree::make(repository, &order)?;
-    Ok(Stands::New)
+    Ok(Stands::New { note: None })
 }
 
-async fn prepared(room: &Room, setup: &[String], most: Duration) -> Input {
+async fn prepared(room: &Room, setup: &[String], most: Duration, note: Option<String>) -> Input {
     for line in setup {
         match room.line(line, most).await {
             Ok(ended) if ended.exit == 0 => {}
@@ -65,7 +69,7 @@ async fn prepared(room: &Room, setup: &[String], most: Duration) -> Input {
             Err(failure) => return Input::CannotStart { why: failure.in_full() },
         }
     }
-    Input::WorktreeStands
+    Input::WorktreeStands { note }
 }
 
 /// Brings the session's work home: import, then a snapshot of what is not committed.

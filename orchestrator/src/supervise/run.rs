@@ -27,6 +27,8 @@ use crate::supervise::step::{Do, Input, Life, step as decide};
 
 /// How long an agent may take to end its turn when it is asked to.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
+/// How long agent and checks may take to be gone at the end; what is left is killed.
+const LEAVING: Duration = Duration::from_secs(20);
 /// How often the scheduler is called and the disk looked at.
 const TICK: Duration = Duration::from_secs(30);
 /// Bytes of raw output that are kept unless the configuration says otherwise.
@@ -77,7 +79,12 @@ pub async fn run(charge: Charge) -> Result<Outcome> {
     };
     desk.hear(Input::Begin { pid: std::process::id() })?;
     let deadline = timeout.map(|time| Instant::now() + time);
-    desk.attend(told, asked, deadline).await
+    let outcome = desk.attend(told, asked, deadline).await?;
+    // Whoever gets the session's lock next must find nobody at work there.
+    let (room, check_room) = (&desk.charge.room, &desk.charge.check_room);
+    let gone = async { tokio::join!(room.emptied(), check_room.emptied()) };
+    let _ = tokio::time::timeout(LEAVING, gone).await;
+    Ok(outcome)
 }
 
 /// Everything that a running supervisor holds.

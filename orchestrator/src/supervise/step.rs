@@ -39,8 +39,8 @@ enum Presence {
 pub enum Input {
     /// The run begins, in a process with this id.
     Begin { pid: u32 },
-    /// The worktree stands and is prepared.
-    WorktreeStands,
+    /// The worktree stands and is prepared; `note` is what a person should know.
+    WorktreeStands { note: Option<String> },
     /// The agent runs; `loaded` tells whether it knows the conversation so far.
     Launched { talk: Option<String>, loaded: bool },
     /// The worktree or the agent could not be had.
@@ -103,7 +103,7 @@ pub fn step(life: &mut Life, input: Input) -> Vec<Do> {
     let mut todo = Deeds { life, list: Vec::new() };
     match input {
         Input::Begin { pid } => todo.begin(pid),
-        Input::WorktreeStands => todo.launch(),
+        Input::WorktreeStands { note } => todo.worktree_stands(note),
         Input::Launched { talk, loaded } => todo.launched(talk, loaded),
         Input::CannotStart { why } => todo.finish(Outcome::Failed { why }),
         Input::Event { event } => todo.event(event),
@@ -184,6 +184,13 @@ impl Deeds<'_> {
     fn begin(&mut self, pid: u32) {
         self.write(Entry::Spawned { pid });
         self.list.push(Do::MakeWorktree);
+    }
+
+    fn worktree_stands(&mut self, note: Option<String>) {
+        if let Some(text) = note {
+            self.write(Entry::Note { text });
+        }
+        self.launch();
     }
 
     fn launch(&mut self) {

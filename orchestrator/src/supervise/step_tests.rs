@@ -74,7 +74,7 @@ fn name(deed: &Do) -> String {
 fn begun() -> Vec<Input> {
     vec![
         Input::Begin { pid: 1 },
-        Input::WorktreeStands,
+        Input::WorktreeStands { note: None },
         Input::Launched { talk: None, loaded: false },
     ]
 }
@@ -146,7 +146,7 @@ fn every_way_to_end() {
 
 #[test]
 fn a_stop_while_starting_ends_before_the_agent_is_told_anything() {
-    let news = vec![Input::Begin { pid: 1 }, Input::Stop, Input::WorktreeStands];
+    let news = vec![Input::Begin { pid: 1 }, Input::Stop, Input::WorktreeStands { note: None }];
     let names = played(&mut plain(), news);
     assert_eq!(names[names.len() - 2..], ["exit Stopped", "Finish"]);
     assert!(!names.iter().any(|name| name.starts_with("Launch")));

@@ -1,0 +1,96 @@
+//! How agents begin and end: when a session's lock is free nobody is at work in it, and what an
+//! agent writes beside the protocol does no harm.
+
+use std::os::unix::fs::PermissionsExt;
+
+use base::process::is_alive;
+use testkit::env::{built, until};
+
+use crate::scene::Scene;
+
+/// Whether a process runs: one that waits for its parent to notice its end does not.
+fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    is_alive(pid) && !stat.contains(") Z ")
+}
+
+/// A script in the repository's git directory, as the ACP agent `NAME`.
+fn configure(scene: &Scene, name: &str, script: &str) {
+    let path = scene.repo.path().join(".git").join(name);
+    let fake = built("fake-agent");
+    std::fs::write(&path, script.replace("FAKE", &format!("'{}'", fake.display())))
+        .and_then(|()| std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)))
+        .expect("the repository is writable");
+    let read = fake.parent().expect("it lies in a directory");
+    scene.configure(&format!(
+        "[studio.agents.{name}]\ncommand = [\"{}\"]\nread = [\"{}\"]\n",
+        path.display(),
+        read.display()
+    ));
+}
+
+fn pid(scene: &Scene, id: &str, name: &str) -> u32 {
+    until("the process", || {
+        let text = std::fs::read_to_string(scene.worktree(id).path().join(".g3").join(name));
+        text.ok()?.trim().parse().ok()
+    })
+}
+
+#[test]
+fn an_agent_that_does_not_go_is_gone_when_the_lock_is_free() {
+    let scene = Scene::new();
+    let script = "#!/bin/sh\nmkdir -p .g3; echo $$ > .g3/pid\nFAKE acp\ntrap '' TERM\n\
+                  while :; do sleep 1; done\n";
+    configure(&scene, "stays", script);
+    let id = scene.exec(["--agent", "stays", "write a 1"]);
+    let agent = pid(&scene, &id, "pid");
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+    assert!(!runs(agent), "it outlived its session's lock");
+
+    let id = scene.exec(["--agent", "stays", "--accept", "write b 1"]);
+    let agent = pid(&scene, &id, "pid");
+    until("the landing", || scene.repo.path().join("b").exists().then_some(()));
+    assert!(!runs(agent), "its work landed while it was alive");
+    scene.await_free(&id);
+}
+
+#[test]
+fn checks_that_are_given_up_are_gone_when_the_lock_is_free() {
+    let scene = Scene::new();
+    let check = "mkdir -p .g3; echo $$ > .g3/check; trap '' TERM; while :; do sleep 1; done";
+    let id = scene.exec(["--check", check, "write a 1"]);
+    let check = pid(&scene, &id, "check");
+    scene.studio(["stop", &id]).exits(0).says("stopped");
+    assert!(!runs(check), "it outlived its session's lock");
+}
+
+#[test]
+fn an_agent_may_greet_and_then_take_its_time() {
+    let scene = Scene::new();
+    let script = "#!/bin/sh\necho Welcome\nread -r hello\n\
+                  id() { expr \"$1\" : '.*\"id\":\\(\"[^\"]*\"\\|[0-9]*\\)'; }\n\
+                  answer() { echo \"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":$(id \"$1\"),\\\"result\\\":$2}\"; }\n\
+                  answer \"$hello\" '{\"protocolVersion\":1,\"agentCapabilities\":{}}'\n\
+                  read -r open; sleep 6; answer \"$open\" '{\"sessionId\":\"s\"}'\n\
+                  read -r prompt; echo 1 > a; answer \"$prompt\" '{\"stopReason\":\"end_turn\"}'\n";
+    configure(&scene, "greets", script);
+    let id = scene.exec(["--agent", "greets", "write a 1"]);
+    scene.await_state(&id, "ready");
+    let log = std::fs::read_to_string(scene.session_file(&id, "agent.log")).unwrap();
+    assert_eq!(log, "Welcome\n", "what is no JSON is in the log");
+}
+
+#[test]
+fn a_flood_beside_the_protocol_is_bounded() {
+    let scene = Scene::new();
+    configure(&scene, "floods", "#!/bin/sh\nyes 'no JSON' | head -c 3000000\nexec FAKE acp\n");
+    let more = std::fs::read_to_string(scene.env.home().join(".config/g3/config.toml")).unwrap();
+    scene.env.config(
+        &more.replace("agent = \"fake\"", "agent = \"fake\"\nlimits = { output_bytes = 100000 }"),
+    );
+    let id = scene.exec(["--agent", "floods", "write a 1"]);
+    scene.await_state(&id, "ready");
+    let size = |name| std::fs::metadata(scene.session_file(&id, name)).map_or(0, |meta| meta.len());
+    assert!(size("agent.log") > 0 && size("agent.log") + size("agent.log.1") <= 100_000);
+}
