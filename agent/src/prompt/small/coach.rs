@@ -15,6 +15,7 @@ use crate::gate::{paths, verbs};
 use crate::message::ToolCall;
 use crate::provider::embedded::REMINDER;
 use crate::tools::Outcome;
+use crate::tools::fs::loss::part_name;
 use crate::tools::profile::{Effect, Engine};
 
 /// How often at most the model is told that it is not done yet.
@@ -35,6 +36,8 @@ pub struct Coach {
     cwd: PathBuf,
     /// The files as they were when the turn began.
     before: Tree,
+    /// The texts of those that the task names.
+    texts: Vec<(String, String)>,
     state: Mutex<State>,
 }
 
@@ -73,8 +76,11 @@ type Tree = Vec<(PathBuf, u64, (i64, i64))>;
 impl Coach {
     /// A coach for a task in a directory.
     pub fn new(words: &str, cwd: &Path) -> Coach {
+        let task = Task::read(words);
+        let text = |name: &String| Some((name.clone(), relevant::text(&cwd.join(name))?));
         Coach {
-            task: Task::read(words),
+            texts: task.files.iter().filter_map(text).collect(),
+            task,
             words: words.trim().to_owned(),
             cwd: cwd.to_owned(),
             before: tree(cwd),
@@ -230,6 +236,12 @@ impl Coach {
                 ));
             }
         }
+        if let Some((name, file)) = self.left_behind() {
+            return Some(format!(
+                "{file} still uses `{name}`, which is gone. Change it in {file}, too, so that it \
+                 uses what the task says instead."
+            ));
+        }
         let touched = |name: &&String| state.touched.iter().any(|args| args.contains(*name));
         let code = |name: &&String| !is_test(name) && !is_data(name);
         let name = self.task.files.iter().find(|name| code(name) && !touched(name))?;
@@ -261,6 +273,21 @@ impl Coach {
 
     fn was_there(&self, name: &str) -> bool {
         self.before.iter().any(|(path, _, _)| path == Path::new(name))
+    }
+
+    /// A part of a program that was renamed or removed, and a file that still speaks of it.
+    fn left_behind(&self) -> Option<(&str, &str)> {
+        let now = |name: &str| relevant::text(&self.cwd.join(name)).unwrap_or_default();
+        let gone = self.texts.iter().flat_map(|(file, text)| {
+            let after = now(file);
+            let parts = text.lines().filter_map(part_name);
+            parts.filter(move |part| !relevant::has_word(&after, part))
+        });
+        gone.into_iter().find_map(|part| {
+            let mut files = self.task.files.iter().filter(|file| !is_data(file));
+            let file = files.find(|file| relevant::has_word(&now(file), part))?;
+            Some((part, file.as_str()))
+        })
     }
 
     /// Whether anything was changed in this turn.

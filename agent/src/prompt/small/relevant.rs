@@ -113,7 +113,7 @@ fn by_relevance(task: &str, files: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// Whether a text holds a name, not only as a part of a longer one.
-fn has_word(text: &str, name: &str) -> bool {
+pub fn has_word(text: &str, name: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     text.match_indices(name).any(|(at, _)| {
         let before = text[..at].chars().next_back().is_some_and(part);

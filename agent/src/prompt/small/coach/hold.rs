@@ -3,6 +3,7 @@
 
 use super::{Coach, State, command, file, tree};
 use crate::message::ToolCall;
+use crate::prompt::small::relevant::has_word;
 use crate::prompt::small::syntax;
 use crate::prompt::small::task::{is_data, is_test};
 use crate::tools::fs::loss::part_name;
@@ -121,7 +122,7 @@ impl Coach {
         let parts = |text: &str| text.lines().filter_map(part_name).map(str::to_owned).collect();
         let (old, added): (Vec<String>, Vec<String>) = (parts(&here), parts(new));
         let strange = |name: &String| !old.contains(name);
-        let kept = |name: &String| !names(new, name) && !names(&self.words, name);
+        let kept = |name: &String| !has_word(new, name) && !has_word(&self.words, name);
         if old.is_empty() || added.is_empty() || !old.iter().all(kept) || !added.iter().all(strange)
         {
             return None;
@@ -135,12 +136,7 @@ impl Coach {
     /// A named part of a program that a write would drop although the task does not speak of it.
     fn lost_part(&self, before: &str, after: &str) -> Option<String> {
         let parts = before.lines().filter_map(part_name);
-        let mut lost = parts.filter(|name| !names(after, name) && !names(&self.words, name));
+        let mut lost = parts.filter(|name| !has_word(after, name) && !has_word(&self.words, name));
         lost.next().map(str::to_owned)
     }
-}
-
-/// Whether a text holds a name as a word of its own.
-fn names(text: &str, name: &str) -> bool {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
 }

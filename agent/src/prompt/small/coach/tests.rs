@@ -176,8 +176,13 @@ fn other_files_that_the_task_names_are_asked_for() {
     let files = [("shapes.py", "class Box:\n    pass\n"), ("app.py", "from shapes import Box\n")];
     let room = room("Rename Box in `shapes.py` and app.py.", &files);
     let hint = room.write("shapes.py", "class Case:\n    pass\n");
-    assert!(hint.starts_with("The task also names app.py."), "{hint}");
+    assert!(hint.starts_with("app.py still uses `Box`, which is gone."), "{hint}");
+    assert!(room.coach.still_open().unwrap().contains("app.py still uses `Box`"));
     assert!(room.write("app.py", "from shapes import Case\n").contains("call answer"));
+    let files = [("shapes.py", "W = 1\n"), ("app.py", "import shapes\n")];
+    let room = self::room("Set W to 2 in shapes.py for app.py.", &files);
+    let hint = room.write("shapes.py", "W = 2\n");
+    assert!(hint.starts_with("The task also names app.py."), "{hint}");
 }
 
 #[test]
