@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::relevant;
 use super::syntax;
-use super::task::{self, Task, is_data, is_test};
+use super::task::{self, Task, is_data, is_prose, is_test};
 use crate::gate::{paths, verbs};
 use crate::message::ToolCall;
 use crate::provider::embedded::REMINDER;
@@ -260,7 +260,10 @@ impl Coach {
             let quoted = self.task.commands.iter().any(|line| line.contains(name.as_str()));
             if quoted { None } else { Some(format!("{} {name}", self.runner(name)?)) }
         });
-        let lines = self.task.commands.iter().cloned().chain(tests);
+        // A command that a document shall speak of proves nothing.
+        let code = self.task.files.iter().any(|name| !is_data(name) && !is_prose(name));
+        let commands = self.task.commands.iter().filter(|_| code);
+        let lines = commands.cloned().chain(tests);
         lines.into_iter().find(|line| !state.ran.iter().any(|ran| ran.contains(line.as_str())))
     }
 

@@ -198,6 +198,12 @@ pub fn is_data(name: &str) -> bool {
     ["csv", "dat", "json", "log", "tsv", "txt", "xml", "yaml", "yml"].contains(&ending)
 }
 
+/// Whether a file's name says that people read it.
+pub fn is_prose(name: &str) -> bool {
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending).unwrap_or_default();
+    ["html", "md", "rst", "tex", "txt"].contains(&ending)
+}
+
 /// Whether a file's name says that it is a program that can be run.
 pub fn runner(name: &str) -> Option<&'static str> {
     match name.rsplit_once('.')?.1 {

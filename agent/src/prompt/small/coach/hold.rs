@@ -83,10 +83,14 @@ impl Coach {
             state.excused.insert(name.to_owned());
         }
         if content.is_some_and(|new| new.trim_end() == here.trim_end()) {
-            return Some(held(
-                Then::GoOn,
-                format!("not written: {name} holds exactly this already."),
-            ));
+            let why = format!("not written: {name} holds exactly this already.");
+            let Some(fault) = self.fault(state, name) else { return Some(held(Then::GoOn, why)) };
+            let before = self.texts.iter().find(|(file, _)| file == name);
+            let before = before.map(|(_, text)| {
+                format!("\nBefore your change it was:\n```\n{}\n```", text.trim_end())
+            });
+            let why = format!("{why} It is wrong: {fault}{}", before.unwrap_or_default());
+            return Some(held(Then::Correct, why));
         }
         if is_test(name) {
             let why = format!("not written: {name} is the test, and the test is right.");

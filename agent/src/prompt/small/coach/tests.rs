@@ -250,3 +250,21 @@ fn the_form_of_data_that_was_there_before_is_the_users() {
     assert!(!hint.contains("not valid JSON"), "{hint}");
     assert_eq!(room.coach.still_open(), None);
 }
+
+#[test]
+fn a_command_that_a_document_speaks_of_is_not_run() {
+    let guide = ("README.md", "Run `npm install`.\n");
+    let room = room("README.md says `npm install`. It must say `pip install x`. Fix it.", &[guide]);
+    let hint = room.write("README.md", "Run `pip install x`.\n");
+    assert!(!hint.contains("with shell"), "{hint}");
+}
+
+#[test]
+fn who_writes_the_same_mistake_again_sees_what_was_there_before() {
+    let count = ("count.sh", "n=3\nwhile [ $n -gt 0 ]; do\n  n=$((n + 1))\ndone\n");
+    let room = room("count.sh never ends. Fix it.", &[count]);
+    assert!(room.write("count.sh", "n=3; do\ndone\n").contains("this time without that mistake"));
+    let again = room.write("count.sh", "n=3; do\ndone\n");
+    assert!(again.contains("holds exactly this already. It is wrong: "), "{again}");
+    assert!(again.contains("Before your change it was:\n```\nn=3\nwhile"), "{again}");
+}
