@@ -1,6 +1,9 @@
 //! What every command begins with: the repository, its sessions, the configuration, the clock.
 
+use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use base::clock::Clock;
@@ -24,6 +27,8 @@ use crate::session::store::Store;
 
 /// How long somebody may take who is about to let go of a session.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Fewer sessions than this are looked at one after the other.
+const WORTH_A_THREAD: usize = 100;
 
 /// What every command begins with.
 pub struct Desk {
@@ -153,19 +158,36 @@ impl Desk {
     /// Every session as it is now, oldest first, and what is wrong with those that cannot be read.
     pub fn sessions(&self) -> Result<(Vec<View>, Vec<Damaged>)> {
         let fates = self.fates()?;
+        let ids = self.store.ids()?;
+        let part = ids.len().div_ceil(thread::available_parallelism().map_or(1, NonZero::get));
+        let parts = ids.chunks(part.max(WORTH_A_THREAD));
+        let looked: Vec<(Vec<View>, Vec<Damaged>)> = thread::scope(|scope| {
+            let fates = &fates;
+            let threads: Vec<_> =
+                parts.map(|part| scope.spawn(move || self.look_at(part, fates))).collect();
+            let looked = threads.into_iter().map(thread::ScopedJoinHandle::join);
+            looked.map(|looked| looked.unwrap_or_else(|why| resume_unwind(why))).collect()
+        });
+        let (views, unreadable): (Vec<_>, Vec<_>) = looked.into_iter().unzip();
+        let mut views: Vec<View> = views.into_iter().flatten().collect();
+        views.sort_by(|a, b| {
+            let made = |view: &View| self.store.made_at(&view.record.id);
+            a.record.created_at.cmp(&b.record.created_at).then_with(|| made(a).cmp(&made(b)))
+        });
+        Ok((views, unreadable.into_iter().flatten().collect()))
+    }
+
+    fn look_at(&self, ids: &[Id], fates: &Fates) -> (Vec<View>, Vec<Damaged>) {
         let (mut views, mut unreadable) = (Vec::new(), Vec::new());
-        for id in self.store.ids()? {
-            match self.view_with(&id, &fates) {
+        for id in ids {
+            match self.view_with(id, fates) {
                 Ok(view) => views.push(view),
                 // It may have been taken away since its name was read.
-                Err(_) if !self.store.dir(&id).exists() => {}
-                Err(failure) => unreadable.push((id, failure)),
+                Err(_) if !self.store.dir(id).exists() => {}
+                Err(failure) => unreadable.push((id.clone(), failure)),
             }
         }
-        views.sort_by_cached_key(|view| {
-            (view.record.created_at.clone(), self.store.made_at(&view.record.id))
-        });
-        Ok((views, unreadable))
+        (views, unreadable)
     }
 
     /// The session with its work brought home, when it crashed in a turn whose work nobody has
