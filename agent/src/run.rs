@@ -370,6 +370,10 @@ impl Toolbox for Hands<'_> {
     fn still_open(&self) -> Option<String> {
         self.coach.as_ref()?.still_open()
     }
+
+    fn is_done(&self) -> bool {
+        self.coach.as_ref().is_some_and(|coach| coach.is_done())
+    }
 }
 
 /// The todo list that a tool left, as its metadata has it.

@@ -89,6 +89,9 @@ async fn until_done(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Finish
         if let Some(limit) = act::carry_out(talk, agent, &reply, &mut guard).await? {
             return Ok(Finish::Limit(limit));
         }
+        if agent.toolbox.is_done() {
+            return Ok(Finish::Done);
+        }
         match next(&reply) {
             Next::Ask => patience = PATIENCE,
             Next::Finish => match agent.toolbox.still_open() {

@@ -26,6 +26,10 @@ pub trait Toolbox: Send + Sync {
     fn touches(&self, name: &str, args: &Value) -> Vec<String>;
     /// Carries one call out; a malformed one by saying so.
     fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, Outcome>;
+    /// Whether all is done although the model makes another call.
+    fn is_done(&self) -> bool {
+        false
+    }
     /// What is still to be done, when the model says that it is done.
     fn still_open(&self) -> Option<String> {
         None

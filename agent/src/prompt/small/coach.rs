@@ -20,6 +20,8 @@ use crate::tools::profile::{Effect, Engine};
 
 /// How often at most the model is told that it is not done yet.
 const REMINDERS: usize = 5;
+/// Writes in a row that change nothing, after which nothing else will come.
+const IDLE_WRITES: usize = 2;
 /// Bytes of a file that is shown once more.
 const SHOWN: usize = 4_000;
 /// Bytes of the task that are said once more.
@@ -51,6 +53,8 @@ struct State {
     ran_on: Tree,
     /// The last call, where it was a command.
     last: Option<String>,
+    /// Writes in a row that would have changed nothing.
+    idle_writes: usize,
     /// Files that a tool wrote.
     wrote: HashSet<String>,
     /// Files that could not be parsed before they were written: their form is the user's.
@@ -93,6 +97,7 @@ impl Coach {
         let mut state = self.state();
         state.touched.insert(call.args.to_string());
         state.last = None;
+        state.idle_writes = 0;
         let next = if engine == Some(Engine::Run) {
             self.after_run(&mut state, call, &outcome)
         } else if engine.is_some_and(|engine| engine.effect() == Effect::Writes) {
@@ -242,6 +247,10 @@ impl Coach {
                  uses what the task says instead."
             ));
         }
+        // Who makes a file may only need to know the others.
+        if self.task.files.iter().any(|name| !self.was_there(name)) {
+            return None;
+        }
         let touched = |name: &&String| state.touched.iter().any(|args| args.contains(*name));
         let code = |name: &&String| !is_test(name) && !is_data(name);
         let name = self.task.files.iter().find(|name| code(name) && !touched(name))?;
@@ -317,6 +326,16 @@ impl Coach {
             "The task is:\n{task}\n\nIf all of that is done exactly so, call answer. Otherwise do \
              what is missing or wrong."
         )
+    }
+
+    /// Whether all is done as far as it can be seen, and the model only writes again what is there:
+    /// small models do that instead of saying that they are done.
+    pub fn is_done(&self) -> bool {
+        let state = self.state();
+        state.idle_writes >= IDLE_WRITES
+            && state.failed.is_none()
+            && self.changed(&state)
+            && self.open_step(&state).is_none()
     }
 
     /// Why the model should go on although it says that it is done; each reason only once or twice.

@@ -84,7 +84,10 @@ impl Coach {
         }
         if content.is_some_and(|new| new.trim_end() == here.trim_end()) {
             let why = format!("not written: {name} holds exactly this already.");
-            let Some(fault) = self.fault(state, name) else { return Some(held(Then::GoOn, why)) };
+            let Some(fault) = self.fault(state, name) else {
+                state.idle_writes += 1;
+                return Some(held(Then::GoOn, why));
+            };
             let before = self.texts.iter().find(|(file, _)| file == name);
             let before = before.map(|(_, text)| {
                 format!("\nBefore your change it was:\n```\n{}\n```", text.trim_end())

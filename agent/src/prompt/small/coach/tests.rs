@@ -268,3 +268,20 @@ fn who_writes_the_same_mistake_again_sees_what_was_there_before() {
     assert!(again.contains("holds exactly this already. It is wrong: "), "{again}");
     assert!(again.contains("Before your change it was:\n```\nn=3\nwhile"), "{again}");
 }
+
+#[test]
+fn who_only_writes_what_is_there_is_done_when_nothing_is_open() {
+    let room = room("Create NOTES.md with one sentence on what sum.py does.", &[SUM]);
+    let hint = room.write("NOTES.md", "It adds.\n");
+    assert!(hint.contains("call answer") && !hint.contains("also names"), "{hint}");
+    assert!(room.write(SUM.0, SUM.1).contains("exactly this already") && !room.coach.is_done());
+    room.write(SUM.0, SUM.1);
+    assert!(room.coach.is_done());
+    room.run("python3 sum.py", 1, "Traceback");
+    assert!(!room.coach.is_done());
+    let early = self::room("Fix sum.py.", &[SUM]);
+    for _ in 0..3 {
+        early.write(SUM.0, SUM.1);
+    }
+    assert!(!early.coach.is_done(), "nothing was changed");
+}
