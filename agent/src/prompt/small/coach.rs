@@ -2,21 +2,20 @@
 //! wrote, and a word when it wants to stop too early or does the same thing again.
 
 mod hold;
+mod look;
 
 use std::collections::HashSet;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::relevant;
-use super::syntax;
-use super::task::{self, Task, is_data, is_prose, is_test};
+use super::task::{Task, is_data, is_prose, is_test};
 use crate::gate::{paths, verbs};
 use crate::message::ToolCall;
 use crate::provider::embedded::REMINDER;
 use crate::tools::Outcome;
-use crate::tools::fs::loss::part_name;
 use crate::tools::profile::{Effect, Engine};
+use look::{Tree, tree};
 
 /// How often at most the model is told that it is not done yet.
 const REMINDERS: usize = 5;
@@ -73,9 +72,6 @@ struct Failure {
     said: String,
     files: Tree,
 }
-
-/// Every file with its length and the time of its last change, of its mode included.
-type Tree = Vec<(PathBuf, u64, (i64, i64))>;
 
 impl Coach {
     /// A coach for a task in a directory.
@@ -276,50 +272,6 @@ impl Coach {
         lines.into_iter().find(|line| !state.ran.iter().any(|ran| ran.contains(line.as_str())))
     }
 
-    /// The files that the task names and that are still to be made; what was there and is gone was
-    /// meant to go.
-    fn missing(&self) -> impl Iterator<Item = &String> {
-        let missing = |name: &&String| !self.cwd.join(name.as_str()).exists();
-        self.task.files.iter().filter(missing).filter(|name| !self.was_there(name))
-    }
-
-    fn was_there(&self, name: &str) -> bool {
-        self.before.iter().any(|(path, _, _)| path == Path::new(name))
-    }
-
-    /// A part of a program that was renamed or removed, and a file that still speaks of it.
-    fn left_behind(&self) -> Option<(&str, &str)> {
-        let now = |name: &str| relevant::text(&self.cwd.join(name)).unwrap_or_default();
-        let gone = self.texts.iter().flat_map(|(file, text)| {
-            let after = now(file);
-            let parts = text.lines().filter_map(part_name);
-            parts.filter(move |part| !relevant::has_word(&after, part))
-        });
-        gone.into_iter().find_map(|part| {
-            let mut files = self.task.files.iter().filter(|file| !is_data(file));
-            let file = files.find(|file| relevant::has_word(&now(file), part))?;
-            Some((part, file.as_str()))
-        })
-    }
-
-    /// Whether anything was changed in this turn.
-    fn changed(&self, state: &State) -> bool {
-        !state.wrote.is_empty() || self.before != tree(&self.cwd)
-    }
-
-    /// What is wrong with the form of a file that was written in this turn.
-    fn fault(&self, state: &State, name: &str) -> Option<String> {
-        let written = state.wrote.contains(name) || !self.was_there(name);
-        let ours = written && !state.excused.contains(name);
-        syntax::fault(&self.cwd.join(name)).filter(|_| ours)
-    }
-
-    /// The program that runs a file, by its first line or its name.
-    fn runner(&self, name: &str) -> Option<&'static str> {
-        let is_bash = syntax::is_bash(&self.cwd.join(name));
-        if is_bash { Some("bash") } else { task::runner(name) }
-    }
-
     fn finish(&self) -> String {
         let task = base::text::head(&self.words, REPEATED);
         format!(
@@ -397,14 +349,6 @@ fn file(call: &ToolCall) -> Option<String> {
     let keys = ["file_path", "filePath", "path"];
     let path = keys.iter().find_map(|key| call.args[*key].as_str())?;
     Some(path.trim_start_matches("./").to_owned())
-}
-
-fn tree(cwd: &Path) -> Tree {
-    let facts = |path: PathBuf| {
-        let facts = std::fs::metadata(cwd.join(&path)).ok()?;
-        Some((path, facts.len(), (facts.ctime(), facts.ctime_nsec())))
-    };
-    relevant::changing(cwd).into_iter().filter_map(facts).collect()
 }
 
 #[cfg(test)]
