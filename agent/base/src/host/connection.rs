@@ -259,17 +259,7 @@ mod tests {
     }
 
     fn chat() -> Chat {
-        Chat {
-            conversation: "c".into(),
-            system: String::new(),
-            messages: Vec::new(),
-            tools: Vec::new(),
-            mode: Mode::Free,
-            max_tokens: 1,
-            temperature: 0.0,
-            seed: 0,
-            act: false,
-        }
+        Chat { conversation: "c".into(), mode: Mode::Free, max_tokens: 1, ..Chat::default() }
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub enum Ask {
 }
 
 /// A question to the model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Chat {
     /// Which conversation of this connection; its KV is reused as far as the text agrees.
     pub conversation: String,

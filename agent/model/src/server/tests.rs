@@ -1,0 +1,56 @@
+//! How a host ends, as its clients hear it.
+
+use std::io::Read;
+
+use base::host::wire::{Chat, Mode};
+
+use super::*;
+
+fn asked(id: u64) -> Asked {
+    let conversation = "c".to_owned();
+    let chat = Chat { conversation, mode: Mode::Free, max_tokens: 1, ..Chat::default() };
+    Asked { id, what: Ask::Chat(chat) }
+}
+
+/// The last that a slow client hears of a host whose engine ends.
+fn last_words(loaded: bool) -> Told {
+    let (events, happened) = channel();
+    let hello = Hello { version: VERSION, model: String::new(), parameters: 0, context: 0, pid: 0 };
+    let socket = PathBuf::from("/nonexistent/socket");
+    let (engine, _) = channel();
+    let mut host = Host::new(hello, Duration::ZERO, engine, events.clone(), socket);
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    host.open(theirs).unwrap();
+    host.tell(1, 1, Tell::Text { text: "more than a socket holds".repeat(200_000) });
+    events.send(Event::Asked(1, asked(1))).unwrap();
+    if loaded {
+        events.send(Event::Loaded).unwrap();
+    }
+    start_engine(|| Err(Failure::failed("it is over")), events.clone()).unwrap();
+    assert_eq!(host.run(&happened).unwrap_err().what, "it is over");
+    let client = thread::spawn(move || {
+        let mut text = String::new();
+        ours.read_to_string(&mut text).unwrap();
+        text
+    });
+    host.finish();
+    let answered = |event| matches!(event, Event::Answered(1, 1));
+    assert!(happened.try_iter().any(answered), "the process would have ended before");
+    let text = client.join().unwrap();
+    serde_json::from_str(text.lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn everybody_who_waits_hears_why_the_host_ends() {
+    for (loaded, kind) in [(false, FaultKind::Rejected), (true, FaultKind::Broken)] {
+        let fault = Fault::new(kind, "it is over");
+        assert_eq!(last_words(loaded), Told { id: 1, what: Tell::Error(fault) });
+    }
+}
+
+#[test]
+fn an_engine_that_panics_has_ended() {
+    let (events, happened) = channel();
+    start_engine(|| panic!("on purpose"), events).unwrap();
+    assert!(matches!(happened.recv().unwrap(), Event::Ended(Err(_))));
+}
