@@ -329,11 +329,17 @@ fn work_that_was_about_to_land_is_still_there_and_can_be_let_go() {
     assert!(snapshot::latest(&scene.s.repository, id).unwrap().is_some());
 }
 
-#[test]
-fn files_that_the_user_changes_after_a_crash_are_left_alone() {
+/// A scene whose landing was killed while the main checkout was brought along.
+fn killed_while_files_land() -> Scene {
     let scene = scene();
     let (code, _) = run(&scene, "accept", Some("accept.files"));
     assert_eq!(code, 137);
+    scene
+}
+
+#[test]
+fn files_that_the_user_changes_after_a_crash_are_left_alone() {
+    let scene = killed_while_files_land();
     assert_eq!(scene.s.repo.read("file"), "changed\n", "the files were brought along already");
     scene.s.repo.write("file", "the user's own\n");
     let said = engine::recover(&scene.s.repository).unwrap();
@@ -346,9 +352,7 @@ fn files_that_the_user_changes_after_a_crash_are_left_alone() {
 
 #[test]
 fn files_that_the_user_commits_or_stages_after_a_crash_are_left_alone() {
-    let scene = scene();
-    let (code, _) = run(&scene, "accept", Some("accept.files"));
-    assert_eq!(code, 137);
+    let scene = killed_while_files_land();
     let repo = &scene.s.repo;
     fs::remove_file(repo.path().join(".git/index.lock")).unwrap();
     repo.git(["add", "dir/new"]);
@@ -369,9 +373,7 @@ fn files_that_the_user_commits_or_stages_after_a_crash_are_left_alone() {
 
 #[test]
 fn refs_of_a_landing_that_did_not_happen_are_taken_back() {
-    let scene = scene();
-    let (code, _) = run(&scene, "accept", Some("accept.files"));
-    assert_eq!(code, 137);
+    let scene = killed_while_files_land();
     let repo = &scene.s.repo;
     // As a git leaves it that is killed while it moves several refs.
     let work = snapshot::latest(&scene.s.repository, &scene.session.place.id).unwrap();
