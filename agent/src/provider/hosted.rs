@@ -38,6 +38,16 @@ pub trait Decoder: Send {
     fn reply(self: Box<Self>) -> Option<Reply>;
 }
 
+/// The object that an event carries; `None` for one without content and for `[DONE]`.
+pub fn object_of(event: &sse::Event) -> Result<Option<Value>, ProviderError> {
+    match event.data.trim() {
+        "" | "[DONE]" => Ok(None),
+        data => serde_json::from_str(data)
+            .map(Some)
+            .map_err(|why| ProviderError::Broken(format!("an event is no JSON: {why}"))),
+    }
+}
+
 /// How far a reply is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {

@@ -107,10 +107,10 @@ fn anthropic(entry: &AnthropicConfig, wanted: &Wanted<'_>) -> Result<Hosted, Fai
     };
     let key = key.need()?;
     let base = entry.base_url.as_deref().unwrap_or(ANTHROPIC);
-    let mut endpoint = Endpoint::new(base, "/v1/messages", entry.allow_http)?
+    let mut endpoint = wanted
+        .endpoint(base, "/v1/messages", entry.allow_http)?
         .header("anthropic-version", "2023-06-01")
-        .key("x-api-key", "", key.secret)?
-        .idle(Duration::from_secs(wanted.agent.timeout_seconds));
+        .key("x-api-key", "", key.secret)?;
     if entry.enable_1m_context {
         endpoint = endpoint.header("anthropic-beta", "context-1m-2025-08-07");
     }
@@ -140,8 +140,7 @@ fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>
         Format::Chat => "/chat/completions",
         Format::Responses => "/responses",
     };
-    let mut endpoint = Endpoint::new(base, path, entry.allow_http)?
-        .idle(Duration::from_secs(wanted.agent.timeout_seconds));
+    let mut endpoint = wanted.endpoint(base, path, entry.allow_http)?;
     let origin = key.as_ref().map_or("it has none", |key| &key.origin).to_owned();
     if let Some(key) = key.filter(|key| key.secret.reveal() != "none") {
         endpoint = endpoint.key("authorization", "Bearer ", key.secret)?;
@@ -190,9 +189,8 @@ fn databricks(entry: &DatabricksConfig, wanted: &Wanted<'_>) -> Result<Hosted, F
             .next("name one like databricks-claude-sonnet-4-5"));
     }
     let path = format!("/serving-endpoints/{model}/invocations");
-    let endpoint = Endpoint::new(&base, &path, entry.allow_http)?
-        .key("authorization", "Bearer ", key.secret)?
-        .idle(Duration::from_secs(wanted.agent.timeout_seconds));
+    let endpoint = wanted.endpoint(&base, &path, entry.allow_http)?;
+    let endpoint = endpoint.key("authorization", "Bearer ", key.secret)?;
     let said =
         Said { context: entry.context_length, max_output: entry.max_tokens, price: entry.price };
     let wire =
@@ -221,9 +219,8 @@ fn gemini(entry: &GeminiConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> 
     };
     let base = entry.base_url.as_deref().unwrap_or(GEMINI);
     let path = format!("/v1beta/models/{model}:{how}");
-    let endpoint = Endpoint::new(base, &path, entry.allow_http)?
-        .key("x-goog-api-key", "", key.secret)?
-        .idle(Duration::from_secs(wanted.agent.timeout_seconds));
+    let endpoint = wanted.endpoint(base, &path, entry.allow_http)?;
+    let endpoint = endpoint.key("x-goog-api-key", "", key.secret)?;
     let is_maker = endpoint.host() == "generativelanguage.googleapis.com";
     let said =
         Said { context: entry.context_length, max_output: entry.max_tokens, price: entry.price };
@@ -232,6 +229,11 @@ fn gemini(entry: &GeminiConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> 
 }
 
 impl Wanted<'_> {
+    fn endpoint(&self, base: &str, path: &str, allow_http: bool) -> Result<Endpoint, Failure> {
+        let patience = Duration::from_secs(self.agent.timeout_seconds);
+        Ok(Endpoint::new(base, path, allow_http)?.idle(patience))
+    }
+
     fn model(&self, kind: &str, configured: Option<&str>) -> Result<String, Failure> {
         let named = self.model.or(configured).map(str::to_owned);
         named.or_else(|| models::default_model(kind)).ok_or_else(|| {

@@ -4,7 +4,7 @@ use base::event::Usage;
 use serde_json::{Value, json};
 
 use crate::message::{Message, Part, Reply, Role, Stop, ToolCall};
-use crate::provider::hosted::{Decoder, Stage};
+use crate::provider::hosted::{Decoder, Stage, object_of};
 use crate::provider::{Delta, Hear, ProviderError, arguments, fault, sse};
 
 /// A reply on its way.
@@ -34,11 +34,9 @@ enum Block {
 
 impl Decoder for Reading {
     fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
-        if event.data.trim().is_empty() {
+        let Some(data) = object_of(event)? else {
             return Ok(self.stage());
-        }
-        let data: Value = serde_json::from_str(&event.data)
-            .map_err(|why| ProviderError::Broken(format!("an event is no JSON: {why}")))?;
+        };
         match data["type"].as_str().unwrap_or(&event.name) {
             "message_start" => self.count(&data["message"]["usage"]),
             "content_block_start" => self.start(&data, hear),

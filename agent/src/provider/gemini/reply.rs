@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::message::{Message, Part, Reply, Role, Stop};
 use crate::provider::arguments::{self, Ids};
-use crate::provider::hosted::{Decoder, Stage};
+use crate::provider::hosted::{Decoder, Stage, object_of};
 use crate::provider::{Delta, Hear, ProviderError, fault, sse};
 
 /// A reply on its way.
@@ -19,10 +19,7 @@ pub struct Reading {
 
 impl Decoder for Reading {
     fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
-        let data = event.data.trim();
-        if !data.is_empty() && data != "[DONE]" {
-            let chunk: Value = serde_json::from_str(data)
-                .map_err(|why| ProviderError::Broken(format!("an event is no JSON: {why}")))?;
+        if let Some(chunk) = object_of(event)? {
             self.chunk(&chunk, hear)?;
         }
         Ok(self.stage())

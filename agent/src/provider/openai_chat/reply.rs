@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::message::{Message, Part, Reply, Role, Stop};
 use crate::provider::arguments::{self, Ids};
-use crate::provider::hosted::{Decoder, Stage};
+use crate::provider::hosted::{Decoder, Stage, object_of};
 use crate::provider::{Delta, Hear, ProviderError, fault, sse};
 
 /// The names under which servers send thought.
@@ -49,13 +49,9 @@ struct Slot {
 
 impl Decoder for Reading {
     fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
-        let data = event.data.trim();
-        if data == "[DONE]" {
-            self.over = true;
-        } else if !data.is_empty() {
-            let chunk: Value = serde_json::from_str(data)
-                .map_err(|why| ProviderError::Broken(format!("an event is no JSON: {why}")))?;
-            self.chunk(&chunk, event.name == "error", hear)?;
+        match object_of(event)? {
+            Some(chunk) => self.chunk(&chunk, event.name == "error", hear)?,
+            None => self.over |= event.data.trim() == "[DONE]",
         }
         Ok(self.stage())
     }

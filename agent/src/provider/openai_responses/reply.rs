@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::message::{Message, Part, Reply, Role, Stop};
 use crate::provider::arguments::{self, Ids};
-use crate::provider::hosted::{Decoder, Stage};
+use crate::provider::hosted::{Decoder, Stage, object_of};
 use crate::provider::{Delta, Hear, ProviderError, fault, sse};
 
 /// A reply on its way.
@@ -41,10 +41,7 @@ enum End {
 
 impl Decoder for Reading {
     fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
-        let data = event.data.trim();
-        if !data.is_empty() && data != "[DONE]" {
-            let event: Value = serde_json::from_str(data)
-                .map_err(|why| ProviderError::Broken(format!("an event is no JSON: {why}")))?;
+        if let Some(event) = object_of(event)? {
             self.take(&event, hear)?;
         }
         Ok(self.stage())
