@@ -6,6 +6,7 @@
 
 pub mod cli;
 pub mod context;
+pub mod fragment;
 pub mod gate;
 pub mod limits;
 pub mod message;

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::window::{Policy, Window};
-use crate::context::{Conversation, Entry};
+use crate::context::{self, Conversation, Entry};
 use crate::gate::{Asker, Gate};
 use crate::limits::Limits;
 use crate::message::Message;
@@ -46,6 +46,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Whether tools are offered.
     pub tools: bool,
+    /// Whether finished turns are moved into files.
+    pub acd: bool,
 }
 
 /// Which session to work in.
@@ -71,6 +73,7 @@ pub struct Work {
     limits: Limits,
     bus: Arc<Bus>,
     coach: Option<Arc<Coach>>,
+    acd: bool,
 }
 
 /// How a turn of the user ended.
@@ -121,11 +124,11 @@ impl Work {
         let clock = Clock::from_env();
         let (writer, entries) = Writer::open(&session, clock)?;
         let offered = if settings.tools {
-            tools::offered(settings.profile, Switches { small: facts.small })
+            tools::offered(settings.profile, Switches { small: facts.small, acd: settings.acd })
         } else {
             Vec::new()
         };
-        let date = begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
+        let date = context::begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
         let place = Place { cwd: &settings.cwd, date: &date, tools: settings.tools };
         let system = prompt::system(&facts, &place);
         let window = window(config, &facts, turn::overhead(&system, &offered));
@@ -150,6 +153,7 @@ impl Work {
             limits,
             bus,
             coach: None,
+            acd: settings.acd,
         };
         work.tell_start(settings);
         Ok(work)
@@ -194,7 +198,10 @@ impl Work {
             Err(failure) => Err(failure),
         };
         let (status, failure) = match finish {
-            Ok(Finish::Done) => (Status::Done, None),
+            Ok(Finish::Done) => match self.dehydrate() {
+                Ok(()) => (Status::Done, None),
+                Err(failure) => (Status::Failed, Some(failure)),
+            },
             Ok(Finish::Cancelled) => (Status::Cancelled, None),
             Ok(Finish::Limit(limit)) => {
                 let failure = Failure::refused(format!("stopped: {limit}"))
@@ -237,8 +244,18 @@ impl Work {
         };
         match act {
             Act::Drive => turn::drive(&mut self.talk, &agent).await,
-            Act::Compact => turn::compact(&mut self.talk, &agent).await.map(|_| Finish::Done),
+            Act::Compact => turn::room::compact(&mut self.talk, &agent).await.map(|_| Finish::Done),
         }
+    }
+
+    /// Moves the turn that is over into a file.
+    fn dehydrate(&mut self) -> Result<()> {
+        if self.acd
+            && let Some(detail) = self.talk.dehydrate(Clock::from_env().stamp())?
+        {
+            self.bus.tell(What::Thinned { detail });
+        }
+        Ok(())
     }
 
     /// Tells and writes down how it ended.
@@ -278,21 +295,6 @@ fn error(failure: &Failure) -> What {
     let why = failure.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let text = format!("{}{why}", failure.what);
     What::Error { kind: kind.to_owned(), text, next: failure.next.clone() }
-}
-
-/// The day on which a session began.
-fn begun_on(entries: &[Entry]) -> Option<String> {
-    entries.iter().find_map(|entry| match entry {
-        Entry::Opened { time, .. } => time.get(..10).map(str::to_owned),
-        Entry::Request { .. }
-        | Entry::Prompt { .. }
-        | Entry::Reply { .. }
-        | Entry::Result { .. }
-        | Entry::Thinned { .. }
-        | Entry::Compacted { .. }
-        | Entry::Cleared
-        | Entry::Ended { .. } => None,
-    })
 }
 
 fn window(config: &Config, facts: &Facts, overhead: u64) -> Window {

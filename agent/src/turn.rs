@@ -1,6 +1,7 @@
 //! The loop: ask, act, observe. It knows no provider, no tool, no terminal and no file.
 
 pub mod act;
+pub mod room;
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -9,7 +10,6 @@ use base::event::{Usage, What};
 use base::failure::{Failure, Result};
 use tokio_util::sync::CancellationToken;
 
-use crate::context::compact::Summary;
 use crate::context::{Conversation, window};
 use crate::limits::{Guard, Limit, Limits, Spent};
 use crate::message::{Message, Reply, Role, Stop};
@@ -157,13 +157,13 @@ async fn ask_with_room(
         (agent.tell)(What::Thinned { detail });
     }
     if talk.is_full() {
-        let Some(usage) = compact(talk, agent).await? else { return Ok(None) };
+        let Some(usage) = room::compact(talk, agent).await? else { return Ok(None) };
         spent.add_summary(usage);
     }
     match ask(talk, agent).await {
         Err(ProviderError::TooLong(_)) if talk.messages().len() > 1 => {
             talk.window.overflowed();
-            let Some(usage) = compact(talk, agent).await? else { return Ok(None) };
+            let Some(usage) = room::compact(talk, agent).await? else { return Ok(None) };
             spent.add_summary(usage);
         }
         other => return answered(other),
@@ -223,44 +223,6 @@ fn hear(agent: &Agent<'_>, heard: &Mutex<String>, delta: Delta<'_>) {
         }
         Delta::Ping => {}
     }
-}
-
-/// Replaces the conversation by a summary and says what that cost; `None` when the user cancelled.
-pub async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Option<Usage>> {
-    let facts = agent.provider.facts();
-    let overhead = overhead(agent.system, agent.toolbox.offered());
-    let room = facts.context.saturating_sub(overhead + facts.max_output.min(facts.context / 8));
-    let messages = talk.summary_request(room);
-    let request = Request {
-        system: agent.system,
-        messages: &messages,
-        tools: agent.toolbox.offered(),
-        max_output: facts.max_output.min(facts.context / 8),
-        session: agent.session,
-    };
-    let mut deaf = |_: Delta<'_>| {};
-    let asked = tokio::select! {
-        () = agent.cancel.cancelled() => return Ok(None),
-        asked = agent.provider.ask(&request, &mut deaf) => asked,
-    };
-    let (summary, usage) = match asked {
-        Ok(reply) => (reply.message.words(), reply.usage),
-        Err(ProviderError::Cancelled) => return Ok(None),
-        // A conversation that cannot be summarised still has its last words and the request.
-        Err(_) => (String::new(), Usage::default()),
-    };
-    let summary = if summary.trim().is_empty() { tail_of(talk) } else { summary };
-    (agent.tell)(What::Usage { usage });
-    let detail = talk.compact(&Summary { text: summary, usage }, (agent.keep)())?;
-    (agent.tell)(What::Compacted { detail });
-    Ok(Some(usage))
-}
-
-/// The model's last words, for a conversation without a summary.
-fn tail_of(talk: &Conversation) -> String {
-    let own = talk.messages().iter().rev().filter(|message| message.role == Role::Assistant);
-    let words: Vec<String> = own.map(Message::words).filter(|w| !w.trim().is_empty()).collect();
-    words.into_iter().take(3).collect::<Vec<_>>().join("\n")
 }
 
 /// Tokens that every request carries: system prompt and tools.

@@ -4,6 +4,7 @@
 
 mod acp;
 mod cli;
+mod context;
 mod modes;
 mod provider_faults;
 mod provider_open;

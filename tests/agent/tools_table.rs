@@ -20,7 +20,8 @@ fn every_tool_has_a_valid_schema_and_is_found_by_its_name() {
         for tool in &tools {
             let name = tool["name"].as_str().unwrap();
             assert!(!tool["description"].as_str().unwrap().is_empty(), "{name}");
-            assert_eq!(tool["enabled_by"], "always");
+            let switch = if name == "rehydrate" { "--acd" } else { "always" };
+            assert_eq!(tool["enabled_by"], switch, "{name}");
             let schema = &tool["parameters"];
             assert_eq!(schema["type"], "object", "{name}");
             let properties = schema["properties"].as_object().unwrap();
@@ -89,7 +90,7 @@ fn the_g3_profile_has_no_two_tools_for_one_thing() {
 fn what_is_offered_is_the_same_each_time_and_little_for_small_models() {
     let all = Switches::default();
     assert_eq!(offered(Profile::G3, all), offered(Profile::G3, all));
-    let few = offered(Profile::G3, Switches { small: true });
+    let few = offered(Profile::G3, Switches { small: true, ..Switches::default() });
     let names: Vec<&str> = few.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["shell", "read_file", "write_file", "edit"]);
 }
@@ -101,7 +102,7 @@ fn the_content_of_a_file_may_come_as_json_itself() {
     bench.call("write_file", json!({"file_path": "a.json", "content": content})).works();
     let written: Value = serde_json::from_str(&bench.read("a.json")).unwrap();
     assert_eq!(written, content);
-    let few = offered(Profile::G3, Switches { small: true });
+    let few = offered(Profile::G3, Switches { small: true, ..Switches::default() });
     let types = &few[2].parameters["properties"]["content"]["type"];
     assert_eq!(types, &json!(["string", "object", "array"]));
 }

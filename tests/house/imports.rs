@@ -9,11 +9,12 @@ use crate::source::rust_files;
 const AGENT: &[(&str, &[&str])] = &[
     ("message", &[]),
     ("provider", &["message"]),
+    ("fragment", &["message"]),
     ("gate", &[]),
-    ("tools", &["message", "gate", "provider"]),
+    ("tools", &["message", "gate", "provider", "fragment"]),
     ("limits", &["message", "provider"]),
     ("prompt", &["message", "provider", "gate", "tools"]),
-    ("context", &["message", "provider"]),
+    ("context", &["message", "provider", "fragment"]),
     ("session", &["message", "context"]),
     ("turn", &["message", "provider", "tools", "limits", "context"]),
     ("ui", &["gate"]),
@@ -27,8 +28,8 @@ const AGENT: &[(&str, &[&str])] = &[
     (
         "modes",
         &[
-            "message", "provider", "gate", "tools", "limits", "session", "prompt", "context",
-            "turn", "ui", "run",
+            "message", "provider", "fragment", "gate", "tools", "limits", "session", "prompt",
+            "context", "turn", "ui", "run",
         ],
     ),
     ("cli", &["limits", "message", "provider", "gate", "tools", "session", "ui", "run", "modes"]),

@@ -78,6 +78,10 @@ pub struct AgentArgs {
     /// Only talk: the model gets no tools
     #[arg(long)]
     pub chat: bool,
+    /// Move each finished turn out of the conversation into a file, from which the model can
+    /// bring it back
+    #[arg(long)]
+    pub acd: bool,
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
@@ -129,6 +133,9 @@ struct AcpArgs {
     /// The names that tools have: g3, egirl, tools-api, core or all
     #[arg(long)]
     profile: Option<String>,
+    /// Move each finished turn out of the conversation into a file
+    #[arg(long)]
+    acd: bool,
     #[command(flatten)]
     limits: LimitArgs,
 }
@@ -233,8 +240,8 @@ async fn agent(common: Common, args: AgentArgs) -> Result<u8> {
 }
 
 async fn serve(args: AcpArgs) -> Result<()> {
-    let AcpArgs { common, profile, limits } = args;
-    let agent = AgentArgs { profile, limits, ..AgentArgs::default() };
+    let AcpArgs { common, profile, acd, limits } = args;
+    let agent = AgentArgs { profile, acd, limits, ..AgentArgs::default() };
     let for_directory = move |cwd: &std::path::Path| {
         let common = Common { workspace: Some(cwd.to_owned()), ..common.clone() };
         settings(&common, &agent)

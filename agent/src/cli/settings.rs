@@ -31,6 +31,7 @@ pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
         profile,
         limits: limits(&args.limits),
         tools: !args.chat,
+        acd: args.acd,
     })
 }
 

@@ -4,7 +4,7 @@ use base::event::Usage;
 use base::failure::Result;
 use serde_json::{Value, json};
 
-use super::window::estimate;
+use super::window::Window;
 use super::{Conversation, Entry};
 use crate::message::{Message, Part, Role};
 
@@ -34,19 +34,29 @@ impl Conversation {
         at.is_some_and(|at| self.window.percent() >= at) && self.messages.len() > 1
     }
 
-    /// The question for a summary: the conversation itself (so that the provider's cache serves
-    /// it), with long results cut when it would not fit `room` tokens as it is.
-    pub fn summary_request(&self, room: u64) -> Vec<Message> {
-        let mut messages = self.messages.clone();
-        if self.window.used() > room {
-            shorten(&mut messages);
-            drop_oldest(&mut messages, room);
+    /// The conversation in parts of at most `room` tokens. One part, unchanged so that the
+    /// provider's cache serves it, while all of it fits; a call never parts from its result.
+    pub fn parts_that_fit(&self, room: u64) -> Vec<Vec<Message>> {
+        if self.window.used() <= room {
+            return vec![self.messages.clone()];
         }
-        match messages.last_mut().filter(|last| last.role == Role::User) {
-            Some(last) => last.parts.push(Part::Text { text: QUESTION.to_owned() }),
-            None => messages.push(Message::text(Role::User, QUESTION)),
+        // The question and the summary so far go along with each part.
+        let room = (room * 3 / 4).max(1);
+        let mut parts: Vec<Vec<Message>> = Vec::new();
+        let mut left = 0;
+        for group in groups(&self.messages) {
+            let group = shortened(group, room, &self.window);
+            let size = tokens(&group, &self.window);
+            match parts.last_mut().filter(|_| size <= left) {
+                Some(part) => part.extend(group),
+                None => {
+                    parts.push(group);
+                    left = room;
+                }
+            }
+            left = left.saturating_sub(size);
         }
-        messages
+        parts
     }
 
     /// Replaces the conversation by a summary, the user's last request and what `keep` says
@@ -70,36 +80,77 @@ impl Conversation {
     }
 }
 
-/// Cuts every long result to its beginning.
-fn shorten(messages: &mut [Message]) {
-    for part in messages.iter_mut().flat_map(|message| message.parts.iter_mut()) {
-        if let Part::Result(result) = part
-            && result.text.len() > 400
-        {
-            let cut = base::text::head(&result.text, 300).to_owned();
-            result.text = format!("{cut}\n[cut]");
-            result.images.clear();
-        }
+/// The question for a summary of one part, after what the parts before it came to.
+pub fn question(part: Vec<Message>, summary: &str) -> Vec<Message> {
+    let mut messages = part;
+    if !summary.is_empty() {
+        let text = format!("{PREFACE}\n\n{summary}\n\nWhat came after it:");
+        messages.insert(0, Message::text(Role::User, text));
+    } else if messages.first().is_some_and(|first| first.role == Role::Assistant) {
+        messages.insert(0, Message::text(Role::User, "[the conversation goes on]"));
     }
+    match messages.last_mut().filter(|last| last.role == Role::User) {
+        Some(last) => last.parts.push(Part::Text { text: QUESTION.to_owned() }),
+        None => messages.push(Message::text(Role::User, QUESTION)),
+    }
+    messages
 }
 
-/// Drops the oldest messages until the rest fits, never leaving a result without its call.
-fn drop_oldest(messages: &mut Vec<Message>, room: u64) {
-    let mut total: u64 = messages.iter().map(estimate).sum();
-    let mut drop = 0;
-    while total > room && drop + 2 < messages.len() {
-        total -= estimate(&messages[drop]);
-        drop += 1;
+/// Messages that may not be parted: a reply with calls and the results of these.
+fn groups(messages: &[Message]) -> Vec<&[Message]> {
+    let mut groups = Vec::new();
+    let mut rest = messages;
+    while !rest.is_empty() {
+        let results = rest[1..].iter().take_while(|message| starts_with_result(message)).count();
+        let (group, after) = rest.split_at(1 + results);
+        groups.push(group);
+        rest = after;
     }
-    while drop > 0 && drop + 1 < messages.len() && starts_with_result(&messages[drop]) {
-        drop += 1;
-    }
-    messages.drain(..drop);
-    if messages.first().is_some_and(|first| first.role == Role::Assistant) {
-        messages.insert(0, Message::text(Role::User, "[earlier messages were dropped]"));
-    }
+    groups
 }
 
 fn starts_with_result(message: &Message) -> bool {
     matches!(message.parts.first(), Some(Part::Result(_)))
+}
+
+fn tokens(messages: &[Message], window: &Window) -> u64 {
+    messages.iter().map(|message| window.tokens(message)).sum()
+}
+
+/// A group that would not fit by itself, its long texts cut to their beginnings.
+fn shortened(group: &[Message], room: u64, window: &Window) -> Vec<Message> {
+    let mut group = group.to_vec();
+    let mut most = 8_000;
+    while tokens(&group, window) > room && most > 100 {
+        group.iter_mut().flat_map(|message| message.parts.iter_mut()).for_each(|p| cut(p, most));
+        most /= 2;
+    }
+    group
+}
+
+/// Cuts the text of one part to so many bytes. Pictures and thoughts go: neither is summarised.
+fn cut(part: &mut Part, most: usize) {
+    let to_fit = |text: &mut String| {
+        if text.len() > most + 16 {
+            *text = format!("{}\n[cut]", base::text::head(text, most));
+        }
+    };
+    match part {
+        Part::Text { text } => to_fit(text),
+        Part::Result(result) => {
+            to_fit(&mut result.text);
+            result.images.clear();
+        }
+        Part::Call(call) => {
+            call.malformed.as_mut().into_iter().for_each(to_fit);
+            for value in call.args.as_object_mut().into_iter().flat_map(|map| map.values_mut()) {
+                if let Value::String(text) = value {
+                    to_fit(text);
+                }
+            }
+        }
+        Part::Reasoning { .. } | Part::Image(_) => {
+            *part = Part::Text { text: "[left out]".to_owned() };
+        }
+    }
 }

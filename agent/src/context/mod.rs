@@ -1,6 +1,7 @@
 //! The conversation: the one thing that changes while an agent works.
 
 pub mod compact;
+pub mod dehydrate;
 pub mod thin;
 pub mod window;
 
@@ -11,6 +12,7 @@ use base::failure::{OrFail, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::message::{Message, Part, Reply, Role, Stop, ToolResult};
+use dehydrate::Stub;
 use window::Window;
 
 /// Where a conversation is written down. A line is on disk before its effect is shown.
@@ -20,7 +22,7 @@ pub trait Record: Send {
     /// Makes all entries durable; called once a turn.
     fn sync(&mut self) -> std::io::Result<()>;
     /// Writes a text into a file of its own, for the model to read again, and says where.
-    fn set_aside(&mut self, name: &str, text: &str) -> std::io::Result<PathBuf>;
+    fn set_aside(&mut self, folder: &str, name: &str, text: &str) -> std::io::Result<PathBuf>;
 }
 
 /// One line of a session's journal.
@@ -74,6 +76,22 @@ pub enum Entry {
         /// What the summary cost.
         usage: Usage,
     },
+    /// A finished turn was moved into a file.
+    Dehydrated {
+        /// The index of its first message.
+        from: usize,
+        /// The file's id.
+        fragment: String,
+        /// What stands in its place.
+        messages: Vec<Message>,
+    },
+    /// A turn was put back in its place.
+    Rehydrated {
+        /// The file's id.
+        fragment: String,
+        /// The turn.
+        messages: Vec<Message>,
+    },
     /// The user dropped the conversation.
     Cleared,
     /// A run ended.
@@ -81,6 +99,24 @@ pub enum Entry {
         /// As in the event `end`.
         status: String,
     },
+}
+
+/// The day on which a session began, as its journal has it.
+pub fn begun_on(entries: &[Entry]) -> Option<String> {
+    let opened = entries.iter().filter_map(|entry| match entry {
+        Entry::Opened { time, .. } => time.get(..10),
+        Entry::Request { .. }
+        | Entry::Prompt { .. }
+        | Entry::Reply { .. }
+        | Entry::Result { .. }
+        | Entry::Thinned { .. }
+        | Entry::Compacted { .. }
+        | Entry::Dehydrated { .. }
+        | Entry::Rehydrated { .. }
+        | Entry::Cleared
+        | Entry::Ended { .. } => None,
+    });
+    opened.map(str::to_owned).next()
 }
 
 /// The conversation so far, and what it cost.
@@ -93,6 +129,9 @@ pub struct Conversation {
     /// How full the model's context is.
     pub window: Window,
     thinned_at: u64,
+    /// How many messages lie before the turn that may be moved into a file next.
+    settled: usize,
+    stubs: Vec<Stub>,
     record: Box<dyn Record>,
 }
 
@@ -107,6 +146,8 @@ impl Conversation {
             usage: Usage::default(),
             window,
             thinned_at: 0,
+            settled: 0,
+            stubs: Vec::new(),
             record,
         }
     }
@@ -150,6 +191,10 @@ impl Conversation {
                 self.usage = self.usage.plus(usage);
                 self.begin_anew();
             }
+            Entry::Dehydrated { from, fragment, messages } => {
+                self.apply_dehydrated(from, fragment, messages);
+            }
+            Entry::Rehydrated { fragment, messages } => self.apply_rehydrated(&fragment, messages),
             Entry::Cleared => {
                 self.messages.clear();
                 self.request.clear();
@@ -242,6 +287,8 @@ impl Conversation {
     fn begin_anew(&mut self) {
         self.window.restart(&self.messages);
         self.thinned_at = 0;
+        self.settled = self.messages.len();
+        self.stubs.clear();
     }
 
     /// Drops the conversation; what it cost stays on the bill.

@@ -49,7 +49,7 @@ impl Conversation {
                 }
                 let file = self
                     .record
-                    .set_aside(&result.call_id, &result.text)
+                    .set_aside("thinned", &format!("{}.txt", result.call_id), &result.text)
                     .or_fail(|| "cannot move an old tool result into a file")?;
                 let bytes = result.text.len();
                 let text = format!(

@@ -53,9 +53,14 @@ impl Window {
         self.policy
     }
 
+    /// Tokens of a message, as this provider counts.
+    pub fn tokens(&self, message: &Message) -> u64 {
+        estimate(message) * self.scale / 1_000
+    }
+
     /// Something was added that the provider has not counted yet.
     pub fn add(&mut self, message: &Message) {
-        self.new += estimate(message) * self.scale / 1_000;
+        self.new += self.tokens(message);
     }
 
     /// Something was taken away, so many estimated tokens.

@@ -59,12 +59,15 @@ impl Record for Writer {
         Ok(())
     }
 
-    fn set_aside(&mut self, name: &str, text: &str) -> io::Result<PathBuf> {
+    fn set_aside(&mut self, folder: &str, name: &str, text: &str) -> io::Result<PathBuf> {
+        // Ids of calls come from providers.
         let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-        let name: String = name.chars().map(safe).take(80).collect();
-        let dir = self.dir.join("thinned");
+        let (stem, ending) = name.rsplit_once('.').unwrap_or((name, "txt"));
+        let stem: String = stem.chars().map(safe).take(80).collect();
+        let dir = self.dir.join(folder);
         fs::create_dir_all(&dir)?;
-        let path = dir.join(format!("{name}.txt"));
+        let path = dir.join(format!("{stem}.{ending}"));
+        files::step("g3.session.aside");
         files::replace(&path, text.as_bytes())?;
         Ok(path)
     }
@@ -112,6 +115,8 @@ fn step_name(entry: &Entry) -> &'static str {
         Entry::Result { .. } => "g3.journal.result",
         Entry::Thinned { .. } => "g3.journal.thinned",
         Entry::Compacted { .. } => "g3.journal.compacted",
+        Entry::Dehydrated { .. } => "g3.journal.dehydrated",
+        Entry::Rehydrated { .. } => "g3.journal.rehydrated",
         Entry::Cleared => "g3.journal.cleared",
         Entry::Ended { .. } => "g3.journal.ended",
     }

@@ -78,7 +78,7 @@ impl Snapshot {
             Entry::Compacted { usage, .. } => self.usage = self.usage.plus(*usage),
             Entry::Ended { status } => self.status.clone_from(status),
             Entry::Prompt { .. } | Entry::Result { .. } | Entry::Thinned { .. } => {}
-            Entry::Cleared => {}
+            Entry::Dehydrated { .. } | Entry::Rehydrated { .. } | Entry::Cleared => {}
         }
     }
 

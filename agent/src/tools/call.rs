@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::profile::{self, Effect, Engine, Face, Found, Style};
 use super::{
-    ErrorKind, Outcome, Profile, Workplace, args, edit, exec, fs, history, search, todo, wait,
+    ErrorKind, Outcome, Profile, Workplace, args, edit, exec, fs, history, rehydrate, search, todo,
+    wait,
 };
 use crate::gate::{Access, Pass, Visitor, paths};
 
@@ -140,6 +141,7 @@ impl Call<'_> {
             Engine::TodoItems => todo::run_items(self),
             Engine::Wait => wait::run(self).await,
             Engine::History => history::run(self),
+            Engine::Rehydrate => rehydrate::run(self),
         }
     }
 
@@ -169,7 +171,8 @@ impl Call<'_> {
             | Engine::TodoWrite
             | Engine::TodoItems
             | Engine::Wait
-            | Engine::History => None,
+            | Engine::History
+            | Engine::Rehydrate => None,
         }
     }
 
@@ -184,7 +187,9 @@ impl Call<'_> {
                 vec![self.place.to_string_lossy().into_owned()]
             }
             Engine::TodoRead | Engine::TodoWrite | Engine::TodoItems => vec!["todo".to_owned()],
-            Engine::Grep | Engine::Glob | Engine::Wait | Engine::History => Vec::new(),
+            Engine::Grep | Engine::Glob | Engine::Wait | Engine::History | Engine::Rehydrate => {
+                Vec::new()
+            }
         }
     }
 

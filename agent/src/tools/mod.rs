@@ -21,6 +21,7 @@ pub mod exec;
 pub mod fs;
 pub mod history;
 pub mod profile;
+pub mod rehydrate;
 pub mod search;
 pub mod todo;
 pub mod wait;
@@ -106,11 +107,22 @@ pub enum Profile {
 pub struct Switches {
     /// The model is small: it gets few tools.
     pub small: bool,
+    /// Finished turns are moved into files: `--acd`.
+    pub acd: bool,
+}
+
+impl Switches {
+    /// What `enabled_by` says of the tools that are on now.
+    fn on(self) -> impl Iterator<Item = &'static str> {
+        self.acd.then_some("--acd").into_iter()
+    }
 }
 
 /// The tools to offer to a model, in a fixed order.
 pub fn offered(profile: Profile, switches: Switches) -> Vec<ToolSpec> {
-    let faces = if switches.small { profile::few(profile) } else { profile::faces(profile) };
+    let mut faces = if switches.small { profile::few(profile) } else { profile::faces(profile) };
+    faces.retain(|face| face.enabled_by == profile::ALWAYS);
+    faces.extend(switches.on().filter_map(profile::switched));
     let mut specs: Vec<ToolSpec> = faces.into_iter().map(profile::Face::spec).collect();
     if switches.small {
         // Small models lose their way in quotes within quotes, so JSON may stand there as it is.

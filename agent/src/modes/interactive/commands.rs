@@ -3,7 +3,8 @@
 use base::failure::{Failure, Result};
 
 use super::Chat;
-use crate::run::Which;
+use crate::fragment::{self, Fragment};
+use crate::run::{Which, Work};
 use crate::session;
 use crate::session::snapshot::Snapshot;
 use crate::ui::{cut_to, tokens};
@@ -14,6 +15,8 @@ pub const TABLE: &[(&str, &str)] = &[
     ("/stats", "tokens, cost and context of this session"),
     ("/compact", "replace the conversation by a summary of it"),
     ("/clear", "drop the conversation, keep the session"),
+    ("/fragments", "list the turns that --acd moved into files"),
+    ("/rehydrate", "put such a turn back in its place: /rehydrate ID"),
     ("/model", "show the model, or go on with another: /model NAME"),
     ("/resume", "list the sessions here, or take one up: /resume ID"),
     ("/exit", "leave (Ctrl-D does as well)"),
@@ -30,6 +33,10 @@ pub enum Command {
     Compact,
     /// `/clear`.
     Clear,
+    /// `/fragments`.
+    Fragments,
+    /// `/rehydrate ID`.
+    Rehydrate(Option<String>),
     /// `/model [NAME]`.
     Model(Option<String>),
     /// `/resume [ID]`.
@@ -50,6 +57,8 @@ impl Command {
             "/stats" => Command::Stats,
             "/compact" => Command::Compact,
             "/clear" => Command::Clear,
+            "/fragments" => Command::Fragments,
+            "/rehydrate" => Command::Rehydrate(argument),
             "/model" => Command::Model(argument),
             "/resume" => Command::Resume(argument),
             "/exit" | "/quit" => Command::Exit,
@@ -68,6 +77,8 @@ pub async fn run(command: Command, chat: &mut Chat) -> Result<()> {
         Command::Stats => stats(chat),
         Command::Compact => return compact(chat).await,
         Command::Clear => clear(chat)?,
+        Command::Fragments => fragments(chat)?,
+        Command::Rehydrate(id) => rehydrate(chat, id)?,
         Command::Model(name) => model(chat, name)?,
         Command::Resume(id) => resume(chat, id)?,
         Command::Exit => {}
@@ -101,9 +112,11 @@ fn stats(chat: &Chat) {
 }
 
 async fn compact(chat: &mut Chat) -> Result<()> {
-    let Some(work) = &mut chat.work else { return Err(Failure::failed("nothing was said yet")) };
     let tokens = chat.interrupts.begin();
-    let done = work.compact(tokens.cancel).await;
+    let done = match at_work(chat) {
+        Ok(work) => work.compact(tokens.cancel).await,
+        Err(failure) => Err(failure),
+    };
     chat.interrupts.over();
     done
 }
@@ -114,6 +127,37 @@ fn clear(chat: &mut Chat) -> Result<()> {
     }
     chat.say("the conversation is empty now");
     Ok(())
+}
+
+fn fragments(chat: &mut Chat) -> Result<()> {
+    let all = fragment::list(&at_work(chat)?.session.dir);
+    let line = |one: &Fragment| {
+        let asked = cut_to(&one.first_user_message.replace('\n', " "), 60);
+        format!("{}  {}  {}  {asked}", one.fragment_id, one.created_at, one.calls())
+    };
+    let lines: Vec<String> = all.iter().map(line).collect();
+    chat.say(if lines.is_empty() { "no turn was moved into a file" } else { "moved turns:" });
+    chat.say(&lines.join("\n"));
+    Ok(())
+}
+
+fn rehydrate(chat: &mut Chat, id: Option<String>) -> Result<()> {
+    let Some(id) = id else {
+        return Err(Failure::usage("which turn?").next("/fragments lists them"));
+    };
+    let work = at_work(chat)?;
+    let fragment = Fragment::read(&work.session.dir, &id).map_err(|why| {
+        Failure::usage(format!("cannot bring `{id}` back")).because(why).next("/fragments")
+    })?;
+    let count = fragment.message_count;
+    work.talk.rehydrate(fragment)?;
+    chat.say(&format!("{count} messages are back in their place"));
+    Ok(())
+}
+
+/// The session, taken up when it was not yet.
+fn at_work(chat: &mut Chat) -> Result<&mut Work> {
+    chat.work.as_mut().ok_or_else(|| Failure::failed("nothing was said yet"))
 }
 
 fn model(chat: &mut Chat, name: Option<String>) -> Result<()> {

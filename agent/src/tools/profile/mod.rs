@@ -50,6 +50,9 @@ pub enum Engine {
     /// Tells what was done.
     #[serde(rename = "history")]
     History,
+    /// Brings a turn back that was set aside.
+    #[serde(rename = "context.rehydrate")]
+    Rehydrate,
 }
 
 /// What a call does to the world.
@@ -76,7 +79,8 @@ impl Engine {
             | Engine::TodoWrite
             | Engine::TodoItems
             | Engine::Wait
-            | Engine::History => Effect::Looks,
+            | Engine::History
+            | Engine::Rehydrate => Effect::Looks,
         }
     }
 }
@@ -123,8 +127,11 @@ pub struct Face {
     pub style: Style,
 }
 
+/// The switch of tools that are always on.
+pub const ALWAYS: &str = "always";
+
 fn always() -> String {
-    "always".to_owned()
+    ALWAYS.to_owned()
 }
 
 fn plain_style() -> Style {
@@ -173,6 +180,11 @@ pub fn faces(profile: Profile) -> Vec<&'static Face> {
             all
         }
     }
+}
+
+/// The tool that a switch turns on in every profile.
+pub fn switched(switch: &str) -> Option<&'static Face> {
+    faces(Profile::All).into_iter().find(|face| face.enabled_by == switch)
 }
 
 /// The few tools of a profile that a small model gets.

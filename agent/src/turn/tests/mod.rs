@@ -133,8 +133,8 @@ impl Record for Notes {
     fn sync(&mut self) -> std::io::Result<()> {
         Ok(())
     }
-    fn set_aside(&mut self, name: &str, _: &str) -> std::io::Result<PathBuf> {
-        Ok(PathBuf::from(format!("thinned/{name}.txt")))
+    fn set_aside(&mut self, folder: &str, name: &str, _: &str) -> std::io::Result<PathBuf> {
+        Ok(PathBuf::from(format!("{folder}/{name}")))
     }
 }
 
@@ -174,6 +174,17 @@ impl Run {
 }
 
 async fn run_with(model: &Script, tools: &Tools, limits: Limits, cancel: CancellationToken) -> Run {
+    run_after(Vec::new(), model, tools, limits, cancel).await
+}
+
+/// Goes on after what a journal holds.
+async fn run_after(
+    before: Vec<Entry>,
+    model: &Script,
+    tools: &Tools,
+    limits: Limits,
+    cancel: CancellationToken,
+) -> Run {
     let events: Arc<Mutex<Vec<What>>> = Arc::default();
     let heard = events.clone();
     let agent = Agent {
@@ -189,6 +200,7 @@ async fn run_with(model: &Script, tools: &Tools, limits: Limits, cancel: Cancell
     let notes = Notes::default();
     let window = Window::new(model.facts.context, 10);
     let mut talk = Conversation::new(window, Box::new(notes.clone()));
+    talk.replay(before).unwrap();
     talk.ask(Message::text(Role::User, "go")).unwrap();
     let finish = drive(&mut talk, &agent).await;
     let events = events.lock().unwrap().clone();

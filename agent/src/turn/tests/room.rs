@@ -36,6 +36,85 @@ async fn what_a_summary_costs_counts_against_the_budget() {
     assert_eq!(run.finish.as_ref().unwrap(), &Finish::Limit(Limit::Tokens(800)));
 }
 
+/// Twenty turns, each with a call and its result, more than two windows full; one part is longer
+/// than a window by itself.
+fn more_than_fits() -> Vec<Entry> {
+    let usage = Usage::default();
+    let turn = |n: usize| {
+        let long = if n == 7 { 60_000 } else { 4_000 };
+        let asked = format!("mark-{n:02} {}", "x".repeat(long));
+        let (call_id, name, text) = (n.to_string(), "say".into(), "said".into());
+        let result = ToolResult { call_id, name, ok: true, text, images: Vec::new() };
+        let message = calls(vec![call(&n.to_string(), "say", json!({}))]).message;
+        let request = Message::text(Role::User, asked);
+        [
+            Entry::Request { message: request },
+            Entry::Reply { message, usage, stop: Stop::Calls },
+            Entry::Result { result },
+            Entry::Reply { message: says("done").message, usage, stop: Stop::Done },
+        ]
+    };
+    (0..20).flat_map(turn).collect()
+}
+
+#[tokio::test]
+async fn what_does_not_fit_into_one_question_is_summarised_in_parts() {
+    let count = Mutex::new(0);
+    let summary = || {
+        *count.lock().unwrap() += 1;
+        says(&format!("summary {}", count.lock().unwrap()))
+    };
+    let model = Script::new((0..12).map(|_| summary()));
+    let (tools, cancel) = (Tools::default(), CancellationToken::new());
+    let run = run_after(more_than_fits(), &model, &tools, Limits::default(), cancel).await;
+    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Done);
+    let asked = model.asked();
+    let (last, parts) = asked.split_last().unwrap();
+    assert!(parts.len() > 2, "{} parts", parts.len());
+    let read: String = serde_json::to_string(parts).unwrap();
+    for n in 0..20 {
+        assert!(read.contains(&format!("mark-{n:02} ")), "part {n} was never read");
+    }
+    for (n, part) in parts.iter().enumerate() {
+        let size: u64 = part.iter().map(crate::context::window::estimate).sum();
+        assert!(size < 10_000 - 1_000, "part {n} has {size} tokens");
+        let sent = serde_json::to_string(part).unwrap();
+        assert_eq!(n > 0, sent.contains(&format!("summary {n}")), "part {n}: {sent}");
+        assert_eq!(part[0].role, Role::User);
+        for message in part {
+            for called in message.calls() {
+                assert!(sent.contains(&format!("\"call_id\":\"{}\"", called.id)));
+            }
+        }
+    }
+    let kept = last[0].words();
+    assert!(kept.contains(&format!("summary {}", parts.len())), "{kept}");
+    assert!(kept.contains("go") && kept.contains("the rest"), "{kept}");
+}
+
+#[tokio::test]
+async fn a_question_for_a_summary_that_is_too_long_is_asked_in_smaller_parts() {
+    let too_long = Err(ProviderError::TooLong("too long".into()));
+    let summaries = (1..9).map(|n| Ok(says(&format!("summary {n}"))));
+    let model = Script::with([too_long].into_iter().chain(summaries));
+    // Seven turns: they fit, as far as we can tell.
+    let before = more_than_fits().into_iter().take(7 * 4).collect();
+    let (tools, cancel) = (Tools::default(), CancellationToken::new());
+    let run = run_after(before, &model, &tools, Limits::default(), cancel).await;
+    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Done);
+    let asked = model.asked();
+    let all = serde_json::to_string(&asked[0]).unwrap();
+    assert!((0..7).all(|n| all.contains(&format!("mark-{n:02} "))), "the first asks for all");
+    let (last, parts) = asked[1..].split_last().unwrap();
+    for part in parts {
+        let size: u64 = part.iter().map(crate::context::window::estimate).sum();
+        assert!(size < 4_500, "{size} tokens");
+    }
+    let read = serde_json::to_string(parts).unwrap();
+    assert!((0..7).all(|n| read.contains(&format!("mark-{n:02} "))), "{read}");
+    assert!(last[0].words().contains(&format!("summary {}", parts.len())));
+}
+
 #[tokio::test]
 async fn a_journal_played_back_gives_the_same_conversation() {
     let big = |n: u32| {

@@ -1,0 +1,94 @@
+//! Moves finished turns out of the conversation into files, and back.
+
+use base::failure::{Failure, OrFail, Result};
+use serde_json::{Value, json};
+
+use super::window::estimate;
+use super::{Conversation, Entry};
+use crate::fragment::{self, Fragment};
+use crate::message::{Message, Role};
+
+/// A turn is moved only when that frees so many tokens: a receipt costs about 60 itself.
+const WORTH: u64 = 150;
+
+/// Where a turn was that lies in a file now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stub {
+    /// The index of its first message; its last words are the next.
+    at: usize,
+    id: String,
+}
+
+impl Conversation {
+    /// Moves what was said since the last time into a file, once the model has had its last word.
+    /// Gives the detail of the event; `None` when it would not be worth it.
+    pub fn dehydrate(&mut self, now: String) -> Result<Option<Value>> {
+        let turn = &self.messages[self.settled.min(self.messages.len())..];
+        if turn.len() < 3 || turn.last().is_none_or(|last| last.role != Role::Assistant) {
+            return Ok(None);
+        }
+        let last = self.stubs.last().map(|stub| stub.id.clone());
+        let tokens: u64 = turn.iter().map(|message| self.window.tokens(message)).sum();
+        let fragment = Fragment::new(turn, tokens, now, last.as_deref());
+        let stub = fragment.stub();
+        let kept: u64 = stub.iter().map(|message| self.window.tokens(message)).sum();
+        if tokens < kept + WORTH {
+            return Ok(None);
+        }
+        let text = serde_json::to_string_pretty(&fragment).or_fail(|| "cannot write a fragment")?;
+        let (id, before) = (fragment.fragment_id, self.window.percent());
+        let file = self.record.set_aside("fragments", &fragment::file_name(&id), &text);
+        file.or_fail(|| "cannot move a turn into a file")?;
+        let (from, messages) = (self.settled, stub.to_vec());
+        let count = fragment.message_count;
+        self.note(Entry::Dehydrated { from, fragment: id.clone(), messages })?;
+        let after = self.window.percent();
+        Ok(Some(json!({"fragment": id, "before": before, "after": after, "messages": count})))
+    }
+
+    /// Puts a turn back in the place of what stands for it.
+    pub fn rehydrate(&mut self, fragment: Fragment) -> Result<()> {
+        let id = &fragment.fragment_id;
+        if !self.stubs.iter().any(|stub| stub.id == *id) {
+            return Err(Failure::failed(format!("fragment {id} has no place any more"))
+                .because("its turn was summarised, dropped or brought back already"));
+        }
+        let free = self.window.limit().saturating_sub(self.window.used());
+        if fragment.estimated_tokens > free {
+            return Err(Failure::refused(format!(
+                "fragment {id} has {} tokens, and {free} are free",
+                fragment.estimated_tokens
+            ))
+            .next("/compact makes room"));
+        }
+        let Fragment { fragment_id, messages, .. } = fragment;
+        self.note(Entry::Rehydrated { fragment: fragment_id, messages })
+    }
+
+    pub(super) fn apply_dehydrated(&mut self, from: usize, id: String, stub: Vec<Message>) {
+        let from = from.min(self.messages.len());
+        self.swap(from..self.messages.len(), stub);
+        self.stubs.push(Stub { at: from, id });
+        self.settled = self.messages.len();
+        // What frees room makes it possible to cross a mark anew.
+        self.thinned_at = self.thinned_at.min(self.window.percent() / 10 * 10);
+    }
+
+    pub(super) fn apply_rehydrated(&mut self, id: &str, messages: Vec<Message>) {
+        let Some(nth) = self.stubs.iter().position(|stub| stub.id == id) else { return };
+        let at = self.stubs.remove(nth).at;
+        let end = (at + 2).min(self.messages.len());
+        let grown = messages.len().saturating_sub(end - at);
+        self.swap(at..end, messages);
+        self.stubs[nth..].iter_mut().for_each(|stub| stub.at += grown);
+        self.settled += grown;
+    }
+
+    /// Replaces messages by others and corrects the account of the window.
+    fn swap(&mut self, range: std::ops::Range<usize>, by: Vec<Message>) {
+        let out: u64 = self.messages[range.clone()].iter().map(estimate).sum();
+        self.window.remove(out);
+        by.iter().for_each(|message| self.window.add(message));
+        self.messages.splice(range, by);
+    }
+}

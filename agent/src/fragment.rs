@@ -1,0 +1,165 @@
+//! A turn of the user that was moved out of the conversation into a file, to be brought back.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::message::{Image, Message, Part, Role};
+
+/// Bytes of the user's words that are shown in the turn's place.
+const SHOWN: usize = 2_000;
+
+/// What a file of `fragments/` holds, as JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fragment {
+    /// Twelve hexadecimal digits, made from what the fragment holds.
+    pub fragment_id: String,
+    /// RFC 3339.
+    pub created_at: String,
+    /// The whole messages.
+    pub messages: Vec<Message>,
+    /// How many they are.
+    pub message_count: usize,
+    /// How many of them the user's side sent, results of tools among them.
+    pub user_message_count: usize,
+    /// How many of them the model wrote.
+    pub assistant_message_count: usize,
+    /// Tool -> number of calls.
+    pub tool_call_summary: BTreeMap<String, usize>,
+    /// About how many tokens they fill.
+    pub estimated_tokens: u64,
+    /// The fragment made before this one.
+    pub preceding_fragment_id: Option<String>,
+    /// What the user asked.
+    pub first_user_message: String,
+}
+
+impl Fragment {
+    /// Takes these messages in. `before` is the fragment made before it.
+    pub fn new(
+        messages: &[Message],
+        tokens: u64,
+        created_at: String,
+        before: Option<&str>,
+    ) -> Fragment {
+        let spoken = |role| messages.iter().filter(|message| message.role == role).count();
+        let mut calls = BTreeMap::new();
+        for call in messages.iter().flat_map(Message::calls) {
+            *calls.entry(call.name.clone()).or_insert(0) += 1;
+        }
+        let mut digest = Sha256::new();
+        digest.update(before.unwrap_or_default());
+        digest.update(serde_json::to_vec(messages).unwrap_or_default());
+        let digest = digest.finalize();
+        Fragment {
+            fragment_id: digest[..6].iter().map(|byte| format!("{byte:02x}")).collect(),
+            created_at,
+            messages: messages.to_vec(),
+            message_count: messages.len(),
+            user_message_count: spoken(Role::User),
+            assistant_message_count: spoken(Role::Assistant),
+            tool_call_summary: calls,
+            estimated_tokens: tokens,
+            preceding_fragment_id: before.map(str::to_owned),
+            first_user_message: messages.first().map(Message::words).unwrap_or_default(),
+        }
+    }
+
+    /// What the model reads in its place: a message of the user, and its own last words.
+    pub fn stub(&self) -> [Message; 2] {
+        let asked = base::text::head(&self.first_user_message, SHOWN);
+        let calls = self.calls();
+        let text = format!(
+            "{asked}\n\n[{} messages that followed, with {calls}, were set aside as fragment {id}; \
+             the tool rehydrate brings them back word for word: {{\"fragment_id\": \"{id}\"}}]",
+            self.message_count.saturating_sub(1),
+            id = self.fragment_id
+        );
+        let own = self.messages.iter().rev().filter(|message| message.role == Role::Assistant);
+        let last = own.map(Message::words).find(|words| !words.trim().is_empty());
+        let last = last.unwrap_or_else(|| "(nothing was said)".to_owned());
+        [Message::text(Role::User, text), Message::text(Role::Assistant, last)]
+    }
+
+    /// The calls in words: `5 tool calls (3 read_file, 2 shell)`.
+    pub fn calls(&self) -> String {
+        let count: usize = self.tool_call_summary.values().sum();
+        let each: Vec<String> =
+            self.tool_call_summary.iter().map(|(name, n)| format!("{n} {name}")).collect();
+        match count {
+            0 => "no tool calls".to_owned(),
+            1 => format!("1 tool call ({})", each.join(", ")),
+            _ => format!("{count} tool calls ({})", each.join(", ")),
+        }
+    }
+
+    /// Everything that was said, called and answered, as text.
+    pub fn transcript(&self) -> String {
+        let mut text = String::new();
+        for message in &self.messages {
+            for part in &message.parts {
+                // Writing to a string cannot fail.
+                let _ = match (part, message.role) {
+                    (Part::Text { text: said }, Role::User) => writeln!(text, "user: {said}"),
+                    (Part::Text { text: said }, Role::Assistant) => writeln!(text, "you: {said}"),
+                    (Part::Reasoning { .. }, _) => Ok(()),
+                    (Part::Call(call), _) => writeln!(text, "call {}: {}", call.name, call.args),
+                    (Part::Result(result), _) => {
+                        let failed = if result.ok { "" } else { " (failed)" };
+                        writeln!(text, "result of {}{failed}: {}", result.name, result.text)
+                    }
+                    (Part::Image(_), _) => writeln!(text, "[a picture]"),
+                };
+            }
+        }
+        text
+    }
+
+    /// Every picture in it.
+    pub fn images(&self) -> Vec<Image> {
+        let mut images = Vec::new();
+        for part in self.messages.iter().flat_map(|message| &message.parts) {
+            match part {
+                Part::Image(image) => images.push(image.clone()),
+                Part::Result(result) => images.extend(result.images.iter().cloned()),
+                Part::Text { .. } | Part::Reasoning { .. } | Part::Call(_) => {}
+            }
+        }
+        images
+    }
+
+    /// Reads a fragment of a session's directory.
+    pub fn read(session_dir: &Path, id: &str) -> io::Result<Fragment> {
+        let plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if !plain {
+            let why = format!("`{id}` is no fragment id");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let bytes = std::fs::read(folder(session_dir).join(file_name(id)))?;
+        serde_json::from_slice(&bytes).map_err(io::Error::other)
+    }
+}
+
+/// Where a session keeps its fragments.
+fn folder(session_dir: &Path) -> PathBuf {
+    session_dir.join("fragments")
+}
+
+/// The name of a fragment's file.
+pub fn file_name(id: &str) -> String {
+    format!("fragment_{id}.json")
+}
+
+/// Every fragment of a session that can be read, the oldest first.
+pub fn list(session_dir: &Path) -> Vec<Fragment> {
+    let files = std::fs::read_dir(folder(session_dir)).into_iter().flatten().flatten();
+    let mut all: Vec<Fragment> = files
+        .filter_map(|file| serde_json::from_slice(&std::fs::read(file.path()).ok()?).ok())
+        .collect();
+    all.sort_by(|a, b| (&a.created_at, &a.fragment_id).cmp(&(&b.created_at, &b.fragment_id)));
+    all
+}
