@@ -1,14 +1,14 @@
 //! Puts the parts together: the only place where concrete parts of more than one seam meet.
 
+pub mod hands;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::clock::Clock;
 use base::config::Config;
-use base::event::{Level, Status, TodoItem, Usage, What};
+use base::event::{Level, Status, Usage, What};
 use base::failure::{Failure, Kind, Result};
-use futures_util::future::BoxFuture;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::window::{Policy, Window};
@@ -20,12 +20,12 @@ use crate::prompt::small::coach::Coach;
 use crate::prompt::{self, Place};
 use crate::provider::{self, Facts, Provider, ToolSpec};
 use crate::session::Session;
+use crate::session::inbox::Folder;
 use crate::session::journal::Writer;
-use crate::tools::{self, Outcome, Profile, Switches, Workplace};
-use crate::turn::act::{ToolJob, Toolbox};
+use crate::tools::{self, Profile, Switches, Workplace};
 use crate::turn::{self, Agent, Finish, Tell};
 use crate::ui::Bus;
-use crate::ui::ask::CALL;
+use hands::Hands;
 
 /// What was typed and configured, for one session.
 #[derive(Clone, Debug)]
@@ -175,6 +175,16 @@ impl Work {
         self.bus.tell(What::Notice { level: Level::Warning, text });
     }
 
+    /// Where writes need no question.
+    pub fn root(&self) -> &Path {
+        &self.place.root
+    }
+
+    /// What the model was told about a project, kept through summaries.
+    pub fn project_file(&self) -> PathBuf {
+        self.session.dir.join("project.md")
+    }
+
     fn prompt_place(&self) -> Place<'_> {
         Place { cwd: &self.place.cwd, date: "", tools: !self.offered.is_empty() }
     }
@@ -231,20 +241,24 @@ impl Work {
             tell: tell.clone(),
             coach: self.coach.clone(),
         };
-        let todo = self.place.session_dir.join("todo.g3.md");
+        let kept = ["todo.g3.md", "project.md"].map(|name| self.place.session_dir.join(name));
+        let inbox = Folder(self.place.session_dir.clone());
         let agent = Agent {
             provider: self.provider.as_ref(),
             toolbox: &hands,
             system: &self.system,
             session: self.session.id.as_str(),
             limits: self.limits,
-            keep: &|| std::fs::read_to_string(&todo).ok(),
+            inbox: &inbox,
+            keep: &|| kept_texts(&kept),
             tell,
             cancel,
         };
         match act {
             Act::Drive => turn::drive(&mut self.talk, &agent).await,
-            Act::Compact => turn::room::compact(&mut self.talk, &agent).await.map(|_| Finish::Done),
+            Act::Compact => {
+                turn::between::compact(&mut self.talk, &agent).await.map(|_| Finish::Done)
+            }
         }
     }
 
@@ -318,67 +332,9 @@ pub fn root_of(cwd: &Path) -> PathBuf {
     tree.unwrap_or(cwd).to_owned()
 }
 
-/// The tools of a profile at a workplace, as the loop uses them.
-struct Hands<'a> {
-    offered: &'a [ToolSpec],
-    profile: Profile,
-    place: Workplace,
-    tell: Tell,
-    /// Only for a small model.
-    coach: Option<Arc<Coach>>,
-}
-
-impl Toolbox for Hands<'_> {
-    fn offered(&self) -> &[ToolSpec] {
-        self.offered
-    }
-
-    fn touches(&self, name: &str, args: &Value) -> Vec<String> {
-        tools::touches(self.profile, name, args, &self.place)
-    }
-
-    fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, Outcome> {
-        Box::pin(async move {
-            let call = job.call;
-            if let Some(sent) = &call.malformed {
-                return tools::malformed(self.profile, &call.name, sent);
-            }
-            let place = Workplace { hear: job.hear, ..self.place.clone() };
-            let run = async {
-                let Some(coach) = &self.coach else {
-                    return tools::run(self.profile, &call.name, &call.args, &place).await;
-                };
-                let engine = tools::engine(self.profile, &call.name, &call.args);
-                let whole = engine.and_then(|engine| coach.completed(engine, call));
-                let held = || engine.and_then(|engine| coach.hold(engine, call));
-                if let Some(held) = whole.is_none().then(held).flatten() {
-                    return held;
-                }
-                let args = whole.as_ref().map_or(&call.args, |whole| &whole.args);
-                let mut outcome = tools::run(self.profile, &call.name, args, &place).await;
-                if whole.is_some() && outcome.ok {
-                    outcome.text = "added at the end; what the file held is kept".to_owned();
-                }
-                coach.lead(engine, call, outcome)
-            };
-            let outcome = CALL.scope(call.id.clone(), run).await;
-            if let Some(items) = todo_items(&outcome.metadata) {
-                (self.tell)(What::Todo { items });
-            }
-            outcome
-        })
-    }
-
-    fn still_open(&self) -> Option<String> {
-        self.coach.as_ref()?.still_open()
-    }
-
-    fn is_done(&self) -> bool {
-        self.coach.as_ref().is_some_and(|coach| coach.is_done())
-    }
-}
-
-/// The todo list that a tool left, as its metadata has it.
-fn todo_items(metadata: &Value) -> Option<Vec<TodoItem>> {
-    serde_json::from_value(metadata.get("todos")?.clone()).ok()
+/// What outlives a summary, word for word.
+fn kept_texts(files: &[PathBuf]) -> Option<String> {
+    let texts: Vec<String> =
+        files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect();
+    (!texts.is_empty()).then(|| texts.join("\n\n"))
 }

@@ -1,7 +1,7 @@
 //! The loop: ask, act, observe. It knows no provider, no tool, no terminal and no file.
 
 pub mod act;
-pub mod room;
+pub mod between;
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use base::event::{Usage, What};
 use base::failure::{Failure, Result};
 use tokio_util::sync::CancellationToken;
 
-use crate::context::{Conversation, window};
+use crate::context::{Conversation, Inbox, window};
 use crate::limits::{Guard, Limit, Limits, Spent};
 use crate::message::{Message, Reply, Role, Stop};
 use crate::provider::{Delta, Provider, ProviderError, Request, ToolSpec};
@@ -32,6 +32,8 @@ pub struct Agent<'a> {
     pub session: &'a str,
     /// When to stop.
     pub limits: Limits,
+    /// What the user says meanwhile.
+    pub inbox: &'a dyn Inbox,
     /// What must outlive a compaction (the todo list).
     pub keep: &'a (dyn Fn() -> Option<String> + Send + Sync),
     /// Who hears what happens.
@@ -80,6 +82,7 @@ async fn until_done(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Finish
         if let Some(limit) = agent.limits.reached(&spent) {
             return Ok(Finish::Limit(limit));
         }
+        between::listen(talk, agent)?;
         let Some(reply) = ask_with_room(talk, agent, &mut spent).await? else {
             return Ok(Finish::Cancelled);
         };
@@ -94,6 +97,7 @@ async fn until_done(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Finish
         }
         match next(&reply) {
             Next::Ask => patience = PATIENCE,
+            Next::Finish if between::listen(talk, agent)? => {}
             Next::Finish => match agent.toolbox.still_open() {
                 Some(what) => talk.prompt(what)?,
                 None => return Ok(Finish::Done),
@@ -157,13 +161,13 @@ async fn ask_with_room(
         (agent.tell)(What::Thinned { detail });
     }
     if talk.is_full() {
-        let Some(usage) = room::compact(talk, agent).await? else { return Ok(None) };
+        let Some(usage) = between::compact(talk, agent).await? else { return Ok(None) };
         spent.add_summary(usage);
     }
     match ask(talk, agent).await {
         Err(ProviderError::TooLong(_)) if talk.messages().len() > 1 => {
             talk.window.overflowed();
-            let Some(usage) = room::compact(talk, agent).await? else { return Ok(None) };
+            let Some(usage) = between::compact(talk, agent).await? else { return Ok(None) };
             spent.add_summary(usage);
         }
         other => return answered(other),

@@ -4,6 +4,7 @@
 
 mod acp;
 mod cli;
+mod commands;
 mod context;
 mod modes;
 mod provider_faults;

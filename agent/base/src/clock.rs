@@ -1,6 +1,7 @@
 //! The time, passed to whoever needs it, so that tests can fix it.
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
 /// A source of the current time.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,12 @@ impl Clock {
     /// Now.
     pub fn now(&self) -> Timestamp {
         self.fixed.unwrap_or_else(Timestamp::now)
+    }
+
+    /// Today where the user is, as `2026-01-02 (Friday)`.
+    pub fn day(&self) -> String {
+        let zone = if self.fixed.is_some() { TimeZone::UTC } else { TimeZone::system() };
+        self.now().to_zoned(zone).strftime("%Y-%m-%d (%A)").to_string()
     }
 
     /// Now, as RFC 3339 in UTC with milliseconds.

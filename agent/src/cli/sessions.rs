@@ -1,13 +1,19 @@
-//! `g3 sessions`: the sessions of a directory.
+//! `g3 sessions`: the sessions of a directory: listed, shown, exported, copied, spoken to.
 
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
-use base::failure::{OrFail, Result};
+use base::failure::{Failure, OrFail, Result};
 use clap::{Args, Subcommand};
 
 use super::Common;
 use super::settings::directory;
-use crate::session::{self, snapshot::Snapshot};
+use crate::session::{
+    self, export,
+    snapshot::{Ledger, Snapshot},
+};
 use crate::ui;
 
 /// `g3 sessions …`.
@@ -36,6 +42,41 @@ enum SessionsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Write everything that was said and done as one document
+    Export {
+        /// Its id or the beginning of it; the latest without
+        id: Option<String>,
+        /// Markdown for people, json, or the journal itself
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+        /// Write into this file instead of stdout; it must not exist
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Begin a session as a copy of another; prints the new id
+    Fork {
+        /// Its id or the beginning of it; the latest without
+        id: Option<String>,
+        /// Leave out this turn of the user and all after it; the first is 1
+        #[arg(long, value_name = "TURN")]
+        before: Option<usize>,
+    },
+    /// Say something to a session at work; the agent hears it before its next question
+    Send {
+        /// Its id or the beginning of it
+        id: String,
+        /// What to say
+        text: String,
+    },
+}
+
+/// What an export is written as.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Format {
+    #[default]
+    Markdown,
+    Json,
+    Journal,
 }
 
 /// Runs `g3 sessions …`; gives the exit code.
@@ -53,8 +94,45 @@ pub fn run(args: &SessionsArgs) -> Result<u8> {
             let seen = picture(&session::find(&cwd, id.as_deref())?);
             if *json { pretty(&seen)? } else { in_full(&seen) }
         }
+        SessionsCommand::Export { id, format, output } => {
+            let id = session::find(&cwd, id.as_deref())?;
+            let text = exported(&picture(&id), &dir.join(id.as_str()), *format)?;
+            let Some(file) = output else { return ui::print(&text).map(|()| 0) };
+            write_new(file, &text)?;
+            return Ok(0);
+        }
+        SessionsCommand::Fork { id, before } => {
+            let from = dir.join(session::find(&cwd, id.as_deref())?.as_str());
+            format!("{}\n", session::fork::fork(&cwd, &from, *before)?.id)
+        }
+        SessionsCommand::Send { id, text } => {
+            let id = session::find(&cwd, Some(id))?;
+            session::inbox::post(&dir.join(id.as_str()), text)?;
+            return Ok(0);
+        }
     };
     ui::print(&text).map(|()| 0)
+}
+
+fn exported(seen: &Snapshot, dir: &Path, format: Format) -> Result<String> {
+    let path = dir.join("session.jsonl");
+    let cannot = || format!("cannot read {}", path.display());
+    let entries = || base::files::read_journal(&path).or_fail(cannot);
+    match format {
+        Format::Markdown => Ok(export::markdown(seen, entries()?)),
+        Format::Json => pretty(&export::object(seen, entries()?)),
+        Format::Journal => std::fs::read_to_string(&path).or_fail(cannot),
+    }
+}
+
+fn write_new(file: &Path, text: &str) -> Result<()> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    let mut made = made.map_err(|why| {
+        Failure::usage(format!("cannot write {}", file.display()))
+            .because(why)
+            .next("name a file that does not exist")
+    })?;
+    made.write_all(text.as_bytes()).or_fail(|| format!("cannot write {}", file.display()))
 }
 
 fn pretty(value: &impl serde::Serialize) -> Result<String> {
@@ -76,9 +154,10 @@ fn line(seen: &Snapshot) -> String {
 
 fn in_full(seen: &Snapshot) -> String {
     let usage = seen.usage;
+    let ledger: String = seen.by_model.iter().map(|(model, line)| billed(model, line)).collect();
     format!(
         "session  {}\nstatus   {}\ncreated  {}\nupdated  {}\nmodel    {} on {}\nturns    {}\n\
-         tokens   {} in, {} from cache, {} out\ntask     {}\n\n{}\n",
+         tokens   {} in, {} from cache, {} out\n{ledger}task     {}\n\n{}\n",
         seen.id,
         seen.status,
         seen.created_at,
@@ -92,4 +171,9 @@ fn in_full(seen: &Snapshot) -> String {
         base::text::printable(&seen.task),
         base::text::printable(&seen.last_words)
     )
+}
+
+/// One line of what each model cost.
+fn billed(model: &str, line: &Ledger) -> String {
+    format!("         {model}: {}\n", ui::bill(line.calls, line.usage))
 }

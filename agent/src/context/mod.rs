@@ -3,6 +3,7 @@
 pub mod compact;
 pub mod dehydrate;
 pub mod thin;
+pub mod turns;
 pub mod window;
 
 use std::path::PathBuf;
@@ -23,6 +24,14 @@ pub trait Record: Send {
     fn sync(&mut self) -> std::io::Result<()>;
     /// Writes a text into a file of its own, for the model to read again, and says where.
     fn set_aside(&mut self, folder: &str, name: &str, text: &str) -> std::io::Result<PathBuf>;
+}
+
+/// Words that reach the agent while it works.
+pub trait Inbox: Send + Sync {
+    /// Those that wait: a name and the words, in the order in which they are to be heard.
+    fn waiting(&self) -> Vec<(String, String)>;
+    /// These were heard.
+    fn heard(&self, name: &str);
 }
 
 /// One line of a session's journal.
@@ -47,6 +56,13 @@ pub enum Entry {
     },
     /// What g3 itself put in, e.g. "go on".
     Prompt {
+        /// The message.
+        message: Message,
+    },
+    /// What the user said while the agent worked.
+    Steered {
+        /// Its name in the inbox; it is heard once.
+        letter: String,
         /// The message.
         message: Message,
     },
@@ -92,6 +108,11 @@ pub enum Entry {
         /// The turn.
         messages: Vec<Message>,
     },
+    /// The user went back to before a turn, counted from 1; see [`turns::effective`].
+    Rewound {
+        /// The first turn that is gone.
+        before: usize,
+    },
     /// The user dropped the conversation.
     Cleared,
     /// A run ended.
@@ -107,12 +128,14 @@ pub fn begun_on(entries: &[Entry]) -> Option<String> {
         Entry::Opened { time, .. } => time.get(..10),
         Entry::Request { .. }
         | Entry::Prompt { .. }
+        | Entry::Steered { .. }
         | Entry::Reply { .. }
         | Entry::Result { .. }
         | Entry::Thinned { .. }
         | Entry::Compacted { .. }
         | Entry::Dehydrated { .. }
         | Entry::Rehydrated { .. }
+        | Entry::Rewound { .. }
         | Entry::Cleared
         | Entry::Ended { .. } => None,
     });
@@ -124,6 +147,7 @@ pub struct Conversation {
     messages: Vec<Message>,
     results: Vec<ToolResult>,
     request: String,
+    requests: usize,
     turns: u32,
     usage: Usage,
     /// How full the model's context is.
@@ -132,6 +156,8 @@ pub struct Conversation {
     /// How many messages lie before the turn that may be moved into a file next.
     settled: usize,
     stubs: Vec<Stub>,
+    /// Names of letters that were heard.
+    letters: Vec<String>,
     record: Box<dyn Record>,
 }
 
@@ -142,12 +168,14 @@ impl Conversation {
             messages: Vec::new(),
             results: Vec::new(),
             request: String::new(),
+            requests: 0,
             turns: 0,
             usage: Usage::default(),
             window,
             thinned_at: 0,
             settled: 0,
             stubs: Vec::new(),
+            letters: Vec::new(),
             record,
         }
     }
@@ -155,9 +183,12 @@ impl Conversation {
     /// Plays back what a journal holds, so that a conversation goes on where it was left. Calls
     /// that were not answered when the process ended are answered as interrupted.
     pub fn replay(&mut self, entries: Vec<Entry>) -> Result<()> {
-        for entry in entries {
+        let kept = turns::effective(entries);
+        for entry in kept.entries {
             self.apply(entry);
         }
+        self.usage = self.usage.plus(kept.usage);
+        self.turns += kept.replies;
         let unanswered = self.unanswered();
         for (call_id, name) in unanswered {
             let text = "interrupted: g3 ended before this call did; it may have had effects, \
@@ -174,9 +205,16 @@ impl Conversation {
             self.close_results();
         }
         match entry {
-            Entry::Opened { .. } | Entry::Ended { .. } => {}
+            // Going back takes effect when the journal is played back.
+            Entry::Opened { .. } | Entry::Rewound { .. } | Entry::Ended { .. } => {}
+            Entry::Steered { letter, message } => {
+                self.letters.push(letter);
+                self.request.push_str(&format!("\n\n{}", message.words()));
+                self.push(message);
+            }
             Entry::Request { message } => {
                 self.request = message.words();
+                self.requests += 1;
                 self.push(message);
             }
             Entry::Prompt { message } => self.push(message),
@@ -211,6 +249,22 @@ impl Conversation {
     /// g3 itself says something to the model.
     pub fn prompt(&mut self, text: impl Into<String>) -> Result<()> {
         self.note(Entry::Prompt { message: Message::text(Role::User, text) })
+    }
+
+    /// The user says something while the agent works; false when it was heard before.
+    pub fn steer(&mut self, letter: &str, text: &str) -> Result<bool> {
+        if self.letters.iter().any(|heard| heard == letter) {
+            return Ok(false);
+        }
+        let message = Message::text(Role::User, text);
+        self.note(Entry::Steered { letter: letter.to_owned(), message })?;
+        Ok(true)
+    }
+
+    /// Takes back every turn from this one on, counted from 1, at the next opening.
+    pub fn rewind(&mut self, before: usize) -> Result<()> {
+        self.note(Entry::Rewound { before })?;
+        self.record.sync().or_fail(|| "cannot write the session's journal")
     }
 
     /// The model replied. Made durable, since what follows acts on it.
@@ -304,6 +358,11 @@ impl Conversation {
     /// What the user asked last.
     pub fn request(&self) -> &str {
         &self.request
+    }
+
+    /// Turns of the user so far.
+    pub fn requests(&self) -> usize {
+        self.requests
     }
 
     /// Replies so far.

@@ -28,7 +28,8 @@ impl Conversation {
             return Ok(None);
         }
         self.thinned_at = mark;
-        let results = self.moved_aside(self.window.limit() / 6)?;
+        let old = self.messages.len().saturating_sub(FRESH);
+        let results = self.moved_aside(old, self.window.limit() / 6)?;
         if results.is_empty() {
             return Ok(None);
         }
@@ -38,8 +39,19 @@ impl Conversation {
         Ok(Some(json!({"mark": mark, "before": before, "after": after, "results": count})))
     }
 
-    fn moved_aside(&mut self, wanted: u64) -> Result<Vec<(String, String)>> {
-        let old = self.messages.len().saturating_sub(FRESH);
+    /// Thins at once, whatever the window: the first part of so many, or all but the last
+    /// messages. Gives how many results went.
+    pub fn thin_now(&mut self, part: usize) -> Result<usize> {
+        let upto = (self.messages.len() / part).min(self.messages.len().saturating_sub(FRESH));
+        let results = self.moved_aside(upto, u64::MAX)?;
+        let count = results.len();
+        if count > 0 {
+            self.note(Entry::Thinned { results })?;
+        }
+        Ok(count)
+    }
+
+    fn moved_aside(&mut self, old: usize, wanted: u64) -> Result<Vec<(String, String)>> {
         let (mut moved, mut freed) = (Vec::new(), 0);
         for message in self.messages[..old].iter().rev() {
             for part in message.parts.iter().rev() {

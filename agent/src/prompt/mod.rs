@@ -80,6 +80,15 @@ pub fn first(facts: &Facts, place: &Place<'_>, message: Message) -> Message {
     Message::text(message.role, small::relevant::with_files(text, place.cwd, room))
 }
 
+/// A text of the user with its variables filled in: `{{today}}` is the day, as
+/// `2026-01-02 (Friday)`. Others stay as they are.
+pub fn template(text: &str) -> String {
+    if !text.contains("{{today}}") {
+        return text.to_owned();
+    }
+    text.replace("{{today}}", &base::clock::Clock::from_env().day())
+}
+
 fn workplace(place: &Place<'_>) -> String {
     let git = place.cwd.ancestors().any(|dir| dir.join(".git").exists());
     let git = if git { "yes" } else { "no" };

@@ -1,5 +1,9 @@
 //! Sessions of g3 on disk: `.g3/sessions/<id>/` in the working directory.
 
+pub mod checkpoint;
+pub mod export;
+pub mod fork;
+pub mod inbox;
 pub mod journal;
 pub mod snapshot;
 

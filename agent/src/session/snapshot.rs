@@ -1,5 +1,6 @@
 //! `session.json`: a small readable picture of a session, for people and for `g3 sessions`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -36,8 +37,22 @@ pub struct Snapshot {
     pub turns: u32,
     /// Tokens and money.
     pub usage: Usage,
+    /// What each model cost, by its name.
+    pub by_model: BTreeMap<String, Ledger>,
     /// The model's last words.
     pub last_words: String,
+}
+
+/// What one model was asked and what that cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ledger {
+    /// Questions.
+    pub calls: u32,
+    /// Questions of which the provider's cache served a part.
+    pub calls_with_cache: u32,
+    /// Tokens and money.
+    pub usage: Usage,
 }
 
 impl Snapshot {
@@ -69,17 +84,26 @@ impl Snapshot {
             }
             Entry::Reply { message, usage, .. } => {
                 self.turns += 1;
-                self.usage = self.usage.plus(*usage);
+                self.bill(*usage);
                 let words = shown(message);
                 if !words.trim().is_empty() {
                     self.last_words = words;
                 }
             }
-            Entry::Compacted { usage, .. } => self.usage = self.usage.plus(*usage),
+            Entry::Compacted { usage, .. } => self.bill(*usage),
             Entry::Ended { status } => self.status.clone_from(status),
-            Entry::Prompt { .. } | Entry::Result { .. } | Entry::Thinned { .. } => {}
-            Entry::Dehydrated { .. } | Entry::Rehydrated { .. } | Entry::Cleared => {}
+            Entry::Prompt { .. } | Entry::Steered { .. } | Entry::Result { .. } => {}
+            Entry::Thinned { .. } | Entry::Dehydrated { .. } | Entry::Rehydrated { .. } => {}
+            Entry::Rewound { .. } | Entry::Cleared => {}
         }
+    }
+
+    fn bill(&mut self, usage: Usage) {
+        self.usage = self.usage.plus(usage);
+        let line = self.by_model.entry(self.model.clone()).or_default();
+        line.calls += 1;
+        line.calls_with_cache += u32::from(usage.cache_read > 0);
+        line.usage = line.usage.plus(usage);
     }
 
     /// The picture of a session's directory.

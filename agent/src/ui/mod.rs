@@ -112,3 +112,14 @@ pub fn tokens(count: u64) -> String {
 pub fn turns_text(turns: u32) -> String {
     if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") }
 }
+
+/// What so many questions cost, in one line.
+pub fn bill(calls: u32, usage: base::event::Usage) -> String {
+    let cost = usage.cost_usd.map_or_else(|| "cost unknown".to_owned(), |usd| format!("${usd:.4}"));
+    format!(
+        "{calls} calls, {} in, {} from cache, {} out, {cost}",
+        tokens(usage.input + usage.cache_write),
+        tokens(usage.cache_read),
+        tokens(usage.output)
+    )
+}

@@ -1,6 +1,7 @@
-//! The line editor: history, completion of commands, a trailing backslash for another line.
+//! The line editor: history, completion of commands, sessions and paths, and more than one line
+//! by a trailing backslash or Alt+Enter.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base::failure::{OrFail, Result};
 use rustyline::completion::Completer;
@@ -9,9 +10,10 @@ use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{Context, Editor, Helper};
+use rustyline::{Cmd, Context, Editor, Helper, KeyCode, KeyEvent, Modifiers};
 
 use super::commands::TABLE;
+use crate::session;
 
 /// What the user did at the prompt.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,10 +34,11 @@ pub struct LineEditor {
 
 impl LineEditor {
     /// An editor with the history of `~/.g3/history`.
-    pub fn open() -> Result<LineEditor> {
+    pub fn open(cwd: &Path) -> Result<LineEditor> {
         let mut editor: Editor<Hints, FileHistory> =
             Editor::new().or_fail(|| "cannot open the terminal")?;
-        editor.set_helper(Some(Hints));
+        editor.set_helper(Some(Hints { cwd: cwd.to_owned() }));
+        editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let history = home.map(|home| home.join(".g3/history"));
         if let Some(file) = &history {
@@ -76,8 +79,13 @@ impl LineEditor {
     }
 }
 
-/// Completes commands and lets a backslash continue a line.
-struct Hints;
+/// Completes commands, sessions and paths, and lets a backslash continue a line.
+struct Hints {
+    cwd: PathBuf,
+}
+
+/// Commands that take a session.
+const OF_SESSIONS: [&str; 1] = ["/resume "];
 
 impl Completer for Hints {
     type Candidate = String;
@@ -88,11 +96,49 @@ impl Completer for Hints {
         pos: usize,
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<String>)> {
-        let typed = line.get(..pos).unwrap_or_default();
-        let fits =
-            TABLE.iter().filter(|(name, _)| typed.starts_with('/') && name.starts_with(typed));
-        Ok((0, fits.map(|(name, _)| (*name).to_owned()).collect()))
+        Ok(completions(&self.cwd, line.get(..pos).unwrap_or_default()))
     }
+}
+
+/// Where what is completed begins, and everything that it may become.
+fn completions(cwd: &Path, typed: &str) -> (usize, Vec<String>) {
+    let command = typed.starts_with('/') && !typed.contains(char::is_whitespace);
+    if command && !typed[1..].contains('/') {
+        let fits = TABLE.iter().filter(|one| one.name.starts_with(typed));
+        return (0, fits.map(|one| one.name.to_owned()).collect());
+    }
+    if let Some(name) = OF_SESSIONS.iter().find(|name| typed.starts_with(**name)) {
+        let ids = session::list(cwd).unwrap_or_default().into_iter().map(|id| id.to_string());
+        return (name.len(), ids.filter(|id| id.starts_with(&typed[name.len()..])).collect());
+    }
+    let start = typed.rfind(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '(' | '`'));
+    let start = start.map_or(0, |at| at + 1);
+    (start, paths(cwd, &typed[start..]))
+}
+
+/// The paths that begin so, as they would be typed; directories end with a slash.
+fn paths(cwd: &Path, begun: &str) -> Vec<String> {
+    if begun.is_empty() {
+        return Vec::new();
+    }
+    let (folder, name) = begun.rsplit_once('/').map_or(("", begun), |(dir, name)| (dir, name));
+    let shown = if begun.contains('/') { format!("{folder}/") } else { String::new() };
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let place = match shown.strip_prefix("~/") {
+        Some(below) => home.join(below),
+        None => cwd.join(&shown),
+    };
+    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+    let mut fits: Vec<String> = entries
+        .filter_map(|entry| {
+            let found = entry.file_name().into_string().ok()?;
+            let hidden = found.starts_with('.') && !name.starts_with('.');
+            let end = if entry.path().is_dir() { "/" } else { "" };
+            (found.starts_with(name) && !hidden).then(|| format!("{shown}{found}{end}"))
+        })
+        .collect();
+    fits.sort();
+    fits
 }
 
 impl Validator for Hints {
@@ -109,3 +155,26 @@ impl Hinter for Hints {
 impl Highlighter for Hints {}
 
 impl Helper for Hints {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_sessions_and_paths_are_completed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("src")).unwrap();
+        for name in ["src/main.rs", "src/.hidden", "setup"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let made = session::Session::create(dir.path(), "fix it").unwrap();
+        std::fs::write(made.journal_path(), "").unwrap();
+        let of = |typed: &str| completions(dir.path(), typed);
+        assert_eq!(of("/comp"), (0, vec!["/compact".to_owned()]));
+        assert_eq!(of("/resume f"), (8, vec![made.id.to_string()]));
+        assert_eq!(of("look at s"), (8, vec!["setup".to_owned(), "src/".to_owned()]));
+        assert_eq!(of("look at src/"), (8, vec!["src/main.rs".to_owned()]));
+        assert_eq!(of("/run src/.h"), (5, vec!["src/.hidden".to_owned()]));
+        assert_eq!(of("nothing "), (8, vec![]));
+    }
+}

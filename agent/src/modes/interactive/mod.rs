@@ -7,14 +7,16 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 use base::event::Status;
-use base::failure::{Failure, Result};
+use base::failure::{Failure, Kind, Result};
 
-use self::commands::Command;
+use self::commands::Typed;
 use self::editor::{Line, LineEditor};
 use super::interrupt::Interrupts;
 use crate::gate::Asker;
 use crate::message::{Message, Role};
+use crate::prompt::template;
 use crate::run::{Settings, Which, Work};
+use crate::session::checkpoint::Checkpoints;
 use crate::ui::{Bus, rich};
 
 /// A conversation. The session is made when the first words are said.
@@ -25,6 +27,8 @@ pub struct Chat {
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
     interrupts: Interrupts,
+    /// What the model is told with the next words.
+    note: Option<String>,
 }
 
 /// Talks until the user leaves.
@@ -35,11 +39,11 @@ pub async fn run(
     asker: Option<Arc<dyn Asker>>,
 ) -> Result<Status> {
     let interrupts = Interrupts::listen()?;
-    let mut chat = Chat { settings, which, work: None, bus, asker, interrupts };
+    let mut chat = Chat { settings, which, work: None, bus, asker, interrupts, note: None };
     if matches!(chat.which, Which::Resume(_)) {
         chat.open("")?;
     }
-    let mut editor = LineEditor::open()?;
+    let mut editor = LineEditor::open(&chat.settings.cwd)?;
     chat.say(&format!("g3 {} · /help shows the commands", env!("CARGO_PKG_VERSION")));
     loop {
         let (back, line) = editor.read(chat.prompt()).await?;
@@ -47,16 +51,40 @@ pub async fn run(
         match line {
             Line::End => return Ok(Status::Done),
             Line::Nothing => {}
-            Line::Words(words) => match Command::parse(&words) {
-                None => chat.turn(words).await?,
-                Some(Ok(Command::Exit)) => return Ok(Status::Done),
-                Some(Ok(command)) => {
-                    if let Err(failure) = commands::run(command, &mut chat).await {
+            Line::Words(words) => match commands::read(&words) {
+                Typed::Words => chat.turn(template(&words)).await?,
+                Typed::Exit => return Ok(Status::Done),
+                Typed::Command(command, words) => {
+                    if let Err(failure) = command.run(&mut chat, words).await {
+                        if failure.kind == Kind::Interrupted {
+                            return Err(failure);
+                        }
                         chat.say(&failure.to_string());
                     }
                 }
-                Some(Err(failure)) => chat.say(&failure.to_string()),
+                Typed::Unknown(failure) => chat.say(&failure.to_string()),
             },
+        }
+    }
+}
+
+/// The files as they were before a turn.
+struct Picture(Result<(Checkpoints, String)>);
+
+impl Picture {
+    /// Without git, or where it fails, there is none; `/undo` says why.
+    fn take(work: &Work) -> Picture {
+        let taken = Checkpoints::open(&work.session.dir, work.root());
+        Picture(taken.and_then(|checkpoints| checkpoints.take().map(|tree| (checkpoints, tree))))
+    }
+
+    /// Notes what the turn did to them.
+    fn note(self, work: &Work) {
+        let noted = self.0.and_then(|(checkpoints, before)| {
+            checkpoints.note(work.talk.requests(), before, checkpoints.take()?)
+        });
+        if let Err(failure) = noted {
+            work.warn(format!("/undo will not know this turn: {}", failure.what));
         }
     }
 }
@@ -71,6 +99,8 @@ impl Chat {
             return Ok(());
         }
         let Some(work) = &mut self.work else { return Ok(()) };
+        let words = self.note.take().map_or(words.clone(), |note| format!("{note}\n\n{words}"));
+        let before = Picture::take(work);
         let tokens = self.interrupts.begin();
         let message = Message::text(Role::User, words);
         let ended = tokio::select! {
@@ -78,6 +108,7 @@ impl Chat {
             () = tokens.end.cancelled() => None,
         };
         self.interrupts.over();
+        before.note(work);
         match ended {
             Some(ended) => {
                 if let Some(failure) = ended.failure {
@@ -85,7 +116,7 @@ impl Chat {
                 }
                 Ok(())
             }
-            None => Err(Failure::new(base::failure::Kind::Interrupted, "interrupted")),
+            None => Err(Failure::new(Kind::Interrupted, "interrupted")),
         }
     }
 

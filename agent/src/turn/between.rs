@@ -1,7 +1,7 @@
-//! Makes room in a conversation: the model is asked for a summary, in parts where one question
-//! would not fit.
+//! What happens to a conversation before the next question: it takes in what the user said
+//! meanwhile, and makes room by a summary, in parts where one question would not fit.
 
-use base::event::{Usage, What};
+use base::event::{Level, Usage, What};
 use base::failure::Result;
 
 use super::{Agent, overhead};
@@ -9,6 +9,19 @@ use crate::context::Conversation;
 use crate::context::compact::{self, Summary};
 use crate::message::{Message, Role};
 use crate::provider::{Delta, ProviderError, Request};
+
+/// Takes in what the user said meanwhile; true when there was something.
+pub fn listen(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
+    let mut heard = false;
+    for (name, text) in agent.inbox.waiting() {
+        if talk.steer(&name, &text)? {
+            (agent.tell)(What::Notice { level: Level::Info, text: format!("heard: {text}") });
+            heard = true;
+        }
+        agent.inbox.heard(&name);
+    }
+    Ok(heard)
+}
 
 /// How often the parts are made smaller when the provider says that they do not fit.
 const SMALLER: u32 = 3;

@@ -1,0 +1,109 @@
+//! The turns of the user in a journal, and going back to one of them.
+
+use base::event::Usage;
+
+use super::Entry;
+
+/// One turn of the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The index of its request among the entries.
+    pub at: usize,
+    /// What the user said.
+    pub words: String,
+}
+
+/// The turns that these entries hold, the oldest first.
+pub fn list(entries: &[Entry]) -> Vec<Turn> {
+    let turn = |(at, entry): (usize, &Entry)| match entry {
+        Entry::Request { message } => Some(Turn { at, words: message.words() }),
+        Entry::Opened { .. }
+        | Entry::Prompt { .. }
+        | Entry::Steered { .. }
+        | Entry::Reply { .. }
+        | Entry::Result { .. }
+        | Entry::Thinned { .. }
+        | Entry::Compacted { .. }
+        | Entry::Dehydrated { .. }
+        | Entry::Rehydrated { .. }
+        | Entry::Rewound { .. }
+        | Entry::Cleared
+        | Entry::Ended { .. } => None,
+    };
+    entries.iter().enumerate().filter_map(turn).collect()
+}
+
+/// What of a journal still holds.
+#[derive(Clone, Debug, Default)]
+pub struct Effective {
+    /// The entries without what was taken back.
+    pub entries: Vec<Entry>,
+    /// What the replies cost that were taken back.
+    pub usage: Usage,
+    /// How many replies were taken back.
+    pub replies: u32,
+}
+
+/// Leaves out the turns that the user went back behind.
+pub fn effective(entries: Vec<Entry>) -> Effective {
+    let mut all = Effective::default();
+    for entry in entries {
+        let Entry::Rewound { before } = entry else {
+            all.entries.push(entry);
+            continue;
+        };
+        let turn = before.checked_sub(1).and_then(|at| list(&all.entries).into_iter().nth(at));
+        let Some(turn) = turn else { continue };
+        for dropped in all.entries.split_off(turn.at) {
+            let usage = match dropped {
+                Entry::Reply { usage, .. } => {
+                    all.replies += 1;
+                    usage
+                }
+                Entry::Compacted { usage, .. } => usage,
+                Entry::Opened { .. }
+                | Entry::Request { .. }
+                | Entry::Prompt { .. }
+                | Entry::Steered { .. }
+                | Entry::Result { .. }
+                | Entry::Thinned { .. }
+                | Entry::Dehydrated { .. }
+                | Entry::Rehydrated { .. }
+                | Entry::Rewound { .. }
+                | Entry::Cleared
+                | Entry::Ended { .. } => continue,
+            };
+            all.usage = all.usage.plus(usage);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Message, Role, Stop};
+
+    fn turn(n: u64) -> [Entry; 2] {
+        let message = Message::text(Role::Assistant, format!("answer {n}"));
+        let usage = Usage { input: n, ..Usage::default() };
+        [
+            Entry::Request { message: Message::text(Role::User, format!("ask {n}")) },
+            Entry::Reply { message, usage, stop: Stop::Done },
+        ]
+    }
+
+    #[test]
+    fn what_was_taken_back_is_gone_and_its_cost_stays() {
+        let mut entries: Vec<Entry> = (1..=3).flat_map(turn).collect();
+        entries.push(Entry::Rewound { before: 2 });
+        entries.extend(turn(9));
+        let kept = effective(entries.clone());
+        let words: Vec<String> = list(&kept.entries).into_iter().map(|turn| turn.words).collect();
+        assert_eq!(words, ["ask 1", "ask 9"]);
+        assert_eq!((kept.usage.input, kept.replies), (5, 2));
+        // A turn that is not there takes nothing back.
+        entries.push(Entry::Rewound { before: 7 });
+        assert_eq!(list(&effective(entries).entries).len(), 2);
+    }
+}

@@ -1,0 +1,125 @@
+//! Commands about files: what turns did to them, and files that say something to the model.
+
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+
+use super::{at_work, sessions};
+use crate::context::turns;
+use crate::modes::interactive::Chat;
+use crate::prompt::template;
+use crate::session::checkpoint::Checkpoints;
+use crate::ui::cut_to;
+
+/// `/undo`.
+pub fn undo(chat: &mut Chat, _: Option<String>) -> Result<()> {
+    let checkpoints = checkpoints(chat)?;
+    let Some(last) = checkpoints.changes()?.pop() else {
+        return Err(Failure::failed("no turn changed a file that git does not ignore"));
+    };
+    let paths = checkpoints.undo(last.turn)?;
+    let names = named(&paths);
+    chat.say(&format!("turn {}: back to what they were: {names}", last.turn));
+    chat.note = Some(format!("[I took back what turn {} did to these files: {names}]", last.turn));
+    Ok(())
+}
+
+/// `/rewind [TURN]`.
+pub fn rewind(chat: &mut Chat, turn: Option<String>) -> Result<()> {
+    let journal = at_work(chat)?.session.journal_path();
+    let entries = base::files::read_journal(&journal).or_fail(|| "cannot read the journal")?;
+    let all = turns::list(&turns::effective(entries).entries);
+    let Some(turn) = turn else {
+        for (n, turn) in all.iter().enumerate() {
+            chat.say(&format!("{:3}  {}", n + 1, cut_to(&turn.words.replace('\n', " "), 90)));
+        }
+        chat.say("/rewind TURN goes back to before it");
+        return Ok(());
+    };
+    let turn = sessions::turn_number(&turn)?;
+    if turn > all.len() {
+        return Err(Failure::usage(format!("there is no turn {turn}"))
+            .because(format!("the session has {}", all.len())));
+    }
+    let paths = checkpoints(chat)?.undo(turn)?;
+    at_work(chat)?.talk.rewind(turn)?;
+    chat.work = None;
+    chat.open("")?;
+    let files = if paths.is_empty() { String::new() } else { format!("; {}", named(&paths)) };
+    chat.say(&format!("back to before turn {turn}{files}"));
+    Ok(())
+}
+
+fn checkpoints(chat: &mut Chat) -> Result<Checkpoints> {
+    let work = at_work(chat)?;
+    Checkpoints::open(&work.session.dir, work.root())
+}
+
+fn named(paths: &[PathBuf]) -> String {
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    names.join(", ")
+}
+
+/// `/run FILE`.
+pub async fn run(chat: &mut Chat, file: Option<String>) -> Result<()> {
+    let Some(file) = file else { return Err(Failure::usage("which file?").next("/run FILE")) };
+    let path = at(&chat.settings.cwd, &file);
+    let text = std::fs::read_to_string(&path)
+        .map_err(|why| Failure::usage(format!("cannot read {}", path.display())).because(why))?;
+    if text.trim().is_empty() {
+        return Err(Failure::usage(format!("{} is empty", path.display())));
+    }
+    chat.turn(template(&text)).await
+}
+
+/// `/project DIRECTORY`.
+pub fn project(chat: &mut Chat, dir: Option<String>) -> Result<()> {
+    let Some(dir) = dir else {
+        return Err(Failure::usage("which project?").next("/project DIRECTORY"));
+    };
+    let (path, cwd) = (at(&chat.settings.cwd, &dir), chat.settings.cwd.clone());
+    let files = ["brief.md", "contacts.yaml", "status.md"].map(|name| path.join(name));
+    let all = files.into_iter().chain([cwd.join("projects.md")]);
+    let found: Vec<String> = all
+        .filter_map(|file| {
+            let text = std::fs::read_to_string(&file).ok()?;
+            Some(format!("From {}:\n{}", file.display(), text.trim()))
+        })
+        .collect();
+    if !path.is_dir() || found.is_empty() {
+        return Err(Failure::usage(format!("{} tells nothing", path.display()))
+            .because("a project has brief.md, contacts.yaml or status.md"));
+    }
+    if chat.work.is_none() {
+        chat.open("project")?;
+    }
+    let text = format!("The project {}\n\n{}", path.display(), found.join("\n\n"));
+    let work = at_work(chat)?;
+    base::files::replace(&work.project_file(), text.as_bytes())
+        .or_fail(|| "cannot keep the project's text")?;
+    work.talk.prompt(text)?;
+    chat.say(&format!("{} files of the project are known to the model", found.len()));
+    Ok(())
+}
+
+/// `/unproject`.
+pub fn unproject(chat: &mut Chat, _: Option<String>) -> Result<()> {
+    let work = at_work(chat)?;
+    let file = work.project_file();
+    if !file.exists() {
+        return Err(Failure::failed("no project is known").next("/project DIRECTORY"));
+    }
+    std::fs::remove_file(&file).or_fail(|| "cannot let the project go")?;
+    work.talk.prompt("The project is of no concern any more.")?;
+    chat.say("the project is let go");
+    Ok(())
+}
+
+/// A path as typed: `~` is the home directory, and the rest starts at the working directory.
+fn at(cwd: &Path, typed: &str) -> PathBuf {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    match (typed.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => cwd.join(typed),
+    }
+}

@@ -1,0 +1,83 @@
+//! The tools of a session as the loop uses them: what a small model is led to, the todo list told.
+
+use std::sync::Arc;
+
+use base::event::{TodoItem, What};
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use crate::prompt::small::coach::Coach;
+use crate::provider::ToolSpec;
+use crate::tools::{self, Outcome, Profile, Workplace};
+use crate::turn::Tell;
+use crate::turn::act::{ToolJob, Toolbox};
+use crate::ui::ask::CALL;
+
+/// The tools of a profile at a workplace, as the loop uses them.
+pub struct Hands<'a> {
+    /// Offered to the model.
+    pub offered: &'a [ToolSpec],
+    /// Which names they have.
+    pub profile: Profile,
+    /// Where they work.
+    pub place: Workplace,
+    /// Hears of the todo list.
+    pub tell: Tell,
+    /// Only for a small model.
+    pub coach: Option<Arc<Coach>>,
+}
+
+impl Toolbox for Hands<'_> {
+    fn offered(&self) -> &[ToolSpec] {
+        self.offered
+    }
+
+    fn touches(&self, name: &str, args: &Value) -> Vec<String> {
+        tools::touches(self.profile, name, args, &self.place)
+    }
+
+    fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            let call = job.call;
+            if let Some(sent) = &call.malformed {
+                return tools::malformed(self.profile, &call.name, sent);
+            }
+            let place = Workplace { hear: job.hear, ..self.place.clone() };
+            let run = async {
+                let Some(coach) = &self.coach else {
+                    return tools::run(self.profile, &call.name, &call.args, &place).await;
+                };
+                let engine = tools::engine(self.profile, &call.name, &call.args);
+                let whole = engine.and_then(|engine| coach.completed(engine, call));
+                let held = || engine.and_then(|engine| coach.hold(engine, call));
+                if let Some(held) = whole.is_none().then(held).flatten() {
+                    return held;
+                }
+                let args = whole.as_ref().map_or(&call.args, |whole| &whole.args);
+                let mut outcome = tools::run(self.profile, &call.name, args, &place).await;
+                if whole.is_some() && outcome.ok {
+                    outcome.text = "added at the end; what the file held is kept".to_owned();
+                }
+                coach.lead(engine, call, outcome)
+            };
+            let outcome = CALL.scope(call.id.clone(), run).await;
+            if let Some(items) = todo_items(&outcome.metadata) {
+                (self.tell)(What::Todo { items });
+            }
+            outcome
+        })
+    }
+
+    fn still_open(&self) -> Option<String> {
+        self.coach.as_ref()?.still_open()
+    }
+
+    fn is_done(&self) -> bool {
+        self.coach.as_ref().is_some_and(|coach| coach.is_done())
+    }
+}
+
+/// The todo list that a tool left, as its metadata has it.
+fn todo_items(metadata: &Value) -> Option<Vec<TodoItem>> {
+    serde_json::from_value(metadata.get("todos")?.clone()).ok()
+}

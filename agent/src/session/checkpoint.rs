@@ -1,0 +1,229 @@
+//! What the files of the working directory were before and after each turn, as trees in a git
+//! repository of the session's own: nothing of it shows in the user's repository.
+//!
+//! `.gitignore` holds as ever; ignored files are not kept and not touched. In a git repository the
+//! user's objects and index are borrowed, so that only what changed is read and stored.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use base::files::{Journal, read_journal};
+use base::git::{self, Git, checked};
+use base::process::Limits;
+use serde::{Deserialize, Serialize};
+
+/// What one turn did to files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The turn of the user, counted from 1.
+    pub turn: usize,
+    /// The tree before it.
+    pub before: String,
+    /// The tree after it.
+    pub after: String,
+}
+
+/// One line of `checkpoints.jsonl`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "snake_case")]
+enum Line {
+    Changed(Change),
+    Undone { turn: usize },
+}
+
+/// The checkpoints of a session.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    git: Git,
+    log: PathBuf,
+    root: PathBuf,
+}
+
+/// Seconds that one call of git may take.
+const PATIENCE: u64 = 120;
+
+impl Checkpoints {
+    /// Opens, or makes, the checkpoints of a session for the files below `root`.
+    pub fn open(session_dir: &Path, root: &Path) -> Result<Checkpoints> {
+        git::version()?;
+        let dir = session_dir.join("checkpoints.git");
+        let git = Git::at(&dir).with_work_tree(root);
+        let log = session_dir.join("checkpoints.jsonl");
+        let made = Checkpoints { git, log, root: root.to_owned() };
+        if !dir.join("HEAD").exists() {
+            made.make(&dir).inspect_err(|_| drop(fs::remove_dir_all(&dir)))?;
+        }
+        Ok(made)
+    }
+
+    fn make(&self, dir: &Path) -> Result<()> {
+        let failed = || format!("cannot make {}", dir.display());
+        let template = dir.with_extension("template");
+        fs::create_dir_all(&template).or_fail(failed)?;
+        fs::create_dir_all(dir).or_fail(failed)?;
+        let init = ["init", "--quiet", "--bare", &format!("--template={}", template.display())];
+        let made = Git::at(dir).run(&init).or_fail(failed);
+        let _ = fs::remove_dir_all(&template);
+        made?;
+        let bare = ["config", "core.bare", "false"];
+        Git::at(dir).run(&bare).or_fail(failed)?;
+        fs::create_dir_all(dir.join("info")).or_fail(failed)?;
+        let mut excluded = ".g3/\n.worktrees/\n".to_owned();
+        if let Ok((common, git_dir)) = git::discover(&self.root) {
+            excluded += &fs::read_to_string(common.join("info/exclude")).unwrap_or_default();
+            self.borrow(dir, &common, &git_dir).or_fail(failed)?;
+        }
+        fs::write(dir.join("info/exclude"), excluded).or_fail(failed)
+    }
+
+    /// Lets the repository read the user's objects, and start with their index, when both are of
+    /// the plain kind. Without them everything is read once.
+    fn borrow(&self, dir: &Path, common: &Path, git_dir: &Path) -> std::io::Result<()> {
+        let config = fs::read_to_string(common.join("config")).unwrap_or_default();
+        let top = self.root.join(".git").exists();
+        if !top || config.to_ascii_lowercase().contains("objectformat") {
+            return Ok(());
+        }
+        let objects = common.join("objects");
+        fs::create_dir_all(dir.join("objects/info"))?;
+        fs::write(dir.join("objects/info/alternates"), format!("{}\n", objects.display()))?;
+        let index = fs::read(git_dir.join("index")).unwrap_or_default();
+        // A split or sparse index points to things that are not here.
+        let plain = !index.windows(4).any(|at| at == b"link" || at == b"sdir");
+        if plain && !index.is_empty() {
+            fs::write(dir.join("index"), index)?;
+        }
+        Ok(())
+    }
+
+    /// The tree of the files as they are now.
+    pub fn take(&self) -> Result<String> {
+        let changed = self.paths(&["diff-files", "-z", "--name-only"])?;
+        let new = self.paths(&["ls-files", "-z", "--others", "--exclude-standard"])?;
+        // A directory with a repository of its own is somebody else's.
+        let all = changed.into_iter().chain(new).filter(|path| !path.ends_with(b"/"));
+        let input: Vec<u8> = all.flat_map(|path| [path, vec![0]].concat()).collect();
+        if !input.is_empty() {
+            self.feed(&["update-index", "--add", "--remove", "-z", "--stdin"], input)?;
+        }
+        self.git.run(&["write-tree"]).or_fail(|| "cannot keep a picture of the files")
+    }
+
+    /// Notes what a turn did, when it did something.
+    pub fn note(&self, turn: usize, before: String, after: String) -> Result<()> {
+        if before == after {
+            return Ok(());
+        }
+        self.append(&Line::Changed(Change { turn, before, after }))
+    }
+
+    fn append(&self, line: &Line) -> Result<()> {
+        let failed = || format!("cannot write {}", self.log.display());
+        let mut journal = Journal::open(&self.log).or_fail(failed)?;
+        journal.append(line).and_then(|()| journal.sync()).or_fail(failed)
+    }
+
+    /// What turns did to files and was not taken back, the newest last.
+    pub fn changes(&self) -> Result<Vec<Change>> {
+        let lines: Vec<Line> =
+            read_journal(&self.log).or_fail(|| format!("cannot read {}", self.log.display()))?;
+        let mut changes: Vec<Change> = Vec::new();
+        for line in lines {
+            match line {
+                Line::Changed(change) => changes.push(change),
+                Line::Undone { turn } => changes.retain(|change| change.turn < turn),
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Takes back what turns from this one on did to files; gives the paths. A file that was
+    /// changed since by somebody else stands in the way of all: nothing is touched then.
+    pub fn undo(&self, turn: usize) -> Result<Vec<PathBuf>> {
+        let changes = self.changes()?;
+        let undone: Vec<&Change> = changes.iter().filter(|change| change.turn >= turn).collect();
+        let (Some(first), Some(last)) = (undone.first(), undone.last()) else {
+            return Ok(Vec::new());
+        };
+        let ours: BTreeSet<Vec<u8>> = undone.iter().try_fold(BTreeSet::new(), |mut all, one| {
+            all.extend(self.differing(&one.before, &one.after)?);
+            Ok::<_, Failure>(all)
+        })?;
+        let now = self.take()?;
+        let theirs: BTreeSet<Vec<u8>> =
+            self.differing(&last.after, &now)?.into_iter().filter(|p| ours.contains(p)).collect();
+        if !theirs.is_empty() {
+            let names: Vec<String> = theirs.iter().map(|path| shown(path)).collect();
+            return Err(Failure::refused("files were changed after the agent wrote them")
+                .because(names.join(", "))
+                .next("commit or move your changes, then once more"));
+        }
+        self.restore(&first.before, &ours)?;
+        self.append(&Line::Undone { turn: first.turn })?;
+        Ok(ours.iter().map(|path| PathBuf::from(shown(path))).collect())
+    }
+
+    /// Brings these paths to what a tree has of them.
+    fn restore(&self, tree: &str, paths: &BTreeSet<Vec<u8>>) -> Result<()> {
+        self.git
+            .run(&["read-tree", "-m", tree])
+            .or_fail(|| "cannot read the picture of the files")?;
+        let known: BTreeSet<Vec<u8>> =
+            self.paths(&["ls-files", "-z"])?.into_iter().filter(|p| paths.contains(p)).collect();
+        // Removed first: a directory may have taken the place of a file.
+        for path in paths.difference(&known) {
+            remove(&self.root, path).or_fail(|| format!("cannot remove {}", shown(path)))?;
+        }
+        let input: Vec<u8> = known.iter().flat_map(|p| [p.as_slice(), &[0]].concat()).collect();
+        self.feed(&["checkout-index", "--force", "-z", "--stdin"], input)
+    }
+
+    fn differing(&self, from: &str, to: &str) -> Result<Vec<Vec<u8>>> {
+        self.paths(&["diff-tree", "-r", "-z", "--name-only", "--no-renames", from, to])
+    }
+
+    /// Paths that a call lists, each ended by a zero byte.
+    fn paths(&self, args: &[&str]) -> Result<Vec<Vec<u8>>> {
+        let output = self.git.job(args).output(Limits::seconds(PATIENCE));
+        let output = output.map_err(git::GitError::from).and_then(|out| checked(args, out));
+        let output = output.or_fail(|| "cannot look at the files")?;
+        let names = output.stdout.split(|byte| *byte == 0);
+        Ok(names.filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
+    }
+
+    fn feed(&self, args: &[&str], input: Vec<u8>) -> Result<()> {
+        let output = self.git.job(args).input(input).output(Limits::seconds(PATIENCE));
+        let output = output.map_err(git::GitError::from).and_then(|out| checked(args, out));
+        output.map(drop).or_fail(|| "cannot keep or bring back the files")
+    }
+}
+
+/// Removes a file below a directory, and directories that are empty then. A symbolic link on the
+/// way leads out and is refused.
+fn remove(root: &Path, path: &[u8]) -> std::io::Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+    let file = root.join(std::ffi::OsStr::from_bytes(path));
+    let parent = file.parent().unwrap_or(root);
+    match parent.canonicalize() {
+        Ok(real) if real == parent => {}
+        Ok(_) => return Err(std::io::Error::other("a symbolic link is in its path")),
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(why) => return Err(why),
+    }
+    match fs::remove_file(&file) {
+        Err(why) if why.kind() != std::io::ErrorKind::NotFound => return Err(why),
+        Ok(()) | Err(_) => {}
+    }
+    for dir in parent.ancestors().take_while(|dir| *dir != root) {
+        if fs::remove_dir(dir).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn shown(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}

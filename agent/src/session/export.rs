@@ -1,0 +1,104 @@
+//! A session as a document: everything that was said, called and answered.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::snapshot::Snapshot;
+use crate::context::{Entry, turns};
+use crate::message::{Message, Part};
+
+/// As Markdown, for people. Turns that were taken back are left out.
+pub fn markdown(seen: &Snapshot, entries: Vec<Entry>) -> String {
+    let mut text = format!("# Session {}\n", seen.id);
+    let _ = writeln!(text, "\n{} on {}, begun {}", seen.model, seen.provider, seen.created_at);
+    for entry in turns::effective(entries).entries {
+        match entry {
+            Entry::Request { message } => section(&mut text, "User", &message),
+            Entry::Steered { message, .. } => section(&mut text, "User, meanwhile", &message),
+            Entry::Prompt { message } => section(&mut text, "g3", &message),
+            Entry::Reply { message, .. } => section(&mut text, "Assistant", &message),
+            Entry::Result { result } => {
+                let failed = if result.ok { "" } else { ", failed" };
+                let _ = write!(text, "\nResult of `{}`{failed}:\n", result.name);
+                fenced(&mut text, "", &result.text);
+            }
+            Entry::Compacted { .. } => {
+                text.push_str("\n*(a summary took the place of the above)*\n")
+            }
+            Entry::Cleared => text.push_str("\n*(the conversation was dropped)*\n"),
+            Entry::Opened { .. }
+            | Entry::Thinned { .. }
+            | Entry::Dehydrated { .. }
+            | Entry::Rehydrated { .. }
+            | Entry::Rewound { .. }
+            | Entry::Ended { .. } => {}
+        }
+    }
+    text
+}
+
+/// As one JSON object: the picture of the session, and `messages` in g3's own form.
+pub fn object(seen: &Snapshot, entries: Vec<Entry>) -> Value {
+    let mut messages: Vec<Value> = Vec::new();
+    for entry in turns::effective(entries).entries {
+        let message = match entry {
+            Entry::Request { message }
+            | Entry::Steered { message, .. }
+            | Entry::Prompt { message }
+            | Entry::Reply { message, .. } => json!(message),
+            Entry::Result { result } => json!({"role": "tool", "result": result}),
+            Entry::Opened { .. }
+            | Entry::Thinned { .. }
+            | Entry::Compacted { .. }
+            | Entry::Dehydrated { .. }
+            | Entry::Rehydrated { .. }
+            | Entry::Rewound { .. }
+            | Entry::Cleared
+            | Entry::Ended { .. } => continue,
+        };
+        messages.push(message);
+    }
+    json!({"schema": 1, "session": seen, "messages": messages})
+}
+
+fn section(text: &mut String, who: &str, message: &Message) {
+    let _ = write!(text, "\n## {who}\n");
+    for part in &message.parts {
+        match part {
+            Part::Text { text: words } => {
+                let _ = write!(text, "\n{}\n", words.trim_end());
+            }
+            Part::Call(call) => {
+                let _ = write!(text, "\nCalls `{}`:\n", call.name);
+                let args = call.malformed.clone();
+                let pretty = || serde_json::to_string_pretty(&call.args).unwrap_or_default();
+                fenced(text, "json", &args.unwrap_or_else(pretty));
+            }
+            Part::Result(result) => fenced(text, "", &result.text),
+            Part::Image(image) => {
+                let _ = write!(text, "\n*(a picture, {})*\n", image.media_type);
+            }
+            Part::Reasoning { .. } => {}
+        }
+    }
+}
+
+/// A code block whose fence is longer than any run of backticks in it.
+fn fenced(text: &mut String, language: &str, content: &str) {
+    let longest = content.split(|c| c != '`').map(str::len).max().unwrap_or_default();
+    let fence = "`".repeat(longest.max(2) + 1);
+    let _ = write!(text, "\n{fence}{language}\n{}\n{fence}\n", content.trim_end_matches('\n'));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_is_longer_than_what_it_holds() {
+        let mut text = String::new();
+        fenced(&mut text, "md", "```\ncode\n```\n");
+        assert_eq!(text, "\n````md\n```\ncode\n```\n````\n");
+    }
+}

@@ -1,0 +1,52 @@
+//! A session that begins as a copy of another, whole or up to one of its turns.
+
+use std::fs;
+use std::path::Path;
+
+use base::failure::{Failure, OrFail, Result};
+use base::files::{Journal, read_journal};
+
+use super::Session;
+use crate::context::{Entry, turns};
+
+/// Copies a session of a working directory. `before` is the turn that the copy does not have any
+/// more, counted from 1; the original stays as it is.
+pub fn fork(cwd: &Path, from: &Path, before: Option<usize>) -> Result<Session> {
+    let path = from.join("session.jsonl");
+    let cannot = || format!("cannot read {}", path.display());
+    let mut entries: Vec<Entry> = turns::effective(read_journal(&path).or_fail(cannot)?).entries;
+    if let Some(before) = before {
+        let all = turns::list(&entries);
+        let Some(turn) = before.checked_sub(1).and_then(|at| all.get(at)) else {
+            return Err(Failure::usage(format!("there is no turn {before}"))
+                .because(format!("the session has {}", all.len())));
+        };
+        entries.truncate(turn.at);
+    }
+    let task = turns::list(&entries).first().map(|turn| turn.words.clone()).unwrap_or_default();
+    let session = Session::create(cwd, &task)?;
+    let mut journal = Journal::open(&session.journal_path()).or_fail(|| "cannot make a journal")?;
+    for entry in &entries {
+        journal.append(entry).or_fail(|| "cannot copy the journal")?;
+    }
+    journal.sync().or_fail(|| "cannot copy the journal")?;
+    copy(from, &session.dir).or_fail(|| "cannot copy the session's files")?;
+    Ok(session)
+}
+
+/// What the conversation points to by the session's own directory.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    for name in ["todo.g3.md"] {
+        if from.join(name).is_file() {
+            fs::copy(from.join(name), to.join(name))?;
+        }
+    }
+    let fragments = from.join("fragments");
+    if fragments.is_dir() {
+        fs::create_dir_all(to.join("fragments"))?;
+        for file in fs::read_dir(&fragments)?.flatten() {
+            fs::copy(file.path(), to.join("fragments").join(file.file_name()))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! Words that reach a session while it works: files in `inbox/`, put there by any process and
+//! read before the next question to the model.
+//!
+//! A letter is `<milliseconds since 1970, 13 digits>_<number, 6 digits>.msg`, UTF-8, at most
+//! 64 KB, written beside and renamed, so that it is whole or not there. Letters are heard in the
+//! order of their names, each once: the journal names those that were heard.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base::failure::{Failure, OrFail, Result};
+
+use crate::context::Inbox;
+
+/// Bytes of the longest letter.
+const LONGEST: u64 = 64 * 1024;
+
+/// Words that wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// The name of its file.
+    pub name: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// Puts words into a session's inbox.
+pub fn post(session_dir: &Path, text: &str) -> Result<()> {
+    if text.trim().is_empty() {
+        return Err(Failure::usage("there is nothing to say"));
+    }
+    if text.len() as u64 > LONGEST {
+        let what = format!("the message has {} bytes, and {LONGEST} is the most", text.len());
+        return Err(Failure::usage(what).next("put it into a file and send the file's name"));
+    }
+    let folder = folder(session_dir);
+    fs::create_dir_all(&folder).or_fail(|| format!("cannot make {}", folder.display()))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let file = free_name(&folder, now).or_fail(|| "cannot find a name for the message")?;
+    base::files::replace(&file, text.as_bytes())
+        .or_fail(|| format!("cannot write {}", file.display()))
+}
+
+/// A name that sorts behind every letter that waits.
+fn free_name(folder: &Path, now: u128) -> io::Result<PathBuf> {
+    let last = names(folder)?.into_iter().next_back().unwrap_or_default();
+    let (time, number) = last.trim_end_matches(".msg").split_once('_').unwrap_or_default();
+    let time: u128 = time.parse().unwrap_or_default();
+    let number = number.parse::<u32>().unwrap_or_default();
+    let (time, number) = if time >= now { (time, number + 1) } else { (now, 0) };
+    Ok(folder.join(format!("{time:013}_{number:06}.msg")))
+}
+
+/// The letters that wait, in the order in which they are to be heard. What is no letter is left
+/// where it is.
+pub fn waiting(session_dir: &Path) -> Vec<Letter> {
+    let folder = folder(session_dir);
+    let letters = names(&folder).unwrap_or_default().into_iter().filter_map(|name| {
+        let file = folder.join(&name);
+        let whole = fs::symlink_metadata(&file).ok()?;
+        if !whole.is_file() || whole.len() > LONGEST {
+            return None;
+        }
+        let text = String::from_utf8_lossy(&fs::read(&file).ok()?).into_owned();
+        Some(Letter { name, text })
+    });
+    letters.filter(|letter| !letter.text.trim().is_empty()).collect()
+}
+
+/// The inbox of a session's directory.
+#[derive(Clone, Debug)]
+pub struct Folder(pub PathBuf);
+
+impl Inbox for Folder {
+    fn waiting(&self) -> Vec<(String, String)> {
+        waiting(&self.0).into_iter().map(|letter| (letter.name, letter.text)).collect()
+    }
+
+    fn heard(&self, name: &str) {
+        // One that cannot be removed is known by its name and not heard again.
+        let _ = fs::remove_file(folder(&self.0).join(name));
+    }
+}
+
+fn folder(session_dir: &Path) -> PathBuf {
+    session_dir.join("inbox")
+}
+
+/// The names of letters, sorted.
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut names: Vec<String> =
+        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.retain(|name| is_letter(name));
+    names.sort();
+    Ok(names)
+}
+
+fn is_letter(name: &str) -> bool {
+    let digits = |text: &str, n: usize| text.len() == n && text.bytes().all(|b| b.is_ascii_digit());
+    let parts = name.strip_suffix(".msg").and_then(|stem| stem.split_once('_'));
+    parts.is_some_and(|(time, number)| digits(time, 13) && digits(number, 6))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_heard_in_the_order_in_which_they_were_posted() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..5 {
+            post(dir.path(), &format!("letter {n}")).unwrap();
+        }
+        let texts: Vec<String> = waiting(dir.path()).into_iter().map(|l| l.text).collect();
+        assert_eq!(texts, (0..5).map(|n| format!("letter {n}")).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_no_letter_is_left_where_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        post(dir.path(), "heard").unwrap();
+        let folder = folder(dir.path());
+        for name in ["note.txt", "1_2.msg", "0000000000001_000001.msg.tmp"] {
+            fs::write(folder.join(name), "never").unwrap();
+        }
+        std::os::unix::fs::symlink("/etc/hostname", folder.join("0000000000001_000001.msg"))
+            .unwrap();
+        fs::write(folder.join("0000000000002_000001.msg"), vec![b'x'; 70_000]).unwrap();
+        let texts: Vec<String> = waiting(dir.path()).into_iter().map(|l| l.text).collect();
+        assert_eq!(texts, ["heard"]);
+        assert!(post(dir.path(), &"x".repeat(70_000)).unwrap_err().what.contains("bytes"));
+    }
+}

@@ -1,0 +1,238 @@
+//! The commands at the prompt, typed as a user types them.
+
+use serde_json::{Value, json};
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
+
+use crate::stage::{Stage, journal};
+
+fn writes(name: &str, content: &str) -> Reply {
+    Reply::call("write_file", json!({"file_path": name, "content": content}))
+}
+
+/// Two turns: the first writes `a.txt`, the second changes it and makes `new/b.txt` by a command.
+fn two_turns(then: impl IntoIterator<Item = Reply>) -> Stage {
+    let line = "mkdir -p new; echo two > new/b.txt; echo two > a.txt; rm old.txt";
+    let mut replies = vec![
+        writes("a.txt", "one\n"),
+        Reply::says("wrote a"),
+        Reply::call("shell", json!({"command": line})),
+        Reply::says("changed a, made b"),
+    ];
+    replies.extend(then);
+    let stage = Stage::new(replies);
+    stage.repo.commit_file("old.txt", "old\n");
+    stage
+}
+
+#[test]
+fn undo_takes_back_what_the_last_turn_did_and_then_the_one_before() {
+    let stage = two_turns([Reply::says("I see")]);
+    stage.repo.write("mine.txt", "typed by the user\n");
+    let before = stage.repo.git(["status", "--porcelain"]);
+    let ran = stage.g3_with_input([], "write a\nchange it\n/undo\nand now?\n/undo\n/undo\n");
+    ran.says("a.txt").says("no turn changed a file");
+    assert_eq!(stage.repo.read("old.txt"), "old\n");
+    assert!(!stage.repo.path().join("a.txt").exists());
+    assert!(!stage.repo.path().join("new").exists(), "an empty directory is left");
+    assert_eq!(stage.repo.read("mine.txt"), "typed by the user\n");
+    assert_eq!(stage.repo.git(["status", "--porcelain"]), before, "the user's index was touched");
+    let heard = stage.asked().last().unwrap().text();
+    assert!(
+        heard.contains("I took back what turn 2 did") && heard.contains("new/b.txt"),
+        "{heard}"
+    );
+}
+
+#[test]
+fn undo_brings_one_turn_back_and_leaves_the_other() {
+    let stage = two_turns([]);
+    stage.g3_with_input([], "write a\nchange it\n/undo\n").says("turn 2: back to what they were");
+    assert_eq!(stage.repo.read("a.txt"), "one\n");
+    assert_eq!(stage.repo.read("old.txt"), "old\n");
+    assert!(!stage.repo.path().join("new").exists());
+}
+
+#[test]
+fn undo_touches_nothing_when_the_user_changed_one_of_the_files() {
+    let stage = two_turns([]);
+    stage.g3_with_input([], "write a\nchange it\n").ok();
+    stage.repo.write("a.txt", "mine now\n");
+    let ran = stage.g3_with_input([], "/resume write\n/undo\n");
+    ran.says("files were changed after the agent wrote them").says("a.txt");
+    assert_eq!(stage.repo.read("a.txt"), "mine now\n");
+    assert_eq!(stage.repo.read("new/b.txt"), "two\n");
+    assert!(!stage.repo.path().join("old.txt").exists());
+}
+
+#[test]
+fn undo_works_without_a_repository() {
+    let stage = two_turns([]);
+    std::fs::remove_dir_all(stage.repo.path().join(".git")).unwrap();
+    stage.g3_with_input([], "write a\nchange it\n/undo\n").says("turn 2: back");
+    assert_eq!(stage.repo.read("a.txt"), "one\n");
+    assert_eq!(stage.repo.read("old.txt"), "old\n");
+}
+
+#[test]
+fn ignored_files_and_gits_own_are_left_alone() {
+    let stage = Stage::new([
+        Reply::call("shell", json!({"command": "echo x > out.log; echo y > kept.txt; git tag t"})),
+        Reply::says("done"),
+    ]);
+    stage.repo.commit_file(".gitignore", "*.log\n");
+    stage.g3_with_input([], "make files\n/undo\n").says("back to what they were: kept.txt\n");
+    assert_eq!(stage.repo.read("out.log"), "x\n");
+    assert_eq!(stage.repo.git(["tag"]), "t");
+    assert!(!stage.repo.path().join("kept.txt").exists());
+    stage.repo.is_sound();
+}
+
+#[test]
+fn rewind_goes_back_before_a_turn_with_its_files_and_stays_there() {
+    let stage = two_turns([Reply::says("anew"), Reply::says("once more")]);
+    let input = "write a\nchange it\n/rewind\n/rewind 2\n/rewind 9\nsomething else\n/stats\n";
+    let ran = stage.g3_with_input([], input);
+    ran.says("  1  write a").says("  2  change it").says("back to before turn 2");
+    ran.says("there is no turn 9").says("turns    5");
+    assert_eq!(stage.repo.read("a.txt"), "one\n");
+    let text = stage.asked()[4].text();
+    assert!(text.contains("write a") && !text.contains("change it"), "{text}");
+    // What was taken back stays so after the next start, and its cost is on the bill.
+    stage.g3_with_input([], "/resume write\ngo on\n").ok();
+    let text = stage.asked()[5].text();
+    assert!(text.contains("something else") && !text.contains("change it"), "{text}");
+}
+
+#[test]
+fn a_fork_goes_on_by_itself() {
+    let stage = two_turns([Reply::says("in the copy"), Reply::says("in the first")]);
+    let ran = stage.g3_with_input([], "write a\nchange it\n/fork 2\nanother way\n");
+    ran.says("the session before it stays as it was");
+    assert_eq!(stage.session_dirs().len(), 2);
+    let text = stage.asked()[4].text();
+    assert!(text.contains("another way") && !text.contains("change it"), "{text}");
+    let all: Vec<Vec<Value>> = stage.session_dirs().iter().map(|dir| journal(dir)).collect();
+    let of = |word: &str| all.iter().filter(|j| json!(j).to_string().contains(word)).count();
+    assert_eq!((of("another way"), of("change it"), of("write a")), (1, 1, 2));
+}
+
+#[test]
+fn a_file_is_said_with_its_variables_filled_in() {
+    let stage = Stage::new([Reply::says("noted"), Reply::says("noted")]);
+    stage.repo.write("ask.md", "it is {{today}}, {{unknown}}\n");
+    let job = stage.job([]).env("G3_TEST_NOW", "2026-01-02T10:00:00Z");
+    let ran = stage.env.run_job(job.input("/run ask.md\n/run nope.md\n/run\nand {{today}}\n"));
+    ran.says("cannot read").says("which file?");
+    assert!(stage.asked()[0].text().contains("it is 2026-01-02 (Friday), {{unknown}}"));
+    assert!(stage.asked()[1].text().contains("and 2026-01-02 (Friday)"));
+}
+
+#[test]
+fn a_project_is_told_survives_a_summary_and_is_let_go() {
+    let stage = Stage::new([
+        Reply::says("hello"),
+        Reply::says("a summary of it"),
+        Reply::says("yes"),
+        Reply::says("bye"),
+    ]);
+    stage.repo.write("pro/brief.md", "the goal is plum jam\n");
+    let input = "hi\n/project pro\n/compact\nwhat is the goal?\n/unproject\n/unproject\nwell?\n";
+    let ran = stage.g3_with_input([], input);
+    ran.says("1 files of the project").says("no project is known");
+    assert!(stage.asked()[2].text().contains("plum jam"));
+    assert!(stage.asked()[3].text().contains("of no concern any more"));
+}
+
+#[test]
+fn large_results_are_moved_away_at_once_when_the_user_says_so() {
+    let big = |n: usize| Reply::call("shell", json!({"command": format!("seq {n} 3000")}));
+    let replies: Vec<Reply> = (1..9).map(big).chain([Reply::says("x"), Reply::says("y")]).collect();
+    let stage = Stage::new(replies);
+    let ran = stage.g3_with_input([], "count\n/thinnify\n/skinnify\n/skinnify\n/dump\nand?\n");
+    ran.says("results are in files now").says("no large result to move").says("written to");
+    assert!(std::fs::read_dir(stage.session_dir().join("thinned")).unwrap().count() >= 4);
+    assert!(stage.asked().last().unwrap().text().contains("were moved to"));
+}
+
+#[test]
+fn each_model_has_its_own_bill() {
+    let stage = Stage::new([Reply::says("a").usage(100, 10), Reply::says("b").usage(200, 20)]);
+    let ran = stage.g3_with_input([], "hi\n/model other-model\nagain\n/cost\n");
+    ran.says("other-model: 1 calls, 200 in");
+    let shown = stage.g3(["sessions", "show", "--json"]).json();
+    assert_eq!(shown["by_model"]["other-model"]["usage"]["input"], 200);
+    assert_eq!(shown["by_model"].as_object().unwrap().len(), 2);
+    assert_eq!(shown["usage"]["input"], 300);
+}
+
+#[test]
+fn what_is_sent_to_a_session_at_work_is_heard_before_the_next_question_and_once() {
+    let line = format!(
+        "{} sessions send work 'use plums, not pears'; {} sessions send nobody x || true",
+        crate::stage::G3,
+        crate::stage::G3
+    );
+    let stage = Stage::new(Script::new([
+        Reply::call("shell", json!({"command": line})),
+        Reply::says("with plums"),
+    ]));
+    let ran = stage.g3(["work on jam"]);
+    ran.ok();
+    let asked = stage.asked();
+    assert_eq!(asked.len(), 2);
+    assert!(asked[1].last().contains("use plums"), "{}", asked[1].text());
+    let dir = stage.session_dir();
+    assert_eq!(std::fs::read_dir(dir.join("inbox")).unwrap().count(), 0);
+    let heard = journal(&dir).iter().filter(|entry| entry["entry"] == "steered").count();
+    assert_eq!(heard, 1);
+}
+
+#[test]
+fn a_session_killed_while_it_hears_hears_it_once() {
+    for step in ["g3.journal.steered:1", "g3.journal.reply:2"] {
+        let stage = Stage::new(Script::by(|request| {
+            if request.text().contains("plums") {
+                Reply::says("with plums")
+            } else {
+                let line = format!("{} sessions send work 'use plums'", crate::stage::G3);
+                Reply::call("shell", json!({"command": line}))
+            }
+        }));
+        let job = stage.job(["work on jam"]).env("G3_TEST_KILL_AT", step);
+        stage.env.run_job(job).exits(137);
+        stage.g3(["--resume"]).ok();
+        let text = stage.asked().last().unwrap().text();
+        assert_eq!(
+            text.matches("use plums").count() - text.matches("send work").count(),
+            1,
+            "{step}:\n{text}"
+        );
+    }
+}
+
+#[test]
+fn a_session_is_written_as_a_document() {
+    let stage = two_turns([]);
+    stage.g3_with_input([], "write a\nchange it\n").ok();
+    let document = stage.g3(["sessions", "export"]);
+    document.says("## User\n\nwrite a").says("Calls `write_file`").says("changed a, made b");
+    let object = stage.g3(["sessions", "export", "--format", "json"]).json();
+    assert_eq!(object["messages"].as_array().unwrap().len(), 8);
+    let journal = stage.g3(["sessions", "export", "--format", "journal"]);
+    journal.says("\"entry\":\"opened\"");
+    stage.g3(["sessions", "export", "-o", "out.md"]).ok();
+    stage.g3(["sessions", "export", "-o", "out.md"]).exits(2).says("does not exist");
+    assert!(stage.repo.read("out.md").contains("change it"));
+}
+
+#[test]
+fn a_copy_is_made_from_the_command_line() {
+    let stage = two_turns([Reply::says("on it")]);
+    stage.g3_with_input([], "write a\nchange it\n").ok();
+    let id = stage.g3(["sessions", "fork", "--before", "2"]).ok().trim().to_owned();
+    stage.g3(["--resume", &id, "go on"]).ok();
+    let text = stage.asked()[4].text();
+    assert!(text.contains("write a") && !text.contains("change it"), "{text}");
+    stage.g3(["sessions", "fork", "--before", "7"]).exits(2).says("there is no turn 7");
+}
