@@ -1,6 +1,7 @@
 //! Puts the parts together: the only place where concrete parts of more than one seam meet.
 
 pub mod hands;
+pub mod stance;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,6 +75,8 @@ pub struct Work {
     bus: Arc<Bus>,
     coach: Option<Arc<Coach>>,
     acd: bool,
+    /// What the model is told with the user's next words.
+    note: Option<String>,
 }
 
 /// How a turn of the user ended.
@@ -124,7 +127,10 @@ impl Work {
         let clock = Clock::from_env();
         let (writer, entries) = Writer::open(&session, clock)?;
         let offered = if settings.tools {
-            tools::offered(settings.profile, Switches { small: facts.small, acd: settings.acd })
+            tools::offered(
+                settings.profile,
+                Switches { small: facts.small, acd: settings.acd, plan: false },
+            )
         } else {
             Vec::new()
         };
@@ -142,7 +148,7 @@ impl Work {
         let turns = settings.limits.turns.or(config.agent.max_turns).unwrap_or(TURNS);
         let limits = Limits { turns: Some(turns), ..settings.limits };
         let profile = settings.profile;
-        let work = Work {
+        let mut work = Work {
             session,
             talk,
             provider,
@@ -154,7 +160,9 @@ impl Work {
             bus,
             coach: None,
             acd: settings.acd,
+            note: None,
         };
+        work.find_stance();
         work.tell_start(settings);
         Ok(work)
     }
@@ -199,6 +207,7 @@ impl Work {
         let tools = self.prompt_place().tools;
         self.coach = (self.facts().small && tools)
             .then(|| Arc::new(Coach::new(&message.words(), &self.place.cwd)));
+        let message = self.with_note(message);
         let message = match self.talk.messages() {
             [] => prompt::first(self.facts(), &self.prompt_place(), message),
             [..] => message,
@@ -241,7 +250,8 @@ impl Work {
             tell: tell.clone(),
             coach: self.coach.clone(),
         };
-        let kept = ["todo.g3.md", "project.md"].map(|name| self.place.session_dir.join(name));
+        let kept = ["todo.g3.md", "project.md", "plan.g3.md"]
+            .map(|name| self.place.session_dir.join(name));
         let inbox = Folder(self.place.session_dir.clone());
         let agent = Agent {
             provider: self.provider.as_ref(),

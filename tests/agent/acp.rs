@@ -262,3 +262,81 @@ fn errors_are_json_rpc_errors_with_a_way_out() {
     let error = editor.answer(id)["error"].clone();
     assert!(error["data"]["try"].is_array(), "{error}");
 }
+
+#[test]
+fn sessions_are_listed_taken_up_without_their_history_and_let_go() {
+    let stage = Stage::new([Reply::says("noted"), Reply::says("plum"), Reply::says("still")]);
+    let mut editor = Editor::open(&stage);
+    let session = editor.new_session(stage.repo.path());
+    let id = editor.prompt(&session, "the word is plum");
+    editor.answer(id);
+    let listed = editor.request("session/list", json!({"cwd": stage.repo.path()}));
+    assert_eq!(listed["sessions"][0]["sessionId"], session.as_str());
+    assert_eq!(listed["sessions"][0]["title"], "the word is plum");
+    let all = editor.request("session/list", json!({}));
+    assert_eq!(all["sessions"].as_array().unwrap().len(), 1);
+    editor.request("session/close", json!({"sessionId": session}));
+    let closed = editor.prompt(&session, "are you there?");
+    assert!(
+        editor.answer(closed)["error"]["message"].as_str().unwrap().contains("no open session")
+    );
+    // Another g3 may have it now, so its lock is free; and here it is taken up again.
+    stage.g3(["--resume", &session, "which word?"]).ok();
+    editor.kept.clear();
+    let params = json!({"sessionId": session, "cwd": stage.repo.path(), "mcpServers": []});
+    editor.request("session/resume", params);
+    assert!(editor.updates("user_message_chunk").is_empty(), "resume sends no history");
+    let id = editor.prompt(&session, "again?");
+    assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");
+    assert!(stage.asked()[2].text().contains("the word is plum"));
+}
+
+fn writes_a_file() -> Reply {
+    Reply::call("write_file", json!({"file_path": "a.txt", "content": "hi\n"}))
+}
+
+#[test]
+fn in_plan_mode_nothing_is_changed_before_the_editor_approves() {
+    let stage = Stage::new([
+        writes_a_file(),
+        Reply::call("shell", json!({"command": "touch b.txt"})),
+        Reply::call("propose_plan", json!({"plan": "1. write a.txt"})),
+        writes_a_file(),
+        Reply::says("done"),
+    ]);
+    let mut editor = Editor::open(&stage);
+    let params = json!({"cwd": stage.repo.path(), "mcpServers": []});
+    let made = editor.request("session/new", params);
+    assert_eq!(made["modes"]["currentModeId"], "auto");
+    assert_eq!(made["modes"]["availableModes"].as_array().unwrap().len(), 3);
+    let session = made["sessionId"].as_str().unwrap().to_owned();
+    editor.request("session/set_mode", json!({"sessionId": session, "modeId": "plan"}));
+    let id = editor.prompt(&session, "write a.txt");
+    let asks = editor.wait("question", |m| m["method"] == "session/request_permission");
+    assert!(!stage.repo.path().join("a.txt").exists() && !stage.repo.path().join("b.txt").exists());
+    let title = asks["params"]["toolCall"]["title"].as_str().unwrap();
+    assert!(title.contains("1. write a.txt"), "{title}");
+    editor.send(json!({"jsonrpc": "2.0", "id": asks["id"], "result":
+        {"outcome": {"outcome": "selected", "optionId": "once"}}}));
+    assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");
+    assert_eq!(stage.repo.read("a.txt"), "hi\n");
+    assert_eq!(editor.updates("current_mode_update")[0]["currentModeId"], "auto");
+    let refused = stage.asked()[1].tool_results();
+    assert!(refused[0].1.contains("plan mode"), "{refused:?}");
+    let bad = editor.begin("session/set_mode", json!({"sessionId": session, "modeId": "yolo"}));
+    assert!(editor.answer(bad)["error"]["message"].as_str().unwrap().contains("no mode"));
+}
+
+#[test]
+fn in_ask_mode_every_write_is_asked_about() {
+    let stage = Stage::new([writes_a_file(), Reply::says("as you wish")]);
+    let mut editor = Editor::open(&stage);
+    let session = editor.new_session(stage.repo.path());
+    editor.request("session/set_mode", json!({"sessionId": session, "modeId": "ask"}));
+    let id = editor.prompt(&session, "write a.txt");
+    let asks = editor.wait("question", |m| m["method"] == "session/request_permission");
+    editor.send(json!({"jsonrpc": "2.0", "id": asks["id"], "result":
+        {"outcome": {"outcome": "selected", "optionId": "no"}}}));
+    editor.answer(id);
+    assert!(!stage.repo.path().join("a.txt").exists());
+}

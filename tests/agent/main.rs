@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 mod context;
 mod modes;
+mod plan;
 mod provider_faults;
 mod provider_open;
 mod provider_request;

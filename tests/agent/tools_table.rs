@@ -20,7 +20,11 @@ fn every_tool_has_a_valid_schema_and_is_found_by_its_name() {
         for tool in &tools {
             let name = tool["name"].as_str().unwrap();
             assert!(!tool["description"].as_str().unwrap().is_empty(), "{name}");
-            let switch = if name == "rehydrate" { "--acd" } else { "always" };
+            let switch = match name {
+                "rehydrate" => "--acd",
+                "propose_plan" => "plan mode",
+                _ => "always",
+            };
             assert_eq!(tool["enabled_by"], switch, "{name}");
             let schema = &tool["parameters"];
             assert_eq!(schema["type"], "object", "{name}");

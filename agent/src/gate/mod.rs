@@ -9,8 +9,11 @@ use base::config::agent::{Action, GateRule};
 use futures_util::future::BoxFuture;
 use globset::{GlobBuilder, GlobMatcher};
 
+use stance::Stance;
+
 pub mod paths;
 pub mod shell;
+pub mod stance;
 pub mod verbs;
 
 /// What a call wants to reach.
@@ -89,6 +92,7 @@ pub struct Gate {
     rules: Vec<Rule>,
     asker: Option<Arc<dyn Asker>>,
     always: Mutex<BTreeSet<String>>,
+    stance: Mutex<Stance>,
 }
 
 struct Rule {
@@ -107,18 +111,27 @@ pub struct Verdict {
     pub action: Action,
     /// Why, in a clause.
     pub why: String,
+    /// Whether a rule of the user's says so.
+    pub by_rule: bool,
+}
+
+impl Verdict {
+    /// A verdict by where a call reaches.
+    fn by_reach(action: Action, why: String) -> Verdict {
+        Verdict { action, why, by_rule: false }
+    }
 }
 
 impl Gate {
     /// A gate with the user's rules. The error names a pattern that is none.
     pub fn new(rules: &[GateRule], asker: Option<Arc<dyn Asker>>) -> base::failure::Result<Gate> {
         let rules = rules.iter().map(Rule::new).collect::<Result<_, _>>()?;
-        Ok(Gate { rules, asker, always: Mutex::default() })
+        Ok(Gate { rules, asker, ..Gate::default() })
     }
 
     /// Judges a call; the error is what the model reads.
     pub async fn admit(&self, visitor: &Visitor<'_>) -> Result<Pass, String> {
-        let verdict = self.judge(visitor);
+        let verdict = self.stance().tempered(self.judge(visitor), visitor.access)?;
         match verdict.action {
             Action::Allow => return Ok(Pass::Free),
             Action::Box => return Ok(Pass::Boxed),
@@ -146,6 +159,21 @@ impl Gate {
         }
     }
 
+    /// How much may be done by itself now.
+    pub fn stance(&self) -> Stance {
+        *self.stance.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// From now on so much may be done.
+    pub fn take(&self, stance: Stance) {
+        *self.stance.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = stance;
+    }
+
+    /// Puts a question to the user; `None` when there is nobody.
+    pub async fn put(&self, question: &Question) -> Option<Answer> {
+        Some(self.asker.as_ref()?.ask(question).await)
+    }
+
     fn remembered(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
         self.always.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -156,7 +184,7 @@ impl Gate {
         let reach = by_reach(visitor);
         match self.rules.iter().find(|rule| rule.matches(visitor, reach.action)) {
             Some(rule) if reach.action != Action::Deny => {
-                Verdict { action: rule.action, why: "a rule says so".to_owned() }
+                Verdict { action: rule.action, why: "a rule says so".to_owned(), by_rule: true }
             }
             Some(_) | None => reach,
         }
@@ -164,7 +192,7 @@ impl Gate {
 }
 
 fn by_reach(visitor: &Visitor<'_>) -> Verdict {
-    let verdict = |action, why: String| Verdict { action, why };
+    let verdict = Verdict::by_reach;
     let inside = |path: &Path| paths::is_inside(path, visitor.root);
     match visitor.access {
         Access::Read(path) if inside(path) || paths::is_inside(path, visitor.session_dir) => {

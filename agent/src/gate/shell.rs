@@ -56,11 +56,11 @@ const HARMLESS: [&str; 6] =
 
 /// Judges a command line that runs in `cwd`. With `careful`, destructive commands ask also inside.
 pub fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> Verdict {
-    let ask = |why: String| Verdict { action: Action::Ask, why };
+    let ask = |why: String| Verdict::by_reach(Action::Ask, why);
     let found = pieces(line);
     if let Some(what) = found.iter().find_map(|piece| ruinous(piece, cwd)) {
         let why = format!("forbidden_command: {what} would destroy the machine");
-        return Verdict { action: Action::Deny, why };
+        return Verdict::by_reach(Action::Deny, why);
     }
     if !paths::is_inside(cwd, root) {
         return ask(format!("{} is outside the working directory", cwd.display()));
@@ -71,7 +71,7 @@ pub fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> Verdict {
     if careful && let Some(what) = destructive(line, &found) {
         return ask(format!("destructive_command: `{what}`"));
     }
-    Verdict { action: Action::Allow, why: String::new() }
+    Verdict::by_reach(Action::Allow, String::new())
 }
 
 /// What no answer allows: making a file system, or removing the root directory.

@@ -64,6 +64,9 @@ impl Toolbox for Hands<'_> {
             if let Some(items) = todo_items(&outcome.metadata) {
                 (self.tell)(What::Todo { items });
             }
+            if outcome.metadata["plan"].is_string() && outcome.metadata["sha256"].is_string() {
+                (self.tell)(What::Plan { plan: outcome.metadata.clone() });
+            }
             outcome
         })
     }

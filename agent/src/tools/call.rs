@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::profile::{self, Effect, Engine, Face, Found, Style};
 use super::{
-    ErrorKind, Outcome, Profile, Workplace, args, edit, exec, fs, history, rehydrate, search, todo,
-    wait,
+    ErrorKind, Outcome, Profile, Workplace, args, edit, exec, fs, history, plan, rehydrate, search,
+    todo, wait,
 };
 use crate::gate::{Access, Pass, Visitor, paths};
 
@@ -141,6 +141,7 @@ impl Call<'_> {
             Engine::TodoItems => todo::run_items(self),
             Engine::Wait => wait::run(self).await,
             Engine::History => history::run(self),
+            Engine::ProposePlan => plan::run(self).await,
             Engine::Rehydrate => rehydrate::run(self),
         }
     }
@@ -172,6 +173,7 @@ impl Call<'_> {
             | Engine::TodoItems
             | Engine::Wait
             | Engine::History
+            | Engine::ProposePlan
             | Engine::Rehydrate => None,
         }
     }
@@ -187,6 +189,7 @@ impl Call<'_> {
                 vec![self.place.to_string_lossy().into_owned()]
             }
             Engine::TodoRead | Engine::TodoWrite | Engine::TodoItems => vec!["todo".to_owned()],
+            Engine::ProposePlan => vec!["plan".to_owned()],
             Engine::Grep | Engine::Glob | Engine::Wait | Engine::History | Engine::Rehydrate => {
                 Vec::new()
             }

@@ -20,6 +20,7 @@ pub mod edit;
 pub mod exec;
 pub mod fs;
 pub mod history;
+pub mod plan;
 pub mod profile;
 pub mod rehydrate;
 pub mod search;
@@ -109,12 +110,15 @@ pub struct Switches {
     pub small: bool,
     /// Finished turns are moved into files: `--acd`.
     pub acd: bool,
+    /// The model plans and the user approves.
+    pub plan: bool,
 }
 
 impl Switches {
     /// What `enabled_by` says of the tools that are on now.
     fn on(self) -> impl Iterator<Item = &'static str> {
-        self.acd.then_some("--acd").into_iter()
+        let acd = self.acd.then_some("--acd");
+        acd.into_iter().chain(self.plan.then_some("plan mode"))
     }
 }
 

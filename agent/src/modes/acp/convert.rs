@@ -3,15 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use agent_client_protocol::v1::schema::{
-    ContentBlock, ContentChunk, Diff, EmbeddedResourceResource, Plan, PlanEntry, PlanEntryPriority,
-    PlanEntryStatus, SessionUpdate, TextContent, ToolCall, ToolCallContent, ToolCallLocation,
-    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+    ContentBlock, ContentChunk, CurrentModeUpdate, Diff, EmbeddedResourceResource, Plan, PlanEntry,
+    PlanEntryPriority, PlanEntryStatus, SessionInfo, SessionUpdate, TextContent, ToolCall,
+    ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
+    ToolKind,
 };
 use base::event::{TodoItem, What};
 use serde_json::Value;
 
+use crate::gate::stance::Stance;
 use crate::message::{Image, Message, Part, Role};
-use crate::ui::call_line;
+use crate::session::{self, snapshot::Snapshot};
+use crate::ui::{call_line, cut_to};
 
 /// The user's message.
 pub fn message(blocks: Vec<ContentBlock>) -> Message {
@@ -56,6 +59,9 @@ pub fn update(what: &What, cwd: &Path) -> Option<SessionUpdate> {
             SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.clone(), fields))
         }
         What::Todo { items } => SessionUpdate::Plan(plan(items)),
+        What::Plan { plan } if plan["approved"] == true => {
+            SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(Stance::Auto.id()))
+        }
         What::Start { .. }
         | What::Turn { .. }
         | What::Usage { .. }
@@ -69,6 +75,16 @@ pub fn update(what: &What, cwd: &Path) -> Option<SessionUpdate> {
         | What::Error { .. }
         | What::End { .. } => return None,
     })
+}
+
+/// A session as it is listed.
+pub fn listed(cwd: &Path, id: &base::id::Id) -> SessionInfo {
+    let dir = session::sessions_dir(cwd).join(id.as_str());
+    let seen = Snapshot::read(&dir, id.as_str());
+    let title = seen.task.lines().next().unwrap_or_default();
+    SessionInfo::new(id.to_string(), cwd)
+        .title(cut_to(title, 80))
+        .updated_at(Some(seen.updated_at).filter(|time| !time.is_empty()))
 }
 
 /// A conversation as the updates that a client would have seen.

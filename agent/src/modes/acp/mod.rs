@@ -6,16 +6,20 @@
 pub mod convert;
 pub mod updates;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
-    AgentCapabilities, CancelNotification, Implementation, InitializeRequest, InitializeResponse,
-    LoadSessionRequest, LoadSessionResponse, NewSessionRequest, NewSessionResponse,
-    PromptCapabilities, PromptRequest, PromptResponse, StopReason,
+    AgentCapabilities, CancelNotification, CloseSessionRequest, CloseSessionResponse,
+    Implementation, InitializeRequest, InitializeResponse, ListSessionsRequest,
+    ListSessionsResponse, LoadSessionRequest, LoadSessionResponse, NewSessionRequest,
+    NewSessionResponse, PromptCapabilities, PromptRequest, PromptResponse, ResumeSessionRequest,
+    ResumeSessionResponse, SessionCapabilities, SessionCloseCapabilities, SessionListCapabilities,
+    SessionMode, SessionModeState, SessionResumeCapabilities, SetSessionModeRequest,
+    SetSessionModeResponse, StopReason,
 };
 use agent_client_protocol::{
     Agent, Client, Error, Stdio, on_receive_notification, on_receive_request,
@@ -26,7 +30,9 @@ use base::failure::{Failure, OrFail, Result};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
+use crate::gate::stance::Stance;
 use crate::run::{Settings, Which, Work};
+use crate::session;
 use crate::ui::Bus;
 use updates::{Editor, Updates};
 
@@ -41,6 +47,7 @@ struct Host {
 
 /// One open session.
 struct Open {
+    cwd: PathBuf,
     work: Arc<tokio::sync::Mutex<Work>>,
     cancel: Mutex<CancellationToken>,
 }
@@ -51,7 +58,8 @@ type Entered = (OwnedMutexGuard<Work>, CancellationToken);
 /// Serves until stdin ends.
 pub async fn run(settings: Box<SettingsFor>) -> Result<()> {
     let host = Arc::new(Host { settings, open: Mutex::default() });
-    let (new, load, prompt, cancel) = (host.clone(), host.clone(), host.clone(), host);
+    let (new, load, prompt, cancel) = (host.clone(), host.clone(), host.clone(), host.clone());
+    let (list, resume, close, mode) = (host.clone(), host.clone(), host.clone(), host);
     Agent
         .v1()
         .name("g3")
@@ -61,18 +69,40 @@ pub async fn run(settings: Box<SettingsFor>) -> Result<()> {
         )
         .on_receive_request(
             async move |request: NewSessionRequest, responder, client: ConnectionTo<Client>| {
-                let (host, cx) = (new.clone(), client.clone());
-                client.spawn(async move {
-                    responder.respond_with_result(host.begin(request, cx).map_err(wire_error))
-                })
+                responder.respond_with_result(new.begin(request, client).map_err(wire_error))
             },
             on_receive_request!(),
         )
         .on_receive_request(
             async move |request: LoadSessionRequest, responder, client: ConnectionTo<Client>| {
-                let (host, cx) = (load.clone(), client.clone());
+                responder.respond_with_result(load.load(request, client).map_err(wire_error))
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: ResumeSessionRequest, responder, client: ConnectionTo<Client>| {
+                responder.respond_with_result(resume.resume(request, client).map_err(wire_error))
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: ListSessionsRequest, responder, _| {
+                responder.respond_with_result(list.list(&request).map_err(wire_error))
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: CloseSessionRequest, responder, _| {
+                close.close(&request.session_id.0);
+                responder.respond(CloseSessionResponse::new())
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: SetSessionModeRequest, responder, client: ConnectionTo<Client>| {
+                let host = mode.clone();
                 client.spawn(async move {
-                    responder.respond_with_result(host.load(request, cx).map_err(wire_error))
+                    responder.respond_with_result(host.set_mode(request).await.map_err(wire_error))
                 })
             },
             on_receive_request!(),
@@ -105,8 +135,16 @@ pub async fn run(settings: Box<SettingsFor>) -> Result<()> {
 
 fn initialized() -> InitializeResponse {
     let prompt = PromptCapabilities::new().image(true).embedded_context(true);
+    let sessions = SessionCapabilities::new()
+        .list(SessionListCapabilities::new())
+        .resume(SessionResumeCapabilities::new())
+        .close(SessionCloseCapabilities::new());
+    let able = AgentCapabilities::new()
+        .load_session(true)
+        .session_capabilities(sessions)
+        .prompt_capabilities(prompt);
     InitializeResponse::new(ProtocolVersion::V1)
-        .agent_capabilities(AgentCapabilities::new().load_session(true).prompt_capabilities(prompt))
+        .agent_capabilities(able)
         .agent_info(Implementation::new("g3", env!("CARGO_PKG_VERSION")))
 }
 
@@ -136,7 +174,7 @@ impl Host {
         {
             work.warn(format!("{servers} MCP servers were offered; this version uses none"));
         }
-        Ok(NewSessionResponse::new(id))
+        Ok(NewSessionResponse::new(id).modes(modes(&open)))
     }
 
     fn load(
@@ -144,14 +182,72 @@ impl Host {
         request: LoadSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<LoadSessionResponse> {
-        let wanted = request.session_id.0.to_string();
-        self.opened().remove(&wanted);
-        let (id, open) = self.open(&request.cwd, &Which::Resume(Some(wanted)), client.clone())?;
+        let (id, open) = self.take_up(&request.session_id.0, &request.cwd, client.clone())?;
         if let Ok(work) = open.work.try_lock() {
             let updates = Updates::new(&id, client, request.cwd);
             convert::history(work.talk.messages()).into_iter().for_each(|it| updates.send(it));
         }
-        Ok(LoadSessionResponse::new())
+        Ok(LoadSessionResponse::new().modes(modes(&open)))
+    }
+
+    fn resume(
+        &self,
+        request: ResumeSessionRequest,
+        client: ConnectionTo<Client>,
+    ) -> Result<ResumeSessionResponse> {
+        let (_, open) = self.take_up(&request.session_id.0, &request.cwd, client)?;
+        Ok(ResumeSessionResponse::new().modes(modes(&open)))
+    }
+
+    fn take_up(
+        &self,
+        id: &str,
+        cwd: &Path,
+        client: ConnectionTo<Client>,
+    ) -> Result<(String, Arc<Open>)> {
+        self.close(id);
+        self.open(cwd, &Which::Resume(Some(id.to_owned())), client)
+    }
+
+    /// The sessions of a directory, or of every directory in which one is open.
+    fn list(&self, request: &ListSessionsRequest) -> Result<ListSessionsResponse> {
+        let dirs = match &request.cwd {
+            Some(cwd) => vec![cwd.clone()],
+            None => {
+                let open = self.opened();
+                let dirs: BTreeSet<PathBuf> = open.values().map(|open| open.cwd.clone()).collect();
+                dirs.into_iter().collect()
+            }
+        };
+        let mut all = Vec::new();
+        for dir in dirs {
+            all.extend(session::list(&dir)?.into_iter().map(|id| convert::listed(&dir, &id)));
+        }
+        Ok(ListSessionsResponse::new(all))
+    }
+
+    /// Lets a session go: what it works on is cancelled, and its lock is free.
+    fn close(&self, id: &str) {
+        self.cancel(id);
+        self.opened().remove(id);
+    }
+
+    async fn set_mode(&self, request: SetSessionModeRequest) -> Result<SetSessionModeResponse> {
+        let id = &request.mode_id.0;
+        let Some(stance) = Stance::parse(id) else {
+            return Err(Failure::usage(format!("there is no mode `{id}`")).next("auto, ask, plan"));
+        };
+        let open = self.find(&request.session_id.0)?;
+        let mut work = open.work.lock().await;
+        work.take_stance(stance).or_fail(|| "cannot keep the mode")?;
+        Ok(SetSessionModeResponse::new())
+    }
+
+    fn find(&self, id: &str) -> Result<Arc<Open>> {
+        self.opened().get(id).cloned().ok_or_else(|| {
+            Failure::not_found(format!("there is no open session `{id}`"))
+                .next("session/new or session/load")
+        })
     }
 
     fn open(
@@ -164,24 +260,20 @@ impl Host {
             .canonicalize()
             .map_err(|why| Failure::usage(format!("cannot use {}", cwd.display())).because(why))?;
         let settings = (self.settings)(&cwd)?;
-        let sink = Updates::unnamed(client.clone(), cwd);
+        let sink = Updates::unnamed(client.clone(), cwd.clone());
         let editor = Arc::new(Editor::new(client, sink.session()));
         let bus = Bus::new(Clock::from_env(), vec![Box::new(sink)]);
         editor.tells(&bus);
         let work = Work::begin(&settings, which, bus, Some(editor))?;
         let id = work.session.id.to_string();
         let cancel = Mutex::new(CancellationToken::new());
-        let open = Arc::new(Open { work: Arc::new(tokio::sync::Mutex::new(work)), cancel });
+        let open = Arc::new(Open { cwd, work: Arc::new(tokio::sync::Mutex::new(work)), cancel });
         self.opened().insert(id.clone(), open.clone());
         Ok((id, open))
     }
 
     fn enter(&self, request: &PromptRequest) -> Result<Entered> {
-        let id = request.session_id.0.to_string();
-        let open = self.opened().get(&id).cloned().ok_or_else(|| {
-            Failure::not_found(format!("there is no open session `{id}`"))
-                .next("session/new or session/load")
-        })?;
+        let open = self.find(&request.session_id.0)?;
         let work = open.work.clone().try_lock_owned().map_err(|_| {
             Failure::refused("the session is at work").next("wait for its end, or session/cancel")
         })?;
@@ -199,6 +291,15 @@ impl Host {
     fn opened(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Open>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The modes of a session, and the one that it is in.
+fn modes(open: &Open) -> Option<SessionModeState> {
+    let now = open.work.try_lock().ok()?.stance();
+    let mode = |stance: Stance| {
+        SessionMode::new(stance.id(), stance.id()).description(stance.means().to_owned())
+    };
+    Some(SessionModeState::new(now.id(), Stance::ALL.into_iter().map(mode).collect()))
 }
 
 /// Carries a prompt out.

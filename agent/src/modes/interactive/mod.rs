@@ -13,6 +13,7 @@ use self::commands::Typed;
 use self::editor::{Line, LineEditor};
 use super::interrupt::Interrupts;
 use crate::gate::Asker;
+use crate::gate::stance::Stance;
 use crate::message::{Message, Role};
 use crate::prompt::template;
 use crate::run::{Settings, Which, Work};
@@ -27,8 +28,6 @@ pub struct Chat {
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
     interrupts: Interrupts,
-    /// What the model is told with the next words.
-    note: Option<String>,
 }
 
 /// Talks until the user leaves.
@@ -39,7 +38,7 @@ pub async fn run(
     asker: Option<Arc<dyn Asker>>,
 ) -> Result<Status> {
     let interrupts = Interrupts::listen()?;
-    let mut chat = Chat { settings, which, work: None, bus, asker, interrupts, note: None };
+    let mut chat = Chat { settings, which, work: None, bus, asker, interrupts };
     if matches!(chat.which, Which::Resume(_)) {
         chat.open("")?;
     }
@@ -99,7 +98,6 @@ impl Chat {
             return Ok(());
         }
         let Some(work) = &mut self.work else { return Ok(()) };
-        let words = self.note.take().map_or(words.clone(), |note| format!("{note}\n\n{words}"));
         let before = Picture::take(work);
         let tokens = self.interrupts.begin();
         let message = Message::text(Role::User, words);
@@ -142,6 +140,11 @@ impl Chat {
         if std::io::stdout().is_terminal() && full > 0 {
             self.say(&rich::context_bar(full));
         }
-        "g3> ".to_owned()
+        let stance = self.work.as_ref().map(Work::stance);
+        match stance {
+            Some(Stance::Plan) => "plan> ".to_owned(),
+            Some(Stance::Ask) => "ask> ".to_owned(),
+            Some(Stance::Auto) | None => "g3> ".to_owned(),
+        }
     }
 }

@@ -50,6 +50,9 @@ pub enum Engine {
     /// Tells what was done.
     #[serde(rename = "history")]
     History,
+    /// Proposes a plan to the user.
+    #[serde(rename = "plan.propose")]
+    ProposePlan,
     /// Brings a turn back that was set aside.
     #[serde(rename = "context.rehydrate")]
     Rehydrate,
@@ -80,6 +83,7 @@ impl Engine {
             | Engine::TodoItems
             | Engine::Wait
             | Engine::History
+            | Engine::ProposePlan
             | Engine::Rehydrate => Effect::Looks,
         }
     }

@@ -20,7 +20,8 @@ pub fn undo(chat: &mut Chat, _: Option<String>) -> Result<()> {
     let paths = checkpoints.undo(last.turn)?;
     let names = named(&paths);
     chat.say(&format!("turn {}: back to what they were: {names}", last.turn));
-    chat.note = Some(format!("[I took back what turn {} did to these files: {names}]", last.turn));
+    let note = format!("[I took back what turn {} did to these files: {names}]", last.turn);
+    at_work(chat)?.tell_with_next(note);
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 pub mod conversation;
 pub mod files;
+pub mod plan;
 pub mod sessions;
 
 use base::failure::{Failure, Result};
@@ -42,6 +43,9 @@ pub const TABLE: &[Command] = &[
     command!("/stats", "tokens, cost and context of this session", conversation::stats),
     command!("/cost", "what each model cost", conversation::cost),
     command!("/model", "show the model, or go on with another: /model NAME", sessions::model),
+    command!("/plan", "plan before anything is changed: /plan TEXT; alone: the plan", async plan::plan),
+    command!("/approve", "approve the plan as it stands", async plan::approve),
+    command!("/mode", "how much g3 may do by itself: /mode auto, ask or plan", plan::mode),
     command!("/undo", "take back what the last turn did to files", files::undo),
     command!(
         "/rewind",

@@ -1,0 +1,69 @@
+//! What may be done at all for now: everything that the rules allow, only what somebody nodded at,
+//! or nothing before a plan is approved.
+
+use base::config::agent::Action;
+
+use super::{Access, Verdict};
+
+/// How much the agent may do by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stance {
+    /// What the rules allow.
+    #[default]
+    Auto,
+    /// Writes and commands that no rule of the user's allows are asked about, each.
+    Ask,
+    /// Nothing is written and nothing run before the user approves a plan.
+    Plan,
+}
+
+impl Stance {
+    /// Every stance.
+    pub const ALL: [Stance; 3] = [Stance::Auto, Stance::Ask, Stance::Plan];
+
+    /// Its id, as editors see it.
+    pub fn id(self) -> &'static str {
+        match self {
+            Stance::Auto => "auto",
+            Stance::Ask => "ask",
+            Stance::Plan => "plan",
+        }
+    }
+
+    /// The stance of this id.
+    pub fn parse(id: &str) -> Option<Stance> {
+        Stance::ALL.into_iter().find(|stance| stance.id() == id)
+    }
+
+    /// What it means, in a sentence.
+    pub fn means(self) -> &'static str {
+        match self {
+            Stance::Auto => "does what the rules of the gate allow, and asks about the rest",
+            Stance::Ask => "asks before every write and every command",
+            Stance::Plan => "looks and plans; changes nothing before you approve the plan",
+        }
+    }
+
+    /// The verdict as this stance has it; the error is what the model reads.
+    pub(super) fn tempered(self, verdict: Verdict, access: &Access) -> Result<Verdict, String> {
+        let looks = match access {
+            Access::Read(_) => true,
+            Access::Write(_) | Access::Run { .. } => false,
+        };
+        match self {
+            Stance::Auto => Ok(verdict),
+            _ if looks => Ok(verdict),
+            Stance::Plan => Err("denied: this is plan mode, where nothing is written and nothing \
+                                 run; look around with the tools that read, then call \
+                                 propose_plan, and go on when the user has approved"
+                .to_owned()),
+            Stance::Ask => match verdict.action {
+                Action::Allow | Action::Box if !verdict.by_rule => {
+                    let why = "every write and command is asked about".to_owned();
+                    Ok(Verdict { action: Action::Ask, why, ..verdict })
+                }
+                Action::Allow | Action::Box | Action::Ask | Action::Deny => Ok(verdict),
+            },
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Commands about plans and about how much is done without asking.
+
+use base::failure::{Failure, OrFail, Result};
+
+use super::at_work;
+use crate::gate::stance::Stance;
+use crate::modes::interactive::Chat;
+use crate::prompt::template;
+use crate::tools::plan as plans;
+
+/// `/plan [TEXT]`.
+pub async fn plan(chat: &mut Chat, words: Option<String>) -> Result<()> {
+    let Some(words) = words else { return show(chat) };
+    if chat.work.is_none() {
+        chat.open(&words)?;
+    }
+    take(chat, Stance::Plan)?;
+    chat.turn(template(&words)).await
+}
+
+fn show(chat: &mut Chat) -> Result<()> {
+    let dir = at_work(chat)?.session.dir.clone();
+    let Ok(text) = std::fs::read_to_string(plans::file(&dir)) else {
+        return Err(Failure::failed("there is no plan").next("/plan TEXT asks for one"));
+    };
+    let state = if plans::is_approved(&dir) { "approved" } else { "waits for /approve" };
+    chat.say(&format!("{}\n({state})", base::text::printable(text.trim_end())));
+    Ok(())
+}
+
+/// `/approve`.
+pub async fn approve(chat: &mut Chat, _: Option<String>) -> Result<()> {
+    let work = at_work(chat)?;
+    let approved = plans::approve(&work.session.dir).or_fail(|| "cannot approve the plan")?;
+    let Some(approval) = approved else {
+        return Err(Failure::failed("there is no plan").next("/plan TEXT asks for one"));
+    };
+    take(chat, Stance::Auto)?;
+    chat.say(&format!("approved: plan {}", &approval.sha256[..12]));
+    chat.turn("I approve the plan. Carry it out.".to_owned()).await
+}
+
+/// `/mode [MODE]`.
+pub fn mode(chat: &mut Chat, words: Option<String>) -> Result<()> {
+    let Some(words) = words else {
+        let now = chat.work.as_ref().map_or(Stance::Auto, |work| work.stance());
+        for stance in Stance::ALL {
+            let mark = if stance == now { "*" } else { " " };
+            chat.say(&format!("{mark} {:5} {}", stance.id(), stance.means()));
+        }
+        return Ok(());
+    };
+    let Some(stance) = Stance::parse(&words) else {
+        return Err(Failure::usage(format!("there is no mode `{words}`")).next("auto, ask or plan"));
+    };
+    if chat.work.is_none() {
+        chat.open("session")?;
+    }
+    take(chat, stance)
+}
+
+fn take(chat: &mut Chat, stance: Stance) -> Result<()> {
+    at_work(chat)?.take_stance(stance).or_fail(|| "cannot keep the mode")
+}

@@ -1,0 +1,77 @@
+//! How much a session may do by itself: kept over starts, told to the model once.
+
+use crate::gate::stance::Stance;
+use crate::message::{Message, Part};
+use crate::tools::{plan, profile};
+
+use super::Work;
+
+/// What the model is told when planning begins.
+const PLANNING: &str = "[Plan mode: look around with the tools that read, ask what you must know, \
+then call propose_plan. Nothing can be written or run before I approve the plan.]";
+
+/// What the model is told when planning ends without a plan.
+const FREE: &str = "[Plan mode is over: you may write and run again.]";
+
+impl Work {
+    /// The stance in which this session works now.
+    pub fn stance(&self) -> Stance {
+        self.place.gate.stance()
+    }
+
+    /// From now on the session works in this stance.
+    pub fn take_stance(&mut self, stance: Stance) -> std::io::Result<()> {
+        let before = self.stance();
+        base::files::replace(&self.stance_file(), stance.id().as_bytes())?;
+        self.place.gate.take(stance);
+        match (before, stance) {
+            (Stance::Plan, Stance::Plan) => {}
+            (_, Stance::Plan) => {
+                self.offer_plan();
+                self.tell_with_next(PLANNING.to_owned());
+            }
+            (Stance::Plan, Stance::Auto | Stance::Ask) => self.tell_with_next(FREE.to_owned()),
+            (Stance::Auto | Stance::Ask, Stance::Auto | Stance::Ask) => {}
+        }
+        Ok(())
+    }
+
+    /// The stance in which the session was left; planning is over once the plan was approved.
+    pub(super) fn find_stance(&mut self) {
+        let text = std::fs::read_to_string(self.stance_file()).unwrap_or_default();
+        let Some(stance) = Stance::parse(text.trim()) else { return };
+        let plans = stance == Stance::Plan;
+        if plans {
+            self.offer_plan();
+        }
+        let approved = plans && plan::is_approved(&self.session.dir);
+        self.place.gate.take(if approved { Stance::Auto } else { stance });
+    }
+
+    fn stance_file(&self) -> std::path::PathBuf {
+        self.session.dir.join("stance")
+    }
+
+    /// The tool for plans is offered from now on, to the end of the session.
+    fn offer_plan(&mut self) {
+        let Some(face) = profile::switched("plan mode") else { return };
+        if !self.offered.iter().any(|spec| spec.name == face.name) && !self.offered.is_empty() {
+            self.offered.push(face.spec());
+        }
+    }
+
+    /// Tells the model something with the user's next words.
+    pub fn tell_with_next(&mut self, note: String) {
+        self.note = Some(match self.note.take() {
+            Some(before) => format!("{before}\n{note}"),
+            None => note,
+        });
+    }
+
+    pub(super) fn with_note(&mut self, mut message: Message) -> Message {
+        if let Some(note) = self.note.take() {
+            message.parts.insert(0, Part::Text { text: format!("{note}\n\n") });
+        }
+        message
+    }
+}

@@ -1,0 +1,96 @@
+//! Plan mode at the prompt: nothing is changed before the user approves, and the approval is bound
+//! to the text.
+
+use serde_json::json;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
+
+use crate::stage::{Stage, journal, of_type};
+
+fn writes() -> Reply {
+    Reply::call("write_file", json!({"file_path": "a.txt", "content": "hi\n"}))
+}
+
+fn proposes(plan: &str) -> Reply {
+    Reply::call("propose_plan", json!({"plan": plan}))
+}
+
+#[test]
+fn a_plan_waits_for_approval_and_is_carried_out_after_it() {
+    let stage = Stage::new([
+        writes(),
+        proposes("1. write a.txt"),
+        Reply::says("that is my plan"),
+        writes(),
+        Reply::says("done"),
+    ]);
+    let ran = stage.g3_with_input([], "/plan write a.txt\n/plan\n/approve\n/plan\n");
+    ran.says("waits for /approve").says("approved: plan ").says("(approved)");
+    assert_eq!(stage.repo.read("a.txt"), "hi\n");
+    let asked = stage.asked();
+    assert!(asked[0].text().contains("Plan mode: look around"));
+    assert!(asked[1].tool_results()[0].1.contains("plan mode"), "{:?}", asked[1].tool_results());
+    assert!(asked[3].text().contains("I approve the plan"));
+    assert!(asked.iter().all(|request| request.tool_names() == asked[0].tool_names()));
+}
+
+#[test]
+fn what_is_not_approved_is_not_carried_out_also_after_a_new_start() {
+    let stage = Stage::new([
+        proposes("1. write a.txt"),
+        Reply::says("my plan"),
+        writes(),
+        Reply::says("I may not"),
+    ]);
+    stage.g3_with_input([], "/plan write a.txt\n").ok();
+    stage.g3(["just do it", "--resume"]).ok();
+    assert!(!stage.repo.path().join("a.txt").exists());
+    assert!(stage.asked()[3].tool_results().last().unwrap().1.contains("plan mode"));
+}
+
+#[test]
+fn an_approval_does_not_hold_for_another_text() {
+    let stage = Stage::new([
+        proposes("1. write a.txt"),
+        Reply::says("my plan"),
+        writes(),
+        Reply::says("done"),
+        writes(),
+        Reply::says("I may not"),
+    ]);
+    stage.g3_with_input([], "/plan write a.txt\n/approve\n").ok();
+    std::fs::remove_file(stage.repo.path().join("a.txt")).unwrap();
+    let dir = stage.session_dir();
+    // The plan is another one now, and the session was left in plan mode.
+    std::fs::write(dir.join("plan.g3.md"), "1. delete everything").unwrap();
+    std::fs::write(dir.join("stance"), "plan").unwrap();
+    stage.g3(["go on", "--resume"]).ok();
+    assert!(!stage.repo.path().join("a.txt").exists());
+}
+
+#[test]
+fn the_plan_is_an_event_and_outlives_a_summary() {
+    let stage = Stage::new(Script::new([
+        proposes("1. plant plums"),
+        Reply::says("my plan"),
+        Reply::says("a summary"),
+        Reply::says("yes"),
+    ]));
+    stage.g3_with_input(["--events", "events"], "/plan garden\n/compact\nand?\n").ok();
+    let lines = stage.repo.read("events");
+    let events: Vec<_> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let plan = of_type(&events, "plan")[0];
+    assert_eq!((&plan["plan"], &plan["approved"]), (&json!("1. plant plums"), &json!(false)));
+    assert_eq!(plan["sha256"].as_str().unwrap().len(), 64);
+    assert!(stage.asked()[3].text().contains("plant plums"));
+    assert!(journal(&stage.session_dir()).len() > 4);
+}
+
+#[test]
+fn modes_are_shown_and_chosen() {
+    let stage = Stage::new([writes(), Reply::says("nobody to ask")]);
+    let ran = stage.g3_with_input([], "/mode\n/mode nope\n/mode ask\n/mode\nwrite it\n");
+    ran.says("* auto").says("no mode `nope`").says("* ask");
+    // Nobody can be asked here: the write is denied.
+    assert!(!stage.repo.path().join("a.txt").exists());
+}
