@@ -31,6 +31,17 @@ fn accept_lands_one_commit_and_takes_the_session_away() {
 }
 
 #[test]
+fn the_user_of_the_environment_is_the_author_as_git_has_it() {
+    let mut scene = Scene::new();
+    scene.env.set("GIT_AUTHOR_NAME", "Grace \"G\" Hopper");
+    scene.env.set("GIT_AUTHOR_EMAIL", "grace@example.org");
+    let id = scene.ready("write hello.txt hi");
+    scene.studio(["accept", &id, "-m", "Say hello"]).exits(0);
+    let author = scene.repo.git(["log", "-1", "--format=%an <%ae>"]);
+    assert_eq!(author, "Grace \"G\" Hopper <grace@example.org>");
+}
+
+#[test]
 fn the_json_of_accept_discard_undo_and_operations() {
     let scene = Scene::new();
     let id = scene.ready("write a 1");

@@ -263,7 +263,9 @@ pub fn config(repo: &git2::Repository) -> Result<String> {
             "user.email" => Some("agent@studio.invalid"),
             _ => None,
         };
-        let value = effective.get_str(key).ok().filter(|value| !value.is_empty()).or(fallback);
+        let named = named_by_environment(key);
+        let configured = effective.get_str(key).ok().filter(|value| !value.is_empty());
+        let value = named.as_deref().or(configured).or(fallback);
         let (section, name) = key.split_once('.').expect("every shared key has a section");
         if let Some(value) = value {
             let _ = write!(text, "[{section}]\n\t{name} = {}\n", quoted(value));
@@ -271,6 +273,16 @@ pub fn config(repo: &git2::Repository) -> Result<String> {
     }
     text.push_str("[gc]\n\tauto = 0\n");
     Ok(text)
+}
+
+/// Who the user is, where the environment says so: git lets it win over the configuration.
+fn named_by_environment(key: &str) -> Option<String> {
+    let variable = match key {
+        "user.name" => "GIT_AUTHOR_NAME",
+        "user.email" => "GIT_AUTHOR_EMAIL",
+        _ => return None,
+    };
+    std::env::var(variable).ok().filter(|value| !value.trim().is_empty())
 }
 
 /// A value as git's configuration files write it.
