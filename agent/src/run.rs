@@ -20,9 +20,9 @@ use crate::message::Message;
 use crate::prompt::small::coach::Coach;
 use crate::prompt::{self, Place};
 use crate::provider::{self, Facts, Provider, ToolSpec};
-use crate::session::Session;
 use crate::session::inbox::Folder;
 use crate::session::journal::Writer;
+use crate::session::{Session, errors};
 use crate::tools::{self, Profile, Switches, Workplace};
 use crate::turn::{self, Agent, Finish, Tell};
 use crate::ui::Bus;
@@ -282,6 +282,25 @@ impl Work {
         Ok(())
     }
 
+    /// What can be said of this session when it fails.
+    fn error_record(&self) -> errors::Record {
+        let (facts, window) = (self.provider.facts(), &self.talk.window);
+        errors::Record {
+            time: Clock::from_env().stamp(),
+            session: self.session.id.to_string(),
+            provider: facts.provider.clone(),
+            model: facts.model.clone(),
+            task: self.talk.request().to_owned(),
+            turns: self.talk.turns(),
+            usage: self.talk.usage(),
+            context_used: window.used(),
+            context_limit: window.limit(),
+            what: String::new(),
+            why: None,
+            next: Vec::new(),
+        }
+    }
+
     /// Tells and writes down how it ended.
     fn end(&mut self, ended: Ended) -> Ended {
         let word = serde_json::to_value(ended.status).unwrap_or_default();
@@ -289,6 +308,11 @@ impl Work {
         let failure = ended.failure.or(written.err());
         if let Some(failure) = &failure {
             self.bus.tell(error(failure));
+        }
+        if let Some(failure) = failure.as_ref().filter(|_| ended.status == Status::Failed)
+            && let Err(why) = self.error_record().of(failure).keep(&self.place.cwd)
+        {
+            self.warn(format!("the error could not be written down: {why}"));
         }
         let (turns, usage) = (self.talk.turns(), self.talk.usage());
         let (status, exit) = (ended.status, ended.status.exit());

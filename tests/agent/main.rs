@@ -6,6 +6,7 @@ mod acp;
 mod cli;
 mod commands;
 mod context;
+mod errors;
 mod modes;
 mod plan;
 mod provider_faults;

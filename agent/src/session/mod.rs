@@ -1,6 +1,7 @@
 //! Sessions of g3 on disk: `.g3/sessions/<id>/` in the working directory.
 
 pub mod checkpoint;
+pub mod errors;
 pub mod export;
 pub mod fork;
 pub mod inbox;
