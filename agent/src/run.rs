@@ -23,6 +23,7 @@ use crate::provider::{self, Facts, Provider, ToolSpec};
 use crate::session::inbox::Folder;
 use crate::session::journal::Writer;
 use crate::session::{Session, errors};
+use crate::tools::outside::Outside;
 use crate::tools::{self, Profile, Switches, Workplace};
 use crate::turn::{self, Agent, Finish, Tell};
 use crate::ui::Bus;
@@ -181,6 +182,11 @@ impl Work {
     /// Something that the user should know.
     pub fn warn(&self, text: String) {
         self.bus.tell(What::Notice { level: Level::Warning, text });
+    }
+
+    /// Files and terminals are held by somebody outside as well.
+    pub fn use_outside(&mut self, outside: Arc<dyn Outside>) {
+        self.place.outside = Some(outside);
     }
 
     /// Where writes need no question.

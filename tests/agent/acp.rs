@@ -1,109 +1,11 @@
-//! The Agent Client Protocol as raw JSON-RPC lines, as an editor would speak it.
+//! The Agent Client Protocol: prompts, sessions, modes, permissions.
 
-use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Write};
-use std::sync::mpsc;
-use std::time::Duration;
-
-use base::process::Running;
-use serde_json::{Value, json};
+use serde_json::json;
 use testkit::model_server::gate::Gate;
 use testkit::model_server::reply::Reply;
 
-use crate::stage::{G3, Stage};
-
-/// An editor with g3 behind it.
-struct Editor {
-    g3: Running,
-    lines: mpsc::Receiver<Value>,
-    kept: VecDeque<Value>,
-    next: u64,
-}
-
-impl Editor {
-    fn open(stage: &Stage) -> Editor {
-        let mut g3 = stage.env.start(G3, stage.env.home(), ["acp"]);
-        let stdout = g3.child.stdout.take().unwrap();
-        let (send, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                let value: Value = serde_json::from_str(&line).expect("stdout carries only JSON");
-                assert_eq!(value["jsonrpc"], "2.0", "stdout carries only JSON-RPC: {line}");
-                if send.send(value).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut editor = Editor { g3, lines, kept: VecDeque::new(), next: 1 };
-        let reply = editor.request("initialize", json!({"protocolVersion": 1}));
-        assert_eq!(reply["protocolVersion"], 1);
-        assert_eq!(reply["agentCapabilities"]["loadSession"], true);
-        editor
-    }
-
-    fn send(&mut self, message: Value) {
-        let stdin = self.g3.child.stdin.as_mut().unwrap();
-        writeln!(stdin, "{message}").unwrap();
-        stdin.flush().unwrap();
-    }
-
-    /// Sends a request and gives its id.
-    fn begin(&mut self, method: &str, params: Value) -> u64 {
-        let id = self.next;
-        self.next += 1;
-        self.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        id
-    }
-
-    /// The first message, kept or new, that fits; the others are kept.
-    fn wait(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
-        if let Some(at) = self.kept.iter().position(&fits) {
-            return self.kept.remove(at).unwrap();
-        }
-        loop {
-            let Ok(message) = self.lines.recv_timeout(Duration::from_secs(30)) else {
-                panic!("no {what}; so far: {:#?}", self.kept);
-            };
-            if fits(&message) {
-                return message;
-            }
-            self.kept.push_back(message);
-        }
-    }
-
-    fn answer(&mut self, id: u64) -> Value {
-        self.wait("answer", |m| m["id"] == id && m.get("method").is_none())
-    }
-
-    fn request(&mut self, method: &str, params: Value) -> Value {
-        let id = self.begin(method, params);
-        let answer = self.answer(id);
-        assert!(answer.get("error").is_none(), "{method} failed: {answer}");
-        answer["result"].clone()
-    }
-
-    fn new_session(&mut self, cwd: &std::path::Path) -> String {
-        let result = self.request("session/new", json!({"cwd": cwd, "mcpServers": []}));
-        result["sessionId"].as_str().unwrap().to_owned()
-    }
-
-    fn prompt(&mut self, session: &str, text: &str) -> u64 {
-        let prompt = json!([{"type": "text", "text": text}]);
-        self.begin("session/prompt", json!({"sessionId": session, "prompt": prompt}))
-    }
-
-    /// The updates that came so far, by kind.
-    fn updates(&self, kind: &str) -> Vec<&Value> {
-        let updates = self.kept.iter().filter(|m| m["method"] == "session/update");
-        let updates = updates.map(|m| &m["params"]["update"]);
-        updates.filter(|update| update["sessionUpdate"] == kind).collect()
-    }
-
-    fn own_events(&self) -> Vec<&Value> {
-        let own = self.kept.iter().filter(|m| m["method"] == "_g3/event");
-        own.map(|m| &m["params"]).collect()
-    }
-}
+use crate::editor::Editor;
+use crate::stage::Stage;
 
 #[test]
 fn a_prompt_is_answered_with_updates_and_own_events() {

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap has failed")]
 
 mod acp;
+mod acp_outside;
 mod cli;
 mod commands;
 mod context;
+mod editor;
 mod errors;
 mod modes;
 mod plan;

@@ -7,6 +7,8 @@ use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::fs::held::Held;
+use super::fs::open::Content;
 use super::profile::{self, Effect, Engine, Face, Found, Style};
 use super::{
     ErrorKind, Outcome, Profile, Workplace, args, edit, exec, fs, history, plan, rehydrate, search,
@@ -24,6 +26,7 @@ pub struct Call<'a> {
     pub place: PathBuf,
     args: Map<String, Value>,
     notes: Vec<String>,
+    held: Held,
 }
 
 /// Why an engine gave up, in a sentence for the model.
@@ -84,7 +87,8 @@ pub fn prepare<'a>(
     let refused = |why: String| Box::new(args::refused(face, &why));
     let decoded = args::decode(face, given).map_err(refused)?;
     let place = place(face, &decoded.map, at).map_err(|why| refused(why.to_string()))?;
-    Ok(Call { face, at, place, args: decoded.map, notes: decoded.notes })
+    let (args, notes) = (decoded.map, decoded.notes);
+    Ok(Call { face, at, place, args, notes, held: Held::default() })
 }
 
 /// The one place that a call is about: its file, or the directory it works in.
@@ -113,7 +117,7 @@ impl Call<'_> {
             Some(Err(why)) => return self.finish(Outcome::failed(ErrorKind::Denied, why)),
             None => return self.finish(cancelled()),
         };
-        let work = AssertUnwindSafe(self.dispatch(pass)).catch_unwind();
+        let work = AssertUnwindSafe(self.through_outside(pass)).catch_unwind();
         let outcome = match work.await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(trouble)) => trouble.into(),
@@ -124,6 +128,32 @@ impl Call<'_> {
             }
         };
         self.finish(outcome)
+    }
+
+    /// Does it, with the file as somebody outside holds it.
+    async fn through_outside(&self, pass: Pass) -> Result<Outcome, Trouble> {
+        let outside = self.at.outside.as_ref().filter(|_| self.is_about_one_file());
+        let Some(outside) = outside else { return self.dispatch(pass).await };
+        self.held.ask(outside.as_ref(), &self.place).await;
+        let outcome = self.dispatch(pass).await?;
+        match self.held.hand_over(outside.as_ref(), &self.place).await {
+            Ok(()) => Ok(outcome),
+            Err(why) => Err(Trouble::io(&format!("cannot write {}", self.shown_place()), &why)),
+        }
+    }
+
+    fn is_about_one_file(&self) -> bool {
+        matches!(self.face.engine, Engine::Read | Engine::Write | Engine::Replace | Engine::Diff)
+    }
+
+    /// The content of the file that this call is about.
+    pub fn load(&self) -> std::io::Result<Content> {
+        self.held.load(&self.place)
+    }
+
+    /// Replaces the file that this call is about.
+    pub fn store(&self, text: &str) -> std::io::Result<()> {
+        self.held.store(&self.place, text)
     }
 
     async fn dispatch(&self, pass: Pass) -> Result<Outcome, Trouble> {

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::gate::Gate;
 use crate::message::Image;
 use crate::provider::ToolSpec;
+use outside::Outside;
 
 pub mod args;
 pub mod call;
@@ -20,6 +21,7 @@ pub mod edit;
 pub mod exec;
 pub mod fs;
 pub mod history;
+pub mod outside;
 pub mod plan;
 pub mod profile;
 pub mod rehydrate;
@@ -85,6 +87,8 @@ pub struct Workplace {
     pub plain: bool,
     /// Judges every call before it runs.
     pub gate: Arc<Gate>,
+    /// Who holds files and terminals besides the machine, e.g. an editor.
+    pub outside: Option<Arc<dyn Outside>>,
 }
 
 /// A set of tool names as an ecosystem knows them.
@@ -206,6 +210,7 @@ impl Workplace {
             cancel: CancellationToken::new(),
             plain: false,
             gate: Arc::new(Gate::default()),
+            outside: None,
         }
     }
 }

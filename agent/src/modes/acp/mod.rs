@@ -4,6 +4,7 @@
 //! requests run beside the connection, so a cancel is heard while a prompt is at work.
 
 pub mod convert;
+pub mod outside;
 pub mod updates;
 
 use std::collections::{BTreeSet, HashMap};
@@ -13,13 +14,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
-    AgentCapabilities, CancelNotification, CloseSessionRequest, CloseSessionResponse,
-    Implementation, InitializeRequest, InitializeResponse, ListSessionsRequest,
-    ListSessionsResponse, LoadSessionRequest, LoadSessionResponse, NewSessionRequest,
-    NewSessionResponse, PromptCapabilities, PromptRequest, PromptResponse, ResumeSessionRequest,
-    ResumeSessionResponse, SessionCapabilities, SessionCloseCapabilities, SessionListCapabilities,
-    SessionMode, SessionModeState, SessionResumeCapabilities, SetSessionModeRequest,
-    SetSessionModeResponse, StopReason,
+    AgentCapabilities, CancelNotification, ClientCapabilities, CloseSessionRequest,
+    CloseSessionResponse, Implementation, InitializeRequest, InitializeResponse,
+    ListSessionsRequest, ListSessionsResponse, LoadSessionRequest, LoadSessionResponse,
+    NewSessionRequest, NewSessionResponse, PromptCapabilities, PromptRequest, PromptResponse,
+    ResumeSessionRequest, ResumeSessionResponse, SessionCapabilities, SessionCloseCapabilities,
+    SessionListCapabilities, SessionMode, SessionModeState, SessionResumeCapabilities,
+    SetSessionModeRequest, SetSessionModeResponse, StopReason,
 };
 use agent_client_protocol::{
     Agent, Client, Error, Stdio, on_receive_notification, on_receive_request,
@@ -34,6 +35,7 @@ use crate::gate::stance::Stance;
 use crate::run::{Settings, Which, Work};
 use crate::session;
 use crate::ui::Bus;
+use outside::Held;
 use updates::{Editor, Updates};
 
 /// Makes the settings for a session's directory.
@@ -43,6 +45,8 @@ pub type SettingsFor = dyn Fn(&Path) -> Result<Settings> + Send + Sync;
 struct Host {
     settings: Box<SettingsFor>,
     open: Mutex<HashMap<String, Arc<Open>>>,
+    /// What the editor offers.
+    able: Mutex<ClientCapabilities>,
 }
 
 /// One open session.
@@ -57,14 +61,19 @@ type Entered = (OwnedMutexGuard<Work>, CancellationToken);
 
 /// Serves until stdin ends.
 pub async fn run(settings: Box<SettingsFor>) -> Result<()> {
-    let host = Arc::new(Host { settings, open: Mutex::default() });
+    let host = Arc::new(Host { settings, open: Mutex::default(), able: Mutex::default() });
     let (new, load, prompt, cancel) = (host.clone(), host.clone(), host.clone(), host.clone());
-    let (list, resume, close, mode) = (host.clone(), host.clone(), host.clone(), host);
+    let (list, resume, close, mode) = (host.clone(), host.clone(), host.clone(), host.clone());
+    let init = host;
     Agent
         .v1()
         .name("g3")
         .on_receive_request(
-            async move |_: InitializeRequest, responder, _| responder.respond(initialized()),
+            async move |request: InitializeRequest, responder, _| {
+                *init.able.lock().unwrap_or_else(PoisonError::into_inner) =
+                    request.client_capabilities;
+                responder.respond(initialized())
+            },
             on_receive_request!(),
         )
         .on_receive_request(
@@ -261,10 +270,13 @@ impl Host {
             .map_err(|why| Failure::usage(format!("cannot use {}", cwd.display())).because(why))?;
         let settings = (self.settings)(&cwd)?;
         let sink = Updates::unnamed(client.clone(), cwd.clone());
+        let able = self.able.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let held = Held::new(client.clone(), sink.session(), able);
         let editor = Arc::new(Editor::new(client, sink.session()));
         let bus = Bus::new(Clock::from_env(), vec![Box::new(sink)]);
         editor.tells(&bus);
-        let work = Work::begin(&settings, which, bus, Some(editor))?;
+        let mut work = Work::begin(&settings, which, bus, Some(editor))?;
+        work.use_outside(Arc::new(held));
         let id = work.session.id.to_string();
         let cancel = Mutex::new(CancellationToken::new());
         let open = Arc::new(Open { cwd, work: Arc::new(tokio::sync::Mutex::new(work)), cancel });

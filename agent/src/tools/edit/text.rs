@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::tools::call::{Call, Trouble};
-use crate::tools::fs::{open, read, seen};
+use crate::tools::fs::{read, seen};
 
 const BOM: char = '\u{feff}';
 
@@ -115,7 +115,7 @@ impl FileText {
 /// since this session saw it.
 pub fn load(call: &Call<'_>) -> Result<String, Trouble> {
     let shown = call.shown_place();
-    let content = open::read(&call.place).map_err(|e| match e.kind() {
+    let content = call.load().map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
             let tried = call.tried_places();
             Trouble::io(&format!("Failed to edit file {shown} (tried: {tried})"), &e)
@@ -136,7 +136,7 @@ pub fn load(call: &Call<'_>) -> Result<String, Trouble> {
 
 /// Writes what [`load`] read and an engine changed.
 pub fn store(call: &Call<'_>, text: &str) -> Result<(), Trouble> {
-    open::replace(&call.place, text.as_bytes())
+    call.store(text)
         .map_err(|e| Trouble::io(&format!("Failed to edit file {}", call.shown_place()), &e))?;
     seen::note(&call.at.session_dir, &call.place, text.as_bytes());
     Ok(())

@@ -1,15 +1,17 @@
 //! The command tools: what was asked for -> a process -> an outcome.
 
-use std::time::Duration;
+use std::io;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
 use super::environment::Environment;
-use super::output::Show;
-use super::process::{Order, run as run_process};
+use super::output::{Capture, Show};
+use super::process::{End, Order, Ran, run as run_process};
 use super::{background, boxed, keep_directory, render};
 use crate::gate::{Pass, paths};
 use crate::tools::call::{Call, Trouble};
+use crate::tools::outside::Command;
 use crate::tools::profile::Style;
 use crate::tools::{ErrorKind, Outcome};
 
@@ -60,9 +62,11 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
         rules: boxed::rules(pass, call.at),
         attended: args.keep_directory,
     };
-    let ran = run_process(&order, call.at)
-        .await
-        .map_err(|e| Trouble::failed(format!("Failed to execute command: {e}")))?;
+    let ran = match in_terminal(&order, pass, call).await {
+        Some(ran) => ran,
+        None => run_process(&order, call.at).await,
+    };
+    let ran = ran.map_err(|e| Trouble::failed(format!("Failed to execute command: {e}")))?;
     if let Some(directory) = &ran.directory
         && args.keep_directory
         && directory.is_dir()
@@ -71,4 +75,34 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
         keep_directory(call.at, directory);
     }
     Ok(render::outcome(call, &args.command, order.time, &ran))
+}
+
+/// Runs it in a terminal of whoever is outside. What needs the tighter box, or answers to its
+/// questions, does not go there.
+async fn in_terminal(order: &Order<'_>, pass: Pass, call: &Call<'_>) -> Option<io::Result<Ran>> {
+    let outside = call.at.outside.as_ref().filter(|_| pass == Pass::Free && !order.attended)?;
+    let started = Instant::now();
+    let (line, cwd, time) = (order.line, order.cwd, order.time);
+    let command = Command { line, cwd, time, cancel: call.at.cancel.clone() };
+    let ended = match outside.run(command).await? {
+        Ok(ended) => ended,
+        Err(why) => return Some(Err(why)),
+    };
+    let gather = |name| Capture::new(order.show, &call.at.session_dir.join("tools"), name);
+    let mut stdout = gather("stdout");
+    stdout.take(ended.output.as_bytes());
+    let end = match (ended.cancelled, ended.timed_out) {
+        (true, _) => End::Cancelled,
+        (false, true) => End::TimedOut,
+        (false, false) => End::Exited,
+    };
+    Some(Ok(Ran {
+        code: ended.code,
+        end,
+        stdout: stdout.finish(),
+        stderr: gather("stderr").finish(),
+        took: started.elapsed(),
+        lingers: false,
+        directory: None,
+    }))
 }

@@ -7,7 +7,7 @@ use base::text::head;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{open, seen};
+use super::seen;
 use crate::tools::Outcome;
 use crate::tools::call::{Call, Trouble};
 use crate::tools::profile::Style;
@@ -99,7 +99,7 @@ fn load(call: &Call<'_>, shown: &str) -> Result<Text, Trouble> {
         Style::Egirl => format!("Failed to read file {shown}"),
         Style::G3 | Style::ToolsApi | Style::Core => format!("cannot read {shown}"),
     };
-    let content = open::read(&call.place).map_err(|e| match e.kind() {
+    let content = call.load().map_err(|e| match e.kind() {
         io::ErrorKind::IsADirectory => {
             Trouble::failed(format!("{what}: it is a directory; list it with the shell (`ls`)"))
         }
