@@ -1,7 +1,7 @@
 //! Agents against the same scripted model: start, one turn, fifty turns, twenty at once.
 //!
 //! `./benches/run` builds the release binaries, runs this and writes docs/benchmarks.md. Peers are
-//! measured when `BENCH_CODEX` and `BENCH_MINI` name their programs. Figures are medians of
+//! measured when `BENCH_CODEX`, `BENCH_OPENCODE`, `BENCH_QWEN` and `BENCH_MINI` name their programs. Figures are medians of
 //! interleaved runs; CPU is user plus system time of the whole process tree; PSS is the peak of
 //! the tree's proportional set size, taken in a run of its own; for `--version`, which is over after a
 //! few looks, the largest of twenty runs.
@@ -30,7 +30,7 @@ fn script(turns: usize) -> Script {
             return Reply::says("Done.");
         }
         let names = request.tool_names();
-        let tool = ["shell", "shell_command", "exec_command", "bash"]
+        let tool = ["shell", "shell_command", "exec_command", "run_shell_command", "bash"]
             .into_iter()
             .find(|tool| names.iter().any(|name| name == tool));
         // Another line each time: an agent may stop a model that repeats itself.
@@ -41,6 +41,10 @@ fn script(turns: usize) -> Script {
                 "bash",
                 json!({"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}),
             ),
+            Some("run_shell_command") => {
+                Reply::call("run_shell_command", json!({"command": line, "is_background": false}))
+            }
+            Some("bash") => Reply::call("bash", json!({"command": line, "description": "says hi"})),
             Some(tool) => Reply::call(tool, json!({"command": line})),
             None => Reply::says("Done."),
         }
@@ -63,7 +67,9 @@ fn main() {
     version(&peers, place).print();
     turns("one headless turn with one tool call", 1, 9, &peers, place).print();
     turns("fifty turns with one tool call each", 50, 3, &peers, place).print();
+    at_once("eight at once, five turns each", 8, &peers, place).print();
     at_once("twenty at once, five turns each", 20, &peers, place).print();
+    resume(10_000, &peers[0], place).print();
 }
 
 fn version(peers: &[Peer], place: &Path) -> Row {
@@ -104,6 +110,34 @@ fn at_once(name: &str, many: usize, peers: &[Peer], place: &Path) -> Row {
         row.add_memory(at, memory(jobs));
     }
     row
+}
+
+/// A session of so many messages, gone on with by one question.
+fn resume(messages: usize, g3: &Peer, place: &Path) -> Row {
+    let server = ModelServer::start(script(0));
+    let dir = fresh(place);
+    let mut row = Row::new(&format!("one question after {messages} messages"), ["g3"]);
+    measure(vec![g3.task(&server, &dir)]);
+    lengthen(&dir, messages);
+    for _ in 0..5 {
+        row.add(0, measure(vec![g3.task(&server, &dir).args(["--resume"])]));
+    }
+    row
+}
+
+/// Repeats what the only session's journal says until it holds so many messages.
+fn lengthen(dir: &Path, messages: usize) {
+    let sessions = std::fs::read_dir(dir.join(".g3/sessions")).expect("a session was made");
+    let session = sessions.flatten().next().expect("a session was made").path();
+    let journal = session.join("session.jsonl");
+    let text = std::fs::read_to_string(&journal).expect("the journal is there");
+    let turn: String = text
+        .lines()
+        .filter(|line| line.contains("\"request\"") || line.contains("\"reply\""))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let turns = turn.repeat(messages / 2);
+    std::fs::write(&journal, format!("{text}{turns}")).expect("the journal can be written");
 }
 
 /// Measures and makes sure that every request was really made: a peer that fails fast is not fast.

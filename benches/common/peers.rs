@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use base::process::{Job, Stream};
+use serde_json::json;
 use testkit::model_server::ModelServer;
 
 /// An agent to be measured.
@@ -18,7 +19,13 @@ pub fn peers() -> Vec<Peer> {
     let g3 = std::env::var_os("BENCH_G3").map(PathBuf::from);
     let g3 = g3.expect("BENCH_G3 names the release binary; `./benches/run` sets it");
     let mut peers = vec![Peer { name: "g3", program: g3 }];
-    for (name, variable) in [("codex", "BENCH_CODEX"), ("mini-swe-agent", "BENCH_MINI")] {
+    let all = [
+        ("codex", "BENCH_CODEX"),
+        ("opencode", "BENCH_OPENCODE"),
+        ("qwen-code", "BENCH_QWEN"),
+        ("mini-swe-agent", "BENCH_MINI"),
+    ];
+    for (name, variable) in all {
         if let Some(program) = std::env::var_os(variable) {
             peers.push(Peer { name, program: program.into() });
         }
@@ -48,6 +55,26 @@ impl Peer {
                     ))
                     .args(["-m", "scripted", "Say hi."])
             }
+            "opencode" => {
+                let config = json!({
+                    "provider": {"s": {
+                        "npm": "@ai-sdk/openai-compatible",
+                        "name": "s",
+                        "options": {"baseURL": server.openai_url(), "apiKey": "none"},
+                        "models": {"scripted": {"name": "scripted"}},
+                    }},
+                    "permission": {"bash": "allow", "edit": "allow"},
+                    "autoupdate": false,
+                    "share": "disabled",
+                });
+                let file = directory.join("opencode.json");
+                std::fs::write(file, config.to_string()).expect("writable");
+                job.args(["run", "-m", "s/scripted", "Say hi."])
+            }
+            "qwen-code" => job
+                .env("OPENAI_BASE_URL", server.openai_url())
+                .env("OPENAI_MODEL", "scripted")
+                .args(["--yolo", "--auth-type", "openai", "-p", "Say hi."]),
             "mini-swe-agent" => job
                 .env("OPENAI_API_BASE", server.openai_url())
                 .args(["-y", "--exit-immediately", "-m", "openai/scripted", "-t", "Say hi."])
@@ -70,6 +97,9 @@ impl Peer {
             .env("CODEX_HOME", &home)
             .env("BENCH_KEY", "none")
             .env("OPENAI_API_KEY", "none")
+            .env("OPENCODE_DISABLE_AUTOUPDATE", "1")
+            .env("OPENCODE_DISABLE_MODELS_FETCH", "1")
+            .env("OPENCODE_DISABLE_LSP_DOWNLOAD", "1")
             .env("MSWEA_CONFIGURED", "true")
             .env("MSWEA_COST_TRACKING", "ignore_errors")
             .env("MSWEA_SILENT_STARTUP", "1")
