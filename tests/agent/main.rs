@@ -9,6 +9,7 @@ mod commands;
 mod context;
 mod editor;
 mod errors;
+mod extending;
 mod modes;
 mod plan;
 mod provider_faults;

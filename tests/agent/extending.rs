@@ -1,0 +1,71 @@
+//! docs/extending.md: every block of code in it stands in the file that it names, so it compiles,
+//! and the provider it shows answers.
+
+use agent::message::{Message, Reply, Role, Stop};
+use agent::provider::{Delta, Facts, Hear, Provider, ProviderError, Request};
+use base::event::Usage;
+use futures_util::future::BoxFuture;
+
+/// A model that says what it was asked.
+struct Echo {
+    facts: Facts,
+}
+
+impl Provider for Echo {
+    fn ask<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        hear: &'a mut Hear<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        Box::pin(async move {
+            let asked = request.messages.last().map(Message::words).unwrap_or_default();
+            hear(Delta::Text(&asked));
+            let message = Message::text(Role::Assistant, asked);
+            Ok(Reply { message, usage: Usage::default(), stop: Stop::Done })
+        })
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+#[tokio::test]
+async fn the_provider_of_the_guide_answers() {
+    let facts = Facts {
+        provider: "echo.main".into(),
+        model: "echo".into(),
+        context: 1_000,
+        max_output: 100,
+        small: false,
+    };
+    let messages = [Message::text(Role::User, "hello")];
+    let request =
+        Request { system: "", messages: &messages, tools: &[], max_output: 100, session: "s" };
+    let mut heard = String::new();
+    let mut hear = |delta: Delta<'_>| {
+        if let Delta::Text(text) = delta {
+            heard.push_str(text);
+        }
+    };
+    let reply = Echo { facts }.ask(&request, &mut hear).await.unwrap();
+    assert_eq!((reply.message.words().as_str(), heard.as_str()), ("hello", "hello"));
+}
+
+#[test]
+fn every_block_of_the_guide_stands_in_the_file_that_it_names() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let guide = std::fs::read_to_string(root.join("docs/extending.md")).unwrap();
+    let mut blocks = 0;
+    for part in guide.split("<!-- from: ").skip(1) {
+        let (path, rest) = part.split_once(" -->").unwrap();
+        let block = rest.split("```").nth(1).expect("a block follows");
+        let code = block.split_once('\n').unwrap().1.trim_end();
+        let file =
+            std::fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+        assert!(file.contains(code), "{path} does not have:\n{code}");
+        blocks += 1;
+    }
+    let fences = guide.lines().filter(|line| line.starts_with("```rust")).count();
+    assert!(blocks >= 6 && fences <= blocks, "{blocks} of {fences} blocks name their file");
+}
