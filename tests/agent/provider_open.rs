@@ -54,7 +54,10 @@ fn a_missing_key_or_model_is_said_before_anything_is_asked() {
         refused(&format!("{text}model = \"a/../b\"\n"), "databricks.x")
             .contains("no name of a serving")
     );
-    assert!(refused(&format!("{text}use_oauth = true\n"), "databricks.x").contains("token only"));
+    assert!(
+        refused(&format!("{text}use_oauth = true\n"), "databricks.x")
+            .contains("has use_oauth and a token")
+    );
     let text = "[providers.gemini.x]\nmodel = \"a/b\"\napi_key = \"k\"\n";
     assert!(refused(text, "gemini.x").contains("no name of a Gemini model"));
 }

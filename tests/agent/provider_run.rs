@@ -113,3 +113,20 @@ fn a_machine_without_certificates_is_told_what_to_install() {
     ran.exits(1).says("no secure connection").says("ca-certificates");
     assert!(of_type(&ran.json_lines(), "retry").is_empty());
 }
+
+#[test]
+fn a_price_that_is_not_known_is_null_and_one_of_the_users_own_counts() {
+    let say = || Reply::says("hi").usage(1_000_000, 100_000);
+    let stage = stage("openai", [say(), say()], "");
+    let cost = |ran: testkit::env::Ran| {
+        let events = ran.json_lines();
+        (
+            of_type(&events, "usage")[0]["cost_usd"].clone(),
+            events.last().unwrap()["usage"]["cost_usd"].clone(),
+        )
+    };
+    assert_eq!(cost(stage.g3(["--json", "greet"])), (Value::Null, Value::Null));
+    let table = "\n[[models]]\nname = \"script\"\nprice = { input = 2, output = 10 }\n";
+    stage.env.config(&format!("{}{table}", stage.model.config_toml("openai")));
+    assert_eq!(cost(stage.g3(["--json", "greet"])), (json!(3.0), json!(3.0)));
+}

@@ -9,7 +9,7 @@ use base::config::Config;
 use serde_json::json;
 use testkit::model_server::ModelServer;
 
-pub const WIRES: [&str; 4] = ["anthropic", "openai", "responses", "gemini"];
+pub const WIRES: [&str; 5] = ["anthropic", "openai", "responses", "gemini", "databricks"];
 
 /// What came of a question.
 #[allow(dead_code)] // shown when a test fails

@@ -5,3 +5,4 @@ pub mod fake;
 pub mod model_server;
 pub mod repo;
 pub mod transcript;
+pub mod workspace;

@@ -1,6 +1,7 @@
 //! What the user typed, as types, and which mode it means.
 
 pub mod config;
+pub mod login;
 pub mod model;
 pub mod sessions;
 pub mod settings;
@@ -114,6 +115,8 @@ enum Command {
     Trust(trust::TrustArgs),
     /// Show the configuration
     Config(config::ConfigArgs),
+    /// Sign in to a provider through the browser
+    Login(login::LoginArgs),
     /// List, fetch, add, serve and remove local models
     Model(model::ModelArgs),
     /// List and show the sessions of this directory
@@ -197,6 +200,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Tool(args)) => tool::run(&args),
         Some(Command::Trust(args)) => trust::run(&args),
         Some(Command::Config(args)) => config::run(&args),
+        Some(Command::Login(args)) => in_runtime(login::run(&args)),
         Some(Command::Model(args)) => model::run(&args),
         Some(Command::Sessions(args)) => sessions::run(&args),
         Some(Command::Completions { shell }) => {

@@ -70,6 +70,14 @@ pub async fn refusal(answer: Answer, advice: &Advice) -> ProviderError {
     }
 }
 
+/// Whether a refusal is about a token that ran out or was taken back; Databricks says 403.
+pub fn is_about_token(status: u16, said: &str) -> bool {
+    let said = said.to_lowercase();
+    let names_token =
+        said.contains("token") && ["invalid", "expired"].iter().any(|w| said.contains(w));
+    status == 401 || (status == 403 && names_token)
+}
+
 /// What an error object inside a stream (after status 200) means.
 pub fn in_stream(object: &Value) -> ProviderError {
     let error = if object["error"].is_object() { &object["error"] } else { object };

@@ -11,6 +11,7 @@ use crate::message::Reply;
 
 use super::fault::{self, Advice};
 use super::http::{Answer, Endpoint};
+use super::oauth::Login;
 use super::{Facts, Hear, Provider, ProviderError, Request, models, sse};
 
 /// A wire format: how a question is written and a reply is read.
@@ -70,6 +71,8 @@ const MOST_WHOLE: usize = 64 << 20;
 pub struct Hosted {
     /// Where to post.
     pub endpoint: Endpoint,
+    /// A login instead of a key.
+    pub login: Option<Login>,
     /// The wire format.
     pub wire: Box<dyn Wire>,
     /// What the loop must know.
@@ -113,25 +116,45 @@ impl Hosted {
         Ok(reply)
     }
 
-    /// Sends the question, as often as the wire format can adapt it to the server.
+    /// Sends the question, as often as the wire format can adapt it to the server; a token that is
+    /// refused is renewed once.
     async fn accepted(&self, request: &Request<'_>) -> Result<Answer, ProviderError> {
+        let mut token = match &self.login {
+            Some(login) => Some(login.token().await?),
+            None => None,
+        };
+        let mut is_renewed = false;
         loop {
-            let mut body = self.wire.body(request, &self.facts);
-            if !self.streamed && body["stream"] == true {
-                body["stream"] = Value::Bool(false);
-                body.as_object_mut().map(|body| body.remove("stream_options"));
-            }
-            let answer = self.endpoint.post(body.to_string().into_bytes()).await?;
+            let body = self.body(request).to_string();
+            let answer = self.endpoint.post(body.into_bytes(), token.as_ref()).await?;
             let status = answer.status();
             if status == 200 {
                 return Ok(answer);
             }
             let error = fault::refusal(answer, &self.advice).await;
+            let said = error.to_string();
+            let renewable = self.login.as_ref().zip(token.as_ref()).filter(|_| !is_renewed);
+            if let Some((login, stale)) = renewable
+                && fault::is_about_token(status, &said)
+            {
+                token = Some(login.renewed(stale).await?);
+                is_renewed = true;
+                continue;
+            }
             let is_about_keys = matches!((&error, status), (ProviderError::Rejected(_), 400 | 422));
-            if !is_about_keys || !self.wire.adapt(&error.to_string()) {
+            if !is_about_keys || !self.wire.adapt(&said) {
                 return Err(error);
             }
         }
+    }
+
+    fn body(&self, request: &Request<'_>) -> Value {
+        let mut body = self.wire.body(request, &self.facts);
+        if !self.streamed && body["stream"] == true {
+            body["stream"] = Value::Bool(false);
+            body.as_object_mut().map(|body| body.remove("stream_options"));
+        }
+        body
     }
 
     /// Reads the body to its end; gives the reason of the end, for a reply that is not complete.
@@ -206,7 +229,10 @@ impl Hosted {
 
     /// A server may repeat our key in its message.
     fn without_key(&self, error: ProviderError) -> ProviderError {
-        let clean = |text: String| self.endpoint.without_key(&text);
+        let clean = |text: String| {
+            let text = self.endpoint.without_key(&text);
+            self.login.as_ref().map_or(text.clone(), |login| login.without_tokens(&text))
+        };
         match error {
             ProviderError::Overloaded(text) => ProviderError::Overloaded(clean(text)),
             ProviderError::TooLong(text) => ProviderError::TooLong(clean(text)),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use base::failure::Failure;
 use base::secret::Secret;
+use oauth2::{HttpRequest, HttpResponse};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
 
@@ -14,6 +15,10 @@ use super::ProviderError;
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(20);
+/// How long a short exchange may take as a whole.
+const SHORT: Duration = Duration::from_secs(30);
+/// The longest answer of a short exchange.
+const MOST_SHORT: usize = 1 << 20;
 
 /// An address to post to, and how.
 pub struct Endpoint {
@@ -35,23 +40,7 @@ impl Endpoint {
     /// An address: a configured base and a path to append. Plain `http` is refused where it
     /// would leave the machine.
     pub fn new(base: &str, path: &str, allow_http: bool) -> Result<Endpoint, Failure> {
-        let bad =
-            |why: &str| Failure::usage(format!("`{base}` is no usable base_url")).because(why);
-        let url = Url::parse(&format!("{}{path}", base.trim_end_matches('/')))
-            .map_err(|why| bad(&why.to_string()))?;
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(bad("it holds a user name or password").next("put the key into `api_key`"));
-        }
-        match url.scheme() {
-            "https" => {}
-            "http" if allow_http || is_loopback(&url) => {}
-            "http" => {
-                return Err(bad("plain http would send the key and the code in the open")
-                    .next("use https://")
-                    .next("or set `allow_http = true` for this provider"));
-            }
-            other => return Err(bad(&format!("`{other}` is neither https nor http"))),
-        }
+        let url = address(base, path, allow_http)?;
         let idle = Duration::from_secs(120);
         let (headers, client) = (HeaderMap::new(), OnceLock::new());
         Ok(Endpoint { url, headers, key: None, idle, client })
@@ -99,8 +88,13 @@ impl Endpoint {
         }
     }
 
-    /// Sends a body of JSON; waits for status and headers.
-    pub async fn post(&self, body: Vec<u8>) -> Result<Answer, ProviderError> {
+    /// Sends a body of JSON, with the token of a login where there is one; waits for status and
+    /// headers.
+    pub async fn post(
+        &self,
+        body: Vec<u8>,
+        token: Option<&Secret>,
+    ) -> Result<Answer, ProviderError> {
         let client = match self.client.get() {
             Some(client) => client,
             None => {
@@ -108,35 +102,85 @@ impl Endpoint {
                 self.client.get_or_init(|| built)
             }
         };
-        let request = client
+        let mut request = client
             .post(self.url.clone())
             .headers(self.headers.clone())
             .header("content-type", "application/json")
-            .body(body)
-            .send();
+            .body(body);
+        if let Some(token) = token {
+            request = request.bearer_auth(token.reveal());
+        }
+        let request = request.send();
         match tokio::time::timeout(self.idle, request).await {
             Ok(Ok(response)) => Ok(Answer { response, idle: self.idle }),
-            Ok(Err(why)) if innermost(&why).contains("certificate") => {
-                Err(no_trust(&innermost(&why)))
-            }
-            Ok(Err(why)) if why.is_connect() => {
-                let text = format!("cannot reach {}: {}", self.authority(), innermost(&why));
-                Err(ProviderError::Unreachable(text))
-            }
-            Ok(Err(why)) => Err(self.broken("no answer came", &why)),
+            Ok(Err(why)) => Err(unanswered(&self.url, &why)),
             Err(_) => Err(ProviderError::Broken(silence(self.idle))),
         }
     }
+}
 
-    fn authority(&self) -> String {
-        let port = self.url.port_or_known_default();
-        let port = port.map(|port| format!(":{port}")).unwrap_or_default();
-        format!("{}{port}", self.host())
+/// One request with a short answer, read to its end. The address must be one that [`address`]
+/// accepts.
+pub async fn once(request: HttpRequest, allow_http: bool) -> Result<HttpResponse, ProviderError> {
+    let url = address(&request.uri().to_string(), "", allow_http)
+        .map_err(|failure| ProviderError::Rejected(failure.sentence()))?;
+    let client = build(&url).map_err(|why| no_trust(&innermost(&why)))?;
+    let request = request.try_into().map_err(|why: reqwest::Error| unanswered(&url, &why))?;
+    let exchange = async {
+        let mut answer = client.execute(request).await?;
+        let mut body = Vec::new();
+        while let Some(bytes) = answer.chunk().await?
+            && body.len() <= MOST_SHORT
+        {
+            body.extend_from_slice(&bytes);
+        }
+        let mut response = HttpResponse::new(body);
+        *response.status_mut() = answer.status();
+        *response.headers_mut() = std::mem::take(answer.headers_mut());
+        Ok(response)
+    };
+    match tokio::time::timeout(SHORT, exchange).await {
+        Ok(Ok(response)) if response.body().len() > MOST_SHORT => {
+            Err(ProviderError::Broken(format!("{} sends more than 1 MB", authority(&url))))
+        }
+        Ok(done) => done.map_err(|why| unanswered(&url, &why)),
+        Err(_) => Err(ProviderError::Broken(silence(SHORT))),
     }
+}
 
-    fn broken(&self, what: &str, why: &dyn std::error::Error) -> ProviderError {
-        ProviderError::Broken(self.without_key(&format!("{what}: {}", innermost(why))))
+/// An address that may be asked: https, or plain http where that stays on this machine or the
+/// user says so.
+pub fn address(base: &str, path: &str, allow_http: bool) -> Result<Url, Failure> {
+    let bad = |why: &str| Failure::usage(format!("`{base}` is no usable address")).because(why);
+    let url = Url::parse(&format!("{}{path}", base.trim_end_matches('/')))
+        .map_err(|why| bad(&why.to_string()))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(bad("it holds a user name or password").next("put the key into `api_key`"));
     }
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if allow_http || is_loopback(&url) => Ok(url),
+        "http" => Err(bad("plain http would send the key and the code in the open")
+            .next("use https://")
+            .next("or set `allow_http = true` for this provider")),
+        other => Err(bad(&format!("`{other}` is neither https nor http"))),
+    }
+}
+
+fn authority(url: &Url) -> String {
+    let port = url.port_or_known_default().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}{port}", url.host_str().unwrap_or_default())
+}
+
+fn unanswered(url: &Url, why: &reqwest::Error) -> ProviderError {
+    let cause = innermost(why);
+    if cause.contains("certificate") {
+        return no_trust(&cause);
+    }
+    if why.is_connect() {
+        return ProviderError::Unreachable(format!("cannot reach {}: {cause}", authority(url)));
+    }
+    ProviderError::Broken(format!("no answer came: {cause}"))
 }
 
 impl Answer {

@@ -10,6 +10,7 @@ pub mod history;
 pub mod hosted;
 pub mod http;
 pub mod models;
+pub mod oauth;
 pub mod open;
 pub mod openai_chat;
 pub mod openai_responses;

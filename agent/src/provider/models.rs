@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::config::agent::AgentConfig;
-use base::config::providers::Price;
+use base::config::providers::{ModelConfig, Price};
 use base::event::Usage;
 use serde::Deserialize;
 
@@ -38,6 +38,16 @@ pub struct Said {
     pub max_output: Option<u32>,
     /// What tokens cost.
     pub price: Option<Price>,
+    /// Tokens that it may think, which count as written.
+    pub thinking: Option<u32>,
+}
+
+/// What is known about a model; what is not known is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Known {
+    context: Option<u32>,
+    max_output: Option<u32>,
+    price: Option<Price>,
 }
 
 fn table() -> Table {
@@ -49,27 +59,38 @@ pub fn default_model(kind: &str) -> Option<String> {
     table().default.remove(kind)
 }
 
-/// What is known about a model; `vendor/model` counts as `model`.
-pub fn known(model: &str) -> Option<Model> {
-    let bare = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
-    let fits = table().model.into_iter().filter(|line| bare.starts_with(&line.name));
-    fits.max_by_key(|line| line.name.len())
+/// What is known about a model: the user's own line (the longest beginning that fits), and what it
+/// leaves open from ours. `vendor/model` counts as `model`, too. Our price holds only where the
+/// model's own maker is asked, the user's everywhere.
+pub fn known(model: &str, own: &[ModelConfig], is_maker: bool) -> Known {
+    let full = model.to_ascii_lowercase();
+    let bare = full.rsplit('/').next().unwrap_or(&full);
+    let fits = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        full.starts_with(&name) || bare.starts_with(&name)
+    };
+    let own = own.iter().filter(|line| fits(&line.name)).max_by_key(|line| line.name.len());
+    let ours = table().model.into_iter().filter(|line| fits(&line.name));
+    let ours = ours.max_by_key(|line| line.name.len());
+    Known {
+        context: own.and_then(|m| m.context).or(ours.as_ref().map(|m| m.context)),
+        max_output: own.and_then(|m| m.max_output).or(ours.as_ref().map(|m| m.max_output)),
+        price: own.and_then(|m| m.price).or_else(|| ours.filter(|_| is_maker)?.price),
+    }
 }
 
-/// What the loop must know about a model, and what its tokens cost. The table's price holds only
-/// where the model's own maker is asked.
+/// What the loop must know about a model, and what its tokens cost.
 pub fn facts(
     provider: &str,
     model: &str,
     said: Said,
     agent: &AgentConfig,
-    is_maker: bool,
+    known: Known,
 ) -> (Facts, Option<Price>) {
-    let known = known(model);
-    let context = said.context.or(known.as_ref().map(|m| m.context)).unwrap_or(UNKNOWN_CONTEXT);
+    let context = said.context.or(known.context).unwrap_or(UNKNOWN_CONTEXT);
     let context = agent.max_context_length.map_or(context, |most| most.min(context));
-    let able = known.as_ref().map_or(u32::MAX, |m| m.max_output);
-    let max_output = said.max_output.unwrap_or(agent.fallback_default_max_tokens.min(able));
+    let usual = agent.fallback_default_max_tokens.saturating_add(said.thinking.unwrap_or(0));
+    let max_output = said.max_output.unwrap_or(usual.min(known.max_output.unwrap_or(u32::MAX)));
     let max_output = max_output.min(context / 2).max(1);
     let facts = Facts {
         provider: provider.to_owned(),
@@ -78,8 +99,7 @@ pub fn facts(
         max_output: u64::from(max_output),
         small: context < 8192 || billions(model).is_some_and(|size| size < 4.0),
     };
-    let price = said.price.or_else(|| known.filter(|_| is_maker)?.price);
-    (facts, price)
+    (facts, said.price.or(known.price))
 }
 
 /// US dollars for these tokens.
@@ -100,45 +120,4 @@ fn billions(model: &str) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_longest_beginning_holds() {
-        assert_eq!(known("gpt-4o-mini-2024-07-18").unwrap().name, "gpt-4o-mini");
-        assert_eq!(known("openai/gpt-4o-2024-08-06").unwrap().name, "gpt-4o");
-        assert_eq!(known("claude-sonnet-4-5-20250929").unwrap().name, "claude-sonnet-4");
-        assert!(known("scripted").is_none());
-        for kind in ["anthropic", "openai", "gemini"] {
-            assert!(known(&default_model(kind).unwrap()).is_some(), "{kind}");
-        }
-    }
-
-    #[test]
-    fn the_configuration_beats_the_table_and_the_loop_never_gets_more_than_fits() {
-        let agent = AgentConfig::default();
-        let said = Said { context: Some(10_000), max_output: Some(9_000), price: None };
-        let (facts, price) = facts("openai.x", "gpt-4o", said, &agent, false);
-        assert_eq!((facts.context, facts.max_output, price), (10_000, 5_000, None));
-    }
-
-    #[test]
-    fn small_models_are_told_by_their_name() {
-        assert_eq!(billions("Qwen2.5-Coder-1.5B-Instruct"), Some(1.5));
-        assert_eq!(billions("qwen3-30b-a3b"), Some(30.0));
-        assert_eq!(billions("gpt-4o"), None);
-    }
-
-    #[test]
-    fn each_kind_of_token_has_its_price() {
-        let usage = Usage {
-            input: 1_000_000,
-            output: 100_000,
-            cache_read: 1_000_000,
-            cache_write: 0,
-            cost_usd: None,
-        };
-        let price = Price { input: 3.0, output: 15.0, cache_read: Some(0.3), cache_write: None };
-        assert!((cost(&usage, price) - 4.8).abs() < 1e-9);
-    }
-}
+mod tests;

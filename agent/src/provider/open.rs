@@ -1,16 +1,15 @@
 //! From the configuration to a provider that can be asked.
 
+pub mod databricks;
+
 use std::time::Duration;
 
 use base::config::Config;
-use base::config::agent::AgentConfig;
-use base::config::providers::{
-    AnthropicConfig, DatabricksConfig, GeminiConfig, OpenaiConfig, TYPES, Wire as Format,
-};
+use base::config::providers::{AnthropicConfig, GeminiConfig, OpenaiConfig, TYPES, Wire as Format};
 use base::failure::Failure;
 
 use super::Provider;
-use super::anthropic::Messages;
+use super::anthropic::{BESIDE_THOUGHT, Messages};
 use super::auth::Sources;
 use super::embedded;
 use super::fault::Advice;
@@ -18,7 +17,8 @@ use super::gemini::Gemini;
 use super::hosted::{Hosted, Wire};
 use super::http::Endpoint;
 use super::models::{self, Said};
-use super::openai_chat::{Chat, OPENAI_HOST, Service};
+use super::openai_chat::dialect::Service;
+use super::openai_chat::{Chat, OPENAI_HOST, Thought};
 use super::openai_responses::Responses;
 use super::text_calls::TextCalls;
 
@@ -31,7 +31,7 @@ const MILLION: u32 = 1_000_000;
 struct Wanted<'a> {
     reference: String,
     model: Option<&'a str>,
-    agent: &'a AgentConfig,
+    config: &'a Config,
 }
 
 /// Opens the provider that a reference names.
@@ -50,44 +50,48 @@ pub fn by_reference(
             .because(format!("there is no type `{kind}`"))
             .next(format!("use one of these types: {}", TYPES.join(", "))));
     }
+    let (reference, name) = named(config, kind, name)?;
+    let wanted = Wanted { reference, model, config };
+    match kind {
+        "anthropic" => {
+            let entry = config.providers.anthropic.get(&name).cloned().unwrap_or_default();
+            Ok(Box::new(anthropic(&entry, &wanted)?))
+        }
+        "openai" => {
+            let entry = config.providers.openai.get(&name).cloned().unwrap_or_default();
+            openai(&entry, &wanted)
+        }
+        "gemini" => {
+            let entry = config.providers.gemini.get(&name).cloned().unwrap_or_default();
+            Ok(Box::new(gemini(&entry, &wanted)?))
+        }
+        "embedded" => {
+            let entry = config.providers.embedded.get(&name).cloned().unwrap_or_default();
+            Ok(Box::new(embedded::open(&entry, &wanted.reference, wanted.model)?))
+        }
+        _ => {
+            let entry = config.providers.databricks.get(&name).cloned().unwrap_or_default();
+            Ok(Box::new(databricks::open(&entry, &wanted)?))
+        }
+    }
+}
+
+/// The whole reference and the name of an entry: the one that is named, or the only one, or none.
+fn named(config: &Config, kind: &str, name: Option<&str>) -> Result<(String, String), Failure> {
     let references = config.providers.references();
-    let mut of_kind = references.iter().filter_map(|text| text.split_once('.'));
-    let names: Vec<&str> = of_kind.by_ref().filter(|(k, _)| *k == kind).map(|(_, n)| n).collect();
+    let of_kind = references.iter().filter_map(|text| text.split_once('.'));
+    let names: Vec<&str> = of_kind.filter(|(k, _)| *k == kind).map(|(_, n)| n).collect();
     let name = match (name, names.as_slice()) {
-        (Some(name), names) if names.contains(&name) => Some(name),
+        (Some(name), names) if names.contains(&name) => name,
         (Some(name), names) => return Err(unknown(kind, name, names)),
-        (None, []) => None,
-        (None, [only]) => Some(*only),
+        (None, []) => return Ok((kind.to_owned(), String::new())),
+        (None, [only]) => only,
         (None, several) => {
             return Err(Failure::usage(format!("there are several providers of type `{kind}`"))
                 .next(format!("name one: {kind}.{}", several.join(&format!(", {kind}.")))));
         }
     };
-    let reference = name.map_or_else(|| kind.to_owned(), |name| format!("{kind}.{name}"));
-    let wanted = Wanted { reference, model, agent: &config.agent };
-    let name = name.unwrap_or_default();
-    match kind {
-        "anthropic" => {
-            let entry = config.providers.anthropic.get(name).cloned().unwrap_or_default();
-            Ok(Box::new(anthropic(&entry, &wanted)?))
-        }
-        "openai" => {
-            let entry = config.providers.openai.get(name).cloned().unwrap_or_default();
-            openai(&entry, &wanted)
-        }
-        "gemini" => {
-            let entry = config.providers.gemini.get(name).cloned().unwrap_or_default();
-            Ok(Box::new(gemini(&entry, &wanted)?))
-        }
-        "embedded" => {
-            let entry = config.providers.embedded.get(name).cloned().unwrap_or_default();
-            Ok(Box::new(embedded::open(&entry, &wanted.reference, wanted.model)?))
-        }
-        _ => {
-            let entry = config.providers.databricks.get(name).cloned().unwrap_or_default();
-            Ok(Box::new(databricks(&entry, &wanted)?))
-        }
-    }
+    Ok((format!("{kind}.{name}"), name.to_owned()))
 }
 
 fn unknown(kind: &str, name: &str, names: &[&str]) -> Failure {
@@ -115,15 +119,30 @@ fn anthropic(entry: &AnthropicConfig, wanted: &Wanted<'_>) -> Result<Hosted, Fai
         endpoint = endpoint.header("anthropic-beta", "context-1m-2025-08-07");
     }
     let context = entry.context_length.or(entry.enable_1m_context.then_some(MILLION));
-    let said = Said { context, max_output: entry.max_tokens, price: entry.price };
+    let (max_output, thinking) = (entry.max_tokens, entry.thinking_budget_tokens);
+    let said = Said { context, max_output, price: entry.price, thinking };
     let wire = Messages {
         cache: entry.cache_config.unwrap_or_default(),
         temperature: entry.temperature,
-        thinking: entry.thinking_budget_tokens,
+        thinking,
     };
     let model = wanted.model("anthropic", entry.model.as_deref())?;
     let is_maker = endpoint.host() == "api.anthropic.com";
-    Ok(wanted.hosted((endpoint, is_maker), Box::new(wire), said, (model, key.origin)))
+    let hosted = wanted.hosted((endpoint, is_maker), Box::new(wire), said, (model, key.origin));
+    room_to_answer(hosted, thinking)
+}
+
+/// A budget for thought that leaves no room for an answer would never be used.
+fn room_to_answer(hosted: Hosted, thinking: Option<u32>) -> Result<Hosted, Failure> {
+    let least = thinking.map_or(0, |budget| u64::from(budget) + BESIDE_THOUGHT);
+    let most = hosted.facts.max_output;
+    if thinking.is_none() || most > least {
+        return Ok(hosted);
+    }
+    let reference = &hosted.facts.provider;
+    Err(Failure::usage(format!("the thinking_budget_tokens of `{reference}` leave no room"))
+        .because(format!("a reply of `{}` has {most} tokens at most", hosted.facts.model))
+        .next(format!("set max_tokens over {least}, or a smaller budget")))
 }
 
 fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>, Failure> {
@@ -145,15 +164,19 @@ fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>
     if let Some(key) = key.filter(|key| key.secret.reveal() != "none") {
         endpoint = endpoint.key("authorization", "Bearer ", key.secret)?;
     }
-    let said =
-        Said { context: entry.context_length, max_output: entry.max_tokens, price: entry.price };
+    let (context, max_output) = (entry.context_length, entry.max_tokens);
+    let said = Said { context, max_output, price: entry.price, thinking: None };
     let is_openai = endpoint.host() == OPENAI_HOST;
     let wire: Box<dyn Wire> = match entry.wire {
         Format::Chat => {
             let service = if is_openai { Service::Openai } else { Service::Other };
-            Box::new(Chat { service, temperature: entry.temperature, ..Chat::default() })
+            let thought = entry.reasoning_effort.clone().map(Thought::Effort);
+            Box::new(Chat { service, temperature: entry.temperature, thought, ..Chat::default() })
         }
-        Format::Responses => Box::new(Responses::new(entry.temperature)),
+        Format::Responses => {
+            let effort = entry.reasoning_effort.clone();
+            Box::new(Responses::new(entry.temperature).thinking(effort))
+        }
     };
     let kind = if is_openai { "openai" } else { "a server without a default" };
     let model = wanted.model(kind, entry.model.as_deref())?;
@@ -161,41 +184,6 @@ fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>
     let hosted: Box<dyn Provider> = Box::new(hosted);
     let is_native = entry.native_tools.unwrap_or(true);
     Ok(if is_native { hosted } else { Box::new(TextCalls::new(hosted)) })
-}
-
-fn databricks(entry: &DatabricksConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> {
-    if entry.use_oauth {
-        return Err(Failure::usage(format!("`{}` asks for use_oauth", wanted.reference))
-            .because("this version signs in with a token only")
-            .next("set `token` or `api_key_command`, or DATABRICKS_TOKEN"));
-    }
-    let host = entry.host.clone().or_else(|| std::env::var("DATABRICKS_HOST").ok());
-    let host = host.filter(|host| !host.trim().is_empty()).ok_or_else(|| {
-        Failure::usage(format!("`{}` names no workspace", wanted.reference))
-            .next("set `host` to its address, or DATABRICKS_HOST")
-    })?;
-    let host = host.trim().trim_end_matches('/');
-    let base = if host.contains("://") { host.to_owned() } else { format!("https://{host}") };
-    let key = Sources {
-        provider: &wanted.reference,
-        given: entry.token.as_ref(),
-        command: entry.api_key_command.as_ref(),
-        variable: Some("DATABRICKS_TOKEN"),
-    };
-    let key = key.need()?;
-    let model = wanted.model("databricks", entry.model.as_deref())?;
-    if !model.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
-        return Err(Failure::usage(format!("`{model}` is no name of a serving endpoint"))
-            .next("name one like databricks-claude-sonnet-4-5"));
-    }
-    let path = format!("/serving-endpoints/{model}/invocations");
-    let endpoint = wanted.endpoint(&base, &path, entry.allow_http)?;
-    let endpoint = endpoint.key("authorization", "Bearer ", key.secret)?;
-    let said =
-        Said { context: entry.context_length, max_output: entry.max_tokens, price: entry.price };
-    let wire =
-        Chat { service: Service::Databricks, temperature: entry.temperature, ..Chat::default() };
-    Ok(wanted.hosted((endpoint, false), Box::new(wire), said, (model, key.origin)))
 }
 
 fn gemini(entry: &GeminiConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> {
@@ -212,7 +200,7 @@ fn gemini(entry: &GeminiConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> 
         return Err(Failure::usage(format!("`{model}` is no name of a Gemini model"))
             .next("name one like gemini-2.5-pro"));
     }
-    let how = if wanted.agent.enable_streaming {
+    let how = if wanted.config.agent.enable_streaming {
         "streamGenerateContent?alt=sse"
     } else {
         "generateContent"
@@ -222,15 +210,15 @@ fn gemini(entry: &GeminiConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> 
     let endpoint = wanted.endpoint(base, &path, entry.allow_http)?;
     let endpoint = endpoint.key("x-goog-api-key", "", key.secret)?;
     let is_maker = endpoint.host() == "generativelanguage.googleapis.com";
-    let said =
-        Said { context: entry.context_length, max_output: entry.max_tokens, price: entry.price };
+    let (context, max_output) = (entry.context_length, entry.max_tokens);
+    let said = Said { context, max_output, price: entry.price, thinking: None };
     let wire = Box::new(Gemini::new(entry.temperature));
     Ok(wanted.hosted((endpoint, is_maker), wire, said, (model, key.origin)))
 }
 
 impl Wanted<'_> {
     fn endpoint(&self, base: &str, path: &str, allow_http: bool) -> Result<Endpoint, Failure> {
-        let patience = Duration::from_secs(self.agent.timeout_seconds);
+        let patience = Duration::from_secs(self.config.agent.timeout_seconds);
         Ok(Endpoint::new(base, path, allow_http)?.idle(patience))
     }
 
@@ -249,9 +237,11 @@ impl Wanted<'_> {
         said: Said,
         (model, key): (String, String),
     ) -> Hosted {
-        let (facts, price) = models::facts(&self.reference, &model, said, self.agent, is_maker);
+        let known = models::known(&model, &self.config.models, is_maker);
+        let agent = &self.config.agent;
+        let (facts, price) = models::facts(&self.reference, &model, said, agent, known);
         let advice = Advice { provider: self.reference.clone(), model, key };
-        let streamed = self.agent.enable_streaming;
-        Hosted { endpoint, wire, facts, price, advice, streamed }
+        let streamed = self.config.agent.enable_streaming;
+        Hosted { endpoint, login: None, wire, facts, price, advice, streamed }
     }
 }

@@ -42,7 +42,8 @@ pub fn g3_program() -> String {
     }
 }
 
-/// What g3 may read and know: its configuration, its model files, the providers' keys.
+/// What g3 may read and know: its configuration, its model files, the providers' keys. Logins are
+/// renewed where they lie.
 fn g3() -> AgentRow {
     let settings = std::env::vars_os()
         .filter_map(|(name, _)| name.into_string().ok())
@@ -51,7 +52,7 @@ fn g3() -> AgentRow {
         protocol: Protocol::Acp,
         command: vec![g3_program(), "acp".to_owned()],
         read: vec!["~/.config/g3".into(), "~/.g3".into()],
-        write: Vec::new(),
+        write: vec!["~/.g3/oauth".into()],
         env: KEYS.iter().map(|key| (*key).to_owned()).chain(settings).collect(),
     }
 }

@@ -1,5 +1,5 @@
-//! A scripted model that speaks Anthropic Messages, both wires of OpenAI and Gemini's over real
-//! HTTP on loopback.
+//! A scripted model that speaks Anthropic Messages, both wires of OpenAI, Gemini's and Databricks'
+//! over real HTTP on loopback.
 //!
 //! `ModelServer::start([Reply::call("shell", json!({"command": "ls"})), Reply::says("done")])`
 //! answers the first request with a call and the second with words, on either wire: the path
@@ -65,17 +65,27 @@ impl ModelServer {
     }
 
     /// A g3 configuration whose default provider is this server on the given wire: `anthropic`,
-    /// `openai` (chat), `responses` or `gemini`.
+    /// `openai` (chat), `responses`, `gemini` or `databricks`.
     pub fn config_toml(&self, wire: &str) -> String {
         let (kind, url, more) = match wire {
             "anthropic" | "gemini" => (wire, self.url(), ""),
             "openai" => (wire, self.openai_url(), ""),
             "responses" => ("openai", self.openai_url(), "wire = \"responses\"\n"),
-            other => panic!("there is no wire `{other}`: anthropic, openai, responses, gemini"),
+            "databricks" => return self.databricks_toml(),
+            other => panic!("there is no wire `{other}`"),
         };
         format!(
             "[providers]\ndefault_provider = \"{kind}.scripted\"\n\n[providers.{kind}.scripted]\n\
              model = \"scripted\"\napi_key = \"test-key\"\nbase_url = \"{url}\"\n{more}"
+        )
+    }
+
+    fn databricks_toml(&self) -> String {
+        format!(
+            "[providers]\ndefault_provider = \"databricks.scripted\"\n\n\
+             [providers.databricks.scripted]\nmodel = \"scripted\"\ntoken = \"test-key\"\n\
+             thinking_budget_tokens = 1024\nhost = \"{}\"\n",
+            self.url()
         )
     }
 

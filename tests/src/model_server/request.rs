@@ -9,8 +9,10 @@ use serde_json::Value;
 pub enum Wire {
     /// `POST /v1/messages`.
     Anthropic,
-    /// `POST /v1/chat/completions`, or `/serving-endpoints/NAME/invocations`.
+    /// `POST /v1/chat/completions`.
     OpenaiChat,
+    /// `POST /serving-endpoints/NAME/invocations`: a model of Anthropic behind chat completions.
+    Databricks,
     /// `POST /v1/responses`.
     OpenaiResponses,
     /// `POST /v1beta/models/MODEL:streamGenerateContent`, or `:generateContent`.
@@ -43,8 +45,10 @@ impl Request {
         if path.contains("/v1beta/models/") && path.ends_with("enerateContent") {
             return Some(Wire::Gemini);
         }
-        let chat = ["/chat/completions", "/invocations"].iter().any(|end| path.ends_with(end));
-        chat.then_some(Wire::OpenaiChat)
+        if path.starts_with("/serving-endpoints/") && path.ends_with("/invocations") {
+            return Some(Wire::Databricks);
+        }
+        path.ends_with("/chat/completions").then_some(Wire::OpenaiChat)
     }
 
     /// Whether a stream is asked for.

@@ -1,5 +1,6 @@
 //! A reply in the bytes of its wire format, streamed and whole.
 
+mod databricks;
 mod gemini;
 mod responses;
 
@@ -16,6 +17,7 @@ pub fn stream(reply: &Reply, wire: Wire, number: usize) -> Vec<Vec<u8>> {
     let events = match wire {
         Wire::Anthropic => anthropic_events(reply, number),
         Wire::OpenaiChat => openai_events(reply, number),
+        Wire::Databricks => databricks::events(reply, number),
         Wire::OpenaiResponses => responses::events(reply, number),
         Wire::Gemini => gemini::events(reply, number),
     };
@@ -34,6 +36,7 @@ pub fn whole(reply: &Reply, wire: Wire, number: usize) -> Vec<u8> {
     let object = match wire {
         Wire::Anthropic => anthropic_whole(reply, number),
         Wire::OpenaiChat => openai_whole(reply, number),
+        Wire::Databricks => databricks::whole(reply, number),
         Wire::OpenaiResponses => responses::whole(reply, number),
         Wire::Gemini => gemini::whole(reply, number),
     };
@@ -56,6 +59,7 @@ pub fn error(wire: Option<Wire>, status: u16) -> Vec<u8> {
         Some(Wire::OpenaiChat | Wire::OpenaiResponses) => {
             json!({"error": {"message": message, "type": kind, "code": null}})
         }
+        Some(Wire::Databricks) => json!({"error_code": kind, "message": message}),
         Some(Wire::Gemini) => {
             json!({"error": {"code": status, "message": message, "status": kind}})
         }

@@ -34,6 +34,8 @@ pub enum Kind {
     Reference,
     /// The rules of the gate.
     Rules,
+    /// What is known about models.
+    Models,
 }
 
 /// What the file of an untrusted repository may do with a key: narrow it at most.
@@ -51,6 +53,8 @@ pub enum Untrusted {
 
 const U32: u64 = u32::MAX as u64;
 const BIG: u64 = i64::MAX as u64;
+/// The words for how much a model of OpenAI's kind thinks.
+const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh"];
 
 const fn key(path: &'static str, kind: Kind) -> Key {
     Key { path, kind, untrusted: Untrusted::Nothing }
@@ -96,6 +100,7 @@ pub static KEYS: &[Key] = &[
     key("providers.openai.*.model", Kind::Text),
     key("providers.openai.*.max_tokens", Kind::Whole(U32)),
     key("providers.openai.*.temperature", Kind::Number),
+    key("providers.openai.*.reasoning_effort", Kind::OneOf(EFFORTS)),
     key("providers.openai.*.wire", Kind::OneOf(&["chat", "responses"])),
     key("providers.openai.*.native_tools", Kind::Switch),
     key("providers.openai.*.context_length", Kind::Whole(U32)),
@@ -111,6 +116,8 @@ pub static KEYS: &[Key] = &[
     key("providers.databricks.*.model", Kind::Text),
     key("providers.databricks.*.max_tokens", Kind::Whole(U32)),
     key("providers.databricks.*.temperature", Kind::Number),
+    key("providers.databricks.*.reasoning_effort", Kind::OneOf(EFFORTS)),
+    key("providers.databricks.*.thinking_budget_tokens", Kind::Whole(U32)),
     key("providers.databricks.*.context_length", Kind::Whole(U32)),
     key("providers.databricks.*.allow_http", Kind::Switch),
     key("providers.databricks.*.price.input", Kind::Number),
@@ -137,6 +144,7 @@ pub static KEYS: &[Key] = &[
     key("providers.embedded.*.temperature", Kind::Number),
     key("providers.embedded.*.gpu_layers", Kind::Whole(U32)),
     key("providers.embedded.*.threads", Kind::Whole(U32)),
+    key("models", Kind::Models),
     key("agent.profile", Kind::OneOf(&["g3", "egirl", "tools-api", "core", "all"])),
     limit("agent.max_context_length", U32, None),
     limit("agent.fallback_default_max_tokens", U32, Some(32_000)),

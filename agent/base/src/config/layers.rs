@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 use crate::config::agent::GateRule;
 use crate::config::keys::{self, Key, Kind};
-use crate::config::providers::TYPES;
+use crate::config::providers::{ModelConfig, TYPES};
 use crate::config::{Origin, Sources};
 use crate::failure::{Failure, Result};
 
@@ -193,7 +193,7 @@ fn from_text(path: Vec<String>, text: &str, origin: Origin) -> Result<Setting> {
             Some(Value::Array(vec![Value::String(text.to_owned())]))
         }
         Kind::TextOrTexts if !text.trim_start().starts_with('[') => None,
-        Kind::Texts | Kind::TextOrTexts | Kind::Rules => list(),
+        Kind::Texts | Kind::TextOrTexts | Kind::Rules | Kind::Models => list(),
     };
     checked(key, path, value.unwrap_or_else(|| Value::String(text.to_owned())), &origin)
 }
@@ -214,6 +214,10 @@ fn checked(key: &Key, path: Vec<String>, value: Value, origin: &Origin) -> Resul
         Kind::Texts => are_texts(&value),
         Kind::TextOrTexts => is_text(&value) || are_texts(&value),
         Kind::Rules => value.clone().try_into::<Vec<GateRule>>().is_ok(),
+        Kind::Models => value
+            .clone()
+            .try_into::<Vec<ModelConfig>>()
+            .is_ok_and(|all| all.iter().all(ModelConfig::is_sound)),
     };
     if fits {
         return Ok(Setting { path, value, origin: origin.clone() });
@@ -251,6 +255,9 @@ fn wanted(kind: Kind) -> String {
         Kind::Switch => "`true` or `false`".into(),
         Kind::Texts => "a list of texts".into(),
         Kind::TextOrTexts => "a text or a list of texts".into(),
+        Kind::Models => {
+            "a list of models {name, context, max_output, price = {input, output}}".into()
+        }
         Kind::Rules => {
             "a list of rules {tool, command, path, host, action = \"allow|ask|box|deny\"}".into()
         }

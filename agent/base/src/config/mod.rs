@@ -20,7 +20,7 @@ use toml::{Table, Value};
 use crate::failure::{Failure, Result};
 use agent::{AgentConfig, ComputerControl, Gate, Memory, Sandbox, Skills, ToolsConfig, Webdriver};
 use layers::Setting;
-use providers::{Providers, TYPES};
+use providers::{ModelConfig, Providers, TYPES};
 use studio::Studio;
 
 /// Everything that can be configured.
@@ -29,6 +29,8 @@ use studio::Studio;
 pub struct Config {
     /// Who may be asked, and how.
     pub providers: Providers,
+    /// What the user knows about models.
+    pub models: Vec<ModelConfig>,
     /// How the turn loop works.
     pub agent: AgentConfig,
     /// How studio makes, limits and lands sessions.

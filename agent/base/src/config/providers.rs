@@ -129,6 +129,8 @@ pub struct OpenaiConfig {
     pub max_tokens: Option<u32>,
     /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
+    /// How much the model thinks, in the words of its service; not sent when absent.
+    pub reasoning_effort: Option<String>,
     /// Which of the two wire formats.
     pub wire: Wire,
     /// `false` for servers without native tool calls: they get text calls.
@@ -159,6 +161,10 @@ pub struct DatabricksConfig {
     pub max_tokens: Option<u32>,
     /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
+    /// How much the model thinks, in the words of its service; not sent when absent.
+    pub reasoning_effort: Option<String>,
+    /// Tokens that a model of Anthropic may think, at most.
+    pub thinking_budget_tokens: Option<u32>,
     /// Tokens that the model can read, when it is not a model that we know.
     pub context_length: Option<u32>,
     /// Permits plain `http` to a host that is not loopback.
@@ -240,17 +246,55 @@ pub enum CacheConfig {
 }
 
 /// US dollars for a million tokens of each kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Price {
     /// Sent and not cached.
     pub input: f64,
     /// Written by the model.
     pub output: f64,
     /// Read from the provider's cache; `input` when absent.
+    #[serde(default)]
     pub cache_read: Option<f64>,
     /// Written to the provider's cache; `input` when absent.
+    #[serde(default)]
     pub cache_write: Option<f64>,
+}
+
+impl Price {
+    /// Whether every number can be a price.
+    pub fn is_sound(&self) -> bool {
+        let all = [Some(self.input), Some(self.output), self.cache_read, self.cache_write];
+        all.into_iter().flatten().all(|dollars| dollars.is_finite() && dollars >= 0.0)
+    }
+}
+
+/// One entry of `[[models]]`: what the user knows about models, on top of what g3 knows.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    /// The beginning of the models' names.
+    pub name: String,
+    /// Tokens of input and output together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<u32>,
+    /// Tokens of one reply, at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u32>,
+    /// What tokens cost; absent is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+}
+
+impl ModelConfig {
+    /// Whether the entry says something that can be.
+    pub fn is_sound(&self) -> bool {
+        let some = |tokens: Option<u32>| tokens.is_none_or(|tokens| tokens > 0);
+        !self.name.trim().is_empty()
+            && some(self.context)
+            && some(self.max_output)
+            && self.price.is_none_or(|price| price.is_sound())
+    }
 }
 
 /// A command of the user's, as a list of arguments or as one line for `sh -c`.

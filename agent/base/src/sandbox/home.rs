@@ -16,6 +16,7 @@ const SECRETS: &[&str] = &[
     ".git-credentials",
     ".config/git/credentials",
     ".config/g3",
+    ".g3/oauth",
     ".aws",
     ".azure",
     ".config/gcloud",
@@ -228,7 +229,16 @@ mod tests {
     fn a_home_is_opened_around_its_secrets() {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().canonicalize().unwrap();
-        for name in [".ssh", ".config/g3", ".config/nvim", "src", ".cargo/bin", "vault"] {
+        for name in [
+            ".ssh",
+            ".config/g3",
+            ".g3/oauth",
+            ".g3/models",
+            ".config/nvim",
+            "src",
+            ".cargo/bin",
+            "vault",
+        ] {
             fs::create_dir_all(home.join(name)).unwrap();
         }
         std::os::unix::fs::symlink(home.join("vault"), home.join(".aws")).unwrap();
@@ -242,10 +252,19 @@ mod tests {
         let rules = home_rules(&home, &closed);
 
         let opened = |path: &str| rules.read.iter().any(|tree| home.join(path).starts_with(tree));
-        for open in [".config/nvim", ".cargo/bin", ".gitconfig", "src/repo/.git/objects"] {
+        for open in
+            [".g3/models", ".config/nvim", ".cargo/bin", ".gitconfig", "src/repo/.git/objects"]
+        {
             assert!(opened(open), "{open} should be readable");
         }
-        for shut in [".ssh/id", ".config/g3/config.toml", "vault/key", ".npmrc", "server.pem"] {
+        for shut in [
+            ".g3/oauth/x.json",
+            ".ssh/id",
+            ".config/g3/config.toml",
+            "vault/key",
+            ".npmrc",
+            "server.pem",
+        ] {
             assert!(!opened(shut), "{shut} should be closed");
         }
         assert!(!opened("src/repo/.git/studio/sessions"), "closed by the caller");

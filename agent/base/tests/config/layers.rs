@@ -71,6 +71,7 @@ fn variables_reach_every_kind_of_value_and_names_with_hyphens() {
         .environment("G3_TOOLS__WEBFETCH__ALLOW_HOSTS", "127.0.0.1:80")
         .environment("G3_SANDBOX__ENABLED", "0")
         .environment("G3_PROVIDERS__ANTHROPIC__MAIN__PRICE__INPUT", "3")
+        .environment("G3_PROVIDERS__ANTHROPIC__MAIN__PRICE__OUTPUT", "15")
         .environment("G3_GATE__RULES", "[{ tool = \"shell\", action = \"deny\" }]");
     let config = env.load().config;
     assert_eq!(config.studio.agents["my-agent"].env, ["A", "B"]);

@@ -16,6 +16,7 @@ const WIDENING: &[(&str, &str)] = &[
     ("providers.databricks.work.host", "\"http://evil\""),
     ("providers.embedded.default.model_path", "\"/evil.gguf\""),
     ("providers.default_provider", "\"openai.other\""),
+    ("models", "[{ name = \"m\", context = 9, price = { input = 0, output = 0 } }]"),
     ("studio.checks", "[\"touch marker\"]"),
     ("studio.setup", "\"touch marker\""),
     ("studio.hooks", "true"),

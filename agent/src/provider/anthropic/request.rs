@@ -9,10 +9,7 @@ use crate::provider::arguments::sendable;
 use crate::provider::history::sound;
 use crate::provider::{Facts, Request, ToolSpec};
 
-use super::Messages;
-
-/// The least that must be left for the answer beside the thought.
-const BESIDE_THOUGHT: u64 = 1024;
+use super::{Messages, thinking};
 
 /// The body of a request.
 pub fn body(wire: &Messages, request: &Request<'_>, facts: &Facts) -> Value {
@@ -30,12 +27,10 @@ pub fn body(wire: &Messages, request: &Request<'_>, facts: &Facts) -> Value {
     let mut messages: Vec<Value> = sound(request.messages).iter().map(message).collect();
     mark_last_two(&mut messages, &mark);
     body["messages"] = json!(messages);
-    let thinking = wire.thinking.filter(|b| request.max_output > u64::from(*b) + BESIDE_THOUGHT);
-    match (thinking, wire.temperature) {
+    let asked = wire.thinking.and_then(|budget| thinking(budget, request, is_ours));
+    match (asked, wire.temperature) {
         // Thinking models take no other temperature than their own.
-        (Some(budget), _) => {
-            body["thinking"] = json!({"type": "enabled", "budget_tokens": budget});
-        }
+        (Some(asked), _) => body["thinking"] = asked,
         (None, Some(temperature)) => body["temperature"] = json!(temperature),
         (None, None) => {}
     }

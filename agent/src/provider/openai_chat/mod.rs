@@ -4,6 +4,7 @@
 //! Format: <https://platform.openai.com/docs/api-reference/chat-streaming>; recorded replies lie
 //! in `tests/fixtures/wire`.
 
+pub mod dialect;
 pub mod reply;
 pub mod request;
 
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
+use self::dialect::Service;
 use super::arguments::Ids;
 use super::hosted::{Decoder, Wire};
 use super::{Facts, Request};
@@ -25,20 +27,19 @@ pub struct Chat {
     pub service: Service,
     /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
+    /// How much the model shall think; its own choice when absent.
+    pub thought: Option<Thought>,
     /// What this server was found not to take.
     pub habits: Habits,
 }
 
-/// Who is asked, where that makes a difference.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Service {
-    /// OpenAI itself, which knows keys that others refuse.
-    Openai,
-    /// A serving endpoint of Databricks, often with a model of Anthropic behind it.
-    Databricks,
-    /// Any other server.
-    #[default]
-    Other,
+/// How much a model shall think.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Thought {
+    /// A word that OpenAI's models know, e.g. `low`.
+    Effort(String),
+    /// Tokens, which Anthropic's models count.
+    Budget(u32),
 }
 
 /// Keys that servers and models refuse; learnt from their refusals.
@@ -47,14 +48,16 @@ pub struct Habits {
     no_stream_options: AtomicBool,
     no_temperature: AtomicBool,
     no_max_tokens: AtomicBool,
+    no_cache_marks: AtomicBool,
 }
 
 impl Habits {
-    fn flags(&self) -> [(&'static str, &AtomicBool); 3] {
+    fn flags(&self) -> [(&'static str, &AtomicBool); 4] {
         [
             ("stream_options", &self.no_stream_options),
             ("temperature", &self.no_temperature),
             ("max_tokens", &self.no_max_tokens),
+            ("cache_control", &self.no_cache_marks),
         ]
     }
 
@@ -77,8 +80,13 @@ impl Wire for Chat {
     /// A refusal that names one of these keys is about it: nobody sends them by hand.
     fn adapt(&self, refusal: &str) -> bool {
         let named = |key: &str| refusal.contains(key) && self.habits.takes(key);
+        let is_sent = |key: &str| match key {
+            "temperature" => self.temperature.is_some(),
+            "cache_control" => self.service.dialect().cache_marks,
+            _ => true,
+        };
         let mut flags = self.habits.flags().into_iter().filter(|(key, _)| named(key));
-        let first = flags.find(|(key, _)| *key != "temperature" || self.temperature.is_some());
+        let first = flags.find(|(key, _)| is_sent(key));
         first.inspect(|(_, flag)| flag.store(true, Ordering::Relaxed)).is_some()
     }
 }

@@ -149,16 +149,21 @@ impl Reading {
         Ok(())
     }
 
-    /// Counts are totals; some servers send them with every chunk, with holes.
+    /// Counts are totals; some servers send them with every chunk, with holes. The prompt counts
+    /// with what a cache held, wherever that fits.
     fn count(&mut self, usage: &Value) {
+        let number = |key: &str| usage[key].as_u64();
         let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64();
-        let cached = cached.or_else(|| usage["prompt_cache_hit_tokens"].as_u64());
-        if let Some(prompt) = usage["prompt_tokens"].as_u64() {
-            let cached = cached.unwrap_or_default().min(prompt);
-            self.usage.cache_read = cached;
-            self.usage.input = prompt - cached;
+        let cached = cached.or(number("prompt_cache_hit_tokens"));
+        let cached = cached.or(number("cache_read_input_tokens")).unwrap_or_default();
+        if let Some(prompt) = number("prompt_tokens") {
+            let read = cached.min(prompt);
+            let written = number("cache_creation_input_tokens").unwrap_or_default();
+            self.usage.cache_read = read;
+            self.usage.cache_write = written.min(prompt - read);
+            self.usage.input = prompt - read - self.usage.cache_write;
         }
-        if let Some(tokens) = usage["completion_tokens"].as_u64() {
+        if let Some(tokens) = number("completion_tokens") {
             self.usage.output = tokens;
         }
     }

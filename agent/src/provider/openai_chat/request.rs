@@ -3,11 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::message::{Image, Message, Part, Role, ToolCall};
+use crate::provider::anthropic::thinking;
 use crate::provider::arguments::sendable;
 use crate::provider::history::sound;
 use crate::provider::{Facts, Request, ToolSpec};
 
-use super::{Chat, Service};
+use super::dialect::Dialect;
+use super::{Chat, Thought};
 
 /// The body of a request.
 pub fn body(wire: &Chat, request: &Request<'_>, facts: &Facts) -> Value {
@@ -21,19 +23,24 @@ pub fn body(wire: &Chat, request: &Request<'_>, facts: &Facts) -> Value {
             Role::Assistant => messages.push(assistant(&message)),
         }
     }
+    let dialect = wire.service.dialect();
     let mut body = json!({"model": facts.model, "messages": messages});
     if !request.tools.is_empty() {
-        body["tools"] = request.tools.iter().map(|spec| tool(spec, wire.service)).collect();
+        body["tools"] = request.tools.iter().map(|spec| tool(spec, dialect)).collect();
+    }
+    if dialect.cache_marks && wire.habits.takes("cache_control") {
+        mark(&mut body);
     }
     // OpenAI's newer models refuse the old name; other servers know only that one.
-    let is_openai = wire.service == Service::Openai;
-    let is_new = is_openai || !wire.habits.takes("max_tokens");
-    let limit = if is_new { "max_completion_tokens" } else { "max_tokens" };
+    let is_old_refused = !wire.habits.takes("max_tokens");
+    let limit = if is_old_refused { "max_completion_tokens" } else { dialect.limit };
     body[limit] = json!(request.max_output);
-    if let Some(temperature) = wire.temperature.filter(|_| wire.habits.takes("temperature")) {
+    let thinks = think(wire.thought.as_ref(), request, &mut body);
+    let temperature = wire.temperature.filter(|_| !thinks && wire.habits.takes("temperature"));
+    if let Some(temperature) = temperature {
         body["temperature"] = json!(temperature);
     }
-    if is_openai && !request.session.is_empty() {
+    if dialect.cache_key && !request.session.is_empty() {
         body["prompt_cache_key"] = json!(request.session);
     }
     body["stream"] = json!(true);
@@ -43,11 +50,51 @@ pub fn body(wire: &Chat, request: &Request<'_>, facts: &Facts) -> Value {
     body
 }
 
-fn tool(spec: &ToolSpec, service: Service) -> Value {
+/// Asks for thought; whether it is of the kind that takes no temperature.
+fn think(thought: Option<&Thought>, request: &Request<'_>, body: &mut Value) -> bool {
+    match thought {
+        None => false,
+        Some(Thought::Effort(word)) => {
+            body["reasoning_effort"] = json!(word);
+            false
+        }
+        Some(Thought::Budget(budget)) => {
+            let asked = thinking(*budget, request, |sealed| sealed["block"].is_object());
+            let thinks = asked.is_some();
+            if let Some(asked) = asked {
+                body["thinking"] = asked;
+            }
+            thinks
+        }
+    }
+}
+
+/// Marks what is to be cached: the system prompt, the last tool, the last two messages of the
+/// user. Results of tools are messages that take no marks.
+fn mark(body: &mut Value) {
+    let ephemeral = json!({"type": "ephemeral"});
+    let last = body["tools"].as_array_mut().and_then(|tools| tools.last_mut());
+    if let Some(last) = last {
+        last["function"]["cache_control"] = ephemeral.clone();
+    }
+    let messages = body["messages"].as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
+    let (system, others): (Vec<_>, Vec<_>) =
+        messages.iter_mut().partition(|message| message["role"] == "system");
+    let users = others.into_iter().rev().filter(|message| message["role"] == "user").take(2);
+    for message in system.into_iter().chain(users) {
+        if let Some(text) = message["content"].as_str() {
+            message["content"] = json!([{"type": "text", "text": text}]);
+        }
+        if let Some(last) = message["content"].as_array_mut().and_then(|all| all.last_mut()) {
+            last["cache_control"] = ephemeral.clone();
+        }
+    }
+}
+
+fn tool(spec: &ToolSpec, dialect: Dialect) -> Value {
     let mut parameters = spec.parameters.clone();
     let is_empty = parameters["properties"].as_object().is_some_and(serde_json::Map::is_empty);
-    // Databricks refuses the empty object, OpenAI its absence.
-    if service == Service::Databricks && is_empty {
+    if is_empty && !dialect.empty_properties {
         parameters.as_object_mut().map(|schema| schema.remove("properties"));
     }
     json!({"type": "function", "function":

@@ -20,6 +20,8 @@ use super::{Facts, Request};
 pub struct Responses {
     /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
+    /// How much the model thinks, in OpenAI's words; its own choice when absent.
+    pub effort: Option<String>,
     /// Found out: the model has no thought that could be sealed.
     no_sealed_thought: AtomicBool,
     /// Found out: the model takes no temperature.
@@ -30,6 +32,13 @@ impl Responses {
     /// A wire with this temperature.
     pub fn new(temperature: Option<f64>) -> Responses {
         Responses { temperature, ..Responses::default() }
+    }
+
+    /// Sets how much the model thinks.
+    #[must_use]
+    pub fn thinking(mut self, effort: Option<String>) -> Responses {
+        self.effort = effort;
+        self
     }
 
     fn wants_thought(&self) -> bool {

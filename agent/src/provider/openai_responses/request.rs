@@ -29,6 +29,9 @@ pub fn body(wire: &Responses, request: &Request<'_>, facts: &Facts) -> Value {
     if let Some(temperature) = wire.sent_temperature() {
         body["temperature"] = json!(temperature);
     }
+    if let Some(effort) = &wire.effort {
+        body["reasoning"] = json!({"effort": effort});
+    }
     if !request.session.is_empty() {
         body["prompt_cache_key"] = json!(request.session);
     }

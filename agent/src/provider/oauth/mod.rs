@@ -1,0 +1,151 @@
+//! A login to a workspace instead of a key: made once through the browser (OAuth 2.0 with PKCE),
+//! kept below the user's own `~/.g3`, and renewed when it runs out or is refused.
+
+pub mod listen;
+pub mod service;
+pub mod sign_in;
+pub mod store;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::clock::Clock;
+use base::failure::Failure;
+use base::lock::Lock;
+use base::secret::{DOTS, Secret};
+
+use super::ProviderError;
+use service::Service;
+use store::{Store, Tokens};
+
+/// A token that lives no longer than this is renewed before it is used.
+const MARGIN: Duration = Duration::from_secs(60);
+
+/// Where a login holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workspace {
+    /// `type.name`, for messages.
+    pub reference: String,
+    /// The origin, e.g. `https://x.cloud.databricks.com`.
+    pub host: String,
+    /// Whether plain `http` may leave this machine.
+    pub allow_http: bool,
+}
+
+impl Workspace {
+    /// What makes a new login.
+    pub fn command(&self) -> String {
+        let (kind, name) = self.reference.split_once('.').unwrap_or((&self.reference, ""));
+        format!("g3 login {kind} {name}").trim_end().to_owned()
+    }
+}
+
+/// A login in use.
+pub struct Login {
+    inner: Arc<Inner>,
+}
+
+/// What a renewal works with. Processes that share it renew it one after the other, and each takes over what
+/// another one got: a service may take back a token for renewal that was used twice.
+struct Inner {
+    workspace: Workspace,
+    store: Store,
+    held: Mutex<Tokens>,
+    clock: Clock,
+}
+
+impl Login {
+    /// The login that was made for a workspace; none is a failure that says how to make one.
+    pub fn of(workspace: Workspace) -> Result<Login, Failure> {
+        let store = Store::of(&workspace.host)?;
+        let Some(tokens) = store.read()? else {
+            return Err(Failure::usage(format!("there is no login for {}", workspace.host))
+                .because(format!("`{}` has use_oauth = true", workspace.reference))
+                .next(workspace.command())
+                .next("or take a token: `token` instead of `use_oauth`"));
+        };
+        let inner = Inner { workspace, store, held: Mutex::new(tokens), clock: Clock::from_env() };
+        Ok(Login { inner: Arc::new(inner) })
+    }
+
+    /// A token to ask with.
+    pub async fn token(&self) -> Result<Secret, ProviderError> {
+        let held = self.inner.held();
+        if self.inner.lasts(&held) {
+            return Ok(held.access);
+        }
+        self.renewed(&held.access).await
+    }
+
+    /// Another token than the one that was refused or ran out. A renewal that has begun goes on
+    /// when the question is cancelled: what the service gave must not be lost.
+    pub async fn renewed(&self, stale: &Secret) -> Result<Secret, ProviderError> {
+        let (inner, stale) = (Arc::clone(&self.inner), stale.clone());
+        let renewal = tokio::spawn(async move { inner.renewed(&stale).await });
+        renewal.await.map_err(|why| ProviderError::Broken(why.to_string()))?
+    }
+
+    /// Text without the tokens, for messages.
+    pub fn without_tokens(&self, text: &str) -> String {
+        let held = self.inner.held();
+        let secrets = [Some(&held.access), held.refresh.as_ref()];
+        let secrets = secrets.into_iter().flatten().filter(|secret| secret.reveal().len() >= 4);
+        secrets.fold(text.to_owned(), |text, secret| text.replace(secret.reveal(), DOTS))
+    }
+}
+
+impl Inner {
+    async fn renewed(&self, stale: &Secret) -> Result<Secret, ProviderError> {
+        let lock = self.locked().await?;
+        let stored = self.store.read().map_err(|failure| self.lost(&failure.sentence()))?;
+        let stored = stored.ok_or_else(|| self.lost("it was removed"))?;
+        if stored.access != *stale && self.lasts(&stored) {
+            return Ok(self.keep(stored));
+        }
+        let Some(refresh) = &stored.refresh else {
+            return Err(self.lost("it has run out and cannot be renewed"));
+        };
+        let Workspace { host, allow_http, .. } = &self.workspace;
+        let service = Service::of(host, *allow_http).await?;
+        let fresh = match service.renew(refresh, self.clock.now()).await {
+            Ok(fresh) => fresh,
+            Err(ProviderError::Rejected(why)) => return Err(self.lost(&why)),
+            Err(other) => return Err(other),
+        };
+        let fresh = Tokens { refresh: fresh.refresh.or(stored.refresh), ..fresh };
+        let written = self.store.write(&fresh, &lock);
+        written.map_err(|failure| self.lost(&failure.sentence()))?;
+        Ok(self.keep(fresh))
+    }
+
+    async fn locked(&self) -> Result<Lock, ProviderError> {
+        let store = self.store.clone();
+        let locked = tokio::task::spawn_blocking(move || store.locked()).await;
+        let locked = locked.map_err(|why| ProviderError::Broken(why.to_string()))?;
+        locked.map_err(|failure| self.lost(&failure.sentence()))
+    }
+
+    fn lasts(&self, tokens: &Tokens) -> bool {
+        tokens.expires.is_none_or(|end| {
+            Duration::try_from(end.duration_since(self.clock.now())).is_ok_and(|left| left > MARGIN)
+        })
+    }
+
+    fn held(&self) -> Tokens {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn keep(&self, tokens: Tokens) -> Secret {
+        let access = tokens.access.clone();
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = tokens;
+        access
+    }
+
+    fn lost(&self, why: &str) -> ProviderError {
+        ProviderError::Rejected(format!(
+            "the login for {} does not hold any more: {why}\ntry: {}",
+            self.workspace.host,
+            self.workspace.command()
+        ))
+    }
+}

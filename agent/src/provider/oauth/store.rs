@@ -1,0 +1,170 @@
+//! Logins on disk: one file for each workspace and client in `~/.g3/oauth`, readable and writable
+//! by the user only.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use base::files;
+use base::lock::Lock;
+use base::secret::Secret;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::service::CLIENT;
+
+/// What a service gave us.
+#[derive(Clone, Debug)]
+pub struct Tokens {
+    /// Goes with every question.
+    pub access: Secret,
+    /// Gets the next one.
+    pub refresh: Option<Secret>,
+    /// When `access` ends; `None` is not known.
+    pub expires: Option<Timestamp>,
+}
+
+/// The place of one login.
+#[derive(Clone, Debug)]
+pub struct Store {
+    host: String,
+    file: PathBuf,
+}
+
+/// The file's content. Has no `Debug`: it would show the tokens.
+#[derive(Serialize, Deserialize)]
+struct Content {
+    schema: u32,
+    host: String,
+    client: String,
+    access_token: String,
+    refresh_token: Option<String>,
+    /// RFC 3339.
+    expires_at: Option<String>,
+}
+
+impl Store {
+    /// The place for a workspace's login. Its name is a SHA-256, so a host cannot choose a path.
+    pub fn of(host: &str) -> Result<Store> {
+        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let home = home.ok_or_else(|| {
+            Failure::usage("there is no home directory to keep a login in").next("set HOME")
+        })?;
+        Ok(Store::below(&home.join(".g3/oauth"), host))
+    }
+
+    /// As [`Store::of`], in this directory.
+    pub fn below(directory: &Path, host: &str) -> Store {
+        let mut name = String::with_capacity(64);
+        for byte in Sha256::digest(format!("{host}\n{CLIENT}")) {
+            name.push_str(&format!("{byte:02x}"));
+        }
+        Store { host: host.to_owned(), file: directory.join(format!("{name}.json")) }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.file
+    }
+
+    /// The login; `None` when there is none. One that others can read is refused.
+    pub fn read(&self) -> Result<Option<Tokens>> {
+        let what = || format!("cannot read the login in {}", self.file.display());
+        let meta = match fs::symlink_metadata(&self.file) {
+            Ok(meta) => meta,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e).or_fail(what),
+        };
+        let ours = rustix::process::geteuid().as_raw();
+        if !meta.is_file() || meta.uid() != ours || meta.mode() & 0o077 != 0 {
+            return Err(Failure::refused(what())
+                .because("it must be a file of your own that nobody else can read")
+                .next(format!("chmod 600 {}", self.file.display())));
+        }
+        let content: Content =
+            serde_json::from_slice(&fs::read(&self.file).or_fail(what)?).or_fail(what)?;
+        Ok(Some(Tokens {
+            access: Secret::new(content.access_token),
+            refresh: content.refresh_token.map(Secret::new),
+            expires: content.expires_at.and_then(|text| text.parse().ok()),
+        }))
+    }
+
+    /// Waits until nobody else changes the login.
+    pub fn locked(&self) -> Result<Lock> {
+        let what = || format!("cannot use {}", self.file.display());
+        let directory = self.file.parent().unwrap_or(Path::new("/"));
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).or_fail(what)?;
+        // A home directory may be a repository of its own.
+        let ignored = directory.join(".gitignore");
+        if !ignored.exists() {
+            files::replace(&ignored, b"*\n").or_fail(what)?;
+        }
+        Lock::take(&self.file.with_extension("lock")).or_fail(what)
+    }
+
+    /// Replaces the login.
+    pub fn write(&self, tokens: &Tokens, _held: &Lock) -> Result<()> {
+        let content = Content {
+            schema: 1,
+            host: self.host.clone(),
+            client: CLIENT.to_owned(),
+            access_token: tokens.access.reveal().to_owned(),
+            refresh_token: tokens.refresh.as_ref().map(|token| token.reveal().to_owned()),
+            expires_at: tokens.expires.map(|end| end.to_string()),
+        };
+        let written = files::replace_json(&self.file, &content);
+        written.or_fail(|| format!("cannot write the login to {}", self.file.display()))
+    }
+
+    /// Removes the login; whether there was one.
+    pub fn remove(&self) -> Result<bool> {
+        if !self.file.exists() {
+            return Ok(false);
+        }
+        let _held = self.locked()?;
+        match fs::remove_file(&self.file) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e).or_fail(|| format!("cannot remove {}", self.file.display())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn tokens(access: &str) -> Tokens {
+        Tokens { access: Secret::new(access), refresh: Some(Secret::new("r")), expires: None }
+    }
+
+    #[test]
+    fn a_login_is_private_and_each_workspace_has_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("oauth");
+        let (one, two) = (Store::below(&dir, "https://one"), Store::below(&dir, "https://../two"));
+        one.write(&tokens("a"), &one.locked().unwrap()).unwrap();
+        assert_eq!(one.read().unwrap().unwrap().access.reveal(), "a");
+        assert!(two.read().unwrap().is_none());
+        assert_eq!(two.path().parent(), Some(dir.as_path()));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(one.path()), mode(&dir)), (0o600, 0o700));
+        assert_eq!(fs::read_to_string(dir.join(".gitignore")).unwrap(), "*\n");
+        assert!(one.remove().unwrap() && !one.remove().unwrap());
+    }
+
+    #[test]
+    fn a_login_that_others_can_read_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::below(dir.path(), "https://one");
+        store.write(&tokens("a"), &store.locked().unwrap()).unwrap();
+        fs::set_permissions(store.path(), fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(store.read().unwrap_err().to_string().contains("chmod 600"));
+    }
+}

@@ -1,0 +1,98 @@
+//! A serving endpoint of Databricks: what it wants otherwise than other chat completions.
+
+use agent::message::{Message, Role};
+use agent::provider::{Provider, Request, ToolSpec, open};
+use serde_json::{Value, json};
+use testkit::model_server::ModelServer;
+use testkit::model_server::reply::Reply;
+
+use crate::provider_support::{config, runtime, user};
+
+fn provider(server: &ModelServer, more: &str) -> Result<Box<dyn Provider>, String> {
+    let host = server.url();
+    let text = format!("[providers.databricks.x]\nhost = \"{host}\"\ntoken = \"t\"\n{more}");
+    open::by_reference(&config(&text), "databricks.x", None).map_err(|why| why.to_string())
+}
+
+fn tools() -> Vec<ToolSpec> {
+    let tool = |name: &str, properties: Value| ToolSpec {
+        name: name.to_owned(),
+        description: "A tool.".to_owned(),
+        parameters: json!({"type": "object", "properties": properties}),
+    };
+    vec![tool("shell", json!({"command": {"type": "string"}})), tool("todo_read", json!({}))]
+}
+
+/// Asks once; gives the body that was sent last.
+fn sent(server: &ModelServer, provider: &dyn Provider, messages: &[Message]) -> Value {
+    let tools = tools();
+    let request =
+        Request { system: "Be terse.", messages, tools: &tools, max_output: 8000, session: "s-1" };
+    runtime().block_on(provider.ask(&request, &mut |_| {})).expect("a reply");
+    server.requests().last().unwrap().body.clone()
+}
+
+#[test]
+fn a_model_of_anthropic_behind_chat_is_asked_in_its_own_words() {
+    let server = ModelServer::start(vec![Reply::says("ok"); 6]);
+    let more = "model = \"databricks-claude-sonnet-4-5\"\nthinking_budget_tokens = 2000\n\
+                temperature = 0.2\n";
+    let provider = provider(&server, more).unwrap();
+    let mut messages = Vec::new();
+    for turn in 0..6 {
+        messages.extend(user(&format!("question {turn}")));
+        let body = sent(&server, provider.as_ref(), &messages);
+        let marks = body.to_string().matches("cache_control").count();
+        assert_eq!(marks, 2 + (turn + 1).min(2), "{body}");
+        let last = body["messages"].as_array().unwrap().last().unwrap();
+        assert_eq!(last["content"][0]["cache_control"], json!({"type": "ephemeral"}));
+        assert_eq!(body["messages"][0]["content"][0]["text"], "Be terse.");
+        assert_eq!(body["tools"][1]["function"]["cache_control"]["type"], "ephemeral");
+        assert_eq!(body["tools"][1]["function"]["parameters"], json!({"type": "object"}));
+        assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 2000}));
+        assert_eq!(
+            (&body["temperature"], &body["reasoning_effort"], &body["prompt_cache_key"]),
+            (&Value::Null, &Value::Null, &Value::Null)
+        );
+        messages.push(Message::text(Role::Assistant, "answer"));
+    }
+}
+
+#[test]
+fn another_model_behind_the_same_door_gets_an_effort_and_no_marks() {
+    let server = ModelServer::start(Reply::says("ok"));
+    let more = "model = \"databricks-gpt-oss-120b\"\nreasoning_effort = \"low\"\n";
+    let body = sent(&server, provider(&server, more).unwrap().as_ref(), &user("go"));
+    assert_eq!((&body["reasoning_effort"], &body["thinking"]), (&json!("low"), &Value::Null));
+    assert!(!body.to_string().contains("cache_control"), "{body}");
+    assert_eq!(body["tools"][1]["function"]["parameters"], json!({"type": "object"}));
+
+    let more = "model = \"databricks-claude-haiku-4-5\"\nreasoning_effort = \"low\"\n";
+    let refused = provider(&server, more).err().unwrap();
+    assert!(refused.contains("set `thinking_budget_tokens` instead"), "{refused}");
+}
+
+#[test]
+fn marks_that_an_endpoint_refuses_are_left_out_from_then_on() {
+    let no = json!({"error_code": "BAD_REQUEST", "message": "cache_control: unknown field"});
+    let refusal = Reply::status(400).body("application/json", no.to_string());
+    let server = ModelServer::start([refusal, Reply::says("ok"), Reply::says("ok")]);
+    let provider = provider(&server, "model = \"my-claude\"\n").unwrap();
+    for _ in 0..2 {
+        let body = sent(&server, provider.as_ref(), &user("go"));
+        assert!(!body.to_string().contains("cache_control"), "{body}");
+    }
+    assert_eq!(server.requests().len(), 3);
+}
+
+#[test]
+fn usage_with_holes_in_every_chunk_is_counted_once() {
+    let server =
+        ModelServer::start(Reply::says("hi").thinks("hm").usage(1000, 100).cached(900, 50));
+    let provider = provider(&server, "model = \"claude\"\n").unwrap();
+    let messages = user("go");
+    let asked = crate::provider_support::ask(provider.as_ref(), &messages);
+    let usage = asked.reply().usage;
+    assert_eq!((usage.input, usage.output), (1000, 100));
+    assert_eq!((usage.cache_read, usage.cache_write), (900, 50));
+}

@@ -1,0 +1,222 @@
+//! Signing in to a workspace through the browser, and living with the login.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use base::process::Running;
+use testkit::env::{Ran, TestEnv};
+use testkit::workspace::{Workspace, visit};
+
+use crate::stage::G3;
+
+struct Desk {
+    env: TestEnv,
+    work: Workspace,
+}
+
+/// A sign-in that waits for the browser.
+struct SignIn {
+    g3: Running,
+    err: BufReader<std::process::ChildStderr>,
+    url: String,
+}
+
+impl Desk {
+    /// A user whose workspace's tokens live so many seconds.
+    fn new(life: u64) -> Desk {
+        let (env, work) = (TestEnv::new(), Workspace::start(life));
+        env.config(&work.config_toml());
+        Desk { env, work }
+    }
+
+    fn g3<const N: usize>(&self, args: [&str; N]) -> Ran {
+        self.env.run(G3, self.env.home(), args)
+    }
+
+    fn ask(&self) -> Ran {
+        let job = self.env.job(G3, self.env.home()).args(["complete"]).input("Hello?");
+        self.env.run_job(job)
+    }
+
+    fn begin(&self) -> SignIn {
+        let args = ["login", "databricks", "--port", "0"];
+        let mut g3 = self.env.start(G3, self.env.home(), args);
+        let mut err = BufReader::new(g3.child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.trim_start().starts_with("http") {
+            line.clear();
+            assert!(err.read_line(&mut line).unwrap() > 0, "no address was shown");
+        }
+        SignIn { g3, err, url: line.trim().to_owned() }
+    }
+
+    fn signed_in(self) -> Desk {
+        let sign_in = self.begin();
+        let (status, location, _) = visit(&sign_in.url);
+        assert_eq!(status, 302);
+        let (status, _, page) = visit(&location.unwrap());
+        assert!(status == 200 && page.contains("You are signed in"), "{page}");
+        let (code, said) = sign_in.end();
+        assert!(code == 0 && said.contains("signed in to http://127.0.0.1"), "{said}");
+        self
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let Ok(entries) = std::fs::read_dir(self.env.home().join(".g3/oauth")) else {
+            return Vec::new();
+        };
+        let all = entries.map(|entry| entry.unwrap().path());
+        all.filter(|path| path.extension().is_some_and(|ext| ext == "json")).collect()
+    }
+}
+
+impl SignIn {
+    fn end(mut self) -> (i32, String) {
+        let mut said = String::new();
+        self.err.read_to_string(&mut said).unwrap();
+        let status = self.g3.wait_until(None).unwrap().unwrap();
+        (base::process::exit_code(status), said)
+    }
+}
+
+#[test]
+fn a_login_through_the_browser_is_kept_used_and_removed() {
+    let desk = Desk::new(3600);
+    let ran = desk.ask();
+    ran.exits(2).says("there is no login for").says("try: g3 login databricks work");
+
+    let desk = desk.signed_in();
+    let file = desk.files().remove(0);
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(desk.ask().ok(), "hi");
+    let question = &desk.work.questions()[0];
+    assert_eq!(question.path, "/serving-endpoints/claude/invocations");
+    assert_eq!(question.header("authorization"), Some("Bearer access-2"));
+    assert_eq!(desk.work.renewals(), 0);
+
+    // A whole run leaves no token behind, wherever it writes.
+    let repo = desk.env.repo();
+    let ran = desk.env.run(G3, repo.path(), ["--json", "greet"]);
+    ran.ok();
+    let all = walk(repo.path()) + &ran.out + &ran.err;
+    for token in desk.work.good_tokens() {
+        assert!(!all.contains(&token), "{token} is written down");
+    }
+
+    desk.g3(["login", "databricks", "--remove"]).says("is removed").ok();
+    assert!(desk.files().is_empty());
+    desk.g3(["login", "databricks", "work", "--remove"]).says("there was no login").ok();
+    desk.ask().exits(2);
+}
+
+/// The text of every file below a directory.
+fn walk(dir: &std::path::Path) -> String {
+    let mut text = String::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            text += &walk(&path);
+        } else {
+            text += &String::from_utf8_lossy(&std::fs::read(&path).unwrap());
+        }
+    }
+    text
+}
+
+#[test]
+fn only_the_sign_in_that_was_begun_is_taken() {
+    let desk = Desk::new(3600);
+    let sign_in = desk.begin();
+    let (_, location, _) = visit(&sign_in.url);
+    let location = location.unwrap();
+    let at = location.find("state=").unwrap();
+    for wrong in [format!("{}state=other", &location[..at]), location.replace("/?", "/x?")] {
+        let (status, _, page) = visit(&wrong);
+        assert!(status == 400 && page.contains("not the sign-in"), "{wrong}: {page}");
+    }
+    assert_eq!(visit(&location).0, 200);
+    assert_eq!(sign_in.end().0, 0);
+    assert_eq!(desk.ask().ok(), "hi");
+}
+
+#[test]
+fn a_refusal_a_strange_code_and_nobody_at_all_are_told() {
+    let mut desk = Desk::new(3600);
+    let back = |sign_in: &SignIn, answer: &str| {
+        let (_, location, _) = visit(&sign_in.url);
+        let location = location.unwrap();
+        let (address, query) = location.split_once("/?").unwrap();
+        let state = query.split('&').find(|pair| pair.starts_with("state=")).unwrap();
+        assert_eq!(visit(&format!("{address}/?{answer}&{state}")).0, 200);
+    };
+    let sign_in = desk.begin();
+    back(&sign_in, "error=access_denied&error_description=not+you");
+    let (code, said) = sign_in.end();
+    assert!(code == 1 && said.contains("access_denied: not you"), "{said}");
+
+    let sign_in = desk.begin();
+    back(&sign_in, "code=made-up");
+    let (code, said) = sign_in.end();
+    assert!(code == 1 && said.contains("invalid_grant"), "{said}");
+    assert!(desk.files().is_empty());
+
+    desk.env.set("G3_TEST_LOGIN_MS", 50);
+    let ran = desk.g3(["login", "databricks", "--port", "0"]);
+    ran.exits(1).says("nobody came back").says("try: g3 login databricks work");
+
+    let host = format!("[providers.databricks.x]\nhost = \"{}/nothing\"\n", desk.work.server.url());
+    desk.env.config(&host);
+    desk.g3(["login", "databricks", "--port", "0"]).exits(1).says("offers no sign-in");
+    desk.env.config("[providers.databricks.x]\nhost = \"http://example.com\"\n");
+    desk.g3(["login", "databricks", "--port", "0"]).exits(2).says("plain http");
+}
+
+#[test]
+fn a_token_that_runs_out_is_renewed_before_it_is_used() {
+    let desk = Desk::new(30).signed_in();
+    for renewals in 1..=3 {
+        assert_eq!(desk.ask().ok(), "hi");
+        assert_eq!((desk.work.renewals(), desk.work.questions().len()), (renewals, renewals));
+    }
+}
+
+#[test]
+fn a_token_that_is_taken_back_is_renewed_once() {
+    let desk = Desk::new(3600).signed_in();
+    desk.work.take_back();
+    assert_eq!(desk.ask().ok(), "hi");
+    assert_eq!((desk.work.renewals(), desk.work.questions().len()), (1, 2));
+    assert_eq!(desk.ask().ok(), "hi");
+    assert_eq!(desk.work.renewals(), 1, "what was renewed is kept");
+
+    desk.work.end_login();
+    let ran = desk.ask();
+    ran.exits(1).says("does not hold any more").says("try: g3 login databricks work");
+    assert_eq!(desk.work.renewals(), 2, "asked once, not again and again");
+}
+
+#[test]
+fn processes_that_renew_at_the_same_time_share_what_one_of_them_gets() {
+    let desk = Desk::new(30).signed_in();
+    desk.work.tokens_live(3600);
+    let start = || {
+        let job = desk.env.job(G3, desk.env.home()).args(["complete"]).input("Hello?");
+        std::thread::spawn(move || {
+            Ran::from(job.output(base::process::Limits::seconds(60)).unwrap())
+        })
+    };
+    let all: Vec<_> = (0..6).map(|_| start()).collect();
+    for one in all {
+        assert_eq!(one.join().unwrap().ok(), "hi");
+    }
+    assert_eq!(desk.work.renewals(), 1);
+    assert_eq!(desk.ask().ok(), "hi");
+}
+
+#[test]
+fn a_login_and_a_token_do_not_mix() {
+    let desk = Desk::new(3600);
+    desk.env.config(&format!("{}token = \"t\"\n", desk.work.config_toml()));
+    desk.ask().exits(2).says("has use_oauth and a token");
+}
