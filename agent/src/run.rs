@@ -19,7 +19,7 @@ use crate::limits::Limits;
 use crate::message::Message;
 use crate::prompt::small::coach::Coach;
 use crate::prompt::{self, Place};
-use crate::provider::{self, Facts, Provider, ToolSpec};
+use crate::provider::{self, Choice, Facts, Provider, ToolSpec};
 use crate::session::inbox::Folder;
 use crate::session::journal::Writer;
 use crate::session::{Session, errors};
@@ -38,10 +38,8 @@ pub struct Settings {
     pub config: Config,
     /// What the user should know about the configuration.
     pub notices: Vec<String>,
-    /// `--provider TYPE[.NAME]`.
-    pub provider: Option<String>,
-    /// `--model NAME`.
-    pub model: Option<String>,
+    /// `--provider TYPE[.NAME]`, `--model NAME`, `--fallback-model NAME`.
+    pub choice: Choice,
     /// Which names tools have.
     pub profile: Profile,
     /// When to stop, as typed.
@@ -117,8 +115,7 @@ impl Work {
         asker: Option<Arc<dyn Asker>>,
     ) -> Result<Work> {
         let config = &settings.config;
-        let provider =
-            provider::open(config, settings.provider.as_deref(), settings.model.as_deref())?;
+        let provider = provider::open(config, &settings.choice)?;
         let facts = provider.facts().clone();
         let gate = Arc::new(Gate::new(&config.gate.rules, asker)?);
         let session = match which {
@@ -210,6 +207,7 @@ impl Work {
 
     /// One turn of the user: the message, and all that the agent does about it.
     pub async fn turn(&mut self, message: Message, cancel: CancellationToken) -> Ended {
+        self.provider.turn_begins();
         let tools = self.prompt_place().tools;
         self.coach = (self.facts().small && tools)
             .then(|| Arc::new(Coach::new(&message.words(), &self.place.cwd)));

@@ -6,7 +6,7 @@ pub mod between;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
-use base::event::{Usage, What};
+use base::event::{Level, Usage, What};
 use base::failure::{Failure, Result};
 use tokio_util::sync::CancellationToken;
 
@@ -225,6 +225,9 @@ fn hear(agent: &Agent<'_>, heard: &Mutex<String>, delta: Delta<'_>) {
             let after_ms = after.as_millis() as u64;
             (agent.tell)(What::Retry { why, after_ms, attempt });
         }
+        Delta::Notice(text) => {
+            (agent.tell)(What::Notice { level: Level::Warning, text: text.to_owned() });
+        }
         Delta::Ping => {}
     }
 }
@@ -249,9 +252,9 @@ fn failure(error: &ProviderError) -> Failure {
     let failure = Failure::failed("the model could not be asked").because(told.what);
     let failure = told.next.into_iter().fold(failure, Failure::next);
     match error {
-        ProviderError::RateLimited { .. } | ProviderError::Overloaded(_) => {
-            failure.next("wait a little, then `g3 --resume`")
-        }
+        ProviderError::RateLimited { .. }
+        | ProviderError::Busy { .. }
+        | ProviderError::Overloaded(_) => failure.next("wait a little, then `g3 --resume`"),
         ProviderError::TooLong(_) => failure.next("start anew: g3 --new-session"),
         ProviderError::Rejected(_) => failure.next("g3 config show --origin"),
         ProviderError::Unreachable(_) => failure

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use agent::message::{Message, Reply, Role};
+use agent::provider::fallback::Models;
 use agent::provider::retry::{Pace, Retrying};
 use agent::provider::{Delta, Provider, ProviderError, Request, ToolSpec, open};
 use base::config::Config;
@@ -42,7 +43,7 @@ pub fn provider(server: &ModelServer, wire: &str, more: &str) -> Box<dyn Provide
     let kind = if wire == "responses" { "openai" } else { wire };
     let inner = open::by_reference(&config, &format!("{kind}.scripted"), None);
     let pace = Pace::fixed(Duration::from_millis(20));
-    Box::new(Retrying::new(inner.expect("a provider"), 3, pace))
+    Box::new(Retrying::new(Models::new(inner.expect("a provider"), None), 3, pace))
 }
 
 pub fn tools() -> Vec<ToolSpec> {
@@ -73,7 +74,7 @@ pub async fn ask_async(provider: &dyn Provider, messages: &[Message]) -> Asked {
         Delta::Text(more) => text.push_str(more),
         Delta::Reasoning(more) => reasoning.push_str(more),
         Delta::Retry { why, after, .. } => retries.push((why, after)),
-        Delta::Ping => {}
+        Delta::Notice(_) | Delta::Ping => {}
     };
     let begin = Instant::now();
     let result = provider.ask(&request, &mut hear).await;

@@ -63,7 +63,7 @@ fn decode(wire: &str, events: &[Event]) -> (Vec<String>, Reply) {
     let mut hear = |delta: Delta<'_>| match delta {
         Delta::Text(text) => heard.push(format!("text {text}")),
         Delta::Reasoning(text) => heard.push(format!("thought {text}")),
-        Delta::Retry { .. } | Delta::Ping => {}
+        Delta::Retry { .. } | Delta::Notice(_) | Delta::Ping => {}
     };
     for event in events {
         decoder.event(event, &mut hear).unwrap();

@@ -1,6 +1,7 @@
 //! `g3 login`: signing in to a provider through the browser, once.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 use base::failure::Result;
 use base::process::{Job, Stream, find_program};
@@ -36,14 +37,16 @@ struct DatabricksArgs {
     /// Where the browser comes back to on this machine; 0 takes any free port
     #[arg(long, value_name = "N", default_value_t = PORT)]
     port: u16,
-    #[command(flatten)]
-    common: Common,
+    /// Read this file instead of the user's and the repository's configuration
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 /// Runs `g3 login …`.
 pub async fn run(args: &LoginArgs) -> Result<u8> {
     let Service::Databricks(args) = &args.service;
-    let loaded = load(&args.common, &directory(&args.common)?)?;
+    let common = Common { config: args.config.clone(), ..Common::default() };
+    let loaded = load(&common, &directory(&common)?)?;
     loaded.notices.iter().for_each(|notice| ui::say(notice));
     let (workspace, uses_it) = open::databricks::workspace(&loaded.config, args.name.as_deref())?;
     if args.remove {

@@ -54,6 +54,9 @@ pub struct Common {
     /// The model, instead of the configured one
     #[arg(long)]
     pub model: Option<String>,
+    /// Asked for the rest of a turn in which the model is busy
+    #[arg(long, value_name = "MODEL")]
+    pub fallback_model: Option<String>,
     /// Read this file instead of the user's and the repository's configuration
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

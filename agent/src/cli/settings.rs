@@ -8,6 +8,7 @@ use base::failure::{Failure, OrFail, Result};
 
 use super::{AgentArgs, Common, LimitArgs};
 use crate::limits::Limits;
+use crate::provider::Choice;
 use crate::run::Settings;
 use crate::tools::Profile;
 
@@ -26,8 +27,11 @@ pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
         cwd,
         config,
         notices,
-        provider: common.provider.clone(),
-        model: common.model.clone(),
+        choice: Choice {
+            reference: common.provider.clone(),
+            model: common.model.clone(),
+            fallback: common.fallback_model.clone(),
+        },
         profile,
         limits: limits(&args.limits),
         tools: !args.chat,

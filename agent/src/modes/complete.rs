@@ -12,8 +12,7 @@ pub async fn run(settings: &Settings, question: &str) -> Result<String> {
         return Err(Failure::usage("there is no question on stdin")
             .next("echo 'What is a monad?' | g3 complete"));
     }
-    let provider =
-        provider::open(&settings.config, settings.provider.as_deref(), settings.model.as_deref())?;
+    let provider = provider::open(&settings.config, &settings.choice)?;
     let messages = [Message::text(Role::User, question)];
     let request = Request {
         system: "",

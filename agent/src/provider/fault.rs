@@ -45,6 +45,7 @@ pub async fn refusal(answer: Answer, advice: &Advice) -> ProviderError {
         _ if never => ProviderError::Rejected(text),
         429 if said.is_quota() => rejected(text, "check the plan and the credit of this account"),
         429 => ProviderError::RateLimited { after },
+        503 | 529 => ProviderError::Busy { said: text, after },
         408 | 409 | 500.. => match after {
             Some(_) => ProviderError::RateLimited { after },
             None => ProviderError::Overloaded(text),
@@ -90,8 +91,12 @@ pub fn in_stream(object: &Value) -> ProviderError {
         ("rate_limit_error" | "rate_limit_exceeded", _) | (_, Some(429)) => {
             ProviderError::RateLimited { after: None }
         }
-        ("overloaded_error" | "api_error" | "server_error" | "timeout_error", _)
-        | (_, Some(408 | 500..)) => ProviderError::Overloaded(text),
+        ("overloaded_error" | "server_is_overloaded", _) | (_, Some(503 | 529)) => {
+            ProviderError::Busy { said: text, after: None }
+        }
+        ("api_error" | "server_error" | "timeout_error", _) | (_, Some(408 | 500..)) => {
+            ProviderError::Overloaded(text)
+        }
         (
             "invalid_request_error"
             | "authentication_error"
@@ -236,12 +241,13 @@ mod tests {
     #[test]
     fn errors_inside_a_stream_keep_their_meaning() {
         let kind = |kind: &str| in_stream(&json!({"error": {"type": kind, "message": "m"}}));
-        assert!(matches!(kind("overloaded_error"), ProviderError::Overloaded(_)));
+        assert!(matches!(kind("overloaded_error"), ProviderError::Busy { after: None, .. }));
         assert!(matches!(kind("rate_limit_error"), ProviderError::RateLimited { after: None }));
         assert!(matches!(kind("invalid_request_error"), ProviderError::Rejected(_)));
         assert!(matches!(kind("new_error"), ProviderError::Broken(_)));
         let code = |code: u64| in_stream(&json!({"error": {"code": code, "message": "m"}}));
         assert!(matches!(code(502), ProviderError::Overloaded(_)));
+        assert!(matches!(code(503), ProviderError::Busy { .. }));
         assert!(matches!(code(429), ProviderError::RateLimited { .. }));
         let long = in_stream(&json!({"error": {"type": "invalid_request_error",
             "message": "prompt is too long: 210000 tokens > 200000 maximum"}}));

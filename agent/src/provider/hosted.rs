@@ -234,6 +234,7 @@ impl Hosted {
             self.login.as_ref().map_or(text.clone(), |login| login.without_tokens(&text))
         };
         match error {
+            ProviderError::Busy { said, after } => ProviderError::Busy { said: clean(said), after },
             ProviderError::Overloaded(text) => ProviderError::Overloaded(clean(text)),
             ProviderError::TooLong(text) => ProviderError::TooLong(clean(text)),
             ProviderError::Rejected(text) => ProviderError::Rejected(clean(text)),

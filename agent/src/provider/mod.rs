@@ -4,6 +4,7 @@ pub mod anthropic;
 pub mod arguments;
 pub mod auth;
 pub mod embedded;
+pub mod fallback;
 pub mod fault;
 pub mod gemini;
 pub mod history;
@@ -38,6 +39,9 @@ pub trait Provider: Send + Sync {
 
     /// What the loop must know about the model.
     fn facts(&self) -> &Facts;
+
+    /// A new turn of the user begins: what held for the last one only is over.
+    fn turn_begins(&self) {}
 }
 
 /// Who listens while a reply comes in.
@@ -101,6 +105,8 @@ pub enum Delta<'a> {
         /// Counts from 1.
         attempt: u32,
     },
+    /// Something that the user should know: another model is asked, say.
+    Notice(&'a str),
     /// A sign of life without content.
     Ping,
 }
@@ -114,7 +120,15 @@ pub enum ProviderError {
         /// From `retry-after`.
         after: Option<Duration>,
     },
-    /// The server is overloaded or failed (5xx, 529): {0}.
+    /// The model has too much to do (503, 529); the server may say how long to wait.
+    #[error("the model is busy: {said}{}", wait_text(*.after))]
+    Busy {
+        /// The server's words.
+        said: String,
+        /// From `retry-after`.
+        after: Option<Duration>,
+    },
+    /// The server failed (5xx): {0}.
     #[error("the provider is overloaded: {0}")]
     Overloaded(String),
     /// The request does not fit the model's context.
@@ -134,18 +148,39 @@ pub enum ProviderError {
     Cancelled,
 }
 
-/// Opens a provider, wrapped so that it asks again where that may help. `reference` is
-/// `type.name` or a bare type; without one the configuration and the environment decide
-/// ([`base::config::providers::Providers::chosen`]). `model` stands for the configured model.
-pub fn open(
-    config: &Config,
-    reference: Option<&str>,
-    model: Option<&str>,
-) -> Result<Box<dyn Provider>, Failure> {
-    let reference = reference.map_or_else(|| config.providers.chosen(), str::to_owned);
-    let inner = open::by_reference(config, &reference, model)?;
+/// Who shall be asked, as far as flags say it.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// `type.name` or a bare type; without one the configuration and the environment decide
+    /// ([`base::config::providers::Providers::chosen`]).
+    pub reference: Option<String>,
+    /// Stands for the configured model.
+    pub model: Option<String>,
+    /// Stands for the configured model to fall back on.
+    pub fallback: Option<String>,
+}
+
+/// Opens a provider, wrapped so that it asks again, or another model, where that may help.
+pub fn open(config: &Config, choice: &Choice) -> Result<Box<dyn Provider>, Failure> {
+    let reference = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
+    if choice.fallback.is_some() && reference.split('.').next() == Some("embedded") {
+        return Err(Failure::usage(format!("`{reference}` has no model to fall back on"))
+            .because("it runs on this machine, where no other one is less busy"));
+    }
+    let own = open::by_reference(config, &reference, choice.model.as_deref())?;
+    let spare = spare(config, choice, own.facts());
+    let models = fallback::Models::new(own, spare);
     let attempts = config.agent.max_retry_attempts;
-    Ok(Box::new(retry::Retrying::new(inner, attempts, retry::Pace::from_env())))
+    Ok(Box::new(retry::Retrying::new(models, attempts, retry::Pace::from_env())))
+}
+
+/// How the model to fall back on is opened, when there is one.
+fn spare(config: &Config, choice: &Choice, own: &Facts) -> Option<fallback::Open> {
+    let reference = own.provider.clone();
+    let configured = config.providers.fallback_model(&reference);
+    let model = choice.fallback.as_deref().or(configured).filter(|model| *model != own.model)?;
+    let (config, model) = (config.clone(), model.to_owned());
+    Some(Box::new(move || open::by_reference(&config, &reference, Some(&model))))
 }
 
 impl ProviderError {
@@ -157,6 +192,7 @@ impl ProviderError {
         let failure = match self {
             ProviderError::Cancelled => Failure::new(base::failure::Kind::Interrupted, what),
             ProviderError::RateLimited { .. }
+            | ProviderError::Busy { .. }
             | ProviderError::Overloaded(_)
             | ProviderError::TooLong(_)
             | ProviderError::Rejected(_)

@@ -11,6 +11,7 @@ use futures_util::future::BoxFuture;
 
 use crate::message::Reply;
 
+use super::fallback::Models;
 use super::{Delta, Facts, Hear, Provider, ProviderError, Request};
 
 /// The longest pause of our own choice, in units of the base.
@@ -49,12 +50,19 @@ impl Pace {
         let doubled = LONGEST.min(1 << attempt.saturating_sub(1).min(16));
         let own = self.base.mul_f64(f64::from(doubled) * self.jitter(attempt));
         match error {
-            ProviderError::RateLimited { after: Some(after) } if *after > MOST_PATIENCE => None,
+            ProviderError::RateLimited { after: Some(after) }
+            | ProviderError::Busy { after: Some(after), .. }
+                if *after > MOST_PATIENCE =>
+            {
+                None
+            }
             // Not before the time that the server named.
-            ProviderError::RateLimited { after: Some(after) } => {
+            ProviderError::RateLimited { after: Some(after) }
+            | ProviderError::Busy { after: Some(after), .. } => {
                 Some(self.base.mul_f64(after.as_secs_f64() * (1.0 + self.jitter(attempt) * 0.05)))
             }
             ProviderError::RateLimited { after: None }
+            | ProviderError::Busy { after: None, .. }
             | ProviderError::Overloaded(_)
             | ProviderError::Unreachable(_)
             | ProviderError::Broken(_) => Some(own),
@@ -75,15 +83,15 @@ impl Pace {
 
 /// A provider that asks again.
 pub struct Retrying {
-    inner: Box<dyn Provider>,
+    models: Models,
     attempts: u32,
     pace: Pace,
 }
 
 impl Retrying {
     /// Asks at most so many times.
-    pub fn new(inner: Box<dyn Provider>, attempts: u32, pace: Pace) -> Retrying {
-        Retrying { inner, attempts: attempts.max(1), pace }
+    pub fn new(models: Models, attempts: u32, pace: Pace) -> Retrying {
+        Retrying { models, attempts: attempts.max(1), pace }
     }
 }
 
@@ -103,20 +111,31 @@ impl Provider for Retrying {
                     Delta::Reasoning(more) => {
                         reasoning.hear(more, &mut |new| hear(Delta::Reasoning(new)));
                     }
-                    Delta::Retry { .. } | Delta::Ping => hear(delta),
+                    Delta::Retry { .. } | Delta::Notice(_) | Delta::Ping => hear(delta),
                 };
-                let error = match self.inner.ask(request, &mut listen).await {
+                let model = self.models.now();
+                let max_output = request.max_output.min(model.facts().max_output);
+                let question = Request { max_output, ..request.clone() };
+                let error = match model.ask(&question, &mut listen).await {
                     Ok(reply) => {
                         text.end(&mut |new| hear(Delta::Text(new)));
                         return Ok(reply);
                     }
                     Err(error) => error,
                 };
-                let pause = self.pace.pause(&error, attempt).filter(|_| attempt < self.attempts);
-                let Some(after) = pause else { return Err(with_count(error, attempt)) };
-                hear(Delta::Retry { why: error.to_string(), after, attempt });
-                tokio::time::sleep(after).await;
-                attempt += 1;
+                let change = self.models.after(&error);
+                if let Some(change) = &change {
+                    hear(Delta::Notice(&change.notice));
+                }
+                if change.is_none_or(|change| !change.again) {
+                    let pause = self.pace.pause(&error, attempt);
+                    let Some(after) = pause.filter(|_| attempt < self.attempts) else {
+                        return Err(with_count(error, attempt));
+                    };
+                    hear(Delta::Retry { why: error.to_string(), after, attempt });
+                    tokio::time::sleep(after).await;
+                    attempt += 1;
+                }
                 text.again();
                 reasoning.again();
             }
@@ -124,7 +143,11 @@ impl Provider for Retrying {
     }
 
     fn facts(&self) -> &Facts {
-        self.inner.facts()
+        self.models.facts()
+    }
+
+    fn turn_begins(&self) {
+        self.models.turn_begins();
     }
 }
 
@@ -132,12 +155,16 @@ impl Provider for Retrying {
 fn with_count(error: ProviderError, attempts: u32) -> ProviderError {
     let counted = |text: String| format!("{text} (asked {attempts} times)");
     match error {
+        ProviderError::Busy { said, after } if attempts > 1 => {
+            ProviderError::Busy { said: counted(said), after }
+        }
         ProviderError::Overloaded(text) if attempts > 1 => ProviderError::Overloaded(counted(text)),
         ProviderError::Broken(text) if attempts > 1 => ProviderError::Broken(counted(text)),
         ProviderError::Unreachable(text) if attempts > 1 => {
             ProviderError::Unreachable(counted(text))
         }
-        ProviderError::Overloaded(_)
+        ProviderError::Busy { .. }
+        | ProviderError::Overloaded(_)
         | ProviderError::Unreachable(_)
         | ProviderError::Broken(_)
         | ProviderError::RateLimited { .. }

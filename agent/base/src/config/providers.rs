@@ -54,6 +54,21 @@ impl Providers {
     }
 }
 
+impl Providers {
+    /// The model that an entry names to fall back on.
+    pub fn fallback_model(&self, reference: &str) -> Option<&str> {
+        let (kind, name) = reference.split_once('.')?;
+        let model = match kind {
+            "anthropic" => &self.anthropic.get(name)?.fallback_model,
+            "openai" => &self.openai.get(name)?.fallback_model,
+            "databricks" => &self.databricks.get(name)?.fallback_model,
+            "gemini" => &self.gemini.get(name)?.fallback_model,
+            _ => return None,
+        };
+        model.as_deref()
+    }
+}
+
 /// The keys in the environment by which a provider is chosen when the configuration names none, in
 /// order.
 const KEYS: &[(&str, &[&str])] = &[
@@ -95,6 +110,8 @@ pub struct AnthropicConfig {
     pub base_url: Option<String>,
     /// The model's name.
     pub model: Option<String>,
+    /// The model that is asked for the rest of a turn in which `model` is busy.
+    pub fallback_model: Option<String>,
     /// Tokens of one reply, at most.
     pub max_tokens: Option<u32>,
     /// Sampling temperature; not sent when absent.
@@ -125,6 +142,8 @@ pub struct OpenaiConfig {
     pub base_url: Option<String>,
     /// The model's name.
     pub model: Option<String>,
+    /// The model that is asked for the rest of a turn in which `model` is busy.
+    pub fallback_model: Option<String>,
     /// Tokens of one reply, at most.
     pub max_tokens: Option<u32>,
     /// Sampling temperature; not sent when absent.
@@ -157,6 +176,8 @@ pub struct DatabricksConfig {
     pub use_oauth: bool,
     /// The serving endpoint's name.
     pub model: Option<String>,
+    /// The model that is asked for the rest of a turn in which `model` is busy.
+    pub fallback_model: Option<String>,
     /// Tokens of one reply, at most.
     pub max_tokens: Option<u32>,
     /// Sampling temperature; not sent when absent.
@@ -185,6 +206,8 @@ pub struct GeminiConfig {
     pub base_url: Option<String>,
     /// The model's name.
     pub model: Option<String>,
+    /// The model that is asked for the rest of a turn in which `model` is busy.
+    pub fallback_model: Option<String>,
     /// Tokens of one reply, at most.
     pub max_tokens: Option<u32>,
     /// Sampling temperature; not sent when absent.

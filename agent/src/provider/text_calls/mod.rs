@@ -49,7 +49,9 @@ impl Provider for TextCalls {
             let mut pieces = Vec::new();
             let mut listen = |delta: Delta<'_>| match delta {
                 Delta::Text(text) => pass(parser.push(text), &mut pieces, hear),
-                Delta::Reasoning(_) | Delta::Retry { .. } | Delta::Ping => hear(delta),
+                Delta::Reasoning(_) | Delta::Retry { .. } | Delta::Notice(_) | Delta::Ping => {
+                    hear(delta);
+                }
             };
             let reply = self.inner.ask(&asked, &mut listen).await?;
             pass(parser.end(), &mut pieces, hear);

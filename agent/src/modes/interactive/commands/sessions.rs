@@ -13,15 +13,15 @@ use crate::ui::cut_to;
 pub fn model(chat: &mut Chat, name: Option<String>) -> Result<()> {
     let Some(name) = name else {
         let current = chat.work.as_ref().map(|work| work.facts().model.clone());
-        let current = current.or_else(|| chat.settings.model.clone());
+        let current = current.or_else(|| chat.settings.choice.model.clone());
         chat.say(&current.unwrap_or_else(|| "the one of the configuration".to_owned()));
         return Ok(());
     };
-    let before = chat.settings.model.replace(name);
+    let before = chat.settings.choice.model.replace(name);
     if chat.work.take().is_none() {
         return Ok(());
     }
-    chat.open("").inspect_err(|_| chat.settings.model = before)
+    chat.open("").inspect_err(|_| chat.settings.choice.model = before)
 }
 
 /// `/readme`.

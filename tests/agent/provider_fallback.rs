@@ -1,0 +1,107 @@
+//! Another model of the same provider answers while the own one is busy.
+
+use serde_json::{Value, json};
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
+
+use crate::provider_support::WIRES;
+use crate::stage::{Stage, of_type};
+
+/// A stage whose model is `scripted`, with `other` to fall back on.
+fn stage(wire: &str, script: impl Into<Script>, more: &str) -> Stage {
+    let mut stage = Stage::new(script);
+    stage.env.set("G3_TEST_RETRY_MS", 10);
+    let fallback = "fallback_model = \"other\"\n";
+    stage.env.config(&format!("{}{fallback}{more}", stage.model.config_toml(wire)));
+    stage
+}
+
+/// Which model each request asked: the body says it, on Gemini's wire and Databricks' the address.
+fn asked(stage: &Stage) -> Vec<&'static str> {
+    let requests = stage.asked().into_iter();
+    let is_other = requests.map(|r| r.body["model"] == "other" || r.path.contains("/other"));
+    is_other.map(|other| if other { "other" } else { "own" }).collect()
+}
+
+fn notices(events: &[Value]) -> Vec<String> {
+    let all = of_type(events, "notice").into_iter();
+    all.map(|event| event["text"].as_str().unwrap().to_owned()).collect()
+}
+
+fn text(events: &[Value]) -> String {
+    of_type(events, "text").iter().filter_map(|event| event["text"].as_str()).collect()
+}
+
+#[test]
+fn a_busy_model_is_replaced_for_the_rest_of_the_turn() {
+    for wire in WIRES {
+        for busy in [
+            Reply::status(529),
+            Reply::status(503).retry_after(30),
+            Reply::says("I l").error_event("overloaded_error", "Overloaded"),
+        ] {
+            let call = Reply::says("I look.").calls("shell", json!({"command": "true"}));
+            let script = [busy, call, Reply::says(" Done."), Reply::says("Back.")];
+            let stage = stage(wire, script, "");
+            let ran = stage.g3(["--json", "go"]);
+            ran.ok();
+            let events = ran.json_lines();
+            assert_eq!(asked(&stage), ["own", "other", "other"], "{wire}");
+            assert!(of_type(&events, "retry").is_empty(), "nobody waits: {events:?}");
+            assert!(text(&events).ends_with("I look. Done."), "{wire}: {}", text(&events));
+            let [notice] = notices(&events).try_into().unwrap();
+            assert!(notice.contains("scripted is busy; other answers"), "{notice}");
+            stage.g3(["--json", "--resume"]).ok();
+            assert_eq!(asked(&stage)[3], "own", "the next turn begins with the own model");
+        }
+    }
+}
+
+#[test]
+fn who_asks_too_often_waits_and_keeps_the_model() {
+    for wire in WIRES {
+        for fault in [Reply::status(429), Reply::status(500), Reply::reset()] {
+            let stage = stage(wire, [fault, Reply::says("hi")], "");
+            stage.g3(["--json", "go"]).ok();
+            assert_eq!(asked(&stage), ["own", "own"], "{wire}");
+        }
+    }
+}
+
+#[test]
+fn a_fallback_that_cannot_answer_reverts_once() {
+    let script = [Reply::status(529), Reply::status(404), Reply::status(529), Reply::says("hi")];
+    let stage = stage("anthropic", script, "");
+    let ran = stage.g3(["--json", "go"]);
+    ran.ok();
+    assert_eq!(asked(&stage), ["own", "other", "own", "own"]);
+    let events = ran.json_lines();
+    assert_eq!(notices(&events).len(), 2, "{events:?}");
+    assert!(notices(&events)[1].contains("other cannot answer either"));
+    assert_eq!(of_type(&events, "retry").len(), 1, "then it waits as ever");
+}
+
+#[test]
+fn each_reply_costs_what_its_model_costs() {
+    let priced = "\n[[models]]\nname = \"scripted\"\nprice = { input = 1, output = 1 }\n\
+                  [[models]]\nname = \"other\"\nprice = { input = 7, output = 7 }\n";
+    let call = Reply::call("shell", json!({"command": "true"})).usage(1_000_000, 0);
+    let script = [call, Reply::status(529), Reply::says("hi").usage(1_000_000, 0)];
+    let stage = stage("openai", script, priced);
+    let ran = stage.g3(["--json", "go"]);
+    let events = ran.json_lines();
+    let costs: Vec<&Value> = of_type(&events, "usage").iter().map(|e| &e["cost_usd"]).collect();
+    assert_eq!(costs, [&json!(1.0), &json!(7.0)]);
+    assert_eq!(events.last().unwrap()["usage"]["cost_usd"], 8.0);
+}
+
+#[test]
+fn the_flag_comes_before_the_configuration_and_has_no_use_for_a_local_model() {
+    let stage = stage("anthropic", [Reply::status(529), Reply::says("hi")], "");
+    let ran = stage.g3(["--json", "--fallback-model", "third", "go"]);
+    ran.ok();
+    assert_eq!(stage.asked()[1].body["model"], "third");
+
+    let ran = stage.g3(["--provider", "embedded", "--fallback-model", "x", "go"]);
+    ran.exits(2).says("has no model to fall back on");
+}
