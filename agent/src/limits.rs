@@ -27,6 +27,8 @@ pub struct Limits {
 pub struct Spent {
     turns: u32,
     usage: Usage,
+    /// Wall-clock time of what is over.
+    pub time: Duration,
 }
 
 /// The limit that was reached.

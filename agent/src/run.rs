@@ -1,6 +1,8 @@
 //! Puts the parts together: the only place where concrete parts of more than one seam meet.
 
 pub mod hands;
+pub mod help;
+pub mod mind;
 pub mod stance;
 
 use std::path::{Path, PathBuf};
@@ -12,22 +14,23 @@ use base::event::{Level, Status, Usage, What};
 use base::failure::{Failure, Kind, Result};
 use tokio_util::sync::CancellationToken;
 
-use crate::context::window::{Policy, Window};
 use crate::context::{self, Conversation, Entry};
 use crate::gate::{Asker, Gate};
-use crate::limits::Limits;
+use crate::limits::{Limits, Spent};
 use crate::message::Message;
 use crate::prompt::small::coach::Coach;
 use crate::prompt::{self, Place};
-use crate::provider::{self, Choice, Facts, Provider, ToolSpec};
+use crate::provider::{self, Choice, Facts};
 use crate::session::inbox::Folder;
 use crate::session::journal::Writer;
 use crate::session::{Session, errors};
 use crate::tools::outside::Outside;
-use crate::tools::{self, Profile, Switches, Workplace};
+use crate::tools::{Profile, Workplace};
 use crate::turn::{self, Agent, Finish, Tell};
 use crate::ui::Bus;
 use hands::Hands;
+use help::Help;
+use mind::Mind;
 
 /// What was typed and configured, for one session.
 #[derive(Clone, Debug)]
@@ -65,11 +68,10 @@ pub struct Work {
     pub session: Session,
     /// The conversation.
     pub talk: Conversation,
-    provider: Box<dyn Provider>,
-    offered: Vec<ToolSpec>,
+    mind: Mind,
+    help: Option<Help>,
     profile: Profile,
     place: Workplace,
-    system: String,
     limits: Limits,
     bus: Arc<Bus>,
     coach: Option<Arc<Coach>>,
@@ -88,8 +90,11 @@ pub struct Ended {
 }
 
 /// What the agent does.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Act {
     Drive,
+    /// Goes on with a stronger model.
+    GoOn,
     Compact,
 }
 
@@ -116,7 +121,6 @@ impl Work {
     ) -> Result<Work> {
         let config = &settings.config;
         let provider = provider::open(config, &settings.choice)?;
-        let facts = provider.facts().clone();
         let gate = Arc::new(Gate::new(&config.gate.rules, asker)?);
         let session = match which {
             Which::New(task) => Session::create(&settings.cwd, task)?,
@@ -124,18 +128,10 @@ impl Work {
         };
         let clock = Clock::from_env();
         let (writer, entries) = Writer::open(&session, clock)?;
-        let offered = if settings.tools {
-            tools::offered(
-                settings.profile,
-                Switches { small: facts.small, acd: settings.acd, plan: false },
-            )
-        } else {
-            Vec::new()
-        };
         let date = context::begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
-        let place = Place { cwd: &settings.cwd, date: &date, tools: settings.tools };
-        let system = prompt::system(&facts, &place);
-        let window = window(config, &facts, turn::overhead(&system, &offered));
+        let mind = Mind::of(settings, provider, &date);
+        let facts = mind.facts().clone();
+        let window = mind.window(&[]);
         let mut talk = Conversation::new(window, Box::new(writer));
         talk.replay(entries)?;
         let cwd = settings.cwd.clone();
@@ -146,14 +142,14 @@ impl Work {
         let turns = settings.limits.turns.or(config.agent.max_turns).unwrap_or(TURNS);
         let limits = Limits { turns: Some(turns), ..settings.limits };
         let profile = settings.profile;
+        let help = Help::of(settings, &facts, &date);
         let mut work = Work {
             session,
             talk,
-            provider,
-            offered,
+            mind,
+            help,
             profile,
             place,
-            system,
             limits,
             bus,
             coach: None,
@@ -166,7 +162,7 @@ impl Work {
     }
 
     fn tell_start(&self, settings: &Settings) {
-        let facts = self.provider.facts();
+        let facts = self.facts();
         self.bus.tell(What::Start {
             session: self.session.id.to_string(),
             provider: facts.provider.clone(),
@@ -197,17 +193,17 @@ impl Work {
     }
 
     fn prompt_place(&self) -> Place<'_> {
-        Place { cwd: &self.place.cwd, date: "", tools: !self.offered.is_empty() }
+        Place { cwd: &self.place.cwd, date: "", tools: !self.mind.offered.is_empty() }
     }
 
     /// The model's facts.
     pub fn facts(&self) -> &Facts {
-        self.provider.facts()
+        self.mind.facts()
     }
 
     /// One turn of the user: the message, and all that the agent does about it.
     pub async fn turn(&mut self, message: Message, cancel: CancellationToken) -> Ended {
-        self.provider.turn_begins();
+        self.mind.provider.turn_begins();
         let tools = self.prompt_place().tools;
         self.coach = (self.facts().small && tools)
             .then(|| Arc::new(Coach::new(&message.words(), &self.place.cwd)));
@@ -217,11 +213,11 @@ impl Work {
             [..] => message,
         };
         let finish = match self.talk.ask(message) {
-            Ok(()) => self.act(Act::Drive, cancel).await,
+            Ok(()) => self.answer(cancel).await,
             Err(failure) => Err(failure),
         };
         let (status, failure) = match finish {
-            Ok(Finish::Done) => match self.dehydrate() {
+            Ok(Finish::Done | Finish::HandedOver) => match self.dehydrate() {
                 Ok(()) => (Status::Done, None),
                 Err(failure) => (Status::Failed, Some(failure)),
             },
@@ -236,31 +232,62 @@ impl Work {
         self.end(Ended { status, failure })
     }
 
+    /// Answers the user; a model that asks for help is replaced for the rest of the turn.
+    async fn answer(&mut self, cancel: CancellationToken) -> Result<Finish> {
+        let mut spent = Spent::default();
+        let finish = self.act(Act::Drive, &mut spent, cancel.clone()).await?;
+        let stronger = self.help.as_ref().and_then(|help| Some((help.take()?, help.mind()?)));
+        let Some((why, stronger)) = stronger.filter(|_| finish == Finish::HandedOver) else {
+            return Ok(finish);
+        };
+        let (facts, own) = (stronger.facts(), &self.facts().model);
+        self.warn(format!(
+            "{own} asks for help ({why}): {} on {} goes on with this turn",
+            facts.model, facts.provider
+        ));
+        stronger.provider.turn_begins();
+        self.talk.window = stronger.window(self.talk.messages());
+        let finish = self.act(Act::GoOn, &mut spent, cancel).await;
+        self.talk.window = self.mind.window(self.talk.messages());
+        finish
+    }
+
     /// Replaces the conversation by a summary now.
     pub async fn compact(&mut self, cancel: CancellationToken) -> Result<()> {
         if self.talk.messages().len() < 2 {
             return Err(Failure::failed("there is nothing to summarise yet"));
         }
-        self.act(Act::Compact, cancel).await.map(drop)
+        self.act(Act::Compact, &mut Spent::default(), cancel).await.map(drop)
     }
 
-    async fn act(&mut self, act: Act, cancel: CancellationToken) -> Result<Finish> {
+    async fn act(
+        &mut self,
+        act: Act,
+        spent: &mut Spent,
+        cancel: CancellationToken,
+    ) -> Result<Finish> {
+        let stronger = self.help.as_ref().filter(|_| act == Act::GoOn).and_then(Help::mind);
+        let is_own = stronger.is_none();
+        let mind = stronger.unwrap_or(&self.mind);
         let bus = self.bus.clone();
         let tell: Tell = Arc::new(move |what| bus.tell(what));
+        let plain = mind.facts().small;
+        let offered = self.offered_to(mind);
         let hands = Hands {
-            offered: &self.offered,
+            offered: &offered,
             profile: self.profile,
-            place: Workplace { cancel: cancel.clone(), ..self.place.clone() },
+            place: Workplace { cancel: cancel.clone(), plain, ..self.place.clone() },
             tell: tell.clone(),
-            coach: self.coach.clone(),
+            coach: self.coach.clone().filter(|_| is_own),
+            help: self.help.as_ref().filter(|_| is_own),
         };
         let kept = ["todo.g3.md", "project.md", "plan.g3.md"]
             .map(|name| self.place.session_dir.join(name));
         let inbox = Folder(self.place.session_dir.clone());
         let agent = Agent {
-            provider: self.provider.as_ref(),
+            provider: mind.provider.as_ref(),
             toolbox: &hands,
-            system: &self.system,
+            system: &mind.system,
             session: self.session.id.as_str(),
             limits: self.limits,
             inbox: &inbox,
@@ -269,7 +296,7 @@ impl Work {
             cancel,
         };
         match act {
-            Act::Drive => turn::drive(&mut self.talk, &agent).await,
+            Act::Drive | Act::GoOn => turn::drive(&mut self.talk, &agent, spent).await,
             Act::Compact => {
                 turn::between::compact(&mut self.talk, &agent).await.map(|_| Finish::Done)
             }
@@ -347,16 +374,6 @@ fn error(failure: &Failure) -> What {
     let why = failure.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let text = format!("{}{why}", failure.what);
     What::Error { kind: kind.to_owned(), text, next: failure.next.clone() }
-}
-
-fn window(config: &Config, facts: &Facts, overhead: u64) -> Window {
-    let agent = &config.agent;
-    let most = agent.max_context_length.map_or(facts.context, u64::from);
-    let policy = Policy {
-        thin_from: u64::from(agent.thinning_floor_percent),
-        compact_at: agent.auto_compact.then_some(80),
-    };
-    Window::new(facts.context.min(most), overhead).with(policy)
 }
 
 fn workplace(settings: &Settings, session: &Session, facts: &Facts, gate: Arc<Gate>) -> Workplace {

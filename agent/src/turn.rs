@@ -5,6 +5,7 @@ pub mod between;
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use base::event::{Level, Usage, What};
 use base::failure::{Failure, Result};
@@ -47,6 +48,8 @@ pub struct Agent<'a> {
 pub enum Finish {
     /// The model had said all.
     Done,
+    /// Another model shall go on.
+    HandedOver,
     /// A limit was reached.
     Limit(Limit),
     /// The user cancelled.
@@ -57,33 +60,49 @@ pub enum Finish {
 const PATIENCE: u32 = 3;
 
 /// Asks, acts and observes until the model stops asking for tools or a limit is reached. The limit
-/// of time cuts into replies and tools, as the user's own cancelling does.
-pub async fn drive(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Finish> {
-    let Some(time) = agent.limits.time else { return until_done(talk, agent).await };
-    let mut work = pin!(until_done(talk, agent));
-    tokio::select! {
-        finish = &mut work => return finish,
-        () = tokio::time::sleep(time) => agent.cancel.cancel(),
-    }
-    work.await.map(|finish| match finish {
-        Finish::Cancelled => Finish::Limit(Limit::Time(time)),
-        Finish::Done | Finish::Limit(_) => finish,
-    })
+/// of time cuts into replies and tools, as the user's own cancelling does. `spent` is what the turn
+/// used up so far, and grows.
+pub async fn drive(
+    talk: &mut Conversation,
+    agent: &Agent<'_>,
+    spent: &mut Spent,
+) -> Result<Finish> {
+    let Some(time) = agent.limits.time else { return until_done(talk, agent, spent).await };
+    let begun = Instant::now();
+    let left = time.saturating_sub(spent.time);
+    let finish = {
+        let mut work = pin!(until_done(talk, agent, spent));
+        tokio::select! {
+            finish = &mut work => finish,
+            () = tokio::time::sleep(left) => {
+                agent.cancel.cancel();
+                work.await.map(|finish| match finish {
+                    Finish::Cancelled => Finish::Limit(Limit::Time(time)),
+                    Finish::Done | Finish::HandedOver | Finish::Limit(_) => finish,
+                })
+            }
+        }
+    };
+    spent.time += begun.elapsed();
+    finish
 }
 
-async fn until_done(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Finish> {
+async fn until_done(
+    talk: &mut Conversation,
+    agent: &Agent<'_>,
+    spent: &mut Spent,
+) -> Result<Finish> {
     let mut guard = Guard::new(agent.provider.facts().small);
-    let mut spent = Spent::default();
     let mut patience = PATIENCE;
     loop {
         if agent.cancel.is_cancelled() {
             return Ok(Finish::Cancelled);
         }
-        if let Some(limit) = agent.limits.reached(&spent) {
+        if let Some(limit) = agent.limits.reached(spent) {
             return Ok(Finish::Limit(limit));
         }
         between::listen(talk, agent)?;
-        let Some(reply) = ask_with_room(talk, agent, &mut spent).await? else {
+        let Some(reply) = ask_with_room(talk, agent, spent).await? else {
             return Ok(Finish::Cancelled);
         };
         spent.add(reply.usage);
@@ -91,6 +110,9 @@ async fn until_done(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Finish
         tell_costs(talk, agent, &reply);
         if let Some(limit) = act::carry_out(talk, agent, &reply, &mut guard).await? {
             return Ok(Finish::Limit(limit));
+        }
+        if agent.toolbox.hands_over() {
+            return Ok(Finish::HandedOver);
         }
         if agent.toolbox.is_done() {
             return Ok(Finish::Done);

@@ -14,6 +14,7 @@ mod modes;
 mod plan;
 mod provider_anthropic;
 mod provider_databricks;
+mod provider_escalation;
 mod provider_fallback;
 mod provider_faults;
 mod provider_login;

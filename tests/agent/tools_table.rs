@@ -23,6 +23,7 @@ fn every_tool_has_a_valid_schema_and_is_found_by_its_name() {
             let switch = match name {
                 "rehydrate" => "--acd",
                 "propose_plan" => "plan mode",
+                "suggest_escalation" => "providers.escalation",
                 _ => "always",
             };
             assert_eq!(tool["enabled_by"], switch, "{name}");

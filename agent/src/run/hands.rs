@@ -6,6 +6,7 @@ use base::event::{TodoItem, What};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
+use super::help::Help;
 use crate::prompt::small::coach::Coach;
 use crate::provider::ToolSpec;
 use crate::tools::{self, Outcome, Profile, Workplace};
@@ -25,6 +26,8 @@ pub struct Hands<'a> {
     pub tell: Tell,
     /// Only for a small model.
     pub coach: Option<Arc<Coach>>,
+    /// Who goes on when the model asks for that.
+    pub help: Option<&'a Help>,
 }
 
 impl Toolbox for Hands<'_> {
@@ -60,7 +63,7 @@ impl Toolbox for Hands<'_> {
                 }
                 coach.lead(engine, call, outcome)
             };
-            let outcome = CALL.scope(call.id.clone(), run).await;
+            let outcome = Help::heard(self.help, CALL.scope(call.id.clone(), run).await);
             if let Some(items) = todo_items(&outcome.metadata) {
                 (self.tell)(What::Todo { items });
             }
@@ -73,6 +76,10 @@ impl Toolbox for Hands<'_> {
 
     fn still_open(&self) -> Option<String> {
         self.coach.as_ref()?.still_open()
+    }
+
+    fn hands_over(&self) -> bool {
+        self.help.is_some_and(Help::is_wanted)
     }
 
     fn is_done(&self) -> bool {

@@ -2,9 +2,11 @@
 
 use crate::gate::stance::Stance;
 use crate::message::{Message, Part};
+use crate::provider::ToolSpec;
 use crate::tools::{plan, profile};
 
 use super::Work;
+use super::mind::Mind;
 
 /// What the model is told when planning begins.
 const PLANNING: &str = "[Plan mode: look around with the tools that read, ask what you must know, \
@@ -55,9 +57,20 @@ impl Work {
     /// The tool for plans is offered from now on, to the end of the session.
     fn offer_plan(&mut self) {
         let Some(face) = profile::switched("plan mode") else { return };
-        if !self.offered.iter().any(|spec| spec.name == face.name) && !self.offered.is_empty() {
-            self.offered.push(face.spec());
+        let offered = &mut self.mind.offered;
+        if !offered.iter().any(|spec| spec.name == face.name) && !offered.is_empty() {
+            offered.push(face.spec());
         }
+    }
+
+    /// What a model is offered here: its tools, and the one for plans where this session has it.
+    pub(super) fn offered_to(&self, mind: &Mind) -> Vec<ToolSpec> {
+        let mut offered = mind.offered.clone();
+        let plan = profile::switched("plan mode").map(|face| face.name.as_str());
+        let own = self.mind.offered.iter().filter(|spec| Some(spec.name.as_str()) == plan);
+        let missing = own.filter(|spec| !mind.offered.contains(spec)).cloned();
+        offered.extend(missing);
+        offered
     }
 
     /// Tells the model something with the user's next words.

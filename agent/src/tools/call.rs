@@ -11,8 +11,8 @@ use super::fs::held::Held;
 use super::fs::open::Content;
 use super::profile::{self, Effect, Engine, Face, Found, Style};
 use super::{
-    ErrorKind, Outcome, Profile, Workplace, args, edit, exec, fs, history, plan, rehydrate, search,
-    todo, wait,
+    ErrorKind, Outcome, Profile, Workplace, args, edit, escalate, exec, fs, history, plan,
+    rehydrate, search, todo, wait,
 };
 use crate::gate::{Access, Pass, Visitor, paths};
 
@@ -173,6 +173,7 @@ impl Call<'_> {
             Engine::History => history::run(self),
             Engine::ProposePlan => plan::run(self).await,
             Engine::Rehydrate => rehydrate::run(self),
+            Engine::Escalate => escalate::run(self),
         }
     }
 
@@ -204,7 +205,8 @@ impl Call<'_> {
             | Engine::Wait
             | Engine::History
             | Engine::ProposePlan
-            | Engine::Rehydrate => None,
+            | Engine::Rehydrate
+            | Engine::Escalate => None,
         }
     }
 
@@ -220,9 +222,12 @@ impl Call<'_> {
             }
             Engine::TodoRead | Engine::TodoWrite | Engine::TodoItems => vec!["todo".to_owned()],
             Engine::ProposePlan => vec!["plan".to_owned()],
-            Engine::Grep | Engine::Glob | Engine::Wait | Engine::History | Engine::Rehydrate => {
-                Vec::new()
-            }
+            Engine::Grep
+            | Engine::Glob
+            | Engine::Wait
+            | Engine::History
+            | Engine::Rehydrate
+            | Engine::Escalate => Vec::new(),
         }
     }
 

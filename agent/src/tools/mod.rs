@@ -18,6 +18,7 @@ use outside::Outside;
 pub mod args;
 pub mod call;
 pub mod edit;
+pub mod escalate;
 pub mod exec;
 pub mod fs;
 pub mod history;

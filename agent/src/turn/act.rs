@@ -26,6 +26,10 @@ pub trait Toolbox: Send + Sync {
     fn touches(&self, name: &str, args: &Value) -> Vec<String>;
     /// Carries one call out; a malformed one by saying so.
     fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, Outcome>;
+    /// Whether another model shall go on from here.
+    fn hands_over(&self) -> bool {
+        false
+    }
     /// Whether all is done although the model makes another call.
     fn is_done(&self) -> bool {
         false

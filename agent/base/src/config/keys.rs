@@ -79,6 +79,7 @@ pub static KEYS: &[Key] = &[
     reference("providers.coach"),
     reference("providers.player"),
     reference("providers.commit"),
+    reference("providers.escalation"),
     key("providers.anthropic.*.api_key", Kind::Hidden),
     key("providers.anthropic.*.api_key_command", Kind::TextOrTexts),
     key("providers.anthropic.*.base_url", Kind::Text),

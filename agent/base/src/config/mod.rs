@@ -180,6 +180,7 @@ fn check_references(providers: &Providers, origins: &BTreeMap<String, Origin>) -
         ("coach", &providers.coach),
         ("player", &providers.player),
         ("commit", &providers.commit),
+        ("escalation", &providers.escalation),
     ];
     for (key, reference) in references {
         let Some(reference) = reference else { continue };

@@ -25,6 +25,8 @@ pub struct Providers {
     pub player: Option<String>,
     /// For commit messages.
     pub commit: Option<String>,
+    /// Goes on with a turn when a local model suggests it.
+    pub escalation: Option<String>,
     /// Anthropic Messages, by name.
     pub anthropic: BTreeMap<String, AnthropicConfig>,
     /// OpenAI and compatible servers, by name (`openai_compatible.NAME` is the same).

@@ -56,6 +56,9 @@ pub enum Engine {
     /// Brings a turn back that was set aside.
     #[serde(rename = "context.rehydrate")]
     Rehydrate,
+    /// Suggests that a stronger model goes on.
+    #[serde(rename = "help.escalate")]
+    Escalate,
 }
 
 /// What a call does to the world.
@@ -84,7 +87,8 @@ impl Engine {
             | Engine::Wait
             | Engine::History
             | Engine::ProposePlan
-            | Engine::Rehydrate => Effect::Looks,
+            | Engine::Rehydrate
+            | Engine::Escalate => Effect::Looks,
         }
     }
 }

@@ -214,7 +214,7 @@ async fn run_after(
     let mut talk = Conversation::new(window, Box::new(notes.clone()));
     talk.replay(before).unwrap();
     talk.ask(Message::text(Role::User, "go")).unwrap();
-    let finish = drive(&mut talk, &agent).await;
+    let finish = drive(&mut talk, &agent, &mut Spent::default()).await;
     let events = events.lock().unwrap().clone();
     Run { finish, talk, events, notes }
 }

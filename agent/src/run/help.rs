@@ -1,0 +1,95 @@
+//! Help for a local model: when it asks for that, the configured remote model answers for the rest
+//! of the user's turn, with the conversation so far.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use base::failure::Result;
+
+use super::Settings;
+use super::mind::Mind;
+use crate::provider::{Choice, Facts};
+use crate::tools::{ErrorKind, Outcome};
+
+/// What switches the tool on by which a model asks for help.
+pub const SWITCH: &str = "providers.escalation";
+
+/// A stronger model that waits to be asked for.
+pub struct Help {
+    settings: Settings,
+    choice: Choice,
+    date: String,
+    mind: OnceLock<Mind>,
+    wanted: Mutex<Option<String>>,
+}
+
+/// Who helps a model: the configured provider, when the model is local or small and not that
+/// provider itself.
+pub fn reference<'s>(settings: &'s Settings, facts: &Facts) -> Option<&'s str> {
+    let reference = settings.config.providers.escalation.as_deref()?;
+    let is_local = facts.provider.split('.').next() == Some("embedded");
+    let can_ask = settings.tools && (is_local || facts.small);
+    (can_ask && facts.provider != reference).then_some(reference)
+}
+
+impl Help {
+    /// The help for a model in a session that began on this day; it is opened when it is needed.
+    pub fn of(settings: &Settings, facts: &Facts, date: &str) -> Option<Help> {
+        let reference = Some(reference(settings, facts)?.to_owned());
+        Some(Help {
+            settings: settings.clone(),
+            choice: Choice { reference, ..Choice::default() },
+            date: date.to_owned(),
+            mind: OnceLock::new(),
+            wanted: Mutex::new(None),
+        })
+    }
+
+    /// What came of a call: one that suggests a stronger model is remembered where there is one,
+    /// and the model is told where there is none.
+    pub fn heard(help: Option<&Help>, outcome: Outcome) -> Outcome {
+        let Some(reason) = outcome.escalate.clone() else { return outcome };
+        let no = match help.map(Help::opened_now) {
+            Some(Ok(_)) => {
+                if let Some(help) = help {
+                    *help.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+                }
+                // What a small model is told to do next is not for the strong one.
+                return Outcome { next: None, ..outcome };
+            }
+            Some(Err(failure)) => failure.sentence(),
+            None => "nobody else is there".to_owned(),
+        };
+        // A tool that failed has said so already.
+        match outcome.ok {
+            true => {
+                Outcome::failed(ErrorKind::Failed, format!("{no}; go on with the task yourself"))
+            }
+            false => outcome,
+        }
+    }
+
+    fn opened_now(&self) -> Result<&Mind> {
+        match self.mind.get() {
+            Some(mind) => Ok(mind),
+            None => {
+                let mind = Mind::open(&self.settings, &self.choice, &self.date)?;
+                Ok(self.mind.get_or_init(|| mind))
+            }
+        }
+    }
+
+    /// Whether the model asked for help.
+    pub fn is_wanted(&self) -> bool {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// The stronger model, once it was asked for.
+    pub fn mind(&self) -> Option<&Mind> {
+        self.mind.get()
+    }
+
+    /// Takes the reason for which it was asked for.
+    pub fn take(&self) -> Option<String> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
