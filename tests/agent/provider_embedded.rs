@@ -1,0 +1,163 @@
+//! The local model's row of the matrix: the real g3 against a scripted host on a socket that was
+//! handed down, as a supervisor does it. No model is needed for that.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+
+use base::host::connection::lines;
+use base::host::wire::{
+    Ask, Asked, Chat, Fault, FaultKind, Hello, Stop, Tell, Told, Turn, Usage, VERSION,
+};
+use base::process::Limits;
+use serde_json::{Value, json};
+use testkit::env::{Ran, TestEnv};
+use testkit::model_server::ModelServer;
+use testkit::model_server::reply::Reply;
+
+use crate::stage::{G3, of_type};
+
+/// Runs g3 with a local model that gives these replies; gives what it was asked.
+fn run(env: &TestEnv, replies: Vec<Vec<Tell>>) -> (Ran, Vec<Chat>) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&asked);
+    std::thread::spawn(move || play(ours, replies, &seen));
+    let repo = env.repo();
+    let job = env.job(G3, repo.path()).args(["--json", "go"]);
+    let job = job.env("G3_MODEL_HOST_FD", "5").descriptor(theirs.into(), 5);
+    let ran = Ran::from(job.output(Limits::seconds(60)).unwrap());
+    let asked = asked.lock().unwrap().clone();
+    (ran, asked)
+}
+
+fn play(socket: UnixStream, replies: Vec<Vec<Tell>>, seen: &Mutex<Vec<Chat>>) {
+    let mut writer = socket.try_clone().unwrap();
+    let mut replies = replies.into_iter();
+    for line in lines::<Asked>(socket) {
+        let Ok(Asked { id, what }) = line else { return };
+        let told = match what {
+            Ask::Hello { .. } => vec![Tell::Hello(Hello {
+                version: VERSION,
+                model: "scripted".into(),
+                parameters: 8_000_000_000,
+                context: 32_768,
+                pid: 1,
+            })],
+            Ask::Chat(chat) => {
+                seen.lock().unwrap().push(chat);
+                // A host without a reply dies.
+                let Some(reply) = replies.next() else { return };
+                reply
+            }
+            Ask::Cancel { .. } | Ask::Status => continue,
+        };
+        for what in told {
+            let line = serde_json::to_string(&Told { id, what }).unwrap();
+            writeln!(writer, "{line}").unwrap();
+        }
+    }
+}
+
+fn text(text: &str) -> Tell {
+    Tell::Text { text: text.into() }
+}
+
+fn call(name: &str, args: Value) -> Tell {
+    Tell::Call { name: name.into(), args, truncated_at_cap: false }
+}
+
+fn done(stop: Stop) -> Tell {
+    Tell::Done { stop, usage: Usage { prefilled: 70, reused: 5, written: 7, ..Usage::default() } }
+}
+
+fn local() -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("G3_TEST_RETRY_MS", 5);
+    env.config(
+        "[providers]\ndefault_provider = \"embedded.x\"\n[providers.embedded.x]\nmodel = \"m\"\n",
+    );
+    env
+}
+
+fn said(events: &[Value]) -> String {
+    of_type(events, "text").iter().filter_map(|event| event["text"].as_str()).collect()
+}
+
+#[test]
+fn words_are_heard_and_cost_nothing() {
+    let (ran, asked) = run(&local(), vec![vec![text("Hello "), text("wörld"), done(Stop::Done)]]);
+    ran.ok();
+    let events = ran.json_lines();
+    assert_eq!(said(&events), "Hello wörld");
+    let usage = of_type(&events, "usage")[0];
+    assert_eq!(
+        (&usage["input"], &usage["cache_read"], &usage["output"]),
+        (&json!(70), &json!(5), &json!(7))
+    );
+    assert_eq!(usage["cost_usd"], 0.0);
+    assert_eq!(asked[0].messages, [Turn::User { text: "go".into() }]);
+}
+
+#[test]
+fn calls_of_one_reply_all_run_and_their_results_go_back_in_order() {
+    let first = vec![
+        text("I look."),
+        call("shell", json!({"command": "echo one"})),
+        call("shell", json!({"command": "echo two"})),
+        done(Stop::Calls),
+    ];
+    let (ran, asked) = run(&local(), vec![first, vec![text("Done."), done(Stop::Done)]]);
+    ran.ok();
+    assert_eq!(said(&ran.json_lines()), "I look.Done.");
+    let results: Vec<&str> = asked[1]
+        .messages
+        .iter()
+        .filter_map(|turn| match turn {
+            Turn::Result { text, .. } => Some(text.as_str()),
+            Turn::User { .. } | Turn::Assistant { .. } => None,
+        })
+        .collect();
+    assert!(results[0].contains("one") && results[1].contains("two"), "{results:?}");
+    assert_eq!(asked[0].conversation, asked[1].conversation);
+}
+
+#[test]
+fn a_call_that_the_limit_cut_is_not_run() {
+    let args = json!({"file_path": "a.txt", "content": "half"});
+    let cut = Tell::Call { name: "write_file".into(), args, truncated_at_cap: true };
+    let (ran, _) =
+        run(&local(), vec![vec![cut, done(Stop::Length)], vec![text("Sorry."), done(Stop::Done)]]);
+    let events = ran.json_lines();
+    assert_eq!(of_type(&events, "tool_end")[0]["ok"], false);
+    assert!(of_type(&events, "tool_end")[0]["text"].as_str().unwrap().contains("output limit"));
+}
+
+#[test]
+fn a_refusal_is_told_once_and_a_host_that_dies_again_and_again_in_the_end() {
+    let mut fault = Fault::new(FaultKind::Rejected, "too little memory");
+    fault.next.push("close other programs".into());
+    let (ran, asked) = run(&local(), vec![vec![Tell::Error(fault)]]);
+    ran.exits(1).says("too little memory").says("close other programs");
+    assert_eq!(asked.len(), 1);
+    let (ran, _) = run(&local(), Vec::new());
+    ran.exits(1).says("g3 --resume");
+}
+
+#[test]
+fn a_local_model_hands_its_turn_to_the_configured_one() {
+    let strong = ModelServer::start(Reply::says("I know."));
+    let env = local();
+    env.config(&format!(
+        "[providers]\ndefault_provider = \"embedded.x\"\nescalation = \"anthropic.strong\"\n\
+         [providers.embedded.x]\nmodel = \"m\"\n[providers.anthropic.strong]\nmodel = \"s\"\n\
+         api_key = \"k\"\nbase_url = \"{}\"\n",
+        strong.url()
+    ));
+    let reason = json!({"reason": "no idea"});
+    let (ran, asked) = run(&env, vec![vec![call("suggest_escalation", reason), done(Stop::Calls)]]);
+    ran.ok();
+    assert_eq!(said(&ran.json_lines()), "I know.");
+    assert!(asked[0].tools.iter().any(|tool| tool.name == "suggest_escalation"));
+    assert_eq!(strong.requests().len(), 1);
+}
