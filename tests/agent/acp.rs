@@ -40,6 +40,24 @@ fn a_prompt_is_answered_with_updates_and_own_events() {
 }
 
 #[test]
+fn a_picture_of_the_user_reaches_the_model() {
+    let stage = Stage::new(Reply::says("A cat."));
+    let mut editor = Editor::open(&stage);
+    let session = editor.new_session(stage.repo.path());
+    let prompt = json!([{"type": "text", "text": "What is it?"},
+        {"type": "image", "mimeType": "image/png", "data": "aGk="}]);
+    let params = json!({"sessionId": session, "prompt": prompt});
+    let id = editor.begin("session/prompt", params);
+    assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");
+    let content = stage.asked()[0].body["messages"][0]["content"].clone();
+    assert_eq!(content[0]["text"], "What is it?");
+    assert_eq!(
+        content[1]["source"],
+        json!({"type": "base64", "media_type": "image/png", "data": "aGk="})
+    );
+}
+
+#[test]
 fn a_cancel_stops_the_turn_and_the_session_goes_on() {
     let gate = Gate::new();
     let stage = Stage::new([Reply::says("a ").then_says("b").gate(&gate), Reply::says("fresh")]);

@@ -23,6 +23,7 @@ mod provider_matrix;
 mod provider_open;
 mod provider_request;
 mod provider_run;
+mod provider_settings;
 mod provider_support;
 mod provider_wire;
 mod session;
