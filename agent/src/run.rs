@@ -235,10 +235,12 @@ impl Work {
     /// Answers the user; a model that asks for help is replaced for the rest of the turn.
     async fn answer(&mut self, cancel: CancellationToken) -> Result<Finish> {
         let mut spent = Spent::default();
-        let finish = self.act(Act::Drive, &mut spent, cancel.clone()).await?;
+        let finish = self.act(Act::Drive, &mut spent, cancel.clone()).await;
+        // Taken whatever the end is: what was asked for in this turn does not hold in the next.
         let stronger = self.help.as_ref().and_then(|help| Some((help.take()?, help.mind()?)));
-        let Some((why, stronger)) = stronger.filter(|_| finish == Finish::HandedOver) else {
-            return Ok(finish);
+        let Some((why, stronger)) = stronger.filter(|_| matches!(finish, Ok(Finish::HandedOver)))
+        else {
+            return finish;
         };
         let (facts, own) = (stronger.facts(), &self.facts().model);
         self.warn(format!(

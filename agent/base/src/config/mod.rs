@@ -139,6 +139,7 @@ fn of_repository(sources: &Sources, user: &[Setting]) -> Result<(Vec<Setting>, V
 }
 
 fn merged(settings: Vec<Setting>, notices: Vec<String>) -> Result<Loaded> {
+    check_prices(&settings)?;
     let mut table = Table::new();
     let mut origins = BTreeMap::new();
     for setting in settings {
@@ -152,6 +153,26 @@ fn merged(settings: Vec<Setting>, notices: Vec<String>) -> Result<Loaded> {
     })?;
     check_references(&config.providers, &origins)?;
     Ok(Loaded { config, origins, notices })
+}
+
+/// Half a price would make the other half cost nothing.
+fn check_prices(settings: &[Setting]) -> Result<()> {
+    let prices = settings.iter().filter(|s| s.path.get(3).is_some_and(|key| key == "price"));
+    for price in prices {
+        let price_of = &price.path[..4];
+        for needed in ["input", "output"] {
+            let has = |other: &Setting| {
+                other.path.starts_with(price_of) && other.path.last().is_some_and(|k| k == needed)
+            };
+            if !settings.iter().any(has) {
+                let key = price_of.join(".");
+                return Err(Failure::usage(format!("`{key}` has no `{needed}`"))
+                    .because(format!("{} gives only a part of the price", price.origin))
+                    .next(format!("add `{key}.{needed}`: US dollars for a million tokens")));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Sets the value at a path; an empty table changes nothing that is there.

@@ -40,5 +40,6 @@ fn what_cannot_be_is_refused_by_name() {
 fn half_a_price_is_no_price() {
     let file = "[providers.anthropic.main]\nprice = { input = 3.0 }\n";
     let failure = Env::new(file, "").failure();
-    assert!(failure.contains("missing field `output`"), "{failure}");
+    assert!(failure.contains("`providers.anthropic.main.price` has no `output`"), "{failure}");
+    assert!(failure.contains("config.toml gives only a part"), "{failure}");
 }
