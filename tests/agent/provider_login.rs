@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use base::process::Running;
-use testkit::env::{Ran, TestEnv};
+use base::process::{Limits, Running};
+use testkit::env::{Ran, TestEnv, until};
 use testkit::workspace::{Workspace, visit};
 
 use crate::stage::G3;
@@ -124,6 +124,37 @@ fn walk(dir: &std::path::Path) -> String {
     text
 }
 
+/// A program that stands for the desktop's own: it writes down what it is to open.
+fn with_a_screen(desk: &mut Desk) -> PathBuf {
+    let (bin, opened) = (desk.env.home().join("bin"), desk.env.home().join("opened"));
+    std::fs::create_dir_all(&bin).unwrap();
+    let program = bin.join("xdg-open");
+    let script =
+        format!("#!/bin/sh\nprintf '%s' \"$1\" > {0}.new && mv {0}.new {0}\n", opened.display());
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    desk.env.set("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    desk.env.set("DISPLAY", ":9");
+    opened
+}
+
+#[test]
+fn the_browser_opens_by_itself_where_a_person_sits_at_a_terminal() {
+    let mut desk = Desk::new(3600);
+    let opened = with_a_screen(&mut desk);
+    let desk = desk.signed_in();
+    assert!(!opened.exists(), "nobody sits there");
+
+    let line = format!("{G3} login databricks --port 0");
+    let job = desk.env.job("script", desk.env.home()).args(["-qec", &line, "/dev/null"]);
+    let job = job.env("SHELL", "/bin/sh").input("");
+    let ran = std::thread::spawn(move || Ran::from(job.output(Limits::seconds(60)).unwrap()));
+    let url = until("the browser is opened", || std::fs::read_to_string(&opened).ok());
+    let (_, location, _) = visit(&url);
+    assert_eq!(visit(&location.unwrap()).0, 200);
+    ran.join().unwrap().exits(0).says("signed in");
+}
+
 #[test]
 fn only_the_sign_in_that_was_begun_is_taken() {
     let desk = Desk::new(3600);
@@ -202,9 +233,7 @@ fn processes_that_renew_at_the_same_time_share_what_one_of_them_gets() {
     desk.work.tokens_live(3600);
     let start = || {
         let job = desk.env.job(G3, desk.env.home()).args(["complete"]).input("Hello?");
-        std::thread::spawn(move || {
-            Ran::from(job.output(base::process::Limits::seconds(60)).unwrap())
-        })
+        std::thread::spawn(move || Ran::from(job.output(Limits::seconds(60)).unwrap()))
     };
     let all: Vec<_> = (0..6).map(|_| start()).collect();
     for one in all {

@@ -231,6 +231,14 @@ mod tests {
     }
 
     #[test]
+    fn a_token_that_ran_out_is_told_from_a_right_that_is_missing() {
+        assert!(is_about_token(401, "HTTP 401: no"));
+        assert!(is_about_token(403, "HTTP 403: Invalid access token."));
+        assert!(!is_about_token(403, "HTTP 403: you may not query this endpoint"));
+        assert!(!is_about_token(400, "HTTP 400: invalid token count"));
+    }
+
+    #[test]
     fn a_web_page_is_shown_as_its_title_or_its_first_words() {
         assert_eq!(said("<html><title>502 Bad</title><p>x").text, "502 Bad");
         assert_eq!(said("<html><b>no</b> title").text, "no title");
