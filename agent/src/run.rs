@@ -232,28 +232,6 @@ impl Work {
         self.end(Ended { status, failure })
     }
 
-    /// Answers the user; a model that asks for help is replaced for the rest of the turn.
-    async fn answer(&mut self, cancel: CancellationToken) -> Result<Finish> {
-        let mut spent = Spent::default();
-        let finish = self.act(Act::Drive, &mut spent, cancel.clone()).await;
-        // Taken whatever the end is: what was asked for in this turn does not hold in the next.
-        let stronger = self.help.as_ref().and_then(|help| Some((help.take()?, help.mind()?)));
-        let Some((why, stronger)) = stronger.filter(|_| matches!(finish, Ok(Finish::HandedOver)))
-        else {
-            return finish;
-        };
-        let (facts, own) = (stronger.facts(), &self.facts().model);
-        self.warn(format!(
-            "{own} asks for help ({why}): {} on {} goes on with this turn",
-            facts.model, facts.provider
-        ));
-        stronger.provider.turn_begins();
-        self.talk.window = stronger.window(self.talk.messages());
-        let finish = self.act(Act::GoOn, &mut spent, cancel).await;
-        self.talk.window = self.mind.window(self.talk.messages());
-        finish
-    }
-
     /// Replaces the conversation by a summary now.
     pub async fn compact(&mut self, cancel: CancellationToken) -> Result<()> {
         if self.talk.messages().len() < 2 {
@@ -317,7 +295,7 @@ impl Work {
 
     /// What can be said of this session when it fails.
     fn error_record(&self) -> errors::Record {
-        let (facts, window) = (self.provider.facts(), &self.talk.window);
+        let (facts, window) = (self.facts(), &self.talk.window);
         errors::Record {
             time: Clock::from_env().stamp(),
             session: self.session.id.to_string(),

@@ -4,11 +4,14 @@
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use base::failure::Result;
+use tokio_util::sync::CancellationToken;
 
-use super::Settings;
 use super::mind::Mind;
+use super::{Act, Settings, Work};
+use crate::limits::Spent;
 use crate::provider::{Choice, Facts};
 use crate::tools::{ErrorKind, Outcome};
+use crate::turn::Finish;
 
 /// What switches the tool on by which a model asks for help.
 pub const SWITCH: &str = "providers.escalation";
@@ -29,6 +32,30 @@ pub fn reference<'s>(settings: &'s Settings, facts: &Facts) -> Option<&'s str> {
     let is_local = facts.provider.split('.').next() == Some("embedded");
     let can_ask = settings.tools && (is_local || facts.small);
     (can_ask && facts.provider != reference).then_some(reference)
+}
+
+impl Work {
+    /// Answers the user; a model that asks for help is replaced for the rest of the turn.
+    pub(super) async fn answer(&mut self, cancel: CancellationToken) -> Result<Finish> {
+        let mut spent = Spent::default();
+        let finish = self.act(Act::Drive, &mut spent, cancel.clone()).await;
+        // Taken whatever the end is: what was asked for in this turn does not hold in the next.
+        let stronger = self.help.as_ref().and_then(|help| Some((help.take()?, help.mind()?)));
+        let Some((why, stronger)) = stronger.filter(|_| matches!(finish, Ok(Finish::HandedOver)))
+        else {
+            return finish;
+        };
+        let (facts, own) = (stronger.facts(), &self.facts().model);
+        self.warn(format!(
+            "{own} asks for help ({why}): {} on {} goes on with this turn",
+            facts.model, facts.provider
+        ));
+        stronger.provider.turn_begins();
+        self.talk.window = stronger.window(self.talk.messages());
+        let finish = self.act(Act::GoOn, &mut spent, cancel).await;
+        self.talk.window = self.mind.window(self.talk.messages());
+        finish
+    }
 }
 
 impl Help {
