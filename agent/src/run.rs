@@ -1,6 +1,8 @@
 //! Puts the parts together: the only place where concrete parts of more than one seam meet.
 
+pub mod equip;
 pub mod hands;
+pub mod notes;
 pub mod stance;
 
 use std::path::{Path, PathBuf};
@@ -12,7 +14,6 @@ use base::event::{Level, Status, Usage, What};
 use base::failure::{Failure, Kind, Result};
 use tokio_util::sync::CancellationToken;
 
-use crate::context::window::{Policy, Window};
 use crate::context::{self, Conversation, Entry};
 use crate::gate::{Asker, Gate};
 use crate::limits::Limits;
@@ -24,7 +25,7 @@ use crate::session::inbox::Folder;
 use crate::session::journal::Writer;
 use crate::session::{Session, errors};
 use crate::tools::outside::Outside;
-use crate::tools::{self, Profile, Switches, Workplace};
+use crate::tools::{self, Profile, Workplace};
 use crate::turn::{self, Agent, Finish, Tell};
 use crate::ui::Bus;
 use hands::Hands;
@@ -50,6 +51,8 @@ pub struct Settings {
     pub tools: bool,
     /// Whether finished turns are moved into files.
     pub acd: bool,
+    /// Where the notes of the workspace are, and who takes them.
+    pub notes: notes::Notes,
 }
 
 /// Which session to work in.
@@ -127,25 +130,22 @@ impl Work {
         };
         let clock = Clock::from_env();
         let (writer, entries) = Writer::open(&session, clock)?;
-        let offered = if settings.tools {
-            tools::offered(
-                settings.profile,
-                Switches { small: facts.small, acd: settings.acd, plan: false },
-            )
-        } else {
-            Vec::new()
-        };
+        let place = equip::workplace(settings, &session, &facts, gate);
+        let (switches, skills) = equip::switches(settings, &facts, &place);
+        let offered =
+            if settings.tools { tools::offered(settings.profile, switches) } else { Vec::new() };
         let date = context::begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
-        let place = Place { cwd: &settings.cwd, date: &date, tools: settings.tools };
-        let system = prompt::system(&facts, &place);
-        let window = window(config, &facts, turn::overhead(&system, &offered));
+        let (skills, notes) = (skills.as_deref(), settings.notes.file.as_deref());
+        let shown = Place { cwd: &settings.cwd, date: &date, tools: settings.tools, skills, notes };
+        let system = prompt::system(&facts, &shown);
+        let window = equip::window(config, &facts, turn::overhead(&system, &offered));
         let mut talk = Conversation::new(window, Box::new(writer));
         talk.replay(entries)?;
+        equip::recall(&talk, settings.profile, &place);
         let cwd = settings.cwd.clone();
         let (name, model) = (facts.provider.clone(), facts.model.clone());
         let opened = Entry::Opened { time: clock.stamp(), cwd, provider: name, model };
         talk.opened(opened)?;
-        let place = workplace(settings, &session, &facts, gate);
         let turns = settings.limits.turns.or(config.agent.max_turns).unwrap_or(TURNS);
         let limits = Limits { turns: Some(turns), ..settings.limits };
         let profile = settings.profile;
@@ -176,7 +176,8 @@ impl Work {
             model: facts.model.clone(),
             cwd: settings.cwd.display().to_string(),
         });
-        settings.notices.iter().for_each(|text| self.warn(text.clone()));
+        let notices = settings.notices.iter().chain(&self.place.skills.notices);
+        notices.for_each(|text| self.warn(text.clone()));
     }
 
     /// Something that the user should know.
@@ -200,7 +201,13 @@ impl Work {
     }
 
     fn prompt_place(&self) -> Place<'_> {
-        Place { cwd: &self.place.cwd, date: "", tools: !self.offered.is_empty() }
+        Place {
+            cwd: &self.place.cwd,
+            date: "",
+            tools: !self.offered.is_empty(),
+            skills: None,
+            notes: None,
+        }
     }
 
     /// The model's facts.
@@ -210,6 +217,8 @@ impl Work {
 
     /// One turn of the user: the message, and all that the agent does about it.
     pub async fn turn(&mut self, message: Message, cancel: CancellationToken) -> Ended {
+        self.place.skills.begin_turn();
+        self.place.memory.learnt.begin_turn();
         let tools = self.prompt_place().tools;
         self.coach = (self.facts().small && tools)
             .then(|| Arc::new(Coach::new(&message.words(), &self.place.cwd)));
@@ -219,9 +228,12 @@ impl Work {
             [..] => message,
         };
         let finish = match self.talk.ask(message) {
-            Ok(()) => self.act(Act::Drive, cancel).await,
+            Ok(()) => self.act(Act::Drive, cancel.clone()).await,
             Err(failure) => Err(failure),
         };
+        if matches!(finish, Ok(Finish::Done)) {
+            self.take_notes(cancel).await;
+        }
         let (status, failure) = match finish {
             Ok(Finish::Done) => match self.dehydrate() {
                 Ok(()) => (Status::Done, None),
@@ -349,21 +361,6 @@ fn error(failure: &Failure) -> What {
     let why = failure.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let text = format!("{}{why}", failure.what);
     What::Error { kind: kind.to_owned(), text, next: failure.next.clone() }
-}
-
-fn window(config: &Config, facts: &Facts, overhead: u64) -> Window {
-    let agent = &config.agent;
-    let most = agent.max_context_length.map_or(facts.context, u64::from);
-    let policy = Policy {
-        thin_from: u64::from(agent.thinning_floor_percent),
-        compact_at: agent.auto_compact.then_some(80),
-    };
-    Window::new(facts.context.min(most), overhead).with(policy)
-}
-
-fn workplace(settings: &Settings, session: &Session, facts: &Facts, gate: Arc<Gate>) -> Workplace {
-    let quiet = Workplace::quiet(settings.cwd.clone(), session.dir.clone());
-    Workplace { root: root_of(&settings.cwd), plain: facts.small, gate, ..quiet }
 }
 
 /// Where writes need no question: the git work tree around the working directory, or only that.

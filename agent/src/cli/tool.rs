@@ -12,8 +12,10 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::gate::Gate;
+use crate::memory::Memory;
 use crate::run::root_of;
 use crate::session::{keep_out_of_git, sessions_dir};
+use crate::skills;
 use crate::tools::profile::{self, Face};
 use crate::tools::{self, ErrorKind, Outcome, Profile, Workplace};
 
@@ -172,6 +174,8 @@ fn workplace(args: &ExecArgs) -> Result<Workplace> {
         .or_fail(|| format!("cannot make {}", at.session_dir.display()))?;
     at.root = root_of(&cwd);
     at.gate = Arc::new(Gate::new(&loaded.config.gate.rules, None)?);
+    at.memory = Arc::new(Memory::new(&loaded.config, None));
+    at.skills = Arc::new(skills::find::shelf(&loaded.config.skills, &cwd));
     Ok(at)
 }
 
