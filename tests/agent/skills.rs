@@ -44,6 +44,19 @@ fn a_model_is_told_of_skills_and_loads_one_on_demand() {
 }
 
 #[test]
+fn a_skill_that_is_compiled_in_can_be_read_where_the_model_is_told_that_it_stands() {
+    let bench = Bench::new("g3");
+    let read = |path: &str| bench.call("read_file", json!({ "file_path": path }));
+    read("<embedded:research>/SKILL.md").says("# Research").works();
+    read("<embedded:research>/g3-research").says("#!/bin/sh").works();
+    read("<embedded:research>/nothing").fails("not_found");
+    let file = json!({"name": "research", "file": "g3-research"});
+    bench.call("skill", file).says("#!/bin/sh").works();
+    let file = json!({"name": "research", "file": "../x"});
+    bench.call("skill", file).fails("failed");
+}
+
+#[test]
 fn a_profile_without_the_tool_is_not_told_of_skills() {
     let stage = Stage::new([Reply::says("done")]);
     stage.g3(["--profile", "egirl", "x"]).ok();
@@ -134,6 +147,9 @@ fn list_and_check_tell_what_is_there_and_what_is_wrong() {
     let faults = g3(&["skills", "check", "skills/bad", "--json"]).json();
     assert_eq!((&faults[0]["line"], &faults[0]["rule"]), (&json!(3), &json!("name-directory")));
     g3(&["skills", "check", "skills/good"]).exits(0);
+    skill(&bench.dir.join("odd"), "name: odd\ndescription: Use: it");
+    let said = g3(&["skills", "check", "odd"]);
+    said.exits(1).says("odd/SKILL.md:3 yaml:").never_says("line 2");
     g3(&["skills", "check", "nowhere"]).exits(2).says("error:");
     fs::create_dir(bench.dir.join("empty")).unwrap();
     g3(&["skills", "check", "empty"]).exits(5).says("SKILL.md");

@@ -84,10 +84,11 @@ fn list(args: &ListArgs) -> Result<()> {
         return print(&format!("{:#}\n", Value::Array(all)));
     }
     let widest = faces.iter().map(|face| face.name.len()).max().unwrap_or(0);
-    let mut table = format!("{:widest$}  ENABLED BY  DESCRIPTION\n", "NAME");
+    let by = faces.iter().map(|face| face.enabled_by.len()).max().unwrap_or(0).max(10);
+    let mut table = format!("{:widest$}  {:by$}  DESCRIPTION\n", "NAME", "ENABLED BY");
     for face in faces {
         let first = face.description.split(". ").next().unwrap_or_default().trim_end_matches('.');
-        table.push_str(&format!("{:widest$}  {:10}  {first}\n", face.name, face.enabled_by));
+        table.push_str(&format!("{:widest$}  {:by$}  {first}\n", face.name, face.enabled_by));
     }
     print(&table)
 }

@@ -72,7 +72,7 @@ impl Embedder for Hashed {
 }
 
 /// Words of English that are in every text.
-const STOP: &[&str] = &[
+pub const STOP: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "by", "do", "does", "for", "from", "has", "have",
     "how", "i", "in", "is", "it", "my", "of", "on", "or", "s", "that", "the", "this", "to", "was",
     "what", "when", "where", "which", "who", "with",

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::Memory;
-use super::embed::{Embedder, cosine};
+use super::embed::{Embedder, STOP, cosine};
 use super::store::{Memo, Store};
 
 const BY_WORDS: f64 = 0.3;
@@ -42,10 +42,13 @@ pub fn text_of(key: &str, value: &str) -> String {
     format!("{}\n{value}", key.replace(['_', '-', '/', ':', '.'], " "))
 }
 
-/// The words of a question.
+/// The words of a question; those that are in every text only where it has no others.
 pub fn words(query: &str) -> Vec<String> {
     let words = query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    words.take(MOST_WORDS).map(str::to_owned).collect()
+    let all: Vec<String> = words.take(MOST_WORDS).map(str::to_owned).collect();
+    let tells = |word: &&String| !STOP.contains(&word.to_lowercase().as_str());
+    let telling: Vec<String> = all.iter().filter(tells).cloned().collect();
+    if telling.is_empty() { all } else { telling }
 }
 
 impl Memory {
@@ -165,9 +168,7 @@ mod tests {
 
     #[test]
     fn a_question_is_words_and_no_query() {
-        assert_eq!(
-            words("user's \"x\" AND C++ -foo* größe"),
-            ["user", "s", "x", "AND", "C", "foo", "größe"]
-        );
+        assert_eq!(words("user's \"x\" AND C++ -foo* größe"), ["user", "x", "C", "foo", "größe"]);
+        assert_eq!(words("To be"), ["To", "be"]);
     }
 }

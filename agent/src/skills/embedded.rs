@@ -50,6 +50,21 @@ pub fn bundle(name: &str) -> Option<&'static Bundle> {
     BUNDLES.iter().find(|bundle| bundle.name == name)
 }
 
+/// The text of a file of a skill that is compiled in.
+pub fn file(skill: &str, file: &str) -> Option<&'static str> {
+    let bundle = bundle(skill)?;
+    if file == "SKILL.md" {
+        return Some(bundle.text);
+    }
+    bundle.scripts.iter().find(|(name, _)| *name == file).map(|(_, text)| *text)
+}
+
+/// The text at a location as the model is told it, `<embedded:NAME>/FILE`.
+pub fn at_location(location: &str) -> Option<&'static str> {
+    let (skill, name) = location.strip_prefix("<embedded:")?.split_once(">/")?;
+    file(skill, name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

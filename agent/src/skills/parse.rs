@@ -150,7 +150,9 @@ impl Reader<'_> {
             Err(why) => {
                 let line = why.location().map_or(1, |at| at.line() as usize) + 1;
                 let why = why.without_snippet().to_string();
+                // Its own line counts from the front matter's first.
                 let why = why.lines().next().unwrap_or_default();
+                let why = why.split(" at line ").next().unwrap_or_default();
                 let text = format!("not YAML: {why}");
                 self.faults.push(Fault { line, rule: "yaml", text, fatal: true });
                 Map::new()

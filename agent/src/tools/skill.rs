@@ -120,9 +120,8 @@ fn files(dir: &Path, main: &Path) -> Vec<String> {
 fn beside(skill: &Skill, file: &str) -> Result<String, String> {
     match &skill.home {
         Home::Embedded => {
-            let scripts = embedded::bundle(&skill.name).map_or(&[][..], |bundle| bundle.scripts);
-            let found = scripts.iter().find(|(name, _)| *name == file);
-            found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| "there is none".to_owned())
+            let found = embedded::file(&skill.name, file).map(str::to_owned);
+            found.ok_or_else(|| "there is none".to_owned())
         }
         Home::Directory { dir, within, .. } => {
             let inside =
