@@ -155,6 +155,23 @@ fn auto_memory_does_not_ask_when_nothing_was_found_out_or_it_is_noted_already() 
 }
 
 #[test]
+fn notes_that_are_cut_off_lose_their_last_line_and_a_refusal_stops_nothing() {
+    let stage = Stage::new([
+        Reply::call("shell", json!({"command": "ls"})),
+        Reply::says("fine"),
+        Reply { stop: Some("max_tokens".into()), ..Reply::says("### A\n- whole\n- ha") },
+        Reply::call("shell", json!({"command": "ls -a"})),
+        Reply::says("fine"),
+        Reply::status(400),
+    ]);
+    stage.g3(["--auto-memory", "look"]).ok();
+    assert!(stage.repo.read(NOTES).ends_with("### A\n- whole\n"));
+    let ran = stage.g3(["--auto-memory", "look again"]);
+    assert_eq!(ran.ok(), "fine");
+    ran.says("no notes were taken");
+}
+
+#[test]
 fn in_a_conversation_only_what_is_new_is_asked_about() {
     let stage = Stage::new(learner("### Files\n- one\n"));
     stage.repo.write("notes.txt", "hello\n");
@@ -322,6 +339,13 @@ fn vectors_may_come_from_a_configured_provider_with_its_key() {
     bench.call("memory_set", json!({"key": "a", "value": "a cat"})).works();
     assert_eq!(server.requests()[0].header("authorization"), Some("Bearer test-key"));
     assert_eq!(server.requests()[0].body["model"], "m");
+    bench.env.config(
+        "[providers.openai.mine]\nbase_url = \"http://127.0.0.1:9\"\nmodel = \"x\"\n\
+         api_key_command = \"touch $HOME/asked\"\n\
+         [memory]\nembeddings_provider = \"openai.mine\"\nmodel = \"m\"\n",
+    );
+    bench.call("memory_get", json!({"key": "a"})).works();
+    assert!(!bench.env.home().join("asked").exists(), "a key is asked for when it is needed");
     bench.env.config("[memory]\nembeddings_provider = \"anthropic\"\nmodel = \"m\"\n");
     bench
         .call("memory_set", json!({"key": "b", "value": "x"}))

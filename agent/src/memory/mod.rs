@@ -12,12 +12,12 @@ pub mod search;
 pub mod store;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::clock::Clock;
 use base::config::Config;
 
-use embed::{Embedder, Hashed};
+use embed::Embedder;
 use learnt::Learnt;
 use store::Store;
 
@@ -34,8 +34,8 @@ pub struct Memory {
     pub learnt: Learnt,
     /// Whether notes are also put among the user's memories, where a search finds them.
     pub shared: bool,
-    /// Whoever makes vectors of texts, or why nobody can.
-    pub embedder: Result<Arc<dyn Embedder>, String>,
+    config: Config,
+    embedder: OnceLock<Result<Arc<dyn Embedder>, String>>,
     home: Option<PathBuf>,
     store: Arc<Mutex<Option<Store>>>,
 }
@@ -48,7 +48,8 @@ impl Default for Memory {
             takes_notes: false,
             learnt: Learnt::default(),
             shared: false,
-            embedder: Ok(Arc::new(Hashed::new(None))),
+            config: Config::default(),
+            embedder: OnceLock::new(),
             home: home.map(|home| home.join(".g3")),
             store: Arc::default(),
         }
@@ -58,8 +59,15 @@ impl Default for Memory {
 impl Memory {
     /// The memory that a configuration means.
     pub fn new(config: &Config, notes: Option<PathBuf>) -> Memory {
-        let embedder = endpoint::configured(config).map_err(|failure| failure.sentence());
-        Memory { notes, shared: config.memory.enabled, embedder, ..Memory::default() }
+        let config = config.clone();
+        Memory { notes, shared: config.memory.enabled, config, ..Memory::default() }
+    }
+
+    /// Whoever makes vectors of texts, or why nobody can. Found out when it is first asked, since a
+    /// server's key may come from a command.
+    pub fn embedder(&self) -> Result<Arc<dyn Embedder>, String> {
+        let configured = || endpoint::configured(&self.config).map_err(|why| why.sentence());
+        self.embedder.get_or_init(configured).clone()
     }
 
     /// The file with the notes of the workspace.

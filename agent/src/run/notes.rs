@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::Work;
 use crate::context::Entry;
 use crate::gate::stance::Stance;
-use crate::message::{Message, Reply, Role};
+use crate::message::{Message, Reply, Role, Stop};
 use crate::provider::{Delta, Request};
 use crate::tools::profile::Engine;
 use crate::tools::{self, Profile};
@@ -34,14 +34,14 @@ without line numbers, which change. Nothing about what you did, nothing that AGE
 notes say already, no secrets. If there is nothing worth a note, answer with the word NOTHING.";
 
 /// Tokens of notes.
-const MOST: u64 = 2_000;
+const MOST: u64 = 4_000;
 /// How long the model may think about it.
 const TIME: Duration = Duration::from_secs(120);
 
 impl Work {
-    /// Asks for notes and keeps them, when they are wanted and the turn found something out. It is no
-    /// turn: the conversation stays as it is, only its cost
-    /// is written down. What goes wrong is told and stops nothing.
+    /// Asks for notes and keeps them, when they are wanted and the turn found something out. It is
+    /// no turn: the conversation stays as it is, only its cost is written down. What goes wrong is
+    /// told and stops nothing.
     pub(super) async fn take_notes(&mut self, cancel: CancellationToken) {
         let memory = &self.place.memory;
         let may_write = self.stance() != Stance::Plan;
@@ -94,7 +94,13 @@ impl Work {
             None if reply.message.calls().next().is_some() => return None,
             None => reply.message.words(),
         };
-        let first = notes.trim().trim_matches(['.', '*', '`']);
-        (!first.is_empty() && !first.eq_ignore_ascii_case("nothing")).then_some(notes)
+        // A reply that was cut off ends within a line.
+        let whole = match reply.stop {
+            Stop::Length => notes.rsplit_once('\n').map_or("", |(whole, _)| whole),
+            Stop::Done | Stop::Calls | Stop::Refused => &notes,
+        };
+        let whole = whole.trim();
+        let nothing = whole.is_empty() || whole.trim_matches(['*', '`']).starts_with("NOTHING");
+        (!nothing && reply.stop != Stop::Refused).then(|| whole.to_owned())
     }
 }
