@@ -1,8 +1,10 @@
 //! Puts the parts together: the only place where concrete parts of more than one seam meet.
 
+pub mod equip;
 pub mod hands;
 pub mod help;
 pub mod mind;
+pub mod notes;
 pub mod stance;
 
 use std::path::{Path, PathBuf};
@@ -51,6 +53,8 @@ pub struct Settings {
     pub tools: bool,
     /// Whether finished turns are moved into files.
     pub acd: bool,
+    /// Where the notes of the workspace are, and who takes them.
+    pub notes: notes::Notes,
 }
 
 /// Which session to work in.
@@ -121,6 +125,7 @@ impl Work {
     ) -> Result<Work> {
         let config = &settings.config;
         let provider = provider::open(config, &settings.choice)?;
+        let facts = provider.facts().clone();
         let gate = Arc::new(Gate::new(&config.gate.rules, asker)?);
         let session = match which {
             Which::New(task) => Session::create(&settings.cwd, task)?,
@@ -128,21 +133,21 @@ impl Work {
         };
         let clock = Clock::from_env();
         let (writer, entries) = Writer::open(&session, clock)?;
+        let place = equip::workplace(settings, &session, &facts, gate);
         let date = context::begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
-        let mind = Mind::of(settings, provider, &date);
-        let facts = mind.facts().clone();
+        let mind = Mind::of(settings, provider, &date, &place.skills);
         let window = mind.window(&[]);
         let mut talk = Conversation::new(window, Box::new(writer));
         talk.replay(entries)?;
+        equip::recall(&talk, settings.profile, &place);
         let cwd = settings.cwd.clone();
         let (name, model) = (facts.provider.clone(), facts.model.clone());
         let opened = Entry::Opened { time: clock.stamp(), cwd, provider: name, model };
         talk.opened(opened)?;
-        let place = workplace(settings, &session, &facts, gate);
         let turns = settings.limits.turns.or(config.agent.max_turns).unwrap_or(TURNS);
         let limits = Limits { turns: Some(turns), ..settings.limits };
         let profile = settings.profile;
-        let help = Help::of(settings, &facts, &date);
+        let help = Help::of(settings, &facts, &date, place.skills.clone());
         let mut work = Work {
             session,
             talk,
@@ -169,7 +174,8 @@ impl Work {
             model: facts.model.clone(),
             cwd: settings.cwd.display().to_string(),
         });
-        settings.notices.iter().for_each(|text| self.warn(text.clone()));
+        let notices = settings.notices.iter().chain(&self.place.skills.notices);
+        notices.for_each(|text| self.warn(text.clone()));
     }
 
     /// Something that the user should know.
@@ -193,7 +199,13 @@ impl Work {
     }
 
     fn prompt_place(&self) -> Place<'_> {
-        Place { cwd: &self.place.cwd, date: "", tools: !self.mind.offered.is_empty() }
+        Place {
+            cwd: &self.place.cwd,
+            date: "",
+            tools: !self.mind.offered.is_empty(),
+            skills: None,
+            notes: None,
+        }
     }
 
     /// The model's facts.
@@ -204,6 +216,8 @@ impl Work {
     /// One turn of the user: the message, and all that the agent does about it.
     pub async fn turn(&mut self, message: Message, cancel: CancellationToken) -> Ended {
         self.mind.provider.turn_begins();
+        self.place.skills.begin_turn();
+        self.place.memory.learnt.begin_turn();
         let tools = self.prompt_place().tools;
         self.coach = (self.facts().small && tools)
             .then(|| Arc::new(Coach::new(&message.words(), &self.place.cwd)));
@@ -213,9 +227,12 @@ impl Work {
             [..] => message,
         };
         let finish = match self.talk.ask(message) {
-            Ok(()) => self.answer(cancel).await,
+            Ok(()) => self.answer(cancel.clone()).await,
             Err(failure) => Err(failure),
         };
+        if matches!(finish, Ok(Finish::Done)) {
+            self.take_notes(cancel).await;
+        }
         let (status, failure) = match finish {
             Ok(Finish::Done | Finish::HandedOver) => match self.dehydrate() {
                 Ok(()) => (Status::Done, None),
@@ -354,11 +371,6 @@ fn error(failure: &Failure) -> What {
     let why = failure.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let text = format!("{}{why}", failure.what);
     What::Error { kind: kind.to_owned(), text, next: failure.next.clone() }
-}
-
-fn workplace(settings: &Settings, session: &Session, facts: &Facts, gate: Arc<Gate>) -> Workplace {
-    let quiet = Workplace::quiet(settings.cwd.clone(), session.dir.clone());
-    Workplace { root: root_of(&settings.cwd), plain: facts.small, gate, ..quiet }
 }
 
 /// Where writes need no question: the git work tree around the working directory, or only that.

@@ -24,6 +24,8 @@ fn every_tool_has_a_valid_schema_and_is_found_by_its_name() {
                 "rehydrate" => "--acd",
                 "propose_plan" => "plan mode",
                 "suggest_escalation" => "providers.escalation",
+                "skill" => "skills.enabled",
+                "memory_search" | "memory_get" | "memory_set" => "memory.enabled",
                 _ => "always",
             };
             assert_eq!(tool["enabled_by"], switch, "{name}");
@@ -51,6 +53,13 @@ fn the_documented_parameters_are_there() {
         (Profile::G3, "str_replace", &["file_path", "diff"], &["start", "end"]),
         (Profile::G3, "todo_read", &[], &[]),
         (Profile::G3, "todo_write", &["content"], &[]),
+        (Profile::G3, "research", &["query"], &[]),
+        (Profile::G3, "remember", &["notes"], &[]),
+        (Profile::G3, "skill", &["name"], &["file"]),
+        (Profile::G3, "memory_search", &["query"], &["limit"]),
+        (Profile::Egirl, "memory_search", &["query"], &["limit"]),
+        (Profile::Egirl, "memory_get", &["key"], &[]),
+        (Profile::Egirl, "memory_set", &["key", "value"], &[]),
         (Profile::Egirl, "read_file", &["path"], &["start_line", "end_line"]),
         (Profile::Egirl, "write_file", &["path", "content"], &["create_directories"]),
         (Profile::Egirl, "edit_file", &["path", "old_text", "new_text"], &[]),

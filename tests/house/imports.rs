@@ -11,7 +11,9 @@ const AGENT: &[(&str, &[&str])] = &[
     ("provider", &["message"]),
     ("fragment", &["message"]),
     ("gate", &[]),
-    ("tools", &["message", "gate", "provider", "fragment"]),
+    ("skills", &["gate"]),
+    ("memory", &["provider"]),
+    ("tools", &["message", "gate", "provider", "fragment", "skills", "memory"]),
     ("limits", &["message", "provider"]),
     ("prompt", &["message", "provider", "gate", "tools"]),
     ("context", &["message", "provider", "fragment"]),
@@ -21,8 +23,8 @@ const AGENT: &[(&str, &[&str])] = &[
     (
         "run",
         &[
-            "message", "provider", "gate", "tools", "limits", "session", "prompt", "context",
-            "turn", "ui",
+            "message", "provider", "gate", "skills", "memory", "tools", "limits", "session",
+            "prompt", "context", "turn", "ui",
         ],
     ),
     (
@@ -32,7 +34,13 @@ const AGENT: &[(&str, &[&str])] = &[
             "context", "turn", "ui", "run",
         ],
     ),
-    ("cli", &["limits", "message", "provider", "gate", "tools", "session", "ui", "run", "modes"]),
+    (
+        "cli",
+        &[
+            "limits", "message", "provider", "gate", "skills", "memory", "tools", "session", "ui",
+            "run", "modes",
+        ],
+    ),
     ("lib", &[]),
     ("main", &[]),
 ];

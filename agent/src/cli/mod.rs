@@ -5,6 +5,7 @@ pub mod login;
 pub mod model;
 pub mod sessions;
 pub mod settings;
+pub mod skills;
 pub mod tool;
 pub mod trust;
 
@@ -89,7 +90,23 @@ pub struct AgentArgs {
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
+    notes: NoteArgs,
+    #[command(flatten)]
     show: Show,
+}
+
+/// The notes of the workspace.
+#[derive(Clone, Debug, Default, Args)]
+struct NoteArgs {
+    /// Read and write the notes of the workspace in this file instead of analysis/memory.md
+    #[arg(long, value_name = "PATH")]
+    memory: Option<PathBuf>,
+    /// After a turn that found something out, ask the model for notes
+    #[arg(long, overrides_with = "no_auto_memory")]
+    auto_memory: bool,
+    /// Never ask for notes
+    #[arg(long)]
+    no_auto_memory: bool,
 }
 
 /// What is shown, and where.
@@ -124,6 +141,8 @@ enum Command {
     Model(model::ModelArgs),
     /// List and show the sessions of this directory
     Sessions(sessions::SessionsArgs),
+    /// List the skills that there are here, or check them
+    Skills(skills::SkillsArgs),
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -206,6 +225,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Login(args)) => in_runtime(login::run(&args)),
         Some(Command::Model(args)) => model::run(&args),
         Some(Command::Sessions(args)) => sessions::run(&args),
+        Some(Command::Skills(args)) => skills::run(&args),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "g3", &mut script);

@@ -1,15 +1,16 @@
 //! From flags, environment and files to the settings of a session.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use base::config::{Loaded, Sources};
+use base::config::{Config, Loaded, Sources};
 use base::failure::{Failure, OrFail, Result};
 
-use super::{AgentArgs, Common, LimitArgs};
+use super::{AgentArgs, Common, LimitArgs, NoteArgs};
 use crate::limits::Limits;
 use crate::provider::Choice;
 use crate::run::Settings;
+use crate::run::notes::Notes;
 use crate::tools::Profile;
 
 /// The settings that these flags mean.
@@ -23,6 +24,7 @@ pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
                 .next("use g3, egirl, tools-api, core or all")
         })
     })?;
+    let notes = notes(&args.notes, &config)?;
     Ok(Settings {
         cwd,
         config,
@@ -36,7 +38,28 @@ pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
         limits: limits(&args.limits),
         tools: !args.chat,
         acd: args.acd,
+        notes,
     })
+}
+
+/// The notes of the workspace: flags, then configuration, then the mode.
+fn notes(args: &NoteArgs, config: &Config) -> Result<Notes> {
+    let auto = match (args.auto_memory, args.no_auto_memory) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        (false, false) => config.agent.auto_memory,
+    };
+    let file = args.memory.as_ref().map(|file| cwd_of_user().join(expand_home(file)));
+    if let Some(file) = file.as_ref().filter(|file| file.exists() && !file.is_file()) {
+        return Err(
+            Failure::usage(format!("{} is not a file", file.display())).next("--memory notes.md")
+        );
+    }
+    Ok(Notes { file, auto })
+}
+
+fn expand_home(path: &Path) -> PathBuf {
+    crate::gate::paths::expand_home(&path.to_string_lossy())
 }
 
 fn limits(args: &LimitArgs) -> Limits {

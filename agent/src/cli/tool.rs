@@ -12,8 +12,10 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::gate::Gate;
+use crate::memory::Memory;
 use crate::run::root_of;
 use crate::session::{keep_out_of_git, sessions_dir};
+use crate::skills;
 use crate::tools::profile::{self, Face};
 use crate::tools::{self, ErrorKind, Outcome, Profile, Workplace};
 
@@ -82,10 +84,11 @@ fn list(args: &ListArgs) -> Result<()> {
         return print(&format!("{:#}\n", Value::Array(all)));
     }
     let widest = faces.iter().map(|face| face.name.len()).max().unwrap_or(0);
-    let mut table = format!("{:widest$}  ENABLED BY  DESCRIPTION\n", "NAME");
+    let by = faces.iter().map(|face| face.enabled_by.len()).max().unwrap_or(0).max(10);
+    let mut table = format!("{:widest$}  {:by$}  DESCRIPTION\n", "NAME", "ENABLED BY");
     for face in faces {
         let first = face.description.split(". ").next().unwrap_or_default().trim_end_matches('.');
-        table.push_str(&format!("{:widest$}  {:10}  {first}\n", face.name, face.enabled_by));
+        table.push_str(&format!("{:widest$}  {:by$}  {first}\n", face.name, face.enabled_by));
     }
     print(&table)
 }
@@ -172,6 +175,8 @@ fn workplace(args: &ExecArgs) -> Result<Workplace> {
         .or_fail(|| format!("cannot make {}", at.session_dir.display()))?;
     at.root = root_of(&cwd);
     at.gate = Arc::new(Gate::new(&loaded.config.gate.rules, None)?);
+    at.memory = Arc::new(Memory::new(&loaded.config, None));
+    at.skills = Arc::new(skills::find::shelf(&loaded.config.skills, &cwd));
     Ok(at)
 }
 

@@ -113,6 +113,11 @@ pub enum Entry {
         /// The first turn that is gone.
         before: usize,
     },
+    /// The model was asked for notes beside the conversation.
+    Noted {
+        /// What that cost.
+        usage: Usage,
+    },
     /// The user dropped the conversation.
     Cleared,
     /// A run ended.
@@ -136,6 +141,7 @@ pub fn begun_on(entries: &[Entry]) -> Option<String> {
         | Entry::Dehydrated { .. }
         | Entry::Rehydrated { .. }
         | Entry::Rewound { .. }
+        | Entry::Noted { .. }
         | Entry::Cleared
         | Entry::Ended { .. } => None,
     });
@@ -233,6 +239,7 @@ impl Conversation {
                 self.apply_dehydrated(from, fragment, messages);
             }
             Entry::Rehydrated { fragment, messages } => self.apply_rehydrated(&fragment, messages),
+            Entry::Noted { usage } => self.usage = self.usage.plus(usage),
             Entry::Cleared => {
                 self.messages.clear();
                 self.request.clear();
@@ -276,6 +283,11 @@ impl Conversation {
 
     /// The session was begun or taken up again.
     pub fn opened(&mut self, entry: Entry) -> Result<()> {
+        self.note(entry)
+    }
+
+    /// The model was asked something beside the conversation.
+    pub fn noted(&mut self, entry: Entry) -> Result<()> {
         self.note(entry)
     }
 

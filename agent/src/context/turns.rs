@@ -27,6 +27,7 @@ pub fn list(entries: &[Entry]) -> Vec<Turn> {
         | Entry::Dehydrated { .. }
         | Entry::Rehydrated { .. }
         | Entry::Rewound { .. }
+        | Entry::Noted { .. }
         | Entry::Cleared
         | Entry::Ended { .. } => None,
     };
@@ -60,7 +61,7 @@ pub fn effective(entries: Vec<Entry>) -> Effective {
                     all.replies += 1;
                     usage
                 }
-                Entry::Compacted { usage, .. } => usage,
+                Entry::Compacted { usage, .. } | Entry::Noted { usage } => usage,
                 Entry::Opened { .. }
                 | Entry::Request { .. }
                 | Entry::Prompt { .. }

@@ -18,6 +18,10 @@ pub struct Place<'a> {
     pub date: &'a str,
     /// Whether tools are offered at all.
     pub tools: bool,
+    /// The list of skills, where the model is to know of them.
+    pub skills: Option<&'a str>,
+    /// The notes of the workspace, where they are not in their usual place.
+    pub notes: Option<&'a Path>,
 }
 
 const AGENT: &str = "\
@@ -58,14 +62,16 @@ be short.";
 /// The system prompt for a session.
 pub fn system(facts: &Facts, place: &Place<'_>) -> String {
     if facts.small && place.tools {
-        return small::system(place.cwd);
+        let system = small::system(place.cwd);
+        return place.skills.map(|list| format!("{system}\n\n{list}")).unwrap_or(system);
     }
     let role = if place.tools { AGENT } else { CHAT };
     let mut parts = vec![role.to_owned(), workplace(place)];
+    parts.extend(place.skills.filter(|_| place.tools).map(str::to_owned));
     // A small context is for the task: what the project says about itself gets a fifth of it.
     let room = (facts.context as usize).saturating_mul(3) / 5;
     parts.extend(project::instructions(place.cwd, room.min(project::MOST)));
-    parts.extend(project::memory(place.cwd, room.min(project::MOST)));
+    parts.extend(project::memory(place.cwd, place.notes, room.min(project::MOST)));
     parts.join("\n\n")
 }
 
@@ -116,11 +122,17 @@ mod tests {
             max_output: 1_000,
             small: false,
         };
-        let place = Place { cwd: dir.path(), date: "2026-01-02", tools: true };
+        let place = Place {
+            cwd: dir.path(),
+            date: "2026-01-02",
+            tools: true,
+            skills: Some("SKILLS"),
+            notes: None,
+        };
         let prompt = system(&facts, &place);
         assert_eq!(prompt, system(&facts, &place));
-        assert!(prompt.contains("2026-01-02"));
+        assert!(prompt.contains("2026-01-02") && prompt.contains("\n\nSKILLS"));
         let chat = system(&facts, &Place { tools: false, ..place });
-        assert!(chat.contains("no tools"));
+        assert!(chat.contains("no tools") && !chat.contains("SKILLS"));
     }
 }

@@ -33,12 +33,15 @@ pub fn instructions(cwd: &Path, most: usize) -> Option<String> {
     (!text.is_empty()).then(|| format!("What the project asks of agents\n\n{text}"))
 }
 
-/// The notes that earlier sessions left in `analysis/memory.md`.
-pub fn memory(cwd: &Path, most: usize) -> Option<String> {
-    let text = read(cwd, &cwd.join("analysis/memory.md"))?;
+/// The notes that earlier sessions left in `analysis/memory.md`, or in the file that the user names.
+pub fn memory(cwd: &Path, named: Option<&Path>, most: usize) -> Option<String> {
+    let (text, shown) = match named {
+        Some(file) => (bounded(file)?, file.display().to_string()),
+        None => (read(cwd, &cwd.join("analysis/memory.md"))?, "analysis/memory.md".to_owned()),
+    };
     let text = base::text::tail(text.trim(), most);
     (!text.is_empty()).then(|| {
-        format!("Notes from earlier sessions (analysis/memory.md); check before you rely on them\n\n{text}")
+        format!("Notes from earlier sessions ({shown}); check before you rely on them\n\n{text}")
     })
 }
 
@@ -54,7 +57,11 @@ fn from_root(cwd: &Path) -> Vec<&Path> {
 /// the repository: whoever wrote that link does not decide what a provider gets to read.
 fn read(cwd: &Path, path: &Path) -> Option<String> {
     let root = from_root(cwd).first()?.canonicalize().ok()?;
-    let path = path.canonicalize().ok().filter(|path| path.starts_with(root))?;
+    bounded(&path.canonicalize().ok().filter(|path| path.starts_with(root))?)
+}
+
+/// At most so much of a text file.
+fn bounded(path: &Path) -> Option<String> {
     let file = fs::File::open(path).ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()))?;
     let mut bytes = Vec::new();
     file.take(2 * MOST as u64).read_to_end(&mut bytes).ok()?;

@@ -1,7 +1,7 @@
 //! Help for a local model: when it asks for that, the configured remote model answers for the rest
 //! of the user's turn, with the conversation so far.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::failure::Result;
 use tokio_util::sync::CancellationToken;
@@ -10,6 +10,7 @@ use super::mind::Mind;
 use super::{Act, Settings, Work};
 use crate::limits::Spent;
 use crate::provider::{Choice, Facts};
+use crate::skills::Shelf;
 use crate::tools::{ErrorKind, Outcome};
 use crate::turn::Finish;
 
@@ -21,6 +22,7 @@ pub struct Help {
     settings: Settings,
     choice: Choice,
     date: String,
+    shelf: Arc<Shelf>,
     mind: OnceLock<Mind>,
     wanted: Mutex<Option<String>>,
 }
@@ -60,12 +62,13 @@ impl Work {
 
 impl Help {
     /// The help for a model in a session that began on this day; it is opened when it is needed.
-    pub fn of(settings: &Settings, facts: &Facts, date: &str) -> Option<Help> {
+    pub fn of(settings: &Settings, facts: &Facts, date: &str, shelf: Arc<Shelf>) -> Option<Help> {
         let reference = Some(reference(settings, facts)?.to_owned());
         Some(Help {
             settings: settings.clone(),
             choice: Choice { reference, ..Choice::default() },
             date: date.to_owned(),
+            shelf,
             mind: OnceLock::new(),
             wanted: Mutex::new(None),
         })
@@ -99,7 +102,7 @@ impl Help {
         match self.mind.get() {
             Some(mind) => Ok(mind),
             None => {
-                let mind = Mind::open(&self.settings, &self.choice, &self.date)?;
+                let mind = Mind::open(&self.settings, &self.choice, &self.date, &self.shelf)?;
                 Ok(self.mind.get_or_init(|| mind))
             }
         }

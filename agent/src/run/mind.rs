@@ -3,13 +3,14 @@
 use base::failure::Result;
 
 use super::Settings;
-use super::help;
-use crate::context::window::{Policy, Window};
+use super::{equip, help};
+use crate::context::window::Window;
 use crate::message::Message;
 use crate::prompt::{self, Place};
 use crate::provider::{self, Choice, Facts, Provider, ToolSpec};
+use crate::skills::Shelf;
+use crate::tools;
 use crate::tools::profile::{self, Face};
-use crate::tools::{self, Switches};
 use crate::turn;
 
 /// A model with its prompt and its tools; they stay the same as long as it answers.
@@ -26,23 +27,24 @@ pub struct Mind {
 
 impl Mind {
     /// Opens the model that is chosen, for a session that began on this day.
-    pub fn open(settings: &Settings, choice: &Choice, date: &str) -> Result<Mind> {
-        Ok(Mind::of(settings, provider::open(&settings.config, choice)?, date))
+    pub fn open(settings: &Settings, choice: &Choice, date: &str, shelf: &Shelf) -> Result<Mind> {
+        Ok(Mind::of(settings, provider::open(&settings.config, choice)?, date, shelf))
     }
 
     /// As [`Mind::open`], with a model that is open.
-    pub fn of(settings: &Settings, provider: Box<dyn Provider>, date: &str) -> Mind {
+    pub fn of(settings: &Settings, provider: Box<dyn Provider>, date: &str, shelf: &Shelf) -> Mind {
         let facts = provider.facts();
         let mut offered = Vec::new();
+        let (switches, skills) = equip::switches(settings, facts, shelf);
         if settings.tools {
-            let switches = Switches { small: facts.small, acd: settings.acd, plan: false };
             offered = tools::offered(settings.profile, switches);
             let help = help::reference(settings, facts).and(profile::switched(help::SWITCH));
             offered.extend(help.map(Face::spec));
         }
-        let place = Place { cwd: &settings.cwd, date, tools: settings.tools };
+        let (skills, notes) = (skills.as_deref(), settings.notes.file.as_deref());
+        let place = Place { cwd: &settings.cwd, date, tools: settings.tools, skills, notes };
         let system = prompt::system(facts, &place);
-        let room = room(settings, facts, turn::overhead(&system, &offered));
+        let room = equip::window(&settings.config, facts, turn::overhead(&system, &offered));
         Mind { provider, offered, system, room }
     }
 
@@ -59,14 +61,4 @@ impl Mind {
         }
         window
     }
-}
-
-fn room(settings: &Settings, facts: &Facts, overhead: u64) -> Window {
-    let agent = &settings.config.agent;
-    let most = agent.max_context_length.map_or(facts.context, u64::from);
-    let policy = Policy {
-        thin_from: u64::from(agent.thinning_floor_percent),
-        compact_at: agent.auto_compact.then_some(80),
-    };
-    Window::new(facts.context.min(most), overhead).with(policy)
 }

@@ -32,6 +32,7 @@ pub fn markdown(seen: &Snapshot, entries: Vec<Entry>) -> String {
             | Entry::Dehydrated { .. }
             | Entry::Rehydrated { .. }
             | Entry::Rewound { .. }
+            | Entry::Noted { .. }
             | Entry::Ended { .. } => {}
         }
     }
@@ -54,6 +55,7 @@ pub fn object(seen: &Snapshot, entries: Vec<Entry>) -> Value {
             | Entry::Dehydrated { .. }
             | Entry::Rehydrated { .. }
             | Entry::Rewound { .. }
+            | Entry::Noted { .. }
             | Entry::Cleared
             | Entry::Ended { .. } => continue,
         };

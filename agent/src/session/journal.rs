@@ -119,6 +119,7 @@ fn step_name(entry: &Entry) -> &'static str {
         Entry::Dehydrated { .. } => "g3.journal.dehydrated",
         Entry::Rehydrated { .. } => "g3.journal.rehydrated",
         Entry::Rewound { .. } => "g3.journal.rewound",
+        Entry::Noted { .. } => "g3.journal.noted",
         Entry::Cleared => "g3.journal.cleared",
         Entry::Ended { .. } => "g3.journal.ended",
     }

@@ -90,7 +90,7 @@ impl Snapshot {
                     self.last_words = words;
                 }
             }
-            Entry::Compacted { usage, .. } => self.bill(*usage),
+            Entry::Compacted { usage, .. } | Entry::Noted { usage } => self.bill(*usage),
             Entry::Ended { status } => self.status.clone_from(status),
             Entry::Prompt { .. } | Entry::Steered { .. } | Entry::Result { .. } => {}
             Entry::Thinned { .. } | Entry::Dehydrated { .. } | Entry::Rehydrated { .. } => {}

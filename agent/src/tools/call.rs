@@ -11,9 +11,10 @@ use super::fs::held::Held;
 use super::fs::open::Content;
 use super::profile::{self, Effect, Engine, Face, Found, Style};
 use super::{
-    ErrorKind, Outcome, Profile, Workplace, args, edit, escalate, exec, fs, history, plan,
-    rehydrate, search, todo, wait,
+    ErrorKind, Outcome, Profile, Workplace, args, edit, escalate, exec, fs, history, memory, plan,
+    rehydrate, research, search, skill, todo, wait,
 };
+use crate::gate::stance::Stance;
 use crate::gate::{Access, Pass, Visitor, paths};
 
 /// A call that is ready to run.
@@ -93,6 +94,9 @@ pub fn prepare<'a>(
 
 /// The one place that a call is about: its file, or the directory it works in.
 fn place(face: &Face, args: &Map<String, Value>, at: &Workplace) -> std::io::Result<PathBuf> {
+    if face.engine == Engine::Remember {
+        return paths::follow(&at.memory.notes_file(&at.cwd));
+    }
     let (key, start) = match face.engine.effect() {
         Effect::Runs => ("working_dir", exec::directory(face, at)),
         Effect::Writes | Effect::Looks => ("path", at.cwd.clone()),
@@ -111,6 +115,9 @@ impl Call<'_> {
     /// Asks the gate, then does it. A panic inside a tool is a failure of the tool.
     pub async fn run(&self) -> Outcome {
         let cancelled = || Outcome::failed(ErrorKind::Cancelled, "cancelled by the user");
+        if let Some(why) = skill::refusal(self) {
+            return self.finish(Outcome::failed(ErrorKind::Denied, why));
+        }
         let admitted = self.at.cancel.run_until_cancelled(self.admit()).await;
         let pass = match admitted {
             Some(Ok(pass)) => pass,
@@ -174,6 +181,12 @@ impl Call<'_> {
             Engine::ProposePlan => plan::run(self).await,
             Engine::Rehydrate => rehydrate::run(self),
             Engine::Escalate => escalate::run(self),
+            Engine::Skill => skill::run(self),
+            Engine::Research => research::run(self).await,
+            Engine::Remember => memory::remember(self).await,
+            Engine::MemorySearch => memory::search(self).await,
+            Engine::MemoryGet => memory::recall(self).await,
+            Engine::MemorySet => memory::keep(self).await,
         }
     }
 
@@ -188,7 +201,8 @@ impl Call<'_> {
         self.at.gate.admit(&visitor).await
     }
 
-    fn access(&self) -> Option<Access> {
+    /// What it wants to reach.
+    pub fn access(&self) -> Option<Access> {
         match self.face.engine {
             Engine::Run | Engine::Background => Some(Access::Run {
                 line: self.text("command").to_owned(),
@@ -199,6 +213,13 @@ impl Call<'_> {
             Engine::Write | Engine::Replace | Engine::Diff => {
                 Some(Access::Write(self.place.clone()))
             }
+            // The file that the user named needs no question, unless nothing may be written at all.
+            Engine::Remember
+                if self.at.memory.notes.is_some() && self.at.gate.stance() != Stance::Plan =>
+            {
+                None
+            }
+            Engine::Remember => Some(Access::Write(self.place.clone())),
             Engine::TodoRead
             | Engine::TodoWrite
             | Engine::TodoItems
@@ -206,7 +227,12 @@ impl Call<'_> {
             | Engine::History
             | Engine::ProposePlan
             | Engine::Rehydrate
-            | Engine::Escalate => None,
+            | Engine::Escalate
+            | Engine::Skill
+            | Engine::Research
+            | Engine::MemorySearch
+            | Engine::MemoryGet
+            | Engine::MemorySet => None,
         }
     }
 
@@ -217,17 +243,33 @@ impl Call<'_> {
             Engine::Run | Engine::Background => {
                 exec::named_files(self.text("command"), &self.place)
             }
-            Engine::Read | Engine::Write | Engine::Replace | Engine::Diff => {
+            Engine::Read | Engine::Write | Engine::Replace | Engine::Diff | Engine::Remember => {
                 vec![self.place.to_string_lossy().into_owned()]
             }
             Engine::TodoRead | Engine::TodoWrite | Engine::TodoItems => vec!["todo".to_owned()],
             Engine::ProposePlan => vec!["plan".to_owned()],
+            Engine::Skill => vec!["skill".to_owned()],
+            Engine::MemorySearch | Engine::MemoryGet | Engine::MemorySet => {
+                vec!["memory".to_owned()]
+            }
             Engine::Grep
             | Engine::Glob
             | Engine::Wait
             | Engine::History
             | Engine::Rehydrate
-            | Engine::Escalate => Vec::new(),
+            | Engine::Escalate
+            | Engine::Research => Vec::new(),
+        }
+    }
+
+    /// What the model knows afterwards that it may not have known: a file, what a command says.
+    pub fn finds_out(&self) -> Option<String> {
+        match self.face.engine.effect() {
+            Effect::Runs => Some(format!("$ {}", self.text("command"))),
+            Effect::Looks if self.face.engine == Engine::Read => {
+                Some(self.place.to_string_lossy().into_owned())
+            }
+            Effect::Looks | Effect::Writes => None,
         }
     }
 

@@ -11,9 +11,12 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::gate::Gate;
+use crate::memory::Memory;
 use crate::message::Image;
 use crate::provider::ToolSpec;
+use crate::skills::Shelf;
 use outside::Outside;
+use profile::Face;
 
 pub mod args;
 pub mod call;
@@ -22,11 +25,14 @@ pub mod escalate;
 pub mod exec;
 pub mod fs;
 pub mod history;
+pub mod memory;
 pub mod outside;
 pub mod plan;
 pub mod profile;
 pub mod rehydrate;
+pub mod research;
 pub mod search;
+pub mod skill;
 pub mod todo;
 pub mod wait;
 
@@ -90,6 +96,12 @@ pub struct Workplace {
     pub gate: Arc<Gate>,
     /// Who holds files and terminals besides the machine, e.g. an editor.
     pub outside: Option<Arc<dyn Outside>>,
+    /// The skills that can be loaded, and those that were.
+    pub skills: Arc<Shelf>,
+    /// What outlives the session.
+    pub memory: Arc<Memory>,
+    /// Who is asked, as `type.name` and model, for those that ask the same.
+    pub asks: Option<(String, String)>,
 }
 
 /// A set of tool names as an ecosystem knows them.
@@ -117,6 +129,8 @@ pub struct Switches {
     pub acd: bool,
     /// The model plans and the user approves.
     pub plan: bool,
+    /// What the configuration switches on, as in [`profile::Face::enabled_by`].
+    pub configured: &'static [&'static str],
 }
 
 impl Switches {
@@ -127,10 +141,17 @@ impl Switches {
     }
 }
 
+/// What switches the tool `skill` on.
+pub const SKILLS: &str = "skills.enabled";
+/// What switches the tools of the user's memories on.
+pub const MEMORY: &str = "memory.enabled";
+
 /// The tools to offer to a model, in a fixed order.
 pub fn offered(profile: Profile, switches: Switches) -> Vec<ToolSpec> {
     let mut faces = if switches.small { profile::few(profile) } else { profile::faces(profile) };
     faces.retain(|face| face.enabled_by == profile::ALWAYS);
+    let configured = |face: &&Face| switches.configured.contains(&face.enabled_by.as_str());
+    faces.extend(profile::faces(profile).into_iter().filter(configured));
     faces.extend(switches.on().filter_map(profile::switched));
     let mut specs: Vec<ToolSpec> = faces.into_iter().map(profile::Face::spec).collect();
     if switches.small {
@@ -149,7 +170,11 @@ pub fn offered(profile: Profile, switches: Switches) -> Vec<ToolSpec> {
 pub async fn run(profile: Profile, name: &str, args: &Value, at: &Workplace) -> Outcome {
     let started = Instant::now();
     let (outcome, engine) = match call::prepare(profile, name, args, at) {
-        Ok(call) => (call.run().await, Some(call.face.engine)),
+        Ok(call) => {
+            let outcome = call.run().await;
+            at.memory.learnt.saw(call.finds_out().filter(|_| outcome.ok));
+            (outcome, Some(call.face.engine))
+        }
         Err(refused) => (*refused, None),
     };
     if let Some(engine) = engine {
@@ -164,6 +189,11 @@ pub fn engine(profile: Profile, name: &str, args: &Value) -> Option<profile::Eng
         profile::Found::One(face) => Some(face.engine),
         profile::Found::Several(_) | profile::Found::None(_) => None,
     }
+}
+
+/// What a call would find out, by a name that tells it from others: a file, a command.
+pub fn finds_out(profile: Profile, name: &str, args: &Value, at: &Workplace) -> Option<String> {
+    call::prepare(profile, name, args, at).ok()?.finds_out()
 }
 
 /// The result of a call whose arguments were not a JSON object: it says so and shows what the
@@ -212,6 +242,9 @@ impl Workplace {
             plain: false,
             gate: Arc::new(Gate::default()),
             outside: None,
+            skills: Arc::default(),
+            memory: Arc::default(),
+            asks: None,
         }
     }
 }

@@ -32,6 +32,8 @@ pub struct AgentConfig {
     pub max_turns: Option<u32>,
     /// Reminds the model of a todo list that it left behind.
     pub check_todo_staleness: bool,
+    /// Asks for notes after a turn that found something out; absent means that the mode decides.
+    pub auto_memory: Option<bool>,
 }
 
 impl Default for AgentConfig {
@@ -48,6 +50,7 @@ impl Default for AgentConfig {
             thinning_floor_percent: 50,
             max_turns: None,
             check_todo_staleness: true,
+            auto_memory: None,
         }
     }
 }
@@ -130,11 +133,13 @@ pub struct Skills {
     pub enabled: bool,
     /// Further directories of skills; `~/` is the home directory.
     pub extra_paths: Vec<PathBuf>,
+    /// Whether small models get the list of skills and the tool to load one.
+    pub small_models: bool,
 }
 
 impl Default for Skills {
     fn default() -> Self {
-        Self { enabled: true, extra_paths: Vec::new() }
+        Self { enabled: true, extra_paths: Vec::new(), small_models: false }
     }
 }
 
@@ -144,8 +149,10 @@ impl Default for Skills {
 pub struct Memory {
     /// Whether memory tools are offered.
     pub enabled: bool,
-    /// The address of an embeddings service; words are searched without one.
+    /// The address of an embeddings service, up to and including `/embeddings`.
     pub embeddings_endpoint: Option<String>,
+    /// A provider of type openai whose server makes embeddings, instead of an address.
+    pub embeddings_provider: Option<String>,
     /// Its model.
     pub model: Option<String>,
     /// The length of its vectors.
@@ -154,7 +161,13 @@ pub struct Memory {
 
 impl Default for Memory {
     fn default() -> Self {
-        Self { enabled: true, embeddings_endpoint: None, model: None, dimensions: None }
+        Self {
+            enabled: true,
+            embeddings_endpoint: None,
+            embeddings_provider: None,
+            model: None,
+            dimensions: None,
+        }
     }
 }
 

@@ -162,6 +162,7 @@ pub static KEYS: &[Key] = &[
     // Without the user's word each mode has a limit of its own; five is the smallest of them.
     limit("agent.max_turns", U32, Some(5)),
     key("agent.check_todo_staleness", Kind::Switch),
+    feature("agent.auto_memory"),
     key("studio.checks", Kind::TextOrTexts),
     key("studio.setup", Kind::TextOrTexts),
     key("studio.branch", Kind::Text),
@@ -193,8 +194,10 @@ pub static KEYS: &[Key] = &[
     key("gate.rules", Kind::Rules),
     feature("skills.enabled"),
     key("skills.extra_paths", Kind::Texts),
+    feature("skills.small_models"),
     feature("memory.enabled"),
     key("memory.embeddings_endpoint", Kind::Text),
+    key("memory.embeddings_provider", Kind::Reference),
     key("memory.model", Kind::Text),
     key("memory.dimensions", Kind::Whole(U32)),
     feature("computer_control.enabled"),

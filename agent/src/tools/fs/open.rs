@@ -21,6 +21,13 @@ pub struct Content {
     pub mode: u32,
 }
 
+impl Content {
+    /// What is no file: a text that is part of g3.
+    pub fn of(text: &str) -> Content {
+        Content { bytes: text.as_bytes().to_vec(), mode: 0o644 }
+    }
+}
+
 /// Reads a regular file.
 pub fn read(path: &Path) -> io::Result<Content> {
     let file = File::from(open(path, OFlags::RDONLY | OFlags::NONBLOCK)?);

@@ -7,7 +7,8 @@ use base::text::head;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::seen;
+use super::{open, seen};
+use crate::skills::embedded;
 use crate::tools::Outcome;
 use crate::tools::call::{Call, Trouble};
 use crate::tools::profile::Style;
@@ -99,7 +100,8 @@ fn load(call: &Call<'_>, shown: &str) -> Result<Text, Trouble> {
         Style::Egirl => format!("Failed to read file {shown}"),
         Style::G3 | Style::ToolsApi | Style::Core => format!("cannot read {shown}"),
     };
-    let content = call.load().map_err(|e| match e.kind() {
+    let embedded = || embedded::at_location(call.text("path")).map(open::Content::of);
+    let content = call.load().or_else(|e| embedded().ok_or(e)).map_err(|e| match e.kind() {
         io::ErrorKind::IsADirectory => {
             Trouble::failed(format!("{what}: it is a directory; list it with the shell (`ls`)"))
         }

@@ -2,14 +2,14 @@
 
 use std::sync::LazyLock;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Profile;
 use crate::provider::ToolSpec;
 
 /// A capability. Every tool of every profile is one of these with other names and defaults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Engine {
     /// Runs a command line.
     #[serde(rename = "exec.run")]
@@ -59,6 +59,24 @@ pub enum Engine {
     /// Suggests that a stronger model goes on.
     #[serde(rename = "help.escalate")]
     Escalate,
+    /// Loads a skill.
+    #[serde(rename = "skill")]
+    Skill,
+    /// Lets another agent look something up.
+    #[serde(rename = "web.research")]
+    Research,
+    /// Notes something about the workspace.
+    #[serde(rename = "memory.notes")]
+    Remember,
+    /// Searches the user's memories.
+    #[serde(rename = "memory.search")]
+    MemorySearch,
+    /// Tells one of them.
+    #[serde(rename = "memory.get")]
+    MemoryGet,
+    /// Stores one.
+    #[serde(rename = "memory.set")]
+    MemorySet,
 }
 
 /// What a call does to the world.
@@ -78,6 +96,7 @@ impl Engine {
         match self {
             Engine::Run | Engine::Background => Effect::Runs,
             Engine::Write | Engine::Replace | Engine::Diff => Effect::Writes,
+            Engine::Remember => Effect::Writes,
             Engine::Read
             | Engine::Grep
             | Engine::Glob
@@ -88,8 +107,23 @@ impl Engine {
             | Engine::History
             | Engine::ProposePlan
             | Engine::Rehydrate
-            | Engine::Escalate => Effect::Looks,
+            | Engine::Escalate
+            | Engine::Skill
+            | Engine::Research
+            | Engine::MemorySearch
+            | Engine::MemoryGet
+            | Engine::MemorySet => Effect::Looks,
         }
+    }
+
+    /// What kind of work it does, in a word; engines that only differ in their form share it.
+    pub fn kind(self) -> String {
+        let name = serde_json::to_value(self).unwrap_or_default();
+        let name = name.as_str().unwrap_or_default();
+        let shared = ["exec", "edit", "todo", "memory"]
+            .into_iter()
+            .find(|group| name.strip_prefix(group).is_some_and(|rest| rest.starts_with('.')));
+        shared.unwrap_or(name).to_owned()
     }
 }
 

@@ -1,0 +1,144 @@
+//! `g3 skills`: the skills for a directory, and what is wrong with those that are left out.
+
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::Common;
+use super::settings::{directory, load};
+use crate::skills::find::{self, Found, Place};
+use crate::skills::{Home, Skill};
+use crate::ui;
+
+/// `g3 skills …`.
+#[derive(Debug, Args)]
+pub struct SkillsArgs {
+    #[command(subcommand)]
+    command: SkillsCommand,
+    /// The directory
+    #[arg(short = 'w', long, value_name = "DIR", global = true)]
+    workspace: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum SkillsCommand {
+    /// List the skills that a model is told of here
+    List {
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check skills; ends with 1 when a rule is broken
+    Check {
+        /// A skill, or a directory of skills; without it, all that are looked for here
+        dir: Option<PathBuf>,
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Runs `g3 skills …`; gives the exit code.
+pub fn run(args: &SkillsArgs) -> Result<u8> {
+    let common = Common { workspace: args.workspace.clone(), ..Common::default() };
+    let cwd = directory(&common)?;
+    match &args.command {
+        SkillsCommand::List { json } => list(&common, &cwd, *json).map(|()| 0),
+        SkillsCommand::Check { dir, json } => check(&common, &cwd, dir.as_deref(), *json),
+    }
+}
+
+fn list(common: &Common, cwd: &Path, json: bool) -> Result<()> {
+    let shelf = find::shelf(&load(common, cwd)?.config.skills, cwd);
+    let skills = shelf.skills();
+    if json {
+        return print_json(&skills.iter().map(as_json).collect());
+    }
+    let widest = skills.iter().map(|skill| skill.name.len()).max().unwrap_or(0);
+    let line = |skill: &Skill| {
+        let about = base::text::printable(&skill.description.replace('\n', " "));
+        let (name, location) = (&skill.name, skill.location());
+        format!("{name:widest$}  {}\n{:widest$}  {location}\n", ui::cut_to(&about, 90), "")
+    };
+    ui::print(&skills.iter().map(line).collect::<String>())?;
+    shelf.notices.iter().for_each(|notice| ui::say(notice));
+    Ok(())
+}
+
+fn as_json(skill: &Skill) -> Value {
+    let allowed = skill.allowed.as_ref();
+    let allowed = allowed.map(|all| all.iter().map(|entry| &entry.text).collect::<Vec<_>>());
+    json!({
+        "name": skill.name,
+        "description": skill.description,
+        "location": skill.location(),
+        "embedded": skill.home == Home::Embedded,
+        "license": skill.license,
+        "compatibility": skill.compatibility,
+        "metadata": skill.metadata,
+        "allowed_tools": allowed,
+    })
+}
+
+fn check(common: &Common, cwd: &Path, dir: Option<&Path>, json: bool) -> Result<u8> {
+    let found = match dir {
+        Some(dir) => named(&cwd.join(dir))?,
+        None => {
+            let places = find::places(&load(common, cwd)?.config.skills, cwd);
+            places.iter().flat_map(find::in_place).collect()
+        }
+    };
+    let broken = found.iter().any(|found| !found.faults.is_empty());
+    if json {
+        print_json(&found.iter().flat_map(faults_as_json).collect())?;
+    } else {
+        ui::print(&found.iter().map(|found| faults_as_text(found, cwd)).collect::<String>())?;
+        let skills = if found.len() == 1 { "skill" } else { "skills" };
+        ui::say(&format!("{} {skills} checked", found.len()));
+    }
+    Ok(u8::from(broken))
+}
+
+/// The skill in a directory, or the skills in the directories below it.
+fn named(dir: &Path) -> Result<Vec<Found>> {
+    let real = dir
+        .canonicalize()
+        .map_err(|why| Failure::usage(format!("cannot check {}", dir.display())).because(why))?;
+    let found = match find::in_directory(&real, None) {
+        Some(found) => vec![found],
+        None => find::in_place(&Place { dir: real, within: None }),
+    };
+    if found.is_empty() {
+        return Err(Failure::not_found(format!("there is no skill in {}", dir.display()))
+            .because("a skill is a directory with a SKILL.md"));
+    }
+    Ok(found)
+}
+
+fn faults_as_text(found: &Found, cwd: &Path) -> String {
+    let file = found.file.strip_prefix(cwd).unwrap_or(&found.file).display();
+    let line = |fault: &crate::skills::parse::Fault| {
+        format!("{file}:{} {}: {}\n", fault.line, fault.rule, base::text::printable(&fault.text))
+    };
+    found.faults.iter().map(line).collect()
+}
+
+fn faults_as_json(found: &Found) -> Vec<Value> {
+    let each = found.faults.iter().map(|fault| {
+        json!({
+            "file": found.file,
+            "line": fault.line,
+            "rule": fault.rule,
+            "text": fault.text,
+            "left_out": fault.fatal,
+        })
+    });
+    each.collect()
+}
+
+fn print_json(values: &Vec<Value>) -> Result<()> {
+    let text = serde_json::to_string_pretty(values).or_fail(|| "cannot write JSON")?;
+    ui::print(&format!("{text}\n"))
+}

@@ -1,0 +1,121 @@
+//! Vectors of texts: near ones for texts that say something similar.
+
+use futures_util::future::BoxFuture;
+
+/// Whoever makes vectors of texts.
+pub trait Embedder: Send + Sync {
+    /// What tells its vectors from those of another: they cannot be compared.
+    fn name(&self) -> &str;
+
+    /// A vector of length 1 for each text. The error is a sentence.
+    fn embed<'a>(&'a self, texts: &'a [String]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, String>>;
+
+    /// The cosine from which on two texts count as similar.
+    fn floor(&self) -> f32;
+}
+
+/// The embedder that needs nothing: words and their parts of three letters, each hashed to one of a
+/// few hundred places with a sign. It knows spelling, not meaning: `editor` is near `editors` and
+/// far from `vim`.
+#[derive(Debug)]
+pub struct Hashed {
+    name: String,
+    dimensions: usize,
+}
+
+/// Places, when nothing is configured.
+const DIMENSIONS: u32 = 512;
+
+impl Hashed {
+    /// An embedder with vectors of this length.
+    pub fn new(dimensions: Option<u32>) -> Hashed {
+        let dimensions = dimensions.unwrap_or(DIMENSIONS).clamp(64, 4_096) as usize;
+        Hashed { name: format!("hashed-1-{dimensions}"), dimensions }
+    }
+
+    /// The vector of a text.
+    pub fn vector(&self, text: &str) -> Vec<f32> {
+        let mut sums = vec![0f32; self.dimensions];
+        let mut add = |feature: &str, weight: f32| {
+            let hash = fnv(feature.as_bytes());
+            let sign = if hash >> 63 == 0 { 1.0 } else { -1.0 };
+            sums[(hash % self.dimensions as u64) as usize] += sign * weight;
+        };
+        let lower = text.to_lowercase();
+        for word in lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+            if STOP.contains(&word) {
+                continue;
+            }
+            add(word, 2.0);
+            let padded: Vec<char> = format!("<{word}>").chars().collect();
+            let parts = padded.windows(3).map(|part| part.iter().collect::<String>());
+            parts.for_each(|part| add(&part, 1.0));
+        }
+        // A word that comes ten times does not say ten times as much.
+        sums.iter_mut().for_each(|sum| *sum = sum.signum() * sum.abs().sqrt());
+        unit(sums)
+    }
+}
+
+impl Embedder for Hashed {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn embed<'a>(&'a self, texts: &'a [String]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, String>> {
+        Box::pin(async { Ok(texts.iter().map(|text| self.vector(text)).collect()) })
+    }
+
+    fn floor(&self) -> f32 {
+        0.25
+    }
+}
+
+/// Words of English that are in every text.
+pub const STOP: &[&str] = &[
+    "a", "an", "and", "are", "as", "at", "be", "by", "do", "does", "for", "from", "has", "have",
+    "how", "i", "in", "is", "it", "my", "of", "on", "or", "s", "that", "the", "this", "to", "was",
+    "what", "when", "where", "which", "who", "with",
+];
+
+fn fnv(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, step);
+    // Its low bits alone are poorly mixed.
+    hash ^ (hash >> 29)
+}
+
+/// The vector with length 1; one without direction stays as it is.
+pub fn unit(mut vector: Vec<f32>) -> Vec<f32> {
+    let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
+    if length > 0.0 && length.is_finite() {
+        vector.iter_mut().for_each(|x| *x /= length);
+    }
+    vector
+}
+
+/// The cosine of two vectors of length 1; 0 when they cannot be compared.
+pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
+    if a.len() != b.len() {
+        return 0.0;
+    }
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn similar_spelling_is_near_and_other_words_are_far() {
+        let hashed = Hashed::new(None);
+        let near = |a: &str, b: &str| cosine(&hashed.vector(a), &hashed.vector(b));
+        assert!((near("the same words", "the same words") - 1.0).abs() < 1e-5);
+        assert!(near("preferred editors", "the preferred editor is vim") > hashed.floor());
+        assert!(near("database migrations", "the cat sleeps all day") < hashed.floor());
+        assert!(near("größe der datei", "dateigröße") > near("größe der datei", "wetter"));
+        assert_eq!(near("", "x"), 0.0);
+        assert_eq!(hashed.vector("stable"), Hashed::new(None).vector("stable"));
+        assert_eq!(cosine(&[1.0], &[1.0, 0.0]), 0.0);
+    }
+}

@@ -1,0 +1,122 @@
+//! What outlives a session: the notes of a workspace, and the user's own memories.
+//!
+//! [`notes`] merges Markdown into the workspace's file and touches nothing else of it. [`store`] is
+//! one SQLite file of keys and values that [`search`] ranks by words and by [`embed`]dings.
+//! [`learnt`] knows whether a turn found anything out.
+
+pub mod embed;
+pub mod endpoint;
+pub mod learnt;
+pub mod notes;
+pub mod search;
+pub mod store;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use base::clock::Clock;
+use base::config::Config;
+
+use embed::Embedder;
+use learnt::Learnt;
+use store::Store;
+
+/// Where the notes of a workspace are, unless the user says otherwise.
+pub const NOTES: &str = "analysis/memory.md";
+
+/// The memory of a session. Nothing is opened before it is used.
+pub struct Memory {
+    /// `--memory PATH`: another file for the notes of the workspace.
+    pub notes: Option<PathBuf>,
+    /// Whether notes are asked for after a turn that found something out.
+    pub takes_notes: bool,
+    /// What was found out.
+    pub learnt: Learnt,
+    /// Whether notes are also put among the user's memories, where a search finds them.
+    pub shared: bool,
+    config: Config,
+    embedder: OnceLock<Result<Arc<dyn Embedder>, String>>,
+    home: Option<PathBuf>,
+    store: Arc<Mutex<Option<Store>>>,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        Memory {
+            notes: None,
+            takes_notes: false,
+            learnt: Learnt::default(),
+            shared: false,
+            config: Config::default(),
+            embedder: OnceLock::new(),
+            home: home.map(|home| home.join(".g3")),
+            store: Arc::default(),
+        }
+    }
+}
+
+impl Memory {
+    /// The memory that a configuration means.
+    pub fn new(config: &Config, notes: Option<PathBuf>) -> Memory {
+        let config = config.clone();
+        Memory { notes, shared: config.memory.enabled, config, ..Memory::default() }
+    }
+
+    /// Whoever makes vectors of texts, or why nobody can. Found out when it is first asked, since a
+    /// server's key may come from a command.
+    pub fn embedder(&self) -> Result<Arc<dyn Embedder>, String> {
+        let configured = || endpoint::configured(&self.config).map_err(|why| why.sentence());
+        self.embedder.get_or_init(configured).clone()
+    }
+
+    /// The file with the notes of the workspace.
+    pub fn notes_file(&self, cwd: &Path) -> PathBuf {
+        self.notes.clone().unwrap_or_else(|| cwd.join(NOTES))
+    }
+
+    /// Does something with the store, on a thread where it may wait for others. A store that is
+    /// damaged is set aside, and the work is done with a new one; the notice says so.
+    pub async fn with_store<T: Send + 'static>(
+        &self,
+        work: impl Fn(&mut Store) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<(T, Option<String>), String> {
+        let Some(dir) = self.home.clone() else {
+            return Err("Memory system not initialized: there is no home directory (HOME)".into());
+        };
+        let slot = self.store.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut notice = None;
+            for _ in 0..2 {
+                let store = match slot.take() {
+                    Some(store) => Ok(store),
+                    None => Store::open(&dir),
+                };
+                let done = store.and_then(|mut store| {
+                    let done = work(&mut store);
+                    *slot = Some(store);
+                    done
+                });
+                match done {
+                    Ok(value) => return Ok((value, notice)),
+                    Err(why) if store::is_damage(&why) => {
+                        *slot = None;
+                        notice = store::set_aside(&dir, &Clock::from_env())?;
+                    }
+                    Err(why) => return Err(store::told(&dir, &why)),
+                }
+            }
+            Err("Memory system not initialized: the database is damaged".to_owned())
+        });
+        done.await.unwrap_or_else(|why| Err(why.to_string()))
+    }
+
+    /// Appends a line to the log of the day; a log that cannot be written stops nothing.
+    pub fn log(&self, verb: &str, key: &str, text: &str) {
+        let Some(home) = &self.home else { return };
+        let now = Clock::from_env().stamp();
+        let begin: String = text.chars().take(100).collect();
+        let _ = store::log(&home.join("logs"), &now, &format!("{verb} {key}: {begin}"));
+    }
+}

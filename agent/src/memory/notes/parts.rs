@@ -1,0 +1,203 @@
+//! Markdown as far as notes need it: sections by heading, entries in them, and when two entries say
+//! the same.
+
+/// A heading and what stands below it, up to the next heading of any level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// The headings above it and its own; empty for what stands before the first.
+    pub path: Vec<String>,
+    /// How many `#`; 0 for what stands before the first heading.
+    pub level: usize,
+    /// Where it begins, in bytes.
+    pub start: usize,
+    /// Where it ends.
+    pub end: usize,
+}
+
+/// A bullet with what is indented below it, or a paragraph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// As it stands there, without the newline at its end.
+    pub text: String,
+}
+
+/// The sections of a text, one after the other without gaps.
+pub fn sections(text: &str) -> Vec<Section> {
+    let mut found = vec![Section { path: Vec::new(), level: 0, start: 0, end: 0 }];
+    let mut open: Vec<(usize, String)> = Vec::new();
+    let mut fence = Fence::default();
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let inside = fence.holds(line);
+        if let Some((level, heading)) = heading(line).filter(|_| !inside) {
+            open.retain(|(above, _)| *above < level);
+            open.push((level, normal(heading)));
+            let path = open.iter().map(|(_, heading)| heading.clone()).collect();
+            found.push(Section { path, level, start: at, end: at });
+        }
+        at += line.len();
+        if let Some(last) = found.last_mut() {
+            last.end = at;
+        }
+    }
+    found
+}
+
+/// The section of a file that a section of notes belongs to: the one below the same headings, else
+/// the only one with the same heading.
+pub fn same<'a>(known: &'a [Section], wanted: &Section) -> Option<&'a Section> {
+    let path = if wanted.level == 0 { super::loose() } else { wanted.path.clone() };
+    let mut named = known.iter().filter(|section| section.level > 0);
+    if let Some(exact) = named.clone().find(|section| section.path == path) {
+        return Some(exact);
+    }
+    named.by_ref().find(|section| section.path.last() == path.last()).filter(|first| {
+        !known.iter().any(|other| other != *first && other.path.last() == path.last())
+    })
+}
+
+impl Section {
+    /// Its entries.
+    pub fn entries(&self, text: &str) -> Vec<Entry> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut fence = Fence::default();
+        let mut begin = true;
+        let lines = text[self.start..self.end].lines().skip(usize::from(self.level > 0));
+        for line in lines {
+            let inside = fence.holds(line);
+            let blank = line.trim().is_empty();
+            let indented = line.starts_with([' ', '\t']);
+            let starts = !inside && !indented && (begin || is_bullet(line));
+            match entries.last_mut() {
+                _ if starts && !blank => entries.push(Entry { text: line.to_owned() }),
+                Some(last) => {
+                    last.text.push('\n');
+                    last.text.push_str(line);
+                }
+                // What is indented below nothing belongs to nothing.
+                None if !blank => entries.push(Entry { text: line.trim_start().to_owned() }),
+                None => {}
+            }
+            begin = blank && !inside;
+        }
+        for entry in &mut entries {
+            entry.text.truncate(entry.text.trim_end().len());
+        }
+        entries
+    }
+
+    /// Where its last line with text ends.
+    pub fn end_of_text(&self, text: &str) -> usize {
+        let content = text[self.start..self.end].trim_end();
+        let rest = &text[self.start + content.len()..self.end];
+        self.start + content.len() + rest.find('\n').map_or(rest.len(), |at| at + 1)
+    }
+}
+
+impl Entry {
+    /// Whether both are the same but for white space.
+    pub fn is_same(&self, other: &Entry) -> bool {
+        self.text.split_whitespace().eq(other.text.split_whitespace())
+    }
+
+    /// Whether both say the same in nearly the same words: the words that carry meaning are equal,
+    /// or differ in a letter here and there while names, numbers and negations are equal.
+    pub fn is_near(&self, other: &Entry) -> bool {
+        let (ours, theirs) = (self.words(), other.words());
+        if ours.is_empty() || theirs.is_empty() {
+            return self.is_same(other);
+        }
+        let text = |words: &[String]| words.join(" ").to_lowercase();
+        if text(&ours) == text(&theirs) {
+            return true;
+        }
+        telling(&ours) == telling(&theirs)
+            && strsim::normalized_levenshtein(&text(&ours), &text(&theirs)) >= 0.92
+    }
+
+    /// Whether it is an item of a list.
+    pub fn is_bullet(&self) -> bool {
+        is_bullet(&self.text)
+    }
+
+    /// Its words without filler and punctuation.
+    fn words(&self) -> Vec<String> {
+        let edges = |c: char| c.is_ascii_punctuation() && !"/_#@$".contains(c);
+        let words = self.text.split_whitespace().map(|word| word.trim_matches(edges));
+        let words = words.filter(|word| !word.is_empty());
+        words
+            .filter(|word| !FILLER.contains(&word.to_lowercase().as_str()))
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+/// Words without which a sentence says the same.
+const FILLER: &[&str] = &[
+    "a", "an", "and", "are", "at", "be", "for", "in", "is", "it", "its", "of", "on", "that", "the",
+    "there", "this", "to", "which", "with",
+];
+
+/// Words that turn a sentence round.
+const NEGATIONS: &[&str] = &[
+    "cannot", "except", "neither", "never", "no", "none", "nor", "not", "only", "unless", "without",
+];
+
+/// The words of which none may differ: names, numbers, negations.
+fn telling(words: &[String]) -> Vec<&String> {
+    let tells = |word: &&String| {
+        word.chars().any(|c| !c.is_alphabetic())
+            || word.chars().skip(1).any(char::is_uppercase)
+            || NEGATIONS.contains(&word.to_lowercase().as_str())
+            || word.ends_with("n't")
+    };
+    words.iter().filter(tells).collect()
+}
+
+/// A heading without its marks: white space and case do not count.
+pub fn normal(heading: &str) -> String {
+    let words: Vec<&str> = heading.trim().trim_end_matches('#').split_whitespace().collect();
+    words.join(" ").to_lowercase()
+}
+
+/// The level and text of a heading.
+fn heading(line: &str) -> Option<(usize, &str)> {
+    let level = line.chars().take_while(|c| *c == '#').count();
+    let rest = &line[level..];
+    let fits = (1..=6).contains(&level) && rest.starts_with([' ', '\t']) && !rest.trim().is_empty();
+    fits.then(|| (level, rest.trim()))
+}
+
+fn is_bullet(line: &str) -> bool {
+    let after_number = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    ["- ", "* ", "+ "].iter().any(|mark| line.starts_with(mark))
+        || after_number.len() < line.len()
+            && (after_number.starts_with(". ") || after_number.starts_with(") "))
+}
+
+/// Whether a line stands between fences, where nothing is a heading.
+#[derive(Default)]
+struct Fence {
+    open: Option<String>,
+}
+
+impl Fence {
+    fn holds(&mut self, line: &str) -> bool {
+        let line = line.trim_start();
+        let mark = ['`', '~'].into_iter().find_map(|c| {
+            let count = line.chars().take_while(|x| *x == c).count();
+            (count >= 3).then(|| c.to_string().repeat(count))
+        });
+        match (&self.open, mark) {
+            (None, Some(mark)) => {
+                self.open = Some(mark);
+                true
+            }
+            (Some(open), Some(mark)) if mark.starts_with(open.as_str()) => {
+                self.open = None;
+                true
+            }
+            (open, _) => open.is_some(),
+        }
+    }
+}

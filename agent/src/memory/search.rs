@@ -1,0 +1,174 @@
+//! Searching the memories: by words and by vectors at once.
+//!
+//! A memory's score is 0.3 times its rank by words (1 for the first, then down in equal steps) plus
+//! 0.7 times the cosine of its vector and the question's. What neither finds is not shown.
+
+use std::collections::BTreeMap;
+
+use super::Memory;
+use super::embed::{Embedder, STOP, cosine};
+use super::store::{Memo, Store};
+
+const BY_WORDS: f64 = 0.3;
+const BY_VECTOR: f64 = 0.7;
+
+/// Memories that get a new vector in one go when the embedder changed.
+const BATCH: usize = 64;
+/// How many such goes one search makes.
+const BATCHES: usize = 8;
+/// Words of a question that are looked for.
+const MOST_WORDS: usize = 64;
+
+/// A memory that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    /// The memory.
+    pub memo: Memo,
+    /// From 0 to 1.
+    pub score: f64,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// The best first; of equal ones the first by key.
+    pub hits: Vec<Hit>,
+    /// What did not work as it should.
+    pub notes: Vec<String>,
+}
+
+/// The text of which a memory's vector is made.
+pub fn text_of(key: &str, value: &str) -> String {
+    format!("{}\n{value}", key.replace(['_', '-', '/', ':', '.'], " "))
+}
+
+/// The words of a question; those that are in every text only where it has no others.
+pub fn words(query: &str) -> Vec<String> {
+    let words = query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let all: Vec<String> = words.take(MOST_WORDS).map(str::to_owned).collect();
+    let tells = |word: &&String| !STOP.contains(&word.to_lowercase().as_str());
+    let telling: Vec<String> = all.iter().filter(tells).cloned().collect();
+    if telling.is_empty() { all } else { telling }
+}
+
+impl Memory {
+    /// Finds memories; the error is a sentence.
+    pub async fn search(&self, query: &str, limit: usize) -> Result<Found, String> {
+        let mut notes = Vec::new();
+        let mut asked = None;
+        match self.embedder() {
+            Ok(embedder) => match self.vectors(embedder.as_ref(), query, &mut notes).await? {
+                Ok(vector) => asked = Some((embedder.name().to_owned(), vector, embedder.floor())),
+                Err(why) => notes.push(format!("searched by words only: {why}")),
+            },
+            Err(why) => notes.push(format!("searched by words only: {why}")),
+        }
+        let words = words(query);
+        let most = limit.saturating_mul(2);
+        let (hits, notice) = self
+            .with_store(move |store| {
+                let by_words = store.by_words(&words, most)?;
+                let by_vector = match &asked {
+                    Some((name, vector, floor)) => nearest(store, name, vector, *floor, most)?,
+                    None => Vec::new(),
+                };
+                let ranked = ranked(&by_words, &by_vector, limit);
+                ranked
+                    .into_iter()
+                    .map(|(key, score)| Ok(store.get(&key)?.map(|memo| Hit { memo, score })))
+                    .collect::<rusqlite::Result<Vec<_>>>()
+            })
+            .await?;
+        notes.extend(notice);
+        Ok(Found { hits: hits.into_iter().flatten().collect(), notes })
+    }
+
+    /// The vector of a question, after memories of another embedder got theirs.
+    async fn vectors(
+        &self,
+        embedder: &dyn Embedder,
+        query: &str,
+        notes: &mut Vec<String>,
+    ) -> Result<Result<Vec<f32>, String>, String> {
+        for _ in 0..BATCHES {
+            let name = embedder.name().to_owned();
+            let (stale, notice) = self.with_store(move |store| store.stale(&name, BATCH)).await?;
+            notes.extend(notice);
+            if stale.is_empty() {
+                break;
+            }
+            let texts: Vec<String> = stale.iter().map(|(key, value)| text_of(key, value)).collect();
+            let vectors = match embedder.embed(&texts).await {
+                Ok(vectors) => vectors,
+                Err(why) => return Ok(Err(why)),
+            };
+            let name = embedder.name().to_owned();
+            let store = move |store: &mut Store| {
+                let mut pairs = stale.iter().zip(&vectors);
+                pairs.try_for_each(|(memory, vector)| store.set_vector(memory, &name, vector))
+            };
+            self.with_store(store).await?;
+        }
+        let vectors = embedder.embed(&[query.to_owned()]).await;
+        Ok(vectors.map(|vectors| vectors.into_iter().next().unwrap_or_default()))
+    }
+}
+
+/// The memories that are nearest to a vector, the nearest first.
+fn nearest(
+    store: &Store,
+    embedder: &str,
+    vector: &[f32],
+    floor: f32,
+    most: usize,
+) -> rusqlite::Result<Vec<(String, f64)>> {
+    let all = store.vectors(embedder)?.into_iter();
+    let near = all.map(|(key, other)| (key, cosine(vector, &other)));
+    let mut near: Vec<(String, f64)> =
+        near.filter(|(_, near)| *near >= floor).map(|(key, near)| (key, f64::from(near))).collect();
+    near.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    near.truncate(most);
+    Ok(near)
+}
+
+/// Both sides in one order.
+fn ranked(by_words: &[String], by_vector: &[(String, f64)], limit: usize) -> Vec<(String, f64)> {
+    let mut scores: BTreeMap<&str, f64> = BTreeMap::new();
+    let count = by_words.len() as f64;
+    for (rank, key) in by_words.iter().enumerate() {
+        *scores.entry(key).or_default() += BY_WORDS * (1.0 - rank as f64 / count);
+    }
+    for (key, near) in by_vector {
+        *scores.entry(key).or_default() += BY_VECTOR * near.min(1.0);
+    }
+    let mut all: Vec<(String, f64)> =
+        scores.into_iter().map(|(key, score)| (key.to_owned(), score)).collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    all.truncate(limit);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_score_is_the_weighted_sum_and_equals_go_by_key() {
+        let words = ["b".to_owned(), "a".to_owned()];
+        let vectors = [("c".to_owned(), 0.5), ("a".to_owned(), 0.5)];
+        let all = ranked(&words, &vectors, 10);
+        let expected = [("a", 0.15 + 0.35), ("c", 0.35), ("b", 0.3)];
+        for ((key, score), (name, wanted)) in all.iter().zip(expected) {
+            assert!(key == name && (score - wanted).abs() < 1e-9, "{all:?}");
+        }
+        assert_eq!(ranked(&words, &vectors, 1).len(), 1);
+        let equal = ranked(&[], &[("y".into(), 0.5), ("x".into(), 0.5)], 9);
+        assert_eq!(equal[0].0, "x");
+    }
+
+    #[test]
+    fn a_question_is_words_and_no_query() {
+        assert_eq!(words("user's \"x\" AND C++ -foo* größe"), ["user", "x", "C", "foo", "größe"]);
+        assert_eq!(words("To be"), ["To", "be"]);
+    }
+}

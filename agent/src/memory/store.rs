@@ -1,0 +1,275 @@
+//! The user's memories: one SQLite file of keys and values, with an index of their words.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::clock::Clock;
+use base::lock::Lock;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
+
+/// The file, below `~/.g3`.
+const FILE: &str = "memory.db";
+
+/// How long to wait for another g3 that writes.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// The tables of this version; the index follows the memories by itself.
+const SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS memories (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    value TEXT NOT NULL,
+    category TEXT NOT NULL,
+    content_type TEXT NOT NULL DEFAULT 'text',
+    image_path TEXT,
+    embedder TEXT,
+    embedding BLOB,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL
+);
+CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(
+    key, value, content='memories', content_rowid='id',
+    tokenize='porter unicode61 remove_diacritics 2'
+);
+CREATE TRIGGER IF NOT EXISTS added AFTER INSERT ON memories BEGIN
+    INSERT INTO words(rowid, key, value) VALUES (new.id, new.key, new.value);
+END;
+CREATE TRIGGER IF NOT EXISTS removed AFTER DELETE ON memories BEGIN
+    INSERT INTO words(words, rowid, key, value) VALUES ('delete', old.id, old.key, old.value);
+END;
+CREATE TRIGGER IF NOT EXISTS changed AFTER UPDATE OF key, value ON memories BEGIN
+    INSERT INTO words(words, rowid, key, value) VALUES ('delete', old.id, old.key, old.value);
+    INSERT INTO words(rowid, key, value) VALUES (new.id, new.key, new.value);
+END;
+";
+
+/// The open file.
+#[derive(Debug)]
+pub struct Store {
+    db: Connection,
+}
+
+/// One memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memo {
+    /// Its key.
+    pub key: String,
+    /// What is remembered.
+    pub value: String,
+    /// What kind: `general`, or `project` for notes of a workspace.
+    pub category: String,
+    /// A picture that belongs to it.
+    pub image: Option<String>,
+    /// RFC 3339.
+    pub created_at: String,
+    /// RFC 3339.
+    pub updated_at: String,
+}
+
+/// A memory to be stored.
+#[derive(Clone, Debug)]
+pub struct New {
+    /// Its key.
+    pub key: String,
+    /// What is remembered.
+    pub value: String,
+    /// What kind.
+    pub category: &'static str,
+    /// The vector and whoever made it.
+    pub vector: Option<(String, Vec<f32>)>,
+    /// Now, RFC 3339.
+    pub now: String,
+}
+
+impl Store {
+    /// Opens the file in this directory, or makes it, readable by its owner only.
+    pub fn open(dir: &Path) -> rusqlite::Result<Store> {
+        let path = dir.join(FILE);
+        let failed = |why: io::Error| {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
+            rusqlite::Error::SqliteFailure(code, Some(why.to_string()))
+        };
+        private(dir, &path).map_err(failed)?;
+        let db = Connection::open(&path)?;
+        db.busy_timeout(BUSY)?;
+        db.pragma_update(None, "journal_mode", "WAL")?;
+        db.pragma_update(None, "synchronous", "NORMAL")?;
+        db.execute_batch(&format!("BEGIN IMMEDIATE;{SCHEMA}COMMIT;"))?;
+        Ok(Store { db })
+    }
+
+    /// Stores a memory; one with the same key is replaced and keeps the time of its making. Gives
+    /// whether it is new.
+    pub fn set(&mut self, new: &New) -> rusqlite::Result<bool> {
+        let (embedder, blob) = match &new.vector {
+            Some((name, vector)) => (Some(name), Some(to_blob(vector))),
+            None => (None, None),
+        };
+        let change = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        let known = change
+            .query_row("SELECT 1 FROM memories WHERE key = ?1", [&new.key], |_| Ok(()))
+            .optional()?;
+        change.execute(
+            "INSERT INTO memories (key, value, category, embedder, embedding, created_at, updated_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)
+             ON CONFLICT (key) DO UPDATE SET value = ?2, category = ?3, embedder = ?4,
+             embedding = ?5, updated_at = ?6",
+            params![new.key, new.value, new.category, embedder, blob, new.now],
+        )?;
+        change.commit()?;
+        Ok(known.is_none())
+    }
+
+    /// The memory with exactly this key.
+    pub fn get(&self, key: &str) -> rusqlite::Result<Option<Memo>> {
+        let sql = "SELECT key, value, category, image_path, created_at, updated_at
+                   FROM memories WHERE key = ?1";
+        self.db.query_row(sql, [key], memo).optional()
+    }
+
+    /// The keys of the memories that hold one of these words, the best first.
+    pub fn by_words(&self, words: &[String], most: usize) -> rusqlite::Result<Vec<String>> {
+        if words.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Each word in quotes: what the user writes is no query language.
+        let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+        let sql = "SELECT memories.key FROM words JOIN memories ON memories.id = words.rowid
+                   WHERE words MATCH ?1 ORDER BY bm25(words), memories.key LIMIT ?2";
+        let mut query = self.db.prepare(sql)?;
+        let keys = query.query_map(params![quoted.join(" OR "), most as i64], |row| row.get(0))?;
+        keys.collect()
+    }
+
+    /// Every key with its vector, as far as this embedder made it.
+    pub fn vectors(&self, embedder: &str) -> rusqlite::Result<Vec<(String, Vec<f32>)>> {
+        let sql = "SELECT key, embedding FROM memories WHERE embedder = ?1";
+        let mut query = self.db.prepare(sql)?;
+        let rows = query.query_map([embedder], |row| {
+            let blob: Vec<u8> = row.get(1)?;
+            Ok((row.get(0)?, from_blob(&blob)))
+        })?;
+        rows.collect()
+    }
+
+    /// Memories whose vector this embedder did not make: key, value.
+    pub fn stale(&self, embedder: &str, most: usize) -> rusqlite::Result<Vec<(String, String)>> {
+        let sql = "SELECT key, value FROM memories WHERE embedder IS NOT ?1 ORDER BY id LIMIT ?2";
+        let mut query = self.db.prepare(sql)?;
+        let rows = query
+            .query_map(params![embedder, most as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        rows.collect()
+    }
+
+    /// Gives a memory its vector, unless its value changed meanwhile.
+    pub fn set_vector(
+        &self,
+        memory: &(String, String),
+        embedder: &str,
+        vector: &[f32],
+    ) -> rusqlite::Result<()> {
+        let sql = "UPDATE memories SET embedder = ?3, embedding = ?4 WHERE key = ?1 AND value = ?2";
+        let row = params![memory.0, memory.1, embedder, to_blob(vector)];
+        self.db.execute(sql, row).map(drop)
+    }
+}
+
+fn memo(row: &Row<'_>) -> rusqlite::Result<Memo> {
+    Ok(Memo {
+        key: row.get(0)?,
+        value: row.get(1)?,
+        category: row.get(2)?,
+        image: row.get(3)?,
+        created_at: row.get(4)?,
+        updated_at: row.get(5)?,
+    })
+}
+
+fn to_blob(vector: &[f32]) -> Vec<u8> {
+    vector.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+fn from_blob(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect()
+}
+
+/// Makes directory and file, and takes them away from everybody else; what SQLite puts beside the
+/// file has the file's permissions.
+fn private(dir: &Path, path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    if file.metadata()?.permissions().mode() & 0o077 != 0 {
+        file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    }
+    Ok(())
+}
+
+/// Whether an error means that the file itself is broken.
+pub fn is_damage(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}
+
+/// An error as a sentence for the model.
+pub fn told(dir: &Path, error: &rusqlite::Error) -> String {
+    let path = dir.join(FILE);
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            format!("{} is in use by another g3; try again", path.display())
+        }
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            format!("Memory system not initialized: cannot open {}: {error}", path.display())
+        }
+        _ => format!("the memory in {} failed: {error}", path.display()),
+    }
+}
+
+/// Puts a broken file aside, never away; the notice says where. `None` when another g3 did that
+/// meanwhile.
+pub fn set_aside(dir: &Path, clock: &Clock) -> Result<Option<String>, String> {
+    let path = dir.join(FILE);
+    let failed = |why: io::Error| format!("cannot set {} aside: {why}", path.display());
+    let _lock = Lock::take(&dir.join("memory.lock")).map_err(failed)?;
+    if !path.exists() || is_whole(&path) {
+        return Ok(None);
+    }
+    let stamp: String = clock.stamp().chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+    let beside = |name: &str, end: &str| dir.join(format!("{name}{end}"));
+    let aside = (0..).map(|n| format!("memory.broken-{stamp}-{n}.db"));
+    let aside = aside.into_iter().find(|name| !dir.join(name).exists()).unwrap_or_default();
+    for end in ["-wal", "-shm", ""] {
+        let (from, to) = (beside(FILE, end), beside(&aside, end));
+        match fs::rename(from, to) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(failed(why)),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(Some(format!(
+        "the memory was damaged: it was set aside as {}, and a new one begun",
+        dir.join(aside).display()
+    )))
+}
+
+fn is_whole(path: &Path) -> bool {
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
+    let checked = Connection::open_with_flags(path, flags).and_then(|db| {
+        db.busy_timeout(BUSY)?;
+        db.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
+    });
+    checked.is_ok_and(|said| said == "ok")
+}
+
+/// Appends a line to the log of a day: the time, and the text in one line.
+pub fn log(dir: &Path, now: &str, text: &str) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let day: PathBuf = dir.join(format!("{}.md", &now[..now.len().min(10)]));
+    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(day)?;
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    file.write_all(format!("- {now} {flat}\n").as_bytes())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! What a session's tools work with, and which of them its model is offered.
+
+use std::sync::Arc;
+
+use base::config::Config;
+
+use super::{Settings, root_of};
+use crate::context::Conversation;
+use crate::context::window::{Policy, Window};
+use crate::gate::Gate;
+use crate::memory::Memory;
+use crate::message::Message;
+use crate::provider::Facts;
+use crate::session::Session;
+use crate::skills::{self, Shelf, shown};
+use crate::tools::profile::{self, Engine, Face};
+use crate::tools::{self, MEMORY, Profile, SKILLS, Switches, Workplace};
+
+/// Where and for whom the tools of a session work.
+pub fn workplace(
+    settings: &Settings,
+    session: &Session,
+    facts: &Facts,
+    gate: Arc<Gate>,
+) -> Workplace {
+    let quiet = Workplace::quiet(settings.cwd.clone(), session.dir.clone());
+    let skills = Arc::new(skills::find::shelf(&settings.config.skills, &settings.cwd));
+    let mut memory = Memory::new(&settings.config, settings.notes.file.clone());
+    memory.takes_notes = settings.tools && settings.notes.auto.unwrap_or(false);
+    let memory = Arc::new(memory);
+    let (root, asks) =
+        (root_of(&settings.cwd), Some((facts.provider.clone(), facts.model.clone())));
+    Workplace { root, plain: facts.small, gate, skills, memory, asks, ..quiet }
+}
+
+/// What is switched on for a model, and the list of skills that it is shown, where it has the tool
+/// to load one. A small one hears of skills only when the user wants that.
+pub fn switches(settings: &Settings, facts: &Facts, shelf: &Shelf) -> (Switches, Option<String>) {
+    let loads = |face: &&Face| face.engine == Engine::Skill;
+    let wanted = (!facts.small || settings.config.skills.small_models)
+        && profile::faces(settings.profile).iter().any(loads);
+    let list = shown::prompt(shelf).filter(|_| wanted);
+    let configured: &[&str] = match (list.is_some(), settings.config.memory.enabled && !facts.small)
+    {
+        (true, true) => &[SKILLS, MEMORY],
+        (true, false) => &[SKILLS],
+        (false, true) => &[MEMORY],
+        (false, false) => &[],
+    };
+    (Switches { small: facts.small, acd: settings.acd, plan: false, configured }, list)
+}
+
+/// What a session that goes on has found out before is no news.
+pub fn recall(talk: &Conversation, profile: Profile, place: &Workplace) {
+    for call in talk.messages().iter().flat_map(Message::calls) {
+        place.memory.learnt.saw(tools::finds_out(profile, &call.name, &call.args, place));
+    }
+}
+
+/// The window of a model, as the configuration narrows it.
+pub fn window(config: &Config, facts: &Facts, overhead: u64) -> Window {
+    let agent = &config.agent;
+    let most = agent.max_context_length.map_or(facts.context, u64::from);
+    let policy = Policy {
+        thin_from: u64::from(agent.thinning_floor_percent),
+        compact_at: agent.auto_compact.then_some(80),
+    };
+    Window::new(facts.context.min(most), overhead).with(policy)
+}

@@ -1,0 +1,106 @@
+//! Auto-memory: after a turn that found something out, one short question for notes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base::event::{Level, What};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::Work;
+use crate::context::Entry;
+use crate::gate::stance::Stance;
+use crate::message::{Message, Reply, Role, Stop};
+use crate::provider::{Delta, Request};
+use crate::tools::profile::Engine;
+use crate::tools::{self, Profile};
+
+/// The notes of the workspace.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    /// Another file than `analysis/memory.md`.
+    pub file: Option<PathBuf>,
+    /// Whether notes are asked for after a turn that found something out; the mode decides when
+    /// nobody says.
+    pub auto: Option<bool>,
+}
+
+/// What the model is asked.
+const QUESTION: &str = "The task is done; this is about the next one. What did you find out about \
+this workspace just now that a later session would have to find out again: where things are, how \
+to build and test, what is not as one would expect? Call no tools. Answer with notes in Markdown \
+and nothing else: `### Topic` headings, below them short bullets, places as `file` and `symbol` \
+without line numbers, which change. Nothing about what you did, nothing that AGENTS.md or the \
+notes say already, no secrets. If there is nothing worth a note, answer with the word NOTHING.";
+
+/// Tokens of notes.
+const MOST: u64 = 4_000;
+/// How long the model may think about it.
+const TIME: Duration = Duration::from_secs(120);
+
+impl Work {
+    /// Asks for notes and keeps them, when they are wanted and the turn found something out. It is
+    /// no turn: the conversation stays as it is, only its cost is written down. What goes wrong is
+    /// told and stops nothing.
+    pub(super) async fn take_notes(&mut self, cancel: CancellationToken) {
+        let memory = &self.place.memory;
+        let may_write = self.stance() != Stance::Plan;
+        if !(memory.takes_notes && may_write && memory.learnt.wants_a_note()) {
+            return;
+        }
+        // What a skill asked for ends with the turn.
+        self.place.skills.begin_turn();
+        let mut messages = self.talk.messages().to_vec();
+        messages.push(Message::text(Role::User, QUESTION));
+        let request = Request {
+            system: &self.mind.system,
+            messages: &messages,
+            // The same as ever, so that the provider's cache serves the conversation.
+            tools: &self.mind.offered,
+            max_output: self.mind.facts().max_output.min(MOST),
+            session: self.session.id.as_str(),
+        };
+        let mut deaf = |_: Delta<'_>| {};
+        let asked = tokio::time::timeout(TIME, self.mind.provider.ask(&request, &mut deaf));
+        let reply = tokio::select! {
+            () = cancel.cancelled() => return,
+            reply = asked => reply,
+        };
+        let reply = match reply {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(why)) => {
+                return self.warn(format!("no notes were taken: {}", why.failure().what));
+            }
+            Err(_) => return self.warn("no notes were taken: it took too long".to_owned()),
+        };
+        self.bus.tell(What::Usage { usage: reply.usage });
+        if let Err(failure) = self.talk.noted(Entry::Noted { usage: reply.usage }) {
+            return self.warn(failure.sentence());
+        }
+        let Some(notes) = self.notes_in(&reply) else { return };
+        let args = json!({ "notes": notes });
+        let outcome = tools::run(Profile::G3, "remember", &args, &self.place).await;
+        let level = if outcome.ok { Level::Info } else { Level::Warning };
+        self.bus.tell(What::Notice { level, text: outcome.text });
+    }
+
+    /// The notes of a reply: its words, or what it wanted to note with the tool after all.
+    fn notes_in(&self, reply: &Reply) -> Option<String> {
+        let called = reply.message.calls().find(|call| {
+            tools::engine(self.profile, &call.name, &call.args) == Some(Engine::Remember)
+        });
+        let notes = match called {
+            Some(call) => call.args["notes"].as_str().unwrap_or_default().to_owned(),
+            None if reply.message.calls().next().is_some() => return None,
+            None => reply.message.words(),
+        };
+        // A reply that was cut off ends within a line.
+        let whole = match reply.stop {
+            Stop::Length => notes.rsplit_once('\n').map_or("", |(whole, _)| whole),
+            Stop::Done | Stop::Calls | Stop::Refused => &notes,
+        };
+        let whole = whole.trim();
+        let nothing = whole.is_empty() || whole.trim_matches(['*', '`']).starts_with("NOTHING");
+        (!nothing && reply.stop != Stop::Refused).then(|| whole.to_owned())
+    }
+}

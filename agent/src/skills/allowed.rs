@@ -1,0 +1,131 @@
+//! `allowed-tools`: names of tools, each with a pattern in parentheses or without one.
+
+use globset::{GlobBuilder, GlobMatcher};
+
+/// One tool that a skill names.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// As it was written.
+    pub text: String,
+    /// The tool, as any agent calls it.
+    pub name: String,
+    pattern: Option<Pattern>,
+}
+
+/// What the call may be about.
+#[derive(Clone, Debug)]
+enum Pattern {
+    /// `git add:*`: commands that begin with these words.
+    Begins(Vec<String>),
+    /// A glob over the command, or over the path.
+    Glob(GlobMatcher),
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        self.text == other.text
+    }
+}
+
+/// The names in a text, with spaces or commas between; those inside of parentheses part nothing.
+pub fn words(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut depth = 0usize;
+    for c in text.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match words.last_mut() {
+            Some(word) if depth > 0 || !(c.is_whitespace() || c == ',') => word.push(c),
+            Some(word) if word.is_empty() => {}
+            Some(_) | None => words.push(String::new()),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+impl Entry {
+    /// Reads one name; the error says what is wrong with it.
+    pub fn parse(text: String) -> Result<Entry, String> {
+        let bad = |why: &str| format!("`{text}` in `allowed-tools` {why}");
+        let (name, inner) = match text.split_once('(') {
+            None => (text.as_str(), None),
+            Some((name, rest)) => match rest.strip_suffix(')') {
+                Some(inner) => (name, Some(inner.trim())),
+                None => return Err(bad("lacks its closing parenthesis")),
+            },
+        };
+        let fits = |c: char| c.is_ascii_alphanumeric() || "_-.*".contains(c);
+        if name.is_empty() || !name.chars().all(fits) {
+            return Err(bad("is no name of a tool"));
+        }
+        let pattern = match inner {
+            None | Some("" | "*") => None,
+            Some(inner) => Some(Pattern::parse(inner).map_err(|why| bad(&why))?),
+        };
+        Ok(Entry { name: name.to_owned(), pattern, text })
+    }
+
+    /// Whether it says more than the tool's name.
+    pub fn has_pattern(&self) -> bool {
+        self.pattern.is_some()
+    }
+
+    /// Whether a command of a line, as words, is what the pattern speaks of.
+    pub fn fits_command(&self, words: &[String]) -> bool {
+        match &self.pattern {
+            None => true,
+            Some(Pattern::Begins(first)) => words.starts_with(first),
+            Some(Pattern::Glob(glob)) => glob.is_match(words.join(" ")),
+        }
+    }
+
+    /// Whether a path, absolute or relative to the root, is what the pattern speaks of.
+    pub fn fits_path(&self, path: &str) -> bool {
+        match &self.pattern {
+            None => true,
+            Some(Pattern::Begins(_)) => false,
+            Some(Pattern::Glob(glob)) => glob.is_match(path),
+        }
+    }
+}
+
+impl Pattern {
+    fn parse(inner: &str) -> Result<Pattern, String> {
+        if let Some(first) = inner.strip_suffix(":*") {
+            return Ok(Pattern::Begins(first.split_whitespace().map(str::to_owned).collect()));
+        }
+        let glob = GlobBuilder::new(inner).literal_separator(false).build();
+        glob.map(|glob| Pattern::Glob(glob.compile_matcher())).map_err(|why| why.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_parted_by_spaces_and_commas_outside_of_parentheses() {
+        assert_eq!(words("Read, Bash(git add:*)  Grep"), ["Read", "Bash(git add:*)", "Grep"]);
+        assert!(words(" , ").is_empty());
+    }
+
+    #[test]
+    fn a_pattern_speaks_of_the_first_words_or_is_a_glob() {
+        let entry = |text: &str| Entry::parse(text.to_owned()).unwrap();
+        let line = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert!(entry("Bash(git add:*)").fits_command(&line("git add -A")));
+        assert!(!entry("Bash(git add:*)").fits_command(&line("git push")));
+        assert!(!entry("Bash(git:*)").fits_command(&line("gitk")));
+        assert!(entry("shell(npm run *)").fits_command(&line("npm run test")));
+        assert!(entry("Bash(*)").fits_command(&line("anything")));
+        assert!(entry("Read(src/**)").fits_path("src/a/b.rs"));
+        assert!(!entry("Read(src/**)").fits_path("etc/b.rs"));
+        for wrong in ["Bash(git", "a b", "(x)", "Read([)"] {
+            assert!(Entry::parse(wrong.to_owned()).is_err(), "{wrong}");
+        }
+    }
+}

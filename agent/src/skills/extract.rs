@@ -1,0 +1,111 @@
+//! The programs of skills that are compiled in, put where a shell can run them.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::embedded::Bundle;
+
+/// Puts the programs of a skill into `.g3/bin` of the working directory and says where they are.
+/// Beside each lies its version, the hash of its content; a file that differs from what is compiled
+/// in is replaced, whatever its version says. Each is replaced by a rename, so two g3 at once leave
+/// the same whole file.
+pub fn scripts(bundle: &Bundle, cwd: &Path) -> io::Result<Vec<PathBuf>> {
+    if bundle.scripts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let dir = cwd.join(".g3/bin");
+    for dir in [cwd.join(".g3"), dir.clone()] {
+        if fs::symlink_metadata(&dir).is_ok_and(|facts| facts.is_symlink()) {
+            return Err(io::Error::other(format!("{} is a symbolic link", dir.display())));
+        }
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+    bundle.scripts.iter().map(|(name, text)| script(&dir, name, text)).collect()
+}
+
+fn script(dir: &Path, name: &str, text: &str) -> io::Result<PathBuf> {
+    let (file, version) = (dir.join(name), dir.join(format!("{name}.version")));
+    let hash = hash(text);
+    if !is_there(&file, text) {
+        base::files::replace_with_mode(&file, text.as_bytes(), 0o755)?;
+    }
+    if fs::read_to_string(&version).ok().as_deref() != Some(&hash) {
+        base::files::replace_with_mode(&version, hash.as_bytes(), 0o644)?;
+    }
+    Ok(file)
+}
+
+/// Whether this very text lies there as a program of ours.
+fn is_there(file: &Path, text: &str) -> bool {
+    let facts = fs::symlink_metadata(file);
+    facts.is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o777 == 0o755)
+        && fs::read(file).is_ok_and(|bytes| bytes == text.as_bytes())
+}
+
+fn hash(text: &str) -> String {
+    Sha256::digest(text.as_bytes())[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUNDLE: Bundle =
+        Bundle { name: "x", text: "", scripts: &[("x-run", "#!/bin/sh\necho hi\n")] };
+
+    #[test]
+    fn a_script_is_put_there_once_and_again_when_it_differs() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = scripts(&BUNDLE, dir.path()).unwrap().remove(0);
+        let mode = |file: &Path| fs::metadata(file).unwrap().permissions().mode() & 0o777;
+        assert_eq!((file.ends_with(".g3/bin/x-run"), mode(&file)), (true, 0o755));
+        let version = file.with_extension("version");
+        let hash = fs::read_to_string(&version).unwrap();
+        assert!(hash.len() == 16 && hash.chars().all(|c| c.is_ascii_hexdigit()), "{hash}");
+        let made = fs::metadata(&file).unwrap().modified().unwrap();
+        scripts(&BUNDLE, dir.path()).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), made, "left alone");
+        // What a repository put there is not run for ours, not even with the right version.
+        fs::write(&file, "#!/bin/sh\necho evil\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o777)).unwrap();
+        scripts(&BUNDLE, dir.path()).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), BUNDLE.scripts[0].1);
+        fs::write(&version, "0000000000000000").unwrap();
+        scripts(&BUNDLE, dir.path()).unwrap();
+        assert_eq!(fs::read_to_string(&version).unwrap(), hash);
+    }
+
+    #[test]
+    fn a_link_is_replaced_and_a_linked_directory_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = dir.path().join("outside");
+        fs::write(&outside, BUNDLE.scripts[0].1).unwrap();
+        fs::create_dir_all(dir.path().join("w/.g3/bin")).unwrap();
+        let cwd = dir.path().join("w");
+        std::os::unix::fs::symlink(&outside, cwd.join(".g3/bin/x-run")).unwrap();
+        let file = scripts(&BUNDLE, &cwd).unwrap().remove(0);
+        assert!(!fs::symlink_metadata(file).unwrap().is_symlink());
+        fs::create_dir(dir.path().join("v")).unwrap();
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("v/.g3")).unwrap();
+        assert!(scripts(&BUNDLE, &dir.path().join("v")).is_err());
+    }
+
+    #[test]
+    fn many_at_once_leave_one_whole_script() {
+        let dir = tempfile::tempdir().unwrap();
+        let each = |_| {
+            let cwd = dir.path().to_owned();
+            std::thread::spawn(move || scripts(&BUNDLE, &cwd).unwrap())
+        };
+        let all: Vec<_> = (0..16).map(each).collect();
+        all.into_iter().for_each(|one| drop(one.join().unwrap()));
+        let names = fs::read_dir(dir.path().join(".g3/bin")).unwrap();
+        let mut names: Vec<_> = names.map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["x-run", "x-run.version"]);
+    }
+}

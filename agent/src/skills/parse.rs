@@ -1,0 +1,258 @@
+//! A `SKILL.md` -> a skill, or what is wrong with it, by line and rule.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::allowed::{self, Entry};
+
+/// What a `SKILL.md` may hold, in bytes.
+pub const MOST: usize = 256 << 10;
+
+const NAME: usize = 64;
+const DESCRIPTION: usize = 1_024;
+const COMPATIBILITY: usize = 500;
+
+/// The keys of the front matter.
+const KEYS: &[&str] =
+    &["name", "description", "license", "compatibility", "metadata", "allowed-tools"];
+
+/// Something that is wrong with a `SKILL.md`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Fault {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// The rule that it breaks.
+    pub rule: &'static str,
+    /// What is wrong, and what would be right.
+    pub text: String,
+    /// Whether the skill is left out for it.
+    pub fatal: bool,
+}
+
+/// What the front matter says, and the text below it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parsed {
+    /// `name`.
+    pub name: String,
+    /// `description`.
+    pub description: String,
+    /// `license`.
+    pub license: Option<String>,
+    /// `compatibility`.
+    pub compatibility: Option<String>,
+    /// `metadata`.
+    pub metadata: BTreeMap<String, String>,
+    /// `allowed-tools`.
+    pub allowed: Option<Vec<Entry>>,
+    /// The text below the front matter.
+    pub body: String,
+}
+
+/// Reads the text of a `SKILL.md` that lies in a directory of this name.
+pub fn parse(text: &str, directory: &str) -> (Parsed, Vec<Fault>) {
+    let mut reader = Reader::default();
+    let Some((front, body)) = split(text, &mut reader) else {
+        return (Parsed::default(), reader.faults);
+    };
+    reader.front = front;
+    let table = reader.table();
+    let mut parsed = Parsed {
+        name: reader.name(&table, directory),
+        description: reader.required(&table, "description", DESCRIPTION),
+        license: reader.text(&table, "license"),
+        compatibility: reader.text(&table, "compatibility"),
+        metadata: reader.metadata(&table),
+        allowed: reader.allowed(&table),
+        body: body.trim().to_owned(),
+    };
+    if let Some(text) = &parsed.compatibility {
+        let length = text.chars().count();
+        if !(1..=COMPATIBILITY).contains(&length) {
+            let why = format!("`compatibility` has {length} characters; 1 to {COMPATIBILITY} fit");
+            reader.fault("compatibility", "compatibility-length", why);
+        }
+    }
+    if parsed.body.is_empty() {
+        parsed.body = String::new();
+        let line = text.lines().count().max(1);
+        let text = "there are no instructions below the front matter".to_owned();
+        reader.faults.push(Fault { line, rule: "body-missing", text, fatal: true });
+    }
+    for key in table.keys().filter(|key| !KEYS.contains(&key.as_str())) {
+        let text = format!("there is no key `{key}`; other things belong below `metadata`");
+        let line = reader.line_of(key);
+        reader.faults.push(Fault { line, rule: "key-unknown", text, fatal: false });
+    }
+    reader.faults.sort_by_key(|fault| fault.line);
+    (parsed, reader.faults)
+}
+
+/// The front matter and what follows it.
+fn split<'a>(text: &'a str, reader: &mut Reader<'_>) -> Option<(&'a str, &'a str)> {
+    let mut fail = |rule, text: &str| {
+        reader.faults.push(Fault { line: 1, rule, text: text.to_owned(), fatal: true });
+        None
+    };
+    if text.len() > MOST {
+        return fail("too-long", "the file has more than 256 KiB; move parts into files beside it");
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let first = text.lines().next().unwrap_or_default();
+    if first.trim_end() != "---" {
+        return fail("front-matter", "the first line must be `---`");
+    }
+    let start = text.find('\n').map_or(text.len(), |at| at + 1);
+    let mut at = start;
+    for line in text[start..].split_inclusive('\n') {
+        if line.trim_end() == "---" {
+            return Some((&text[start..at], &text[at + line.len()..]));
+        }
+        at += line.len();
+    }
+    fail("front-matter", "the front matter does not end: a line `---` is missing")
+}
+
+/// Reads keys and gathers what is wrong with them.
+#[derive(Default)]
+struct Reader<'a> {
+    front: &'a str,
+    faults: Vec<Fault>,
+}
+
+impl Reader<'_> {
+    fn fault(&mut self, key: &str, rule: &'static str, text: String) {
+        let line = self.line_of(key);
+        self.faults.push(Fault { line, rule, text, fatal: true });
+    }
+
+    /// The line of a key in the file; that of the opening `---` when it does not stand there.
+    fn line_of(&self, key: &str) -> usize {
+        let stands = |line: &str| {
+            let line = line.trim_start_matches(['"', '\'']);
+            let rest = line.strip_prefix(key).map(|rest| rest.trim_start_matches(['"', '\'']));
+            rest.is_some_and(|rest| rest.trim_start().starts_with(':'))
+        };
+        self.front.lines().position(stands).map_or(1, |at| at + 2)
+    }
+
+    fn table(&mut self) -> Map<String, Value> {
+        if self.front.trim().is_empty() {
+            return Map::new();
+        }
+        match serde_saphyr::from_str::<Value>(self.front) {
+            Ok(Value::Object(table)) => table,
+            Ok(_) => {
+                let text = "the front matter must be `key: value` lines".to_owned();
+                self.faults.push(Fault { line: 2, rule: "front-matter", text, fatal: true });
+                Map::new()
+            }
+            Err(why) => {
+                let line = why.location().map_or(1, |at| at.line() as usize) + 1;
+                let why = why.without_snippet().to_string();
+                // Its own line counts from the front matter's first.
+                let why = why.lines().next().unwrap_or_default();
+                let why = why.split(" at line ").next().unwrap_or_default();
+                let text = format!("not YAML: {why}");
+                self.faults.push(Fault { line, rule: "yaml", text, fatal: true });
+                Map::new()
+            }
+        }
+    }
+
+    /// Whether the front matter could not be read at all, so that nothing in it can be missing.
+    fn is_unread(&self) -> bool {
+        self.faults.iter().any(|fault| ["yaml", "front-matter"].contains(&fault.rule))
+    }
+
+    fn text(&mut self, table: &Map<String, Value>, key: &'static str) -> Option<String> {
+        match table.get(key)? {
+            Value::Null => None,
+            Value::String(text) => Some(text.trim().to_owned()),
+            Value::Number(_) | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+                let rule = if key == "name" { "name-form" } else { "not-text" };
+                self.fault(key, rule, format!("`{key}` must be a text; put it into quotes"));
+                None
+            }
+        }
+    }
+
+    /// A text that must be there and be no longer than so many characters.
+    fn required(&mut self, table: &Map<String, Value>, key: &'static str, most: usize) -> String {
+        let faults = self.faults.len();
+        let text = self.text(table, key).unwrap_or_default();
+        let length = text.chars().count();
+        let (missing, long) = match key {
+            "name" => ("name-missing", "name-length"),
+            _ => ("description-missing", "description-length"),
+        };
+        if text.is_empty() {
+            if self.faults.len() == faults && !self.is_unread() {
+                self.fault(key, missing, format!("`{key}` is missing"));
+            }
+        } else if length > most {
+            self.fault(key, long, format!("`{key}` has {length} characters; {most} fit"));
+        }
+        text
+    }
+
+    fn name(&mut self, table: &Map<String, Value>, directory: &str) -> String {
+        let name = self.required(table, "name", NAME);
+        if name.is_empty() {
+            return name;
+        }
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if !name.chars().all(fits) {
+            let text = "`name` may hold lower-case letters, digits and hyphens only".to_owned();
+            self.fault("name", "name-form", text);
+        } else if name.starts_with('-') || name.ends_with('-') || name.contains("--") {
+            let text =
+                "`name` may not begin or end with a hyphen, nor hold two in a row".to_owned();
+            self.fault("name", "name-hyphen", text);
+        } else if name != directory {
+            let text = format!("`name` is `{name}`, and its directory is called `{directory}`");
+            self.fault("name", "name-directory", text);
+        }
+        name
+    }
+
+    fn metadata(&mut self, table: &Map<String, Value>) -> BTreeMap<String, String> {
+        let entries = match table.get("metadata") {
+            None | Some(Value::Null) => return BTreeMap::new(),
+            Some(Value::Object(entries)) => entries,
+            Some(_) => {
+                self.fault("metadata", "metadata", "`metadata` must be a map of texts".to_owned());
+                return BTreeMap::new();
+            }
+        };
+        let as_text = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        entries.iter().map(|(key, value)| (key.clone(), as_text(value))).collect()
+    }
+
+    fn allowed(&mut self, table: &Map<String, Value>) -> Option<Vec<Entry>> {
+        let words = match table.get("allowed-tools")? {
+            Value::Null => Vec::new(),
+            Value::String(text) => allowed::words(text),
+            Value::Array(list) => {
+                list.iter().filter_map(Value::as_str).flat_map(allowed::words).collect()
+            }
+            Value::Number(_) | Value::Bool(_) | Value::Object(_) => {
+                let text = "`allowed-tools` must be names with spaces between".to_owned();
+                self.fault("allowed-tools", "allowed-tools", text);
+                return None;
+            }
+        };
+        let (entries, wrong): (Vec<_>, Vec<_>) =
+            words.into_iter().map(Entry::parse).partition(Result::is_ok);
+        for why in wrong.into_iter().filter_map(Result::err) {
+            self.fault("allowed-tools", "allowed-tools", why);
+        }
+        Some(entries.into_iter().filter_map(Result::ok).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! The tools that remember: notes of the workspace, and the user's own memories.
+
+use base::clock::Clock;
+use base::files;
+use base::lock::Lock;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::call::{Call, Trouble};
+use super::fs::{open, seen};
+use super::{ErrorKind, Outcome};
+use crate::memory::Memory;
+use crate::memory::notes::{self, MOST, Merged};
+use crate::memory::search::text_of;
+use crate::memory::store::New;
+
+#[derive(Deserialize)]
+struct Notes {
+    notes: String,
+}
+
+#[derive(Deserialize)]
+struct Search {
+    query: String,
+    limit: Option<usize>,
+}
+
+#[derive(Deserialize)]
+struct Key {
+    key: String,
+}
+
+#[derive(Deserialize)]
+struct Pair {
+    key: String,
+    value: String,
+}
+
+/// Memories that are shown when the call does not say.
+const LIMIT: usize = 10;
+/// Memories that are shown at most.
+const MOST_HITS: usize = 100;
+/// Characters of a memory that a search shows.
+const PREVIEW: usize = 200;
+/// The longest key, in characters, and the longest value, in bytes.
+const KEY: usize = 200;
+const VALUE: usize = 1 << 20;
+
+/// Merges notes into the workspace's file.
+pub async fn remember(call: &Call<'_>) -> Result<Outcome, Trouble> {
+    let Notes { notes } = call.decode()?;
+    if notes.trim().is_empty() {
+        return Err(Trouble::invalid("remember: `notes` is empty"));
+    }
+    let memory = &call.at.memory;
+    let merged = {
+        // Two g3 of one directory write one after the other.
+        let _lock = Lock::take(&call.at.cwd.join(".g3/memory.lock")).ok();
+        merge(call, &notes)?
+    };
+    memory.learnt.remembered();
+    if merged.added == 0 {
+        let text =
+            format!("Memory unchanged: all of it stands there already. Size: {}", merged.size());
+        return Ok(Outcome::done(text));
+    }
+    let workspace = call.at.root.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut trouble = Vec::new();
+    if memory.shared {
+        for (heading, text) in &merged.news {
+            let key = format!("workspace/{workspace}/{heading}");
+            let stored = store(memory, &key, text, "project").await;
+            trouble.extend(stored.err());
+        }
+    }
+    let mut text = format!("Memory updated. Size: {}", merged.size());
+    if merged.dropped > 0 {
+        text.push_str(&format!(" ({} of the notes stood there already)", merged.dropped));
+    }
+    if let Some(why) = trouble.first() {
+        text.push_str(&format!("\n[memory_search will not find them: {why}]"));
+    }
+    let metadata = json!({
+        "path": call.place, "added": merged.added, "dropped": merged.dropped,
+        "chars": merged.text.chars().count(),
+    });
+    Ok(Outcome::done(text).titled(format!("noted {}", merged.added)).with(metadata))
+}
+
+fn merge(call: &Call<'_>, notes: &str) -> Result<Merged, Trouble> {
+    let path = &call.place;
+    let failed = |why: &std::io::Error| {
+        Trouble::io(&format!("cannot write the notes in {}", path.display()), why)
+    };
+    let before = match open::read(path) {
+        Ok(content) => content.bytes,
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(why) => return Err(failed(&why)),
+    };
+    let before = String::from_utf8(before).map_err(|_| {
+        Trouble::failed(format!("{} is not UTF-8 text; nothing was written", path.display()))
+    })?;
+    let now = Clock::from_env().now();
+    let merged = notes::merge(&before, notes, &format!("{now:.0}"));
+    if merged.added == 0 {
+        return Ok(Merged { text: before, ..merged });
+    }
+    let (size, most) = (merged.text.chars().count(), MOST as f64 / 1e3);
+    if size > MOST {
+        return Err(Trouble::failed(format!(
+            "nothing was noted: {} would have {}, and {most:.0}k fit, because all of it is in \
+             every prompt. Make room first: edit the file, drop what no longer holds or what the \
+             code itself says, put what is left in fewer words. Then call remember again",
+            path.display(),
+            merged.size()
+        )));
+    }
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(|why| failed(&why))?;
+    }
+    files::step("g3.memory.notes");
+    open::replace(path, merged.text.as_bytes()).map_err(|why| failed(&why))?;
+    seen::note(&call.at.session_dir, path, merged.text.as_bytes());
+    Ok(merged)
+}
+
+/// Finds memories by words and by vectors.
+pub async fn search(call: &Call<'_>) -> Result<Outcome, Trouble> {
+    let Search { query, limit } = call.decode()?;
+    if query.trim().is_empty() {
+        return Err(Trouble::invalid("memory_search: `query` is empty"));
+    }
+    let limit = limit.unwrap_or(LIMIT).min(MOST_HITS);
+    let found = call.at.memory.search(&query, limit).await.map_err(Trouble::failed)?;
+    let mut text = match found.hits.len() {
+        0 => "No memories found".to_owned(),
+        1 => "Found 1 memory:".to_owned(),
+        count => format!("Found {count} memories:"),
+    };
+    for (at, hit) in found.hits.iter().enumerate() {
+        let image = if hit.memo.image.is_some() { " [image]" } else { "" };
+        let (key, preview) = (&hit.memo.key, preview(&hit.memo.value));
+        text.push_str(&format!("\n{}. [{key}] {:.3}{image}\n   {preview}", at + 1, hit.score));
+    }
+    found.notes.iter().for_each(|note| text.push_str(&format!("\n[note: {note}]")));
+    let hits = found.hits.iter().map(|hit| json!({ "key": hit.memo.key, "score": hit.score }));
+    let metadata = json!({ "count": found.hits.len(), "hits": hits.collect::<Vec<_>>() });
+    Ok(Outcome::done(text).with(metadata))
+}
+
+/// The beginning of a value in one line.
+fn preview(value: &str) -> String {
+    let flat = value.split_whitespace().collect::<Vec<_>>().join(" ");
+    if flat.chars().count() <= PREVIEW {
+        return flat;
+    }
+    format!("{}…", flat.chars().take(PREVIEW - 1).collect::<String>())
+}
+
+/// Gives one memory in full.
+pub async fn recall(call: &Call<'_>) -> Result<Outcome, Trouble> {
+    let Key { key } = call.decode()?;
+    let key = known_key(&key)?;
+    let wanted = key.clone();
+    let got = call.at.memory.with_store(move |store| store.get(&wanted)).await;
+    let (memo, notice) = got.map_err(Trouble::failed)?;
+    let Some(memo) = memo else {
+        let notice = notice.map(|text| format!("\n[note: {text}]")).unwrap_or_default();
+        let text = format!("Memory not found: {key}. memory_search finds keys{notice}");
+        return Err(Trouble::new(ErrorKind::NotFound, text));
+    };
+    let image = memo.image.as_ref().map(|path| format!("\nImage: {path}")).unwrap_or_default();
+    let metadata = json!({
+        "key": memo.key, "category": memo.category,
+        "created_at": memo.created_at, "updated_at": memo.updated_at,
+    });
+    Ok(Outcome::done(format!("[{}]\n{}{image}", memo.key, memo.value)).with(metadata))
+}
+
+/// Stores one memory.
+pub async fn keep(call: &Call<'_>) -> Result<Outcome, Trouble> {
+    let Pair { key, value } = call.decode()?;
+    let key = known_key(&key)?;
+    if value.trim().is_empty() || value.len() > VALUE {
+        return Err(Trouble::invalid("memory_set: `value` must hold something, and 1 MiB at most"));
+    }
+    let stored = store(&call.at.memory, &key, &value, "general").await.map_err(Trouble::failed)?;
+    let notes: String = stored.notes.iter().map(|note| format!("\n[note: {note}]")).collect();
+    let metadata = json!({ "key": key, "new": stored.is_new });
+    Ok(Outcome::done(format!("Memory stored: {key}{notes}")).with(metadata))
+}
+
+fn known_key(key: &str) -> Result<String, Trouble> {
+    let key = key.trim();
+    let fits = !key.is_empty() && key.chars().count() <= KEY && !key.chars().any(char::is_control);
+    let text = "`key` must be one line of 1 to 200 characters";
+    fits.then(|| key.to_owned()).ok_or_else(|| Trouble::invalid(text))
+}
+
+/// What came of storing.
+struct Stored {
+    is_new: bool,
+    notes: Vec<String>,
+}
+
+/// Stores a memory with its vector; one without a vector is found by its words.
+async fn store(
+    memory: &Memory,
+    key: &str,
+    value: &str,
+    category: &'static str,
+) -> Result<Stored, String> {
+    let mut notes = Vec::new();
+    let mut vector = None;
+    match memory.embedder() {
+        Ok(embedder) => match embedder.embed(&[text_of(key, value)]).await {
+            Ok(made) => vector = made.into_iter().next().map(|v| (embedder.name().to_owned(), v)),
+            Err(why) => notes.push(format!("found by its words only: {why}")),
+        },
+        Err(why) => notes.push(format!("found by its words only: {why}")),
+    }
+    let (key, value) = (key.to_owned(), value.to_owned());
+    memory.log("SET", &key, &value);
+    let now = Clock::from_env().stamp();
+    let new = New { key, value, category, vector, now };
+    let (is_new, notice) = memory.with_store(move |store| store.set(&new)).await?;
+    notes.extend(notice);
+    Ok(Stored { is_new, notes })
+}

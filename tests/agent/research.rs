@@ -1,0 +1,144 @@
+//! Research: the program of the skill, and the tool that runs it for a model.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+use testkit::env::until;
+use testkit::model_server::reply::Reply;
+
+use crate::stage::Stage;
+use crate::tools_support::Bench;
+
+/// A `g3` on the PATH that is none: it notes how it was called and says what the test wants.
+fn fake_g3(bench: &Bench, says: &str) -> String {
+    let bin = bench.env.home().join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let script = format!("#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$HOME/argv\"\n{says}\n");
+    fs::write(bin.join("g3"), script).unwrap();
+    fs::set_permissions(bin.join("g3"), fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{}:{}", bin.display(), std::env::var("PATH").unwrap())
+}
+
+fn status(bench: &Bench) -> Option<Value> {
+    let dir = fs::read_dir(bench.dir.join(".g3/research")).ok()?.next()?.ok()?.path();
+    serde_json::from_slice(&fs::read(dir.join("status.json")).ok()?).ok()
+}
+
+#[test]
+fn the_research_script_runs_a_scout_and_leaves_a_report() {
+    let bench = Bench::new("g3");
+    bench.call("skill", json!({"name": "research"})).says(".g3/bin/g3-research").works();
+    let report = "printf 'noise\\n\\033[1m---SCOUT_REPORT_START---\\033[0m\\n# Found\\nit\\n---SCOUT_REPORT_END---\\n'";
+    let path = fake_g3(&bench, report);
+    let question = "which \"one\"?\nsecond \\ line\ttab\r\u{1b} --end";
+    let job = bench.env.job(bench.dir.join(".g3/bin/g3-research"), &bench.dir).env("PATH", path);
+    let ran = bench.env.run_job(job.arg(question));
+    assert_eq!(ran.ok(), "# Found\nit");
+    let status = status(&bench).unwrap();
+    assert_eq!(status["status"], "complete", "{status}");
+    assert_eq!(status["query"], question.replace('\u{1b}', ""));
+    assert_eq!((&status["exit_code"], &status["error"]), (&json!(0), &json!("")));
+    let argv = fs::read_to_string(bench.env.home().join("argv")).unwrap();
+    assert!(argv.starts_with("--agent\nscout\n--new-session\n--quiet\n--\nwhich"), "{argv}");
+    let id = status["id"].as_str().unwrap();
+    let told = bench.env.run(bench.dir.join(".g3/bin/g3-research"), &bench.dir, ["--status", id]);
+    assert_eq!(told.json()["id"], id);
+}
+
+#[test]
+fn a_research_that_fails_or_is_ended_says_so() {
+    for (says, code, words) in [
+        ("echo 'no model' >&2; exit 3", 3, "no model"),
+        ("echo nothing of use", 1, "no report between its markers"),
+    ] {
+        let bench = Bench::new("g3");
+        bench.call("skill", json!({"name": "research"})).works();
+        let path = fake_g3(&bench, says);
+        let job = bench.env.job(bench.dir.join(".g3/bin/g3-research"), &bench.dir);
+        bench.env.run_job(job.env("PATH", path).arg("why?")).exits(code).says("no report");
+        let status = status(&bench).unwrap();
+        assert_eq!(status["status"], "failed");
+        assert!(status["error"].as_str().unwrap().contains(words), "{status}");
+    }
+    let bench = Bench::new("g3");
+    bench.call("skill", json!({"name": "research"})).works();
+    let path = fake_g3(&bench, "touch \"$HOME/asked\"; exec sleep 100");
+    let job = bench.env.job(bench.dir.join(".g3/bin/g3-research"), &bench.dir);
+    let mut running = job.env("PATH", path).arg("why?").spawn().unwrap();
+    let asked = bench.env.home().join("asked");
+    until("the scout is asked", || asked.exists().then_some(()));
+    let pid = status(&bench).unwrap()["pid"].to_string();
+    bench.env.run("kill", &bench.dir, [pid.as_str()]).ok();
+    until("the script ended", || running.child.try_wait().unwrap());
+    assert_eq!(status(&bench).unwrap()["status"], "cancelled");
+    let script = bench.dir.join(".g3/bin/g3-research");
+    for args in [&["  "][..], &[], &["--status", "../x"]] {
+        bench.env.run(&script, &bench.dir, args).exits(2);
+    }
+    let nested = bench.env.job(&script, &bench.dir).env("RESEARCH_OF_G3", "x").arg("why?");
+    bench.env.run_job(nested).exits(2).says("no other scout");
+}
+
+const REPORT: &str =
+    "printf -- '---SCOUT_REPORT_START---\\n# Found\\nit\\n---SCOUT_REPORT_END---\\n'";
+
+/// Puts a program in the place of the scout.
+fn scout(stage: &mut Stage, says: &str) {
+    let file = stage.env.home().join("scout");
+    let script = format!("#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$HOME/argv\"\n{says}\n");
+    fs::write(&file, script).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    stage.env.set("G3_RESEARCH_PROGRAM", file.display());
+}
+
+#[test]
+fn the_tool_gives_the_report_of_a_scout_that_asks_the_same_model() {
+    let question = json!({"query": "which\n'crate'?"});
+    let mut stage = Stage::new([Reply::call("research", question), Reply::says("done")]);
+    stage.env.set("SOME_API_KEY", "sesame");
+    scout(&mut stage, &format!("[ \"$SOME_API_KEY\" = sesame ] || exit 7\n{REPORT}"));
+    stage.g3(["find out"]).ok();
+    let asked = stage.asked();
+    assert_eq!(asked[1].tool_results()[0].1, "# Found\nit\n");
+    let argv = fs::read_to_string(stage.env.home().join("argv")).unwrap();
+    assert!(
+        argv.contains("--provider\nanthropic.scripted\n--model\nscripted\n--\nwhich\n'crate'?"),
+        "{argv}"
+    );
+    let dir = fs::read_dir(stage.repo.path().join(".g3/research")).unwrap().next().unwrap();
+    let status = fs::read(dir.unwrap().path().join("status.json")).unwrap();
+    let status: Value = serde_json::from_slice(&status).unwrap();
+    assert_eq!(
+        (&status["status"], &status["query"]),
+        (&json!("complete"), &json!("which\n'crate'?"))
+    );
+    assert_eq!(stage.repo.git(["status", "--porcelain"]).trim(), "", "git does not see it");
+}
+
+#[test]
+fn a_scout_that_fails_is_told_and_no_scout_starts_another() {
+    let ask = || Reply::call("research", json!({"query": "why?"}));
+    let mut stage = Stage::new([ask(), Reply::says("done"), ask(), Reply::says("done")]);
+    scout(&mut stage, "echo 'no route to anywhere' >&2; exit 3");
+    stage.g3(["find out"]).ok();
+    let result = stage.asked()[1].tool_results()[0].1.clone();
+    assert!(result.contains("no report (exit code 3)"), "{result}");
+    stage.env.set("RESEARCH_OF_G3", "research_1");
+    stage.g3(["find out"]).ok();
+    assert!(stage.asked()[3].tool_results()[0].1.contains("starts no other scout"));
+}
+
+#[test]
+fn a_cancelled_research_ends_its_scout() {
+    let mut stage = Stage::new([Reply::call("research", json!({"query": "why?"}))]);
+    scout(&mut stage, "echo $$ > \"$HOME/pid\"; exec sleep 100");
+    let mut running = stage.start(["find out"]);
+    let pid_file = stage.env.home().join("pid");
+    let pid: u32 =
+        until("the scout is asked", || fs::read_to_string(&pid_file).ok()?.trim().parse().ok());
+    let g3 = running.id().to_string();
+    stage.env.run("kill", stage.env.home(), ["-INT", g3.as_str()]).ok();
+    until("g3 ended", || running.child.try_wait().unwrap());
+    until("the scout ended", || (!base::process::is_alive(pid)).then_some(()));
+}
