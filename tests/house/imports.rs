@@ -17,12 +17,13 @@ const AGENT: &[(&str, &[&str])] = &[
     ("context", &["message", "provider", "fragment"]),
     ("session", &["message", "context"]),
     ("turn", &["message", "provider", "tools", "limits", "context"]),
+    ("hooks", &["message", "provider", "gate", "tools", "turn"]),
     ("ui", &["gate"]),
     (
         "run",
         &[
             "message", "provider", "gate", "tools", "limits", "session", "prompt", "context",
-            "turn", "ui",
+            "turn", "hooks", "ui",
         ],
     ),
     (

@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod login;
+pub mod mcp;
 pub mod model;
 pub mod sessions;
 pub mod settings;
@@ -122,6 +123,8 @@ enum Command {
     Login(login::LoginArgs),
     /// List, fetch, add, serve and remove local models
     Model(model::ModelArgs),
+    /// MCP: the servers whose tools are used, and g3's own tools for others
+    Mcp(mcp::McpArgs),
     /// List and show the sessions of this directory
     Sessions(sessions::SessionsArgs),
     /// Print completions for a shell
@@ -205,6 +208,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Config(args)) => config::run(&args),
         Some(Command::Login(args)) => in_runtime(login::run(&args)),
         Some(Command::Model(args)) => model::run(&args),
+        Some(Command::Mcp(args)) => mcp::run(args),
         Some(Command::Sessions(args)) => sessions::run(&args),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();

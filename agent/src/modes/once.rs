@@ -31,6 +31,7 @@ pub async fn run(
             return Err(failure);
         }
     };
+    work.leave().close().await;
     match ended.failure {
         Some(failure) => Err(failure),
         None => Ok(ended.status),

@@ -9,13 +9,15 @@ use crate::message::Message;
 use crate::prompt::{self, Place};
 use crate::provider::{self, Choice, Facts, Provider, ToolSpec};
 use crate::tools::profile::{self, Face};
-use crate::tools::{self, Switches};
+use crate::tools::{self, Profile, Switches};
 use crate::turn;
 
 /// A model with its prompt and its tools; they stay the same as long as it answers.
 pub struct Mind {
     /// The model.
     pub provider: Box<dyn Provider>,
+    /// Which names its tools have.
+    pub profile: Profile,
     /// What it may do.
     pub offered: Vec<ToolSpec>,
     /// What it is told.
@@ -43,7 +45,13 @@ impl Mind {
         let place = Place { cwd: &settings.cwd, date, tools: settings.tools };
         let system = prompt::system(facts, &place);
         let room = room(settings, facts, turn::overhead(&system, &offered));
-        Mind { provider, offered, system, room }
+        Mind { provider, profile: settings.profile, offered, system, room }
+    }
+
+    /// Offers more tools, to the end of the session.
+    pub fn give(&mut self, settings: &Settings, more: Vec<ToolSpec>) {
+        self.offered.extend(more);
+        self.room = room(settings, self.facts(), turn::overhead(&self.system, &self.offered));
     }
 
     /// The model's facts.

@@ -22,6 +22,7 @@ pub mod escalate;
 pub mod exec;
 pub mod fs;
 pub mod history;
+pub mod mcp;
 pub mod outside;
 pub mod plan;
 pub mod profile;
@@ -90,6 +91,8 @@ pub struct Workplace {
     pub gate: Arc<Gate>,
     /// Who holds files and terminals besides the machine, e.g. an editor.
     pub outside: Option<Arc<dyn Outside>>,
+    /// The MCP servers of the session.
+    pub mcp: Option<Arc<mcp::Hub>>,
 }
 
 /// A set of tool names as an ecosystem knows them.
@@ -147,6 +150,9 @@ pub fn offered(profile: Profile, switches: Switches) -> Vec<ToolSpec> {
 /// Runs one call: decodes the arguments, asks the gate, runs the engine. Never fails otherwise
 /// than by an [`Outcome`] that says so.
 pub async fn run(profile: Profile, name: &str, args: &Value, at: &Workplace) -> Outcome {
+    if let Some(hub) = at.mcp.as_ref().filter(|hub| hub.owns(name)) {
+        return hub.run(name, args, at).await;
+    }
     let started = Instant::now();
     let (outcome, engine) = match call::prepare(profile, name, args, at) {
         Ok(call) => (call.run().await, Some(call.face.engine)),
@@ -212,6 +218,7 @@ impl Workplace {
             plain: false,
             gate: Arc::new(Gate::default()),
             outside: None,
+            mcp: None,
         }
     }
 }

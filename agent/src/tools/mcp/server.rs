@@ -1,0 +1,276 @@
+//! One configured server: started when it is first needed or in the background, started anew once
+//! when it is found dead, and asked with a time limit that ends the call and nothing else.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::config::mcp::McpServer;
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use rmcp::RoleClient;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, JsonObject,
+    ServerResult, Tool,
+};
+use rmcp::service::{PeerRequestOptions, RequestHandle, ServiceError};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::cache;
+use super::connect::{self, Line, Place};
+use crate::tools::ErrorKind;
+use crate::tools::call::Trouble;
+
+/// What we know about a tool of a server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Known {
+    /// The server's own name for it.
+    pub name: String,
+    /// What the model reads about it.
+    pub description: String,
+    /// The JSON Schema object of its parameters.
+    pub parameters: Value,
+    /// Whether the server says that a second call does no harm.
+    pub repeatable: bool,
+}
+
+/// A configured server.
+pub struct Server {
+    /// As the configuration has it.
+    pub name: String,
+    /// Its part of the names of its tools.
+    pub part: String,
+    /// What it is.
+    pub definition: McpServer,
+    allowed: GlobSet,
+    place: Place,
+    line: tokio::sync::Mutex<Option<Line>>,
+    known: Mutex<Option<Arc<Vec<Known>>>>,
+}
+
+/// A call that was sent and has no answer.
+type Sent = RequestHandle<RoleClient>;
+
+/// Why a call has no answer.
+enum Lost {
+    /// The server is gone.
+    Died,
+    /// Anything else; another try would change nothing.
+    Trouble(Trouble),
+}
+
+/// The longest description that the model is shown.
+const DESCRIPTION: usize = 2_000;
+/// How long the word that a call is cancelled may take.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+impl Server {
+    /// A server that was not started yet. What it said in an earlier session is known.
+    pub fn new(name: &str, part: &str, definition: &McpServer, place: &Place) -> Server {
+        Server {
+            name: name.to_owned(),
+            part: part.to_owned(),
+            allowed: globs(&definition.tools),
+            known: Mutex::new(cache::read(definition).map(Arc::new)),
+            definition: definition.clone(),
+            place: place.clone(),
+            line: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// The tools that are known already and may be used.
+    pub fn known(&self) -> Option<Vec<Known>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        Some(self.permitted(&known))
+    }
+
+    /// The tools that may be used; starts the server when they are not known.
+    pub async fn tools(&self) -> Result<Vec<Known>, String> {
+        match self.known() {
+            Some(known) => Ok(known),
+            None => self.start().await.map(|()| self.known().unwrap_or_default()),
+        }
+    }
+
+    fn permitted(&self, all: &[Known]) -> Vec<Known> {
+        let fits = |tool: &&Known| {
+            self.definition.tools.is_empty() || self.allowed.is_match(tool.name.as_str())
+        };
+        all.iter().filter(fits).cloned().collect()
+    }
+
+    /// Starts the server unless it runs, and learns its tools.
+    pub async fn start(&self) -> Result<(), String> {
+        let mut line = self.line.lock().await;
+        self.revived(&mut line).await
+    }
+
+    /// Sees to it that the line is open.
+    async fn revived(&self, line: &mut Option<Line>) -> Result<(), String> {
+        if line.as_ref().is_some_and(Line::is_open) {
+            return Ok(());
+        }
+        // The group of a dead one goes first.
+        *line = None;
+        let opened = async {
+            let open = connect::open(&self.definition, &self.part, &self.place).await?;
+            let tools = open.peer().list_all_tools().await;
+            let tools = tools.map_err(|why| format!("it does not list its tools: {why}"))?;
+            Ok::<_, String>((open, tools))
+        };
+        let limit = self.limit();
+        let (open, tools) = tokio::time::timeout(limit, opened).await.map_err(|_| {
+            format!("it did not start within {} s (`timeout_seconds`)", limit.as_secs())
+        })??;
+        let tools: Vec<Known> = tools.into_iter().map(known).collect();
+        cache::write(&self.definition, &tools);
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tools));
+        *line = Some(open);
+        Ok(())
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_secs(self.definition.timeout_seconds)
+    }
+
+    /// Calls a tool. A server that is found dead is started once more; one that dies during the
+    /// call is as well, but only a call that may be repeated is made again.
+    pub async fn call(
+        &self,
+        tool: &Known,
+        args: JsonObject,
+        cancel: &CancellationToken,
+    ) -> Result<CallToolResult, Trouble> {
+        match self.attempt(tool, args.clone(), cancel).await {
+            Ok(answer) => Ok(answer),
+            Err(Lost::Trouble(trouble)) => Err(trouble),
+            Err(Lost::Died) => {
+                let how = self.bury().await;
+                if tool.repeatable
+                    && let Ok(answer) = self.attempt(tool, args, cancel).await
+                {
+                    return Ok(answer);
+                }
+                let again = match self.start().await {
+                    Ok(()) => "it was started again".to_owned(),
+                    Err(why) => format!("it could not be started again: {why}"),
+                };
+                Err(Trouble::failed(format!(
+                    "the MCP server `{}` died during the call ({how}); whether the call was \
+                     carried out is not known; {again}",
+                    self.name
+                )))
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        tool: &Known,
+        args: JsonObject,
+        cancel: &CancellationToken,
+    ) -> Result<CallToolResult, Lost> {
+        let sent = tokio::select! {
+            sent = self.send(tool, args) => sent?,
+            () = cancel.cancelled() => return Err(Lost::Trouble(cancelled())),
+        };
+        let limit = self.limit();
+        let mut sent = sent;
+        let why = tokio::select! {
+            answer = &mut sent.rx => return self.answer(answer.unwrap_or(Err(ServiceError::TransportClosed))),
+            () = cancel.cancelled() => cancelled(),
+            () = tokio::time::sleep(limit) => Trouble::new(ErrorKind::Timeout, format!(
+                "no answer within {} s (`timeout_seconds` of [mcp.{}]); the server was told to stop",
+                limit.as_secs(), self.name
+            )),
+        };
+        let reason = Some(base::text::head(&why.text, 200).to_owned());
+        let _ = tokio::time::timeout(GOODBYE, sent.cancel(reason)).await;
+        Err(Lost::Trouble(why))
+    }
+
+    async fn send(&self, tool: &Known, args: JsonObject) -> Result<Sent, Lost> {
+        let mut line = self.line.lock().await;
+        self.revived(&mut line).await.map_err(|why| {
+            let text = format!("the MCP server `{}` cannot be started: {why}", self.name);
+            Lost::Trouble(Trouble::failed(text))
+        })?;
+        let Some(open) = line.as_ref() else { return Err(Lost::Died) };
+        let params = CallToolRequestParams::new(tool.name.clone()).with_arguments(args);
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let options = PeerRequestOptions::no_options();
+        open.peer().send_cancellable_request(request, options).await.map_err(|_| Lost::Died)
+    }
+
+    fn answer(&self, answer: Result<ServerResult, ServiceError>) -> Result<CallToolResult, Lost> {
+        let trouble = |text: String| Err(Lost::Trouble(Trouble::failed(text)));
+        match answer {
+            Ok(ServerResult::CallToolResult(answer)) => Ok(answer),
+            Ok(_) => trouble(format!("`{}` wants something that g3 does not have", self.name)),
+            Err(ServiceError::TransportClosed | ServiceError::TransportSend(_)) => Err(Lost::Died),
+            Err(ServiceError::McpError(error)) => trouble(error.message.into_owned()),
+            Err(why) => trouble(why.to_string()),
+        }
+    }
+
+    /// Forgets a line that broke; says how it ended.
+    async fn bury(&self) -> String {
+        let mut line = self.line.lock().await;
+        match line.as_mut().filter(|line| !line.is_open()) {
+            Some(dead) => {
+                let how = dead.end_of_it().await;
+                *line = None;
+                how
+            }
+            None => "the connection broke".to_owned(),
+        }
+    }
+
+    /// Ends it, if it runs.
+    pub async fn close(&self) {
+        // One that is still starting is ended by its handle.
+        let open = self.line.try_lock().ok().and_then(|mut line| line.take());
+        if let Some(open) = open {
+            open.close().await;
+        }
+    }
+}
+
+fn cancelled() -> Trouble {
+    Trouble::new(ErrorKind::Cancelled, "cancelled by the user")
+}
+
+fn globs(patterns: &[String]) -> GlobSet {
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        // What is no glob can still be a name.
+        if let Ok(glob) = Glob::new(pattern).or_else(|_| Glob::new(&globset::escape(pattern))) {
+            set.add(glob);
+        }
+    }
+    set.build().unwrap_or_else(|_| GlobSet::empty())
+}
+
+fn known(tool: Tool) -> Known {
+    let mut parameters = Value::Object(tool.input_schema.as_ref().clone());
+    // What every wire wants of a schema, also where a server leaves it out.
+    parameters["type"] = json!("object");
+    if !parameters["properties"].is_object() {
+        parameters["properties"] = json!({});
+    }
+    let description = tool.description.or(tool.title.map(Into::into)).unwrap_or_default();
+    let hints = tool.annotations.unwrap_or_default();
+    Known {
+        name: tool.name.into_owned(),
+        description: base::text::head(&description, DESCRIPTION).to_owned(),
+        parameters,
+        repeatable: hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true),
+    }
+}
+
+/// The whole name of each tool.
+pub fn named(server: &Server, tools: &[Known]) -> BTreeMap<String, Known> {
+    let names = super::name::tools(&server.part, tools.iter().map(|tool| tool.name.as_str()));
+    names.into_iter().zip(tools.iter().cloned()).collect()
+}

@@ -1,0 +1,145 @@
+//! Where servers come from: the configuration, a repository that must be trusted, an address; and
+//! what `g3 mcp` says about them.
+
+use serde_json::{Value, json};
+use testkit::model_server::ModelServer;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::request::Request;
+use testkit::model_server::script::Script;
+
+use crate::mcp_support::{command, configure, result, stage};
+use crate::stage::Stage;
+
+fn repository(stage: &Stage, args: &[&str]) {
+    let all = command(args);
+    let (program, args) = (all[0].clone(), all.as_array().unwrap()[1..].to_vec());
+    let text = json!({"mcpServers": {"theirs": {"command": program, "args": args}}});
+    stage.repo.write(".mcp.json", text.to_string());
+}
+
+#[test]
+fn a_repository_names_servers_only_when_exactly_this_is_trusted() {
+    let stage = Stage::new([Reply::says("one"), Reply::says("two"), Reply::says("three")]);
+    let marker = stage.repo.path().join("marker");
+    repository(&stage, &["--pids", "marker"]);
+    stage.g3(["work"]).says(".mcp.json is ignored").says("g3 trust").ok();
+    assert!(!stage.asked()[0].tool_names().contains(&"mcp_call".into()));
+    stage.g3(["mcp", "test", "theirs"]).exits(2);
+    assert!(!marker.exists(), "it was started");
+
+    stage.g3(["trust"]).says("mcpServers").says("accepted").ok();
+    stage.g3(["work"]).never_says("ignored").ok();
+    assert!(stage.asked()[1].tool_names().contains(&"mcp_call".into()));
+    stage.g3(["mcp", "test", "theirs"]).says("mcp__theirs__echo").ok();
+    assert!(marker.exists());
+
+    std::fs::remove_file(&marker).unwrap();
+    repository(&stage, &["--pids", "marker", "--many", "1"]);
+    stage.g3(["work"]).says(".mcp.json is ignored").ok();
+    assert!(!stage.asked()[2].tool_names().contains(&"mcp_call".into()));
+    assert!(!marker.exists(), "a changed definition is a new one");
+    stage.g3(["trust"]).ok();
+    stage.g3(["trust", "revoke"]).says("no longer accepted").ok();
+    stage.g3(["mcp", "list"]).says("no MCP servers").says(".mcp.json is ignored").ok();
+}
+
+#[test]
+fn a_repositorys_g3_toml_names_none_either_and_the_users_own_server_stays() {
+    let stage = stage([Reply::says("one")], [], "");
+    let text = "[mcp.kit]\ncommand = [\"touch\", \"marker\"]\n[mcp.more]\nurl = \"http://x/\"\n";
+    stage.repo.write("g3.toml", text);
+    let ran = stage.g3(["work"]);
+    ran.says("`mcp.kit.command` in ").says("`mcp.more.url` in ").ok();
+    assert!(!stage.repo.path().join("marker").exists());
+    repository(&stage, &[]);
+    std::fs::remove_file(stage.repo.path().join("g3.toml")).unwrap();
+    let own = stage.repo.read(".mcp.json").replace("theirs", "kit");
+    stage.repo.write(".mcp.json", &own);
+    stage.g3(["trust"]).ok();
+    stage.g3(["mcp", "list"]).says("the configuration has [mcp.kit]").ok();
+}
+
+#[test]
+fn g3_mcp_lists_and_tests_servers() {
+    let stage = stage([], [], "[mcp.off]\nurl = \"https://example.invalid/mcp\"\nenabled = false");
+    let all = stage.g3(["mcp", "list", "--json"]).json();
+    assert_eq!((&all[0]["name"], &all[0]["state"]), (&json!("kit"), &json!("not started yet")));
+    assert_eq!((&all[1]["name"], &all[1]["state"]), (&json!("off"), &json!("off")));
+    let tested = stage.g3(["mcp", "test", "kit", "--json"]).json();
+    assert_eq!((&tested["ok"], &tested["error"]), (&json!(true), &Value::Null));
+    let tools = tested["tools"].as_array().unwrap();
+    let echo = tools.iter().find(|tool| tool["tool"] == "echo").unwrap();
+    assert_eq!(echo["name"], "mcp__kit__echo");
+    assert_eq!(echo["parameters"]["required"], json!(["text"]));
+    stage.g3(["mcp", "list"]).says("known, 11 tools").ok();
+    configure(&stage, &["--broken"], "");
+    let broken = stage.g3(["mcp", "test", "kit", "--json"]);
+    assert!(broken.exits(1).json()["error"].as_str().unwrap().contains("code 7"));
+    stage.g3(["mcp", "test", "kit"]).exits(1).says("there is no configuration for me");
+    stage.g3(["mcp", "test", "nope"]).exits(2).says("use one of kit");
+    configure(&stage, &[], "url = \"http://x\"");
+    stage.g3(["mcp", "list"]).exits(2).says("both `command` and `url`");
+}
+
+/// An MCP server over HTTP: answers each message with one JSON object, to those with a token.
+fn over_http(request: &Request) -> Reply {
+    let Some(method) = request.body["method"].as_str() else { return Reply::status(405) };
+    if request.header("authorization") != Some("Bearer t0") {
+        return Reply::status(401).header("www-authenticate", "Bearer realm=\"x\"");
+    }
+    let result = match method {
+        "initialize" => json!({
+            "protocolVersion": request.body["params"]["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "web", "version": "1"},
+        }),
+        "tools/list" => json!({"tools": [
+            {"name": "add", "description": "Adds.", "inputSchema": {"type": "object"}},
+        ]}),
+        "tools/call" => json!({"content": [{"type": "text", "text": "4"}]}),
+        _ => return answer(202, String::new()),
+    };
+    let id = &request.body["id"];
+    answer(200, json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string())
+}
+
+fn answer(status: u16, body: String) -> Reply {
+    Reply::status(status).body("application/json", body)
+}
+
+fn configure_web(stage: &Stage, web: &ModelServer, lines: &str) {
+    let model = stage.model.config_toml("anthropic");
+    stage.env.config(&format!("{model}\n[mcp.web]\nurl = \"{}/mcp\"\n{lines}\n", web.url()));
+}
+
+#[test]
+fn a_server_at_an_address_is_used_with_its_token() {
+    let web = ModelServer::start(Script::by(over_http));
+    let stage = Stage::new([Reply::call("mcp__web__add", json!({})), Reply::says("done")]);
+    configure_web(&stage, &web, "");
+    let refused = stage.g3(["mcp", "test", "web"]);
+    refused.exits(1).says("wants a login").says("bearer_token_command");
+    let lines =
+        "calls = \"allow\"\nbearer_token_command = \"echo t0\"\nheaders = { X-Own = \"o\" }";
+    configure_web(&stage, &web, lines);
+    stage.g3(["mcp", "test", "web"]).says("mcp__web__add").ok();
+    stage.g3(["add"]).ok();
+    assert_eq!(result(&stage, 1), "4");
+    assert!(web.requests().iter().any(|request| request.header("x-own") == Some("o")));
+    configure_web(&stage, &web, "bearer_token_command = \"echo no >&2; exit 4\"");
+    stage.g3(["mcp", "test", "web"]).exits(1).says("gave no token: it ended with code 4: no");
+}
+
+#[test]
+fn plain_http_stays_on_this_machine_and_a_closed_port_is_named() {
+    let stage = Stage::new([]);
+    let test = |url: &str| {
+        let model = stage.model.config_toml("anthropic");
+        stage.env.config(&format!("{model}\n[mcp.web]\nurl = \"{url}\"\n"));
+        stage.g3(["mcp", "test", "web"])
+    };
+    test("http://192.0.2.1/mcp").exits(1).says("plain http").says("allow_http");
+    test("ftp://localhost/").exits(1).says("neither https nor http");
+    test("http://127.0.0.1:9/mcp").exits(1).says("no connection");
+    assert!(!stage.env.home().join(".g3/mcp").exists(), "what failed is not remembered");
+}
