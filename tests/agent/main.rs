@@ -7,6 +7,7 @@ mod acp_outside;
 mod cli;
 mod commands;
 mod context;
+mod documents;
 mod editor;
 mod errors;
 mod extending;

@@ -135,7 +135,7 @@ fn a_server_that_dies_is_started_again() {
     std::fs::remove_file(stage.repo.path().join("pids")).unwrap();
     stage.g3(["try"]).ok();
     let died = result(&stage, 1);
-    for part in ["died during the call", "code 3", "I am dying", "not known", "started again"] {
+    for part in ["lost during the call", "code 3", "I am dying", "not known", "there again"] {
         assert!(died.contains(part), "{died}");
     }
     assert_eq!(result(&stage, 2), "back");

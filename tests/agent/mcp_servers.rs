@@ -1,6 +1,9 @@
 //! Where servers come from: the configuration, a repository that must be trusted, an address; and
 //! what `g3 mcp` says about them.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::{Value, json};
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::Reply;
@@ -128,6 +131,85 @@ fn a_server_at_an_address_is_used_with_its_token() {
     assert!(web.requests().iter().any(|request| request.header("x-own") == Some("o")));
     configure_web(&stage, &web, "bearer_token_command = \"echo no >&2; exit 4\"");
     stage.g3(["mcp", "test", "web"]).exits(1).says("gave no token: it ended with code 4: no");
+}
+
+/// An authorization server and an MCP server that takes its tokens.
+fn with_login(request: &Request) -> Reply {
+    let host = format!("http://{}", request.header("host").unwrap_or_default());
+    let path = request.path.split('?').next().unwrap_or_default();
+    let json = |value: Value| answer(200, value.to_string());
+    match path {
+        "/.well-known/oauth-protected-resource/mcp" => json(json!({
+            "resource": format!("{host}/mcp"), "authorization_servers": [host],
+        })),
+        "/.well-known/oauth-authorization-server" => json(json!({
+            "issuer": host,
+            "authorization_endpoint": format!("{host}/authorize"),
+            "token_endpoint": format!("{host}/token"),
+            "registration_endpoint": format!("{host}/register"),
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+        })),
+        "/register" => answer(
+            201,
+            json!({
+                "client_id": "c0", "redirect_uris": request.body["redirect_uris"],
+            })
+            .to_string(),
+        ),
+        "/token" => {
+            let form = String::from_utf8_lossy(&request.raw).into_owned();
+            if form.contains("refresh_token=r0") {
+                return json(json!({"access_token": "t0", "token_type": "Bearer"}));
+            }
+            if !(form.contains("code=the-code") && form.contains("code_verifier=")) {
+                return answer(400, json!({"error": "invalid_grant"}).to_string());
+            }
+            // What this server takes is only to be had by renewing it.
+            json(json!({"access_token": "old", "token_type": "Bearer", "expires_in": 1,
+                        "refresh_token": "r0"}))
+        }
+        "/mcp" => over_http(request),
+        _ => Reply::status(404),
+    }
+}
+
+/// What a browser does with the address: it comes back with a code.
+fn come_back(address: &str) {
+    let part = |name: &str| {
+        let begin = address.split(&format!("{name}=")).nth(1).expect("it is in the address");
+        begin.split('&').next().unwrap().to_owned()
+    };
+    let redirect = part("redirect_uri").replace("%3A", ":").replace("%2F", "/");
+    let (host, path) = redirect.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = std::net::TcpStream::connect(host).unwrap();
+    let state = part("state");
+    write!(stream, "GET /{path}?code=the-code&state={state} HTTP/1.1\r\nhost: {host}\r\n\r\n")
+        .unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    assert!(page.contains("close this page"), "{page}");
+}
+
+#[test]
+fn a_login_in_a_browser_is_kept_used_and_renewed() {
+    let web = ModelServer::start(Script::by(with_login));
+    let stage = Stage::new([]);
+    configure_web(&stage, &web, "");
+    stage.g3(["mcp", "test", "web"]).exits(1).says("g3 mcp login");
+    let mut login = stage.start(["mcp", "login", "web"]);
+    let mut lines = BufReader::new(login.child.stdout.take().unwrap()).lines();
+    let address = lines.by_ref().map(Result::unwrap).find(|line| line.contains("/authorize?"));
+    come_back(&address.expect("the address is printed"));
+    assert_eq!(lines.next().unwrap().unwrap(), "logged in at `web`");
+    assert!(login.wait_until(None).unwrap().unwrap().success());
+    let kept = std::fs::read_dir(stage.env.home().join(".config/g3/mcp-logins")).unwrap();
+    let kept = kept.map(|file| file.unwrap().path()).next().unwrap();
+    assert_eq!(std::fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
+    stage.g3(["mcp", "test", "web"]).says("mcp__web__add").never_says("t0").ok();
+    stage.g3(["mcp", "logout", "web"]).says("is forgotten").ok();
+    assert!(!kept.exists());
+    stage.g3(["mcp", "test", "web"]).exits(1).says("wants a login");
 }
 
 #[test]

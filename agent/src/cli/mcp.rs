@@ -1,11 +1,13 @@
 //! `g3 mcp`: the servers that are configured, a look at one, and g3 as a server itself.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use base::config::Loaded;
-use base::failure::{Failure, Result};
+use base::config::mcp::McpServer;
+use base::failure::{Failure, OrFail, Result};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -13,8 +15,9 @@ use super::settings::{directory, load, settings};
 use super::{AgentArgs, Common, in_runtime};
 use crate::modes::mcp;
 use crate::tools::mcp::connect::Place;
+use crate::tools::mcp::name::servers as parts;
 use crate::tools::mcp::server::{Known, Server, named};
-use crate::tools::mcp::servers;
+use crate::tools::mcp::{login, servers};
 use crate::ui;
 
 /// `g3 mcp …`.
@@ -44,6 +47,20 @@ enum McpCommand {
         #[command(flatten)]
         common: Common,
     },
+    /// Log in at a server that wants it, in a browser
+    Login {
+        /// Its name in the configuration
+        name: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Forget the login at a server
+    Logout {
+        /// Its name in the configuration
+        name: String,
+        #[command(flatten)]
+        common: Common,
+    },
     /// Serve g3's own tools to another agent: the Model Context Protocol on stdin and stdout
     Serve {
         /// The names that tools have: g3, egirl, tools-api, core or all
@@ -59,6 +76,8 @@ pub fn run(args: McpArgs) -> Result<u8> {
     match args.command {
         McpCommand::List { json, common } => list(json, &common).map(|()| 0),
         McpCommand::Test { name, json, common } => in_runtime(test(&name, json, &common)),
+        McpCommand::Login { name, common } => in_runtime(login(&name, &common)).map(|()| 0),
+        McpCommand::Logout { name, common } => logout(&name, &common).map(|()| 0),
         McpCommand::Serve { profile, common } => {
             let agent = AgentArgs { profile, ..AgentArgs::default() };
             in_runtime(mcp::serve(settings(&common, &agent)?)).map(|()| 0)
@@ -117,28 +136,52 @@ fn names(server: &Server, tools: &[Known]) -> Vec<String> {
     named(server, tools).into_keys().collect()
 }
 
+/// What the configuration says about a server.
+fn definition(name: &str, common: &Common, cwd: &Path) -> Result<McpServer> {
+    let mut config = load(common, cwd)?.config;
+    if let Some(definition) = config.mcp.remove(name) {
+        return Ok(definition);
+    }
+    let known: Vec<&str> = config.mcp.keys().map(String::as_str).collect();
+    let failure = Failure::usage(format!("there is no MCP server `{name}`"));
+    Err(match known.as_slice() {
+        [] => failure.next(format!("add [mcp.{name}] to ~/.config/g3/config.toml")),
+        known => failure.next(format!("use one of {}", known.join(", "))),
+    })
+}
+
+async fn login(name: &str, common: &Common) -> Result<()> {
+    let server = definition(name, common, &directory(common)?)?;
+    if server.url.is_none() {
+        return Err(Failure::usage(format!("`{name}` is a program; it needs no login")));
+    }
+    let failed = |why: String| Failure::failed(format!("no login at `{name}`")).because(why);
+    let login = login::begin(&server).await.map_err(failed)?;
+    ui::print(&format!("open this in a browser:\n{}\n", base::text::printable(login.address())))?;
+    login.finish().await.map_err(failed)?;
+    ui::print(&format!("logged in at `{name}`\n"))
+}
+
+fn logout(name: &str, common: &Common) -> Result<()> {
+    let server = definition(name, common, &directory(common)?)?;
+    let was = login::forget(&server).or_fail(|| format!("cannot forget the login at `{name}`"))?;
+    let said = if was { "is forgotten" } else { "was not known" };
+    ui::print(&format!("the login at `{name}` {said}\n"))
+}
+
 async fn test(name: &str, as_json: bool, common: &Common) -> Result<u8> {
     let cwd = directory(common)?;
-    let mut config = load(common, &cwd)?.config;
-    if let Some(definition) = config.mcp.get_mut(name) {
-        definition.enabled = true;
-    }
-    let all = servers(&config.mcp, &Place { cwd, logs: None });
-    let Some(server) = all.iter().find(|server| server.name == name) else {
-        let known: Vec<&str> = config.mcp.keys().map(String::as_str).collect();
-        let failure = Failure::usage(format!("there is no MCP server `{name}`"));
-        return Err(match known.as_slice() {
-            [] => failure.next(format!("add [mcp.{name}] to ~/.config/g3/config.toml")),
-            known => failure.next(format!("use one of {}", known.join(", "))),
-        });
-    };
+    let definition = McpServer { enabled: true, ..definition(name, common, &cwd)? };
+    let place = Place { cwd, logs: None };
+    let part = parts([name]).remove(0);
+    let server = Server::new(name, &part, &definition, &place);
     let since = Instant::now();
     let started = server.start().await;
     let ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
     let tools = server.known().filter(|_| started.is_ok()).unwrap_or_default();
     server.close().await;
     if as_json {
-        let told: Vec<Value> = named(server, &tools)
+        let told: Vec<Value> = named(&server, &tools)
             .into_iter()
             .map(|(full, tool)| {
                 json!({"name": full, "tool": tool.name, "description": tool.description,
@@ -153,7 +196,7 @@ async fn test(name: &str, as_json: bool, common: &Common) -> Result<u8> {
     }
     started.map_err(|why| Failure::failed(format!("`{name}` cannot be used")).because(why))?;
     let mut text = format!("`{name}` started in {ms} ms and has {} tools\n", tools.len());
-    for (full, tool) in named(server, &tools) {
+    for (full, tool) in named(&server, &tools) {
         let first = tool.description.lines().next().unwrap_or_default();
         text.push_str(&format!("{full}  {}\n", ui::cut_to(&base::text::printable(first), 80)));
     }

@@ -104,3 +104,32 @@ impl Order {
         held
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Image;
+    use crate::tools::ErrorKind;
+
+    #[test]
+    fn pictures_go_along_and_failures_are_marked() {
+        let image = Image { media_type: "image/png".into(), data: "aGk=".into() };
+        let done = answered(Outcome { images: vec![image], ..Outcome::done("seen") });
+        assert_eq!(done.is_error, Some(false));
+        assert_eq!(done.content[0].as_text().unwrap().text, "seen");
+        assert_eq!(done.content[1].as_image().unwrap().mime_type, "image/png");
+        let failed = answered(Outcome::failed(ErrorKind::Failed, "no"));
+        assert_eq!(failed.is_error, Some(true));
+    }
+
+    #[tokio::test]
+    async fn calls_that_share_a_key_take_turns_and_others_do_not() {
+        let order = Order::default();
+        let first = order.turn(vec!["a".into(), "b".into()]).await;
+        let second = order.turn(vec!["b".into(), "c".into()]);
+        assert!(futures_util::FutureExt::now_or_never(second).is_none());
+        assert!(futures_util::FutureExt::now_or_never(order.turn(vec!["d".into()])).is_some());
+        drop(first);
+        assert_eq!(order.turn(vec!["b".into()]).await.len(), 1);
+    }
+}

@@ -125,7 +125,8 @@ pub fn add(loaded: &mut Loaded, file: &Path, store: Option<&Path>) -> Result<()>
     }
     let wrong =
         |why: String| Failure::usage(format!("cannot read {}", file.display())).because(why);
-    for (name, server) in parse(&bytes, &variable).map_err(wrong)? {
+    let beside = file.parent().unwrap_or(Path::new("/"));
+    for (name, mut server) in parse(&bytes, &variable).map_err(wrong)? {
         if loaded.config.mcp.contains_key(&name) {
             loaded.notices.push(format!(
                 "`{name}` in {} is ignored: the configuration has [mcp.{name}]",
@@ -133,6 +134,8 @@ pub fn add(loaded: &mut Loaded, file: &Path, store: Option<&Path>) -> Result<()>
             ));
             continue;
         }
+        // Its paths are meant from where the file lies.
+        server.cwd = Some(server.cwd.map_or_else(|| beside.to_owned(), |cwd| beside.join(cwd)));
         let key = if server.url.is_some() { "url" } else { "command" };
         let origin = Origin::Repository(file.to_owned());
         loaded.origins.insert(format!("mcp.{name}.{key}"), origin);

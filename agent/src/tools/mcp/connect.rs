@@ -57,11 +57,8 @@ struct Program {
 
 /// Opens a line and shakes hands. `part` names the file of its stderr.
 pub async fn open(server: &McpServer, part: &str, place: &Place) -> Result<Line, String> {
-    let us = Us;
     if server.url.is_some() {
-        let transport = http::transport(server).await?;
-        let service = us.serve(transport).await.map_err(|why| http::explain(&why))?;
-        return Ok(Line { service, program: None });
+        return Ok(Line { service: http::open(server).await?, program: None });
     }
     let mut program = start(server, part, place)?;
     let child = &mut program.running.child;
@@ -69,7 +66,7 @@ pub async fn open(server: &McpServer, part: &str, place: &Place) -> Result<Line,
         return Err("its pipes are missing".to_owned());
     };
     let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(LONGEST);
-    match us.serve(transport).await {
+    match Us.serve(transport).await {
         Ok(service) => Ok(Line { service, program: Some(program) }),
         Err(
             ClientInitializeError::ConnectionClosed(_)

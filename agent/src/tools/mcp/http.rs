@@ -4,26 +4,34 @@ use std::collections::HashMap;
 
 use base::config::mcp::{McpServer, expand};
 use base::process::{Job, Limits};
+use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
-use reqwest::{Client, Url};
-use rmcp::service::ClientInitializeError;
+use rmcp::service::{ClientInitializeError, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{RoleClient, ServiceExt};
 
+use super::connect::Us;
+use super::login;
 use crate::provider::http as door;
 
-/// The way to a server at an address. The error says what is wrong with its configuration.
-pub async fn transport(
-    server: &McpServer,
-) -> Result<StreamableHttpClientTransport<Client>, String> {
+/// Opens the connection to a server at an address. The error says what is wrong, and what to try.
+pub async fn open(server: &McpServer) -> Result<RunningService<RoleClient, Us>, String> {
     let url = address(server)?;
-    let client = door::client(&url).map_err(|why| why.to_string())?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
         .custom_headers(headers(server)?);
-    if let Some(token) = token(server).await? {
-        config = config.auth_header(token);
-    }
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    let token = token(server).await?;
+    let opened = if token.is_none() && login::is_there(server) {
+        let client = login::client(server).await?;
+        Us.serve(StreamableHttpClientTransport::with_client(client, config)).await
+    } else {
+        if let Some(token) = token {
+            config = config.auth_header(token);
+        }
+        let client = door::client(&url).map_err(|why| why.to_string())?;
+        Us.serve(StreamableHttpClientTransport::with_client(client, config)).await
+    };
+    opened.map_err(|why| explain(&why))
 }
 
 /// The address; plain `http` is refused where it would leave the machine.
@@ -72,10 +80,10 @@ async fn token(server: &McpServer) -> Result<Option<String>, String> {
 }
 
 /// Why there is no connection, and what to do about it.
-pub fn explain(why: &ClientInitializeError) -> String {
+fn explain(why: &ClientInitializeError) -> String {
     if why.is_authorization_required() || why.auth_challenge().is_some() {
-        return "it wants a login; let `bearer_token_command` print a token for it, or put one into \
-                `headers`"
+        return "it wants a login: `g3 mcp login NAME` makes one in a browser; or let \
+                `bearer_token_command` print a token"
             .to_owned();
     }
     let mut innermost: &dyn std::error::Error = why;

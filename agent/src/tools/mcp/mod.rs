@@ -4,6 +4,7 @@
 pub mod cache;
 pub mod connect;
 pub mod http;
+pub mod login;
 pub mod name;
 pub mod offer;
 pub mod result;
@@ -13,6 +14,7 @@ pub mod server;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use base::config::mcp::{Calls, McpServer};
@@ -33,6 +35,7 @@ pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
 pub struct Hub {
     servers: Vec<Arc<Server>>,
     offer: Offer,
+    closed: Arc<AtomicBool>,
 }
 
 /// The servers of a configuration that are switched on, none of them started.
@@ -59,16 +62,18 @@ impl Hub {
         }
         let each: Vec<&Server> = servers.iter().map(Arc::as_ref).collect();
         let offer = Offer::of(&each, session_dir);
+        let closed: Arc<AtomicBool> = Arc::default();
         for server in &servers {
-            let (server, tell) = (Arc::downgrade(server), tell.clone());
+            let (server, tell, closed) = (server.clone(), tell.clone(), closed.clone());
             tokio::spawn(async move {
-                let Some(server) = server.upgrade() else { return };
-                if let Err(why) = server.start().await {
+                if let Err(why) = server.start().await
+                    && !closed.load(Ordering::Relaxed)
+                {
                     tell(format!("the MCP server `{}` cannot be used: {why}", server.name));
                 }
             });
         }
-        Some(Arc::new(Hub { servers, offer }))
+        Some(Arc::new(Hub { servers, offer, closed }))
     }
 
     /// The tools to offer; the same as long as the session lasts.
@@ -164,8 +169,9 @@ impl Hub {
         Ok(result::outcome(answer, &at.session_dir.join("tools")))
     }
 
-    /// Ends all servers.
+    /// Ends all servers; what does not start any more is nobody's concern.
     pub async fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
         futures_util::future::join_all(self.servers.iter().map(|server| server.close())).await;
     }
 }

@@ -153,11 +153,11 @@ impl Server {
                     return Ok(answer);
                 }
                 let again = match self.start().await {
-                    Ok(()) => "it was started again".to_owned(),
+                    Ok(()) => "it is there again".to_owned(),
                     Err(why) => format!("it could not be started again: {why}"),
                 };
                 Err(Trouble::failed(format!(
-                    "the MCP server `{}` died during the call ({how}); whether the call was \
+                    "the MCP server `{}` was lost during the call ({how}); whether the call was \
                      carried out is not known; {again}",
                     self.name
                 )))
