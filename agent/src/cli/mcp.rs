@@ -1,7 +1,6 @@
 //! `g3 mcp`: the servers that are configured, a look at one, and g3 as a server itself.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,7 +15,7 @@ use super::{AgentArgs, Common, in_runtime};
 use crate::modes::mcp;
 use crate::tools::mcp::connect::Place;
 use crate::tools::mcp::name::servers as parts;
-use crate::tools::mcp::server::{Known, Server, named};
+use crate::tools::mcp::server::Server;
 use crate::tools::mcp::{login, servers};
 use crate::ui;
 
@@ -35,7 +34,7 @@ enum McpCommand {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        common: Common,
+        place: Here,
     },
     /// Start a server and show its tools
     Test {
@@ -45,21 +44,21 @@ enum McpCommand {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        common: Common,
+        place: Here,
     },
     /// Log in at a server that wants it, in a browser
     Login {
         /// Its name in the configuration
         name: String,
         #[command(flatten)]
-        common: Common,
+        place: Here,
     },
     /// Forget the login at a server
     Logout {
         /// Its name in the configuration
         name: String,
         #[command(flatten)]
-        common: Common,
+        place: Here,
     },
     /// Serve g3's own tools to another agent: the Model Context Protocol on stdin and stdout
     Serve {
@@ -67,20 +66,37 @@ enum McpCommand {
         #[arg(long)]
         profile: Option<String>,
         #[command(flatten)]
-        common: Common,
+        place: Here,
     },
+}
+
+/// Which configuration counts.
+#[derive(Debug, Args)]
+struct Here {
+    /// Read this file instead of the user's and the repository's configuration
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Work in this directory
+    #[arg(short = 'w', long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+}
+
+impl From<Here> for Common {
+    fn from(here: Here) -> Common {
+        Common { config: here.config, workspace: here.workspace, ..Common::default() }
+    }
 }
 
 /// Runs `g3 mcp …`; gives the exit code.
 pub fn run(args: McpArgs) -> Result<u8> {
     match args.command {
-        McpCommand::List { json, common } => list(json, &common).map(|()| 0),
-        McpCommand::Test { name, json, common } => in_runtime(test(&name, json, &common)),
-        McpCommand::Login { name, common } => in_runtime(login(&name, &common)).map(|()| 0),
-        McpCommand::Logout { name, common } => logout(&name, &common).map(|()| 0),
-        McpCommand::Serve { profile, common } => {
+        McpCommand::List { json, place } => list(json, &place.into()).map(|()| 0),
+        McpCommand::Test { name, json, place } => in_runtime(test(&name, json, &place.into())),
+        McpCommand::Login { name, place } => in_runtime(login(&name, &place.into())).map(|()| 0),
+        McpCommand::Logout { name, place } => logout(&name, &place.into()).map(|()| 0),
+        McpCommand::Serve { profile, place } => {
             let agent = AgentArgs { profile, ..AgentArgs::default() };
-            in_runtime(mcp::serve(settings(&common, &agent)?)).map(|()| 0)
+            in_runtime(mcp::serve(settings(&place.into(), &agent)?)).map(|()| 0)
         }
     }
 }
@@ -88,30 +104,12 @@ pub fn run(args: McpArgs) -> Result<u8> {
 fn list(as_json: bool, common: &Common) -> Result<()> {
     let cwd = directory(common)?;
     let Loaded { config, notices, .. } = load(common, &cwd)?;
-    let place = Place { cwd, logs: None };
-    let on: BTreeMap<String, Arc<Server>> =
-        servers(&config.mcp, &place).into_iter().map(|it| (it.name.clone(), it)).collect();
-    let mut rows = Vec::new();
-    for (name, definition) in &config.mcp {
-        let known = on.get(name).map(|server| server.known());
-        let state = match &known {
-            None => "off",
-            Some(None) => "not started yet",
-            Some(Some(_)) => "known",
-        };
-        let tools = known.flatten().unwrap_or_default();
-        let tools: Vec<String> = on.get(name).map_or_else(Vec::new, |it| names(it, &tools));
-        let reach = definition.url.clone().unwrap_or_else(|| definition.command.join(" "));
-        rows.push(json!({
-            "name": name,
-            "enabled": definition.enabled,
-            "transport": if definition.url.is_some() { "http" } else { "stdio" },
-            "reach": reach,
-            "calls": definition.calls,
-            "state": state,
-            "tools": tools,
-        }));
-    }
+    let on = servers(&config.mcp, &Place { cwd, logs: None });
+    let rows = config.mcp.iter().map(|(name, definition)| {
+        let server = on.iter().find(|server| server.name == *name);
+        row(name, definition, server.map(Arc::as_ref))
+    });
+    let rows: Vec<Value> = rows.collect();
     let text = if as_json {
         format!("{:#}\n", Value::Array(rows))
     } else if rows.is_empty() {
@@ -124,16 +122,30 @@ fn list(as_json: bool, common: &Common) -> Result<()> {
     Ok(())
 }
 
+fn row(name: &str, definition: &McpServer, server: Option<&Server>) -> Value {
+    let (state, tools) = match server.map(|server| (server, server.known())) {
+        None => ("off", Vec::new()),
+        Some((_, None)) => ("not started yet", Vec::new()),
+        Some((server, Some(tools))) => ("known", server.named(&tools).into_keys().collect()),
+    };
+    let reach = definition.url.clone().unwrap_or_else(|| definition.command.join(" "));
+    json!({
+        "name": name,
+        "enabled": definition.enabled,
+        "transport": if definition.url.is_some() { "http" } else { "stdio" },
+        "reach": reach,
+        "calls": definition.calls,
+        "state": state,
+        "tools": tools,
+    })
+}
+
 fn line(row: &Value) -> String {
     let text = |key: &str| row[key].as_str().unwrap_or_default();
     let count = row["tools"].as_array().map_or(0, Vec::len);
     let count = if text("state") == "known" { format!(", {count} tools") } else { String::new() };
     let reach = base::text::printable(text("reach"));
     format!("{:20}  {:5}  {}{count}  {reach}\n", text("name"), text("transport"), text("state"))
-}
-
-fn names(server: &Server, tools: &[Known]) -> Vec<String> {
-    named(server, tools).into_keys().collect()
 }
 
 /// What the configuration says about a server.
@@ -181,7 +193,8 @@ async fn test(name: &str, as_json: bool, common: &Common) -> Result<u8> {
     let tools = server.known().filter(|_| started.is_ok()).unwrap_or_default();
     server.close().await;
     if as_json {
-        let told: Vec<Value> = named(&server, &tools)
+        let told: Vec<Value> = server
+            .named(&tools)
             .into_iter()
             .map(|(full, tool)| {
                 json!({"name": full, "tool": tool.name, "description": tool.description,
@@ -196,7 +209,7 @@ async fn test(name: &str, as_json: bool, common: &Common) -> Result<u8> {
     }
     started.map_err(|why| Failure::failed(format!("`{name}` cannot be used")).because(why))?;
     let mut text = format!("`{name}` started in {ms} ms and has {} tools\n", tools.len());
-    for (full, tool) in named(&server, &tools) {
+    for (full, tool) in server.named(&tools) {
         let first = tool.description.lines().next().unwrap_or_default();
         text.push_str(&format!("{full}  {}\n", ui::cut_to(&base::text::printable(first), 80)));
     }

@@ -455,6 +455,8 @@ mod tests {
         assert!(admit("mcp__b__x", true).await.is_err(), "a rule comes first");
         assert_eq!(answered(admit("mcp__a__write", false)).await, Ok(Pass::Free));
         assert!(answered(admit("mcp__b__x", false)).await.is_err(), "what is denied stays so");
+        gate.take(Stance::Plan);
+        assert!(admit("mcp__a__read_it", true).await.unwrap_err().contains("plan mode"));
     }
 
     #[tokio::test]

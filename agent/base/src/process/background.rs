@@ -24,7 +24,11 @@ impl Job {
         let stderr = Head::of(running.child.stderr.take(), limits.bytes);
         let time = limits.time.unwrap_or(Duration::MAX);
         let (status, timed_out) = match timeout(time, running.child.wait()).await {
-            Ok(status) => (status?, false),
+            Ok(status) => {
+                // What it left running goes its own way, as with `output`.
+                running.forget();
+                (status?, false)
+            }
             Err(_) => (running.end(GRACE).await?, true),
         };
         // A grandchild may hold the pipes open.

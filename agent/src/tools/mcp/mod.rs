@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 
 use self::connect::Place;
 use self::offer::Offer;
-use self::server::{Known, Server, named};
+use self::server::{Known, Server};
 use super::call::Trouble;
 use super::{ErrorKind, Outcome, Workplace, history};
 use crate::gate::{Access, Pass, Visitor};
@@ -188,7 +188,7 @@ async fn target(server: &Arc<Server>, wanted: &str) -> Result<Target, Trouble> {
     let tools = server.tools().await.map_err(|why| {
         Trouble::failed(format!("the MCP server `{}` cannot be used: {why}", server.name))
     })?;
-    let mut all = named(server, &tools).into_iter();
+    let mut all = server.named(&tools).into_iter();
     match all.find(|(name, tool)| name == wanted || tool.name == wanted) {
         Some((name, tool)) => Ok(Target { server: server.clone(), name, tool }),
         None => {

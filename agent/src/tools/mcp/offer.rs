@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::server::{Server, named};
+use super::server::Server;
 use crate::provider::ToolSpec;
 
 /// With more tools than this, the model searches for them.
@@ -83,7 +83,7 @@ fn decide(servers: &[&Server]) -> Offer {
     }
     let mut direct = Vec::new();
     for (server, tools) in known {
-        for (name, tool) in named(server, &tools.unwrap_or_default()) {
+        for (name, tool) in server.named(&tools.unwrap_or_default()) {
             let (description, parameters) = (tool.description, tool.parameters);
             direct.push(Direct { name, description, parameters });
         }

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::cache;
 use super::connect::{self, Line, Place};
+use super::{cache, name};
 use crate::tools::ErrorKind;
 use crate::tools::call::Trouble;
 
@@ -91,6 +91,12 @@ impl Server {
             Some(known) => Ok(known),
             None => self.start().await.map(|()| self.known().unwrap_or_default()),
         }
+    }
+
+    /// The whole name of each of its tools.
+    pub fn named(&self, tools: &[Known]) -> BTreeMap<String, Known> {
+        let names = name::tools(&self.part, tools.iter().map(|tool| tool.name.as_str()));
+        names.into_iter().zip(tools.iter().cloned()).collect()
     }
 
     fn permitted(&self, all: &[Known]) -> Vec<Known> {
@@ -267,10 +273,4 @@ fn known(tool: Tool) -> Known {
         parameters,
         repeatable: hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true),
     }
-}
-
-/// The whole name of each tool.
-pub fn named(server: &Server, tools: &[Known]) -> BTreeMap<String, Known> {
-    let names = super::name::tools(&server.part, tools.iter().map(|tool| tool.name.as_str()));
-    names.into_iter().zip(tools.iter().cloned()).collect()
 }
