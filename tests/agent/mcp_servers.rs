@@ -133,6 +133,30 @@ fn a_server_at_an_address_is_used_with_its_token() {
     stage.g3(["mcp", "test", "web"]).exits(1).says("gave no token: it ended with code 4: no");
 }
 
+#[test]
+fn a_token_that_is_taken_no_more_is_fetched_anew() {
+    let picky = |request: &Request| {
+        let mut request = request.clone();
+        let token = request.header("authorization").unwrap_or_default().to_owned();
+        let enough = request.body["method"] != "tools/call" || token == "Bearer t1";
+        let known = enough && ["Bearer t0", "Bearer t1"].contains(&token.as_str());
+        let shown = if known { "Bearer t0" } else { "none" };
+        request.headers.insert("authorization".into(), shown.into());
+        over_http(&request)
+    };
+    let web = ModelServer::start(Script::by(picky));
+    let add = || Reply::call("mcp__web__add", json!({}));
+    let renew = Reply::call("shell", json!({"command": "echo t1 > token"}));
+    let stage = Stage::new([renew, add(), add(), Reply::says("done")]);
+    stage.repo.write("token", "t0");
+    let token = stage.repo.path().join("token");
+    let lines = format!("calls = \"allow\"\nbearer_token_command = [\"cat\", {token:?}]");
+    configure_web(&stage, &web, &lines);
+    stage.g3(["mcp", "test", "web"]).ok();
+    stage.g3(["add"]).ok();
+    assert_eq!(result(&stage, 3), "4", "{}", result(&stage, 2));
+}
+
 /// An authorization server and an MCP server that takes its tokens.
 fn with_login(request: &Request) -> Reply {
     let host = format!("http://{}", request.header("host").unwrap_or_default());

@@ -96,7 +96,9 @@ pub fn run(args: McpArgs) -> Result<u8> {
         McpCommand::Logout { name, place } => logout(&name, &place.into()).map(|()| 0),
         McpCommand::Serve { profile, place } => {
             let agent = AgentArgs { profile, ..AgentArgs::default() };
-            in_runtime(mcp::serve(settings(&place.into(), &agent)?)).map(|()| 0)
+            let settings = settings(&place.into(), &agent)?;
+            settings.notices.iter().for_each(|notice| ui::say(&format!("warning: {notice}")));
+            in_runtime(mcp::serve(settings)).map(|()| 0)
         }
     }
 }

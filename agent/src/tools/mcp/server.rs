@@ -54,8 +54,8 @@ type Sent = RequestHandle<RoleClient>;
 
 /// Why a call has no answer.
 enum Lost {
-    /// The server is gone.
-    Died,
+    /// The server is gone, or the way to it; why, where that is known.
+    Died(Option<String>),
     /// Anything else; another try would change nothing.
     Trouble(Trouble),
 }
@@ -151,8 +151,8 @@ impl Server {
         match self.attempt(tool, args.clone(), cancel).await {
             Ok(answer) => Ok(answer),
             Err(Lost::Trouble(trouble)) => Err(trouble),
-            Err(Lost::Died) => {
-                let how = self.bury().await;
+            Err(Lost::Died(why)) => {
+                let how = self.bury(why).await;
                 if tool.repeatable
                     && let Ok(answer) = self.attempt(tool, args, cancel).await
                 {
@@ -202,11 +202,11 @@ impl Server {
             let text = format!("the MCP server `{}` cannot be started: {why}", self.name);
             Lost::Trouble(Trouble::failed(text))
         })?;
-        let Some(open) = line.as_ref() else { return Err(Lost::Died) };
+        let Some(open) = line.as_ref() else { return Err(Lost::Died(None)) };
         let params = CallToolRequestParams::new(tool.name.clone()).with_arguments(args);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let options = PeerRequestOptions::no_options();
-        open.peer().send_cancellable_request(request, options).await.map_err(|_| Lost::Died)
+        open.peer().send_cancellable_request(request, options).await.map_err(|_| Lost::Died(None))
     }
 
     fn answer(&self, answer: Result<ServerResult, ServiceError>) -> Result<CallToolResult, Lost> {
@@ -214,23 +214,23 @@ impl Server {
         match answer {
             Ok(ServerResult::CallToolResult(answer)) => Ok(answer),
             Ok(_) => trouble(format!("`{}` wants something that g3 does not have", self.name)),
-            Err(ServiceError::TransportClosed | ServiceError::TransportSend(_)) => Err(Lost::Died),
+            Err(ServiceError::TransportClosed) => Err(Lost::Died(None)),
+            Err(ServiceError::TransportSend(why)) => Err(Lost::Died(Some(why.error.to_string()))),
             Err(ServiceError::McpError(error)) => trouble(error.message.into_owned()),
             Err(why) => trouble(why.to_string()),
         }
     }
 
-    /// Forgets a line that broke; says how it ended.
-    async fn bury(&self) -> String {
+    /// Forgets a line that broke, or that did not carry a message: a new one may (with a fresh
+    /// token, say). Says how it ended.
+    async fn bury(&self, why: Option<String>) -> String {
         let mut line = self.line.lock().await;
-        match line.as_mut().filter(|line| !line.is_open()) {
-            Some(dead) => {
-                let how = dead.end_of_it().await;
-                *line = None;
-                how
-            }
-            None => "the connection broke".to_owned(),
+        match line.take() {
+            Some(open) if open.is_open() && why.is_none() => *line = Some(open),
+            Some(mut dead) if why.is_none() => return dead.end_of_it().await,
+            Some(_) | None => {}
         }
+        why.unwrap_or_else(|| "the connection broke".to_owned())
     }
 
     /// Ends it, if it runs.
