@@ -283,8 +283,7 @@ fn servers_of_the_editor_are_used_and_the_person_is_asked() {
     editor.send(json!({"jsonrpc": "2.0", "id": asked["id"], "result": outcome}));
     assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");
     assert_eq!(stage.asked()[1].tool_results()[0].1, "plum");
-    drop(editor.g3.child.stdin.take());
-    editor.g3.wait_until(None).unwrap();
+    editor.leave();
     let server: u32 = stage.repo.read("pids").trim().parse().unwrap();
     testkit::env::until("the server to end", || (!base::process::is_alive(server)).then_some(()));
 }

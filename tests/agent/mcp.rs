@@ -146,6 +146,23 @@ fn a_server_that_dies_is_started_again() {
 }
 
 #[test]
+fn a_server_that_is_found_dead_is_started_for_the_call() {
+    let kill = "kill -9 $(tail -n 1 pids); while kill -0 $(tail -n 1 pids) 2>/dev/null && \
+                ! grep -q ') Z ' /proc/$(tail -n 1 pids)/stat; do sleep 0.01; done";
+    let script = [
+        Reply::call("mcp__kit__echo", json!({"text": "here"})),
+        Reply::call("shell", json!({ "command": kill })),
+        Reply::call("mcp__kit__fail", json!({})),
+        Reply::says("done"),
+    ];
+    let stage = stage(script, ["--pids", "pids"], ALLOW);
+    know(&stage);
+    stage.g3(["try"]).ok();
+    assert_eq!(result(&stage, 1), "here");
+    assert_eq!(result(&stage, 3), "it did not work", "it was asked, and it may not be asked twice");
+}
+
+#[test]
 fn a_call_without_an_answer_is_ended_and_the_server_is_not() {
     let script = [
         Reply::call("mcp__kit__hang", json!({"marker": "marker"})),

@@ -63,10 +63,16 @@ type Entered = (OwnedMutexGuard<Work>, CancellationToken);
 /// Serves until stdin ends.
 pub async fn run(settings: Box<SettingsFor>) -> Result<()> {
     let host = Arc::new(Host { settings, open: Mutex::default(), able: Mutex::default() });
+    let served = serve(&host).await;
+    host.close_all().await;
+    served
+}
+
+async fn serve(host: &Arc<Host>) -> Result<()> {
     let (new, load, prompt, cancel) = (host.clone(), host.clone(), host.clone(), host.clone());
     let (list, resume, close, mode) = (host.clone(), host.clone(), host.clone(), host.clone());
     let init = host.clone();
-    let served = Agent
+    Agent
         .v1()
         .name("g3")
         .on_receive_request(
@@ -139,9 +145,8 @@ pub async fn run(settings: Box<SettingsFor>) -> Result<()> {
             on_receive_notification!(),
         )
         .connect_to(Stdio::new())
-        .await;
-    host.close_all().await;
-    served.or_fail(|| "the connection to the editor broke")
+        .await
+        .or_fail(|| "the connection to the editor broke")
 }
 
 fn initialized() -> InitializeResponse {

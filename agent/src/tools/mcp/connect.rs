@@ -154,12 +154,9 @@ impl Line {
         !self.service.is_closed() && !self.service.peer().is_transport_closed()
     }
 
-    /// How it ended and what it said last, after it broke.
-    pub async fn end_of_it(&mut self) -> String {
-        match &mut self.program {
-            Some(program) => program.end_of_it().await,
-            None => "the connection broke".to_owned(),
-        }
+    /// How the program ended and what it said last, after the line broke.
+    pub async fn end_of_it(&mut self) -> Option<String> {
+        Some(self.program.as_mut()?.end_of_it().await)
     }
 
     /// Says goodbye: stdin ends, and what does not end by itself is ended.

@@ -56,6 +56,8 @@ type Sent = RequestHandle<RoleClient>;
 enum Lost {
     /// The server is gone, or the way to it; why, where that is known.
     Died(Option<String>),
+    /// The server was gone before the call reached it.
+    Unsent(String),
     /// Anything else; another try would change nothing.
     Trouble(Trouble),
 }
@@ -148,27 +150,30 @@ impl Server {
         args: JsonObject,
         cancel: &CancellationToken,
     ) -> Result<CallToolResult, Trouble> {
-        match self.attempt(tool, args.clone(), cancel).await {
-            Ok(answer) => Ok(answer),
-            Err(Lost::Trouble(trouble)) => Err(trouble),
-            Err(Lost::Died(why)) => {
-                let how = self.bury(why).await;
-                if tool.repeatable
-                    && let Ok(answer) = self.attempt(tool, args, cancel).await
-                {
-                    return Ok(answer);
-                }
-                let again = match self.start().await {
-                    Ok(()) => "it is there again".to_owned(),
-                    Err(why) => format!("it could not be started again: {why}"),
-                };
-                Err(Trouble::failed(format!(
-                    "the MCP server `{}` was lost during the call ({how}); whether the call was \
-                     carried out is not known; {again}",
-                    self.name
-                )))
-            }
+        let (why, harmless) = match self.attempt(tool, args.clone(), cancel).await {
+            Ok(answer) => return Ok(answer),
+            Err(Lost::Trouble(trouble)) => return Err(trouble),
+            Err(Lost::Died(why)) => (why, tool.repeatable),
+            Err(Lost::Unsent(why)) => (Some(why), true),
+        };
+        let how = self.bury(why).await;
+        if harmless {
+            match self.attempt(tool, args, cancel).await {
+                Ok(answer) => return Ok(answer),
+                Err(Lost::Trouble(trouble)) => return Err(trouble),
+                Err(Lost::Died(why)) => self.bury(why).await,
+                Err(Lost::Unsent(why)) => self.bury(Some(why)).await,
+            };
         }
+        let again = match self.start().await {
+            Ok(()) => "it is there again".to_owned(),
+            Err(why) => format!("it could not be started again: {why}"),
+        };
+        Err(Trouble::failed(format!(
+            "the MCP server `{}` was lost during the call ({how}); whether the call was carried \
+             out is not known; {again}",
+            self.name
+        )))
     }
 
     async fn attempt(
@@ -181,19 +186,25 @@ impl Server {
             sent = self.send(tool, args) => sent?,
             () = cancel.cancelled() => return Err(Lost::Trouble(cancelled())),
         };
-        let limit = self.limit();
         let mut sent = sent;
         let why = tokio::select! {
-            answer = &mut sent.rx => return self.answer(answer.unwrap_or(Err(ServiceError::TransportClosed))),
+            answer = &mut sent.rx => {
+                return self.answer(answer.unwrap_or(Err(ServiceError::TransportClosed)));
+            }
             () = cancel.cancelled() => cancelled(),
-            () = tokio::time::sleep(limit) => Trouble::new(ErrorKind::Timeout, format!(
-                "no answer within {} s (`timeout_seconds` of [mcp.{}]); the server was told to stop",
-                limit.as_secs(), self.name
-            )),
+            () = tokio::time::sleep(self.limit()) => self.too_late(),
         };
         let reason = Some(base::text::head(&why.text, 200).to_owned());
         let _ = tokio::time::timeout(GOODBYE, sent.cancel(reason)).await;
         Err(Lost::Trouble(why))
+    }
+
+    fn too_late(&self) -> Trouble {
+        let text = format!(
+            "no answer within {} s (`timeout_seconds` of [mcp.{}]); the server was told to stop",
+            self.definition.timeout_seconds, self.name
+        );
+        Trouble::new(ErrorKind::Timeout, text)
     }
 
     async fn send(&self, tool: &Known, args: JsonObject) -> Result<Sent, Lost> {
@@ -215,7 +226,11 @@ impl Server {
             Ok(ServerResult::CallToolResult(answer)) => Ok(answer),
             Ok(_) => trouble(format!("`{}` wants something that g3 does not have", self.name)),
             Err(ServiceError::TransportClosed) => Err(Lost::Died(None)),
-            Err(ServiceError::TransportSend(why)) => Err(Lost::Died(Some(why.error.to_string()))),
+            // Over HTTP a request may have arrived although its answer did not.
+            Err(ServiceError::TransportSend(why)) if self.definition.url.is_some() => {
+                Err(Lost::Died(Some(why.error.to_string())))
+            }
+            Err(ServiceError::TransportSend(why)) => Err(Lost::Unsent(why.error.to_string())),
             Err(ServiceError::McpError(error)) => trouble(error.message.into_owned()),
             Err(why) => trouble(why.to_string()),
         }
@@ -225,12 +240,15 @@ impl Server {
     /// token, say). Says how it ended.
     async fn bury(&self, why: Option<String>) -> String {
         let mut line = self.line.lock().await;
-        match line.take() {
-            Some(open) if open.is_open() && why.is_none() => *line = Some(open),
-            Some(mut dead) if why.is_none() => return dead.end_of_it().await,
-            Some(_) | None => {}
-        }
-        why.unwrap_or_else(|| "the connection broke".to_owned())
+        let how = match line.take() {
+            Some(open) if open.is_open() && why.is_none() => {
+                *line = Some(open);
+                None
+            }
+            Some(mut dead) => dead.end_of_it().await,
+            None => None,
+        };
+        how.or(why).unwrap_or_else(|| "the connection broke".to_owned())
     }
 
     /// Ends it, if it runs.
