@@ -8,6 +8,7 @@ pub mod cli;
 pub mod context;
 pub mod fragment;
 pub mod gate;
+pub mod hooks;
 pub mod limits;
 pub mod memory;
 pub mod message;

@@ -3,21 +3,25 @@
 pub mod equip;
 pub mod hands;
 pub mod help;
+pub mod left;
 pub mod mind;
 pub mod notes;
 pub mod stance;
+pub mod told;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::clock::Clock;
 use base::config::Config;
-use base::event::{Level, Status, Usage, What};
-use base::failure::{Failure, Kind, Result};
+use base::event::{Level, Status, What};
+use base::failure::{Failure, Result};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{self, Conversation, Entry};
 use crate::gate::{Asker, Gate};
+use crate::hooks::Hooks;
+use crate::hooks::toolbox::Hooked;
 use crate::limits::{Limits, Spent};
 use crate::message::Message;
 use crate::prompt::small::coach::Coach;
@@ -26,13 +30,17 @@ use crate::provider::{self, Choice, Facts};
 use crate::session::inbox::Folder;
 use crate::session::journal::Writer;
 use crate::session::{Session, errors};
+use crate::tools::mcp::Hub;
 use crate::tools::outside::Outside;
 use crate::tools::{Profile, Workplace};
+use crate::turn::act::Toolbox;
 use crate::turn::{self, Agent, Finish, Tell};
 use crate::ui::Bus;
 use hands::Hands;
 use help::Help;
 use mind::Mind;
+use told::error;
+pub use told::tell_failure;
 
 /// What was typed and configured, for one session.
 #[derive(Clone, Debug)]
@@ -74,7 +82,7 @@ pub struct Work {
     pub talk: Conversation,
     mind: Mind,
     help: Option<Help>,
-    profile: Profile,
+    hooks: Arc<Hooks>,
     place: Workplace,
     limits: Limits,
     bus: Arc<Bus>,
@@ -135,7 +143,15 @@ impl Work {
         let (writer, entries) = Writer::open(&session, clock)?;
         let place = equip::workplace(settings, &session, &facts, gate);
         let date = context::begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
-        let mind = Mind::of(settings, provider, &date, &place.skills);
+        let mut mind = Mind::of(settings, provider, &date, &place.skills);
+        let warn = warner(&bus);
+        let hooks = Hooks::new(&config.hooks, session.id.as_str(), &settings.cwd, warn.clone())?;
+        // Few and plain tools for a small model: those of servers would leave no room for the task.
+        let wanted = settings.tools && !facts.small;
+        let mcp = wanted.then(|| Hub::start(&config.mcp, &settings.cwd, &session.dir, &warn));
+        let mcp = mcp.flatten();
+        mind.give(settings, mcp.iter().flat_map(|hub| hub.offered()).collect());
+        let place = Workplace { mcp, ..place };
         let window = mind.window(&[]);
         let mut talk = Conversation::new(window, Box::new(writer));
         talk.replay(entries)?;
@@ -146,14 +162,13 @@ impl Work {
         talk.opened(opened)?;
         let turns = settings.limits.turns.or(config.agent.max_turns).unwrap_or(TURNS);
         let limits = Limits { turns: Some(turns), ..settings.limits };
-        let profile = settings.profile;
         let help = Help::of(settings, &facts, &date, place.skills.clone());
         let mut work = Work {
             session,
             talk,
             mind,
             help,
-            profile,
+            hooks: Arc::new(hooks),
             place,
             limits,
             bus,
@@ -221,10 +236,19 @@ impl Work {
         let tools = self.prompt_place().tools;
         self.coach = (self.facts().small && tools)
             .then(|| Arc::new(Coach::new(&message.words(), &self.place.cwd)));
+        let (words, resumed) = (message.words(), !self.talk.messages().is_empty());
         let message = self.with_note(message);
         let message = match self.talk.messages() {
             [] => prompt::first(self.facts(), &self.prompt_place(), message),
             [..] => message,
+        };
+        let heard = self.hooks.heard(resumed, &words, message);
+        let message = match cancel.run_until_cancelled(heard).await {
+            Some(Ok(message)) => message,
+            Some(Err(failure)) => {
+                return self.end(Ended { status: Status::NotApproved, failure: Some(failure) });
+            }
+            None => return self.end(Ended { status: Status::Cancelled, failure: None }),
         };
         let finish = match self.talk.ask(message) {
             Ok(()) => self.answer(cancel.clone()).await,
@@ -272,18 +296,20 @@ impl Work {
         let offered = self.offered_to(mind);
         let hands = Hands {
             offered: &offered,
-            profile: self.profile,
+            profile: mind.profile,
             place: Workplace { cancel: cancel.clone(), plain, ..self.place.clone() },
             tell: tell.clone(),
             coach: self.coach.clone().filter(|_| is_own),
             help: self.help.as_ref().filter(|_| is_own),
         };
+        let hooked = Hooked::new(&hands, &self.hooks, &self.place.gate);
+        let toolbox: &dyn Toolbox = if self.hooks.is_empty() { &hands } else { &hooked };
         let kept = ["todo.g3.md", "project.md", "plan.g3.md"]
             .map(|name| self.place.session_dir.join(name));
         let inbox = Folder(self.place.session_dir.clone());
         let agent = Agent {
             provider: mind.provider.as_ref(),
-            toolbox: &hands,
+            toolbox,
             system: &mind.system,
             session: self.session.id.as_str(),
             limits: self.limits,
@@ -349,28 +375,10 @@ impl Work {
     }
 }
 
-/// Tells a run that failed before it began.
-pub fn tell_failure(bus: &Bus, failure: &Failure) {
-    bus.tell(error(failure));
-    let (exit, usage) = (failure.exit_code(), Usage::default());
-    let status = if failure.kind == Kind::Interrupted { Status::Cancelled } else { Status::Failed };
-    bus.tell(What::End { status, exit, turns: 0, usage });
-}
-
-/// A failure as an event.
-fn error(failure: &Failure) -> What {
-    let kind = match failure.kind {
-        Kind::Failed => "failed",
-        Kind::Usage => "usage",
-        Kind::Refused => "refused",
-        Kind::Conflict => "conflict",
-        Kind::NotFound => "not_found",
-        Kind::Bug => "bug",
-        Kind::Interrupted => "interrupted",
-    };
-    let why = failure.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-    let text = format!("{}{why}", failure.what);
-    What::Error { kind: kind.to_owned(), text, next: failure.next.clone() }
+/// Tells the user what they should know.
+fn warner(bus: &Arc<Bus>) -> Arc<dyn Fn(String) + Send + Sync> {
+    let bus = bus.clone();
+    Arc::new(move |text| bus.tell(What::Notice { level: Level::Warning, text }))
 }
 
 /// Where writes need no question: the git work tree around the working directory, or only that.

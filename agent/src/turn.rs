@@ -120,7 +120,7 @@ async fn until_done(
         match next(&reply) {
             Next::Ask => patience = PATIENCE,
             Next::Finish if between::listen(talk, agent)? => {}
-            Next::Finish => match agent.toolbox.still_open() {
+            Next::Finish => match agent.toolbox.still_open().await {
                 Some(what) => talk.prompt(what)?,
                 None => return Ok(Finish::Done),
             },

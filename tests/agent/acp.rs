@@ -260,3 +260,30 @@ fn in_ask_mode_every_write_is_asked_about() {
     editor.answer(id);
     assert!(!stage.repo.path().join("a.txt").exists());
 }
+
+#[test]
+fn servers_of_the_editor_are_used_and_the_person_is_asked() {
+    let call = json!({"server": "kit", "tool": "echo", "args": {"text": "plum"}});
+    let stage = Stage::new([Reply::call("mcp_call", call), Reply::says("done")]);
+    let mut editor = Editor::open(&stage);
+    let server = json!({
+        "name": "kit",
+        "command": testkit::env::built("mcp-server"),
+        "args": ["--pids", "pids"],
+        "env": [{"name": "A", "value": "b"}],
+    });
+    let params = json!({"cwd": stage.repo.path(), "mcpServers": [server]});
+    let session = editor.request("session/new", params)["sessionId"].as_str().unwrap().to_owned();
+    let id = editor.prompt(&session, "say plum");
+    let asked = editor.wait("question", |m| m["method"] == "session/request_permission");
+    let title = asked["params"].to_string();
+    assert!(title.contains("MCP server `kit`"), "{title}");
+    let option = asked["params"]["options"][0]["optionId"].clone();
+    let outcome = json!({"outcome": {"outcome": "selected", "optionId": option}});
+    editor.send(json!({"jsonrpc": "2.0", "id": asked["id"], "result": outcome}));
+    assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");
+    assert_eq!(stage.asked()[1].tool_results()[0].1, "plum");
+    editor.leave();
+    let server: u32 = stage.repo.read("pids").trim().parse().unwrap();
+    testkit::env::until("the server to end", || (!base::process::is_alive(server)).then_some(()));
+}

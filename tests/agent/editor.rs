@@ -24,6 +24,12 @@ impl Editor {
         Editor::offering(stage, json!({}))
     }
 
+    /// Leaves, and waits for g3 to end.
+    pub fn leave(mut self) {
+        drop(self.g3.child.stdin.take());
+        self.g3.wait_until(None).unwrap();
+    }
+
     /// An editor with these capabilities.
     pub fn offering(stage: &Stage, able: Value) -> Editor {
         let mut g3 = stage.env.start(G3, stage.env.home(), ["acp"]);

@@ -19,12 +19,13 @@ const AGENT: &[(&str, &[&str])] = &[
     ("context", &["message", "provider", "fragment"]),
     ("session", &["message", "context"]),
     ("turn", &["message", "provider", "tools", "limits", "context"]),
+    ("hooks", &["message", "provider", "gate", "tools", "turn"]),
     ("ui", &["gate"]),
     (
         "run",
         &[
             "message", "provider", "gate", "skills", "memory", "tools", "limits", "session",
-            "prompt", "context", "turn", "ui",
+            "prompt", "context", "turn", "hooks", "ui",
         ],
     ),
     (

@@ -1,6 +1,7 @@
 //! The one door through which processes are started: own group, explicit directory and
 //! environment, a time limit that ends the whole group, bounded output, closed stdin.
 
+mod background;
 mod collect;
 mod descriptors;
 mod output;

@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod login;
+pub mod mcp;
 pub mod model;
 pub mod sessions;
 pub mod settings;
@@ -139,6 +140,8 @@ enum Command {
     Login(login::LoginArgs),
     /// List, fetch, add, serve and remove local models
     Model(model::ModelArgs),
+    /// MCP: the servers whose tools are used, and g3's own tools for others
+    Mcp(mcp::McpArgs),
     /// List and show the sessions of this directory
     Sessions(sessions::SessionsArgs),
     /// List the skills that there are here, or check them
@@ -224,6 +227,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Config(args)) => config::run(&args),
         Some(Command::Login(args)) => in_runtime(login::run(&args)),
         Some(Command::Model(args)) => model::run(&args),
+        Some(Command::Mcp(args)) => mcp::run(args),
         Some(Command::Sessions(args)) => sessions::run(&args),
         Some(Command::Skills(args)) => skills::run(&args),
         Some(Command::Completions { shell }) => {

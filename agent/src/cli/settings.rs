@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use base::config::{Config, Loaded, Sources};
+use base::config::{Config, Loaded, Sources, mcp};
 use base::failure::{Failure, OrFail, Result};
 
 use super::{AgentArgs, Common, LimitArgs, NoteArgs};
@@ -85,7 +85,13 @@ pub fn directory(common: &Common) -> Result<PathBuf> {
 
 /// The configuration for a directory.
 pub fn load(common: &Common, cwd: &std::path::Path) -> Result<Loaded> {
-    base::config::load(&sources(common, cwd))
+    let sources = sources(common, cwd);
+    let mut loaded = base::config::load(&sources)?;
+    if sources.only.is_none() {
+        let file = mcp::repository_file(cwd);
+        mcp::add(&mut loaded, &file, sources.trust_store().as_deref())?;
+    }
+    Ok(loaded)
 }
 
 /// Where the configuration comes from.

@@ -1,9 +1,9 @@
 //! `g3 trust`: accept a repository's own configuration, exactly as it is now.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base::clock::Clock;
-use base::config::trust;
+use base::config::{mcp, trust};
 use base::failure::{Failure, OrFail, Result};
 use clap::{Args, Subcommand};
 
@@ -36,16 +36,24 @@ pub fn run(args: &TrustArgs) -> Result<u8> {
     let store = sources.trust_store().ok_or_else(|| {
         Failure::usage("there is no home directory to remember it in").next("set HOME")
     })?;
-    let file = sources.repository.unwrap_or_default();
+    let servers = mcp::repository_file(&directory(&common)?);
+    let mut files: Vec<PathBuf> = sources.repository.into_iter().collect();
+    if mcp::is_there(&servers) {
+        files.retain(|file| mcp::is_there(file) || args.command.is_some());
+        files.push(servers);
+    }
+    let each = |act: fn(&Path, &Path) -> Result<String>| -> Result<String> {
+        files.iter().map(|file| act(&store, file)).collect()
+    };
     let text = match args.command {
-        None => accept(&store, &file)?,
+        None => each(accept)?,
         Some(TrustCommand::Show) => show(&store)?,
-        Some(TrustCommand::Revoke) => revoke(&store, &file)?,
+        Some(TrustCommand::Revoke) => each(revoke)?,
     };
     ui::print(&text).map(|()| 0)
 }
 
-fn accept(store: &std::path::Path, file: &std::path::Path) -> Result<String> {
+fn accept(store: &Path, file: &Path) -> Result<String> {
     let content = std::fs::read(file).map_err(|why| {
         Failure::usage(format!("there is no configuration to accept at {}", file.display()))
             .because(why)
@@ -59,7 +67,7 @@ fn accept(store: &std::path::Path, file: &std::path::Path) -> Result<String> {
     ))
 }
 
-fn show(store: &std::path::Path) -> Result<String> {
+fn show(store: &Path) -> Result<String> {
     let entries = trust::show(store).or_fail(|| "cannot read what is accepted")?;
     if entries.is_empty() {
         return Ok("nothing is accepted\n".to_owned());
@@ -70,7 +78,7 @@ fn show(store: &std::path::Path) -> Result<String> {
     Ok(entries.iter().map(line).collect())
 }
 
-fn revoke(store: &std::path::Path, file: &std::path::Path) -> Result<String> {
+fn revoke(store: &Path, file: &Path) -> Result<String> {
     let revoked = trust::revoke(store, file)?;
     let count = revoked.len();
     Ok(match count {

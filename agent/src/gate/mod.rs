@@ -32,6 +32,13 @@ pub enum Access {
         /// Whether destructive commands ask, wherever they reach (the core profile).
         careful: bool,
     },
+    /// Calls a tool of a server that is not ours (MCP).
+    Foreign {
+        /// The server's name.
+        server: String,
+        /// Whether the user's configuration lets its calls run.
+        free: bool,
+    },
 }
 
 /// A call at the gate.
@@ -56,7 +63,7 @@ pub struct Question {
     pub what: String,
     /// Why it needs an answer, in a clause.
     pub why: String,
-    /// The rule that would answer it once and for all.
+    /// The rule that would answer it once and for all; empty when there can be none.
     pub rule: String,
 }
 
@@ -84,6 +91,16 @@ pub enum Pass {
     Free,
     /// In the tighter box.
     Boxed,
+}
+
+tokio::task_local! {
+    /// Set while a call runs about which the user would not be asked: somebody answered before.
+    static ANSWERED: ();
+}
+
+/// Work in which what would be asked is allowed; what is denied stays so.
+pub async fn answered<T>(work: impl Future<Output = T>) -> T {
+    ANSWERED.scope((), work).await
 }
 
 /// The rules, and whom to ask.
@@ -138,21 +155,32 @@ impl Gate {
             Action::Deny => return Err(format!("denied: {}", verdict.why)),
             Action::Ask => {}
         }
-        let question = question(visitor, verdict.why);
+        if ANSWERED.try_with(|()| ()).is_ok() {
+            return Ok(Pass::Free);
+        }
+        self.ask(&question(visitor, verdict.why)).await
+    }
+
+    /// Asks the user, unless that was answered for good; the error is what the model reads.
+    pub async fn ask(&self, question: &Question) -> Result<Pass, String> {
         if self.remembered().contains(&question.rule) {
             return Ok(Pass::Free);
         }
         let Some(asker) = &self.asker else {
+            if question.rule.is_empty() {
+                return Err(format!("denied: {}, and there is nobody to ask", question.why));
+            }
             return Err(format!(
                 "denied: {}, and there is nobody to ask. To allow it, add this rule to the \
                  configuration:\n{}",
                 question.why, question.rule
             ));
         };
-        match asker.ask(&question).await {
+        match asker.ask(question).await {
             Answer::Once => Ok(Pass::Free),
+            Answer::Always if question.rule.is_empty() => Ok(Pass::Free),
             Answer::Always => {
-                self.remembered().insert(question.rule);
+                self.remembered().insert(question.rule.clone());
                 Ok(Pass::Free)
             }
             Answer::No => Err(format!("denied by the user: {}", question.what)),
@@ -209,25 +237,28 @@ fn by_reach(visitor: &Visitor<'_>) -> Verdict {
         }
         Access::Write(_) => verdict(Action::Allow, String::new()),
         Access::Run { line, cwd, careful } => shell::judge(line, cwd, visitor.root, *careful),
+        Access::Foreign { free: true, .. } => verdict(Action::Allow, String::new()),
+        Access::Foreign { server, free: false } => {
+            verdict(Action::Ask, format!("the MCP server `{server}` acts outside of g3's control"))
+        }
     }
 }
 
 fn question(visitor: &Visitor<'_>, why: String) -> Question {
     let tool = visitor.tool.to_owned();
     let quoted = |text: &str| toml::Value::from(text).to_string();
-    let (what, key, value) = match visitor.access {
-        Access::Read(path) => {
-            (format!("read {}", path.display()), "path", escape(&path.to_string_lossy()))
-        }
-        Access::Write(path) => {
-            (format!("write {}", path.display()), "path", escape(&path.to_string_lossy()))
-        }
-        Access::Run { line, .. } => (format!("run `{line}`"), "command", escape(line)),
+    let path = |path: &Path| Some(("path", escape(&path.to_string_lossy())));
+    let (what, narrower) = match visitor.access {
+        Access::Read(file) => (format!("read {}", file.display()), path(file)),
+        Access::Write(file) => (format!("write {}", file.display()), path(file)),
+        Access::Run { line, .. } => (format!("run `{line}`"), Some(("command", escape(line)))),
+        Access::Foreign { server, .. } => (format!("run on the MCP server `{server}`"), None),
     };
+    let narrower = narrower.map(|(key, value)| format!("{key} = {}\n", quoted(&value)));
     let rule = format!(
-        "[[gate.rules]]\ntool = {}\n{key} = {}\naction = \"allow\"",
+        "[[gate.rules]]\ntool = {}\n{}action = \"allow\"",
         quoted(visitor.tool),
-        quoted(&value)
+        narrower.unwrap_or_default()
     );
     Question { tool, what, why, rule }
 }
@@ -255,21 +286,22 @@ impl Rule {
     /// Whether it speaks of a call, which without any rule would fare so.
     fn matches(&self, visitor: &Visitor<'_>, otherwise: Action) -> bool {
         let (path, command) = match visitor.access {
-            Access::Read(path) | Access::Write(path) => (path, None),
-            Access::Run { line, cwd, .. } => (cwd, Some(line)),
+            Access::Read(path) | Access::Write(path) => (Some(path), None),
+            Access::Run { line, cwd, .. } => (Some(cwd), Some((line, cwd))),
+            Access::Foreign { .. } => (None, None),
         };
-        let fits = |glob: &Option<GlobMatcher>, text: &Path| {
-            glob.as_ref().is_none_or(|glob| glob.is_match(text))
+        let fits = |glob: &Option<GlobMatcher>, text: Option<&Path>| {
+            glob.as_ref().is_none_or(|glob| text.is_some_and(|text| glob.is_match(text)))
         };
         !self.host
-            && fits(&self.tool, Path::new(visitor.tool))
-            && fits(&self.path, path)
+            && fits(&self.tool, Some(Path::new(visitor.tool)))
+            && fits(&self.path, path.map(PathBuf::as_path))
             && self.command.as_ref().is_none_or(|glob| {
                 let opens = self.action == Action::Allow
                     || self.action == Action::Box && otherwise != Action::Allow;
                 match command {
-                    Some(line) if opens => opens_all(glob, line, path, visitor.root),
-                    Some(line) => names_one(glob, line),
+                    Some((line, cwd)) if opens => opens_all(glob, line, cwd, visitor.root),
+                    Some((line, _)) => names_one(glob, line),
                     None => false,
                 }
             })
@@ -402,6 +434,29 @@ mod tests {
             let gate = Gate::new(&rules, None).unwrap();
             assert_eq!(gate.judge(&visitor).action, Action::Allow, "{line}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_tool_of_a_server_asks_unless_the_user_said_otherwise() {
+        let rules = [
+            rule(None, Some("**"), Action::Allow),
+            rule(Some("mcp__a__read*"), None, Action::Allow),
+            rule(Some("mcp__b__*"), None, Action::Deny),
+        ];
+        let gate = Gate::new(&rules, None).unwrap();
+        let admit = async |tool: &str, free: bool| {
+            let access = Access::Foreign { server: "a".into(), free };
+            gate.admit(&Visitor { tool, ..visit(&access) }).await
+        };
+        assert_eq!(admit("mcp__a__read_it", false).await, Ok(Pass::Free));
+        let denied = admit("mcp__a__write", false).await.unwrap_err();
+        assert!(denied.ends_with("tool = \"mcp__a__write\"\naction = \"allow\""), "{denied}");
+        assert_eq!(admit("mcp__a__write", true).await, Ok(Pass::Free));
+        assert!(admit("mcp__b__x", true).await.is_err(), "a rule comes first");
+        assert_eq!(answered(admit("mcp__a__write", false)).await, Ok(Pass::Free));
+        assert!(answered(admit("mcp__b__x", false)).await.is_err(), "what is denied stays so");
+        gate.take(Stance::Plan);
+        assert!(admit("mcp__a__read_it", true).await.unwrap_err().contains("plan mode"));
     }
 
     #[tokio::test]

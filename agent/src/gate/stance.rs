@@ -48,7 +48,7 @@ impl Stance {
     pub(super) fn tempered(self, verdict: Verdict, access: &Access) -> Result<Verdict, String> {
         let looks = match access {
             Access::Read(_) => true,
-            Access::Write(_) | Access::Run { .. } => false,
+            Access::Write(_) | Access::Run { .. } | Access::Foreign { .. } => false,
         };
         match self {
             Stance::Auto => Ok(verdict),

@@ -4,4 +4,5 @@ pub mod acp;
 pub mod complete;
 pub mod interactive;
 pub mod interrupt;
+pub mod mcp;
 pub mod once;

@@ -31,6 +31,10 @@ pub async fn run(
             return Err(failure);
         }
     };
+    tokio::select! {
+        () = work.leave().close() => {}
+        () = tokens.end.cancelled() => {}
+    }
     match ended.failure {
         Some(failure) => Err(failure),
         None => Ok(ended.status),

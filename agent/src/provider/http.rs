@@ -98,7 +98,7 @@ impl Endpoint {
         let client = match self.client.get() {
             Some(client) => client,
             None => {
-                let built = build(&self.url).map_err(|why| no_trust(&innermost(&why)))?;
+                let built = client(&self.url).map_err(|why| no_trust(&innermost(&why)))?;
                 self.client.get_or_init(|| built)
             }
         };
@@ -124,7 +124,7 @@ impl Endpoint {
 pub async fn once(request: HttpRequest, allow_http: bool) -> Result<HttpResponse, ProviderError> {
     let url = address(&request.uri().to_string(), "", allow_http)
         .map_err(|failure| ProviderError::Rejected(failure.sentence()))?;
-    let client = build(&url).map_err(|why| no_trust(&innermost(&why)))?;
+    let client = client(&url).map_err(|why| no_trust(&innermost(&why)))?;
     let request = request.try_into().map_err(|why: reqwest::Error| unanswered(&url, &why))?;
     let exchange = async {
         let mut answer = client.execute(request).await?;
@@ -230,7 +230,8 @@ fn silence(time: Duration) -> String {
     format!("nothing came for {} s", time.as_secs_f64())
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// Whether an address is on this machine.
+pub fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
@@ -245,7 +246,8 @@ fn innermost(error: &dyn std::error::Error) -> String {
     last.to_string()
 }
 
-fn build(url: &Url) -> reqwest::Result<Client> {
+/// A client for an address: no redirects, and nothing but this machine for a loopback address.
+pub fn client(url: &Url) -> reqwest::Result<Client> {
     let mut client = Client::builder()
         .connect_timeout(CONNECT)
         .redirect(reqwest::redirect::Policy::none())

@@ -43,7 +43,11 @@ impl Toolbox for Hands<'_> {
         Box::pin(async move {
             let call = job.call;
             if let Some(sent) = &call.malformed {
-                return tools::malformed(self.profile, &call.name, sent);
+                let hub = self.place.mcp.as_ref().filter(|hub| hub.owns(&call.name));
+                return hub.map_or_else(
+                    || tools::malformed(self.profile, &call.name, sent),
+                    |hub| hub.malformed(&call.name, sent),
+                );
             }
             let place = Workplace { hear: job.hear, ..self.place.clone() };
             let run = async {
@@ -74,8 +78,8 @@ impl Toolbox for Hands<'_> {
         })
     }
 
-    fn still_open(&self) -> Option<String> {
-        self.coach.as_ref()?.still_open()
+    fn still_open(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(async { self.coach.as_ref()?.still_open() })
     }
 
     fn hands_over(&self) -> bool {

@@ -9,14 +9,16 @@ use crate::message::Message;
 use crate::prompt::{self, Place};
 use crate::provider::{self, Choice, Facts, Provider, ToolSpec};
 use crate::skills::Shelf;
-use crate::tools;
 use crate::tools::profile::{self, Face};
+use crate::tools::{self, Profile};
 use crate::turn;
 
 /// A model with its prompt and its tools; they stay the same as long as it answers.
 pub struct Mind {
     /// The model.
     pub provider: Box<dyn Provider>,
+    /// Which names its tools have.
+    pub profile: Profile,
     /// What it may do.
     pub offered: Vec<ToolSpec>,
     /// What it is told.
@@ -45,7 +47,14 @@ impl Mind {
         let place = Place { cwd: &settings.cwd, date, tools: settings.tools, skills, notes };
         let system = prompt::system(facts, &place);
         let room = equip::window(&settings.config, facts, turn::overhead(&system, &offered));
-        Mind { provider, offered, system, room }
+        Mind { provider, profile: settings.profile, offered, system, room }
+    }
+
+    /// Offers more tools, to the end of the session.
+    pub fn give(&mut self, settings: &Settings, more: Vec<ToolSpec>) {
+        self.offered.extend(more);
+        let overhead = turn::overhead(&self.system, &self.offered);
+        self.room = equip::window(&settings.config, self.facts(), overhead);
     }
 
     /// The model's facts.

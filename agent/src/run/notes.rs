@@ -87,7 +87,7 @@ impl Work {
     /// The notes of a reply: its words, or what it wanted to note with the tool after all.
     fn notes_in(&self, reply: &Reply) -> Option<String> {
         let called = reply.message.calls().find(|call| {
-            tools::engine(self.profile, &call.name, &call.args) == Some(Engine::Remember)
+            tools::engine(self.mind.profile, &call.name, &call.args) == Some(Engine::Remember)
         });
         let notes = match called {
             Some(call) => call.args["notes"].as_str().unwrap_or_default().to_owned(),

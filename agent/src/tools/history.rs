@@ -82,9 +82,20 @@ pub fn record(
     outcome: &Outcome,
     took: Duration,
 ) {
-    if engine == Engine::History {
-        return;
+    if engine != Engine::History {
+        keep(at, tool, args, outcome, took, hint(engine));
     }
+}
+
+/// Keeps a call that was made otherwise than through the table of tools.
+pub fn keep(
+    at: &Workplace,
+    tool: &str,
+    args: &Value,
+    outcome: &Outcome,
+    took: Duration,
+    hint: &str,
+) {
     let action = Action {
         tool: tool.to_owned(),
         args: shortened(args),
@@ -92,7 +103,7 @@ pub fn record(
         result_summary: head(&outcome.text, SUMMARY).to_owned(),
         timestamp: Clock::from_env().stamp(),
         duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-        undoable_hint: hint(engine).to_owned(),
+        undoable_hint: hint.to_owned(),
     };
     let file = file(&at.session_dir);
     let Some(parent) = file.parent() else { return };

@@ -25,6 +25,7 @@ pub mod escalate;
 pub mod exec;
 pub mod fs;
 pub mod history;
+pub mod mcp;
 pub mod memory;
 pub mod outside;
 pub mod plan;
@@ -96,6 +97,8 @@ pub struct Workplace {
     pub gate: Arc<Gate>,
     /// Who holds files and terminals besides the machine, e.g. an editor.
     pub outside: Option<Arc<dyn Outside>>,
+    /// The MCP servers of the session.
+    pub mcp: Option<Arc<mcp::Hub>>,
     /// The skills that can be loaded, and those that were.
     pub skills: Arc<Shelf>,
     /// What outlives the session.
@@ -168,6 +171,9 @@ pub fn offered(profile: Profile, switches: Switches) -> Vec<ToolSpec> {
 /// Runs one call: decodes the arguments, asks the gate, runs the engine. Never fails otherwise
 /// than by an [`Outcome`] that says so.
 pub async fn run(profile: Profile, name: &str, args: &Value, at: &Workplace) -> Outcome {
+    if let Some(hub) = at.mcp.as_ref().filter(|hub| hub.owns(name)) {
+        return hub.run(name, args, at).await;
+    }
     let started = Instant::now();
     let (outcome, engine) = match call::prepare(profile, name, args, at) {
         Ok(call) => {
@@ -242,6 +248,7 @@ impl Workplace {
             plain: false,
             gate: Arc::new(Gate::default()),
             outside: None,
+            mcp: None,
             skills: Arc::default(),
             memory: Arc::default(),
             asks: None,

@@ -12,7 +12,7 @@ use super::{ErrorKind, Outcome, Profile};
 use crate::gate::{Access, verbs};
 use crate::skills::allowed::Entry;
 use crate::skills::parse::MOST;
-use crate::skills::{Home, Skill, embedded, extract, find};
+use crate::skills::{Home, Shelf, Skill, embedded, extract, find};
 
 #[derive(Deserialize)]
 struct Args {
@@ -138,13 +138,20 @@ fn beside(skill: &Skill, file: &str) -> Result<String, String> {
 /// Why a call may not run while skills are active that name their tools: none of them names it.
 /// What a skill allows passes the gate as ever.
 pub fn refusal(call: &Call<'_>) -> Option<String> {
-    if call.face.engine == Engine::Skill {
-        return None;
-    }
-    let active = call.at.skills.restricting();
+    let is_named = |entry: &Entry| speaks_of(entry, call);
+    (call.face.engine != Engine::Skill).then(|| refused_by(&call.at.skills, is_named)).flatten()
+}
+
+/// As [`refusal`], for a tool that is none of g3's own.
+pub fn refusal_of(name: &str, shelf: &Shelf) -> Option<String> {
+    refused_by(shelf, |entry| !entry.has_pattern() && is_named(&entry.name, name))
+}
+
+fn refused_by(shelf: &Shelf, is_named: impl Fn(&Entry) -> bool) -> Option<String> {
+    let active = shelf.restricting();
     let entries: Vec<&Entry> =
         active.iter().flat_map(|skill| skill.allowed.iter().flatten()).collect();
-    if active.is_empty() || entries.iter().any(|entry| speaks_of(entry, call)) {
+    if active.is_empty() || entries.iter().any(|entry| is_named(entry)) {
         return None;
     }
     let names: Vec<&str> = active.iter().map(|skill| skill.name.as_str()).collect();
@@ -177,24 +184,26 @@ fn speaks_of(entry: &Entry, call: &Call<'_>) -> bool {
             let below = below.is_some_and(|below| entry.fits_path(&below.to_string_lossy()));
             below || entry.fits_path(&path.to_string_lossy())
         }
-        None => false,
+        Some(Access::Foreign { .. }) | None => false,
     }
 }
 
 /// Whether a name means a tool: its own, that of any profile or other agent for the same kind of
 /// work, or a glob over names.
 fn is_called(name: &str, face: &Face) -> bool {
-    if name == face.name {
-        return true;
-    }
-    if name.contains('*') {
-        let glob = globset::Glob::new(name).map(|glob| glob.compile_matcher());
-        return glob.is_ok_and(|glob| glob.is_match(&face.name));
+    if name == face.name || name.contains('*') {
+        return is_named(name, &face.name);
     }
     let others = OTHERS.iter().filter(|(known, _)| *known == name).map(|(_, engine)| *engine);
     let ours = Profile::EACH.into_iter().flat_map(profile::faces);
     let ours = ours.filter(|known| known.name == name).map(|known| known.engine);
     others.chain(ours).any(|engine| engine.kind() == face.engine.kind())
+}
+
+/// Whether a name, or a glob over names, means this tool.
+fn is_named(name: &str, tool: &str) -> bool {
+    let glob = || globset::Glob::new(name).map(|glob| glob.compile_matcher());
+    name == tool || name.contains('*') && glob().is_ok_and(|glob| glob.is_match(tool))
 }
 
 #[cfg(test)]

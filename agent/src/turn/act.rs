@@ -35,8 +35,8 @@ pub trait Toolbox: Send + Sync {
         false
     }
     /// What is still to be done, when the model says that it is done.
-    fn still_open(&self) -> Option<String> {
-        None
+    fn still_open(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(std::future::ready(None))
     }
 }
 

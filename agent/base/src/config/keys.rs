@@ -36,6 +36,8 @@ pub enum Kind {
     Rules,
     /// What is known about models.
     Models,
+    /// Commands that run when something happens. Those of all files run.
+    Hooks,
 }
 
 /// What the file of an untrusted repository may do with a key: narrow it at most.
@@ -192,6 +194,18 @@ pub static KEYS: &[Key] = &[
     key("tools.codesearch.endpoint", Kind::Text),
     key("tools.codesearch.api_key", Kind::Hidden),
     key("gate.rules", Kind::Rules),
+    key("mcp.*.enabled", Kind::Switch),
+    key("mcp.*.command", Kind::Texts),
+    key("mcp.*.env.*", Kind::Hidden),
+    key("mcp.*.cwd", Kind::Text),
+    key("mcp.*.url", Kind::Text),
+    key("mcp.*.headers.*", Kind::Hidden),
+    key("mcp.*.bearer_token_command", Kind::TextOrTexts),
+    key("mcp.*.allow_http", Kind::Switch),
+    key("mcp.*.timeout_seconds", Kind::Whole(U32)),
+    key("mcp.*.tools", Kind::Texts),
+    key("mcp.*.calls", Kind::OneOf(&["ask", "allow"])),
+    key("hooks", Kind::Hooks),
     feature("skills.enabled"),
     key("skills.extra_paths", Kind::Texts),
     feature("skills.small_models"),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use crate::config::agent::GateRule;
+use crate::config::hooks::Hook;
 use crate::config::keys::{self, Key, Kind};
 use crate::config::providers::{ModelConfig, TYPES};
 use crate::config::{Origin, Sources};
@@ -42,7 +43,7 @@ impl Sources {
         });
         Sources {
             user: directory().map(|directory| directory.join("config.toml")),
-            repository: Some(repository_file(cwd)),
+            repository: Some(in_repository(cwd, "g3.toml")),
             only: None,
             environment: variables.collect(),
             flags: Vec::new(),
@@ -63,12 +64,12 @@ pub fn directory() -> Option<PathBuf> {
     Some(base.join("g3"))
 }
 
-/// `g3.toml` in the directory or the nearest above it, as far as the repository reaches.
-fn repository_file(cwd: &Path) -> PathBuf {
-    let own = cwd.join("g3.toml");
+/// A file in the directory or the nearest above it, as far as the repository reaches.
+pub(super) fn in_repository(cwd: &Path, name: &str) -> PathBuf {
+    let own = cwd.join(name);
     let Some(root) = cwd.ancestors().find(|path| path.join(".git").exists()) else { return own };
     let inside = cwd.ancestors().take_while(|path| path.starts_with(root));
-    inside.map(|path| path.join("g3.toml")).find(|file| file.exists()).unwrap_or(own)
+    inside.map(|path| path.join(name)).find(|file| file.exists()).unwrap_or(own)
 }
 
 /// Whether a variable belongs to the configuration.
@@ -193,7 +194,7 @@ fn from_text(path: Vec<String>, text: &str, origin: Origin) -> Result<Setting> {
             Some(Value::Array(vec![Value::String(text.to_owned())]))
         }
         Kind::TextOrTexts if !text.trim_start().starts_with('[') => None,
-        Kind::Texts | Kind::TextOrTexts | Kind::Rules | Kind::Models => list(),
+        Kind::Texts | Kind::TextOrTexts | Kind::Rules | Kind::Models | Kind::Hooks => list(),
     };
     checked(key, path, value.unwrap_or_else(|| Value::String(text.to_owned())), &origin)
 }
@@ -218,6 +219,10 @@ fn checked(key: &Key, path: Vec<String>, value: Value, origin: &Origin) -> Resul
             .clone()
             .try_into::<Vec<ModelConfig>>()
             .is_ok_and(|all| all.iter().all(ModelConfig::is_sound)),
+        Kind::Hooks => {
+            let hooks = value.clone().try_into::<Vec<Hook>>();
+            hooks.is_ok_and(|hooks| hooks.iter().all(Hook::makes_sense))
+        }
     };
     if fits {
         return Ok(Setting { path, value, origin: origin.clone() });
@@ -261,6 +266,10 @@ fn wanted(kind: Kind) -> String {
         Kind::Rules => {
             "a list of rules {tool, command, path, host, action = \"allow|ask|box|deny\"}".into()
         }
+        Kind::Hooks => "a list of hooks {event = \"session_start|session_end|user_prompt|\
+                        before_tool|after_tool|stop\", match (of the two about tools), command = \
+                        [PROGRAM, …], timeout_seconds, required (of before_tool)}"
+            .into(),
     }
 }
 

@@ -2,8 +2,10 @@
 //! merged key by key, with the origin of every value.
 
 pub mod agent;
+pub mod hooks;
 mod keys;
 pub mod layers;
+pub mod mcp;
 pub mod providers;
 pub mod show;
 pub mod studio;
@@ -19,7 +21,9 @@ use toml::{Table, Value};
 
 use crate::failure::{Failure, Result};
 use agent::{AgentConfig, ComputerControl, Gate, Memory, Sandbox, Skills, ToolsConfig, Webdriver};
+use hooks::Hook;
 use layers::Setting;
+use mcp::McpServer;
 use providers::{ModelConfig, Providers, TYPES};
 use studio::Studio;
 
@@ -49,6 +53,10 @@ pub struct Config {
     pub webdriver: Webdriver,
     /// The box.
     pub sandbox: Sandbox,
+    /// Servers whose tools the agent may use, by name.
+    pub mcp: BTreeMap<String, McpServer>,
+    /// Commands that run when something happens in a session.
+    pub hooks: Vec<Hook>,
 }
 
 /// Where values may come from. Later ones win: user, repository, environment, flags.
@@ -152,6 +160,7 @@ fn merged(settings: Vec<Setting>, notices: Vec<String>) -> Result<Loaded> {
         Failure::usage("the configuration does not fit together").because(error.message())
     })?;
     check_references(&config.providers, &origins)?;
+    mcp::check(&config.mcp)?;
     Ok(Loaded { config, origins, notices })
 }
 
@@ -179,10 +188,15 @@ fn check_prices(settings: &[Setting]) -> Result<()> {
 fn put(table: &mut Table, path: &[String], value: Value) {
     let Some((name, rest)) = path.split_first() else { return };
     if rest.is_empty() {
-        if value.is_table() {
-            table.entry(name.clone()).or_insert(value);
-        } else {
-            table.insert(name.clone(), value);
+        match (table.get_mut(name), value) {
+            (Some(_), Value::Table(_)) => {}
+            // A repository's hooks run after the user's, never instead of them.
+            (Some(Value::Array(hooks)), Value::Array(more)) if path == ["hooks"] => {
+                hooks.extend(more);
+            }
+            (Some(_) | None, value) => {
+                table.insert(name.clone(), value);
+            }
         }
         return;
     }

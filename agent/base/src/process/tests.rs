@@ -61,3 +61,17 @@ fn a_missing_program_is_named() {
     let error = Job::new("no-such-program", "/").output(Limits::seconds(1)).unwrap_err();
     assert!(error.to_string().contains("no-such-program"), "{error}");
 }
+
+#[tokio::test]
+async fn beside_other_work_the_same_holds() {
+    let out = sh("cat; echo err >&2; exit 3").input("in").output_beside(Limits::seconds(10)).await;
+    let out = out.unwrap();
+    assert_eq!((out.text().as_str(), out.error_text().as_str(), out.code()), ("in", "err", 3));
+    let limits = Limits { time: Some(Duration::from_millis(200)), bytes: 3 };
+    let out = sh("echo early; sleep 600").output_beside(limits).await.unwrap();
+    assert!(out.timed_out && out.stdout == b"ear");
+    let begin = Instant::now();
+    let held = sh("setsid sleep 30 & echo done").output_beside(Limits::seconds(20)).await.unwrap();
+    assert_eq!(held.text(), "done");
+    assert!(begin.elapsed() < Duration::from_secs(10));
+}

@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use agent_client_protocol::v1::schema::{
-    ContentBlock, ContentChunk, CurrentModeUpdate, Diff, EmbeddedResourceResource, Plan, PlanEntry,
-    PlanEntryPriority, PlanEntryStatus, SessionInfo, SessionUpdate, TextContent, ToolCall,
-    ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
-    ToolKind,
+    ContentBlock, ContentChunk, CurrentModeUpdate, Diff, EmbeddedResourceResource, McpServer, Plan,
+    PlanEntry, PlanEntryPriority, PlanEntryStatus, SessionInfo, SessionUpdate, TextContent,
+    ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
+    ToolCallUpdateFields, ToolKind,
 };
+use base::config::mcp::McpServer as Definition;
 use base::event::{TodoItem, What};
+use base::secret::Secret;
 use serde_json::Value;
 
 use crate::gate::stance::Stance;
@@ -38,6 +40,25 @@ fn part(block: ContentBlock) -> Option<Part> {
         _ => return None,
     };
     Some(Part::Text { text })
+}
+
+/// A server that the editor names, as the configuration would have it; `None` for a kind that was
+/// not offered.
+pub fn server(server: McpServer) -> Option<(String, Definition)> {
+    match server {
+        McpServer::Stdio(it) => {
+            let program = it.command.to_string_lossy().into_owned();
+            let command = std::iter::once(program).chain(it.args).collect();
+            let env = it.env.into_iter().map(|var| (var.name, Secret::new(var.value))).collect();
+            Some((it.name, Definition { command, env, ..Definition::default() }))
+        }
+        McpServer::Http(it) => {
+            let header = it.headers.into_iter().map(|it| (it.name, Secret::new(it.value)));
+            let (url, headers) = (Some(it.url), header.collect());
+            Some((it.name, Definition { url, headers, ..Definition::default() }))
+        }
+        _ => None,
+    }
 }
 
 /// The update for an event, where the protocol has one.

@@ -17,10 +17,11 @@ use agent_client_protocol::v1::schema::{
     AgentCapabilities, CancelNotification, ClientCapabilities, CloseSessionRequest,
     CloseSessionResponse, Implementation, InitializeRequest, InitializeResponse,
     ListSessionsRequest, ListSessionsResponse, LoadSessionRequest, LoadSessionResponse,
-    NewSessionRequest, NewSessionResponse, PromptCapabilities, PromptRequest, PromptResponse,
-    ResumeSessionRequest, ResumeSessionResponse, SessionCapabilities, SessionCloseCapabilities,
-    SessionListCapabilities, SessionMode, SessionModeState, SessionResumeCapabilities,
-    SetSessionModeRequest, SetSessionModeResponse, StopReason,
+    McpCapabilities, McpServer, NewSessionRequest, NewSessionResponse, PromptCapabilities,
+    PromptRequest, PromptResponse, ResumeSessionRequest, ResumeSessionResponse,
+    SessionCapabilities, SessionCloseCapabilities, SessionListCapabilities, SessionMode,
+    SessionModeState, SessionResumeCapabilities, SetSessionModeRequest, SetSessionModeResponse,
+    StopReason,
 };
 use agent_client_protocol::{
     Agent, Client, Error, Stdio, on_receive_notification, on_receive_request,
@@ -62,9 +63,15 @@ type Entered = (OwnedMutexGuard<Work>, CancellationToken);
 /// Serves until stdin ends.
 pub async fn run(settings: Box<SettingsFor>) -> Result<()> {
     let host = Arc::new(Host { settings, open: Mutex::default(), able: Mutex::default() });
+    let served = serve(&host).await;
+    host.close_all().await;
+    served
+}
+
+async fn serve(host: &Arc<Host>) -> Result<()> {
     let (new, load, prompt, cancel) = (host.clone(), host.clone(), host.clone(), host.clone());
     let (list, resume, close, mode) = (host.clone(), host.clone(), host.clone(), host.clone());
-    let init = host;
+    let init = host.clone();
     Agent
         .v1()
         .name("g3")
@@ -151,7 +158,8 @@ fn initialized() -> InitializeResponse {
     let able = AgentCapabilities::new()
         .load_session(true)
         .session_capabilities(sessions)
-        .prompt_capabilities(prompt);
+        .prompt_capabilities(prompt)
+        .mcp_capabilities(McpCapabilities::new().http(true));
     InitializeResponse::new(ProtocolVersion::V1)
         .agent_capabilities(able)
         .agent_info(Implementation::new("g3", env!("CARGO_PKG_VERSION")))
@@ -176,13 +184,7 @@ impl Host {
         client: ConnectionTo<Client>,
     ) -> Result<NewSessionResponse> {
         let which = Which::New("session".to_owned());
-        let (id, open) = self.open(&request.cwd, &which, client)?;
-        let servers = request.mcp_servers.len();
-        if servers > 0
-            && let Ok(work) = open.work.try_lock()
-        {
-            work.warn(format!("{servers} MCP servers were offered; this version uses none"));
-        }
+        let (id, open) = self.open(&request.cwd, &which, client, request.mcp_servers)?;
         Ok(NewSessionResponse::new(id).modes(modes(&open)))
     }
 
@@ -191,7 +193,8 @@ impl Host {
         request: LoadSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<LoadSessionResponse> {
-        let (id, open) = self.take_up(&request.session_id.0, &request.cwd, client.clone())?;
+        let (wanted, cx) = (&request.session_id.0, client.clone());
+        let (id, open) = self.take_up(wanted, &request.cwd, cx, request.mcp_servers)?;
         if let Ok(work) = open.work.try_lock() {
             let updates = Updates::new(&id, client, request.cwd);
             convert::history(work.talk.messages()).into_iter().for_each(|it| updates.send(it));
@@ -204,7 +207,8 @@ impl Host {
         request: ResumeSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<ResumeSessionResponse> {
-        let (_, open) = self.take_up(&request.session_id.0, &request.cwd, client)?;
+        let wanted = &request.session_id.0;
+        let (_, open) = self.take_up(wanted, &request.cwd, client, request.mcp_servers)?;
         Ok(ResumeSessionResponse::new().modes(modes(&open)))
     }
 
@@ -213,9 +217,10 @@ impl Host {
         id: &str,
         cwd: &Path,
         client: ConnectionTo<Client>,
+        servers: Vec<McpServer>,
     ) -> Result<(String, Arc<Open>)> {
         self.close(id);
-        self.open(cwd, &Which::Resume(Some(id.to_owned())), client)
+        self.open(cwd, &Which::Resume(Some(id.to_owned())), client, servers)
     }
 
     /// The sessions of a directory, or of every directory in which one is open.
@@ -238,7 +243,11 @@ impl Host {
     /// Lets a session go: what it works on is cancelled, and its lock is free.
     fn close(&self, id: &str) {
         self.cancel(id);
-        self.opened().remove(id);
+        let open = self.opened().remove(id);
+        // What is still at work goes down with its prompt.
+        if let Some(left) = open.and_then(|open| Some(open.work.try_lock().ok()?.leave())) {
+            tokio::spawn(left.close());
+        }
     }
 
     async fn set_mode(&self, request: SetSessionModeRequest) -> Result<SetSessionModeResponse> {
@@ -264,11 +273,13 @@ impl Host {
         cwd: &Path,
         which: &Which,
         client: ConnectionTo<Client>,
+        servers: Vec<McpServer>,
     ) -> Result<(String, Arc<Open>)> {
         let cwd: PathBuf = cwd
             .canonicalize()
             .map_err(|why| Failure::usage(format!("cannot use {}", cwd.display())).because(why))?;
-        let settings = (self.settings)(&cwd)?;
+        let mut settings = (self.settings)(&cwd)?;
+        settings.config.mcp.extend(servers.into_iter().filter_map(convert::server));
         let sink = Updates::unnamed(client.clone(), cwd.clone());
         let able = self.able.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let held = Held::new(client.clone(), sink.session(), able);
@@ -297,6 +308,17 @@ impl Host {
     fn cancel(&self, id: &str) {
         if let Some(open) = self.opened().get(id) {
             open.cancel.lock().unwrap_or_else(PoisonError::into_inner).cancel();
+        }
+    }
+
+    /// The editor has left: what the sessions keep running ends.
+    async fn close_all(&self) {
+        let all: Vec<Arc<Open>> = self.opened().drain().map(|(_, open)| open).collect();
+        for open in all {
+            let left = open.work.try_lock().ok().map(|mut work| work.leave());
+            if let Some(left) = left {
+                left.close().await;
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use crate::gate::Asker;
 use crate::gate::stance::Stance;
 use crate::message::{Message, Role};
 use crate::prompt::template;
+use crate::run::left::Left;
 use crate::run::{Settings, Which, Work};
 use crate::session::checkpoint::Checkpoints;
 use crate::ui::{Bus, rich};
@@ -28,6 +29,7 @@ pub struct Chat {
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
     interrupts: Interrupts,
+    left: Vec<Left>,
 }
 
 /// Talks until the user leaves.
@@ -38,7 +40,7 @@ pub async fn run(
     asker: Option<Arc<dyn Asker>>,
 ) -> Result<Status> {
     let interrupts = Interrupts::listen()?;
-    let mut chat = Chat { settings, which, work: None, bus, asker, interrupts };
+    let mut chat = Chat { settings, which, work: None, bus, asker, interrupts, left: Vec::new() };
     if matches!(chat.which, Which::Resume(_)) {
         chat.open("")?;
     }
@@ -48,11 +50,11 @@ pub async fn run(
         let (back, line) = editor.read(chat.prompt()).await?;
         editor = back;
         match line {
-            Line::End => return Ok(Status::Done),
+            Line::End => break,
             Line::Nothing => {}
             Line::Words(words) => match commands::read(&words) {
                 Typed::Words => chat.turn(template(&words)).await?,
-                Typed::Exit => return Ok(Status::Done),
+                Typed::Exit => break,
                 Typed::Command(command, words) => {
                     if let Err(failure) = command.run(&mut chat, words).await {
                         if failure.kind == Kind::Interrupted {
@@ -60,11 +62,15 @@ pub async fn run(
                         }
                         chat.say(&failure.to_string());
                     }
+                    chat.close().await;
                 }
                 Typed::Unknown(failure) => chat.say(&failure.to_string()),
             },
         }
     }
+    chat.leave();
+    chat.close().await;
+    Ok(Status::Done)
 }
 
 /// The files as they were before a turn.
@@ -128,6 +134,20 @@ impl Chat {
         self.which = Which::Resume(Some(work.session.id.to_string()));
         self.work = Some(work);
         Ok(())
+    }
+
+    /// Leaves the session, if one is open; its lock is free at once.
+    pub fn leave(&mut self) -> bool {
+        let Some(mut work) = self.work.take() else { return false };
+        self.left.push(work.leave());
+        true
+    }
+
+    /// Ends what the sessions kept running that were left.
+    async fn close(&mut self) {
+        for left in std::mem::take(&mut self.left) {
+            left.close().await;
+        }
     }
 
     /// Something for the person, not for the model.

@@ -68,7 +68,7 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// A stream with what is left out named in its middle.
-fn shown(stream: &Captured) -> String {
+pub fn shown(stream: &Captured) -> String {
     if stream.left_out == 0 {
         return stream.head.clone();
     }

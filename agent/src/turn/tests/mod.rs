@@ -116,8 +116,8 @@ impl Toolbox for Tools {
         })
     }
 
-    fn still_open(&self) -> Option<String> {
-        self.open.lock().unwrap().pop()
+    fn still_open(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(std::future::ready(self.open.lock().unwrap().pop()))
     }
 }
 

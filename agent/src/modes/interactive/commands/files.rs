@@ -44,7 +44,7 @@ pub fn rewind(chat: &mut Chat, turn: Option<String>) -> Result<()> {
     }
     let paths = checkpoints(chat)?.undo(turn)?;
     at_work(chat)?.talk.rewind(turn)?;
-    chat.work = None;
+    chat.leave();
     chat.open("")?;
     let files = if paths.is_empty() { String::new() } else { format!("; {}", named(&paths)) };
     chat.say(&format!("back to before turn {turn}{files}"));

@@ -18,7 +18,7 @@ pub fn model(chat: &mut Chat, name: Option<String>) -> Result<()> {
         return Ok(());
     };
     let before = chat.settings.choice.model.replace(name);
-    if chat.work.take().is_none() {
+    if !chat.leave() {
         return Ok(());
     }
     chat.open("").inspect_err(|_| chat.settings.choice.model = before)
@@ -26,7 +26,7 @@ pub fn model(chat: &mut Chat, name: Option<String>) -> Result<()> {
 
 /// `/readme`.
 pub fn readme(chat: &mut Chat, _: Option<String>) -> Result<()> {
-    if chat.work.take().is_some() {
+    if chat.leave() {
         chat.open("")?;
     }
     chat.say("AGENTS.md and the workspace memory are read");
@@ -72,7 +72,7 @@ pub fn resume(chat: &mut Chat, id: Option<String>) -> Result<()> {
 }
 
 fn take_up(chat: &mut Chat, id: &str) -> Result<()> {
-    chat.work = None;
+    chat.leave();
     chat.which = Which::Resume(Some(id.to_owned()));
     chat.open("")
 }

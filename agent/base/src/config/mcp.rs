@@ -1,0 +1,288 @@
+//! `[mcp.NAME]` and a repository's `.mcp.json`: servers whose tools the agent may use.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::config::providers::CommandLine;
+use crate::config::trust::{self, hash};
+use crate::config::{Loaded, Origin, layers};
+use crate::failure::{Failure, Result};
+use crate::secret::Secret;
+
+/// One server of the Model Context Protocol: a program, or an address.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct McpServer {
+    /// Whether it is started and its tools are offered.
+    pub enabled: bool,
+    /// Program and arguments, where the server is a program that speaks on stdin and stdout.
+    pub command: Vec<String>,
+    /// Variables that the program gets besides the harmless ones; `${NAME}` is one of ours.
+    pub env: BTreeMap<String, Secret>,
+    /// Where the program runs; the working directory when absent.
+    pub cwd: Option<PathBuf>,
+    /// The address, where the server speaks HTTP.
+    pub url: Option<String>,
+    /// Headers of each request; `${NAME}` is one of our variables.
+    pub headers: BTreeMap<String, Secret>,
+    /// A command that prints the token for `Authorization: Bearer`.
+    pub bearer_token_command: Option<CommandLine>,
+    /// Whether plain `http` may leave this machine.
+    pub allow_http: bool,
+    /// Seconds that its start, and each call, may take.
+    pub timeout_seconds: u64,
+    /// Globs over the names of its tools; all of them when empty.
+    pub tools: Vec<String>,
+    /// What becomes of calls that no rule of the gate names.
+    pub calls: Calls,
+}
+
+/// What becomes of calls that no rule of the gate names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Calls {
+    /// The user is asked; with nobody to ask they are denied.
+    #[default]
+    Ask,
+    /// They run.
+    Allow,
+}
+
+impl Default for McpServer {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            command: Vec::new(),
+            env: BTreeMap::new(),
+            cwd: None,
+            url: None,
+            headers: BTreeMap::new(),
+            bearer_token_command: None,
+            allow_http: false,
+            timeout_seconds: 60,
+            tools: Vec::new(),
+            calls: Calls::Ask,
+        }
+    }
+}
+
+impl McpServer {
+    /// The SHA-256 of what answers: program, arguments, variables, directory, address, headers.
+    pub fn fingerprint(&self) -> String {
+        let plain = |map: &BTreeMap<String, Secret>| -> Vec<(String, String)> {
+            map.iter().map(|(key, value)| (key.clone(), value.reveal().to_owned())).collect()
+        };
+        let all = (&self.command, plain(&self.env), &self.cwd, &self.url, plain(&self.headers));
+        hash(&serde_json::to_vec(&all).unwrap_or_default())
+    }
+
+    /// Why it cannot be one, if it cannot.
+    fn fault(&self) -> Option<&'static str> {
+        match (self.command.first(), &self.url) {
+            (None, None) => Some("it has neither `command` nor `url`"),
+            (Some(_), Some(_)) => Some("it has both `command` and `url`"),
+            (Some(program), None) if program.trim().is_empty() => Some("its `command` is empty"),
+            (Some(_), None) | (None, Some(_)) if self.timeout_seconds == 0 => {
+                Some("its `timeout_seconds` is 0")
+            }
+            (Some(_), None) | (None, Some(_)) => None,
+        }
+    }
+}
+
+/// Every server has a way to be reached.
+pub(super) fn check(servers: &BTreeMap<String, McpServer>) -> Result<()> {
+    for (name, server) in servers {
+        if let Some(fault) = server.fault() {
+            return Err(Failure::usage(format!("[mcp.{name}] is no server"))
+                .because(fault)
+                .next("command = [\"PROGRAM\", \"ARGUMENT\"], or url = \"https://…\""));
+        }
+    }
+    Ok(())
+}
+
+/// `.mcp.json` in the directory or the nearest above it, as far as the repository reaches.
+pub fn repository_file(cwd: &Path) -> PathBuf {
+    layers::in_repository(cwd, ".mcp.json")
+}
+
+/// Adds the servers of a repository's `.mcp.json` where the user trusts exactly this content;
+/// else a notice. What the configuration itself names stays as it is.
+pub fn add(loaded: &mut Loaded, file: &Path, store: Option<&Path>) -> Result<()> {
+    let Some(bytes) = layers::read(file)? else { return Ok(()) };
+    if !store.is_some_and(|store| trust::is_trusted(store, &bytes)) {
+        loaded.notices.push(format!(
+            "{} is ignored: the repository is not trusted to name MCP servers; `g3 trust` accepts \
+             this file",
+            file.display()
+        ));
+        return Ok(());
+    }
+    let wrong =
+        |why: String| Failure::usage(format!("cannot read {}", file.display())).because(why);
+    let beside = file.parent().unwrap_or(Path::new("/"));
+    for (name, mut server) in parse(&bytes, &variable).map_err(wrong)? {
+        if loaded.config.mcp.contains_key(&name) {
+            loaded.notices.push(format!(
+                "`{name}` in {} is ignored: the configuration has [mcp.{name}]",
+                file.display()
+            ));
+            continue;
+        }
+        // Its paths are meant from where the file lies.
+        server.cwd = Some(server.cwd.map_or_else(|| beside.to_owned(), |cwd| beside.join(cwd)));
+        let key = if server.url.is_some() { "url" } else { "command" };
+        let origin = Origin::Repository(file.to_owned());
+        loaded.origins.insert(format!("mcp.{name}.{key}"), origin);
+        loaded.config.mcp.insert(name, server);
+    }
+    check(&loaded.config.mcp)
+}
+
+/// Whether there is such a file at all.
+pub fn is_there(file: &Path) -> bool {
+    fs::metadata(file).is_ok_and(|meta| meta.is_file())
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Reads the format that many agents share: `{"mcpServers": {NAME: {command, args, env} | {url,
+/// headers}}}`. Fields that we do not know are left alone.
+fn parse(
+    bytes: &[u8],
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> std::result::Result<BTreeMap<String, McpServer>, String> {
+    let all: Value = serde_json::from_slice(bytes).map_err(|why| why.to_string())?;
+    let Some(servers) = all["mcpServers"].as_object() else {
+        return Err("it has no object `mcpServers`".to_owned());
+    };
+    let server = |(name, entry): (&String, &Value)| match of_json(entry, variable) {
+        Ok(server) => Ok((name.clone(), server)),
+        Err(why) => Err(format!("`{name}`: {why}")),
+    };
+    servers.iter().map(server).collect()
+}
+
+fn of_json(
+    entry: &Value,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> std::result::Result<McpServer, String> {
+    let Some(fields) = entry.as_object() else { return Err("it is not an object".to_owned()) };
+    if entry["type"] == "sse" {
+        return Err("the transport `sse` was replaced by `http`; use that".to_owned());
+    }
+    let text = |key: &str| match fields.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => expand(text, variable).map(Some),
+        Some(_) => Err(format!("`{key}` must be a text")),
+    };
+    let mut command: Vec<String> = text("command")?.into_iter().collect();
+    for arg in fields.get("args").and_then(Value::as_array).into_iter().flatten() {
+        let arg = arg.as_str().ok_or_else(|| "`args` must be texts".to_owned())?;
+        command.push(expand(arg, variable)?);
+    }
+    // These may hold secrets, so they are filled in where they are used.
+    let texts = |key: &str| -> std::result::Result<BTreeMap<String, Secret>, String> {
+        let map = fields.get(key).and_then(Value::as_object).into_iter().flatten();
+        map.map(|(name, value)| match value.as_str() {
+            Some(value) => Ok((name.clone(), Secret::new(value))),
+            None => Err(format!("`{key}.{name}` must be a text")),
+        })
+        .collect()
+    };
+    Ok(McpServer {
+        enabled: entry["disabled"] != true,
+        command,
+        env: texts("env")?,
+        cwd: text("cwd")?.map(PathBuf::from),
+        url: text("url")?,
+        headers: texts("headers")?,
+        ..McpServer::default()
+    })
+}
+
+/// A text with `${NAME}` and `${NAME:-otherwise}` replaced by variables; one that is not set is an
+/// error. Everything else stays as it is.
+pub fn expand(
+    text: &str,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> std::result::Result<String, String> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("${") {
+        let inside = &rest[start + 2..];
+        let Some(end) = inside.find('}') else { break };
+        let (name, otherwise) = match inside[..end].split_once(":-") {
+            Some((name, otherwise)) => (name, Some(otherwise)),
+            None => (&inside[..end], None),
+        };
+        let is_name =
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        out.push_str(&rest[..start]);
+        match is_name.then(|| variable(name).or(otherwise.map(str::to_owned))) {
+            Some(Some(value)) => out.push_str(&value),
+            Some(None) => return Err(format!("the variable {name} is not set")),
+            None => out.push_str(&rest[start..start + end + 3]),
+        }
+        rest = &inside[end + 1..];
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(name: &str) -> Option<String> {
+        (name == "TOKEN").then(|| "t0".to_owned())
+    }
+
+    #[test]
+    fn variables_are_filled_in_and_nothing_else_changes() {
+        let says = |text: &str| expand(text, &known);
+        assert_eq!(says("a ${TOKEN} $TOKEN ${x y} ${").unwrap(), "a t0 $TOKEN ${x y} ${");
+        assert_eq!(says("${NONE:-b}${TOKEN:-c}").unwrap(), "bt0");
+        assert_eq!(says("${NONE}").unwrap_err(), "the variable NONE is not set");
+    }
+
+    #[test]
+    fn the_common_format_is_read_and_what_is_no_server_is_named() {
+        let text = r#"{"mcpServers": {
+            "a": {"command": "npx", "args": ["-y", "${TOKEN}"], "env": {"K": "${TOKEN}"}, "new": 1},
+            "b": {"type": "http", "url": "https://x/mcp", "headers": {"X": "1"}, "disabled": true}
+        }}"#;
+        let read = parse(text.as_bytes(), &known).unwrap();
+        assert_eq!(read["a"].command, ["npx", "-y", "t0"]);
+        assert_eq!(read["a"].env["K"].reveal(), "${TOKEN}");
+        assert_eq!(read["b"].url.as_deref(), Some("https://x/mcp"));
+        assert!(read["a"].enabled && !read["b"].enabled);
+        for (text, why) in [
+            (r#"{"mcpServers": {"a": 1}}"#, "`a`: it is not an object"),
+            (r#"{"mcpServers": {"a": {"command": ["x"]}}}"#, "`command` must be a text"),
+            (r#"{"mcpServers": {"a": {"type": "sse", "url": "http://x"}}}"#, "`sse`"),
+            ("{}", "no object `mcpServers`"),
+        ] {
+            let said = parse(text.as_bytes(), &known).unwrap_err();
+            assert!(said.contains(why), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_fingerprint_follows_what_answers_and_nothing_else() {
+        let one = McpServer { command: vec!["a".into()], ..McpServer::default() };
+        let same = McpServer { timeout_seconds: 1, calls: Calls::Allow, ..one.clone() };
+        assert_eq!(one.fingerprint(), same.fingerprint());
+        let other = McpServer { command: vec!["b".into()], ..one.clone() };
+        assert_ne!(one.fingerprint(), other.fingerprint());
+        let env = BTreeMap::from([("K".to_owned(), Secret::new("1"))]);
+        assert_ne!(one.fingerprint(), McpServer { env, ..one.clone() }.fingerprint());
+    }
+}

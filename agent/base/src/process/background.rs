@@ -1,0 +1,71 @@
+//! Running a program to its end beside other work: dropped, or at its time limit, its group ends.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::process::{DRAIN, GRACE, Job, Limits, Output, Stream};
+
+impl Job {
+    /// As [`Job::output`], on the tokio runtime.
+    pub async fn output_beside(mut self, limits: Limits) -> io::Result<Output> {
+        let input = self.input.take();
+        let job = if input.is_some() { self.stdin(Stream::Piped) } else { self };
+        let mut running = job.spawn_async()?;
+        if let (Some(bytes), Some(mut stdin)) = (input, running.child.stdin.take()) {
+            // A child that does not read its input must not block us; one that ended reads nothing.
+            tokio::spawn(async move { stdin.write_all(&bytes).await });
+        }
+        let stdout = Head::of(running.child.stdout.take(), limits.bytes);
+        let stderr = Head::of(running.child.stderr.take(), limits.bytes);
+        let time = limits.time.unwrap_or(Duration::MAX);
+        let (status, timed_out) = match timeout(time, running.child.wait()).await {
+            Ok(status) => {
+                // What it left running goes its own way, as with `output`.
+                running.forget();
+                (status?, false)
+            }
+            Err(_) => (running.end(GRACE).await?, true),
+        };
+        // A grandchild may hold the pipes open.
+        let _ = timeout(DRAIN, async { tokio::join!(stdout.end(), stderr.end()) }).await;
+        Ok(Output { status, timed_out, stdout: stdout.take(), stderr: stderr.take() })
+    }
+}
+
+/// The first bytes of a stream; the rest is read and thrown away.
+struct Head {
+    kept: Arc<Mutex<Vec<u8>>>,
+    ended: watch::Receiver<()>,
+}
+
+impl Head {
+    fn of(stream: Option<impl AsyncRead + Unpin + Send + 'static>, most: usize) -> Head {
+        let (kept, (end, ended)) = (Arc::default(), watch::channel(()));
+        let head = Head { kept: Arc::clone(&kept), ended };
+        tokio::spawn(async move {
+            let _end = end;
+            let Some(mut stream) = stream else { return };
+            let mut buffer = vec![0; 16 << 10];
+            while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let room = most.saturating_sub(kept.len()).min(n);
+                kept.extend_from_slice(&buffer[..room]);
+            }
+        });
+        head
+    }
+
+    /// Waits for the end of the stream.
+    async fn end(&self) {
+        while self.ended.clone().changed().await.is_ok() {}
+    }
+
+    fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

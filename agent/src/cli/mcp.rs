@@ -1,0 +1,219 @@
+//! `g3 mcp`: the servers that are configured, a look at one, and g3 as a server itself.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use base::config::Loaded;
+use base::config::mcp::McpServer;
+use base::failure::{Failure, OrFail, Result};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::settings::{directory, load, settings};
+use super::{AgentArgs, Common, in_runtime};
+use crate::modes::mcp;
+use crate::tools::mcp::connect::Place;
+use crate::tools::mcp::name::servers as parts;
+use crate::tools::mcp::server::Server;
+use crate::tools::mcp::{login, servers};
+use crate::ui;
+
+/// `g3 mcp …`.
+#[derive(Debug, Args)]
+pub struct McpArgs {
+    #[command(subcommand)]
+    command: McpCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum McpCommand {
+    /// List the configured servers; starts none of them
+    List {
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Here,
+    },
+    /// Start a server and show its tools
+    Test {
+        /// Its name in the configuration
+        name: String,
+        /// Print a JSON object
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Here,
+    },
+    /// Log in at a server that wants it, in a browser
+    Login {
+        /// Its name in the configuration
+        name: String,
+        #[command(flatten)]
+        place: Here,
+    },
+    /// Forget the login at a server
+    Logout {
+        /// Its name in the configuration
+        name: String,
+        #[command(flatten)]
+        place: Here,
+    },
+    /// Serve g3's own tools to another agent: the Model Context Protocol on stdin and stdout
+    Serve {
+        /// The names that tools have: g3, egirl, tools-api, core or all
+        #[arg(long)]
+        profile: Option<String>,
+        #[command(flatten)]
+        place: Here,
+    },
+}
+
+/// Which configuration counts.
+#[derive(Debug, Args)]
+struct Here {
+    /// Read this file instead of the user's and the repository's configuration
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Work in this directory
+    #[arg(short = 'w', long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+}
+
+impl From<Here> for Common {
+    fn from(here: Here) -> Common {
+        Common { config: here.config, workspace: here.workspace, ..Common::default() }
+    }
+}
+
+/// Runs `g3 mcp …`; gives the exit code.
+pub fn run(args: McpArgs) -> Result<u8> {
+    match args.command {
+        McpCommand::List { json, place } => list(json, &place.into()).map(|()| 0),
+        McpCommand::Test { name, json, place } => in_runtime(test(&name, json, &place.into())),
+        McpCommand::Login { name, place } => in_runtime(login(&name, &place.into())).map(|()| 0),
+        McpCommand::Logout { name, place } => logout(&name, &place.into()).map(|()| 0),
+        McpCommand::Serve { profile, place } => {
+            let agent = AgentArgs { profile, ..AgentArgs::default() };
+            let settings = settings(&place.into(), &agent)?;
+            settings.notices.iter().for_each(|notice| ui::say(&format!("warning: {notice}")));
+            in_runtime(mcp::serve(settings)).map(|()| 0)
+        }
+    }
+}
+
+fn list(as_json: bool, common: &Common) -> Result<()> {
+    let cwd = directory(common)?;
+    let Loaded { config, notices, .. } = load(common, &cwd)?;
+    let on = servers(&config.mcp, &Place { cwd, logs: None });
+    let rows = config.mcp.iter().map(|(name, definition)| {
+        let server = on.iter().find(|server| server.name == *name);
+        row(name, definition, server.map(Arc::as_ref))
+    });
+    let rows: Vec<Value> = rows.collect();
+    let text = if as_json {
+        format!("{:#}\n", Value::Array(rows))
+    } else if rows.is_empty() {
+        "no MCP servers are configured; docs/mcp.md shows how\n".to_owned()
+    } else {
+        rows.iter().map(line).collect()
+    };
+    ui::print(&text)?;
+    notices.iter().for_each(|notice| ui::say(&format!("warning: {notice}")));
+    Ok(())
+}
+
+fn row(name: &str, definition: &McpServer, server: Option<&Server>) -> Value {
+    let (state, tools) = match server.map(|server| (server, server.known())) {
+        None => ("off", Vec::new()),
+        Some((_, None)) => ("not started yet", Vec::new()),
+        Some((server, Some(tools))) => ("known", server.named(&tools).into_keys().collect()),
+    };
+    let reach = definition.url.clone().unwrap_or_else(|| definition.command.join(" "));
+    json!({
+        "name": name,
+        "enabled": definition.enabled,
+        "transport": if definition.url.is_some() { "http" } else { "stdio" },
+        "reach": reach,
+        "calls": definition.calls,
+        "state": state,
+        "tools": tools,
+    })
+}
+
+fn line(row: &Value) -> String {
+    let text = |key: &str| row[key].as_str().unwrap_or_default();
+    let count = row["tools"].as_array().map_or(0, Vec::len);
+    let count = if text("state") == "known" { format!(", {count} tools") } else { String::new() };
+    let reach = base::text::printable(text("reach"));
+    format!("{:20}  {:5}  {}{count}  {reach}\n", text("name"), text("transport"), text("state"))
+}
+
+/// What the configuration says about a server.
+fn definition(name: &str, common: &Common, cwd: &Path) -> Result<McpServer> {
+    let mut config = load(common, cwd)?.config;
+    if let Some(definition) = config.mcp.remove(name) {
+        return Ok(definition);
+    }
+    let known: Vec<&str> = config.mcp.keys().map(String::as_str).collect();
+    let failure = Failure::usage(format!("there is no MCP server `{name}`"));
+    Err(match known.as_slice() {
+        [] => failure.next(format!("add [mcp.{name}] to ~/.config/g3/config.toml")),
+        known => failure.next(format!("use one of {}", known.join(", "))),
+    })
+}
+
+async fn login(name: &str, common: &Common) -> Result<()> {
+    let server = definition(name, common, &directory(common)?)?;
+    if server.url.is_none() {
+        return Err(Failure::usage(format!("`{name}` is a program; it needs no login")));
+    }
+    let failed = |why: String| Failure::failed(format!("no login at `{name}`")).because(why);
+    let login = login::begin(&server).await.map_err(failed)?;
+    ui::print(&format!("open this in a browser:\n{}\n", base::text::printable(login.address())))?;
+    login.finish().await.map_err(failed)?;
+    ui::print(&format!("logged in at `{name}`\n"))
+}
+
+fn logout(name: &str, common: &Common) -> Result<()> {
+    let server = definition(name, common, &directory(common)?)?;
+    let was = login::forget(&server).or_fail(|| format!("cannot forget the login at `{name}`"))?;
+    let said = if was { "is forgotten" } else { "was not known" };
+    ui::print(&format!("the login at `{name}` {said}\n"))
+}
+
+async fn test(name: &str, as_json: bool, common: &Common) -> Result<u8> {
+    let cwd = directory(common)?;
+    let definition = McpServer { enabled: true, ..definition(name, common, &cwd)? };
+    let place = Place { cwd, logs: None };
+    let part = parts([name]).remove(0);
+    let server = Server::new(name, &part, &definition, &place);
+    let since = Instant::now();
+    let started = server.start().await;
+    let ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let tools = server.known().filter(|_| started.is_ok()).unwrap_or_default();
+    server.close().await;
+    if as_json {
+        let told: Vec<Value> = server
+            .named(&tools)
+            .into_iter()
+            .map(|(full, tool)| {
+                json!({"name": full, "tool": tool.name, "description": tool.description,
+                       "parameters": tool.parameters})
+            })
+            .collect();
+        let error = started.as_ref().err();
+        let all =
+            json!({"name": name, "ok": started.is_ok(), "ms": ms, "tools": told, "error": error});
+        ui::print(&format!("{all:#}\n"))?;
+        return Ok(u8::from(started.is_err()));
+    }
+    started.map_err(|why| Failure::failed(format!("`{name}` cannot be used")).because(why))?;
+    let mut text = format!("`{name}` started in {ms} ms and has {} tools\n", tools.len());
+    for (full, tool) in server.named(&tools) {
+        let first = tool.description.lines().next().unwrap_or_default();
+        text.push_str(&format!("{full}  {}\n", ui::cut_to(&base::text::printable(first), 80)));
+    }
+    ui::print(&text).map(|()| 0)
+}

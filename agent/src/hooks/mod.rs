@@ -1,0 +1,271 @@
+//! Commands of the user that run when something happens in a session, and may have a word in it.
+
+pub mod process;
+pub mod toolbox;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::config::hooks::{Hook, HookEvent};
+use base::failure::{Failure, Result};
+use globset::{Glob, GlobMatcher};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use self::process::Said;
+use crate::message::{Message, Part};
+use crate::tools::Outcome;
+
+/// Hears what the user should know.
+pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
+
+/// How much of what a hook says reaches the model, in bytes.
+const MOST: usize = 16_000;
+
+/// The hooks of a session.
+pub struct Hooks {
+    all: Vec<Ready>,
+    session: String,
+    cwd: PathBuf,
+    tell: Tell,
+    begun: AtomicBool,
+}
+
+struct Ready {
+    hook: Hook,
+    tools: Option<GlobMatcher>,
+}
+
+/// What the hooks say about a call before it runs.
+#[derive(Debug, Default, PartialEq)]
+pub struct Before {
+    /// The verdict of all of them.
+    pub word: Word,
+    /// The arguments, where a hook changed them.
+    pub args: Option<Value>,
+}
+
+/// A verdict.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Word {
+    /// The gate decides, as ever.
+    #[default]
+    Go,
+    /// What the gate would ask about runs.
+    Allow,
+    /// The user is asked, for this reason.
+    Ask(String),
+    /// It does not run, for this reason.
+    Deny(String),
+}
+
+/// What a hook before a call may print.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Printed {
+    decision: Option<Decision>,
+    #[serde(default)]
+    reason: String,
+    args: Option<Map<String, Value>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Decision {
+    Allow,
+    Ask,
+    Deny,
+}
+
+impl Hooks {
+    /// The hooks of a configuration. The error names a pattern that is none.
+    pub fn new(hooks: &[Hook], session: &str, cwd: &Path, tell: Tell) -> Result<Hooks> {
+        let ready = |hook: &Hook| {
+            let glob = hook.tools.as_deref().map(Glob::new).transpose().map_err(|why| {
+                Failure::usage("a `match` in [[hooks]] is not a glob").because(why)
+            })?;
+            let tools = glob.map(|glob| glob.compile_matcher());
+            Ok(Ready { hook: hook.clone(), tools })
+        };
+        let all = hooks.iter().map(ready).collect::<Result<_>>()?;
+        let (session, cwd) = (session.to_owned(), cwd.to_owned());
+        Ok(Hooks { all, session, cwd, tell, begun: AtomicBool::new(false) })
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether there is one for this event.
+    pub fn has(&self, event: HookEvent) -> bool {
+        self.all.iter().any(|ready| ready.hook.event == event)
+    }
+
+    fn of<'a>(&'a self, event: HookEvent, tool: Option<&'a str>) -> impl Iterator<Item = &'a Hook> {
+        let meant = move |ready: &&Ready| {
+            let fits = |glob: &GlobMatcher| tool.is_some_and(|tool| glob.is_match(tool));
+            ready.hook.event == event && ready.tools.as_ref().is_none_or(fits)
+        };
+        self.all.iter().filter(meant).map(|ready| &ready.hook)
+    }
+
+    async fn say(&self, hook: &Hook, more: Value) -> Said {
+        let mut told = json!({
+            "event": hook.event,
+            "session": self.session,
+            "cwd": self.cwd,
+        });
+        if let (Some(told), Value::Object(more)) = (told.as_object_mut(), more) {
+            told.extend(more);
+        }
+        process::run(hook, &self.cwd, &told).await
+    }
+
+    /// Tells the user that a hook had no say.
+    fn warn(&self, hook: &Hook, why: &str) {
+        let event = serde_json::to_value(hook.event).unwrap_or_default();
+        let event = event.as_str().unwrap_or_default().to_owned();
+        (self.tell)(format!("the {event} hook `{}` {why}", hook.command.join(" ")));
+    }
+
+    /// What the hooks of an event print, where nothing can be refused.
+    async fn words(&self, event: HookEvent, tool: Option<&str>, more: Value) -> Vec<String> {
+        let mut words = Vec::new();
+        for hook in self.of(event, tool) {
+            match self.say(hook, more.clone()).await {
+                Said::Go(text) | Said::No(text) => words.push(cut(&text)),
+                Said::Nothing(why) => self.warn(hook, &why),
+            }
+        }
+        words.retain(|text| !text.is_empty());
+        words
+    }
+
+    /// The user said something, and with that the session begins, if it has not: the message with
+    /// what the hooks add for the model. The failure is why the model does not get to hear it.
+    pub async fn heard(&self, resumed: bool, words: &str, mut message: Message) -> Result<Message> {
+        let mut more = Vec::new();
+        if !self.begun.swap(true, Ordering::Relaxed) {
+            let told = json!({ "resumed": resumed });
+            more.extend(self.words(HookEvent::SessionStart, None, told).await);
+        }
+        for hook in self.of(HookEvent::UserPrompt, None) {
+            match self.say(hook, json!({ "prompt": words })).await {
+                Said::Go(text) => more.push(cut(&text)),
+                Said::No(why) => {
+                    return Err(Failure::refused("a hook refused the prompt").because(why));
+                }
+                Said::Nothing(why) => self.warn(hook, &why),
+            }
+        }
+        more.retain(|text| !text.is_empty());
+        let added = more.into_iter().map(|text| format!("\n\n[a hook says: {text}]"));
+        message.parts.extend(added.map(|text| Part::Text { text }));
+        Ok(message)
+    }
+
+    /// The session ends, if it began.
+    pub async fn end(&self) {
+        if self.begun.swap(false, Ordering::Relaxed) {
+            self.words(HookEvent::SessionEnd, None, json!({})).await;
+        }
+    }
+
+    /// A call is about to run. The first hook that denies has the last word; arguments that one
+    /// changed are what the next one sees.
+    pub async fn before(&self, tool: &str, args: &Value) -> Before {
+        let mut before = Before::default();
+        for hook in self.of(HookEvent::BeforeTool, Some(tool)) {
+            let args = before.args.as_ref().unwrap_or(args);
+            let said = self.say(hook, json!({ "tool": tool, "args": args })).await;
+            let understood = match said {
+                Said::Go(text) => printed(&text),
+                Said::No(why) => Ok((Word::Deny(why), None)),
+                Said::Nothing(why) => Err(why),
+            };
+            let (word, args) = match understood {
+                Ok(understood) => understood,
+                Err(why) if hook.required => {
+                    let name = hook.command.join(" ");
+                    (Word::Deny(format!("the hook `{name}` is required and {why}")), None)
+                }
+                Err(why) => {
+                    self.warn(hook, &why);
+                    continue;
+                }
+            };
+            before.args = args.or(before.args);
+            before.word = match (before.word, word) {
+                (_, Word::Deny(why)) => {
+                    before.word = Word::Deny(why);
+                    return before;
+                }
+                (Word::Ask(why), _) | (_, Word::Ask(why)) => Word::Ask(why),
+                (Word::Allow, _) | (_, Word::Allow) => Word::Allow,
+                (Word::Go | Word::Deny(_), Word::Go) => Word::Go,
+            };
+        }
+        before
+    }
+
+    /// A call ran: what the hooks print is a note to its result.
+    pub async fn after(&self, tool: &str, args: &Value, outcome: &Outcome) -> Vec<String> {
+        let told = json!({"tool": tool, "args": args, "ok": outcome.ok, "result": outcome.text});
+        self.words(HookEvent::AfterTool, Some(tool), told).await
+    }
+
+    /// The agent says that it is done: why it is not, if a hook says so.
+    pub async fn stop(&self, again: u32) -> Option<String> {
+        for hook in self.of(HookEvent::Stop, None) {
+            match self.say(hook, json!({ "again": again })).await {
+                Said::Go(_) => {}
+                Said::No(why) => return Some(why),
+                Said::Nothing(why) => self.warn(hook, &why),
+            }
+        }
+        None
+    }
+}
+
+/// What a hook's stdout says about a call; the error is a clause. Text that is no object is none
+/// of our business.
+fn printed(text: &str) -> std::result::Result<(Word, Option<Value>), String> {
+    if !text.starts_with('{') {
+        return Ok((Word::Go, None));
+    }
+    let printed: Printed =
+        serde_json::from_str(text).map_err(|why| format!("printed what g3 cannot read: {why}"))?;
+    let reason = if printed.reason.is_empty() { "a hook says so".into() } else { printed.reason };
+    let word = match printed.decision {
+        None => Word::Go,
+        Some(Decision::Allow) => Word::Allow,
+        Some(Decision::Ask) => Word::Ask(reason),
+        Some(Decision::Deny) => Word::Deny(reason),
+    };
+    Ok((word, printed.args.map(Value::Object)))
+}
+
+fn cut(text: &str) -> String {
+    let head = base::text::head(text, MOST);
+    if head.len() < text.len() { format!("{head}\n[cut]") } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_hook_prints_is_read_strictly() {
+        assert_eq!(printed("some log").unwrap(), (Word::Go, None));
+        assert_eq!(printed("{}").unwrap(), (Word::Go, None));
+        let (word, args) = printed(r#"{"decision": "allow", "args": {"a": 1}}"#).unwrap();
+        assert_eq!((word, args), (Word::Allow, Some(json!({"a": 1}))));
+        let ask = printed(r#"{"decision": "ask", "reason": "who knows"}"#).unwrap().0;
+        assert_eq!(ask, Word::Ask("who knows".into()));
+        for bad in [r#"{"decison": "deny"}"#, r#"{"decision": "maybe"}"#, r#"{"args": [1]}"#, "{"] {
+            assert!(printed(bad).unwrap_err().contains("cannot read"), "{bad}");
+        }
+    }
+}

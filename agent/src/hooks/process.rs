@@ -1,0 +1,49 @@
+//! One hook as a process: a JSON object on stdin, an exit code, and words on stdout or stderr.
+
+use std::path::Path;
+use std::time::Duration;
+
+use base::config::hooks::Hook;
+use base::process::{Job, Limits};
+use serde_json::Value;
+
+use crate::tools::exec::environment::{Environment, apply};
+
+/// How much of each stream is read, in bytes.
+const MOST: usize = 1 << 20;
+/// The exit code that says no.
+const NO: i32 = 2;
+
+/// What a hook said.
+#[derive(Debug, PartialEq)]
+pub enum Said {
+    /// Go on; its stdout.
+    Go(String),
+    /// No; its stderr.
+    No(String),
+    /// It could not say anything; why, in a clause.
+    Nothing(String),
+}
+
+/// Runs a hook to its end or to its time limit, which ends all that it started.
+pub async fn run(hook: &Hook, cwd: &Path, told: &Value) -> Said {
+    let Some((program, args)) = hook.command.split_first() else {
+        return Said::Nothing("has no command".to_owned());
+    };
+    let time = Some(Duration::from_secs(hook.timeout_seconds));
+    let job = apply(Job::new(program, cwd).args(args), Environment::Full);
+    let ran = job.input(told.to_string()).output_beside(Limits { time, bytes: MOST }).await;
+    let output = match ran {
+        Ok(output) => output,
+        Err(why) => return Said::Nothing(format!("was not run: {why}")),
+    };
+    if output.timed_out {
+        return Said::Nothing(format!("did not end within {} s", hook.timeout_seconds));
+    }
+    match output.code() {
+        0 => Said::Go(output.text().trim().to_owned()),
+        NO if output.error_text().is_empty() => Said::No("a hook says so".to_owned()),
+        NO => Said::No(output.error_text()),
+        code => Said::Nothing(format!("ended with code {code}: {}", output.error_text())),
+    }
+}

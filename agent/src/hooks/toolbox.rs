@@ -1,0 +1,107 @@
+//! A toolbox whose calls the hooks see first and last, and whose end they may put off.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use base::config::hooks::HookEvent;
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use super::{Hooks, Word};
+use crate::gate::{self, Gate, Question};
+use crate::message::ToolCall;
+use crate::provider::ToolSpec;
+use crate::tools::{ErrorKind, Outcome};
+use crate::turn::act::{ToolJob, Toolbox};
+
+/// How often hooks may send the agent on in one turn of the user.
+const AGAIN: u32 = 3;
+
+/// A toolbox and the hooks around it.
+pub struct Hooked<'a> {
+    inner: &'a dyn Toolbox,
+    hooks: &'a Hooks,
+    gate: &'a Gate,
+    again: AtomicU32,
+}
+
+impl<'a> Hooked<'a> {
+    /// Puts hooks around a toolbox.
+    pub fn new(inner: &'a dyn Toolbox, hooks: &'a Hooks, gate: &'a Gate) -> Hooked<'a> {
+        Hooked { inner, hooks, gate, again: AtomicU32::new(0) }
+    }
+
+    async fn run_one(&self, job: ToolJob<'_>) -> Outcome {
+        let call = job.call;
+        let before = self.hooks.before(&call.name, &call.args).await;
+        let changed = before.args.map(|args| ToolCall { args, ..call.clone() });
+        let call = changed.as_ref().unwrap_or(call);
+        let denied = match &before.word {
+            Word::Go | Word::Allow => None,
+            Word::Deny(why) => Some(format!("denied by a hook: {why}")),
+            Word::Ask(why) => self.gate.ask(&question(call, why)).await.err(),
+        };
+        if let Some(why) = denied {
+            return Outcome::failed(ErrorKind::Denied, why);
+        }
+        let run = self.inner.run(ToolJob { call, hear: job.hear });
+        let mut outcome = match before.word {
+            Word::Allow => gate::answered(run).await,
+            Word::Go | Word::Ask(_) | Word::Deny(_) => run.await,
+        };
+        if changed.is_some() {
+            outcome.text.push_str(&format!("\n\n[a hook changed the arguments to {}]", call.args));
+        }
+        for note in self.hooks.after(&call.name, &call.args, &outcome).await {
+            outcome.text.push_str(&format!("\n\n[note of a hook: {note}]"));
+        }
+        outcome
+    }
+}
+
+fn question(call: &ToolCall, why: &str) -> Question {
+    let args = call.args.to_string();
+    Question {
+        tool: call.name.clone(),
+        what: format!("run with {}", base::text::head(&args, 500)),
+        why: format!("a hook wants you to be asked: {why}"),
+        // No rule answers for a hook.
+        rule: String::new(),
+    }
+}
+
+impl Toolbox for Hooked<'_> {
+    fn offered(&self) -> &[ToolSpec] {
+        self.inner.offered()
+    }
+
+    fn touches(&self, name: &str, args: &Value) -> Vec<String> {
+        self.inner.touches(name, args)
+    }
+
+    fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, Outcome> {
+        if job.call.malformed.is_some() {
+            return self.inner.run(job);
+        }
+        Box::pin(self.run_one(job))
+    }
+
+    fn is_done(&self) -> bool {
+        // Who may be sent on has to say that it is done.
+        self.inner.is_done() && !self.hooks.has(HookEvent::Stop)
+    }
+
+    fn still_open(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(async move {
+            if let Some(open) = self.inner.still_open().await {
+                return Some(open);
+            }
+            let again = self.again.load(Ordering::Relaxed);
+            if again >= AGAIN {
+                return None;
+            }
+            let open = self.hooks.stop(again).await?;
+            self.again.store(again + 1, Ordering::Relaxed);
+            Some(open)
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! `g3 mcp serve`: g3's tools for other agents, over the Model Context Protocol on stdin and stdout.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::failure::{OrFail, Result};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
+    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+use serde_json::Value;
+use tokio::sync::OwnedMutexGuard;
+
+use crate::gate::Gate;
+use crate::provider::ToolSpec;
+use crate::run::{Settings, root_of};
+use crate::session::Session;
+use crate::tools::{self, Outcome, Profile, Switches, Workplace};
+
+/// The tools of a profile at a workplace, for somebody else's model.
+struct Served {
+    profile: Profile,
+    place: Workplace,
+    order: Order,
+}
+
+/// Serves until stdin ends.
+pub async fn serve(settings: Settings) -> Result<()> {
+    let session = Session::create(&settings.cwd, "mcp serve")?;
+    let quiet = Workplace::quiet(&settings.cwd, &session.dir);
+    // The other agent asks its own user; ours is not here.
+    let gate = Arc::new(Gate::new(&settings.config.gate.rules, None)?);
+    let place = Workplace { root: root_of(&settings.cwd), gate, ..quiet };
+    let served = Served { profile: settings.profile, place, order: Order::default() };
+    let pipes = (tokio::io::stdin(), tokio::io::stdout());
+    let running = served.serve(pipes).await.or_fail(|| "the other side did not shake hands")?;
+    running.waiting().await.or_fail(|| "the connection broke")?;
+    Ok(())
+}
+
+impl ServerHandler for Served {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("g3", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> std::result::Result<ListToolsResult, ErrorData> {
+        let specs = tools::offered(self.profile, Switches::default());
+        Ok(ListToolsResult::with_all_items(specs.into_iter().map(listed).collect()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> std::result::Result<CallToolResponse, ErrorData> {
+        let args = Value::Object(request.arguments.unwrap_or_default());
+        let place = Workplace { cancel: context.ct.clone(), ..self.place.clone() };
+        let touched = tools::touches(self.profile, &request.name, &args, &place);
+        let _turn = self.order.turn(touched).await;
+        Ok(answered(tools::run(self.profile, &request.name, &args, &place).await).into())
+    }
+}
+
+fn listed(spec: ToolSpec) -> Tool {
+    let schema = spec.parameters.as_object().cloned().unwrap_or_default();
+    Tool::new(spec.name, spec.description, Arc::new(schema))
+}
+
+fn answered(outcome: Outcome) -> CallToolResult {
+    let pictures = outcome.images.into_iter();
+    let pictures = pictures.map(|image| ContentBlock::image(image.data, image.media_type));
+    let content = std::iter::once(ContentBlock::text(outcome.text)).chain(pictures).collect();
+    if outcome.ok { CallToolResult::success(content) } else { CallToolResult::error(content) }
+}
+
+/// Calls that touch the same thing take turns, in the order in which they came.
+#[derive(Default)]
+struct Order {
+    keys: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+impl Order {
+    /// Waits for what came before. Keys are taken in one order, so that nobody waits in a circle.
+    async fn turn(&self, mut keys: Vec<String>) -> Vec<OwnedMutexGuard<()>> {
+        keys.sort();
+        keys.dedup();
+        let mut held = Vec::new();
+        for key in keys {
+            let lock = {
+                let mut all = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+                // What nobody holds or waits for is forgotten.
+                all.retain(|_, lock| Arc::strong_count(lock) > 1);
+                all.entry(key).or_default().clone()
+            };
+            held.push(lock.lock_owned().await);
+        }
+        held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Image;
+    use crate::tools::ErrorKind;
+
+    #[test]
+    fn pictures_go_along_and_failures_are_marked() {
+        let image = Image { media_type: "image/png".into(), data: "aGk=".into() };
+        let done = answered(Outcome { images: vec![image], ..Outcome::done("seen") });
+        assert_eq!(done.is_error, Some(false));
+        assert_eq!(done.content[0].as_text().unwrap().text, "seen");
+        assert_eq!(done.content[1].as_image().unwrap().mime_type, "image/png");
+        let failed = answered(Outcome::failed(ErrorKind::Failed, "no"));
+        assert_eq!(failed.is_error, Some(true));
+    }
+
+    #[tokio::test]
+    async fn calls_that_share_a_key_take_turns_and_others_do_not() {
+        let order = Order::default();
+        let first = order.turn(vec!["a".into(), "b".into()]).await;
+        let second = order.turn(vec!["b".into(), "c".into()]);
+        assert!(futures_util::FutureExt::now_or_never(second).is_none());
+        assert!(futures_util::FutureExt::now_or_never(order.turn(vec!["d".into()])).is_some());
+        drop(first);
+        assert_eq!(order.turn(vec!["b".into()]).await.len(), 1);
+    }
+}

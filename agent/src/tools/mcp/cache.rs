@@ -1,0 +1,31 @@
+//! What servers said about their tools in earlier sessions, by the hash of their definitions, so
+//! that a first request can offer tools of servers that are still starting.
+
+use std::path::PathBuf;
+
+use base::config::mcp::McpServer;
+
+use super::server::Known;
+
+/// What the server of this definition said when it last ran.
+pub fn read(definition: &McpServer) -> Option<Vec<Known>> {
+    serde_json::from_slice(&std::fs::read(file(definition)?).ok()?).ok()
+}
+
+/// Remembers it. What cannot be remembered is asked again.
+pub fn write(definition: &McpServer, tools: &[Known]) {
+    let Some(file) = file(definition) else { return };
+    if read(definition).as_deref() == Some(tools) {
+        return;
+    }
+    if let Some(parent) = file.parent()
+        && std::fs::create_dir_all(parent).is_ok()
+    {
+        let _ = base::files::replace_json(&file, &tools);
+    }
+}
+
+fn file(definition: &McpServer) -> Option<PathBuf> {
+    let home = std::env::home_dir().filter(|home| home.is_absolute())?;
+    Some(home.join(".g3/mcp").join(format!("{}.json", definition.fingerprint())))
+}

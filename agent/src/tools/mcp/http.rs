@@ -1,0 +1,97 @@
+//! Servers at an address: the client, its headers, and what to try when one wants a login.
+
+use std::collections::HashMap;
+
+use base::config::mcp::{McpServer, expand};
+use base::process::{Job, Limits};
+use reqwest::Url;
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::service::{ClientInitializeError, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{RoleClient, ServiceExt};
+
+use super::connect::Us;
+use super::login;
+use crate::provider::http as door;
+
+/// Opens the connection to a server at an address. The error says what is wrong, and what to try.
+pub async fn open(server: &McpServer) -> Result<RunningService<RoleClient, Us>, String> {
+    let url = address(server)?;
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+        .custom_headers(headers(server)?);
+    let token = token(server).await?;
+    let opened = if token.is_none() && login::is_there(server) {
+        let client = login::client(server).await?;
+        Us.serve(StreamableHttpClientTransport::with_client(client, config)).await
+    } else {
+        if let Some(token) = token {
+            config = config.auth_header(token);
+        }
+        let client = door::client(&url).map_err(|why| why.to_string())?;
+        Us.serve(StreamableHttpClientTransport::with_client(client, config)).await
+    };
+    opened.map_err(|why| explain(&why))
+}
+
+/// The address; plain `http` is refused where it would leave the machine.
+pub fn address(server: &McpServer) -> Result<Url, String> {
+    let text = server.url.as_deref().unwrap_or_default();
+    let url = Url::parse(text).map_err(|why| format!("`{text}` is no address: {why}"))?;
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if server.allow_http || door::is_loopback(&url) => Ok(url),
+        "http" => Err(format!(
+            "`{text}` is plain http, which would leave this machine in the open; use https, or \
+             set `allow_http = true`"
+        )),
+        other => Err(format!("`{other}` is neither https nor http")),
+    }
+}
+
+fn headers(server: &McpServer) -> Result<HashMap<HeaderName, HeaderValue>, String> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let header = |(name, value): (&String, &base::secret::Secret)| {
+        let wrong = |_| format!("the header `{name}` cannot be sent");
+        let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(()))?;
+        let text = expand(value.reveal(), &variable)?;
+        let mut value = HeaderValue::from_str(&text).map_err(|_| wrong(()))?;
+        value.set_sensitive(true);
+        Ok((key, value))
+    };
+    server.headers.iter().map(header).collect()
+}
+
+/// What `bearer_token_command` prints.
+async fn token(server: &McpServer) -> Result<Option<String>, String> {
+    let Some(command) = &server.bearer_token_command else { return Ok(None) };
+    let failed = |why: String| format!("`bearer_token_command` gave no token: {why}");
+    let argv = command.argv();
+    let Some((program, args)) = argv.split_first() else {
+        return Err(failed("it is empty".to_owned()));
+    };
+    let ran = Job::new(program, "/").args(args).output_beside(Limits::seconds(60)).await;
+    let output = ran.map_err(|why| failed(why.to_string()))?;
+    match output.text().trim() {
+        token if output.ok() && !token.is_empty() => Ok(Some(token.to_owned())),
+        _ if output.ok() => Err(failed("it printed nothing".to_owned())),
+        _ => Err(failed(format!("it ended with code {}: {}", output.code(), output.error_text()))),
+    }
+}
+
+/// Why there is no connection, and what to do about it.
+fn explain(why: &ClientInitializeError) -> String {
+    if why.is_authorization_required() || why.auth_challenge().is_some() {
+        return "it wants a login: `g3 mcp login NAME` makes one in a browser; or let \
+                `bearer_token_command` print a token"
+            .to_owned();
+    }
+    let mut innermost: &dyn std::error::Error = why;
+    if let ClientInitializeError::TransportError { error, .. } = why {
+        innermost = error.error.as_ref();
+    }
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    format!("no connection: {innermost}")
+}

@@ -1,0 +1,162 @@
+//! Logins at servers that want OAuth: made once in a browser, kept in a file of the user's own, and
+//! renewed by themselves.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use base::config::mcp::McpServer;
+use base::config::trust::hash;
+use reqwest::Client;
+use rmcp::transport::auth::{
+    AuthClient, AuthError, AuthorizationManager, AuthorizationRequest, AuthorizationSession,
+    CredentialStore, StoredCredentials,
+};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
+
+use super::http;
+use crate::provider::http as door;
+
+/// How long a person may take in the browser.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// The longest line that a browser may send us.
+const LINE: usize = 16 << 10;
+
+/// A login that waits for its person.
+pub struct Login {
+    session: AuthorizationSession,
+    listener: TcpListener,
+    redirect: String,
+}
+
+/// Where the login at an address is kept: readable by its owner only.
+struct Store(PathBuf);
+
+/// The file of a server's login; `None` without a home directory.
+fn file(server: &McpServer) -> Option<PathBuf> {
+    let name = format!("{}.json", hash(server.url.as_deref()?.as_bytes()));
+    Some(base::config::layers::directory()?.join("mcp-logins").join(name))
+}
+
+/// Whether there is a login for this server.
+pub fn is_there(server: &McpServer) -> bool {
+    file(server).is_some_and(|file| file.exists())
+}
+
+/// Forgets a login; whether there was one.
+pub fn forget(server: &McpServer) -> std::io::Result<bool> {
+    match file(server).map(std::fs::remove_file) {
+        Some(Ok(())) => Ok(true),
+        Some(Err(why)) if why.kind() != std::io::ErrorKind::NotFound => Err(why),
+        Some(Err(_)) | None => Ok(false),
+    }
+}
+
+/// The client of a server at which there is a login.
+pub async fn client(server: &McpServer) -> Result<AuthClient<Client>, String> {
+    let url = http::address(server)?;
+    let mut manager = manager(server).await?;
+    let known = manager.initialize_from_store().await.map_err(|why| lost(&why))?;
+    if !known {
+        return Err("its login is no longer valid; `g3 mcp login` makes a new one".to_owned());
+    }
+    let client = door::client(&url).map_err(|why| why.to_string())?;
+    Ok(AuthClient::new(client, manager))
+}
+
+async fn manager(server: &McpServer) -> Result<AuthorizationManager, String> {
+    let url = http::address(server)?;
+    // The library's own client finds its TLS here.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut manager = AuthorizationManager::new(url).await.map_err(|why| lost(&why))?;
+    let file = file(server).ok_or("there is no home directory to keep a login in")?;
+    manager.set_credential_store(Store(file));
+    Ok(manager)
+}
+
+fn lost(why: &AuthError) -> String {
+    format!("no login: {why}")
+}
+
+/// Begins a login: finds out whom to ask, and makes itself known there.
+pub async fn begin(server: &McpServer) -> Result<Login, String> {
+    let mut manager = manager(server).await?;
+    let found = manager.resolve_metadata().await.map_err(|why| lost(&why))?;
+    manager.set_metadata(found.metadata);
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|why| why.to_string())?;
+    let port = listener.local_addr().map_err(|why| why.to_string())?.port();
+    let redirect = format!("http://127.0.0.1:{port}/callback");
+    let request = AuthorizationRequest::new(redirect.clone()).with_client_name("g3");
+    let session = AuthorizationSession::new(manager, request).await;
+    let session = session.map_err(|(_, why)| lost(&why))?;
+    Ok(Login { session, listener, redirect })
+}
+
+impl Login {
+    /// The address to be opened in a browser.
+    pub fn address(&self) -> &str {
+        self.session.get_authorization_url()
+    }
+
+    /// Waits for the browser to come back, and keeps the login.
+    pub async fn finish(self) -> Result<(), String> {
+        let waited = tokio::time::timeout(PATIENCE, self.answer()).await;
+        let answer = waited.map_err(|_| "nobody logged in for ten minutes".to_owned())??;
+        let done = self.session.handle_callback_url(&answer).await;
+        done.map(drop).map_err(|why| lost(&why))
+    }
+
+    /// The address with which the browser comes back.
+    async fn answer(&self) -> Result<String, String> {
+        loop {
+            let (stream, _) = self.listener.accept().await.map_err(|why| why.to_string())?;
+            let mut reader = BufReader::new(tokio::io::AsyncReadExt::take(stream, LINE as u64));
+            let mut line = String::new();
+            if reader.read_line(&mut line).await.is_err() {
+                continue;
+            }
+            let query = line.split(' ').nth(1).and_then(|path| path.strip_prefix("/callback"));
+            let text = if query.is_some() { "You can close this page.\n" } else { "Not here.\n" };
+            let status = if query.is_some() { "200 OK" } else { "404 Not Found" };
+            let page = format!(
+                "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\
+                 connection: close\r\n\r\n{text}",
+                text.len()
+            );
+            // A browser that does not read its page has logged in all the same.
+            let _ = reader.into_inner().into_inner().write_all(page.as_bytes()).await;
+            if let Some(query) = query {
+                return Ok(format!("{}{query}", self.redirect));
+            }
+        }
+    }
+}
+
+fn broken(why: impl std::fmt::Display) -> AuthError {
+    AuthError::CredentialStoreError(why.to_string())
+}
+
+#[async_trait]
+impl CredentialStore for Store {
+    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
+        match std::fs::read(&self.0) {
+            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(broken),
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(why) => Err(broken(why)),
+        }
+    }
+
+    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        let parent = self.0.parent().unwrap_or(&self.0);
+        std::fs::create_dir_all(parent).map_err(broken)?;
+        base::files::replace_json(&self.0, &credentials).map_err(broken)
+    }
+
+    async fn clear(&self) -> Result<(), AuthError> {
+        match std::fs::remove_file(&self.0) {
+            Err(why) if why.kind() != std::io::ErrorKind::NotFound => Err(broken(why)),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Names that every wire takes for tools that somebody else named: `mcp__SERVER__TOOL`.
+
+use std::collections::BTreeMap;
+
+/// How every such name begins.
+pub const BEGIN: &str = "mcp__";
+/// The longest name that all wires take.
+const LONGEST: usize = 64;
+/// What a server's part may have of it.
+const OF_SERVER: usize = 24;
+/// The length of the mark that tells equal parts apart, with its underscore.
+const MARK: usize = 9;
+
+/// The parts of servers: no two are equal, and none holds the two underscores that end it.
+pub fn servers<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let single = |name: &str| {
+        let mut part = plain(name);
+        while part.contains("__") {
+            part = part.replace("__", "_");
+        }
+        part.trim_matches('_').to_owned()
+    };
+    apart(names.into_iter().map(|name| (name, single(name))).collect(), OF_SERVER)
+}
+
+/// The whole names of a server's tools, in their order; no two are equal.
+pub fn tools<'a>(server: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let begin = format!("{BEGIN}{server}__");
+    let room = LONGEST - begin.len();
+    let parts = apart(names.into_iter().map(|name| (name, plain(name))).collect(), room);
+    parts.into_iter().map(|part| format!("{begin}{part}")).collect()
+}
+
+fn plain(name: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    name.chars().map(safe).collect()
+}
+
+/// Those that are too long, empty, or equal to another get a mark made from the original, so that
+/// the result does not hang on their order.
+fn apart(all: Vec<(&str, String)>, room: usize) -> Vec<String> {
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, part) in &all {
+        *times.entry(part.clone()).or_default() += 1;
+    }
+    let marked = |(name, part): (&str, String)| {
+        if !part.is_empty() && part.len() <= room && times.get(&part) == Some(&1) {
+            return part;
+        }
+        let hash = base::config::trust::hash(name.as_bytes());
+        let begin = &part[..part.len().min(room - MARK)];
+        format!("{begin}_{}", &hash[..MARK - 1]).trim_start_matches('_').to_owned()
+    };
+    all.into_iter().map(marked).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn plain_names_stay_and_others_become_safe() {
+        assert_eq!(servers(["git", "my server", "a__b"]), ["git", "my_server", "a_b"]);
+        assert_eq!(tools("git", ["log", "do.it"]), ["mcp__git__log", "mcp__git__do_it"]);
+    }
+
+    #[test]
+    fn equal_names_are_told_apart_whatever_their_order() {
+        let one = tools("s", ["a.b", "a/b", "c"]);
+        let mut other = tools("s", ["c", "a/b", "a.b"]);
+        other.reverse();
+        assert_eq!(one, other);
+        assert_ne!(one[0], one[1]);
+        assert_eq!(one[2], "mcp__s__c");
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_is_safe_short_and_its_own(
+            server in ".{0,40}",
+            names in proptest::collection::btree_set(".{0,90}", 1..6),
+        ) {
+            let part = servers([server.as_str(), "other"]).remove(0);
+            prop_assert!(!part.contains("__") && !part.is_empty());
+            let all = tools(&part, names.iter().map(String::as_str));
+            prop_assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), names.len());
+            for name in all {
+                prop_assert!(name.len() <= 64, "{}", name);
+                let safe = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+                prop_assert!(name.chars().all(safe), "{}", name);
+                let rest = name.strip_prefix(BEGIN).and_then(|rest| rest.split_once("__"));
+                prop_assert_eq!(rest.map(|(server, _)| server), Some(part.as_str()));
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Where servers come from: the configuration, a repository that must be trusted, an address; and
+//! what `g3 mcp` says about them.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+use testkit::model_server::ModelServer;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::request::Request;
+use testkit::model_server::script::Script;
+
+use crate::mcp_support::{command, configure, result, stage};
+use crate::stage::Stage;
+
+fn repository(stage: &Stage, args: &[&str]) {
+    let all = command(args);
+    let (program, args) = (all[0].clone(), all.as_array().unwrap()[1..].to_vec());
+    let text = json!({"mcpServers": {"theirs": {"command": program, "args": args}}});
+    stage.repo.write(".mcp.json", text.to_string());
+}
+
+#[test]
+fn a_repository_names_servers_only_when_exactly_this_is_trusted() {
+    let stage = Stage::new([Reply::says("one"), Reply::says("two"), Reply::says("three")]);
+    let marker = stage.repo.path().join("marker");
+    repository(&stage, &["--pids", "marker"]);
+    stage.g3(["work"]).says(".mcp.json is ignored").says("g3 trust").ok();
+    assert!(!stage.asked()[0].tool_names().contains(&"mcp_call".into()));
+    stage.g3(["mcp", "test", "theirs"]).exits(2);
+    assert!(!marker.exists(), "it was started");
+
+    stage.g3(["trust"]).says("mcpServers").says("accepted").ok();
+    stage.g3(["work"]).never_says("ignored").ok();
+    assert!(stage.asked()[1].tool_names().contains(&"mcp_call".into()));
+    stage.g3(["mcp", "test", "theirs"]).says("mcp__theirs__echo").ok();
+    assert!(marker.exists());
+
+    std::fs::remove_file(&marker).unwrap();
+    repository(&stage, &["--pids", "marker", "--many", "1"]);
+    stage.g3(["work"]).says(".mcp.json is ignored").ok();
+    assert!(!stage.asked()[2].tool_names().contains(&"mcp_call".into()));
+    assert!(!marker.exists(), "a changed definition is a new one");
+    stage.g3(["trust"]).ok();
+    stage.g3(["trust", "revoke"]).says("no longer accepted").ok();
+    stage.g3(["mcp", "list"]).says("no MCP servers").says(".mcp.json is ignored").ok();
+}
+
+#[test]
+fn a_repositorys_g3_toml_names_none_either_and_the_users_own_server_stays() {
+    let stage = stage([Reply::says("one")], [], "");
+    let text = "[mcp.kit]\ncommand = [\"touch\", \"marker\"]\n[mcp.more]\nurl = \"http://x/\"\n";
+    stage.repo.write("g3.toml", text);
+    let ran = stage.g3(["work"]);
+    ran.says("`mcp.kit.command` in ").says("`mcp.more.url` in ").ok();
+    assert!(!stage.repo.path().join("marker").exists());
+    repository(&stage, &[]);
+    std::fs::remove_file(stage.repo.path().join("g3.toml")).unwrap();
+    let own = stage.repo.read(".mcp.json").replace("theirs", "kit");
+    stage.repo.write(".mcp.json", &own);
+    stage.g3(["trust"]).ok();
+    stage.g3(["mcp", "list"]).says("the configuration has [mcp.kit]").ok();
+}
+
+#[test]
+fn g3_mcp_lists_and_tests_servers() {
+    let stage = stage([], [], "[mcp.off]\nurl = \"https://example.invalid/mcp\"\nenabled = false");
+    let all = stage.g3(["mcp", "list", "--json"]).json();
+    assert_eq!((&all[0]["name"], &all[0]["state"]), (&json!("kit"), &json!("not started yet")));
+    assert_eq!((&all[1]["name"], &all[1]["state"]), (&json!("off"), &json!("off")));
+    let tested = stage.g3(["mcp", "test", "kit", "--json"]).json();
+    assert_eq!((&tested["ok"], &tested["error"]), (&json!(true), &Value::Null));
+    let tools = tested["tools"].as_array().unwrap();
+    let echo = tools.iter().find(|tool| tool["tool"] == "echo").unwrap();
+    assert_eq!(echo["name"], "mcp__kit__echo");
+    assert_eq!(echo["parameters"]["required"], json!(["text"]));
+    stage.g3(["mcp", "list"]).says("known, 11 tools").ok();
+    configure(&stage, &["--broken"], "");
+    let broken = stage.g3(["mcp", "test", "kit", "--json"]);
+    assert!(broken.exits(1).json()["error"].as_str().unwrap().contains("code 7"));
+    stage.g3(["mcp", "test", "kit"]).exits(1).says("there is no configuration for me");
+    stage.g3(["mcp", "test", "nope"]).exits(2).says("use one of kit");
+    configure(&stage, &[], "url = \"http://x\"");
+    stage.g3(["mcp", "list"]).exits(2).says("both `command` and `url`");
+}
+
+/// An MCP server over HTTP: answers each message with one JSON object, to those with a token.
+fn over_http(request: &Request) -> Reply {
+    let Some(method) = request.body["method"].as_str() else { return Reply::status(405) };
+    if request.header("authorization") != Some("Bearer t0") {
+        return Reply::status(401).header("www-authenticate", "Bearer realm=\"x\"");
+    }
+    let result = match method {
+        "initialize" => json!({
+            "protocolVersion": request.body["params"]["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "web", "version": "1"},
+        }),
+        "tools/list" => json!({"tools": [
+            {"name": "add", "description": "Adds.", "inputSchema": {"type": "object"}},
+        ]}),
+        "tools/call" => json!({"content": [{"type": "text", "text": "4"}]}),
+        _ => return answer(202, String::new()),
+    };
+    let id = &request.body["id"];
+    answer(200, json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string())
+}
+
+fn answer(status: u16, body: String) -> Reply {
+    Reply::status(status).body("application/json", body)
+}
+
+fn configure_web(stage: &Stage, web: &ModelServer, lines: &str) {
+    let model = stage.model.config_toml("anthropic");
+    stage.env.config(&format!("{model}\n[mcp.web]\nurl = \"{}/mcp\"\n{lines}\n", web.url()));
+}
+
+#[test]
+fn a_server_at_an_address_is_used_with_its_token() {
+    let web = ModelServer::start(Script::by(over_http));
+    let stage = Stage::new([Reply::call("mcp__web__add", json!({})), Reply::says("done")]);
+    configure_web(&stage, &web, "");
+    let refused = stage.g3(["mcp", "test", "web"]);
+    refused.exits(1).says("wants a login").says("bearer_token_command");
+    let lines =
+        "calls = \"allow\"\nbearer_token_command = \"echo t0\"\nheaders = { X-Own = \"o\" }";
+    configure_web(&stage, &web, lines);
+    stage.g3(["mcp", "test", "web"]).says("mcp__web__add").ok();
+    stage.g3(["add"]).ok();
+    assert_eq!(result(&stage, 1), "4");
+    assert!(web.requests().iter().any(|request| request.header("x-own") == Some("o")));
+    configure_web(&stage, &web, "bearer_token_command = \"echo no >&2; exit 4\"");
+    stage.g3(["mcp", "test", "web"]).exits(1).says("gave no token: it ended with code 4: no");
+}
+
+#[test]
+fn a_token_that_is_taken_no_more_is_fetched_anew() {
+    let picky = |request: &Request| {
+        let mut request = request.clone();
+        let token = request.header("authorization").unwrap_or_default().to_owned();
+        let enough = request.body["method"] != "tools/call" || token == "Bearer t1";
+        let known = enough && ["Bearer t0", "Bearer t1"].contains(&token.as_str());
+        let shown = if known { "Bearer t0" } else { "none" };
+        request.headers.insert("authorization".into(), shown.into());
+        over_http(&request)
+    };
+    let web = ModelServer::start(Script::by(picky));
+    let add = || Reply::call("mcp__web__add", json!({}));
+    let renew = Reply::call("shell", json!({"command": "echo t1 > token"}));
+    let stage = Stage::new([renew, add(), add(), Reply::says("done")]);
+    stage.repo.write("token", "t0");
+    let token = stage.repo.path().join("token");
+    let lines = format!("calls = \"allow\"\nbearer_token_command = [\"cat\", {token:?}]");
+    configure_web(&stage, &web, &lines);
+    stage.g3(["mcp", "test", "web"]).ok();
+    stage.g3(["add"]).ok();
+    assert_eq!(result(&stage, 3), "4", "{}", result(&stage, 2));
+}
+
+/// An authorization server and an MCP server that takes its tokens.
+fn with_login(request: &Request) -> Reply {
+    let host = format!("http://{}", request.header("host").unwrap_or_default());
+    let path = request.path.split('?').next().unwrap_or_default();
+    let json = |value: Value| answer(200, value.to_string());
+    match path {
+        "/.well-known/oauth-protected-resource/mcp" => json(json!({
+            "resource": format!("{host}/mcp"), "authorization_servers": [host],
+        })),
+        "/.well-known/oauth-authorization-server" => json(json!({
+            "issuer": host,
+            "authorization_endpoint": format!("{host}/authorize"),
+            "token_endpoint": format!("{host}/token"),
+            "registration_endpoint": format!("{host}/register"),
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+        })),
+        "/register" => answer(
+            201,
+            json!({
+                "client_id": "c0", "redirect_uris": request.body["redirect_uris"],
+            })
+            .to_string(),
+        ),
+        "/token" => {
+            let form = String::from_utf8_lossy(&request.raw).into_owned();
+            if form.contains("refresh_token=r0") {
+                return json(json!({"access_token": "t0", "token_type": "Bearer"}));
+            }
+            if !(form.contains("code=the-code") && form.contains("code_verifier=")) {
+                return answer(400, json!({"error": "invalid_grant"}).to_string());
+            }
+            // What this server takes is only to be had by renewing it.
+            json(json!({"access_token": "old", "token_type": "Bearer", "expires_in": 1,
+                        "refresh_token": "r0"}))
+        }
+        "/mcp" => over_http(request),
+        _ => Reply::status(404),
+    }
+}
+
+/// What a browser does with the address: it comes back with a code.
+fn come_back(address: &str) {
+    let part = |name: &str| {
+        let begin = address.split(&format!("{name}=")).nth(1).expect("it is in the address");
+        begin.split('&').next().unwrap().to_owned()
+    };
+    let redirect = part("redirect_uri").replace("%3A", ":").replace("%2F", "/");
+    let (host, path) = redirect.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = std::net::TcpStream::connect(host).unwrap();
+    let state = part("state");
+    write!(stream, "GET /{path}?code=the-code&state={state} HTTP/1.1\r\nhost: {host}\r\n\r\n")
+        .unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    assert!(page.contains("close this page"), "{page}");
+}
+
+#[test]
+fn a_login_in_a_browser_is_kept_used_and_renewed() {
+    let web = ModelServer::start(Script::by(with_login));
+    let stage = Stage::new([]);
+    configure_web(&stage, &web, "");
+    stage.g3(["mcp", "test", "web"]).exits(1).says("g3 mcp login");
+    let mut login = stage.start(["mcp", "login", "web"]);
+    let mut lines = BufReader::new(login.child.stdout.take().unwrap()).lines();
+    let address = lines.by_ref().map(Result::unwrap).find(|line| line.contains("/authorize?"));
+    come_back(&address.expect("the address is printed"));
+    assert_eq!(lines.next().unwrap().unwrap(), "logged in at `web`");
+    assert!(login.wait_until(None).unwrap().unwrap().success());
+    let kept = std::fs::read_dir(stage.env.home().join(".config/g3/mcp-logins")).unwrap();
+    let kept = kept.map(|file| file.unwrap().path()).next().unwrap();
+    assert_eq!(std::fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
+    stage.g3(["mcp", "test", "web"]).says("mcp__web__add").never_says("t0").ok();
+    stage.g3(["mcp", "logout", "web"]).says("is forgotten").ok();
+    assert!(!kept.exists());
+    stage.g3(["mcp", "test", "web"]).exits(1).says("wants a login");
+}
+
+#[test]
+fn plain_http_stays_on_this_machine_and_a_closed_port_is_named() {
+    let stage = Stage::new([]);
+    let test = |url: &str| {
+        let model = stage.model.config_toml("anthropic");
+        stage.env.config(&format!("{model}\n[mcp.web]\nurl = \"{url}\"\n"));
+        stage.g3(["mcp", "test", "web"])
+    };
+    test("http://192.0.2.1/mcp").exits(1).says("plain http").says("allow_http");
+    test("ftp://localhost/").exits(1).says("neither https nor http");
+    test("http://127.0.0.1:9/mcp").exits(1).says("no connection");
+    assert!(!stage.env.home().join(".g3/mcp").exists(), "what failed is not remembered");
+}

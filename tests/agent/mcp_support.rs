@@ -1,0 +1,52 @@
+//! A stage whose configuration names the tests' own MCP server.
+
+use serde_json::{Value, json};
+use testkit::env::{Ran, built};
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
+
+use crate::stage::Stage;
+
+/// A stage with the server `kit`, started with these arguments and configured by these lines.
+pub fn stage<const N: usize>(script: impl Into<Script>, args: [&str; N], lines: &str) -> Stage {
+    let stage = Stage::new(script);
+    configure(&stage, &args, lines);
+    stage
+}
+
+/// Writes the configuration of a stage anew.
+pub fn configure(stage: &Stage, args: &[&str], lines: &str) {
+    let model = stage.model.config_toml("anthropic");
+    stage.env.config(&format!("{model}\n[mcp.kit]\ncommand = {}\n{lines}\n", command(args)));
+}
+
+/// The command of the tests' own server, as TOML and as JSON.
+pub fn command(args: &[&str]) -> Value {
+    let program = built("mcp-server").to_string_lossy().into_owned();
+    let all: Vec<&str> = std::iter::once(program.as_str()).chain(args.iter().copied()).collect();
+    json!(all)
+}
+
+/// A call of a tool of `kit` through `mcp_call`.
+pub fn call(tool: &str, args: Value) -> Reply {
+    Reply::call("mcp_call", json!({"server": "kit", "tool": tool, "args": args}))
+}
+
+/// Makes the tools of `kit` known, as an earlier session would have.
+pub fn know(stage: &Stage) {
+    stage.g3(["mcp", "test", "kit"]).ok();
+}
+
+/// The result of the call before the request with this number (counted from 1).
+#[track_caller]
+pub fn result(stage: &Stage, request: usize) -> String {
+    let asked = stage.asked();
+    asked[request].tool_results().last().expect("there is a result").1.clone()
+}
+
+/// The text of each `tool_end` and whether it was one of success.
+pub fn ends(ran: &Ran) -> Vec<(bool, String)> {
+    let events = ran.json_lines();
+    let ends = events.iter().filter(|event| event["type"] == "tool_end");
+    ends.map(|end| (end["ok"] == true, end["text"].as_str().unwrap().to_owned())).collect()
+}

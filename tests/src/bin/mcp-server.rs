@@ -1,0 +1,161 @@
+//! A real MCP server on stdin and stdout that behaves as tests want: well, slowly, or badly.
+//!
+//! `mcp-server [--pids FILE] [--wait FILE] [--broken] [--many N]`: writes its process id, waits for
+//! a file before it answers, ends at once, or has N further tools.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it misbehaves on purpose")]
+
+use std::error::Error;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
+    JsonObject, ListToolsResult, PaginatedRequestParams, Resource, ServerCapabilities,
+    ServerConfig, Tool, ToolAnnotations,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+use serde_json::{Value, json};
+
+/// A picture of one pixel.
+const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+/// The tools: name, what they do, their parameters, whether they may be repeated.
+const TOOLS: &[(&str, &str, &[&str], bool)] = &[
+    ("echo", "Says what it is told.", &["text"], true),
+    ("env", "Tells one variable of its environment.", &["name"], true),
+    ("image", "Gives a picture.", &[], true),
+    ("fail", "Fails.", &[], false),
+    ("die", "Ends the server in the middle of the call.", &[], false),
+    ("die_once", "Ends the server unless the file is there.", &["marker"], true),
+    ("huge", "Gives that many bytes.", &["bytes"], true),
+    ("noise", "Writes what is no JSON to stdout, then answers.", &[], true),
+    ("hang", "Answers never; writes the file when it is cancelled.", &["marker"], false),
+    ("structured", "Gives a number, structured.", &[], true),
+    ("dotted.name", "Has a name that not every wire takes.", &[], true),
+];
+
+struct Server {
+    many: usize,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let mut many = 0;
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or("the flag wants a value");
+        match arg.as_str() {
+            "--pids" => append(Path::new(&value()?), &std::process::id().to_string())?,
+            "--wait" => wait_for(&PathBuf::from(value()?)),
+            "--many" => many = value()?.parse()?,
+            "--broken" => {
+                eprintln!("there is no configuration for me");
+                std::process::exit(7);
+            }
+            other => return Err(format!("no flag {other}").into()),
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let pipes = (tokio::io::stdin(), tokio::io::stdout());
+        Server { many }.serve(pipes).await?.waiting().await?;
+        Ok(())
+    })
+}
+
+fn append(file: &Path, line: &str) -> std::io::Result<()> {
+    let mut file = std::fs::File::options().append(true).create(true).open(file)?;
+    writeln!(file, "{line}")
+}
+
+fn wait_for(file: &Path) {
+    while !file.exists() {
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+fn tool(name: String, about: &str, parameters: &[&str], repeatable: bool) -> Tool {
+    let text = |name: &&str| ((*name).to_owned(), json!({ "type": "string" }));
+    let properties: serde_json::Map<String, Value> = parameters.iter().map(text).collect();
+    let schema = json!({ "type": "object", "properties": properties, "required": parameters });
+    let schema: JsonObject = serde_json::from_value(schema).unwrap_or_default();
+    let mut hints = ToolAnnotations::new();
+    hints.idempotent_hint = Some(repeatable);
+    Tool::new(name, about.to_owned(), Arc::new(schema)).with_annotations(hints)
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("testkit", "1"))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let own = TOOLS.iter().map(|(name, about, parameters, repeatable)| {
+            tool((*name).to_owned(), about, parameters, *repeatable)
+        });
+        let more = (0..self.many)
+            .map(|n| tool(format!("counter_{n}"), &format!("Counts sheep number {n}."), &[], true));
+        Ok(ListToolsResult::with_all_items(own.chain(more).collect()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let args = Value::Object(request.arguments.unwrap_or_default());
+        let text = |key: &str| args[key].as_str().unwrap_or_default().to_owned();
+        let say = |text: String| CallToolResult::success(vec![ContentBlock::text(text)]);
+        Ok(match request.name.as_ref() {
+            "echo" => say(text("text")),
+            "env" => say(std::env::var(text("name")).unwrap_or_else(|_| "unset".to_owned())),
+            "image" => CallToolResult::success(vec![
+                ContentBlock::text("here it is"),
+                ContentBlock::image(PIXEL, "image/png"),
+                ContentBlock::resource_link(Resource::new("file:///more", "more")),
+            ]),
+            "fail" => CallToolResult::error(vec![ContentBlock::text("it did not work")]),
+            "die" => die(),
+            "die_once" if !Path::new(&text("marker")).exists() => {
+                let _ = append(Path::new(&text("marker")), "died");
+                die()
+            }
+            "die_once" => say("alive again".to_owned()),
+            "huge" => say("x".repeat(text("bytes").parse().unwrap_or(0))),
+            "noise" => {
+                println!("Starting up ... {{\"half\": \n\n[1, 2");
+                say("after the noise".to_owned())
+            }
+            "hang" => {
+                append(Path::new(&text("marker")), "begun").map_err(failed)?;
+                context.ct.cancelled().await;
+                append(Path::new(&text("marker")), "cancelled").map_err(failed)?;
+                say("too late".to_owned())
+            }
+            "structured" => {
+                let mut result = CallToolResult::structured(json!({ "answer": 42 }));
+                result.content.clear();
+                result
+            }
+            name => say(format!("{name} was called")),
+        }
+        .into())
+    }
+}
+
+fn die() -> ! {
+    eprintln!("I am dying");
+    std::process::exit(3)
+}
+
+fn failed(why: std::io::Error) -> ErrorData {
+    ErrorData::internal_error(why.to_string(), None)
+}
