@@ -1,17 +1,19 @@
 //! Puts the parts together: the only place where concrete parts of more than one seam meet.
 
+pub mod ends;
 pub mod hands;
 pub mod help;
 pub mod mind;
 pub mod stance;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::clock::Clock;
 use base::config::Config;
-use base::event::{Level, Status, Usage, What};
-use base::failure::{Failure, Kind, Result};
+use base::event::{Level, Status, What};
+use base::failure::{Failure, Result};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{self, Conversation, Entry};
@@ -21,6 +23,7 @@ use crate::message::Message;
 use crate::prompt::small::coach::Coach;
 use crate::prompt::{self, Place};
 use crate::provider::{self, Choice, Facts};
+use crate::role::{self, Role};
 use crate::session::inbox::Folder;
 use crate::session::journal::Writer;
 use crate::session::{Session, errors};
@@ -28,9 +31,11 @@ use crate::tools::outside::Outside;
 use crate::tools::{Profile, Workplace};
 use crate::turn::{self, Agent, Finish, Tell};
 use crate::ui::Bus;
+use ends::{Ended, error, tell_failure};
 use hands::Hands;
 use help::Help;
 use mind::Mind;
+use watch::Watch;
 
 /// What was typed and configured, for one session.
 #[derive(Clone, Debug)]
@@ -51,6 +56,8 @@ pub struct Settings {
     pub tools: bool,
     /// Whether finished turns are moved into files.
     pub acd: bool,
+    /// Who works.
+    pub role: Role,
 }
 
 /// Which session to work in.
@@ -72,21 +79,20 @@ pub struct Work {
     help: Option<Help>,
     profile: Profile,
     place: Workplace,
-    limits: Limits,
+    /// When to stop.
+    pub limits: Limits,
     bus: Arc<Bus>,
     coach: Option<Arc<Coach>>,
-    acd: bool,
+    manner: Manner,
     /// What the model is told with the user's next words.
     note: Option<String>,
 }
 
-/// How a turn of the user ended.
-#[derive(Debug)]
-pub struct Ended {
-    /// As in the event `end`.
-    pub status: Status,
-    /// Why, unless all is done.
-    pub failure: Option<Failure>,
+/// What holds for all turns of a session.
+struct Manner {
+    role: Role,
+    /// Whether finished turns are moved into files.
+    acd: bool,
 }
 
 /// What the agent does.
@@ -109,25 +115,40 @@ impl Work {
         bus: Arc<Bus>,
         asker: Option<Arc<dyn Asker>>,
     ) -> Result<Work> {
-        Work::open(settings, which, bus.clone(), asker)
+        let session = || match which {
+            Which::New(task) => Session::create(&settings.cwd, task),
+            Which::Resume(wanted) => Session::resume(&settings.cwd, wanted.as_deref()),
+        };
+        Work::open(settings, session, bus.clone(), asker)
+            .inspect(|work| work.tell_start(settings))
             .inspect_err(|failure| tell_failure(&bus, failure))
+    }
+
+    /// Opens a conversation that is part of a session's run, beside the session's own.
+    pub fn aside(
+        settings: &Settings,
+        (session, name): (&Session, &str),
+        bus: Arc<Bus>,
+        asker: Option<Arc<dyn Asker>>,
+    ) -> Result<Work> {
+        Work::open(settings, || session.within(name), bus, asker)
     }
 
     fn open(
         settings: &Settings,
-        which: &Which,
+        session: impl FnOnce() -> Result<Session>,
         bus: Arc<Bus>,
         asker: Option<Arc<dyn Asker>>,
     ) -> Result<Work> {
         let config = &settings.config;
         let provider = provider::open(config, &settings.choice)?;
-        let gate = Arc::new(Gate::new(&config.gate.rules, asker)?);
-        let session = match which {
-            Which::New(task) => Session::create(&settings.cwd, task)?,
-            Which::Resume(wanted) => Session::resume(&settings.cwd, wanted.as_deref())?,
-        };
+        let gate = Gate::new(&config.gate.rules, asker)?;
+        let gate = Arc::new(gate.fenced(settings.role.fence.clone()));
+        let session = session()?;
         let clock = Clock::from_env();
         let (writer, entries) = Writer::open(&session, clock)?;
+        let role = settings.role.clone();
+        session.is_of(role.name.as_deref(), &entries)?;
         let date = context::begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
         let mind = Mind::of(settings, provider, &date);
         let facts = mind.facts().clone();
@@ -136,7 +157,8 @@ impl Work {
         talk.replay(entries)?;
         let cwd = settings.cwd.clone();
         let (name, model) = (facts.provider.clone(), facts.model.clone());
-        let opened = Entry::Opened { time: clock.stamp(), cwd, provider: name, model };
+        let agent = role.name.clone();
+        let opened = Entry::Opened { time: clock.stamp(), cwd, provider: name, model, agent };
         talk.opened(opened)?;
         let place = workplace(settings, &session, &facts, gate);
         let turns = settings.limits.turns.or(config.agent.max_turns).unwrap_or(TURNS);
@@ -153,11 +175,10 @@ impl Work {
             limits,
             bus,
             coach: None,
-            acd: settings.acd,
+            manner: Manner { role, acd: settings.acd },
             note: None,
         };
         work.find_stance();
-        work.tell_start(settings);
         Ok(work)
     }
 
@@ -193,7 +214,9 @@ impl Work {
     }
 
     fn prompt_place(&self) -> Place<'_> {
-        Place { cwd: &self.place.cwd, date: "", tools: !self.mind.offered.is_empty() }
+        let identity = &self.manner.role.identity;
+        let tools = !self.mind.offered.is_empty();
+        Place { cwd: &self.place.cwd, date: "", tools, identity }
     }
 
     /// The model's facts.
@@ -203,9 +226,21 @@ impl Work {
 
     /// One turn of the user: the message, and all that the agent does about it.
     pub async fn turn(&mut self, message: Message, cancel: CancellationToken) -> Ended {
+        let ended = self.part(message, cancel).await;
+        if let Some(failure) = &ended.failure {
+            self.bus.tell(error(failure));
+        }
+        let (turns, usage) = (self.talk.turns(), self.talk.usage());
+        let (status, exit) = (ended.status, ended.status.exit());
+        self.bus.tell(What::End { status, exit, turns, usage });
+        ended
+    }
+
+    /// As [`Work::turn`], within a run that has more parts and tells its end by itself.
+    pub async fn part(&mut self, message: Message, cancel: CancellationToken) -> Ended {
         self.mind.provider.turn_begins();
-        let tools = self.prompt_place().tools;
-        self.coach = (self.facts().small && tools)
+        let acts = self.prompt_place().tools && !self.manner.role.reads_only;
+        self.coach = (self.facts().small && acts)
             .then(|| Arc::new(Coach::new(&message.words(), &self.place.cwd)));
         let message = self.with_note(message);
         let message = match self.talk.messages() {
@@ -229,7 +264,7 @@ impl Work {
             }
             Err(failure) => (Status::Failed, Some(failure)),
         };
-        self.end(Ended { status, failure })
+        self.write_end(Ended { status, failure })
     }
 
     /// Replaces the conversation by a summary now.
@@ -261,6 +296,10 @@ impl Work {
             coach: self.coach.clone().filter(|_| is_own),
             help: self.help.as_ref().filter(|_| is_own),
         };
+        let role = &self.manner.role;
+        let places = (self.place.session_dir.as_path(), self.place.root.as_path());
+        let hands = Watch::new(&hands, self.profile, role.fence.as_ref(), places);
+        let hands = role::Narrowed::new(&hands, self.profile, role);
         let kept = ["todo.g3.md", "project.md", "plan.g3.md"]
             .map(|name| self.place.session_dir.join(name));
         let inbox = Folder(self.place.session_dir.clone());
@@ -285,7 +324,7 @@ impl Work {
 
     /// Moves the turn that is over into a file.
     fn dehydrate(&mut self) -> Result<()> {
-        if self.acd
+        if self.manner.acd
             && let Some(detail) = self.talk.dehydrate(Clock::from_env().stamp())?
         {
             self.bus.tell(What::Thinned { detail });
@@ -312,48 +351,18 @@ impl Work {
         }
     }
 
-    /// Tells and writes down how it ended.
-    fn end(&mut self, ended: Ended) -> Ended {
+    /// Writes down how it ended.
+    fn write_end(&mut self, ended: Ended) -> Ended {
         let word = serde_json::to_value(ended.status).unwrap_or_default();
         let written = self.talk.ended(word.as_str().unwrap_or_default());
         let failure = ended.failure.or(written.err());
-        if let Some(failure) = &failure {
-            self.bus.tell(error(failure));
-        }
         if let Some(failure) = failure.as_ref().filter(|_| ended.status == Status::Failed)
             && let Err(why) = self.error_record().of(failure).keep(&self.place.cwd)
         {
             self.warn(format!("the error could not be written down: {why}"));
         }
-        let (turns, usage) = (self.talk.turns(), self.talk.usage());
-        let (status, exit) = (ended.status, ended.status.exit());
-        self.bus.tell(What::End { status, exit, turns, usage });
-        Ended { status, failure }
+        Ended { failure, ..ended }
     }
-}
-
-/// Tells a run that failed before it began.
-pub fn tell_failure(bus: &Bus, failure: &Failure) {
-    bus.tell(error(failure));
-    let (exit, usage) = (failure.exit_code(), Usage::default());
-    let status = if failure.kind == Kind::Interrupted { Status::Cancelled } else { Status::Failed };
-    bus.tell(What::End { status, exit, turns: 0, usage });
-}
-
-/// A failure as an event.
-fn error(failure: &Failure) -> What {
-    let kind = match failure.kind {
-        Kind::Failed => "failed",
-        Kind::Usage => "usage",
-        Kind::Refused => "refused",
-        Kind::Conflict => "conflict",
-        Kind::NotFound => "not_found",
-        Kind::Bug => "bug",
-        Kind::Interrupted => "interrupted",
-    };
-    let why = failure.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-    let text = format!("{}{why}", failure.what);
-    What::Error { kind: kind.to_owned(), text, next: failure.next.clone() }
 }
 
 fn workplace(settings: &Settings, session: &Session, facts: &Facts, gate: Arc<Gate>) -> Workplace {

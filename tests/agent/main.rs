@@ -2,15 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap has failed")]
 
+mod accumulative;
 mod acp;
 mod acp_outside;
+mod autonomous;
+mod autonomous_resume;
 mod cli;
 mod commands;
 mod context;
 mod editor;
 mod errors;
 mod extending;
+mod flags;
 mod modes;
+mod personas;
 mod plan;
 mod provider_anthropic;
 mod provider_databricks;

@@ -18,21 +18,29 @@ const AGENT: &[(&str, &[&str])] = &[
     ("session", &["message", "context"]),
     ("turn", &["message", "provider", "tools", "limits", "context"]),
     ("ui", &["gate"]),
+    ("role", &["provider", "gate", "tools", "prompt", "turn"]),
+    ("persona", &["gate", "prompt", "role"]),
     (
         "run",
         &[
             "message", "provider", "gate", "tools", "limits", "session", "prompt", "context",
-            "turn", "ui",
+            "turn", "ui", "role",
         ],
     ),
     (
         "modes",
         &[
             "message", "provider", "fragment", "gate", "tools", "limits", "session", "prompt",
-            "context", "turn", "ui", "run",
+            "context", "turn", "ui", "role", "run",
         ],
     ),
-    ("cli", &["limits", "message", "provider", "gate", "tools", "session", "ui", "run", "modes"]),
+    (
+        "cli",
+        &[
+            "role", "persona", "context", "limits", "message", "provider", "gate", "tools",
+            "session", "ui", "run", "modes",
+        ],
+    ),
     ("lib", &[]),
     ("main", &[]),
 ];

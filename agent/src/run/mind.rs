@@ -39,8 +39,10 @@ impl Mind {
             offered = tools::offered(settings.profile, switches);
             let help = help::reference(settings, facts).and(profile::switched(help::SWITCH));
             offered.extend(help.map(Face::spec));
+            offered = settings.role.offered(settings.profile, offered);
         }
-        let place = Place { cwd: &settings.cwd, date, tools: settings.tools };
+        let identity = &settings.role.identity;
+        let place = Place { cwd: &settings.cwd, date, tools: settings.tools, identity };
         let system = prompt::system(facts, &place);
         let room = room(settings, facts, turn::overhead(&system, &offered));
         Mind { provider, offered, system, room }
