@@ -1,5 +1,7 @@
 //! Puts the parts together: the only place where concrete parts of more than one seam meet.
 
+mod act;
+pub mod ends;
 pub mod equip;
 pub mod hands;
 pub mod help;
@@ -7,7 +9,7 @@ pub mod left;
 pub mod mind;
 pub mod notes;
 pub mod stance;
-pub mod told;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,26 +23,23 @@ use tokio_util::sync::CancellationToken;
 use crate::context::{self, Conversation, Entry};
 use crate::gate::{Asker, Gate};
 use crate::hooks::Hooks;
-use crate::hooks::toolbox::Hooked;
 use crate::limits::{Limits, Spent};
 use crate::message::Message;
 use crate::prompt::small::coach::Coach;
 use crate::prompt::{self, Place};
 use crate::provider::{self, Choice, Facts};
-use crate::session::inbox::Folder;
+use crate::role::Role;
 use crate::session::journal::Writer;
 use crate::session::{Session, errors};
 use crate::tools::mcp::Hub;
 use crate::tools::outside::Outside;
 use crate::tools::{Profile, Workplace};
-use crate::turn::act::Toolbox;
-use crate::turn::{self, Agent, Finish, Tell};
+use crate::turn::Finish;
 use crate::ui::Bus;
-use hands::Hands;
+use act::Act;
+use ends::{Ended, error, tell_failure};
 use help::Help;
 use mind::Mind;
-use told::error;
-pub use told::tell_failure;
 
 /// What was typed and configured, for one session.
 #[derive(Clone, Debug)]
@@ -63,6 +62,8 @@ pub struct Settings {
     pub acd: bool,
     /// Where the notes of the workspace are, and who takes them.
     pub notes: notes::Notes,
+    /// Who works.
+    pub role: Role,
 }
 
 /// Which session to work in.
@@ -84,30 +85,20 @@ pub struct Work {
     help: Option<Help>,
     hooks: Arc<Hooks>,
     place: Workplace,
-    limits: Limits,
+    /// When to stop.
+    pub limits: Limits,
     bus: Arc<Bus>,
     coach: Option<Arc<Coach>>,
-    acd: bool,
+    manner: Manner,
     /// What the model is told with the user's next words.
     note: Option<String>,
 }
 
-/// How a turn of the user ended.
-#[derive(Debug)]
-pub struct Ended {
-    /// As in the event `end`.
-    pub status: Status,
-    /// Why, unless all is done.
-    pub failure: Option<Failure>,
-}
-
-/// What the agent does.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Act {
-    Drive,
-    /// Goes on with a stronger model.
-    GoOn,
-    Compact,
+/// What holds for all turns of a session.
+struct Manner {
+    role: Role,
+    /// Whether finished turns are moved into files.
+    acd: bool,
 }
 
 /// Turns of one run when nothing else is said: far more than a task needs, far less than a night.
@@ -121,33 +112,50 @@ impl Work {
         bus: Arc<Bus>,
         asker: Option<Arc<dyn Asker>>,
     ) -> Result<Work> {
-        Work::open(settings, which, bus.clone(), asker)
+        let session = || match which {
+            Which::New(task) => Session::create(&settings.cwd, task),
+            Which::Resume(wanted) => Session::resume(&settings.cwd, wanted.as_deref()),
+        };
+        Work::open(settings, session, bus.clone(), asker)
+            .inspect(|work| work.tell_start(settings))
             .inspect_err(|failure| tell_failure(&bus, failure))
+    }
+
+    /// Opens a conversation that is part of a session's run, beside the session's own.
+    pub fn aside(
+        settings: &Settings,
+        (session, name): (&Session, &str),
+        bus: Arc<Bus>,
+        asker: Option<Arc<dyn Asker>>,
+    ) -> Result<Work> {
+        Work::open(settings, || session.within(name), bus, asker)
     }
 
     fn open(
         settings: &Settings,
-        which: &Which,
+        session: impl FnOnce() -> Result<Session>,
         bus: Arc<Bus>,
         asker: Option<Arc<dyn Asker>>,
     ) -> Result<Work> {
         let config = &settings.config;
         let provider = provider::open(config, &settings.choice)?;
         let facts = provider.facts().clone();
-        let gate = Arc::new(Gate::new(&config.gate.rules, asker)?);
-        let session = match which {
-            Which::New(task) => Session::create(&settings.cwd, task)?,
-            Which::Resume(wanted) => Session::resume(&settings.cwd, wanted.as_deref())?,
-        };
+        let gate = Gate::new(&config.gate.rules, asker)?;
+        let gate = Arc::new(gate.fenced(settings.role.fence.clone()));
+        let session = session()?;
         let clock = Clock::from_env();
         let (writer, entries) = Writer::open(&session, clock)?;
+        let role = settings.role.clone();
+        session.is_of(role.name.as_deref(), &entries)?;
         let place = equip::workplace(settings, &session, &facts, gate);
         let date = context::begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
         let mut mind = Mind::of(settings, provider, &date, &place.skills);
         let warn = warner(&bus);
-        let hooks = Hooks::new(&config.hooks, session.id.as_str(), &settings.cwd, warn.clone())?;
+        // Whoever only judges works for the harness, not for the user's hooks.
+        let wanted = if role.own.is_some() { &[] } else { config.hooks.as_slice() };
+        let hooks = Hooks::new(wanted, session.id.as_str(), &settings.cwd, warn.clone())?;
         // Few and plain tools for a small model: those of servers would leave no room for the task.
-        let wanted = settings.tools && !facts.small;
+        let wanted = settings.tools && !facts.small && !role.reads_only;
         let mcp = wanted.then(|| Hub::start(&config.mcp, &settings.cwd, &session.dir, &warn));
         let mcp = mcp.flatten();
         mind.give(settings, mcp.iter().flat_map(|hub| hub.offered()).collect());
@@ -158,7 +166,8 @@ impl Work {
         equip::recall(&talk, settings.profile, &place);
         let cwd = settings.cwd.clone();
         let (name, model) = (facts.provider.clone(), facts.model.clone());
-        let opened = Entry::Opened { time: clock.stamp(), cwd, provider: name, model };
+        let agent = role.name.clone();
+        let opened = Entry::Opened { time: clock.stamp(), cwd, provider: name, model, agent };
         talk.opened(opened)?;
         let turns = settings.limits.turns.or(config.agent.max_turns).unwrap_or(TURNS);
         let limits = Limits { turns: Some(turns), ..settings.limits };
@@ -173,11 +182,10 @@ impl Work {
             limits,
             bus,
             coach: None,
-            acd: settings.acd,
+            manner: Manner { role, acd: settings.acd },
             note: None,
         };
         work.find_stance();
-        work.tell_start(settings);
         Ok(work)
     }
 
@@ -220,6 +228,7 @@ impl Work {
             tools: !self.mind.offered.is_empty(),
             skills: None,
             notes: None,
+            identity: &self.manner.role.identity,
         }
     }
 
@@ -230,11 +239,23 @@ impl Work {
 
     /// One turn of the user: the message, and all that the agent does about it.
     pub async fn turn(&mut self, message: Message, cancel: CancellationToken) -> Ended {
+        let ended = self.part(message, cancel).await;
+        if let Some(failure) = &ended.failure {
+            self.bus.tell(error(failure));
+        }
+        let (turns, usage) = (self.talk.turns(), self.talk.usage());
+        let (status, exit) = (ended.status, ended.status.exit());
+        self.bus.tell(What::End { status, exit, turns, usage });
+        ended
+    }
+
+    /// As [`Work::turn`], within a run that has more parts and tells its end by itself.
+    pub async fn part(&mut self, message: Message, cancel: CancellationToken) -> Ended {
         self.mind.provider.turn_begins();
         self.place.skills.begin_turn();
         self.place.memory.learnt.begin_turn();
-        let tools = self.prompt_place().tools;
-        self.coach = (self.facts().small && tools)
+        let acts = self.prompt_place().tools && !self.manner.role.reads_only;
+        self.coach = (self.facts().small && acts)
             .then(|| Arc::new(Coach::new(&message.words(), &self.place.cwd)));
         let (words, resumed) = (message.words(), !self.talk.messages().is_empty());
         let message = self.with_note(message);
@@ -246,9 +267,10 @@ impl Work {
         let message = match cancel.run_until_cancelled(heard).await {
             Some(Ok(message)) => message,
             Some(Err(failure)) => {
-                return self.end(Ended { status: Status::NotApproved, failure: Some(failure) });
+                return self
+                    .write_end(Ended { status: Status::NotApproved, failure: Some(failure) });
             }
-            None => return self.end(Ended { status: Status::Cancelled, failure: None }),
+            None => return self.write_end(Ended { status: Status::Cancelled, failure: None }),
         };
         let finish = match self.talk.ask(message) {
             Ok(()) => self.answer(cancel.clone()).await,
@@ -270,7 +292,7 @@ impl Work {
             }
             Err(failure) => (Status::Failed, Some(failure)),
         };
-        self.end(Ended { status, failure })
+        self.write_end(Ended { status, failure })
     }
 
     /// Replaces the conversation by a summary now.
@@ -281,54 +303,9 @@ impl Work {
         self.act(Act::Compact, &mut Spent::default(), cancel).await.map(drop)
     }
 
-    async fn act(
-        &mut self,
-        act: Act,
-        spent: &mut Spent,
-        cancel: CancellationToken,
-    ) -> Result<Finish> {
-        let stronger = self.help.as_ref().filter(|_| act == Act::GoOn).and_then(Help::mind);
-        let is_own = stronger.is_none();
-        let mind = stronger.unwrap_or(&self.mind);
-        let bus = self.bus.clone();
-        let tell: Tell = Arc::new(move |what| bus.tell(what));
-        let plain = mind.facts().small;
-        let offered = self.offered_to(mind);
-        let hands = Hands {
-            offered: &offered,
-            profile: mind.profile,
-            place: Workplace { cancel: cancel.clone(), plain, ..self.place.clone() },
-            tell: tell.clone(),
-            coach: self.coach.clone().filter(|_| is_own),
-            help: self.help.as_ref().filter(|_| is_own),
-        };
-        let hooked = Hooked::new(&hands, &self.hooks, &self.place.gate);
-        let toolbox: &dyn Toolbox = if self.hooks.is_empty() { &hands } else { &hooked };
-        let kept = ["todo.g3.md", "project.md", "plan.g3.md"]
-            .map(|name| self.place.session_dir.join(name));
-        let inbox = Folder(self.place.session_dir.clone());
-        let agent = Agent {
-            provider: mind.provider.as_ref(),
-            toolbox,
-            system: &mind.system,
-            session: self.session.id.as_str(),
-            limits: self.limits,
-            inbox: &inbox,
-            keep: &|| kept_texts(&kept),
-            tell,
-            cancel,
-        };
-        match act {
-            Act::Drive | Act::GoOn => turn::drive(&mut self.talk, &agent, spent).await,
-            Act::Compact => {
-                turn::between::compact(&mut self.talk, &agent).await.map(|_| Finish::Done)
-            }
-        }
-    }
-
     /// Moves the turn that is over into a file.
     fn dehydrate(&mut self) -> Result<()> {
-        if self.acd
+        if self.manner.acd
             && let Some(detail) = self.talk.dehydrate(Clock::from_env().stamp())?
         {
             self.bus.tell(What::Thinned { detail });
@@ -355,23 +332,17 @@ impl Work {
         }
     }
 
-    /// Tells and writes down how it ended.
-    fn end(&mut self, ended: Ended) -> Ended {
+    /// Writes down how it ended.
+    fn write_end(&mut self, ended: Ended) -> Ended {
         let word = serde_json::to_value(ended.status).unwrap_or_default();
         let written = self.talk.ended(word.as_str().unwrap_or_default());
         let failure = ended.failure.or(written.err());
-        if let Some(failure) = &failure {
-            self.bus.tell(error(failure));
-        }
         if let Some(failure) = failure.as_ref().filter(|_| ended.status == Status::Failed)
             && let Err(why) = self.error_record().of(failure).keep(&self.place.cwd)
         {
             self.warn(format!("the error could not be written down: {why}"));
         }
-        let (turns, usage) = (self.talk.turns(), self.talk.usage());
-        let (status, exit) = (ended.status, ended.status.exit());
-        self.bus.tell(What::End { status, exit, turns, usage });
-        Ended { status, failure }
+        Ended { failure, ..ended }
     }
 }
 
@@ -385,11 +356,4 @@ fn warner(bus: &Arc<Bus>) -> Arc<dyn Fn(String) + Send + Sync> {
 pub fn root_of(cwd: &Path) -> PathBuf {
     let tree = cwd.ancestors().find(|dir| dir.join(".git").exists());
     tree.unwrap_or(cwd).to_owned()
-}
-
-/// What outlives a summary, word for word.
-fn kept_texts(files: &[PathBuf]) -> Option<String> {
-    let texts: Vec<String> =
-        files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect();
-    (!texts.is_empty()).then(|| texts.join("\n\n"))
 }

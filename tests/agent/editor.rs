@@ -32,7 +32,12 @@ impl Editor {
 
     /// An editor with these capabilities.
     pub fn offering(stage: &Stage, able: Value) -> Editor {
-        let mut g3 = stage.env.start(G3, stage.env.home(), ["acp"]);
+        Editor::before(stage, &["acp"], able)
+    }
+
+    /// An editor before g3 with these arguments.
+    pub fn before(stage: &Stage, args: &[&str], able: Value) -> Editor {
+        let mut g3 = stage.env.start(G3, stage.env.home(), args);
         let stdout = g3.child.stdout.take().unwrap();
         let (send, lines) = mpsc::channel();
         std::thread::spawn(move || {

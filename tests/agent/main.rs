@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap has failed")]
 
+mod accumulative;
 mod acp;
 mod acp_outside;
+mod autonomous;
+mod autonomous_resume;
 mod cli;
 mod commands;
 mod context;
@@ -11,6 +14,7 @@ mod documents;
 mod editor;
 mod errors;
 mod extending;
+mod flags;
 mod hooks;
 mod mcp;
 mod mcp_serve;
@@ -18,6 +22,7 @@ mod mcp_servers;
 mod mcp_support;
 mod memory;
 mod modes;
+mod personas;
 mod plan;
 mod provider_anthropic;
 mod provider_databricks;

@@ -21,25 +21,27 @@ const AGENT: &[(&str, &[&str])] = &[
     ("turn", &["message", "provider", "tools", "limits", "context"]),
     ("hooks", &["message", "provider", "gate", "tools", "turn"]),
     ("ui", &["gate"]),
+    ("role", &["provider", "gate", "tools", "prompt", "turn"]),
+    ("persona", &["gate", "prompt", "role"]),
     (
         "run",
         &[
             "message", "provider", "gate", "skills", "memory", "tools", "limits", "session",
-            "prompt", "context", "turn", "hooks", "ui",
+            "prompt", "context", "turn", "hooks", "ui", "role",
         ],
     ),
     (
         "modes",
         &[
             "message", "provider", "fragment", "gate", "tools", "limits", "session", "prompt",
-            "context", "turn", "ui", "run",
+            "context", "turn", "ui", "role", "run",
         ],
     ),
     (
         "cli",
         &[
-            "limits", "message", "provider", "gate", "skills", "memory", "tools", "session", "ui",
-            "run", "modes",
+            "role", "persona", "context", "limits", "message", "provider", "gate", "skills",
+            "memory", "tools", "session", "ui", "run", "modes",
         ],
     ),
     ("lib", &[]),

@@ -1,5 +1,6 @@
 //! What the user typed, as types, and which mode it means.
 
+pub mod agents;
 pub mod config;
 pub mod login;
 pub mod mcp;
@@ -9,6 +10,7 @@ pub mod settings;
 pub mod skills;
 pub mod tool;
 pub mod trust;
+pub mod ways;
 
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Read};
@@ -18,17 +20,19 @@ use std::sync::Arc;
 
 use base::clock::Clock;
 use base::failure::{Failure, OrFail, Result};
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::gate::Asker;
-use crate::modes::{acp, complete, interactive, once};
-use crate::run::{Which, tell_failure};
+use crate::modes::{accumulative, acp, autonomous, complete, interactive, once};
+use crate::run::Which;
+use crate::run::ends::tell_failure;
 use crate::ui::ask::Terminal;
 use crate::ui::json::JsonLines;
 use crate::ui::plain::Plain;
 use crate::ui::rich::Rich;
 use crate::ui::{self, Bus, Sink};
 use settings::settings;
+use ways::{Given, ModeArgs, Way};
 
 /// A coding agent: it asks a model, does what the model wants done, and shows what came of it.
 #[derive(Debug, Parser)]
@@ -88,6 +92,11 @@ pub struct AgentArgs {
     /// bring it back
     #[arg(long)]
     pub acd: bool,
+    /// Work as this persona (see --list-agents)
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    #[command(flatten)]
+    mode: ModeArgs,
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
@@ -164,6 +173,9 @@ struct AcpArgs {
     /// Move each finished turn out of the conversation into a file
     #[arg(long)]
     acd: bool,
+    /// Work as this persona (see --list-agents)
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
     #[command(flatten)]
     limits: LimitArgs,
 }
@@ -171,7 +183,8 @@ struct AcpArgs {
 /// When to stop; each counts for one run (over ACP: one prompt), and ends it with exit code 3.
 #[derive(Clone, Debug, Default, Args)]
 struct LimitArgs {
-    /// Stop after so many questions to the model
+    /// Stop after so many questions to the model; with --autonomous and --auto, after so many
+    /// rounds of player and coach (5 unless said)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_turns: Option<u32>,
     /// Stop after so many tokens, sent and written, cached ones included
@@ -194,11 +207,13 @@ fn dollars(text: &str) -> std::result::Result<f64, String> {
 
 /// Reads the command line and runs what it means; gives the exit code.
 pub fn main() -> u8 {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let typed = Cli::command().try_get_matches();
+    let parsed = typed.and_then(|typed| Ok((Cli::from_arg_matches(&typed)?, Given::of(&typed))));
+    let (cli, given) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => return usage(&error),
     };
-    match run(cli) {
+    match run(cli, &given) {
         Ok(code) => code,
         Err(failure) => {
             ui::fail(&failure);
@@ -217,9 +232,9 @@ fn usage(error: &clap::Error) -> u8 {
     2
 }
 
-fn run(cli: Cli) -> Result<u8> {
+fn run(cli: Cli, given: &Given) -> Result<u8> {
     match cli.command {
-        None => in_runtime(agent(cli.common, cli.agent)),
+        None => in_runtime(agent(cli.common, cli.agent, given)),
         Some(Command::Acp(args)) => in_runtime(serve(args)).map(|()| 0),
         Some(Command::Complete(common)) => in_runtime(answer(common)),
         Some(Command::Tool(args)) => tool::run(&args),
@@ -249,30 +264,49 @@ fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     done
 }
 
-async fn agent(common: Common, args: AgentArgs) -> Result<u8> {
+async fn agent(common: Common, mut args: AgentArgs, given: &Given) -> Result<u8> {
+    if args.mode.list_agents {
+        given.fits(Way::List)?;
+        return agents::list(&common, args.show.json);
+    }
     let bus = Bus::new(Clock::from_env(), views(&args)?);
-    let begun = || -> Result<_> { Ok((settings(&common, &args)?, task(&args)?)) };
-    let (settings, task) = begun().inspect_err(|failure| tell_failure(&bus, failure))?;
+    let mut begun = || -> Result<_> {
+        let task = task(&args)?;
+        let way = Way::of(&args.mode, task.is_some());
+        given.fits(way)?;
+        if let Some(wanted) = &args.resume
+            && args.agent.is_none()
+            && !args.mode.is_some()
+        {
+            args.agent = agents::of_session(&common, wanted.as_deref())?;
+        }
+        Ok((settings(&common, &args)?, task, way))
+    };
+    let (settings, task, way) = begun().inspect_err(|failure| tell_failure(&bus, failure))?;
     let asker = asker(&bus, &args);
     let which = match &args.resume {
         Some(wanted) => Which::Resume(wanted.clone()),
         None => Which::New(task.clone().unwrap_or_default()),
     };
-    let status = match task {
-        Some(task) => once::run(&settings, &which, &task, bus, asker).await?,
-        None if args.show.json => {
-            let failure = Failure::usage("--json needs a task").next("g3 --json TASK");
-            tell_failure(&bus, &failure);
-            return Err(failure);
+    let order = |settings| {
+        ways::order(settings, &args, way).inspect_err(|failure| tell_failure(&bus, failure))
+    };
+    let status = match way {
+        Way::List => return Ok(0),
+        Way::Once => {
+            let task = task.unwrap_or_default();
+            once::run(&settings, &which, &task, bus, asker).await?
         }
-        None => interactive::run(settings, which, bus, asker).await?,
+        Way::Interactive => interactive::run(settings, which, bus, asker).await?,
+        Way::Autonomous => autonomous::alone(&order(settings)?, bus.clone(), asker).await?,
+        Way::Accumulative => accumulative::run(order(settings)?, bus.clone(), asker).await?,
     };
     Ok(status.exit())
 }
 
 async fn serve(args: AcpArgs) -> Result<()> {
-    let AcpArgs { common, profile, acd, limits } = args;
-    let agent = AgentArgs { profile, acd, limits, ..AgentArgs::default() };
+    let AcpArgs { common, profile, acd, agent, limits } = args;
+    let agent = AgentArgs { profile, acd, agent, limits, ..AgentArgs::default() };
     let for_directory = move |cwd: &std::path::Path| {
         let common = Common { workspace: Some(cwd.to_owned()), ..common.clone() };
         settings(&common, &agent)
@@ -294,8 +328,12 @@ fn task(args: &AgentArgs) -> Result<Option<String>> {
     let task = match args.task.as_deref() {
         Some("-") => Some(stdin_text()?),
         Some(task) => Some(task.to_owned()),
+        None if args.mode.is_some() => None,
         None if args.resume.is_some() && !std::io::stdin().is_terminal() => {
             Some("Go on with the task where you stopped.".to_owned())
+        }
+        None if args.agent.is_some() && !std::io::stdin().is_terminal() => {
+            Some(agents::MISSION.to_owned())
         }
         None => None,
     };

@@ -8,7 +8,9 @@ use base::failure::{Failure, OrFail, Result};
 
 use super::{AgentArgs, Common, LimitArgs, NoteArgs};
 use crate::limits::Limits;
+use crate::persona::Places;
 use crate::provider::Choice;
+use crate::role::Role;
 use crate::run::Settings;
 use crate::run::notes::Notes;
 use crate::tools::Profile;
@@ -16,7 +18,7 @@ use crate::tools::Profile;
 /// The settings that these flags mean.
 pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
     let cwd = directory(common)?;
-    let Loaded { config, notices, .. } = load(common, &cwd)?;
+    let Loaded { config, mut notices, .. } = load(common, &cwd)?;
     let named = args.profile.as_deref().or(config.agent.profile.as_deref());
     let profile = named.map_or(Ok(Profile::default()), |name| {
         Profile::parse(name).ok_or_else(|| {
@@ -25,6 +27,15 @@ pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
         })
     })?;
     let notes = notes(&args.notes, &config)?;
+    let places = Places::new(&cwd, sources(common, &cwd).trust_store());
+    let role = match &args.agent {
+        Some(name) => {
+            let (persona, more) = places.find(name)?;
+            notices.extend(more);
+            places.role(&persona)?
+        }
+        None => Role::default(),
+    };
     Ok(Settings {
         cwd,
         config,
@@ -39,6 +50,7 @@ pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
         tools: !args.chat,
         acd: args.acd,
         notes,
+        role,
     })
 }
 

@@ -19,6 +19,9 @@ pub struct TrustArgs {
     /// The repository
     #[arg(short = 'w', long, value_name = "DIR", global = true)]
     workspace: Option<PathBuf>,
+    /// A persona of the repository (agents/NAME.md) instead of its configuration
+    #[arg(long, value_name = "FILE", global = true)]
+    file: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -32,13 +35,17 @@ enum TrustCommand {
 /// Runs `g3 trust …`; gives the exit code.
 pub fn run(args: &TrustArgs) -> Result<u8> {
     let common = Common { workspace: args.workspace.clone(), ..Common::default() };
-    let sources = sources(&common, &directory(&common)?);
+    let directory = directory(&common)?;
+    let sources = sources(&common, &directory);
     let store = sources.trust_store().ok_or_else(|| {
         Failure::usage("there is no home directory to remember it in").next("set HOME")
     })?;
-    let servers = mcp::repository_file(&directory(&common)?);
-    let mut files: Vec<PathBuf> = sources.repository.into_iter().collect();
-    if mcp::is_there(&servers) {
+    let servers = mcp::repository_file(&directory);
+    let mut files: Vec<PathBuf> = match &args.file {
+        Some(file) => vec![directory.join(file)],
+        None => sources.repository.into_iter().collect(),
+    };
+    if args.file.is_none() && mcp::is_there(&servers) {
         files.retain(|file| mcp::is_there(file) || args.command.is_some());
         files.push(servers);
     }
@@ -55,8 +62,7 @@ pub fn run(args: &TrustArgs) -> Result<u8> {
 
 fn accept(store: &Path, file: &Path) -> Result<String> {
     let content = std::fs::read(file).map_err(|why| {
-        Failure::usage(format!("there is no configuration to accept at {}", file.display()))
-            .because(why)
+        Failure::usage(format!("there is nothing to accept at {}", file.display())).because(why)
     })?;
     let entry = trust::accept(store, file, &content, &Clock::from_env())?;
     let shown = base::text::printable(&String::from_utf8_lossy(&content));

@@ -48,6 +48,9 @@ pub enum Entry {
         provider: String,
         /// As sent.
         model: String,
+        /// The persona that works, if any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
     },
     /// What the user asked.
     Request {

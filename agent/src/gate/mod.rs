@@ -11,6 +11,7 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use stance::Stance;
 
+pub mod fence;
 pub mod paths;
 pub mod shell;
 pub mod stance;
@@ -110,6 +111,7 @@ pub struct Gate {
     asker: Option<Arc<dyn Asker>>,
     always: Mutex<BTreeSet<String>>,
     stance: Mutex<Stance>,
+    fence: Option<fence::Fence>,
 }
 
 struct Rule {
@@ -144,6 +146,12 @@ impl Gate {
     pub fn new(rules: &[GateRule], asker: Option<Arc<dyn Asker>>) -> base::failure::Result<Gate> {
         let rules = rules.iter().map(Rule::new).collect::<Result<_, _>>()?;
         Ok(Gate { rules, asker, ..Gate::default() })
+    }
+
+    /// The same gate, with a fence around what is written.
+    #[must_use]
+    pub fn fenced(self, fence: Option<fence::Fence>) -> Gate {
+        Gate { fence, ..self }
     }
 
     /// Judges a call; the error is what the model reads.
@@ -209,6 +217,10 @@ impl Gate {
     /// The verdict: the first rule that matches, else by where the call reaches; what destroys
     /// the machine is denied whatever the rules say. Asks nobody.
     pub fn judge(&self, visitor: &Visitor<'_>) -> Verdict {
+        let fence = self.fence.as_ref();
+        if let Some(why) = fence.and_then(|fence| fence.refusal(visitor.access, visitor.root)) {
+            return Verdict::by_reach(Action::Deny, why);
+        }
         let reach = by_reach(visitor);
         match self.rules.iter().find(|rule| rule.matches(visitor, reach.action)) {
             Some(rule) if reach.action != Action::Deny => {

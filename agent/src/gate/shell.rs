@@ -97,15 +97,39 @@ fn is_short(word: &str) -> bool {
     word.starts_with('-') && !word.starts_with("--")
 }
 
-fn written_outside(piece: &Piece, cwd: &Path, root: &Path) -> Option<String> {
-    let mut arguments = piece.words.iter().skip(1).filter(|word| !word.starts_with('-'));
-    let arguments: Vec<&String> = match piece.verb() {
+/// The files that a command names and writes or removes, as far as its words tell.
+pub fn written(piece: &Piece) -> Vec<&str> {
+    let edits = |word: &String| word.starts_with("-i") || word.starts_with("--in-place");
+    let more: Vec<&str> = match piece.verb() {
+        // The first word is the script.
+        "sed" | "perl" if piece.words.iter().any(edits) => arguments(piece).skip(1).collect(),
+        "git" => match piece.words.get(1).map(String::as_str) {
+            Some("rm" | "mv" | "checkout" | "restore") => arguments(piece).skip(1).collect(),
+            Some(_) | None => Vec::new(),
+        },
+        _ => Vec::new(),
+    };
+    named_as_written(piece).chain(more).chain(piece.written.iter().map(String::as_str)).collect()
+}
+
+fn arguments(piece: &Piece) -> impl DoubleEndedIterator<Item = &str> {
+    let words = piece.words.iter().skip(1).map(String::as_str);
+    words.filter(|word| !word.starts_with('-'))
+}
+
+fn named_as_written(piece: &Piece) -> impl Iterator<Item = &str> {
+    let mut arguments = arguments(piece);
+    let named: Vec<&str> = match piece.verb() {
         // These read what stands first; only the last is written.
         "cp" | "ln" | "install" | "rsync" => arguments.next_back().into_iter().collect(),
         verb if WRITERS.contains(&verb) => arguments.collect(),
         _ => Vec::new(),
     };
-    let mut named = arguments.into_iter().map(|word| word.strip_prefix("of=").unwrap_or(word));
+    named.into_iter().map(|word| word.strip_prefix("of=").unwrap_or(word))
+}
+
+fn written_outside(piece: &Piece, cwd: &Path, root: &Path) -> Option<String> {
+    let mut named = named_as_written(piece);
     let outside = named.find(|word| reaches_out(word, cwd, root)).map(str::to_owned);
     outside.or_else(|| redirected_outside(piece, cwd, root))
 }

@@ -85,6 +85,10 @@ impl Toolbox for Hooked<'_> {
         Box::pin(self.run_one(job))
     }
 
+    fn hands_over(&self) -> bool {
+        self.inner.hands_over()
+    }
+
     fn is_done(&self) -> bool {
         // Who may be sent on has to say that it is done.
         self.inner.is_done() && !self.hooks.has(HookEvent::Stop)

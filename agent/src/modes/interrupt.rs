@@ -4,11 +4,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base::failure::{OrFail, Result};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Listens for SIGINT, SIGTERM and SIGHUP.
 pub struct Interrupts {
     turn: Arc<Mutex<Option<Tokens>>>,
+    listeners: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        self.listeners.iter().for_each(JoinHandle::abort);
+    }
 }
 
 /// The two tokens of a turn.
@@ -24,10 +32,11 @@ impl Interrupts {
     /// Starts to listen. A signal outside of a turn ends the program at once.
     pub fn listen() -> Result<Interrupts> {
         let turn: Arc<Mutex<Option<Tokens>>> = Arc::default();
+        let mut listeners = Vec::new();
         for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
             let mut signals = signal(kind).or_fail(|| "cannot listen for signals")?;
             let turn = turn.clone();
-            tokio::spawn(async move {
+            listeners.push(tokio::spawn(async move {
                 while signals.recv().await.is_some() {
                     let turn = turn.lock().unwrap_or_else(PoisonError::into_inner).clone();
                     match turn {
@@ -36,9 +45,9 @@ impl Interrupts {
                         None => std::process::exit(130),
                     }
                 }
-            });
+            }));
         }
-        Ok(Interrupts { turn })
+        Ok(Interrupts { turn, listeners })
     }
 
     /// A turn begins.

@@ -1,6 +1,8 @@
 //! The ways of running g3, one file each.
 
+pub mod accumulative;
 pub mod acp;
+pub mod autonomous;
 pub mod complete;
 pub mod interactive;
 pub mod interrupt;

@@ -8,7 +8,8 @@ use base::failure::{Failure, Kind, Result};
 use super::interrupt::Interrupts;
 use crate::gate::Asker;
 use crate::message::{Message, Role};
-use crate::run::{self, Settings, Which, Work};
+use crate::run::ends::tell_failure;
+use crate::run::{Settings, Which, Work};
 use crate::ui::Bus;
 
 /// Runs one task; the failure has been told as an event already.
@@ -27,7 +28,7 @@ pub async fn run(
         ended = work.turn(message, tokens.cancel.clone()) => ended,
         () = tokens.end.cancelled() => {
             let failure = Failure::new(Kind::Interrupted, "interrupted");
-            run::tell_failure(&bus, &failure);
+            tell_failure(&bus, &failure);
             return Err(failure);
         }
     };

@@ -9,6 +9,26 @@ use std::path::Path;
 use crate::message::{Message, Part};
 use crate::provider::Facts;
 
+/// Who the model is told to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Identity {
+    /// g3 itself.
+    #[default]
+    G3,
+    /// Somebody else, who works as g3 does.
+    Persona(String),
+    /// Somebody else, with all that is to be said on how to work. What the project says about
+    /// itself is left out: who judges work takes no orders from it.
+    Whole(String),
+}
+
+impl Identity {
+    /// g3 itself, which knows something more.
+    pub fn knowing(heading: &str, text: &str) -> Identity {
+        Identity::Persona(format!("{IDENTITY}\n\n{heading}\n\n{}", text.trim()))
+    }
+}
+
 /// What the prompt says about the place.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
@@ -22,12 +42,15 @@ pub struct Place<'a> {
     pub skills: Option<&'a str>,
     /// The notes of the workspace, where they are not in their usual place.
     pub notes: Option<&'a Path>,
+    /// Who the model is told to be.
+    pub identity: &'a Identity,
 }
 
-const AGENT: &str = "\
+const IDENTITY: &str = "\
 You are g3, a coding agent. You work in the user's repository with the tools you are given, until \
-the task is done.
+the task is done.";
 
+const AGENT: &str = "\
 How to work
 - Act. Use tools instead of describing what could be done, and do not ask for permission that you \
 already have. Ask the user only when the task cannot be understood without an answer.
@@ -54,20 +77,38 @@ left or doubtful. If the task was a question, the answer comes first.";
 /// for each 250.
 const MOST_SHOWN: usize = 6_000;
 
+const CHAT_IDENTITY: &str =
+    "You are g3, a knowledgeable and honest conversation partner for a programmer.";
+
 const CHAT: &str = "\
-You are g3, a knowledgeable and honest conversation partner for a programmer. You have no tools \
+You have no tools \
 here: answer from what you know and from what the user shows you, say when you are not sure, and \
 be short.";
 
 /// The system prompt for a session.
 pub fn system(facts: &Facts, place: &Place<'_>) -> String {
-    if facts.small && place.tools {
-        let system = small::system(place.cwd);
-        return place.skills.map(|list| format!("{system}\n\n{list}")).unwrap_or(system);
-    }
-    let role = if place.tools { AGENT } else { CHAT };
-    let mut parts = vec![role.to_owned(), workplace(place)];
-    parts.extend(place.skills.filter(|_| place.tools).map(str::to_owned));
+    let (own, how, gap) = match place.tools {
+        true => (IDENTITY, AGENT, "\n\n"),
+        false => (CHAT_IDENTITY, CHAT, " "),
+    };
+    let list = place.skills.filter(|_| place.tools);
+    let with_skills = |prompt: String| match list {
+        Some(list) => format!("{prompt}\n\n{list}"),
+        None => prompt,
+    };
+    let role = match place.identity {
+        Identity::Whole(text) => return [text.as_str(), &workplace(place)].join("\n\n"),
+        Identity::G3 if facts.small && place.tools => {
+            return with_skills(small::system(place.cwd, None));
+        }
+        Identity::Persona(text) if facts.small && place.tools => {
+            return with_skills(small::system(place.cwd, Some(text)));
+        }
+        Identity::G3 => format!("{own}{gap}{how}"),
+        Identity::Persona(text) => format!("{}\n\n{how}", text.trim()),
+    };
+    let mut parts = vec![role, workplace(place)];
+    parts.extend(list.map(str::to_owned));
     // A small context is for the task: what the project says about itself gets a fifth of it.
     let room = (facts.context as usize).saturating_mul(3) / 5;
     parts.extend(project::instructions(place.cwd, room.min(project::MOST)));
@@ -78,7 +119,8 @@ pub fn system(facts: &Facts, place: &Place<'_>) -> String {
 /// The first message of a session. A small model is shown the files that it is about.
 pub fn first(facts: &Facts, place: &Place<'_>, message: Message) -> Message {
     let [Part::Text { text }] = message.parts.as_slice() else { return message };
-    if !facts.small || !place.tools {
+    let judges = matches!(place.identity, Identity::Whole(_));
+    if !facts.small || !place.tools || judges {
         return message;
     }
     // A sixth of the context, at three bytes a token.
@@ -128,11 +170,39 @@ mod tests {
             tools: true,
             skills: Some("SKILLS"),
             notes: None,
+            identity: &Identity::G3,
         };
         let prompt = system(&facts, &place);
         assert_eq!(prompt, system(&facts, &place));
         assert!(prompt.contains("2026-01-02") && prompt.contains("\n\nSKILLS"));
         let chat = system(&facts, &Place { tools: false, ..place });
         assert!(chat.contains("no tools") && !chat.contains("SKILLS"));
+    }
+
+    #[test]
+    fn a_persona_stands_in_for_the_identity_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("AGENTS.md"), "Use tabs.").unwrap();
+        let facts = |small| Facts {
+            provider: "p.n".into(),
+            model: "m".into(),
+            context: 100_000,
+            max_output: 1_000,
+            small,
+        };
+        let said = |identity: &Identity, small| {
+            let (cwd, date) = (dir.path(), "2026-01-02");
+            let place = Place { cwd, date, tools: true, skills: None, notes: None, identity };
+            system(&facts(small), &place)
+        };
+        let persona = Identity::Persona("You are Ada.\n".to_owned());
+        for small in [false, true] {
+            let (own, ada) = (said(&Identity::G3, small), said(&persona, small));
+            assert!(ada.starts_with("You are Ada.\n\n"), "{ada}");
+            let rest = own.split_once("\n\n").unwrap().1;
+            assert!(ada.ends_with(rest) && ada.contains("Use tabs."), "{ada}");
+        }
+        let judge = said(&Identity::Whole("You judge.".to_owned()), false);
+        assert!(judge.starts_with("You judge.") && !judge.contains("Use tabs."), "{judge}");
     }
 }

@@ -26,7 +26,8 @@ pub fn workplace(
     let quiet = Workplace::quiet(settings.cwd.clone(), session.dir.clone());
     let skills = Arc::new(skills::find::shelf(&settings.config.skills, &settings.cwd));
     let mut memory = Memory::new(&settings.config, settings.notes.file.clone());
-    memory.takes_notes = settings.tools && settings.notes.auto.unwrap_or(false);
+    memory.takes_notes =
+        settings.tools && !settings.role.reads_only && settings.notes.auto.unwrap_or(false);
     let memory = Arc::new(memory);
     let (root, asks) =
         (root_of(&settings.cwd), Some((facts.provider.clone(), facts.model.clone())));

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use base::failure::Result;
 use tokio_util::sync::CancellationToken;
 
+use super::act::Act;
 use super::mind::Mind;
-use super::{Act, Settings, Work};
+use super::{Settings, Work};
 use crate::limits::Spent;
 use crate::provider::{Choice, Facts};
 use crate::skills::Shelf;

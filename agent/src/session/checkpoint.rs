@@ -180,6 +180,20 @@ impl Checkpoints {
         self.feed(&["checkout-index", "--force", "-z", "--stdin"], input)
     }
 
+    /// What is different between two trees: a line for each file (`A`, `M` or `D`, and its path),
+    /// and the patch.
+    pub fn difference(&self, from: &str, to: &str) -> Result<(Vec<String>, String)> {
+        let args = ["diff-tree", "-r", "-z", "--name-status", "--no-renames", from, to];
+        let words = self.paths(&args)?;
+        let pairs = words.chunks_exact(2);
+        let lines = pairs.map(|pair| format!("{} {}", shown(&pair[0]), shown(&pair[1]))).collect();
+        let args = ["diff-tree", "-r", "-p", "--no-color", "--no-renames", from, to];
+        let output = self.git.job(args).output(Limits::seconds(PATIENCE));
+        let output = output.map_err(git::GitError::from).and_then(|out| checked(&args, out));
+        let patch = output.or_fail(|| "cannot look at what changed")?.stdout;
+        Ok((lines, shown(&patch)))
+    }
+
     fn differing(&self, from: &str, to: &str) -> Result<Vec<Vec<u8>>> {
         self.paths(&["diff-tree", "-r", "-z", "--name-only", "--no-renames", from, to])
     }

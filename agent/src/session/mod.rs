@@ -20,6 +20,8 @@ use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use base::lock::Lock;
 
+use crate::context::Entry;
+
 /// A session that this process owns: no other g3 can write to it meanwhile.
 #[derive(Debug)]
 pub struct Session {
@@ -66,6 +68,30 @@ impl Session {
         Session::locked(id, dir)
     }
 
+    /// A conversation of its own within this session, which is not listed; the same again when it
+    /// was begun before.
+    pub fn within(&self, name: &str) -> Result<Session> {
+        let dir = self.dir.join(name);
+        make_dir(&dir).or_fail(|| format!("cannot make {}", dir.display()))?;
+        let id = Id::parse(&format!("{}-{name}", self.id)).unwrap_or_else(|_| self.id.clone());
+        Session::locked(id, dir)
+    }
+
+    /// Refuses another persona than the one that the session was begun with: it would not know its
+    /// own words.
+    pub fn is_of(&self, agent: Option<&str>, entries: &[Entry]) -> Result<()> {
+        let Some(begun) = agent_of(entries).filter(|begun| begun.as_deref() != agent) else {
+            return Ok(());
+        };
+        let id = &self.id;
+        Err(match begun {
+            Some(name) => Failure::usage(format!("session `{id}` belongs to the agent `{name}`"))
+                .next(format!("g3 --agent {name} --resume {id}")),
+            None => Failure::usage(format!("session `{id}` was begun without --agent"))
+                .next(format!("g3 --resume {id}")),
+        })
+    }
+
     fn locked(id: Id, dir: PathBuf) -> Result<Session> {
         let lock = Lock::try_take(&dir.join("lock")).or_fail(|| "cannot lock the session")?;
         let Some(lock) = lock else {
@@ -107,6 +133,26 @@ pub fn find(cwd: &Path, wanted: Option<&str>) -> Result<Id> {
     }
 }
 
+/// The persona that a session was begun with; `None` for a session without a beginning.
+pub fn agent_of(entries: &[Entry]) -> Option<Option<String>> {
+    entries.iter().find_map(|entry| match entry {
+        Entry::Opened { agent, .. } => Some(agent.clone()),
+        Entry::Request { .. }
+        | Entry::Prompt { .. }
+        | Entry::Steered { .. }
+        | Entry::Reply { .. }
+        | Entry::Result { .. }
+        | Entry::Thinned { .. }
+        | Entry::Compacted { .. }
+        | Entry::Noted { .. }
+        | Entry::Dehydrated { .. }
+        | Entry::Rehydrated { .. }
+        | Entry::Rewound { .. }
+        | Entry::Cleared
+        | Entry::Ended { .. } => None,
+    })
+}
+
 /// The sessions of a working directory, the one written last first.
 pub fn list(cwd: &Path) -> Result<Vec<Id>> {
     let dir = sessions_dir(cwd);
@@ -133,7 +179,7 @@ pub fn sessions_dir(cwd: &Path) -> PathBuf {
 }
 
 /// A repository may not send our state elsewhere.
-fn refuse_links(cwd: &Path) -> Result<()> {
+pub fn refuse_links(cwd: &Path) -> Result<()> {
     for dir in [cwd.join(".g3"), sessions_dir(cwd)] {
         if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
             return Err(Failure::usage(format!("{} is a symbolic link", dir.display()))

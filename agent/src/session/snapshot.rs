@@ -33,6 +33,9 @@ pub struct Snapshot {
     pub provider: String,
     /// As sent.
     pub model: String,
+    /// The persona that works, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// Replies so far.
     pub turns: u32,
     /// Tokens and money.
@@ -67,7 +70,7 @@ impl Snapshot {
             self.updated_at = time;
         }
         match entry {
-            Entry::Opened { time, cwd, provider, model } => {
+            Entry::Opened { time, cwd, provider, model, agent } => {
                 if self.created_at.is_empty() {
                     self.created_at.clone_from(time);
                 }
@@ -75,6 +78,7 @@ impl Snapshot {
                 self.cwd = cwd.display().to_string();
                 self.provider.clone_from(provider);
                 self.model.clone_from(model);
+                self.agent.clone_from(agent);
             }
             Entry::Request { message } => {
                 self.status = "running".to_owned();

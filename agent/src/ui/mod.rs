@@ -5,6 +5,7 @@ pub mod json;
 pub mod markdown;
 pub mod plain;
 pub mod rich;
+pub mod rounds;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -69,6 +69,13 @@ impl<O: Write + Send, T: Write + Send> Sink for Plain<O, T> {
                 };
                 self.say(&format!("{mark}: {}", printable(text)));
             }
+            What::Plan { plan } => {
+                let lines = super::rounds::lines(plan);
+                if !lines.is_empty() {
+                    self.end_line();
+                }
+                lines.iter().for_each(|line| self.say(line));
+            }
             What::Compacted { .. } => {
                 self.say("note: the conversation was summarised to make room")
             }
@@ -89,7 +96,6 @@ impl<O: Write + Send, T: Write + Send> Sink for Plain<O, T> {
             | What::Usage { .. }
             | What::Context { .. }
             | What::Todo { .. }
-            | What::Plan { .. }
             | What::Thinned { .. }
             | What::Ask { .. }
             | What::Error { .. } => {}

@@ -156,6 +156,9 @@ impl<O: Write + Send> Sink for Rich<O> {
                 Level::Info => self.line(DIM, &printable(text)),
                 Level::Warning => self.line(YELLOW, &printable(text)),
             },
+            What::Plan { plan } => {
+                super::rounds::lines(plan).iter().for_each(|line| self.line(DIM, line));
+            }
             What::Thinned { .. } => self.line(DIM, "old results were moved into files"),
             What::Compacted { .. } => self.line(DIM, "the conversation was summarised"),
             What::Ask { .. } => self.end_words(),
@@ -172,8 +175,7 @@ impl<O: Write + Send> Sink for Rich<O> {
             What::Start { .. }
             | What::ToolOutput { .. }
             | What::Usage { .. }
-            | What::Context { .. }
-            | What::Plan { .. } => {}
+            | What::Context { .. } => {}
         }
     }
 }

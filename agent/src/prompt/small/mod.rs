@@ -28,11 +28,12 @@ not write tests into the program.
 7. Call answer only when every file and every step that the task names is done. Do nothing that \
 the task does not ask for.";
 
-/// The system prompt.
-pub fn system(cwd: &Path) -> String {
+/// The system prompt, opened by the words of a persona where there is one.
+pub fn system(cwd: &Path, persona: Option<&str>) -> String {
     // Without the directory: a small model that knows it writes absolute paths, and wrong ones. And
     // what is the same everywhere is read once for all repositories.
-    let mut parts = vec![AGENT.to_owned()];
+    let mut parts: Vec<String> = persona.map(|text| text.trim().to_owned()).into_iter().collect();
+    parts.push(AGENT.to_owned());
     parts.extend(project::instructions(cwd, INSTRUCTIONS));
     parts.join("\n\n")
 }

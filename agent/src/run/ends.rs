@@ -1,9 +1,18 @@
-//! Failures as events.
+//! How a run ended, and how that is told.
 
 use base::event::{Status, Usage, What};
 use base::failure::{Failure, Kind};
 
 use crate::ui::Bus;
+
+/// How a turn of the user ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// As in the event `end`.
+    pub status: Status,
+    /// Why, unless all is done.
+    pub failure: Option<Failure>,
+}
 
 /// Tells a run that failed before it began.
 pub fn tell_failure(bus: &Bus, failure: &Failure) {
@@ -14,7 +23,7 @@ pub fn tell_failure(bus: &Bus, failure: &Failure) {
 }
 
 /// A failure as an event.
-pub(super) fn error(failure: &Failure) -> What {
+pub fn error(failure: &Failure) -> What {
     let kind = match failure.kind {
         Kind::Failed => "failed",
         Kind::Usage => "usage",

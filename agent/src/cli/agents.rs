@@ -1,0 +1,38 @@
+//! Personas on the command line: which there are, and whose a session is.
+
+use base::failure::{OrFail, Result};
+
+use super::Common;
+use super::settings::{directory, sources};
+use crate::context::Entry;
+use crate::persona::{self, Places};
+use crate::session;
+use crate::ui;
+
+/// What a persona does that is given no task where nobody can be asked for one.
+pub const MISSION: &str = "Begin your work in this repository: do what your role is for, on what \
+                           was changed last.";
+
+/// Prints every persona.
+pub fn list(common: &Common, json: bool) -> Result<u8> {
+    let cwd = directory(common)?;
+    let all = Places::new(&cwd, sources(common, &cwd).trust_store()).list()?;
+    if json {
+        return ui::print(&format!("{:#}\n", persona::json(&all))).map(|()| 0);
+    }
+    let widest = all.iter().map(|it| it.name.chars().count()).max().unwrap_or(0).max(4);
+    let row = |name: &str, from: &str, what: &str| format!("{name:widest$}  {from:9}  {what}\n");
+    let rows = all.iter().map(|it| row(&it.name, &it.origin.to_string(), &it.description));
+    let table: String = std::iter::once(row("NAME", "FROM", "WHAT IT DOES")).chain(rows).collect();
+    ui::print(&base::text::printable(&table)).map(|()| 0)
+}
+
+/// The persona of the session that is to be taken up: who does not name one goes on with it.
+pub fn of_session(common: &Common, wanted: Option<&str>) -> Result<Option<String>> {
+    let cwd = directory(common)?;
+    let Ok(id) = session::find(&cwd, wanted) else { return Ok(None) };
+    let path = session::sessions_dir(&cwd).join(id.as_str()).join("session.jsonl");
+    let entries: Vec<Entry> =
+        base::files::read_journal(&path).or_fail(|| format!("cannot read {}", path.display()))?;
+    Ok(session::agent_of(&entries).flatten())
+}

@@ -1,0 +1,177 @@
+//! Which mode a command line means, and which flags each mode honours: every other is an error.
+
+use base::failure::{Failure, Result};
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+
+use super::AgentArgs;
+use crate::modes::autonomous::{How, Order, requirements};
+use crate::run::Settings;
+
+/// Flags that choose a mode, and those that belong to one.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ModeArgs {
+    /// Let a player and a coach work in rounds until the requirements are met
+    #[arg(long)]
+    autonomous: bool,
+    /// Take requirements line by line; each starts such rounds over all of them
+    #[arg(long)]
+    auto: bool,
+    /// With --autonomous: the requirements, or their file (requirements.md unless said)
+    #[arg(long, value_name = "TEXT|FILE")]
+    requirements: Option<String>,
+    /// With --autonomous and --auto: a command that must pass (one `sh -c` line); may be repeated
+    #[arg(long = "check", value_name = "LINE")]
+    checks: Vec<String>,
+    /// List the personas
+    #[arg(long)]
+    pub list_agents: bool,
+}
+
+impl ModeArgs {
+    /// Whether a mode is named.
+    pub fn is_some(&self) -> bool {
+        self.autonomous || self.auto
+    }
+}
+
+/// A way of working with an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// One task, then the end.
+    Once,
+    /// A conversation.
+    Interactive,
+    /// Player and coach.
+    Autonomous,
+    /// Player and coach, again with each new requirement.
+    Accumulative,
+    /// No work: the list of personas.
+    List,
+}
+
+use Way::{Accumulative, Autonomous, Interactive, List, Once};
+
+impl Way {
+    /// The way that is meant.
+    pub fn of(mode: &ModeArgs, has_task: bool) -> Way {
+        match has_task {
+            _ if mode.autonomous => Autonomous,
+            _ if mode.auto => Accumulative,
+            true => Once,
+            false => Interactive,
+        }
+    }
+
+    fn shown(self) -> &'static str {
+        match self {
+            Once => "g3 TASK",
+            Interactive => "a conversation",
+            Autonomous => "g3 --autonomous",
+            Accumulative => "g3 --auto",
+            List => "g3 --list-agents",
+        }
+    }
+}
+
+/// A flag: clap's name for it, how it is typed, who honours it, and what to do elsewhere.
+type Flag = (&'static str, &'static str, &'static [Way], &'static str);
+
+const WORK: &[Way] = &[Once, Interactive, Autonomous, Accumulative];
+const ALL: &[Way] = &[Once, Interactive, Autonomous, Accumulative, List];
+
+/// Every flag there is. A new mode adds itself where it belongs.
+const FLAGS: &[Flag] = &[
+    ("task", "a task", &[Once], "g3 --autonomous --requirements \"what is to be done\""),
+    ("provider", "--provider", WORK, "leave it out"),
+    ("model", "--model", WORK, "leave it out"),
+    ("fallback_model", "--fallback-model", WORK, "leave it out"),
+    ("config", "--config", ALL, ""),
+    ("workspace", "--workspace", ALL, ""),
+    ("profile", "--profile", WORK, "leave it out"),
+    ("resume", "--resume", &[Once, Interactive, Autonomous], "g3 --autonomous --resume"),
+    ("new_session", "--new-session", WORK, "leave it out"),
+    ("chat", "--chat", &[Once, Interactive], "g3 --chat, without a mode"),
+    ("acd", "--acd", WORK, "leave it out"),
+    ("memory", "--memory", WORK, "leave it out"),
+    ("auto_memory", "--auto-memory", WORK, "leave it out"),
+    ("no_auto_memory", "--no-auto-memory", WORK, "leave it out"),
+    ("agent", "--agent", &[Once, Interactive], "g3 --agent NAME TASK"),
+    ("autonomous", "--autonomous", &[Autonomous], "g3 --autonomous, without another mode"),
+    ("auto", "--auto", &[Accumulative], "g3 --auto, without another mode"),
+    ("requirements", "--requirements", &[Autonomous], "g3 --autonomous --requirements TEXT"),
+    ("checks", "--check", &[Autonomous, Accumulative], "g3 --autonomous --check LINE"),
+    ("list_agents", "--list-agents", &[List], ""),
+    ("max_turns", "--max-turns", WORK, "leave it out"),
+    ("max_tokens", "--max-tokens", WORK, "leave it out"),
+    ("budget", "--budget", WORK, "leave it out"),
+    ("timeout", "--timeout", WORK, "leave it out"),
+    ("json", "--json", &[Once, Autonomous, List], "g3 --json TASK"),
+    ("events", "--events", WORK, "leave it out"),
+    ("quiet", "--quiet", WORK, "leave it out"),
+];
+
+/// The flags that were typed.
+#[derive(Debug)]
+pub struct Given(Vec<&'static Flag>);
+
+impl Given {
+    /// Those that a command line has.
+    pub fn of(typed: &ArgMatches) -> Given {
+        let has = |(flag, ..): &&Flag| {
+            let known = typed.try_contains_id(flag).unwrap_or(false);
+            known && typed.value_source(flag) == Some(ValueSource::CommandLine)
+        };
+        Given(FLAGS.iter().filter(has).collect())
+    }
+
+    /// Refuses what this way does not honour.
+    pub fn fits(&self, way: Way) -> Result<()> {
+        match self.0.iter().find(|(_, _, by, _)| !by.contains(&way)) {
+            Some((_, shown, _, instead)) => {
+                Err(Failure::usage(format!("{shown} has no meaning for {}", way.shown()))
+                    .next(*instead))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The autonomous run that is meant; for `--auto`, what all its runs have in common.
+pub fn order(settings: Settings, args: &AgentArgs, way: Way) -> Result<Order> {
+    let requirements = args.mode.requirements.as_deref();
+    let how = match &args.resume {
+        Some(_) if requirements.is_some() => {
+            return Err(Failure::usage("a run goes on with the requirements that it began with")
+                .next("g3 --autonomous --resume")
+                .next("g3 --autonomous --requirements TEXT, for a new run"));
+        }
+        Some(wanted) => How::Resume(wanted.clone()),
+        None if way == Accumulative => How::New(String::new()),
+        None => How::New(requirements::text(requirements, &settings.cwd)?),
+    };
+    Ok(Order { settings, how, rounds: args.limits.max_turns, checks: args.mode.checks.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn the_table_has_every_flag_there_is_and_no_other() {
+        let command = Cli::command();
+        let ids: Vec<&str> = command
+            .get_arguments()
+            .map(|arg| arg.get_id().as_str())
+            .filter(|id| !["help", "version"].contains(id))
+            .collect();
+        for id in &ids {
+            let rows = FLAGS.iter().filter(|(flag, ..)| flag == id).count();
+            assert_eq!(rows, 1, "`{id}` needs its row in the table of flags");
+        }
+        assert_eq!(ids.len(), FLAGS.len());
+    }
+}

@@ -1,0 +1,137 @@
+//! Where somebody may write: globs over the working directory, held whatever the rules say.
+
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, Result};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use super::{Access, paths, shell, verbs};
+
+/// A fence around somebody's writing. Nothing beyond it is written, unasked or asked.
+#[derive(Clone, Debug)]
+pub struct Fence {
+    who: String,
+    cwd: PathBuf,
+    /// A path must fit one glob of each of these.
+    sets: Vec<(String, GlobSet)>,
+}
+
+impl Fence {
+    /// A fence for somebody who works in a directory; every list narrows it further.
+    pub fn new(who: &str, cwd: &Path, lists: &[Vec<String>]) -> Result<Fence> {
+        let set = |globs: &Vec<String>| Ok((shown(globs), compiled(who, globs)?));
+        let sets = lists.iter().map(set).collect::<Result<_>>()?;
+        let cwd = paths::follow(cwd).unwrap_or_else(|_| cwd.to_owned());
+        Ok(Fence { who: who.to_owned(), cwd, sets })
+    }
+
+    /// Why a call is denied; `None` when the fence has nothing against it.
+    pub fn refusal(&self, access: &Access, root: &Path) -> Option<String> {
+        match access {
+            Access::Read(_) | Access::Foreign { .. } => None,
+            Access::Write(path) => self.refuses(path),
+            Access::Run { line, cwd, .. } => {
+                let found = verbs::pieces(line);
+                let named = found.iter().flat_map(shell::written);
+                let inside = |word: &str| {
+                    let path = paths::resolve(cwd, word).ok()?;
+                    // What lies outside is judged as everybody's is.
+                    paths::is_inside(&path, root).then_some(path)
+                };
+                let mut written = named.filter(|word| !word.contains('$')).filter_map(inside);
+                written.find_map(|path| self.refuses(&path))
+            }
+        }
+    }
+
+    /// Whether it holds nothing back.
+    pub fn is_open(&self) -> bool {
+        self.sets.iter().all(|(globs, _)| globs == "**")
+    }
+
+    /// Why a file may not be written; `None` when it may.
+    pub fn refuses(&self, path: &Path) -> Option<String> {
+        let below = path.strip_prefix(&self.cwd).ok();
+        let fits = |set: &GlobSet| below.is_some_and(|below| set.is_match(below));
+        let (globs, _) = self.sets.iter().find(|(_, set)| !fits(set))?;
+        let shown = below.unwrap_or(path).display();
+        Some(match globs.is_empty() {
+            true => format!("{} writes no files, and {shown} is one", self.who),
+            false => format!("{} may write {globs} only, and {shown} is not among them", self.who),
+        })
+    }
+}
+
+fn shown(globs: &[String]) -> String {
+    globs.join(", ")
+}
+
+fn compiled(who: &str, globs: &[String]) -> Result<GlobSet> {
+    let bad = |glob: &str, why: String| {
+        Failure::usage(format!("`{glob}` in `may_write` of {who} is not a glob")).because(why)
+    };
+    let mut set = GlobSetBuilder::new();
+    for glob in globs {
+        let built = GlobBuilder::new(glob).literal_separator(true).build();
+        set.add(built.map_err(|why| bad(glob, why.to_string()))?);
+    }
+    set.build().map_err(|why| bad(&shown(globs), why.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fence(lists: &[&[&str]]) -> Fence {
+        let owned = |globs: &&[&str]| globs.iter().map(|glob| (*glob).to_owned()).collect();
+        Fence::new("ada", Path::new("/w"), &lists.iter().map(owned).collect::<Vec<_>>()).unwrap()
+    }
+
+    fn writes(fence: &Fence, path: &str) -> bool {
+        fence.refusal(&Access::Write(path.into()), Path::new("/w")).is_none()
+    }
+
+    #[test]
+    fn what_no_glob_names_is_refused_by_name() {
+        let fence = fence(&[&["docs/**", "README*"]]);
+        assert!(writes(&fence, "/w/docs/a/b.md") && writes(&fence, "/w/README.md"));
+        for path in ["/w/src/a.rs", "/w/sub/README.md", "/etc/README", "/w/docs2/x"] {
+            assert!(!writes(&fence, path), "{path}");
+        }
+        let why = fence.refusal(&Access::Write("/w/src/a.rs".into()), Path::new("/w")).unwrap();
+        assert_eq!(why, "ada may write docs/**, README* only, and src/a.rs is not among them");
+    }
+
+    #[test]
+    fn a_second_list_narrows_and_never_widens() {
+        let fence = fence(&[&["docs/**"], &["**/*.md"]]);
+        assert!(writes(&fence, "/w/docs/a.md"));
+        assert!(!writes(&fence, "/w/docs/a.txt") && !writes(&fence, "/w/src/a.md"));
+        assert!(!writes(&self::fence(&[&[]]), "/w/a"));
+        assert!(self::fence(&[&["**"]]).is_open() && !fence.is_open());
+    }
+
+    #[test]
+    fn files_that_a_command_names_are_seen() {
+        let fence = fence(&[&["docs/**"]]);
+        let refused = |line: &str| {
+            let (line, cwd) = (line.to_owned(), PathBuf::from("/w"));
+            fence.refusal(&Access::Run { line, cwd, careful: false }, Path::new("/w")).is_some()
+        };
+        for line in [
+            "echo x > src/a.rs",
+            "cargo build && rm src/a.rs",
+            "sed -i s/a/b/ src/a.rs",
+            "git mv docs/a.md b.md",
+            "sh -c 'tee -a src/x'",
+            "cp docs/a /w/src/b",
+        ] {
+            assert!(refused(line), "{line}");
+        }
+        for line in
+            ["cargo test", "echo x > docs/a.md", "cp src/a docs/b", "rm /tmp/x", "make 2>/dev/null"]
+        {
+            assert!(!refused(line), "{line}");
+        }
+    }
+}

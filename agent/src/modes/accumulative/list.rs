@@ -1,0 +1,156 @@
+//! The numbered list in `.g3/requirements.md`. A line that could not be written is kept and written
+//! with the next one; what a person changed in the file stays.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use planner::requirement::read;
+
+use crate::session::{keep_out_of_git, refuse_links};
+
+const HEADING: &str = "# Project Requirements\n\n";
+
+/// The list.
+#[derive(Debug)]
+pub struct List {
+    cwd: PathBuf,
+    /// As the file was seen last.
+    known: String,
+    /// Lines that are not in it yet.
+    pending: Vec<String>,
+}
+
+impl List {
+    /// The list of a working directory.
+    pub fn open(cwd: &Path) -> Result<List> {
+        refuse_links(cwd)?;
+        let mut list = List { cwd: cwd.to_owned(), known: String::new(), pending: Vec::new() };
+        list.look().or_fail(|| format!("cannot read {}", list.path().display()))?;
+        match read(&list.known) {
+            Err(planner::requirement::Unclear::Twice(id)) => {
+                let file = list.path();
+                Err(Failure::usage(format!("two requirements in {} are {id}", file.display()))
+                    .next("give one of them another number"))
+            }
+            Err(planner::requirement::Unclear::Empty) | Ok(_) => Ok(list),
+        }
+    }
+
+    /// The file.
+    pub fn path(&self) -> PathBuf {
+        self.cwd.join(".g3/requirements.md")
+    }
+
+    /// Adds a requirement. An error means that it is not in the file; in the list it is.
+    pub fn add(&mut self, text: &str) -> Result<()> {
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        // The file may have been edited since.
+        let looked = self.look();
+        let number = self.numbers().max().unwrap_or(0) + 1;
+        self.pending.push(format!("{number}. {words}\n"));
+        let whole = self.whole();
+        looked.and_then(|()| self.write(&whole)).map_err(|why| {
+            Failure::failed(format!("cannot write {}", self.path().display()))
+                .because(why)
+                .next("the requirement is kept, and written with the next one")
+        })?;
+        self.known = whole;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Each requirement: its id, and its words.
+    pub fn items(&self) -> Vec<(String, String)> {
+        let whole = self.whole();
+        let all = if whole.trim() == HEADING.trim() {
+            Vec::new()
+        } else {
+            read(&whole).unwrap_or_default()
+        };
+        all.into_iter().map(|it| (it.id, it.text)).collect()
+    }
+
+    /// The text for a run: all requirements, the newest marked.
+    pub fn text(&self) -> String {
+        let newest = self.items().pop().map(|(id, _)| {
+            format!(
+                "\n{id} is the newest: it is what this run is for. The others must hold as well.\n"
+            )
+        });
+        self.whole() + &newest.unwrap_or_default()
+    }
+
+    fn whole(&self) -> String {
+        let mut text =
+            if self.known.trim().is_empty() { HEADING.to_owned() } else { self.known.clone() };
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.extend(self.pending.iter().map(String::as_str));
+        text
+    }
+
+    /// The numbers that are taken.
+    fn numbers(&self) -> impl Iterator<Item = u32> {
+        let items = self.items().into_iter();
+        items.filter_map(|(id, _)| id.strip_prefix('R')?.parse().ok())
+    }
+
+    fn look(&mut self) -> io::Result<()> {
+        match fs::read_to_string(self.path()) {
+            Ok(text) => self.known = text,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => self.known.clear(),
+            Err(why) => return Err(why),
+        }
+        Ok(())
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        let path = self.path();
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        keep_out_of_git(&self.cwd)?;
+        base::files::replace(&path, text.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_numbered_on_and_what_was_edited_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut list = List::open(dir.path()).unwrap();
+        assert!(list.items().is_empty());
+        list.add("first\nthing").unwrap();
+        assert_eq!(
+            fs::read_to_string(list.path()).unwrap(),
+            "# Project Requirements\n\n1. first thing\n"
+        );
+        fs::write(list.path(), "# Mine\n\nProse.\n\n4. four\n").unwrap();
+        list.add("next").unwrap();
+        let text = fs::read_to_string(list.path()).unwrap();
+        assert_eq!(text, "# Mine\n\nProse.\n\n4. four\n5. next\n");
+        let again = List::open(dir.path()).unwrap();
+        let ids: Vec<String> = again.items().into_iter().map(|(id, _)| id).collect();
+        assert_eq!(ids, ["R4", "R5"]);
+        assert!(again.text().ends_with(
+            "R5 is the newest: it is what this run is for. The others must hold as well.\n"
+        ));
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_kept_and_written_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut list = List::open(dir.path()).unwrap();
+        fs::write(dir.path().join(".g3"), "in the way").unwrap();
+        assert!(list.add("one").unwrap_err().to_string().contains("is kept"));
+        assert_eq!(list.items().len(), 1);
+        fs::remove_file(dir.path().join(".g3")).unwrap();
+        list.add("two").unwrap();
+        let text = fs::read_to_string(list.path()).unwrap();
+        assert_eq!(text, "# Project Requirements\n\n1. one\n2. two\n");
+    }
+}

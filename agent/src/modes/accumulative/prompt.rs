@@ -1,0 +1,54 @@
+//! The prompt `requirement> ` with a history of its own.
+
+use std::path::PathBuf;
+
+use base::failure::{OrFail, Result};
+use rustyline::DefaultEditor;
+use rustyline::error::ReadlineError;
+
+/// Reads lines on a thread of its own, so that signals are heard meanwhile.
+pub struct Prompt {
+    editor: DefaultEditor,
+    history: Option<PathBuf>,
+}
+
+impl Prompt {
+    /// A prompt with the history of `~/.g3/requirements_history`.
+    pub fn open() -> Result<Prompt> {
+        let mut editor = DefaultEditor::new().or_fail(|| "cannot open the terminal")?;
+        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let history = home.map(|home| home.join(".g3/requirements_history"));
+        if let Some(file) = &history {
+            // The first time there is none.
+            let _ = editor.load_history(file);
+        }
+        Ok(Prompt { editor, history })
+    }
+
+    /// One line, empty after Ctrl-C; `None` at the end. Gives the prompt back with it.
+    pub async fn read(mut self) -> Result<(Prompt, Option<String>)> {
+        let reading = tokio::task::spawn_blocking(move || {
+            let line = self.editor.readline("requirement> ");
+            (self, line)
+        });
+        let (mut prompt, line) = reading.await.or_fail(|| "the line editor broke")?;
+        match line {
+            Ok(line) => {
+                prompt.remember(&line);
+                Ok((prompt, Some(line)))
+            }
+            Err(ReadlineError::Interrupted) => Ok((prompt, Some(String::new()))),
+            Err(ReadlineError::Eof) => Ok((prompt, None)),
+            Err(why) => Err(why).or_fail(|| "cannot read from the terminal"),
+        }
+    }
+
+    fn remember(&mut self, line: &str) {
+        let added = !line.trim().is_empty() && self.editor.add_history_entry(line).unwrap_or(false);
+        if let Some(file) = self.history.as_ref().filter(|_| added) {
+            // A history that cannot be written is no reason to stop.
+            let _ = file.parent().map(std::fs::create_dir_all);
+            let _ = self.editor.append_history(file);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The checks: commands that the harness runs by itself, so that nobody's word is taken for them.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use base::process::{GRACE, Job, Stream, exit_code};
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::tools::exec::environment::{self, Environment};
+
+/// Bytes of the end of an output that are kept.
+const TAIL: u64 = 4_000;
+/// What `timeout` gives as exit code.
+const TIMED_OUT: i32 = 124;
+/// What a shell gives when there is no such program.
+const NOT_STARTED: i32 = 127;
+
+/// What came of one check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ran {
+    /// The line, as given.
+    pub command: String,
+    /// Whether it passed.
+    pub ok: bool,
+    /// As a shell gives it.
+    pub exit: i32,
+    /// Milliseconds.
+    pub ms: u64,
+    /// The end of what it wrote.
+    pub tail: String,
+}
+
+/// Where and for how long checks run.
+#[derive(Clone, Copy, Debug)]
+pub struct Bench<'a> {
+    /// The directory they run in.
+    pub cwd: &'a Path,
+    /// Where their whole output goes, a file each.
+    pub logs: &'a Path,
+    /// The time for each.
+    pub most: Duration,
+}
+
+/// Runs every check in order, also after one failed: the coach wants to see all that is wrong.
+/// `None` when the user cancelled.
+pub async fn run(
+    lines: &[String],
+    at: &Bench<'_>,
+    cancel: &CancellationToken,
+) -> io::Result<Option<Vec<Ran>>> {
+    fs::create_dir_all(at.logs)?;
+    let mut results = Vec::new();
+    for (n, line) in lines.iter().enumerate() {
+        let log = at.logs.join(format!("check-{}.log", n + 1));
+        let Some(ran) = one(line, &log, at, cancel).await? else { return Ok(None) };
+        results.push(ran);
+    }
+    Ok(Some(results))
+}
+
+async fn one(
+    line: &str,
+    log: &Path,
+    at: &Bench<'_>,
+    cancel: &CancellationToken,
+) -> io::Result<Option<Ran>> {
+    let (out, since) = (File::create(log)?, Instant::now());
+    let job = Job::new("sh", at.cwd).arg("-c").arg(line);
+    let job = environment::apply(job, Environment::Quiet)
+        .stderr(Stream::File(out.try_clone()?))
+        .stdout(Stream::File(out));
+    let (exit, more) = match job.spawn_async() {
+        Err(why) => (NOT_STARTED, why.to_string()),
+        Ok(mut running) => {
+            let ended = tokio::select! {
+                status = running.child.wait() => Some(status?),
+                () = tokio::time::sleep(at.most) => None,
+                () = cancel.cancelled() => {
+                    running.end(GRACE).await?;
+                    return Ok(None);
+                }
+            };
+            match ended {
+                Some(status) => (exit_code(status), String::new()),
+                None => {
+                    running.end(GRACE).await?;
+                    let seconds = at.most.as_secs();
+                    (TIMED_OUT, format!("\n[ended: it took longer than {seconds} s]"))
+                }
+            }
+        }
+    };
+    let ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let tail = tail_of(log)? + &more;
+    Ok(Some(Ran { command: line.to_owned(), ok: exit == 0, exit, ms, tail }))
+}
+
+fn tail_of(log: &Path) -> io::Result<String> {
+    let mut file = File::open(log)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    let mut bytes = Vec::new();
+    file.take(TAIL).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let cut = if length > TAIL { "[cut] …" } else { "" };
+    Ok(format!("{cut}{}", text.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn ran(line: &str, most: Duration) -> Ran {
+        let dir = tempfile::tempdir().unwrap();
+        let at = Bench { cwd: dir.path(), logs: &dir.path().join("logs"), most };
+        let lines = [line.to_owned()];
+        let mut all = run(&lines, &at, &CancellationToken::new()).await.unwrap().unwrap();
+        all.remove(0)
+    }
+
+    #[tokio::test]
+    async fn exit_code_and_the_end_of_both_streams_are_kept() {
+        let minute = Duration::from_secs(60);
+        let good = ran("echo out; echo err >&2", minute).await;
+        assert_eq!((good.ok, good.exit, good.tail.as_str()), (true, 0, "out\nerr"));
+        let bad = ran("seq 1 5000; exit 7", minute).await;
+        assert_eq!((bad.ok, bad.exit), (false, 7));
+        assert!(bad.tail.ends_with("\n5000") && bad.tail.len() < 4_100, "{}", bad.tail);
+    }
+
+    #[tokio::test]
+    async fn what_takes_too_long_is_ended_with_all_it_started() {
+        let slow = ran("sleep 1000 & echo $!; wait", Duration::from_millis(300)).await;
+        assert_eq!((slow.ok, slow.exit), (false, TIMED_OUT));
+        let child: u32 = slow.tail.lines().next().unwrap().parse().unwrap();
+        testkit::env::until("the end of the child", || {
+            (!base::process::is_alive(child)).then_some(())
+        });
+    }
+}

@@ -1,0 +1,167 @@
+//! The coach: a fresh conversation each round, which can only look, and whose one result is a
+//! verdict that was measured.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use planner::requirement::Requirement;
+use planner::verdict::{Measure, Verdict, faults};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::provider::ToolSpec;
+use crate::role::OwnTool;
+use crate::tools::Outcome;
+
+/// The tool's name.
+const NAME: &str = "verdict";
+/// How often a verdict may be given that does not count.
+const PATIENCE: u32 = 4;
+
+/// The tool `verdict`.
+#[derive(Debug)]
+pub struct VerdictTool {
+    requirements: Vec<Requirement>,
+    /// The checks that failed.
+    red: Vec<String>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    verdict: Option<Verdict>,
+    refused: u32,
+    /// What was wrong with the last one.
+    why: Option<String>,
+}
+
+impl VerdictTool {
+    /// A tool that takes a verdict on these requirements.
+    pub fn new(requirements: Vec<Requirement>, red: Vec<String>) -> Arc<VerdictTool> {
+        Arc::new(VerdictTool { requirements, red, state: Mutex::default() })
+    }
+
+    /// The verdict, or why there is none that counts.
+    pub fn taken(&self) -> Result<Verdict, String> {
+        let state = self.state();
+        let none = || match &state.why {
+            Some(why) => format!("its verdict did not count: {why}"),
+            None => "the coach gave no verdict".to_owned(),
+        };
+        state.verdict.clone().ok_or_else(none)
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A verdict that counts, or all that is wrong with it.
+    fn read(&self, args: &Value) -> Result<Verdict, String> {
+        let verdict = Verdict::deserialize(args).map_err(|why| why.to_string())?;
+        let by = Measure { requirements: &self.requirements, red: &self.red };
+        match faults(&verdict, &by) {
+            wrong if wrong.is_empty() => Ok(verdict),
+            wrong => Err(wrong.join("; ")),
+        }
+    }
+}
+
+impl OwnTool for VerdictTool {
+    fn spec(&self) -> ToolSpec {
+        let ids: Vec<&str> = self.requirements.iter().map(|it| it.id.as_str()).collect();
+        let judged = json!({
+            "type": "object",
+            "properties": {
+                "id": { "type": "string", "enum": ids },
+                "status": { "type": "string", "enum": ["met", "unmet", "unknown"] },
+                "evidence": { "type": "string", "description": "What you saw that shows it: a file and line, a test, a check." }
+            },
+            "required": ["id", "status", "evidence"]
+        });
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "approved": { "type": "boolean", "description": "true only when every requirement is met and no check failed." },
+                "requirements": { "type": "array", "items": judged, "description": "Every requirement, each exactly once." },
+                "feedback": { "type": "string", "description": "What the player has to do next, most important first." }
+            },
+            "required": ["approved", "requirements", "feedback"]
+        });
+        let description =
+            "Gives your verdict and ends the review. Every requirement must stand in \
+                           it exactly once."
+                .to_owned();
+        ToolSpec { name: NAME.to_owned(), description, parameters }
+    }
+
+    fn call(&self, args: &Value) -> Outcome {
+        match self.read(args) {
+            Ok(verdict) => {
+                self.state().verdict = Some(verdict);
+                Outcome::done("the verdict is taken")
+            }
+            Err(why) => {
+                let mut state = self.state();
+                // A verdict that was withdrawn by a wrong one does not come back.
+                state.verdict = None;
+                state.refused += 1;
+                state.why = Some(why.clone());
+                Outcome::invalid(format!("this verdict does not count: {why}. Give it anew, whole"))
+            }
+        }
+    }
+
+    fn left(&self) -> Option<String> {
+        let state = self.state();
+        let over = state.verdict.is_some() || state.refused >= PATIENCE;
+        (!over).then(|| {
+            format!("Your words are not a verdict. Call the tool `{NAME}` with all requirements.")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(red: &[&str]) -> Arc<VerdictTool> {
+        let requirements = planner::requirement::read("- a\n- b").unwrap();
+        VerdictTool::new(requirements, red.iter().map(|line| (*line).to_owned()).collect())
+    }
+
+    fn verdict(approved: bool, second: &str) -> Value {
+        json!({"approved": approved, "feedback": "more", "requirements": [
+            {"id": "R1", "status": "met", "evidence": "seen"},
+            {"id": "R2", "status": second, "evidence": "seen"}]})
+    }
+
+    #[test]
+    fn a_verdict_counts_when_it_is_whole_and_a_red_check_forbids_approval() {
+        let green = tool(&[]);
+        assert!(green.left().is_some());
+        assert!(green.call(&verdict(true, "met")).ok);
+        assert!(green.left().is_none() && green.taken().unwrap().approved);
+        let red = tool(&["make test"]);
+        assert!(red.call(&verdict(true, "met")).text.contains("make test"));
+        assert!(red.taken().is_err());
+        assert!(red.call(&verdict(false, "unmet")).ok);
+    }
+
+    #[test]
+    fn patience_with_wrong_verdicts_ends_without_one() {
+        let tool = tool(&[]);
+        for _ in 0..PATIENCE {
+            assert!(tool.left().is_some());
+            assert!(!tool.call(&verdict(true, "unmet")).ok);
+        }
+        assert!(tool.left().is_none());
+        assert!(tool.taken().unwrap_err().contains("not all is met: R2"));
+    }
+
+    #[test]
+    fn a_wrong_verdict_takes_the_right_one_before_it_back() {
+        let tool = tool(&[]);
+        assert!(tool.call(&verdict(true, "met")).ok);
+        assert!(!tool.call(&json!({"approved": true})).ok);
+        assert!(tool.taken().is_err() && tool.left().is_some());
+    }
+}

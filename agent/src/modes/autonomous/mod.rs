@@ -1,0 +1,199 @@
+//! `g3 --autonomous`: a player works, the harness checks, a coach judges, round by round, until
+//! all requirements are met or the rounds are used up.
+
+mod begin;
+mod checks;
+mod coach;
+mod evidence;
+mod parts;
+mod purse;
+mod record;
+mod report;
+pub mod requirements;
+mod words;
+
+use std::sync::Arc;
+
+use base::event::{Status, What};
+use base::failure::{Failure, Kind, OrFail, Result};
+use base::files::{self, Journal};
+use tokio_util::sync::CancellationToken;
+
+use super::interrupt::{Interrupts, Tokens};
+use crate::gate::Asker;
+use crate::limits::Limit;
+use crate::run::ends::{error, tell_failure};
+use crate::run::{Settings, Work};
+use crate::ui::Bus;
+
+use evidence::{Place, Start};
+use purse::Purse;
+use record::{Note, Rounds, Step};
+use words::Contract;
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// What was typed and configured.
+    pub settings: Settings,
+    /// A new run, or one that goes on.
+    pub how: How,
+    /// Rounds at most; five unless said.
+    pub rounds: Option<u32>,
+    /// Commands that must pass, besides the configured ones.
+    pub checks: Vec<String>,
+}
+
+/// Whether a run is new.
+#[derive(Clone, Debug)]
+pub enum How {
+    /// A new run on these requirements.
+    New(String),
+    /// The run of this session, or the latest one.
+    Resume(Option<String>),
+}
+
+/// A run at work.
+struct Run {
+    contract: Contract,
+    rounds: Rounds,
+    journal: Journal,
+    place: Place,
+    start: Start,
+    purse: Purse,
+    /// The player, in the one conversation that it keeps.
+    work: Work,
+    /// How a coach is set up.
+    coach: Settings,
+    /// Bytes of evidence that a coach can take.
+    room: usize,
+    bus: Arc<Bus>,
+    asker: Option<Arc<dyn Asker>>,
+}
+
+/// How a run ended.
+enum End {
+    /// As the rounds say.
+    Rounds(Status),
+    /// A limit of the whole run was reached.
+    Limit(Limit),
+    /// The user cancelled.
+    Cancelled,
+}
+
+/// Runs alone in this process: the first Ctrl-C cancels, the second ends it.
+pub async fn alone(order: &Order, bus: Arc<Bus>, asker: Option<Arc<dyn Asker>>) -> Result<Status> {
+    let interrupts = Interrupts::listen()?;
+    run(order, bus, asker, &interrupts.begin()).await
+}
+
+/// Runs to the end; the failure has been told as an event already.
+pub async fn run(
+    order: &Order,
+    bus: Arc<Bus>,
+    asker: Option<Arc<dyn Asker>>,
+    tokens: &Tokens,
+) -> Result<Status> {
+    let mut run = begin::run(order, bus.clone(), asker).await?;
+    let ended = tokio::select! {
+        ended = run.go(&tokens.cancel) => ended,
+        () = tokens.end.cancelled() => {
+            let failure = Failure::new(Kind::Interrupted, "interrupted");
+            tell_failure(&bus, &failure);
+            return Err(failure);
+        }
+    };
+    let status = run.finish(ended);
+    run.work.leave().close().await;
+    status
+}
+
+impl Run {
+    async fn go(&mut self, cancel: &CancellationToken) -> Result<End> {
+        loop {
+            if cancel.is_cancelled() {
+                return Ok(End::Cancelled);
+            }
+            let end = match self.rounds.next() {
+                Step::Play(n) => self.play(n, cancel).await?,
+                Step::Check(n) => self.check(n, cancel).await?,
+                Step::Judge(n) => self.judge(n, cancel).await?,
+                Step::End(status) => return Ok(End::Rounds(status)),
+            };
+            if let Some(end) = end {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// Writes a note down, then lets it take effect.
+    fn note(&mut self, note: Note) -> Result<()> {
+        files::step(match &note {
+            Note::Begun { .. } => "g3.rounds.begun",
+            Note::Resumed { .. } => "g3.rounds.resumed",
+            Note::Played { .. } => "g3.rounds.played",
+            Note::Checked { .. } => "g3.rounds.checked",
+            Note::Judged { .. } => "g3.rounds.judged",
+        });
+        let written = self.journal.append(&note).and_then(|()| self.journal.sync());
+        written.or_fail(|| "cannot write the journal of the rounds")?;
+        self.rounds.take(note);
+        Ok(())
+    }
+
+    /// Tells how it ended.
+    fn finish(&self, ended: Result<End>) -> Result<Status> {
+        let (status, failure) = match ended {
+            Err(failure) => (Status::Failed, Some(failure)),
+            Ok(End::Cancelled) => (Status::Cancelled, None),
+            Ok(End::Limit(limit)) => {
+                (Status::Limit, Some(Failure::refused(format!("stopped: {limit}"))))
+            }
+            Ok(End::Rounds(status)) => (status, self.shortfall(status)),
+        };
+        let again = format!("g3 --autonomous --resume {}", self.work.session.id);
+        let failure = failure.map(|failure| match status {
+            Status::NotApproved => {
+                failure.next(format!("{again} --max-turns {}", self.rounds.most + 3))
+            }
+            Status::Done | Status::Failed | Status::Limit | Status::Cancelled => {
+                failure.next(format!("{again} goes on where it stopped"))
+            }
+        });
+        if let Some(failure) = &failure {
+            self.bus.tell(error(failure));
+        }
+        self.bus.tell(report::ended(status, &self.rounds));
+        let cost = self.cost();
+        let (exit, turns, usage) = (status.exit(), cost.turns, cost.usage);
+        self.bus.tell(What::End { status, exit, turns, usage });
+        failure.map_or(Ok(status), Err)
+    }
+
+    /// What kept a run from being approved.
+    fn shortfall(&self, status: Status) -> Option<Failure> {
+        let last = self.rounds.rounds.last();
+        let judged = last.and_then(|round| round.judged.as_ref()).map(|(judged, _)| judged);
+        let why = match judged {
+            Some(Ok(verdict)) => {
+                let open = planner::verdict::open(verdict);
+                let lines: Vec<String> = open
+                    .map(|it| words::status_line(&it.id, it.status, &it.evidence))
+                    .chain(last.into_iter().flat_map(|round| round.red()).map(|it| it + " failed"))
+                    .collect();
+                if lines.is_empty() { verdict.feedback.clone() } else { lines.join("\n") }
+            }
+            Some(Err(why)) => why.clone(),
+            None => String::new(),
+        };
+        match status {
+            Status::Done | Status::Cancelled => None,
+            Status::NotApproved | Status::Limit => {
+                let rounds = self.rounds.rounds.len();
+                let word = if rounds == 1 { "round" } else { "rounds" };
+                Some(Failure::refused(format!("not approved after {rounds} {word}")).because(why))
+            }
+            Status::Failed => Some(Failure::failed("no model answered").because(why)),
+        }
+    }
+}

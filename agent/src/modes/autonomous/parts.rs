@@ -1,0 +1,182 @@
+//! The three parts of a round: the player works, the harness checks, the coach judges.
+
+use std::time::{Duration, Instant};
+
+use base::event::{Level, Status, What};
+use base::failure::{OrFail, Result};
+use planner::verdict::Verdict;
+use tokio_util::sync::CancellationToken;
+
+use super::checks::{self, Bench};
+use super::coach::VerdictTool;
+use super::purse::beyond;
+use super::record::{Cost, Note, Round};
+use super::words::{self, Case};
+use super::{End, Run, report};
+use crate::limits::Limits;
+use crate::message::{Message, Role};
+use crate::run::Work;
+
+/// How often the player's part of a round is tried.
+const PLAYER_TRIES: u32 = 3;
+/// How often a coach is asked, each time afresh.
+const COACH_TRIES: u32 = 2;
+/// Seconds that one check may take, unless configured.
+const CHECK_SECONDS: u64 = 3_600;
+
+/// What came of one coach: its verdict or why there is none, and what it cost.
+type Judged = (std::result::Result<Verdict, String>, Cost);
+
+impl Run {
+    /// The player's part. A part that fails is tried again with the reason, then left to the coach.
+    pub async fn play(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
+        let of = (n, self.rounds.most);
+        self.bus.tell(report::at("playing", of, Some(&self.work.facts().model)));
+        let before = n.checked_sub(2).and_then(|at| self.rounds.rounds.get(at as usize));
+        let prompt = words::play(&self.contract, of, before);
+        let asked = self.work.talk.request();
+        let goes_on = asked.contains(&prompt) || asked == words::interrupted(n);
+        let mut message = if goes_on { words::interrupted(n) } else { prompt };
+        let since = Instant::now();
+        let mut why = None;
+        for _ in 0..PLAYER_TRIES {
+            let left = match self.purse.left(self.cost().usage) {
+                Ok(left) => left,
+                Err(limit) => return Ok(Some(End::Limit(limit))),
+            };
+            self.work.limits = Limits { turns: self.work.limits.turns, ..left };
+            let message_now = Message::text(Role::User, std::mem::take(&mut message));
+            let ended = self.work.part(message_now, cancel.child_token()).await;
+            why = match ended.status {
+                Status::Done => None,
+                Status::Cancelled => return Ok(Some(End::Cancelled)),
+                Status::Failed | Status::Limit | Status::NotApproved => {
+                    let failure = ended.failure.map(|failure| failure.sentence());
+                    Some(failure.unwrap_or_else(|| "no reason was given".to_owned()))
+                }
+            };
+            let Some(reason) = &why else { break };
+            self.warn(format!("the player's part of round {n} ended early: {reason}"));
+            message = words::again(reason);
+        }
+        let cost = self.since_played(since);
+        self.note(Note::Played { round: n, why, cost })?;
+        Ok(None)
+    }
+
+    /// The checks.
+    pub async fn check(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
+        if !self.contract.checks.is_empty() {
+            self.bus.tell(report::at("checking", (n, self.rounds.most), None));
+        }
+        let logs = self.work.session.dir.join(format!("checks/round-{n}"));
+        let seconds = self.coach.config.studio.limits.check_seconds.unwrap_or(CHECK_SECONDS);
+        let most = Duration::from_secs(seconds);
+        let at = Bench { cwd: &self.place.cwd, logs: &logs, most };
+        let ran = checks::run(&self.contract.checks, &at, cancel).await;
+        match ran.or_fail(|| "cannot run the checks")? {
+            Some(results) => self.note(Note::Checked { round: n, results }).map(|()| None),
+            None => Ok(Some(End::Cancelled)),
+        }
+    }
+
+    /// The coach's part. A coach without a verdict is followed by another, who is shown less.
+    pub async fn judge(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
+        let mut judged: Judged = (Err(String::new()), Cost::default());
+        for attempt in 0..COACH_TRIES {
+            let spent = self.cost().usage.plus(judged.1.usage);
+            let left = match self.purse.left(spent) {
+                Ok(left) => left,
+                Err(limit) => return Ok(Some(End::Limit(limit))),
+            };
+            let room = self.room >> attempt;
+            let Some((verdict, cost)) = self.one_coach(n, room, left, cancel).await? else {
+                return Ok(Some(End::Cancelled));
+            };
+            judged = (verdict, judged.1.plus(cost));
+            match &judged.0 {
+                Ok(_) => break,
+                Err(why) => self.warn(format!("there is no verdict in round {n}: {why}")),
+            }
+        }
+        let (verdict, cost) = judged;
+        let (verdict, why) = match verdict {
+            Ok(verdict) => (Some(verdict), None),
+            Err(why) => (None, Some(why)),
+        };
+        self.note(Note::Judged { round: n, verdict, why, cost })?;
+        let round = self.round(n);
+        self.bus.tell(report::judged((n, self.rounds.most), &round));
+        Ok(None)
+    }
+
+    /// Asks one coach, in a conversation of its own. `None` when the user cancelled.
+    async fn one_coach(
+        &self,
+        n: u32,
+        room: usize,
+        left: Limits,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Judged>> {
+        let changes = self.place.since(&self.start, room / 2).await?;
+        let (of, now) = ((n, self.rounds.most), self.round(n));
+        let before = n.checked_sub(2).and_then(|at| self.rounds.rounds.get(at as usize));
+        let case = Case { round: of, now: &now, before, changes: &changes, room };
+        let message = words::judge(&self.contract, &case);
+        let tool = VerdictTool::new(self.contract.requirements.clone(), now.red());
+        let mut settings = self.coach.clone();
+        settings.role.own = Some(tool.clone());
+        let name = self.free_name(n);
+        let place = (&self.work.session, name.as_str());
+        let mut work = Work::aside(&settings, place, self.bus.clone(), self.asker.clone())?;
+        work.limits = Limits { turns: work.limits.turns, ..left };
+        self.bus.tell(report::at("judging", of, Some(&work.facts().model)));
+        let since = Instant::now();
+        let ended = work.part(Message::text(Role::User, message), cancel.child_token()).await;
+        if ended.status == Status::Cancelled {
+            return Ok(None);
+        }
+        let (turns, usage) = (work.talk.turns(), work.talk.usage());
+        let cost = Cost { turns, usage, ms: millis(since) };
+        let verdict = tool.taken().map_err(|why| match ended.failure {
+            Some(failure) => failure.sentence(),
+            None => why,
+        });
+        Ok(Some((verdict, cost)))
+    }
+
+    /// A name that no coach before has: each begins afresh, also after a crash.
+    fn free_name(&self, n: u32) -> String {
+        let names = (1..).map(|k| match k {
+            1 => format!("coach-{n}"),
+            k => format!("coach-{n}-{k}"),
+        });
+        let mut free = names.filter(|name| !self.work.session.dir.join(name).exists());
+        free.next().unwrap_or_default()
+    }
+
+    fn round(&self, n: u32) -> Round {
+        self.rounds.rounds.get(n as usize - 1).cloned().unwrap_or_default()
+    }
+
+    /// What the player used since its last part was written down; parts that a crash cut short
+    /// count as well.
+    fn since_played(&self, since: Instant) -> Cost {
+        let (known, talk) = (self.rounds.played(), &self.work.talk);
+        let usage = beyond(talk.usage(), known.usage);
+        Cost { turns: talk.turns().saturating_sub(known.turns), usage, ms: millis(since) }
+    }
+
+    /// What the run used so far.
+    pub fn cost(&self) -> Cost {
+        self.rounds.cost().plus(self.since_played(Instant::now()))
+    }
+
+    fn warn(&self, text: String) {
+        self.bus.tell(What::Notice { level: Level::Warning, text });
+    }
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,267 @@
+//! The rounds of a run as they are written down, and the one step that follows from them.
+
+use base::event::{Status, Usage};
+use planner::verdict::Verdict;
+use serde::{Deserialize, Serialize};
+
+use super::checks::Ran;
+use super::evidence::Start;
+
+/// One line of `rounds.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "note", rename_all = "snake_case")]
+pub enum Note {
+    /// The run began.
+    Begun {
+        /// RFC 3339.
+        time: String,
+        /// The requirements, word for word.
+        requirements: String,
+        /// Rounds at most.
+        rounds: u32,
+        /// The commands that must pass.
+        checks: Vec<String>,
+        /// What the files were like.
+        start: Start,
+    },
+    /// It was taken up again.
+    Resumed {
+        /// Rounds at most.
+        rounds: u32,
+    },
+    /// The player's part of a round is over.
+    Played {
+        /// Counts from 1.
+        round: u32,
+        /// Why it ended early.
+        why: Option<String>,
+        /// What it took.
+        cost: Cost,
+    },
+    /// The checks were run.
+    Checked {
+        /// Counts from 1.
+        round: u32,
+        /// In order.
+        results: Vec<Ran>,
+    },
+    /// The coach's part is over.
+    Judged {
+        /// Counts from 1.
+        round: u32,
+        /// Its verdict, when there is one that counts.
+        verdict: Option<Verdict>,
+        /// Why there is none.
+        why: Option<String>,
+        /// What it took.
+        cost: Cost,
+    },
+}
+
+/// What a part took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Replies of the model.
+    pub turns: u32,
+    /// Tokens and money.
+    pub usage: Usage,
+    /// Milliseconds.
+    pub ms: u64,
+}
+
+impl Cost {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Cost) -> Cost {
+        Cost {
+            turns: self.turns + other.turns,
+            usage: self.usage.plus(other.usage),
+            ms: self.ms + other.ms,
+        }
+    }
+}
+
+/// One round so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Round {
+    /// The player's part: why it ended early, and what it took.
+    pub played: Option<(Option<String>, Cost)>,
+    /// The checks.
+    pub checks: Option<Vec<Ran>>,
+    /// The coach's part: its verdict or why there is none, and what it took.
+    pub judged: Option<(Result<Verdict, String>, Cost)>,
+}
+
+impl Round {
+    /// The verdict.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.judged.as_ref()?.0.as_ref().ok()
+    }
+
+    /// The command lines of the checks that failed.
+    pub fn red(&self) -> Vec<String> {
+        let all = self.checks.iter().flatten();
+        all.filter(|ran| !ran.ok).map(|ran| ran.command.clone()).collect()
+    }
+
+    /// What both parts took.
+    pub fn cost(&self) -> Cost {
+        let played = self.played.as_ref().map(|(_, cost)| *cost).unwrap_or_default();
+        played.plus(self.judged.as_ref().map(|(_, cost)| *cost).unwrap_or_default())
+    }
+
+    /// Whether no model gave a single reply in it, so that another round would be no better.
+    fn was_silent(&self) -> bool {
+        self.cost().turns == 0
+    }
+}
+
+/// What the notes of a run say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rounds {
+    /// Rounds at most.
+    pub most: u32,
+    /// The rounds that were begun; the first is round 1.
+    pub rounds: Vec<Round>,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The player works.
+    Play(u32),
+    /// The harness runs the checks.
+    Check(u32),
+    /// The coach judges.
+    Judge(u32),
+    /// The run is over.
+    End(Status),
+}
+
+impl Rounds {
+    /// What these notes say.
+    pub fn of(notes: &[Note]) -> Rounds {
+        let mut rounds = Rounds::default();
+        notes.iter().cloned().for_each(|note| rounds.take(note));
+        rounds
+    }
+
+    /// One note more.
+    pub fn take(&mut self, note: Note) {
+        match note {
+            Note::Begun { rounds, .. } => self.most = rounds,
+            Note::Resumed { rounds } => {
+                self.most = rounds;
+                // A round without a single answer is played anew: the reason may be gone.
+                self.rounds.pop_if(|round| round.judged.is_some() && round.was_silent());
+            }
+            Note::Played { round, why, cost } => self.at(round).played = Some((why, cost)),
+            Note::Checked { round, results } => self.at(round).checks = Some(results),
+            Note::Judged { round, verdict, why, cost } => {
+                let judged = verdict.ok_or_else(|| why.unwrap_or_default());
+                self.at(round).judged = Some((judged, cost));
+            }
+        }
+    }
+
+    fn at(&mut self, round: u32) -> &mut Round {
+        let index = round.max(1) as usize - 1;
+        if self.rounds.len() <= index {
+            self.rounds.resize(index + 1, Round::default());
+        }
+        &mut self.rounds[index]
+    }
+
+    /// The step that follows.
+    pub fn next(&self) -> Step {
+        let count = self.rounds.len() as u32;
+        let Some(last) = self.rounds.last() else { return Step::Play(1) };
+        match last {
+            Round { played: None, .. } => Step::Play(count),
+            Round { checks: None, .. } => Step::Check(count),
+            Round { judged: None, .. } => Step::Judge(count),
+            round if round.verdict().is_some_and(|verdict| verdict.approved) => {
+                Step::End(Status::Done)
+            }
+            round if round.was_silent() => Step::End(Status::Failed),
+            _ if count >= self.most => Step::End(Status::NotApproved),
+            _ => Step::Play(count + 1),
+        }
+    }
+
+    /// What all rounds took.
+    pub fn cost(&self) -> Cost {
+        self.rounds.iter().fold(Cost::default(), |sum, round| sum.plus(round.cost()))
+    }
+
+    /// What the player took in all rounds.
+    pub fn played(&self) -> Cost {
+        let costs = self.rounds.iter().filter_map(|round| Some(round.played.as_ref()?.1));
+        costs.fold(Cost::default(), Cost::plus)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use planner::verdict::{Judged, Status as Met};
+
+    fn cost() -> Cost {
+        Cost { turns: 1, ..Cost::default() }
+    }
+
+    fn judged(round: u32, approved: bool) -> Note {
+        let requirements =
+            vec![Judged { id: "R1".into(), status: Met::Unmet, evidence: String::new() }];
+        let verdict = Verdict { approved, requirements, feedback: "more".into() };
+        Note::Judged { round, verdict: Some(verdict), why: None, cost: cost() }
+    }
+
+    #[test]
+    fn each_prefix_of_the_notes_has_its_step() {
+        let begun = Note::Begun {
+            time: String::new(),
+            requirements: "x".into(),
+            rounds: 2,
+            checks: Vec::new(),
+            start: Start::List,
+        };
+        let played = |round| Note::Played { round, why: None, cost: cost() };
+        let checked = |round| Note::Checked { round, results: Vec::new() };
+        let notes = [
+            (begun, Step::Play(1)),
+            (played(1), Step::Check(1)),
+            (checked(1), Step::Judge(1)),
+            (judged(1, false), Step::Play(2)),
+            (played(2), Step::Check(2)),
+            (checked(2), Step::Judge(2)),
+            (judged(2, false), Step::End(Status::NotApproved)),
+            (Note::Resumed { rounds: 3 }, Step::Play(3)),
+            (played(3), Step::Check(3)),
+            (checked(3), Step::Judge(3)),
+            (judged(3, true), Step::End(Status::Done)),
+        ];
+        for n in 1..=notes.len() {
+            let so_far: Vec<Note> = notes[..n].iter().map(|(note, _)| note.clone()).collect();
+            assert_eq!(Rounds::of(&so_far).next(), notes[n - 1].1, "after {n} notes");
+        }
+    }
+
+    #[test]
+    fn a_round_in_which_no_model_answered_ends_the_run() {
+        let mut silent = vec![
+            Note::Resumed { rounds: 5 },
+            Note::Played { round: 1, why: Some("401".into()), cost: Cost::default() },
+            Note::Checked { round: 1, results: Vec::new() },
+            Note::Judged {
+                round: 1,
+                verdict: None,
+                why: Some("401".into()),
+                cost: Cost::default(),
+            },
+        ];
+        assert_eq!(Rounds::of(&silent).next(), Step::End(Status::Failed));
+        silent.push(Note::Resumed { rounds: 5 });
+        assert_eq!(Rounds::of(&silent).next(), Step::Play(1), "once more when it is taken up");
+    }
+}

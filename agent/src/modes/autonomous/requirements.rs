@@ -1,0 +1,83 @@
+//! Where the requirements of a run come from: the flag, or `requirements.md`.
+
+use std::fs;
+use std::path::Path;
+
+use base::failure::{Failure, Result};
+use planner::requirement::{Requirement, Unclear, read};
+
+/// The file that is read when no flag names another.
+const FILE: &str = "requirements.md";
+/// Bytes of requirements at most.
+const MOST: u64 = 1 << 20;
+
+/// The text that is meant: that of the file that the flag names, else the flag itself, else
+/// that of `requirements.md`.
+pub fn text(flag: Option<&str>, cwd: &Path) -> Result<String> {
+    let Some(flag) = flag else {
+        let file = cwd.join(FILE);
+        return match file.is_file() {
+            true => text_of(&file),
+            false => Err(missing(&file)),
+        };
+    };
+    // A text of several lines, or a long one, is no file name, and must not be tried as one.
+    let path = cwd.join(flag);
+    let names_file = !flag.contains('\n') && flag.len() < 1_000 && path.is_file();
+    let text = if names_file { text_of(&path)? } else { flag.to_owned() };
+    let looks_like_file = !flag.contains(char::is_whitespace)
+        && [".md", ".txt"].iter().any(|ending| flag.ends_with(ending));
+    match looks_like_file && !names_file {
+        true => Err(missing(&path)),
+        false => Ok(text),
+    }
+}
+
+/// The requirements of a text.
+pub fn of(text: &str) -> Result<Vec<Requirement>> {
+    read(text).map_err(|unclear| match unclear {
+        Unclear::Empty => Failure::usage("the requirements are empty")
+            .next("write them as a list, one a line, into requirements.md"),
+        Unclear::Twice(id) => Failure::usage(format!("two requirements have the id {id}"))
+            .next("give one of them another id"),
+    })
+}
+
+fn missing(file: &Path) -> Failure {
+    Failure::usage("there are no requirements")
+        .because(format!("there is no file {}", file.display()))
+        .next("write them into requirements.md, one item a line")
+        .next("g3 --autonomous --requirements \"what is to be done\"")
+}
+
+fn text_of(file: &Path) -> Result<String> {
+    let cannot = |why: String| {
+        Failure::usage(format!("cannot read the requirements in {}", file.display())).because(why)
+    };
+    let size = fs::metadata(file).map_err(|why| cannot(why.to_string()))?.len();
+    if size > MOST {
+        return Err(cannot(format!("it has {size} bytes, more than {MOST}")));
+    }
+    let bytes = fs::read(file).map_err(|why| cannot(why.to_string()))?;
+    String::from_utf8(bytes).map_err(|_| cannot("it is not UTF-8".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flag_is_a_file_or_the_text_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let cwd = dir.path();
+        assert_eq!(text(None, cwd).unwrap_err().exit_code(), 2);
+        fs::write(cwd.join("requirements.md"), "- from the file").unwrap();
+        fs::write(cwd.join("other.md"), "- from another").unwrap();
+        assert_eq!(text(None, cwd).unwrap(), "- from the file");
+        assert_eq!(text(Some("other.md"), cwd).unwrap(), "- from another");
+        assert_eq!(text(Some("make it so"), cwd).unwrap(), "make it so");
+        assert_eq!(text(Some("1. a\n2. b"), cwd).unwrap(), "1. a\n2. b");
+        assert!(text(Some("nowhere.md"), cwd).unwrap_err().to_string().contains("nowhere.md"));
+        assert_eq!(of(" \n").unwrap_err().exit_code(), 2);
+    }
+}

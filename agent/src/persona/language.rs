@@ -1,0 +1,77 @@
+//! Which languages a workspace is written in, told by the names of its files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// A file's ending and its language.
+const ENDINGS: &[(&str, &str)] = &[
+    ("c", "c"),
+    ("cc", "cpp"),
+    ("cpp", "cpp"),
+    ("cs", "csharp"),
+    ("go", "go"),
+    ("hpp", "cpp"),
+    ("java", "java"),
+    ("js", "javascript"),
+    ("jsx", "javascript"),
+    ("kt", "kotlin"),
+    ("mjs", "javascript"),
+    ("php", "php"),
+    ("py", "python"),
+    ("rb", "ruby"),
+    ("rkt", "racket"),
+    ("rs", "rust"),
+    ("scala", "scala"),
+    ("sh", "shell"),
+    ("sql", "sql"),
+    ("swift", "swift"),
+    ("ts", "typescript"),
+    ("tsx", "typescript"),
+    ("zig", "zig"),
+];
+
+/// Directories with other people's code, or with what was built.
+const SKIPPED: &[&str] = &["node_modules", "target", "vendor"];
+
+/// The languages of the files in a directory and in its directories, in order.
+pub fn found(cwd: &Path) -> BTreeSet<&'static str> {
+    let mut languages = BTreeSet::new();
+    look(cwd, &mut languages);
+    for entry in fs::read_dir(cwd).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_dir && !name.starts_with('.') && !SKIPPED.contains(&name.as_ref()) {
+            look(&entry.path(), &mut languages);
+        }
+    }
+    languages
+}
+
+fn look(dir: &Path, languages: &mut BTreeSet<&'static str>) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        let ending = name.rsplit_once('.').map(|(_, ending)| ending).filter(|_| is_file);
+        let language = ENDINGS.iter().find(|(known, _)| Some(*known) == ending);
+        languages
+            .extend(language.filter(|_| !name.starts_with('.')).map(|(_, language)| *language));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_levels_are_looked_at_and_foreign_code_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a.rs", "src/b.py", "src/deep/c.go", "vendor/d.java", ".x/e.rb", ".f.js"] {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        assert_eq!(found(dir.path()).into_iter().collect::<Vec<_>>(), ["python", "rust"]);
+    }
+}

@@ -1,0 +1,290 @@
+//! Personas: a text that says who works, and where that one may write. The workspace's own come
+//! before the user's, those before the ones that are compiled in.
+
+pub mod language;
+mod parse;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use base::config::trust;
+use base::failure::{Failure, Result};
+
+use crate::gate::fence::Fence;
+use crate::prompt::Identity;
+use crate::role::Role;
+use parse::{Front, parse};
+
+/// A file of `agents/` that is compiled in, by its name without `.md`.
+macro_rules! compiled_in {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../agents/", $name, ".md")))),*]
+    };
+}
+
+/// Personas and their additions for languages.
+const EMBEDDED: &[(&str, &str)] = compiled_in![
+    "breaker",
+    "carmack",
+    "carmack.python",
+    "carmack.rust",
+    "euler",
+    "fowler",
+    "hopper",
+    "huffman",
+    "lamport",
+    "scout",
+    "solon",
+];
+
+/// Bytes of a file at most.
+const MOST: u64 = 64 << 10;
+
+/// Where a persona comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// `agents/` of the working directory.
+    Workspace(PathBuf),
+    /// `~/.g3/agents/`.
+    User(PathBuf),
+    /// Compiled in.
+    Embedded,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Workspace(_) => f.write_str("workspace"),
+            Origin::User(_) => f.write_str("user"),
+            Origin::Embedded => f.write_str("embedded"),
+        }
+    }
+}
+
+/// A persona.
+#[derive(Clone, Debug)]
+pub struct Persona {
+    /// Its name.
+    pub name: String,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// What it is for, in a line.
+    pub description: String,
+    /// Lists of globs over the working directory; what it writes must fit each list.
+    pub may_write: Vec<Vec<String>>,
+    /// Whether it only reads.
+    pub reads_only: bool,
+    text: String,
+}
+
+/// Where personas are looked for.
+#[derive(Clone, Debug)]
+pub struct Places {
+    cwd: PathBuf,
+    home: Option<PathBuf>,
+    /// Which contents of the workspace the user accepted.
+    trust: Option<PathBuf>,
+}
+
+impl Places {
+    /// The places for a working directory.
+    pub fn new(cwd: &Path, trust: Option<PathBuf>) -> Places {
+        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        Places { cwd: cwd.to_owned(), home: home.map(|home| home.join(".g3/agents")), trust }
+    }
+
+    /// The persona of a name, and what the user should know about it.
+    pub fn find(&self, name: &str) -> Result<(Persona, Vec<String>)> {
+        if !is_name(name) {
+            return Err(Failure::usage(format!("`{name}` is no name of an agent"))
+                .because("names have letters, digits, `-` and `_`")
+                .next("g3 --list-agents"));
+        }
+        let mut found = self.each(name)?.into_iter();
+        let Some(first) = found.next() else { return Err(self.unknown(name)) };
+        let Origin::Workspace(file) = first.origin.clone() else { return Ok((first, Vec::new())) };
+        let trusted = self.trust.as_ref().is_some_and(|store| {
+            fs::read(&file).is_ok_and(|content| trust::is_trusted(store, &content))
+        });
+        if trusted {
+            return Ok((first, Vec::new()));
+        }
+        // The repository's own may say other words, but not open what is closed without it.
+        let Some(base) = found.next() else { return Ok((first, Vec::new())) };
+        let wider = first.may_write != base.may_write || (base.reads_only && !first.reads_only);
+        let notice = format!(
+            "{} may narrow what `{name}` does, not widen it; `g3 trust --file agents/{name}.md` \
+             accepts it as it is",
+            file.display()
+        );
+        let may_write = [first.may_write, base.may_write].concat();
+        let reads_only = first.reads_only || base.reads_only;
+        let notices = wider.then_some(notice).into_iter().collect();
+        Ok((Persona { may_write, reads_only, ..first }, notices))
+    }
+
+    /// Every persona that can be found, by name.
+    pub fn list(&self) -> Result<Vec<Persona>> {
+        let embedded = EMBEDDED.iter().map(|(name, _)| (*name).to_owned());
+        let mut names: Vec<String> =
+            embedded.chain(self.dirs().flat_map(|(dir, _)| names_in(&dir))).collect();
+        names.retain(|name| is_name(name));
+        names.sort();
+        names.dedup();
+        let first = |name: &String| self.each(name).map(|all| all.into_iter().next()).transpose();
+        names.iter().filter_map(first).collect()
+    }
+
+    /// All that a name means, the one that counts first.
+    fn each(&self, name: &str) -> Result<Vec<Persona>> {
+        let texts = self.texts(name)?.into_iter();
+        texts.map(|(origin, text)| made(name, origin, &text)).collect()
+    }
+
+    /// The texts of a file of this name, in every place.
+    fn texts(&self, stem: &str) -> Result<Vec<(Origin, String)>> {
+        let mut texts = Vec::new();
+        for (dir, origin) in self.dirs() {
+            let file = dir.join(format!("{stem}.md"));
+            if let Some(text) = read(&dir, &file)? {
+                texts.push((origin(file), text));
+            }
+        }
+        let embedded = EMBEDDED.iter().find(|(name, _)| *name == stem);
+        texts.extend(embedded.map(|(_, text)| (Origin::Embedded, (*text).to_owned())));
+        Ok(texts)
+    }
+
+    fn dirs(&self) -> impl Iterator<Item = (PathBuf, fn(PathBuf) -> Origin)> {
+        let own: (PathBuf, fn(PathBuf) -> Origin) = (self.cwd.join("agents"), Origin::Workspace);
+        let user = self.home.clone().map(|dir| (dir, Origin::User as fn(PathBuf) -> Origin));
+        [Some(own), user].into_iter().flatten()
+    }
+
+    fn unknown(&self, name: &str) -> Failure {
+        let known = self.list().unwrap_or_default();
+        let mut near: Vec<(f64, &str)> = known
+            .iter()
+            .map(|it| (strsim::jaro_winkler(&it.name, name), it.name.as_str()))
+            .filter(|(likeness, _)| *likeness > 0.7)
+            .collect();
+        near.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let failure = Failure::usage(format!("there is no agent `{name}`"));
+        let failure = near
+            .iter()
+            .take(3)
+            .fold(failure, |failure, (_, near)| failure.next(format!("g3 --agent {near}")));
+        failure.next("g3 --list-agents")
+    }
+
+    /// The role that a persona plays here: its words, with those for the languages that it finds,
+    /// and its fence.
+    pub fn role(&self, persona: &Persona) -> Result<Role> {
+        let mut text = persona.text.trim().to_owned();
+        for language in language::found(&self.cwd) {
+            let more = self.texts(&format!("{}.{language}", persona.name))?;
+            if let Some((_, more)) = more.into_iter().next() {
+                text.push_str(&format!("\n\n{}", more.trim()));
+            }
+        }
+        text.push_str(&commits(&persona.name));
+        let fence = Fence::new(&persona.name, &self.cwd, &persona.may_write)?;
+        Ok(Role {
+            name: Some(persona.name.clone()),
+            identity: Identity::Persona(text),
+            fence: Some(fence),
+            reads_only: persona.reads_only,
+            own: None,
+        })
+    }
+}
+
+/// What every persona is told about commits.
+fn commits(name: &str) -> String {
+    format!(
+        "\n\nIf you commit: one commit for one thing, only when you are sure of it; leave the author \
+         as git has it; and end the message's body with the line `Agent: {name}`."
+    )
+}
+
+fn is_name(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    !name.is_empty() && name.len() <= 64 && name.chars().all(fits)
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let files = fs::read_dir(dir).into_iter().flatten().flatten();
+    let names = files.filter_map(|file| file.file_name().into_string().ok());
+    names.filter_map(|name| Some(name.strip_suffix(".md")?.to_owned())).collect()
+}
+
+fn made(name: &str, origin: Origin, text: &str) -> Result<Persona> {
+    let file = match &origin {
+        Origin::Workspace(file) | Origin::User(file) => file.display().to_string(),
+        Origin::Embedded => format!("agents/{name}.md"),
+    };
+    let (Front { description, may_write, reads_only, name: said }, body) =
+        parse(text).map_err(|why| Failure::usage(format!("{file} is no persona")).because(why))?;
+    if said.is_some_and(|said| said != name) {
+        return Err(Failure::usage(format!("{file} is no persona"))
+            .because(format!("its `name` is not `{name}`")));
+    }
+    let first = || body.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let description =
+        description.unwrap_or_else(|| first().trim_start_matches('#').trim().to_owned());
+    let may_write = vec![may_write.unwrap_or_else(|| vec!["**".to_owned()])];
+    Ok(Persona { name: name.to_owned(), origin, description, may_write, reads_only, text: body })
+}
+
+/// A text of a place; nothing where there is none, and where a link leads out of the place.
+fn read(dir: &Path, file: &Path) -> Result<Option<String>> {
+    let (Ok(dir), Ok(path)) = (dir.canonicalize(), file.canonicalize()) else { return Ok(None) };
+    if !path.starts_with(&dir) || !path.is_file() {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    let all = fs::File::open(&path).and_then(|file| file.take(MOST).read_to_string(&mut text));
+    all.map_err(|why| Failure::usage(format!("cannot read {}", file.display())).because(why))?;
+    Ok(Some(text))
+}
+
+/// Personas by name, for programs.
+pub fn json(all: &[Persona]) -> serde_json::Value {
+    let one = |it: &Persona| {
+        let mut fields = BTreeMap::from([
+            ("name", serde_json::json!(it.name)),
+            ("from", serde_json::json!(it.origin.to_string())),
+            ("description", serde_json::json!(it.description)),
+            ("may_write", serde_json::json!(it.may_write.first())),
+            ("tools", serde_json::json!(if it.reads_only { "read-only" } else { "full" })),
+        ]);
+        if let Origin::Workspace(path) | Origin::User(path) = &it.origin {
+            fields.insert("path", serde_json::json!(path));
+        }
+        serde_json::json!(fields)
+    };
+    all.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_persona_that_is_compiled_in_can_be_played() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places { cwd: dir.path().to_owned(), home: None, trust: None };
+        let all = places.list().unwrap();
+        assert_eq!(all.len(), 9);
+        for persona in all {
+            let lines = persona.text.lines().count();
+            assert!((38..=90).contains(&lines), "{} has {lines} lines", persona.name);
+            assert!(persona.text.starts_with(&format!("You are {}.", persona.name)));
+            assert!(!persona.description.is_empty());
+            places.role(&persona).unwrap();
+        }
+    }
+}

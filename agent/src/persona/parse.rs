@@ -1,0 +1,105 @@
+//! The front matter of a persona: what may stand there, and nothing else.
+
+/// What stands above a persona's text.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Front {
+    /// `name`.
+    pub name: Option<String>,
+    /// `description`.
+    pub description: Option<String>,
+    /// `may_write`: globs over the working directory.
+    pub may_write: Option<Vec<String>>,
+    /// `tools: read-only`.
+    pub reads_only: bool,
+}
+
+/// Reads a file: its front matter, when there is one between two lines `---`, and its text. The
+/// error says which line is wrong.
+pub fn parse(text: &str) -> Result<(Front, String), String> {
+    let Some(rest) = text.strip_prefix("---\n") else {
+        return Ok((Front::default(), text.to_owned()));
+    };
+    let Some((head, body)) = rest.split_once("\n---\n") else {
+        return Err("its front matter has no end: a line `---`".to_owned());
+    };
+    let mut front = Front::default();
+    let mut lines = head.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (key, value) =
+            line.split_once(':').ok_or_else(|| format!("`{line}` is no `key: value`"))?;
+        let value = value.trim();
+        match key.trim() {
+            "name" => front.name = Some(bare(value)),
+            "description" => front.description = Some(bare(value)),
+            "may_write" if value.is_empty() => {
+                let mut globs = Vec::new();
+                while let Some(item) = lines.next_if(|line| line.trim_start().starts_with("- ")) {
+                    globs.push(bare(item.trim_start()[2..].trim()));
+                }
+                front.may_write = Some(globs);
+            }
+            "may_write" => {
+                let globs = serde_json::from_str(value);
+                let wrong =
+                    || format!("`{line}`: a list like [\"docs/**\", \"README.md\"] is wanted");
+                front.may_write = Some(globs.map_err(|_| wrong())?);
+            }
+            "tools" => {
+                front.reads_only = match bare(value).as_str() {
+                    "full" => false,
+                    "read-only" => true,
+                    other => return Err(format!("`tools` is full or read-only, not `{other}`")),
+                }
+            }
+            other => {
+                return Err(format!(
+                    "there is no key `{other}`: name, description, may_write and tools may stand there"
+                ));
+            }
+        }
+    }
+    Ok((front, body.to_owned()))
+}
+
+/// A value without the quotes around it.
+fn bare(value: &str) -> String {
+    let quoted = |quote| value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
+    quoted('"').or_else(|| quoted('\'')).unwrap_or(value).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn front_matter_is_read_in_both_forms_of_lists() {
+        let text =
+            "---\nname: ada\ndescription: \"counts\"\nmay_write:\n  - a/*\n  - 'b'\n---\nHi.\n";
+        let (front, body) = parse(text).unwrap();
+        assert_eq!(
+            (front.name.as_deref(), front.description.as_deref()),
+            (Some("ada"), Some("counts"))
+        );
+        assert_eq!(front.may_write.unwrap(), ["a/*", "b"]);
+        assert_eq!(body, "Hi.\n");
+        let (front, _) = parse("---\nmay_write: [\"x\"]\ntools: read-only\n---\n").unwrap();
+        assert!(front.reads_only && front.may_write.unwrap() == ["x"]);
+        assert_eq!(parse("# Just words").unwrap().0, Front::default());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, words) in [
+            ("---\nname: a\n", "no end"),
+            ("---\nmay_read: x\n---\n", "may_read"),
+            ("---\ntools: some\n---\n", "some"),
+            ("---\nmay_write: docs\n---\n", "may_write: docs"),
+            ("---\nwords\n---\n", "words"),
+        ] {
+            assert!(parse(text).unwrap_err().contains(words), "{text}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Who works in a session: what the prompt says of it, what it may do, and a tool of its own.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use crate::gate::fence::Fence;
+use crate::prompt::Identity;
+use crate::provider::ToolSpec;
+use crate::tools::profile::Engine;
+use crate::tools::{self, ErrorKind, Outcome, Profile};
+use crate::turn::act::{ToolJob, Toolbox};
+
+/// Who works in a session. The default is g3 itself, with all its tools.
+#[derive(Clone, Debug, Default)]
+pub struct Role {
+    /// A name that is kept with the session.
+    pub name: Option<String>,
+    /// How the system prompt begins.
+    pub identity: Identity,
+    /// Where it may write; everywhere when there is no fence.
+    pub fence: Option<Fence>,
+    /// Whether it may only look at files: nothing else is offered, and nothing else runs.
+    pub reads_only: bool,
+    /// A tool that only this role has.
+    pub own: Option<Arc<dyn OwnTool>>,
+}
+
+/// A tool that belongs to a role, by which its work ends.
+pub trait OwnTool: Send + Sync + fmt::Debug {
+    /// As the model sees it.
+    fn spec(&self) -> ToolSpec;
+    /// Carries a call out.
+    fn call(&self, args: &Value) -> Outcome;
+    /// What is still to be done with it; `None` when the role's work is over.
+    fn left(&self) -> Option<String>;
+}
+
+/// How often a model that stops is told what is left to do.
+const ASKS: u32 = 3;
+
+impl Role {
+    /// What the role is offered of a profile's tools.
+    pub fn offered(&self, profile: Profile, all: Vec<ToolSpec>) -> Vec<ToolSpec> {
+        let reads = |spec: &ToolSpec| reads(profile, &spec.name, &Value::Null);
+        let mut offered = all;
+        offered.retain(|spec| !self.reads_only || reads(spec));
+        offered.extend(self.own.as_ref().map(|own| own.spec()));
+        offered
+    }
+}
+
+/// Whether a call looks at files and does nothing else.
+fn reads(profile: Profile, name: &str, args: &Value) -> bool {
+    let engine = tools::engine(profile, name, args);
+    matches!(engine, Some(Engine::Read | Engine::Grep | Engine::Glob))
+}
+
+/// A toolbox as a role may use it: what the role may not do is refused here, whatever the model
+/// was told.
+pub struct Narrowed<'a> {
+    inner: &'a dyn Toolbox,
+    profile: Profile,
+    role: &'a Role,
+    asked: AtomicU32,
+}
+
+impl<'a> Narrowed<'a> {
+    /// The toolbox as this role may use it.
+    pub fn new(inner: &'a dyn Toolbox, profile: Profile, role: &'a Role) -> Narrowed<'a> {
+        Narrowed { inner, profile, role, asked: AtomicU32::new(0) }
+    }
+
+    fn own(&self, name: &str) -> Option<&Arc<dyn OwnTool>> {
+        self.role.own.as_ref().filter(|own| own.spec().name == name)
+    }
+
+    fn refusal(&self, name: &str, args: &Value) -> Option<Outcome> {
+        if !self.role.reads_only || reads(self.profile, name, args) {
+            return None;
+        }
+        let offered: Vec<&str> = self.offered().iter().map(|spec| spec.name.as_str()).collect();
+        let text = format!("denied: `{name}` is not among your tools: {}", offered.join(", "));
+        Some(Outcome::failed(ErrorKind::Denied, text))
+    }
+}
+
+impl Toolbox for Narrowed<'_> {
+    fn offered(&self) -> &[ToolSpec] {
+        self.inner.offered()
+    }
+
+    fn touches(&self, name: &str, args: &Value) -> Vec<String> {
+        match self.own(name) {
+            Some(_) => vec![name.to_owned()],
+            None => self.inner.touches(name, args),
+        }
+    }
+
+    fn run<'b>(&'b self, job: ToolJob<'b>) -> BoxFuture<'b, Outcome> {
+        let call = job.call;
+        if let Some(own) = self.own(&call.name) {
+            let outcome = match &call.malformed {
+                Some(_) => Outcome::invalid("the arguments are not a JSON object: send them anew"),
+                None => own.call(&call.args),
+            };
+            return Box::pin(async { outcome });
+        }
+        match self.refusal(&call.name, &call.args) {
+            Some(refused) => Box::pin(async { refused }),
+            None => self.inner.run(job),
+        }
+    }
+
+    fn hands_over(&self) -> bool {
+        self.inner.hands_over()
+    }
+
+    fn is_done(&self) -> bool {
+        self.role.own.as_ref().is_some_and(|own| own.left().is_none()) || self.inner.is_done()
+    }
+
+    fn still_open(&self) -> BoxFuture<'_, Option<String>> {
+        let left = self.role.own.as_ref().and_then(|own| own.left());
+        if left.is_some() && self.asked.fetch_add(1, Ordering::Relaxed) >= ASKS {
+            return Box::pin(async { None });
+        }
+        match left {
+            Some(left) => Box::pin(async { Some(left) }),
+            None => self.inner.still_open(),
+        }
+    }
+}

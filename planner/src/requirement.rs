@@ -1,0 +1,192 @@
+//! Requirements and their ids: the items of a text's lists, each under an id that stays.
+
+use std::collections::BTreeSet;
+
+/// One requirement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// As written in the text (`R7`), else `R` and a number.
+    pub id: String,
+    /// Its words, further lines joined.
+    pub text: String,
+}
+
+/// A text whose requirements cannot be told apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unclear {
+    /// There are no words.
+    Empty,
+    /// This id stands at two items.
+    Twice(String),
+}
+
+/// An item as it is found: its id when the text gives one, or its number.
+#[derive(Debug)]
+struct Item {
+    id: Option<String>,
+    number: Option<u32>,
+    text: String,
+}
+
+/// The requirements of a text: every item of its outermost lists, numbered or not, in order. Ids
+/// that the text gives are kept (`R7: …`, `- **R7** …`); item 3 of a numbered list becomes `R3`
+/// where that is free. Text without a list is one requirement.
+pub fn read(text: &str) -> Result<Vec<Requirement>, Unclear> {
+    let mut items = items(text);
+    if items.is_empty() {
+        let whole = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if whole.is_empty() {
+            return Err(Unclear::Empty);
+        }
+        items.push(Item { id: None, number: None, text: whole });
+    }
+    let mut taken = BTreeSet::new();
+    for id in items.iter().filter_map(|item| item.id.as_ref()) {
+        if !taken.insert(id.clone()) {
+            return Err(Unclear::Twice(id.clone()));
+        }
+    }
+    let mut next = 1;
+    let requirements = items.into_iter().map(|item| {
+        let numbered = item.number.map(|n| format!("R{n}")).filter(|id| !taken.contains(id));
+        let id = item.id.or(numbered).unwrap_or_else(|| {
+            while taken.contains(&format!("R{next}")) {
+                next += 1;
+            }
+            format!("R{next}")
+        });
+        taken.insert(id.clone());
+        Requirement { id, text: item.text }
+    });
+    Ok(requirements.collect())
+}
+
+/// The items of the outermost lists. What is indented below an item, or follows it without an
+/// empty line between, belongs to it; code blocks are never searched for items.
+fn items(text: &str) -> Vec<Item> {
+    let mut items: Vec<Item> = Vec::new();
+    let (mut fenced, mut open, mut gap, mut outermost) = (false, false, false, 0);
+    for line in text.lines() {
+        let words = line.trim();
+        let indent = line.len() - line.trim_start().len();
+        if words.starts_with("```") || words.starts_with("~~~") {
+            fenced = !fenced;
+        } else if fenced {
+            // Code explains the item it stands below; it is no item.
+        } else if words.is_empty() {
+            gap = true;
+            continue;
+        } else if let Some(item) = item(words).filter(|_| !open || indent < outermost + 2) {
+            (open, gap, outermost) = (true, false, indent);
+            items.push(item);
+            continue;
+        } else if words.starts_with('#') || (gap && indent < outermost + 2) {
+            // A heading, or a paragraph of its own: prose again.
+            open = false;
+        }
+        gap = false;
+        if let Some(last) = items.last_mut().filter(|_| open && !words.is_empty()) {
+            last.text.push(' ');
+            last.text.push_str(words);
+        }
+    }
+    items.retain(|item| !item.text.trim().is_empty());
+    items
+}
+
+/// A line that begins an item.
+fn item(words: &str) -> Option<Item> {
+    if let Some((id, text)) = given_id(words) {
+        return Some(Item { id: Some(id), number: None, text });
+    }
+    let (number, rest) = marker(words)?;
+    let rest =
+        ["[ ] ", "[x] ", "[X] "].iter().find_map(|box_| rest.strip_prefix(box_)).unwrap_or(rest);
+    Some(match given_id(rest) {
+        Some((id, text)) => Item { id: Some(id), number: None, text },
+        None => Item { id: None, number, text: rest.trim().to_owned() },
+    })
+}
+
+/// `- `, `* `, `+ `, `3. `, `3) ` at the beginning: the number, and what follows.
+fn marker(words: &str) -> Option<(Option<u32>, &str)> {
+    if let Some(rest) = ["- ", "* ", "+ "].iter().find_map(|mark| words.strip_prefix(mark)) {
+        return Some((None, rest.trim_start()));
+    }
+    let digits = words.len() - words.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let rest = words[digits..].strip_prefix(['.', ')'])?;
+    let number = words[..digits].parse().ok()?;
+    let rest = rest.strip_prefix([' ', '\t'])?;
+    Some((Some(number), rest.trim_start()))
+}
+
+/// `R7: words`, `**R7** words`, `[R7] words`, `R7. words`: the id, and the words.
+fn given_id(words: &str) -> Option<(String, String)> {
+    let bare = words.trim_start_matches(['*', '[', '(', '`', '_']);
+    let decorated = bare.len() < words.len();
+    let rest = bare.strip_prefix('R').or_else(|| bare.strip_prefix('r'))?;
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let number: u32 = rest[..digits].parse().ok()?;
+    let after = &rest[digits..];
+    let text =
+        after.trim_start_matches(['*', ']', ')', '`', '_', ':', '.', '-', '–', '—', ' ', '\t']);
+    let parted = decorated || after.starts_with([':', '.', ')']) || after.starts_with(" - ");
+    (parted && text.len() < after.len()).then(|| (format!("R{number}"), text.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(text: &str) -> Vec<String> {
+        let read = read(text).unwrap();
+        read.into_iter().map(|it| format!("{}={}", it.id, it.text)).collect()
+    }
+
+    #[test]
+    fn items_of_any_list_get_ids_in_order() {
+        let text = "# Shop\nSome prose.\n\n1. add a cart\n2. empty it\n";
+        assert_eq!(ids(text), ["R1=add a cart", "R2=empty it"]);
+        assert_eq!(ids("- one\n* two\n+ [ ] three"), ["R1=one", "R2=two", "R3=three"]);
+        assert_eq!(ids("1) a\n1) b\n1) c"), ["R1=a", "R2=b", "R3=c"]);
+    }
+
+    #[test]
+    fn ids_of_the_text_stay() {
+        let text = "R2: b\nR7 - g\n- **R4** d\n- [R5] e\n- something new\n1. first";
+        assert_eq!(ids(text), ["R2=b", "R7=g", "R4=d", "R5=e", "R1=something new", "R3=first"]);
+        assert_eq!(read("R1: a\nR1: b"), Err(Unclear::Twice("R1".into())));
+        assert_eq!(ids("- R2D2 must beep\n- RFC 7 holds"), ["R1=R2D2 must beep", "R2=RFC 7 holds"]);
+    }
+
+    #[test]
+    fn what_is_below_an_item_belongs_to_it() {
+        let text = "1. log in\n   - by name\n   - by key\n   and out\n\n   more of one\n2. pay\nsoon\n\
+                    \nProse at the end.\n";
+        assert_eq!(ids(text), ["R1=log in - by name - by key and out more of one", "R2=pay soon"]);
+        let code = "- keep the format\n```\n- not an item\n```\n- print it\n";
+        assert_eq!(ids(code), ["R1=keep the format ``` - not an item ```", "R2=print it"]);
+    }
+
+    #[test]
+    fn text_without_a_list_is_one_requirement() {
+        assert_eq!(ids("Write a\nsmall shop.\n"), ["R1=Write a small shop."]);
+        assert_eq!(read(" \n"), Err(Unclear::Empty));
+    }
+
+    proptest::proptest! {
+        /// Whatever is written: ids are unique, and no text that has words is without requirement.
+        #[test]
+        fn every_id_stands_once(text in "([ ]{0,4}(R[0-9] ?:?|[0-9][.)]|[-*#])? ?[a-z`]{0,6}\n){0,12}") {
+            match read(&text) {
+                Ok(all) => {
+                    let ids: BTreeSet<&str> = all.iter().map(|it| it.id.as_str()).collect();
+                    proptest::prop_assert_eq!(ids.len(), all.len());
+                    proptest::prop_assert!(!all.is_empty());
+                }
+                Err(Unclear::Empty) => proptest::prop_assert!(text.trim().is_empty()),
+                Err(Unclear::Twice(id)) => proptest::prop_assert!(text.to_uppercase().matches(&id).count() > 1),
+            }
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! `g3 --autonomous`: player, checks and coach, round by round, with the real binary.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use base::event::Event;
+use serde_json::{Value, json};
+use testkit::model_server::ModelServer;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::request::Request;
+use testkit::model_server::script::Script;
+
+use crate::stage::{G3, Stage, of_type};
+
+const TWO: &str = "1. make one.txt\n2. make two.txt\n";
+
+/// Whether a coach asks.
+pub fn is_coach(request: &Request) -> bool {
+    request.tool_names().contains(&"verdict".to_owned())
+}
+
+/// A script with the replies of each side.
+pub fn sides(player: impl Into<Vec<Reply>>, coach: impl Into<Vec<Reply>>) -> Script {
+    let queue = |replies: Vec<Reply>| Arc::new(Mutex::new(VecDeque::from(replies)));
+    let (player, coach) = (queue(player.into()), queue(coach.into()));
+    Script::by(move |request| {
+        let side = if is_coach(request) { &coach } else { &player };
+        let next = side.lock().unwrap().pop_front();
+        next.unwrap_or_else(|| Reply::exhausted("this side has no reply left"))
+    })
+}
+
+/// A verdict on R1, R2 …, by their statuses.
+pub fn verdict(approved: bool, statuses: &[&str]) -> Reply {
+    Reply::call("verdict", verdict_args(approved, statuses))
+}
+
+fn verdict_args(approved: bool, statuses: &[&str]) -> Value {
+    let judged = statuses.iter().zip(1..).map(|(status, n)| {
+        json!({"id": format!("R{n}"), "status": status, "evidence": format!("seen {n}")})
+    });
+    let feedback = if approved { "" } else { "two.txt is missing: write it" };
+    json!({"approved": approved, "requirements": judged.collect::<Vec<_>>(), "feedback": feedback})
+}
+
+/// A player that writes a file and says so.
+pub fn writes(name: &str) -> [Reply; 2] {
+    let args = json!({"file_path": name, "content": format!("{name}\n")});
+    [Reply::call("write_file", args), Reply::says(format!("{name} is there."))]
+}
+
+/// A stage with two requirements.
+pub fn stage(script: Script) -> Stage {
+    let stage = Stage::new(script);
+    stage.repo.write("requirements.md", TWO);
+    stage
+}
+
+#[test]
+fn player_and_coach_go_on_until_all_is_met() {
+    let player = [writes("one.txt"), writes("two.txt")].concat();
+    let coach = [verdict(false, &["met", "unmet"]), verdict(true, &["met", "met"])];
+    let stage = stage(sides(player, coach));
+    stage.repo.write("AGENTS.md", "Use tabs.");
+    let ran = stage.g3(["--autonomous"]);
+    ran.ok();
+    ran.says("round 1 of 5: not approved").says("R2   unmet").says("round 2 of 5: approved");
+    ran.says("round verdict").says("2 of 2");
+    assert_eq!(stage.repo.read("two.txt"), "two.txt\n");
+    let (coaches, players): (Vec<Request>, Vec<Request>) =
+        stage.asked().into_iter().partition(is_coach);
+    for coach in &coaches {
+        assert_eq!(coach.messages().len(), 1, "a coach begins afresh");
+        assert_eq!(coach.tool_names(), ["read_file", "grep", "glob", "verdict"]);
+        assert!(!coach.system().contains("Use tabs."), "the coach takes orders from no file");
+        for words in ["make one.txt", "- R1: make one.txt", "- R2: make two.txt", "+one.txt"] {
+            assert!(coach.text().contains(words), "no `{words}` in: {}", coach.text());
+        }
+    }
+    assert!(coaches[1].text().contains("two.txt is missing: write it"), "the feedback before");
+    assert!(players[0].system().contains("Use tabs."));
+    let second = &players[2];
+    assert_eq!(second.messages().len(), 5, "the player keeps its conversation");
+    assert!(second.last().contains("two.txt is missing: write it"));
+    assert!(second.last().contains("R2 is unmet"), "{}", second.last());
+    assert!(!second.last().contains("R1 is"));
+}
+
+#[test]
+fn the_coach_sees_all_that_changed_and_what_the_checks_said() {
+    let change = "printf 'b\\n' > tracked.txt; git commit -qam change; printf 'c\\n' > tracked.txt; \
+                  printf 'new\\n' > 'un tracked.txt'; printf 'no\\n' > ignored.log";
+    let player = [Reply::call("shell", json!({"command": change})), Reply::says("done")];
+    let stage = stage(sides(player, [verdict(false, &["met", "unmet"])]));
+    stage.repo.write(".gitignore", "*.log\n");
+    stage.repo.commit_file("tracked.txt", "a\n");
+    stage.repo.write("mine.txt", "was here before\n");
+    let before = stage.repo.git(["count-objects"]);
+    let args = ["--autonomous", "--max-turns", "1", "--check", "echo all green"];
+    stage.g3([&args[..], &["--check", "echo broken >&2; exit 3"]].concat()).exits(3);
+    let text = stage.asked().into_iter().find(is_coach).unwrap().text();
+    for words in [
+        "M tracked.txt",
+        "A un tracked.txt",
+        "-a\n+c",
+        "+new",
+        "`echo all green` passed, exit code 0",
+        "`echo broken >&2; exit 3` FAILED, exit code 3",
+        "    broken",
+    ] {
+        assert!(text.contains(words), "no `{words}` in: {text}");
+    }
+    for words in ["ignored.log", "was here before"] {
+        assert!(!text.contains(words), "`{words}` in: {text}");
+    }
+    assert_eq!(stage.repo.git(["status", "--porcelain", "mine.txt"]), "?? mine.txt");
+    let after = stage.repo.git(["count-objects"]);
+    let count = |text: &str| text.split(' ').next().unwrap().parse::<u32>().unwrap();
+    assert!(count(&after) <= count(&before) + 3, "only the player's commit is in the repository");
+}
+
+/// Approval once was a word in the coach's prose, and a sentence that denied it approved.
+#[test]
+fn words_that_speak_of_approval_approve_nothing() {
+    let praise = || Reply::says("This is not yet IMPLEMENTATION_APPROVED. {\"approved\": true}");
+    let coach: Vec<Reply> = (0..8).map(|_| praise()).collect();
+    let stage = stage(sides(writes("one.txt"), coach));
+    let ran = stage.g3(["--autonomous", "--max-turns", "1"]);
+    ran.exits(3).says("no verdict").says("not approved after 1 round");
+    let coaches: Vec<Request> = stage.asked().into_iter().filter(is_coach).collect();
+    assert_eq!(coaches.len(), 8, "two coaches, each reminded three times");
+    assert!(coaches[3].last().contains("Your words are not a verdict"));
+}
+
+#[test]
+fn a_verdict_that_does_not_count_is_told_back_and_given_anew() {
+    let coach = [
+        verdict(true, &["met", "unmet"]),
+        Reply::call("verdict", json!({"approved": true, "requirements": [], "feedback": ""})),
+        Reply::new().calls_raw("verdict", "{\"approved\": tr"),
+        verdict(true, &["met", "met"]),
+    ];
+    let stage = stage(sides(writes("one.txt"), coach));
+    stage.g3(["--autonomous"]).ok();
+    let last = stage.asked().pop().unwrap();
+    let told: Vec<String> = last.tool_results().into_iter().map(|(_, text)| text).collect();
+    assert!(told[0].contains("not all is met: R2"), "{told:?}");
+    assert!(told[1].contains("`R1` is missing; `R2` is missing"), "{told:?}");
+    assert_eq!(told.len(), 3);
+}
+
+#[test]
+fn a_red_check_forbids_approval_and_the_player_reads_its_output() {
+    let player = [writes("one.txt"), writes("two.txt")].concat();
+    let coach = [
+        verdict(true, &["met", "met"]),
+        verdict(false, &["met", "unmet"]),
+        verdict(true, &["met", "met"]),
+    ];
+    let stage = stage(sides(player, coach));
+    stage.env.config(&format!(
+        "{}\n[studio]\nchecks = [\"test -e two.txt || {{ echo two is missing; false; }}\"]\n",
+        stage.model.config_toml("anthropic")
+    ));
+    stage.g3(["--autonomous"]).ok();
+    let asked = stage.asked();
+    let coach: Vec<&Request> = asked.iter().filter(|request| is_coach(request)).collect();
+    assert!(coach[1].tool_results()[0].1.contains("a check failed: test -e two.txt"));
+    let player: Vec<&Request> = asked.iter().filter(|request| !is_coach(request)).collect();
+    assert!(player[2].last().contains("    two is missing"), "{}", player[2].last());
+}
+
+/// Nothing but a sentence in its prompt once kept the coach from changing files.
+#[test]
+fn a_coach_cannot_write_or_run_whatever_it_calls() {
+    let coach = [
+        Reply::new()
+            .calls("write_file", json!({"file_path": "by-coach", "content": "x"}))
+            .calls("shell", json!({"command": "touch by-coach"}))
+            .calls("bash", json!({"command": "touch by-coach", "description": "x"}))
+            .calls("edit", json!({"filePath": "one.txt", "oldString": "one", "newString": "x"}))
+            .calls("read_file", json!({"file_path": "one.txt"})),
+        verdict(true, &["met", "met"]),
+    ];
+    let stage = stage(sides(writes("one.txt"), coach));
+    stage.g3(["--autonomous"]).ok();
+    assert!(!stage.repo.path().join("by-coach").exists());
+    assert_eq!(stage.repo.read("one.txt"), "one.txt\n");
+    let results = stage.asked().pop().unwrap().tool_results();
+    for (_, text) in &results[..4] {
+        assert!(text.contains("denied") && text.contains("read_file, grep, glob"), "{text}");
+    }
+    assert!(results[4].1.contains("one.txt"), "it may read");
+}
+
+#[test]
+fn rounds_that_are_used_up_end_with_3_and_the_events_say_it() {
+    let player = [writes("one.txt"), writes("one.txt")].concat();
+    let coach = [verdict(false, &["met", "unmet"]), verdict(false, &["met", "unknown"])];
+    let stage = stage(sides(player, coach));
+    let ran = stage.g3(["--autonomous", "--max-turns", "2", "--json"]);
+    ran.exits(3);
+    let events = ran.json_lines();
+    assert!(events.iter().all(|event| Event::parse(&event.to_string()).is_some()));
+    for once in ["start", "end", "error"] {
+        assert_eq!(of_type(&events, once).len(), 1, "`{once}` in {ran}");
+    }
+    let end = events.last().unwrap();
+    assert_eq!((&end["status"], &end["exit"]), (&json!("not_approved"), &json!(3)));
+    assert_eq!((&end["turns"], &end["usage"]["output"]), (&json!(6), &json!(30)));
+    let plans = of_type(&events, "plan");
+    let states: Vec<&str> = plans.iter().map(|plan| plan["state"].as_str().unwrap()).collect();
+    let round = ["playing", "judging", "judged"];
+    assert_eq!(states, [&["begun"][..], &round, &round, &["ended"]].concat());
+    let report = &plans.last().unwrap()["report"];
+    assert_eq!(report[1]["requirements"][1]["status"], "unknown");
+    assert_eq!(report[0]["cost"]["turns"], 3);
+    let error = of_type(&events, "error")[0];
+    assert!(error["text"].as_str().unwrap().contains("R2 unknown: seen 2"), "{error}");
+    assert!(error["try"][0].as_str().unwrap().contains("--max-turns 5"), "{error}");
+}
+
+/// A failed turn of the player once ended the run with `No coach feedback received on turn N`.
+#[test]
+fn a_failed_turn_of_the_player_is_tried_again_then_left_to_the_coach() {
+    let mut player = vec![Reply::status(400), Reply::status(400)];
+    player.extend(writes("one.txt"));
+    player.extend([Reply::status(400), Reply::status(400), Reply::status(400)]);
+    player.extend(writes("two.txt"));
+    let coach = [
+        verdict(false, &["met", "unmet"]),
+        verdict(false, &["met", "unmet"]),
+        verdict(true, &["met", "met"]),
+    ];
+    let stage = stage(sides(player, coach));
+    let ran = stage.g3(["--autonomous"]);
+    ran.ok();
+    ran.says("the player's part of round 1 ended early").says("round 3 of 5: approved");
+    let asked = stage.asked();
+    let players: Vec<&Request> = asked.iter().filter(|request| !is_coach(request)).collect();
+    assert!(players[1].last().contains("Your last attempt ended early"));
+    let coaches: Vec<&Request> = asked.iter().filter(|request| is_coach(request)).collect();
+    assert!(!coaches[0].text().contains("ended early"), "the third try went well");
+    assert!(coaches[1].text().contains("The player's part of this round ended early"));
+    assert!(players[7].last().contains("Your part of that round ended early"));
+}
+
+#[test]
+fn where_no_model_answers_at_all_the_run_fails_and_can_go_on() {
+    let dead: Vec<Reply> = (0..5).map(|_| Reply::status(401)).collect();
+    let mut player = dead[..3].to_vec();
+    player.extend(writes("one.txt"));
+    let mut coach = dead[..2].to_vec();
+    coach.push(verdict(true, &["met", "met"]));
+    let stage = stage(sides(player, coach));
+    let ran = stage.g3(["--autonomous"]);
+    ran.exits(1).says("no model answered").says("401");
+    assert_eq!(stage.asked().len(), 5, "four more rounds would be no better");
+    stage.g3(["--autonomous", "--resume"]).ok();
+}
+
+/// Missing requirements once ended with exit code 0, and no rounds at all were accepted.
+#[test]
+fn a_run_without_requirements_or_rounds_is_refused() {
+    let stage = Stage::new([]);
+    for args in [
+        &["--autonomous"][..],
+        &["--autonomous", "--requirements", "nowhere.md"],
+        &["--autonomous", "--requirements", " "],
+        &["--autonomous", "--requirements", "R1: a\nR1: b"],
+        &["--autonomous", "--requirements", "x", "--max-turns", "0"],
+        &["--autonomous", "--resume"],
+        &["--autonomous", "--resume", "zzz"],
+        &["--autonomous", "--resume", "--requirements", "x"],
+    ] {
+        let ran = stage.g3(args);
+        assert_eq!(ran.code, 2, "{args:?}:\n{ran}");
+        ran.says("error:").says("try:");
+    }
+    assert!(stage.session_dirs().is_empty() && stage.asked().is_empty());
+}
+
+/// With `--quiet` there once was no session file to read approval from, so nothing was approved.
+#[test]
+fn a_quiet_run_is_approved_as_well() {
+    let stage = stage(sides(writes("one.txt"), [verdict(true, &["met", "met"])]));
+    let ran = stage.g3(["--autonomous", "--quiet"]);
+    assert_eq!(ran.ok(), "one.txt is there.");
+    assert_eq!(ran.err, "");
+}
+
+/// The player once was asked where the default provider is, whatever was configured for it.
+#[test]
+fn each_side_has_its_provider() {
+    let stage = stage(Script::from([]));
+    let player = ModelServer::start(writes("one.txt").to_vec());
+    let coach = ModelServer::start([verdict(true, &["met", "met"])]);
+    let entry = |name: &str, model: &ModelServer| {
+        format!(
+            "[providers.anthropic.{name}]\nmodel = \"{name}-model\"\napi_key = \"k\"\n\
+             base_url = \"{}\"\n",
+            model.url()
+        )
+    };
+    let configured = stage.model.config_toml("anthropic");
+    let sides = "[providers]\nplayer = \"anthropic.p\"\ncoach = \"anthropic.c\"\n";
+    let config = configured.replace("[providers]\n", sides);
+    stage.env.config(&(config + &entry("p", &player) + &entry("c", &coach)));
+    stage.g3(["--autonomous"]).ok();
+    assert!(stage.asked().is_empty());
+    assert_eq!(player.requests()[0].body["model"], "p-model");
+    assert_eq!(coach.requests()[0].body["model"], "c-model");
+}
+
+#[test]
+fn limits_are_those_of_the_whole_run() {
+    let used = |reply: Reply| reply.usage(40, 10);
+    let player = [writes("one.txt"), writes("two.txt")].concat().into_iter().map(used);
+    let coach = [used(verdict(false, &["met", "unmet"]))];
+    let stage = stage(sides(player.collect::<Vec<_>>(), coach));
+    let ran = stage.g3(["--autonomous", "--max-tokens", "150", "--json"]);
+    ran.exits(3).says("the limit of 150 tokens is reached");
+    assert_eq!(ran.json_lines().last().unwrap()["status"], "limit");
+    assert_eq!(stage.asked().len(), 3, "the second round was not begun");
+}
+
+#[test]
+fn without_a_repository_the_coach_sees_what_changed_as_well() {
+    let stage = stage(sides(writes("one.txt"), [verdict(true, &["met", "met"])]));
+    let plain = stage.env.home().join("plain");
+    std::fs::create_dir(&plain).unwrap();
+    std::fs::write(plain.join("old.txt"), "old").unwrap();
+    stage.env.run(G3, &plain, ["--autonomous", "--requirements", TWO]).ok();
+    let text = stage.asked().into_iter().find(is_coach).unwrap().text();
+    assert!(text.contains("A one.txt") && text.contains("+one.txt"), "{text}");
+    assert!(!text.contains("old.txt"), "{text}");
+}
+
+#[test]
+fn checks_of_a_repository_that_is_not_trusted_do_not_run() {
+    let stage = stage(sides(writes("one.txt"), [verdict(true, &["met", "met"])]));
+    stage.repo.write("g3.toml", "[studio]\nchecks = [\"touch pwned\"]\n");
+    stage.g3(["--autonomous"]).ok();
+    assert!(!stage.repo.path().join("pwned").exists());
+}

@@ -1,0 +1,108 @@
+//! Autonomous runs that were cut short, or are over, and go on.
+
+use base::process::{self, exit_code};
+use rustix::process::Signal;
+use serde_json::json;
+use testkit::model_server::gate::Gate;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
+
+use crate::autonomous::{is_coach, sides, stage, verdict, writes};
+use crate::stage::of_type;
+
+#[test]
+fn an_interrupt_cancels_and_the_run_goes_on_where_it_was() {
+    let gate = Gate::new();
+    let player = [
+        Reply::says("half a ").then_says("sentence").gate(&gate),
+        writes("one.txt")[0].clone(),
+        Reply::says("done"),
+    ];
+    let stage = stage(sides(player, [verdict(true, &["met", "met"])]));
+    let mut g3 = stage.start(["--autonomous"]);
+    gate.wait_until_reached(1);
+    process::signal_group(g3.id(), Signal::INT);
+    let status = g3.wait_until(None).unwrap().unwrap();
+    assert_eq!(exit_code(status), 130);
+    gate.open_all();
+    stage.g3(["--autonomous", "--resume"]).ok();
+    let asked = stage.asked();
+    assert!(asked[1].last().contains("Round 1 was interrupted"), "{}", asked[1].last());
+}
+
+#[test]
+fn kill_9_at_every_step_loses_nothing_that_resume_cannot_finish() {
+    let script = || {
+        Script::by(|request| {
+            let (text, last) = (request.text(), request.last());
+            if is_coach(request) {
+                let both = text.contains("+one.txt") && text.contains("+two.txt");
+                return if both {
+                    verdict(true, &["met", "met"])
+                } else {
+                    verdict(false, &["met", "unmet"])
+                };
+            }
+            let make = |name: &str| {
+                let line = format!("echo {name} > {name}; echo made-{name}");
+                Reply::call("shell", json!({"command": line}))
+            };
+            let second = text.contains("Round 2");
+            match (text.contains("made-one.txt"), text.contains("made-two.txt")) {
+                (false, _) => make("one.txt"),
+                (true, false) if second => make("two.txt"),
+                (true, _) => Reply::says(format!("done after {} bytes", last.len())),
+            }
+        })
+    };
+    let stage = stage(script());
+    let steps = stage.env.home().join("steps");
+    stage.env.run_job(stage.job(["--autonomous"]).env("G3_TEST_STEPS", &steps)).ok();
+    let steps = std::fs::read_to_string(&steps).unwrap();
+    let names: Vec<&str> = steps.lines().filter(|name| name.starts_with("g3.rounds.")).collect();
+    assert_eq!(names.len(), 7, "{names:?}");
+    for name in ["rounds.begun", "rounds.played", "rounds.checked", "rounds.judged"] {
+        for pass in 1..=2 {
+            check_killed_at(&format!("g3.{name}:{pass}"), script());
+        }
+    }
+    for pass in 1..=steps.matches("g3.journal.reply").count() {
+        check_killed_at(&format!("g3.journal.reply:{pass}"), script());
+    }
+}
+
+fn check_killed_at(step: &str, script: Script) {
+    let stage = stage(script);
+    let args = ["--autonomous", "--check", "test -e one.txt"];
+    let ran = stage.env.run_job(stage.job(args).env("G3_TEST_KILL_AT", step));
+    if step == "g3.rounds.begun:2" {
+        ran.ok();
+        return;
+    }
+    ran.exits(137);
+    if step == "g3.rounds.begun:1" {
+        stage.g3(["--autonomous", "--resume"]).exits(2);
+        return;
+    }
+    let again = stage.g3(["--autonomous", "--resume", "--json"]);
+    assert_eq!(again.code, 0, "killed at {step}:\n{again}");
+    for name in ["one.txt", "two.txt"] {
+        assert_eq!(stage.repo.read(name), format!("{name}\n"), "killed at {step}");
+    }
+    let plan = of_type(&again.json_lines(), "plan").last().unwrap()["report"].clone();
+    assert_eq!(plan.as_array().unwrap().len(), 2, "no round is lost or played twice at {step}");
+    assert_eq!(stage.session_dirs().len(), 1, "no second session at {step}");
+}
+
+#[test]
+fn a_run_that_is_over_says_so_and_takes_more_rounds() {
+    let player = [writes("one.txt"), writes("two.txt")].concat();
+    let coach = [verdict(false, &["met", "unmet"]), verdict(true, &["met", "met"])];
+    let stage = stage(sides(player, coach));
+    stage.g3(["--autonomous", "--max-turns", "1"]).exits(3);
+    stage.g3(["--autonomous", "--resume"]).exits(3).says("not approved after 1 round");
+    assert_eq!(stage.asked().len(), 3, "nobody was asked");
+    stage.g3(["--autonomous", "--resume", "--max-turns", "4"]).ok();
+    stage.g3(["--autonomous", "--resume"]).ok();
+    assert_eq!(stage.asked().len(), 6);
+}

@@ -1,0 +1,178 @@
+//! Every flag of `g3 --help` in every mode: it does what it says, or it is refused with a sentence.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use testkit::env::Ran;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
+
+use crate::autonomous::{is_coach, verdict};
+use crate::stage::Stage;
+
+/// The modes: a name, what chooses it, and what stands on stdin. A new mode is a line here, and a
+/// column below.
+const MODES: &[(&str, &[&str], &str)] = &[
+    ("once", &["the task"], ""),
+    ("interactive", &[], "the task\n"),
+    ("autonomous", &["--autonomous", "--requirements", "the task"], ""),
+    ("accumulative", &["--auto"], "the task\n"),
+    ("agent", &["--agent", "hopper", "the task"], ""),
+    ("acp", &["acp"], ""),
+    ("complete", &["complete"], "the task\n"),
+];
+
+/// A flag, an argument for it, and for each mode whether it is honoured (`y`), refused (`n`) or
+/// what chooses a mode (`-`), in the order of the modes.
+const FLAGS: &[(&str, &[&str], &str)] = &[
+    ("--provider", &["anthropic.scripted"], "yyyyyyy"),
+    ("--model", &["special"], "yyyyyyy"),
+    ("--fallback-model", &["another"], "yyyyyyy"),
+    ("--config", &["{home}/other.toml"], "yyyyyyy"),
+    ("--workspace", &["sub"], "yyyyyyy"),
+    ("--profile", &["egirl"], "yyyyyyn"),
+    ("--resume", &[], "yynnynn"),
+    ("--new-session", &[], "yyyyynn"),
+    ("--chat", &[], "yynnynn"),
+    ("--acd", &[], "yyyyyyn"),
+    ("--memory", &["{home}/notes.md"], "yyyyynn"),
+    ("--auto-memory", &[], "yyyyynn"),
+    ("--no-auto-memory", &[], "yyyyynn"),
+    ("--agent", &["hopper"], "yynn-yn"),
+    ("--autonomous", &[], "n--nnnn"),
+    ("--auto", &[], "n-n-nnn"),
+    ("--requirements", &["other"], "nn-nnnn"),
+    ("--check", &["touch checked"], "nnyynnn"),
+    ("--list-agents", &[], "n-nnnnn"),
+    ("--max-turns", &["1"], "yyyyyyn"),
+    ("--max-tokens", &["1"], "yyyyyyn"),
+    ("--budget", &["0.000001"], "yyyyyyn"),
+    ("--timeout", &["600"], "yyyyyyn"),
+    ("--json", &[], "ynynynn"),
+    ("--events", &["{home}/events"], "yyyyynn"),
+    ("--quiet", &[], "yyyyynn"),
+];
+
+fn script() -> Script {
+    Script::by(|request| {
+        if is_coach(request) {
+            return verdict(true, &["met"]);
+        }
+        let first = request.assistant_messages() == 0;
+        let looks =
+            Reply::says("I look.").calls("read_file", json!({"file_path": "a", "path": "a"}));
+        if first && !request.tool_names().is_empty() { looks } else { Reply::says("The end.") }
+    })
+}
+
+fn stage() -> Stage {
+    let stage = Stage::new(script());
+    stage.repo.write("a", "x\n");
+    stage.repo.write("sub/a", "x\n");
+    let price = "price = { input = 1e6, output = 1e6 }\n";
+    let config = stage.model.config_toml("anthropic") + price;
+    stage.env.config(&config);
+    let other = config.replace("model = \"scripted\"", "model = \"other\"");
+    std::fs::write(stage.env.home().join("other.toml"), other).unwrap();
+    std::fs::write(stage.env.home().join("notes.md"), "# Workspace Memory\n\nplums\n").unwrap();
+    stage
+}
+
+fn run(stage: &Stage, mode: (&str, &[&str], &str), flag: &str, values: &[&str]) -> Ran {
+    let home = stage.env.home().display().to_string();
+    let values = values.iter().map(|value| value.replace("{home}", &home));
+    let (_, chosen, input) = mode;
+    // Subcommands take their flags after them, and a task stands behind what takes an argument.
+    let mut args: Vec<String> = Vec::new();
+    let is_subcommand = ["acp", "complete"].contains(&mode.0);
+    args.extend(chosen.iter().filter(|_| is_subcommand).map(|arg| (*arg).to_owned()));
+    args.push(flag.to_owned());
+    args.extend(values);
+    let rest: Vec<String> =
+        chosen.iter().filter(|_| !is_subcommand).map(|arg| (*arg).to_owned()).collect();
+    if let Some((task, before)) = rest.split_last().filter(|(last, _)| **last == "the task") {
+        args.extend(before.iter().cloned());
+        let named = before.last().is_some_and(|last| last == "--requirements");
+        if !named {
+            args.push("--".to_owned());
+        }
+        args.push(task.clone());
+    } else {
+        args.extend(rest);
+    }
+    stage.env.run_job(stage.job([]).args(args).input(input))
+}
+
+/// What shows that a flag was honoured.
+fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
+    let asked = stage.asked();
+    let models: BTreeSet<&str> = asked.iter().filter_map(|it| it.body["model"].as_str()).collect();
+    let sessions = |dir: &str| stage.repo.path().join(dir).join(".g3/sessions").exists();
+    match flag {
+        // An editor says nothing here, so that acp only shows that it took the flag.
+        _ if mode == "acp" => ran.code == 0,
+        "--provider" | "--fallback-model" | "--new-session" | "--timeout" => {
+            ran.code == 0 && !asked.is_empty()
+        }
+        "--model" => models == BTreeSet::from(["special"]),
+        "--config" => models == BTreeSet::from(["other"]),
+        "--workspace" => mode == "complete" || (sessions("sub") && !sessions(".")),
+        "--profile" => asked[0].tool_names().contains(&"execute_command".to_owned()),
+        "--resume" => ran.err.contains("there is no session"),
+        "--chat" => asked.iter().all(|it| it.tool_names().is_empty()),
+        "--acd" => asked[0].tool_names().contains(&"rehydrate".to_owned()),
+        "--memory" => asked[0].system().contains("plums"),
+        "--auto-memory" => asked.iter().any(|it| it.last().contains("did you find out about")),
+        "--no-auto-memory" => {
+            ran.code == 0 && !asked.iter().any(|it| it.last().contains("find out about"))
+        }
+        "--agent" => asked[0].system().starts_with("You are hopper."),
+        "--check" => stage.repo.path().join("checked").exists(),
+        // For the autonomous modes it counts rounds, and one is enough here.
+        "--max-turns" if mode.starts_with('a') && mode != "agent" => {
+            ran.err.contains("at most 1 round") && ran.code == 0
+        }
+        "--max-turns" => ran.err.contains("limit of 1 turns"),
+        "--max-tokens" => ran.err.contains("limit of 1 tokens"),
+        "--budget" => ran.err.contains("US dollars is reached"),
+        "--json" => ran.out.lines().all(|line| line.starts_with("{\"seq\":")),
+        "--events" => stage.env.home().join("events").exists() && ran.code == 0,
+        "--quiet" => {
+            ran.code == 0 && ran.out.contains("The end.") && !ran.err.contains("· read_file")
+        }
+        other => panic!("nothing shows yet that `{other}` is honoured"),
+    }
+}
+
+#[test]
+fn every_flag_is_honoured_or_refused_in_every_mode() {
+    let help = stage().g3(["--help"]).out;
+    let words = help.split([' ', '\n', ',', '[', ']', '=']);
+    let known: BTreeSet<&str> = FLAGS.iter().map(|(flag, ..)| *flag).collect();
+    let shown: BTreeSet<&str> = help
+        .lines()
+        .map(str::trim_start)
+        .filter(|line| line.starts_with('-'))
+        .filter_map(|line| line.split([' ', ',']).find(|word| word.starts_with("--")))
+        .collect();
+    assert!(words.count() > 50 && shown.len() > 10, "the help is read: {shown:?}");
+    for flag in shown.iter().filter(|flag| !["--help", "--version"].contains(*flag)) {
+        assert!(known.contains(flag), "`{flag}` of the help has no row in the table of this test");
+    }
+    for (flag, values, row) in FLAGS {
+        assert!(shown.contains(flag), "`{flag}` is not in the help");
+        assert_eq!(row.len(), MODES.len(), "`{flag}` needs a mark for each mode");
+        for (mode, mark) in MODES.iter().zip(row.chars()).filter(|(_, mark)| *mark != '-') {
+            let stage = stage();
+            let ran = run(&stage, *mode, flag, values);
+            let told = format!("`{flag}` in the mode `{}`:\n{ran}", mode.0);
+            if mark == 'n' {
+                assert_eq!(ran.code, 2, "{told}");
+                assert!(ran.err.contains("error:") && ran.err.contains("try:"), "{told}");
+                assert!(stage.asked().is_empty() && stage.session_dirs().is_empty(), "{told}");
+            } else {
+                assert!(is_honoured(&stage, mode.0, flag, &ran), "not honoured: {told}");
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! `g3 --agent NAME`: the persona's words, its fence, its sessions, with the real binary.
+
+use serde_json::json;
+use testkit::model_server::reply::Reply;
+
+use crate::editor::Editor;
+use crate::stage::{Stage, journal, of_type};
+
+fn write(path: &str) -> Reply {
+    Reply::call("write_file", json!({"file_path": path, "content": "x\n"}))
+}
+
+#[test]
+fn a_persona_opens_the_prompt_and_the_rest_of_it_stays() {
+    let stage = Stage::new([Reply::says("one"), Reply::says("two"), Reply::says("three")]);
+    stage.repo.write("AGENTS.md", "Use tabs.");
+    stage.repo.write("src/main.rs", "fn main() {}\n");
+    stage.g3(["--agent", "carmack", "tidy up"]).ok();
+    stage.g3(["tidy up"]).ok();
+    stage.g3(["--agent", "lamport", "tidy up"]).ok();
+    let systems: Vec<String> = stage.asked().iter().map(|request| request.system()).collect();
+    assert!(systems[0].starts_with("You are carmack."));
+    assert!(systems[0].contains("\nIn Rust\n"), "the addition for a language that is there");
+    assert!(!systems[0].contains("\nIn Python\n"), "and for no other");
+    assert!(systems[0].contains("the line `Agent: carmack`"));
+    let rest = systems[1].split_once("\n\n").unwrap().1;
+    assert!(systems[0].ends_with(rest) && rest.contains("Use tabs."));
+    assert!(systems[2].starts_with("You are lamport.") && !systems[2].contains("In Rust"));
+}
+
+#[test]
+fn what_a_persona_may_not_write_is_denied_by_its_name() {
+    let stage = Stage::new([
+        write("src/lib.rs")
+            .calls("shell", json!({"command": "echo x > src/other.rs"}))
+            .calls("shell", json!({"command": "rm README.md; true"}))
+            .calls("str_replace", json!({"file_path": "README.md", "diff": "-a\n+b\n"})),
+        write("docs/guide.md").calls("shell", json!({"command": "echo y > docs/more.md"})),
+        Reply::says("done"),
+    ]);
+    stage.repo.write("docs/here.md", "");
+    stage.env.config(&format!(
+        "{}\n[[gate.rules]]\ntool = \"*\"\naction = \"allow\"\n",
+        stage.model.config_toml("anthropic")
+    ));
+    stage.repo.write("analysis/memory.md", "");
+    stage.repo.write("README.md", "a\n");
+    stage.g3(["--agent", "lamport", "document it"]).ok();
+    assert!(!stage.repo.path().join("src").exists(), "no rule opens the fence");
+    assert_eq!(stage.repo.read("docs/guide.md"), "x\n");
+    assert_eq!(stage.repo.read("docs/more.md"), "y\n");
+    let results = stage.asked()[1].tool_results();
+    for at in [0, 1] {
+        let text = &results[at].1;
+        assert!(text.contains("lamport may write README*") && text.contains("src/"), "{text}");
+    }
+    assert!(!results[3].1.contains("lamport"), "README is lamport's: {}", results[3].1);
+}
+
+#[test]
+fn what_a_command_writes_beyond_the_fence_without_naming_it_is_found() {
+    let sneaks = "n=a.rs; for d in src docs; do mkdir -p $d; echo x > $d/$n; done; echo ran";
+    let stage = Stage::new([
+        Reply::call("shell", json!({"command": sneaks})),
+        Reply::call("shell", json!({"command": "rm -r $(echo src); echo fine"})),
+        Reply::says("done"),
+    ]);
+    let ran = stage.g3(["--agent", "lamport", "--json", "document it"]);
+    ran.ok();
+    let results = stage.asked()[2].tool_results();
+    assert!(results[0].1.contains("ran") && results[0].1.contains("denied: lamport may write"));
+    assert!(results[0].1.contains("src/a.rs is not among them"), "{}", results[0].1);
+    assert!(!results[0].1.contains("docs/a.rs is"), "{}", results[0].1);
+    assert!(!results[1].1.contains("denied"), "putting it back is no offence: {}", results[1].1);
+    let ends = of_type(&ran.json_lines(), "tool_end")
+        .iter()
+        .map(|end| end["ok"].clone())
+        .collect::<Vec<_>>();
+    assert_eq!(ends[0], false);
+}
+
+#[test]
+fn a_persona_that_reads_only_is_offered_nothing_else() {
+    let stage =
+        Stage::new([write("a").calls("shell", json!({"command": "touch b"})), Reply::says("x")]);
+    stage.g3(["--agent", "scout", "which parser?"]).ok();
+    assert_eq!(stage.asked()[0].tool_names(), ["read_file", "grep", "glob"]);
+    assert!(!stage.repo.path().join("a").exists() && !stage.repo.path().join("b").exists());
+    assert!(stage.asked()[1].tool_results()[0].1.contains("not among your tools"));
+}
+
+#[test]
+fn the_workspace_comes_first_and_may_not_widen_what_is_written_unless_trusted() {
+    let replies = (0..4).flat_map(|_| [write("src/a.rs"), Reply::says("done")]);
+    let stage = Stage::new(replies.collect::<Vec<_>>());
+    let own = "---\nname: breaker\nmay_write: [\"src/**\"]\n---\nYou are our own breaker.\n";
+    stage.repo.write("agents/breaker.md", own);
+    let written = || stage.repo.path().join("src/a.rs").exists();
+    let ran = stage.g3(["--agent", "breaker", "break it"]);
+    ran.says("may narrow what `breaker` does, not widen it")
+        .says("g3 trust --file agents/breaker.md");
+    assert!(stage.asked()[0].system().starts_with("You are our own breaker."));
+    assert!(!written(), "untrusted");
+    stage.g3(["trust", "--file", "agents/breaker.md"]).says("accepted").ok();
+    stage.g3(["--agent", "breaker", "break it"]).never_says("may narrow");
+    assert!(written(), "trusted");
+    std::fs::remove_file(stage.repo.path().join("src/a.rs")).unwrap();
+    stage.repo.write("agents/breaker.md", format!("{own}One word more.\n"));
+    stage.g3(["--agent", "breaker", "break it"]).says("may narrow");
+    assert!(!written(), "trust is for that content only");
+    let narrow = "---\nmay_write: [\"docs/**\"]\n---\nYou are a narrow carmack.\n";
+    stage.repo.write("agents/carmack.md", narrow);
+    stage.g3(["--agent", "carmack", "tidy"]).ok();
+    assert!(!written(), "a narrower fence needs no trust");
+}
+
+#[test]
+fn personas_are_listed_with_where_they_come_from() {
+    let stage = Stage::new([]);
+    let user = stage.env.home().join(".g3/agents");
+    std::fs::create_dir_all(&user).unwrap();
+    std::fs::write(user.join("fowler.md"), "# Our fowler\n").unwrap();
+    stage.repo.write("agents/ada.md", "---\ndescription: counts\n---\nYou are ada.\n");
+    let ran = stage.g3(["--list-agents"]);
+    ran.ok();
+    for line in
+        ["ada      workspace  counts", "fowler   user       Our fowler", "scout    embedded"]
+    {
+        ran.says(line);
+    }
+    let all = stage.g3(["--list-agents", "--json"]).json();
+    let names: Vec<&str> =
+        all.as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "ada", "breaker", "carmack", "euler", "fowler", "hopper", "huffman", "lamport",
+            "scout", "solon"
+        ]
+    );
+    assert_eq!(all[8]["tools"], "read-only");
+    assert_eq!(all[0]["from"], "workspace");
+}
+
+#[test]
+fn a_wrong_name_or_file_is_told_with_a_way_out() {
+    let stage = Stage::new([]);
+    stage
+        .g3(["--agent", "carmak", "x"])
+        .exits(2)
+        .says("there is no agent `carmak`")
+        .says("g3 --agent carmack");
+    for name in ["../carmack", "a/b", "", "carmack.rust"] {
+        stage.g3(["--agent", name, "x"]).exits(2).says("try:");
+    }
+    stage.repo.write("agents/euler.md", "---\nmay_read: all\n---\nx\n");
+    stage.g3(["--agent", "euler", "x"]).exits(2).says("agents/euler.md").says("may_read");
+    assert!(stage.session_dirs().is_empty() && stage.asked().is_empty());
+}
+
+#[test]
+fn a_session_stays_with_its_persona() {
+    let stage = Stage::new([
+        Reply::says("one"),
+        Reply::says("two"),
+        Reply::says("three"),
+        Reply::says("four"),
+    ]);
+    stage.g3(["--agent", "euler", "draw"]).ok();
+    let dir = stage.session_dir();
+    assert_eq!(journal(&dir)[0]["agent"], "euler");
+    stage
+        .g3(["--agent", "fowler", "--resume", "--", "x"])
+        .exits(2)
+        .says("belongs to the agent `euler`");
+    stage.g3(["--agent", "euler", "--resume", "--", "go on"]).ok();
+    stage.g3(["--resume", "--", "go on"]).ok();
+    let asked = stage.asked();
+    assert!(asked[2].system().starts_with("You are euler."), "who names none goes on as before");
+    stage.g3(["plain"]).ok();
+    stage
+        .g3(["--agent", "euler", "--resume", "plain", "--", "x"])
+        .exits(2)
+        .says("begun without --agent");
+}
+
+#[test]
+fn an_editor_gets_the_persona_that_it_asks_for() {
+    let stage = Stage::new([write("src/a.rs"), Reply::says("done")]);
+    let mut editor = Editor::before(&stage, &["acp", "--agent", "euler"], json!({}));
+    let session = editor.new_session(stage.repo.path());
+    let id = editor.prompt(&session, "draw");
+    assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");
+    assert!(stage.asked()[0].system().starts_with("You are euler."));
+    assert!(!stage.repo.path().join("src").exists());
+    drop(editor);
+    let mut other = Editor::open(&stage);
+    let params = json!({"sessionId": session, "cwd": stage.repo.path(), "mcpServers": []});
+    let id = other.begin("session/load", params);
+    let error = other.answer(id)["error"]["message"].clone();
+    assert!(error.as_str().unwrap().contains("belongs to the agent `euler`"), "{error}");
+}
+
+#[test]
+fn a_persona_without_a_task_begins_its_work_where_nobody_can_be_asked() {
+    let stage = Stage::new([Reply::says("one")]);
+    stage.g3(["--agent", "breaker"]).ok();
+    assert!(stage.asked()[0].last().contains("Begin your work"));
+}
