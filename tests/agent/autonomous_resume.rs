@@ -95,6 +95,24 @@ fn check_killed_at(step: &str, script: Script) {
 }
 
 #[test]
+fn checks_that_a_repository_brings_along_do_not_run() {
+    let player = [writes("one.txt"), writes("two.txt")].concat();
+    let coach = [verdict(false, &["met", "unmet"]), verdict(true, &["met", "met"])];
+    let stage = stage(sides(player, coach));
+    let check = "echo ran >> ran";
+    stage.g3(["--autonomous", "--max-turns", "1", "--check", check]).exits(3);
+    let ran = || stage.repo.read("ran").lines().count();
+    let before = ran();
+    // As in a clone of somebody who committed their sessions: the files are here, the user is not.
+    std::fs::remove_dir_all(stage.env.home().join(".g3/runs")).unwrap();
+    let refused = stage.g3(["--autonomous", "--resume", "--max-turns", "4"]);
+    refused.exits(2).says("not typed here").says(check);
+    assert_eq!(ran(), before);
+    stage.g3(["--autonomous", "--resume", "--max-turns", "4", "--check", check]).ok();
+    assert!(ran() > before);
+}
+
+#[test]
 fn a_run_that_is_over_says_so_and_takes_more_rounds() {
     let player = [writes("one.txt"), writes("two.txt")].concat();
     let coach = [verdict(false, &["met", "unmet"]), verdict(true, &["met", "met"])];

@@ -8,6 +8,7 @@ use base::failure::{Failure, OrFail, Result};
 use base::files::{self, Journal};
 
 use super::evidence::{Place, Start};
+use super::owned;
 use super::purse::Purse;
 use super::record::{Note, Rounds};
 use super::words::{COACH, Contract};
@@ -68,6 +69,10 @@ fn plan(order: &Order) -> Result<Plan> {
         How::New(text) => (text.clone(), None),
         How::Resume(wanted) => {
             let found = found(&order.settings.cwd, wanted.as_deref())?;
+            let dir = session::sessions_dir(&order.settings.cwd).join(&found.id);
+            let mut given = order.settings.config.studio.checks.list();
+            given.extend(order.checks.iter().cloned());
+            owned::refuse_strangers(&dir, &found.checks, &given)?;
             (found.text.clone(), Some(found))
         }
     };
@@ -94,6 +99,7 @@ async fn open(order: &Order, plan: Plan, work: Work, (bus, asker): Heard) -> Res
         }
         None => {
             let start = place.begin().await?;
+            owned::remember(&work.session.dir, &contract.checks)?;
             let note = Note::Begun {
                 time: Clock::from_env().stamp(),
                 requirements: contract.text.clone(),

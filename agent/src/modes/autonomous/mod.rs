@@ -5,6 +5,7 @@ mod begin;
 mod checks;
 mod coach;
 mod evidence;
+mod owned;
 mod parts;
 mod purse;
 mod record;
