@@ -207,3 +207,21 @@ fn a_persona_without_a_task_begins_its_work_where_nobody_can_be_asked() {
     stage.g3(["--agent", "breaker"]).ok();
     assert!(stage.asked()[0].last().contains("Begin your work"));
 }
+
+#[test]
+fn a_persona_is_asked_for_notes_where_it_may_write_them() {
+    let asks = |args: &[&str]| {
+        let stage = Stage::new([
+            Reply::call("read_file", json!({"file_path": "a.txt"})),
+            Reply::says("read"),
+            Reply::says("NOTHING"),
+        ]);
+        stage.repo.write("a.txt", "x\n");
+        stage.env.run_job(stage.job([]).args(args).arg("look at a.txt")).ok();
+        stage.asked().iter().any(|request| request.last().contains("did you find out about"))
+    };
+    assert!(asks(&["--agent", "carmack"]));
+    assert!(!asks(&["--agent", "carmack", "--no-auto-memory"]));
+    assert!(!asks(&["--agent", "breaker"]), "breaker writes its own folder only");
+    assert!(!asks(&[]));
+}

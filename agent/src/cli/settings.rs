@@ -8,6 +8,7 @@ use base::failure::{Failure, OrFail, Result};
 
 use super::{AgentArgs, Common, LimitArgs, NoteArgs};
 use crate::limits::Limits;
+use crate::memory;
 use crate::persona::Places;
 use crate::provider::Choice;
 use crate::role::Role;
@@ -26,7 +27,7 @@ pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
                 .next("use g3, egirl, tools-api, core or all")
         })
     })?;
-    let notes = notes(&args.notes, &config)?;
+    let mut notes = notes(&args.notes, &config)?;
     let places = Places::new(&cwd, sources(common, &cwd).trust_store());
     let role = match &args.agent {
         Some(name) => {
@@ -36,6 +37,12 @@ pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
         }
         None => Role::default(),
     };
+    // A persona keeps notes unless told not to, where its fence lets it write them.
+    if args.agent.is_some() && notes.auto.is_none() {
+        let file = notes.file.clone().unwrap_or_else(|| cwd.join(memory::NOTES));
+        let held = role.fence.as_ref().and_then(|fence| fence.refuses(&file));
+        notes.auto = Some(!role.reads_only && held.is_none());
+    }
     Ok(Settings {
         cwd,
         config,
