@@ -151,7 +151,7 @@ enum Command {
     Model(model::ModelArgs),
     /// MCP: the servers whose tools are used, and g3's own tools for others
     Mcp(mcp::McpArgs),
-    /// List and show the sessions of this directory
+    /// List, show, export and copy the sessions of this directory, or speak to one at work
     Sessions(sessions::SessionsArgs),
     /// List the skills that there are here, or check them
     Skills(skills::SkillsArgs),

@@ -132,21 +132,9 @@ pub enum Entry {
 
 /// The day on which a session began, as its journal has it.
 pub fn begun_on(entries: &[Entry]) -> Option<String> {
-    let opened = entries.iter().filter_map(|entry| match entry {
-        Entry::Opened { time, .. } => time.get(..10),
-        Entry::Request { .. }
-        | Entry::Prompt { .. }
-        | Entry::Steered { .. }
-        | Entry::Reply { .. }
-        | Entry::Result { .. }
-        | Entry::Thinned { .. }
-        | Entry::Compacted { .. }
-        | Entry::Dehydrated { .. }
-        | Entry::Rehydrated { .. }
-        | Entry::Rewound { .. }
-        | Entry::Noted { .. }
-        | Entry::Cleared
-        | Entry::Ended { .. } => None,
+    let opened = entries.iter().filter_map(|entry| {
+        let Entry::Opened { time, .. } = entry else { return None };
+        time.get(..10)
     });
     opened.map(str::to_owned).next()
 }

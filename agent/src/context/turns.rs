@@ -15,21 +15,9 @@ pub struct Turn {
 
 /// The turns that these entries hold, the oldest first.
 pub fn list(entries: &[Entry]) -> Vec<Turn> {
-    let turn = |(at, entry): (usize, &Entry)| match entry {
-        Entry::Request { message } => Some(Turn { at, words: message.words() }),
-        Entry::Opened { .. }
-        | Entry::Prompt { .. }
-        | Entry::Steered { .. }
-        | Entry::Reply { .. }
-        | Entry::Result { .. }
-        | Entry::Thinned { .. }
-        | Entry::Compacted { .. }
-        | Entry::Dehydrated { .. }
-        | Entry::Rehydrated { .. }
-        | Entry::Rewound { .. }
-        | Entry::Noted { .. }
-        | Entry::Cleared
-        | Entry::Ended { .. } => None,
+    let turn = |(at, entry): (usize, &Entry)| {
+        let Entry::Request { message } = entry else { return None };
+        Some(Turn { at, words: message.words() })
     };
     entries.iter().enumerate().filter_map(turn).collect()
 }
@@ -56,25 +44,13 @@ pub fn effective(entries: Vec<Entry>) -> Effective {
         let turn = before.checked_sub(1).and_then(|at| list(&all.entries).into_iter().nth(at));
         let Some(turn) = turn else { continue };
         for dropped in all.entries.split_off(turn.at) {
-            let usage = match dropped {
-                Entry::Reply { usage, .. } => {
-                    all.replies += 1;
-                    usage
-                }
-                Entry::Compacted { usage, .. } | Entry::Noted { usage } => usage,
-                Entry::Opened { .. }
-                | Entry::Request { .. }
-                | Entry::Prompt { .. }
-                | Entry::Steered { .. }
-                | Entry::Result { .. }
-                | Entry::Thinned { .. }
-                | Entry::Dehydrated { .. }
-                | Entry::Rehydrated { .. }
-                | Entry::Rewound { .. }
-                | Entry::Cleared
-                | Entry::Ended { .. } => continue,
-            };
-            all.usage = all.usage.plus(usage);
+            all.replies += u32::from(matches!(dropped, Entry::Reply { .. }));
+            if let Entry::Reply { usage, .. }
+            | Entry::Compacted { usage, .. }
+            | Entry::Noted { usage } = dropped
+            {
+                all.usage = all.usage.plus(usage);
+            }
         }
     }
     all

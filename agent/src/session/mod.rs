@@ -135,21 +135,9 @@ pub fn find(cwd: &Path, wanted: Option<&str>) -> Result<Id> {
 
 /// The persona that a session was begun with; `None` for a session without a beginning.
 pub fn agent_of(entries: &[Entry]) -> Option<Option<String>> {
-    entries.iter().find_map(|entry| match entry {
-        Entry::Opened { agent, .. } => Some(agent.clone()),
-        Entry::Request { .. }
-        | Entry::Prompt { .. }
-        | Entry::Steered { .. }
-        | Entry::Reply { .. }
-        | Entry::Result { .. }
-        | Entry::Thinned { .. }
-        | Entry::Compacted { .. }
-        | Entry::Noted { .. }
-        | Entry::Dehydrated { .. }
-        | Entry::Rehydrated { .. }
-        | Entry::Rewound { .. }
-        | Entry::Cleared
-        | Entry::Ended { .. } => None,
+    entries.iter().find_map(|entry| {
+        let Entry::Opened { agent, .. } = entry else { return None };
+        Some(agent.clone())
     })
 }
 
