@@ -1,0 +1,142 @@
+//! The gate: who may pass, who is asked, what a rule opens.
+
+use super::*;
+
+struct Says(Answer, Mutex<Vec<Question>>);
+
+impl Asker for Says {
+    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
+        self.1.lock().unwrap().push(question.clone());
+        Box::pin(async { self.0 })
+    }
+}
+
+fn visit<'a>(access: &'a Access) -> Visitor<'a> {
+    let root = Path::new("/w");
+    Visitor { tool: "write_file", root, session_dir: Path::new("/s"), access }
+}
+
+fn rule(tool: Option<&str>, path: Option<&str>, action: Action) -> GateRule {
+    let owned = |text: Option<&str>| text.map(str::to_owned);
+    GateRule { tool: owned(tool), command: None, path: owned(path), host: None, action }
+}
+
+#[tokio::test]
+async fn inside_nothing_asks_and_outside_names_the_rule_to_add() {
+    let gate = Gate::default();
+    let inside = Access::Write("/w/a.txt".into());
+    assert_eq!(gate.admit(&visit(&inside)).await, Ok(Pass::Free));
+    let outside = Access::Write("/etc/a[1].txt".into());
+    let denied = gate.admit(&visit(&outside)).await.unwrap_err();
+    assert!(denied.contains("[[gate.rules]]\ntool = \"write_file\""), "{denied}");
+    let rule: toml::Table = denied.split_once('\n').unwrap().1.parse().unwrap();
+    let path = rule["gate"]["rules"][0]["path"].as_str().unwrap();
+    let rules = [self::rule(Some("write_file"), Some(path), Action::Allow)];
+    let opened = Gate::new(&rules, None).unwrap();
+    assert_eq!(opened.admit(&visit(&outside)).await, Ok(Pass::Free));
+    let other = Access::Write("/etc/a1.txt".into());
+    assert!(opened.admit(&visit(&other)).await.is_err());
+}
+
+#[tokio::test]
+async fn the_first_rule_that_matches_decides() {
+    let rules = [
+        rule(None, Some("/w/secret/**"), Action::Deny),
+        rule(Some("write_*"), Some("/out/**"), Action::Allow),
+    ];
+    let gate = Gate::new(&rules, None).unwrap();
+    let admit = async |path: &str| gate.admit(&visit(&Access::Write(path.into()))).await;
+    assert!(admit("/w/secret/key").await.unwrap_err().starts_with("denied"));
+    assert_eq!(admit("/out/a/b").await, Ok(Pass::Free));
+    assert!(admit("/outer/a").await.is_err());
+}
+
+#[test]
+fn a_rule_over_commands_sees_every_command_of_a_line() {
+    let says = |command: &str, action, line: &str| {
+        let command = Some(command.to_owned());
+        let rules = [GateRule { tool: None, command, path: None, host: None, action }];
+        let (line, cwd) = (line.to_owned(), PathBuf::from("/w"));
+        let access = Access::Run { line, cwd, careful: true };
+        Gate::new(&rules, None).unwrap().judge(&visit(&access)).action
+    };
+    for line in [
+        "git push",
+        "cd . && git push -f",
+        "sh -c 'git push'",
+        "A=1 git push; true",
+        "git \\\n push",
+    ] {
+        assert_eq!(says("git push*", Action::Deny, line), Action::Deny, "{line}");
+    }
+    assert_eq!(says("sudo *", Action::Deny, "cd . && sudo ls"), Action::Deny);
+    assert_eq!(says("git push*", Action::Deny, "git pull"), Action::Allow);
+    assert_eq!(says("rm *", Action::Allow, "rm a && rm b"), Action::Allow);
+    assert_eq!(says("rm *", Action::Allow, "rm a > b 2>/dev/null"), Action::Allow);
+    assert_eq!(says("rm a*", Action::Allow, "rm a; mv b c"), Action::Ask);
+    assert_eq!(says("rm a*", Action::Allow, "rm a > /etc/b"), Action::Ask);
+    assert_eq!(says("rm a*", Action::Allow, "rm a \"$(mv b c)\""), Action::Ask);
+    assert_eq!(says("rm a; mv b c", Action::Allow, "rm a; mv b c"), Action::Allow);
+    assert_eq!(says("*", Action::Allow, "rm -rf /"), Action::Deny);
+    assert_eq!(says("rm -rf /", Action::Allow, "rm -rf /"), Action::Deny);
+    // A box restricts where everything may run, and opens where something asks.
+    assert_eq!(says("npm *", Action::Box, "npm ci; true"), Action::Box);
+    assert_eq!(says("npm *", Action::Box, "npm ci; rm a"), Action::Ask);
+}
+
+#[test]
+fn the_rule_for_a_line_is_the_line() {
+    for line in ["printf 'a\\n' > /etc/x", "rm [a]*{b,c}? \\", "echo \"é\"; mv a /b"] {
+        let access = Access::Run { line: line.into(), cwd: "/w".into(), careful: true };
+        let visitor = visit(&access);
+        let rule: toml::Table = question(&visitor, String::new()).rule.parse().unwrap();
+        let command = rule["gate"]["rules"][0]["command"].as_str().map(str::to_owned);
+        let action = Action::Allow;
+        let rules = [GateRule { tool: None, command, path: None, host: None, action }];
+        let gate = Gate::new(&rules, None).unwrap();
+        assert_eq!(gate.judge(&visitor).action, Action::Allow, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_a_server_asks_unless_the_user_said_otherwise() {
+    let rules = [
+        rule(None, Some("**"), Action::Allow),
+        rule(Some("mcp__a__read*"), None, Action::Allow),
+        rule(Some("mcp__b__*"), None, Action::Deny),
+    ];
+    let gate = Gate::new(&rules, None).unwrap();
+    let admit = async |tool: &str, free: bool| {
+        let access = Access::Foreign { server: "a".into(), free };
+        gate.admit(&Visitor { tool, ..visit(&access) }).await
+    };
+    assert_eq!(admit("mcp__a__read_it", false).await, Ok(Pass::Free));
+    let denied = admit("mcp__a__write", false).await.unwrap_err();
+    assert!(denied.ends_with("tool = \"mcp__a__write\"\naction = \"allow\""), "{denied}");
+    assert_eq!(admit("mcp__a__write", true).await, Ok(Pass::Free));
+    assert!(admit("mcp__b__x", true).await.is_err(), "a rule comes first");
+    assert_eq!(answered(admit("mcp__a__write", false)).await, Ok(Pass::Free));
+    assert!(answered(admit("mcp__b__x", false)).await.is_err(), "what is denied stays so");
+    gate.take(Stance::Plan);
+    assert!(admit("mcp__a__read_it", true).await.unwrap_err().contains("plan mode"));
+}
+
+#[tokio::test]
+async fn an_answer_of_always_is_not_asked_again() {
+    for (answer, asked) in [(Answer::Always, 1), (Answer::Once, 2)] {
+        let asker = Arc::new(Says(answer, Mutex::default()));
+        let gate = Gate::new(&[], Some(asker.clone())).unwrap();
+        let access = Access::Read("/etc/hosts".into());
+        for _ in 0..2 {
+            assert_eq!(gate.admit(&visit(&access)).await, Ok(Pass::Free));
+        }
+        assert_eq!(asker.1.lock().unwrap().len(), asked);
+    }
+    let asker = Arc::new(Says(Answer::No, Mutex::default()));
+    let gate = Gate::new(&[], Some(asker)).unwrap();
+    let access = Access::Read("/etc/hosts".into());
+    assert_eq!(
+        gate.admit(&visit(&access)).await.unwrap_err(),
+        "denied by the user: read /etc/hosts"
+    );
+}
