@@ -122,10 +122,8 @@ pub fn read(file: &Path, within: Option<&Path>, most: usize) -> Result<String, S
 
 impl Skill {
     /// A skill of what was read.
-    pub fn new(parsed: parse::Parsed, home: Home) -> Skill {
-        let parse::Parsed { name, description, license, compatibility, metadata, allowed, body } =
-            parsed;
-        Skill { name, description, license, compatibility, metadata, allowed, body, home }
+    pub fn new(parsed: Skill, home: Home) -> Skill {
+        Skill { home, ..parsed }
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use allowed::Entry;
 
 /// One skill.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Skill {
     /// Its name, which is also that of its directory.
     pub name: String,
@@ -38,9 +38,10 @@ pub struct Skill {
 }
 
 /// Where a skill comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Home {
     /// It is compiled in.
+    #[default]
     Embedded,
     /// A directory that holds its `SKILL.md` and, where it is a repository's, the directory that
     /// none of its files may lead out of.

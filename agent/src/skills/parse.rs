@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::Skill;
 use super::allowed::{self, Entry};
 
 /// What a `SKILL.md` may hold, in bytes.
@@ -30,34 +31,16 @@ pub struct Fault {
     pub fatal: bool,
 }
 
-/// What the front matter says, and the text below it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Parsed {
-    /// `name`.
-    pub name: String,
-    /// `description`.
-    pub description: String,
-    /// `license`.
-    pub license: Option<String>,
-    /// `compatibility`.
-    pub compatibility: Option<String>,
-    /// `metadata`.
-    pub metadata: BTreeMap<String, String>,
-    /// `allowed-tools`.
-    pub allowed: Option<Vec<Entry>>,
-    /// The text below the front matter.
-    pub body: String,
-}
-
-/// Reads the text of a `SKILL.md` that lies in a directory of this name.
-pub fn parse(text: &str, directory: &str) -> (Parsed, Vec<Fault>) {
+/// The skill in the text of a `SKILL.md` that lies in a directory of this name, as if it were
+/// compiled in, and what is wrong with it.
+pub fn parse(text: &str, directory: &str) -> (Skill, Vec<Fault>) {
     let mut reader = Reader::default();
     let Some((front, body)) = split(text, &mut reader) else {
-        return (Parsed::default(), reader.faults);
+        return (Skill::default(), reader.faults);
     };
     reader.front = front;
     let table = reader.table();
-    let mut parsed = Parsed {
+    let parsed = Skill {
         name: reader.name(&table, directory),
         description: reader.required(&table, "description", DESCRIPTION),
         license: reader.text(&table, "license"),
@@ -65,6 +48,7 @@ pub fn parse(text: &str, directory: &str) -> (Parsed, Vec<Fault>) {
         metadata: reader.metadata(&table),
         allowed: reader.allowed(&table),
         body: body.trim().to_owned(),
+        ..Skill::default()
     };
     if let Some(text) = &parsed.compatibility {
         let length = text.chars().count();
@@ -74,7 +58,6 @@ pub fn parse(text: &str, directory: &str) -> (Parsed, Vec<Fault>) {
         }
     }
     if parsed.body.is_empty() {
-        parsed.body = String::new();
         let line = text.lines().count().max(1);
         let text = "there are no instructions below the front matter".to_owned();
         reader.faults.push(Fault { line, rule: "body-missing", text, fatal: true });
