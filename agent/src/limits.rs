@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::event::Usage;
@@ -22,13 +23,18 @@ pub struct Limits {
     pub time: Option<Duration>,
 }
 
-/// What one run has used up so far.
+/// What one run has used up so far. Whoever works for it uses up the same.
 #[derive(Debug, Default)]
 pub struct Spent {
-    turns: u32,
-    usage: Usage,
+    used: Arc<Mutex<Used>>,
     /// Wall-clock time of what is over.
     pub time: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    turns: u32,
+    usage: Usage,
 }
 
 /// The limit that was reached.
@@ -49,10 +55,11 @@ pub enum Limit {
 impl Limits {
     /// The first limit of what was spent that was reached; the loop itself watches the time.
     pub fn reached(&self, spent: &Spent) -> Option<Limit> {
-        let tokens = |u: Usage| u.input + u.output + u.cache_read + u.cache_write;
-        let turns = self.turns.filter(|max| spent.turns >= *max).map(Limit::Turns);
-        let tokens = self.tokens.filter(|max| tokens(spent.usage) >= *max).map(Limit::Tokens);
-        let cost = spent.usage.cost_usd.unwrap_or(0.0);
+        let Used { turns, usage } = *spent.used();
+        let tokens = usage.input + usage.output + usage.cache_read + usage.cache_write;
+        let turns = self.turns.filter(|max| turns >= *max).map(Limit::Turns);
+        let tokens = self.tokens.filter(|max| tokens >= *max).map(Limit::Tokens);
+        let cost = usage.cost_usd.unwrap_or(0.0);
         let cost = self.cost_usd.filter(|max| cost >= *max).map(Limit::Cost);
         turns.or(tokens).or(cost)
     }
@@ -61,13 +68,23 @@ impl Limits {
 impl Spent {
     /// Adds one question to the model.
     pub fn add(&mut self, usage: Usage) {
-        self.turns += 1;
+        self.used().turns += 1;
         self.add_summary(usage);
     }
 
     /// Adds what a summary of the conversation cost, which is no turn.
     pub fn add_summary(&mut self, usage: Usage) {
-        self.usage = self.usage.plus(usage);
+        let mut used = self.used();
+        used.usage = used.usage.plus(usage);
+    }
+
+    /// The same account, for somebody who works for this run.
+    pub fn shared(&self) -> Spent {
+        Spent { used: self.used.clone(), time: Duration::ZERO }
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

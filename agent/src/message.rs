@@ -106,6 +106,23 @@ pub struct Reply {
     pub stop: Stop,
 }
 
+/// What a model was asked beside the conversation, and what that cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bill {
+    /// As sent; the session's own model when it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Questions.
+    #[serde(default = "one")]
+    pub calls: u32,
+    /// Tokens and money.
+    pub usage: Usage,
+}
+
+fn one() -> u32 {
+    1
+}
+
 /// Why a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -9,6 +9,7 @@ pub mod left;
 pub mod mind;
 pub mod notes;
 pub mod stance;
+pub mod subagent;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -21,10 +22,11 @@ use base::failure::{Failure, Result};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{self, Conversation, Entry};
-use crate::gate::{Asker, Gate};
+use crate::gate::Asker;
 use crate::hooks::Hooks;
 use crate::limits::{Limits, Spent};
 use crate::message::Message;
+use crate::persona::Places;
 use crate::prompt::small::coach::Coach;
 use crate::prompt::{self, Place};
 use crate::provider::{self, Choice, Facts};
@@ -40,6 +42,7 @@ use act::Act;
 use ends::{Ended, error, tell_failure};
 use help::Help;
 use mind::Mind;
+use subagent::{Lead, Under};
 
 /// What was typed and configured, for one session.
 #[derive(Clone, Debug)]
@@ -64,6 +67,8 @@ pub struct Settings {
     pub notes: notes::Notes,
     /// Who works.
     pub role: Role,
+    /// Where others who can work are found.
+    pub personas: Places,
 }
 
 /// Which session to work in.
@@ -78,7 +83,7 @@ pub enum Which {
 /// A session at work.
 pub struct Work {
     /// The session.
-    pub session: Session,
+    pub session: Arc<Session>,
     /// The conversation.
     pub talk: Conversation,
     mind: Mind,
@@ -90,6 +95,7 @@ pub struct Work {
     bus: Arc<Bus>,
     coach: Option<Arc<Coach>>,
     manner: Manner,
+    lead: Option<Arc<Lead>>,
     /// What the model is told with the user's next words.
     note: Option<String>,
 }
@@ -99,6 +105,8 @@ struct Manner {
     role: Role,
     /// Whether finished turns are moved into files.
     acd: bool,
+    /// Whose account it uses up, when it works for another session.
+    account: Option<Spent>,
 }
 
 /// Turns of one run when nothing else is said: far more than a task needs, far less than a night.
@@ -116,7 +124,7 @@ impl Work {
             Which::New(task) => Session::create(&settings.cwd, task),
             Which::Resume(wanted) => Session::resume(&settings.cwd, wanted.as_deref()),
         };
-        Work::open(settings, session, bus.clone(), asker)
+        Work::open(settings, session, bus.clone(), Under::User(asker))
             .inspect(|work| work.tell_start(settings))
             .inspect_err(|failure| tell_failure(&bus, failure))
     }
@@ -128,21 +136,20 @@ impl Work {
         bus: Arc<Bus>,
         asker: Option<Arc<dyn Asker>>,
     ) -> Result<Work> {
-        Work::open(settings, || session.within(name), bus, asker)
+        Work::open(settings, || session.within(name), bus, Under::User(asker))
     }
 
     fn open(
         settings: &Settings,
         session: impl FnOnce() -> Result<Session>,
         bus: Arc<Bus>,
-        asker: Option<Arc<dyn Asker>>,
+        under: Under,
     ) -> Result<Work> {
         let config = &settings.config;
         let provider = provider::open(config, &settings.choice)?;
         let facts = provider.facts().clone();
-        let gate = Gate::new(&config.gate.rules, asker)?;
-        let gate = Arc::new(gate.fenced(settings.role.fence.clone()));
-        let session = session()?;
+        let gate = Arc::new(under.gate(config)?.fenced(settings.role.fence.clone()));
+        let session = Arc::new(session()?);
         let clock = Clock::from_env();
         let (writer, entries) = Writer::open(&session, clock)?;
         let role = settings.role.clone();
@@ -151,15 +158,17 @@ impl Work {
         let date = context::begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
         let mut mind = Mind::of(settings, provider, &date, &place.skills);
         let warn = warner(&bus);
-        // Whoever only judges works for the harness, not for the user's hooks.
-        let wanted = if role.own.is_some() { &[] } else { config.hooks.as_slice() };
-        let hooks = Hooks::new(wanted, session.id.as_str(), &settings.cwd, warn.clone())?;
+        let wanted = under.hooks(settings);
+        let hooks = Hooks::new(&wanted, session.id.as_str(), &settings.cwd, warn.clone())?;
         // Few and plain tools for a small model: those of servers would leave no room for the task.
         let wanted = settings.tools && !facts.small && !role.reads_only;
-        let mcp = wanted.then(|| Hub::start(&config.mcp, &settings.cwd, &session.dir, &warn));
-        let mcp = mcp.flatten();
+        let start = || Hub::start(&config.mcp, &settings.cwd, &session.dir, &warn);
+        let mcp = if wanted { under.servers(start) } else { None };
+        if under.is_agent() {
+            mind.offered.retain(|spec| !subagent::is_task(settings.profile, &spec.name));
+        }
         mind.give(settings, mcp.iter().flat_map(|hub| hub.offered()).collect());
-        let place = Workplace { mcp, ..place };
+        let place = Workplace { mcp, outside: under.outside(), ..place };
         let window = mind.window(&[]);
         let mut talk = Conversation::new(window, Box::new(writer));
         talk.replay(entries)?;
@@ -172,6 +181,8 @@ impl Work {
         let turns = settings.limits.turns.or(config.agent.max_turns).unwrap_or(TURNS);
         let limits = Limits { turns: Some(turns), ..settings.limits };
         let help = Help::of(settings, &facts, &date, place.skills.clone());
+        let lead = Lead { settings: settings.clone(), session: session.clone() };
+        let lead = (!under.is_agent() && !facts.small).then(|| Arc::new(lead));
         let mut work = Work {
             session,
             talk,
@@ -182,7 +193,8 @@ impl Work {
             limits,
             bus,
             coach: None,
-            manner: Manner { role, acd: settings.acd },
+            manner: Manner { role, acd: settings.acd, account: under.account() },
+            lead,
             note: None,
         };
         work.find_stance();

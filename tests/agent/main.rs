@@ -43,6 +43,7 @@ mod session;
 mod shown;
 mod skills;
 mod stage;
+mod subagent;
 mod terminal;
 mod tools_edit;
 mod tools_exec;

@@ -27,7 +27,7 @@ const AGENT: &[(&str, &[&str])] = &[
         "run",
         &[
             "message", "provider", "gate", "skills", "memory", "tools", "limits", "session",
-            "prompt", "context", "turn", "hooks", "ui", "role",
+            "prompt", "context", "turn", "hooks", "ui", "role", "persona",
         ],
     ),
     (

@@ -58,6 +58,7 @@ pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
         acd: args.acd,
         notes,
         role,
+        personas: places,
     })
 }
 

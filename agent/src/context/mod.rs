@@ -12,7 +12,7 @@ use base::event::Usage;
 use base::failure::{OrFail, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Message, Part, Reply, Role, Stop, ToolResult};
+use crate::message::{Bill, Message, Part, Reply, Role, Stop, ToolResult};
 use dehydrate::Stub;
 use window::Window;
 
@@ -116,10 +116,11 @@ pub enum Entry {
         /// The first turn that is gone.
         before: usize,
     },
-    /// The model was asked for notes beside the conversation.
+    /// A model was asked beside the conversation: for notes, or for a part of the work.
     Noted {
         /// What that cost.
-        usage: Usage,
+        #[serde(flatten)]
+        bill: Bill,
     },
     /// The user dropped the conversation.
     Cleared,
@@ -230,7 +231,7 @@ impl Conversation {
                 self.apply_dehydrated(from, fragment, messages);
             }
             Entry::Rehydrated { fragment, messages } => self.apply_rehydrated(&fragment, messages),
-            Entry::Noted { usage } => self.usage = self.usage.plus(usage),
+            Entry::Noted { bill } => self.usage = self.usage.plus(bill.usage),
             Entry::Cleared => {
                 self.messages.clear();
                 self.request.clear();
@@ -277,9 +278,9 @@ impl Conversation {
         self.note(entry)
     }
 
-    /// The model was asked something beside the conversation.
-    pub fn noted(&mut self, entry: Entry) -> Result<()> {
-        self.note(entry)
+    /// A model was asked something beside the conversation.
+    pub fn noted(&mut self, bill: Bill) -> Result<()> {
+        self.note(Entry::Noted { bill })
     }
 
     /// A run ended.

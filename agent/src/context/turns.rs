@@ -3,6 +3,7 @@
 use base::event::Usage;
 
 use super::Entry;
+use crate::message::Bill;
 
 /// One turn of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub fn effective(entries: Vec<Entry>) -> Effective {
             all.replies += u32::from(matches!(dropped, Entry::Reply { .. }));
             if let Entry::Reply { usage, .. }
             | Entry::Compacted { usage, .. }
-            | Entry::Noted { usage } = dropped
+            | Entry::Noted { bill: Bill { usage, .. } } = dropped
             {
                 all.usage = all.usage.plus(usage);
             }

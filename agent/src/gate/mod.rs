@@ -105,12 +105,13 @@ pub async fn answered<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// The rules, and whom to ask.
-#[derive(Default)]
+/// A clone is the same gate: what the user answers at one holds at the other.
+#[derive(Clone, Default)]
 pub struct Gate {
-    rules: Vec<Rule>,
+    rules: Arc<[Rule]>,
     asker: Option<Arc<dyn Asker>>,
-    always: Mutex<BTreeSet<String>>,
-    stance: Mutex<Stance>,
+    always: Arc<Mutex<BTreeSet<String>>>,
+    stance: Arc<Mutex<Stance>>,
     fence: Option<fence::Fence>,
 }
 

@@ -9,12 +9,13 @@ use tokio_util::sync::CancellationToken;
 use super::Work;
 use super::hands::Hands;
 use super::help::Help;
+use super::subagent::Lent;
 use super::watch::Watch;
 use crate::hooks::toolbox::Hooked;
 use crate::limits::Spent;
 use crate::role;
 use crate::session::inbox::Folder;
-use crate::tools::Workplace;
+use crate::tools::{Others, Workplace};
 use crate::turn::act::Toolbox;
 use crate::turn::{self, Agent, Finish, Tell};
 
@@ -41,10 +42,18 @@ impl Work {
         let tell: Tell = Arc::new(move |what| bus.tell(what));
         let plain = mind.facts().small;
         let offered = self.offered_to(mind);
+        let lent = || Lent {
+            gate: (*self.place.gate).clone(),
+            mcp: self.place.mcp.clone(),
+            outside: self.place.outside.clone(),
+            account: spent.shared(),
+        };
+        let subagents = self.lead.as_ref().map(|lead| lead.crew(lent(), cancel.clone()));
+        let others = Others { subagents, ..self.place.others.clone() };
         let hands = Hands {
             offered: &offered,
             profile: mind.profile,
-            place: Workplace { cancel: cancel.clone(), plain, ..self.place.clone() },
+            place: Workplace { cancel: cancel.clone(), plain, others, ..self.place.clone() },
             tell: tell.clone(),
             coach: self.coach.clone().filter(|_| is_own),
             help: self.help.as_ref().filter(|_| is_own),

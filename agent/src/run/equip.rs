@@ -14,7 +14,7 @@ use crate::provider::Facts;
 use crate::session::Session;
 use crate::skills::{self, Shelf, shown};
 use crate::tools::profile::{self, Engine, Face};
-use crate::tools::{self, MEMORY, Profile, SKILLS, Switches, Workplace};
+use crate::tools::{self, MEMORY, Others, Profile, SKILLS, Switches, Workplace};
 
 /// Where and for whom the tools of a session work.
 pub fn workplace(
@@ -29,9 +29,10 @@ pub fn workplace(
     memory.takes_notes =
         settings.tools && !settings.role.reads_only && settings.notes.auto.unwrap_or(false);
     let memory = Arc::new(memory);
-    let (root, asks) =
-        (root_of(&settings.cwd), Some((facts.provider.clone(), facts.model.clone())));
-    Workplace { root, plain: facts.small, gate, skills, memory, asks, ..quiet }
+    let asks = Some((facts.provider.clone(), facts.model.clone()));
+    let others = Others { asks, subagents: None };
+    let root = root_of(&settings.cwd);
+    Workplace { root, plain: facts.small, gate, skills, memory, others, ..quiet }
 }
 
 /// What is switched on for a model, and the list of skills that it is shown, where it has the tool

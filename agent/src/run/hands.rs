@@ -12,7 +12,7 @@ use crate::provider::ToolSpec;
 use crate::tools::{self, Outcome, Profile, Workplace};
 use crate::turn::Tell;
 use crate::turn::act::{ToolJob, Toolbox};
-use crate::ui::ask::CALL;
+use crate::ui::ask;
 
 /// The tools of a profile at a workplace, as the loop uses them.
 pub struct Hands<'a> {
@@ -67,7 +67,7 @@ impl Toolbox for Hands<'_> {
                 }
                 coach.lead(engine, call, outcome)
             };
-            let outcome = Help::heard(self.help, CALL.scope(call.id.clone(), run).await);
+            let outcome = Help::heard(self.help, ask::within(&call.id, run).await);
             if let Some(items) = todo_items(&outcome.metadata) {
                 (self.tell)(What::Todo { items });
             }

@@ -40,7 +40,8 @@ pub fn reference<'s>(settings: &'s Settings, facts: &Facts) -> Option<&'s str> {
 impl Work {
     /// Answers the user; a model that asks for help is replaced for the rest of the turn.
     pub(super) async fn answer(&mut self, cancel: CancellationToken) -> Result<Finish> {
-        let mut spent = Spent::default();
+        let account = self.manner.account.as_ref();
+        let mut spent = account.map_or_else(Spent::default, Spent::shared);
         let finish = self.act(Act::Drive, &mut spent, cancel.clone()).await;
         // Taken whatever the end is: what was asked for in this turn does not hold in the next.
         let stronger = self.help.as_ref().and_then(|help| Some((help.take()?, help.mind()?)));

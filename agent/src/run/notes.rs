@@ -8,9 +8,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::Work;
-use crate::context::Entry;
 use crate::gate::stance::Stance;
-use crate::message::{Message, Reply, Role, Stop};
+use crate::message::{Bill, Message, Reply, Role, Stop};
 use crate::provider::{Delta, Request};
 use crate::tools::profile::Engine;
 use crate::tools::{self, Profile};
@@ -74,7 +73,7 @@ impl Work {
             Err(_) => return self.warn("no notes were taken: it took too long".to_owned()),
         };
         self.bus.tell(What::Usage { usage: reply.usage });
-        if let Err(failure) = self.talk.noted(Entry::Noted { usage: reply.usage }) {
+        if let Err(failure) = self.talk.noted(Bill { model: None, calls: 1, usage: reply.usage }) {
             return self.warn(failure.sentence());
         }
         let Some(notes) = self.notes_in(&reply) else { return };

@@ -77,6 +77,21 @@ impl Session {
         Session::locked(id, dir)
     }
 
+    /// As [`Session::within`], under a name that none had before: `stem-1`, `stem-2` and so on.
+    pub fn one_more(&self, stem: &str) -> Result<Session> {
+        for nth in 1..10_000 {
+            let name = format!("{stem}-{nth}");
+            match fs::DirBuilder::new().mode(0o700).create(self.dir.join(&name)) {
+                Ok(()) => return self.within(&name),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => {
+                    return Err(e).or_fail(|| format!("cannot make {name} in the session"));
+                }
+            }
+        }
+        Err(Failure::failed(format!("the session has too many parts named {stem}")))
+    }
+
     /// Refuses another persona than the one that the session was begun with: it would not know its
     /// own words.
     pub fn is_of(&self, agent: Option<&str>, entries: &[Entry]) -> Result<()> {

@@ -94,7 +94,11 @@ impl Snapshot {
                     self.last_words = words;
                 }
             }
-            Entry::Compacted { usage, .. } | Entry::Noted { usage } => self.bill(*usage),
+            Entry::Compacted { usage, .. } => self.bill(*usage),
+            Entry::Noted { bill } => {
+                let model = bill.model.as_ref().unwrap_or(&self.model).clone();
+                self.add(model, bill.calls, bill.usage);
+            }
             Entry::Ended { status } => self.status.clone_from(status),
             Entry::Prompt { .. } | Entry::Steered { .. } | Entry::Result { .. } => {}
             Entry::Thinned { .. } | Entry::Dehydrated { .. } | Entry::Rehydrated { .. } => {}
@@ -103,9 +107,13 @@ impl Snapshot {
     }
 
     fn bill(&mut self, usage: Usage) {
+        self.add(self.model.clone(), 1, usage);
+    }
+
+    fn add(&mut self, model: String, calls: u32, usage: Usage) {
         self.usage = self.usage.plus(usage);
-        let line = self.by_model.entry(self.model.clone()).or_default();
-        line.calls += 1;
+        let line = self.by_model.entry(model).or_default();
+        line.calls += calls;
         line.calls_with_cache += u32::from(usage.cache_read > 0);
         line.usage = line.usage.plus(usage);
     }

@@ -12,7 +12,7 @@ use super::fs::open::Content;
 use super::profile::{self, Effect, Engine, Face, Found, Style};
 use super::{
     ErrorKind, Outcome, Profile, Workplace, args, edit, escalate, exec, fs, history, memory, plan,
-    rehydrate, research, search, skill, todo, wait,
+    rehydrate, research, search, skill, task, todo, wait,
 };
 use crate::gate::stance::Stance;
 use crate::gate::{Access, Pass, Visitor, paths};
@@ -183,6 +183,7 @@ impl Call<'_> {
             Engine::Escalate => escalate::run(self),
             Engine::Skill => skill::run(self),
             Engine::Research => research::run(self).await,
+            Engine::Task => task::run(self).await,
             Engine::Remember => memory::remember(self).await,
             Engine::MemorySearch => memory::search(self).await,
             Engine::MemoryGet => memory::recall(self).await,
@@ -230,6 +231,7 @@ impl Call<'_> {
             | Engine::Escalate
             | Engine::Skill
             | Engine::Research
+            | Engine::Task
             | Engine::MemorySearch
             | Engine::MemoryGet
             | Engine::MemorySet => None,
@@ -249,6 +251,7 @@ impl Call<'_> {
             Engine::TodoRead | Engine::TodoWrite | Engine::TodoItems => vec!["todo".to_owned()],
             Engine::ProposePlan => vec!["plan".to_owned()],
             Engine::Skill => vec!["skill".to_owned()],
+            Engine::Task => task::touches(self),
             Engine::MemorySearch | Engine::MemoryGet | Engine::MemorySet => {
                 vec!["memory".to_owned()]
             }

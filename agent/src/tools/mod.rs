@@ -12,11 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gate::Gate;
 use crate::memory::Memory;
-use crate::message::Image;
+use crate::message::{Bill, Image};
 use crate::provider::ToolSpec;
 use crate::skills::Shelf;
 use outside::Outside;
 use profile::Face;
+use task::Subagents;
 
 pub mod args;
 pub mod call;
@@ -34,6 +35,7 @@ pub mod rehydrate;
 pub mod research;
 pub mod search;
 pub mod skill;
+pub mod task;
 pub mod todo;
 pub mod wait;
 
@@ -54,6 +56,8 @@ pub struct Outcome {
     pub next: Option<String>,
     /// Why a stronger model should go on.
     pub escalate: Option<String>,
+    /// What it cost, when it asked a model.
+    pub bill: Option<Bill>,
     /// What kind of failure, when it failed.
     pub error_kind: Option<ErrorKind>,
 }
@@ -103,8 +107,17 @@ pub struct Workplace {
     pub skills: Arc<Shelf>,
     /// What outlives the session.
     pub memory: Arc<Memory>,
-    /// Who is asked, as `type.name` and model, for those that ask the same.
+    /// Who else can be asked to work.
+    pub others: Others,
+}
+
+/// Agents that can be asked to work.
+#[derive(Clone, Default)]
+pub struct Others {
+    /// Our own provider, as `type.name`, and model, for those that shall ask the same.
     pub asks: Option<(String, String)>,
+    /// Those that work within this session.
+    pub subagents: Option<Arc<dyn Subagents>>,
 }
 
 /// A set of tool names as an ecosystem knows them.
@@ -251,7 +264,7 @@ impl Workplace {
             mcp: None,
             skills: Arc::default(),
             memory: Arc::default(),
-            asks: None,
+            others: Others::default(),
         }
     }
 }

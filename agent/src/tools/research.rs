@@ -83,7 +83,7 @@ fn start(call: &Call<'_>, query: &str) -> std::io::Result<AsyncRunning> {
         None => std::env::current_exe()?.into(),
     };
     let mut job = job.env(PROGRAM, program).cleans_up();
-    if let Some((provider, model)) = &call.at.asks {
+    if let Some((provider, model)) = &call.at.others.asks {
         job = job.env("G3_RESEARCH_PROVIDER", provider).env("G3_RESEARCH_MODEL", model);
     }
     job.spawn_async()

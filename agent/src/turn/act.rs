@@ -91,6 +91,10 @@ pub async fn carry_out(
         .collect();
     let mut limit = None;
     while let Some((call, outcome, took)) = running.next().await {
+        if let Some(bill) = &outcome.bill {
+            (agent.tell)(What::Usage { usage: bill.usage });
+            talk.noted(bill.clone())?;
+        }
         let next = outcome.next.clone();
         let (mut result, reached) = judge(guard, call, outcome);
         limit = limit.or(reached);

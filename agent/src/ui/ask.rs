@@ -15,7 +15,7 @@ use crate::gate::{Answer, Asker, Question};
 
 tokio::task_local! {
     /// The id of the call that is being carried out.
-    pub static CALL: String;
+    static CALL: String;
 }
 
 /// The answers that are offered.
@@ -26,6 +26,12 @@ pub fn event(id: &str, question: &Question) -> What {
     let what = format!("{} wants to {}, and {}", question.tool, question.what, question.why);
     let options = OPTIONS.iter().map(|option| (*option).to_owned()).collect();
     What::Ask { id: id.to_owned(), what, options }
+}
+
+/// Work of a call. Where it works for another one, that is the call which the user knows.
+pub async fn within<T>(call: &str, work: impl Future<Output = T>) -> T {
+    let known = CALL.try_with(Clone::clone).unwrap_or_else(|_| call.to_owned());
+    CALL.scope(known, work).await
 }
 
 /// The call that asks, or a number where no call is known.

@@ -127,7 +127,7 @@ impl Run {
         let mut settings = self.coach.clone();
         settings.role.own = Some(tool.clone());
         let name = self.free_name(n);
-        let place = (&self.work.session, name.as_str());
+        let place = (&*self.work.session, name.as_str());
         let mut work = Work::aside(&settings, place, self.bus.clone(), self.asker.clone())?;
         work.limits = Limits { turns: work.limits.turns, ..left };
         self.bus.tell(report::at("judging", of, Some(&work.facts().model)));

@@ -65,6 +65,9 @@ pub enum Engine {
     /// Lets another agent look something up.
     #[serde(rename = "web.research")]
     Research,
+    /// Lets another agent do a part of the work.
+    #[serde(rename = "agent.task")]
+    Task,
     /// Notes something about the workspace.
     #[serde(rename = "memory.notes")]
     Remember,
@@ -110,6 +113,7 @@ impl Engine {
             | Engine::Escalate
             | Engine::Skill
             | Engine::Research
+            | Engine::Task
             | Engine::MemorySearch
             | Engine::MemoryGet
             | Engine::MemorySet => Effect::Looks,

@@ -1,0 +1,221 @@
+//! Agents that work for a session: each has a conversation, a todo list and a place in the
+//! session's directory of its own, and shares the gate, the limits and the servers.
+
+use std::sync::Arc;
+
+use base::clock::Clock;
+use base::config::Config;
+use base::config::hooks::{Hook, HookEvent};
+use base::event::{Event, Status, What};
+use base::failure::{Failure, Result};
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::ends::Ended;
+use super::notes::Notes;
+use super::{Settings, Work};
+use crate::gate::{Asker, Gate};
+use crate::limits::Spent;
+use crate::message::{Bill, Message, Role as Speaker};
+use crate::role::Role;
+use crate::session::Session;
+use crate::tools::mcp::Hub;
+use crate::tools::outside::Outside;
+use crate::tools::profile::Engine;
+use crate::tools::task::{Order, Subagents};
+use crate::tools::{self, ErrorKind, Outcome, Profile};
+use crate::ui::{Bus, Sink, call_line};
+
+/// What stands below every order.
+const REPORT: &str = "\n\n[You do this for another agent. It reads only your last message: say there \
+what you found or did, with file names, and what is left. Nobody answers questions.]";
+
+/// What a session lends to whoever works for it.
+pub struct Lent {
+    /// Its gate: what the user answered holds for both.
+    pub gate: Gate,
+    /// Its servers.
+    pub mcp: Option<Arc<Hub>>,
+    /// Its editor.
+    pub outside: Option<Arc<dyn Outside>>,
+    /// Its account.
+    pub account: Spent,
+}
+
+/// A session that can let others work.
+pub struct Lead {
+    pub(super) settings: Settings,
+    pub(super) session: Arc<Session>,
+}
+
+/// Whoever works for a session during one turn of the user.
+pub struct Crew {
+    lead: Arc<Lead>,
+    lent: Lent,
+    cancel: CancellationToken,
+}
+
+/// For whom a session works.
+pub enum Under {
+    /// For the user, who may be asked.
+    User(Option<Arc<dyn Asker>>),
+    /// For another session.
+    Agent(Lent),
+}
+
+impl Under {
+    /// Whether it works for another session.
+    pub fn is_agent(&self) -> bool {
+        matches!(self, Under::Agent(_))
+    }
+
+    /// The gate for its calls.
+    pub fn gate(&self, config: &Config) -> Result<Gate> {
+        match self {
+            Under::User(asker) => Gate::new(&config.gate.rules, asker.clone()),
+            Under::Agent(lent) => Ok(lent.gate.clone()),
+        }
+    }
+
+    /// The user's hooks that it has: those around a session and its prompts are not for a part of
+    /// it, and whoever only judges works for the harness.
+    pub fn hooks(&self, settings: &Settings) -> Vec<Hook> {
+        let around_calls =
+            |it: &Hook| matches!(it.event, HookEvent::BeforeTool | HookEvent::AfterTool);
+        let mut hooks = settings.config.hooks.clone();
+        hooks.retain(|hook| !self.is_agent() || around_calls(hook));
+        hooks.retain(|_| settings.role.own.is_none());
+        hooks
+    }
+
+    /// Its servers.
+    pub fn servers(&self, start: impl FnOnce() -> Option<Arc<Hub>>) -> Option<Arc<Hub>> {
+        match self {
+            Under::User(_) => start(),
+            Under::Agent(lent) => lent.mcp.clone(),
+        }
+    }
+
+    /// Its editor, where that is known from the beginning.
+    pub fn outside(&self) -> Option<Arc<dyn Outside>> {
+        match self {
+            Under::User(_) => None,
+            Under::Agent(lent) => lent.outside.clone(),
+        }
+    }
+
+    /// The account that it uses up, where that is another's.
+    pub fn account(&self) -> Option<Spent> {
+        match self {
+            Under::User(_) => None,
+            Under::Agent(lent) => Some(lent.account.shared()),
+        }
+    }
+}
+
+/// Whether this is the tool by which agents are asked to work.
+pub fn is_task(profile: Profile, name: &str) -> bool {
+    tools::engine(profile, name, &Value::Null) == Some(Engine::Task)
+}
+
+impl Lent {
+    fn again(&self) -> Lent {
+        let (gate, account) = (self.gate.clone(), self.account.shared());
+        Lent { gate, mcp: self.mcp.clone(), outside: self.outside.clone(), account }
+    }
+}
+
+impl Lead {
+    /// Those who work for it until the turn ends or the user cancels.
+    pub fn crew(self: &Arc<Lead>, lent: Lent, cancel: CancellationToken) -> Arc<dyn Subagents> {
+        Arc::new(Crew { lead: self.clone(), lent, cancel })
+    }
+
+    /// Who is to work, and what the user should know of that.
+    fn role(&self, order: &Order) -> Result<(Role, Vec<String>)> {
+        let own = &self.settings.role;
+        let (role, notices) = match (&order.agent, &own.name) {
+            (None, _) => (Role { own: None, ..own.clone() }, Vec::new()),
+            (Some(_), Some(we)) => {
+                return Err(Failure::usage(format!("`{we}` lets only agents like itself work"))
+                    .next("leave `agent` out"));
+            }
+            (Some(name), None) => {
+                let places = &self.settings.personas;
+                let (persona, notices) = places.find(name.trim())?;
+                (places.role(&persona)?, notices)
+            }
+        };
+        Ok((Role { reads_only: role.reads_only || order.reads_only, ..role }, notices))
+    }
+}
+
+impl Subagents for Crew {
+    fn work(&self, order: Order) -> BoxFuture<'_, Outcome> {
+        Box::pin(async move {
+            self.one(order).await.unwrap_or_else(|failure| {
+                let text = format!("the agent could not work: {}", failure.sentence());
+                Outcome::failed(ErrorKind::Failed, text)
+            })
+        })
+    }
+}
+
+impl Crew {
+    async fn one(&self, order: Order) -> Result<Outcome> {
+        let (role, notices) = self.lead.role(&order)?;
+        notices.iter().for_each(|notice| (order.hear)(&format!("{notice}\n")));
+        let ours = &self.lead.settings;
+        let notes = Notes { auto: Some(false), ..ours.notes.clone() };
+        let settings = Settings { role, notes, notices: Vec::new(), ..ours.clone() };
+        let bus = Bus::new(Clock::from_env(), vec![Box::new(Echo(order.hear))]);
+        let session = || self.lead.session.one_more("task");
+        let mut work = Work::open(&settings, session, bus, Under::Agent(self.lent.again()))?;
+        // The time of the turn is over when the turn is cancelled.
+        work.limits.time = None;
+        let message = Message::text(Speaker::User, format!("{}{REPORT}", order.prompt));
+        let ended = work.part(message, self.cancel.clone()).await;
+        Ok(work.report(ended))
+    }
+}
+
+impl Work {
+    /// What came of its work, for whoever asked for it.
+    fn report(&self, ended: Ended) -> Outcome {
+        let last = self.talk.messages().iter().rev().find(|it| it.role == Speaker::Assistant);
+        let words = last.map(Message::words).unwrap_or_default();
+        let why = ended.failure.map(|failure| failure.sentence());
+        let outcome = match ended.status {
+            Status::Done => Outcome::done(words),
+            Status::Cancelled => Outcome::failed(ErrorKind::Cancelled, "cancelled by the user"),
+            Status::Failed | Status::Limit | Status::NotApproved => {
+                let why = why.unwrap_or_default();
+                let text =
+                    format!("the agent did not get to its end: {why}\nIts last words: {words}");
+                Outcome::failed(ErrorKind::Failed, text)
+            }
+        };
+        let (turns, usage) = (self.talk.turns(), self.talk.usage());
+        let bill = Bill { model: Some(self.facts().model.clone()), calls: turns, usage };
+        let agent = self.manner.role.name.as_deref();
+        let told = json!({ "agent": agent, "turns": turns, "session": self.session.dir });
+        Outcome { bill: Some(bill), ..outcome.with(told) }
+    }
+}
+
+/// Shows what an agent does as the output of the call that it works for.
+struct Echo(Arc<dyn Fn(&str) + Send + Sync>);
+
+impl Sink for Echo {
+    fn hear(&mut self, event: &Event) {
+        let line = if let What::ToolStart { name, args, .. } = &event.what {
+            call_line(name, args)
+        } else if let What::Notice { text, .. } | What::Retry { why: text, .. } = &event.what {
+            text.clone()
+        } else {
+            return;
+        };
+        (self.0)(&format!("{line}\n"));
+    }
+}
