@@ -16,6 +16,7 @@ mod errors;
 mod extending;
 mod flags;
 mod hooks;
+mod long_turn;
 mod mcp;
 mod mcp_serve;
 mod mcp_servers;

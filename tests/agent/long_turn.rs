@@ -1,0 +1,135 @@
+//! A long turn in which every step goes wrong once: it ends as if none had.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use serde_json::json;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::request::Request;
+use testkit::model_server::script::Script;
+
+use crate::stage::{Stage, journal};
+
+/// Calls that the turn needs: a file and a command in each step.
+const STEPS: usize = 60;
+
+/// What goes wrong at a step before it goes right. In the first group the provider fails and is
+/// asked again, in the second the reply is bad, in the third the call fails.
+const FAULTS: [fn(usize) -> Reply; 20] = [
+    |_| Reply::status(500),
+    |_| Reply::status(429).retry_after(0),
+    |_| Reply::status(529),
+    |_| Reply::html(502),
+    |_| Reply::reset(),
+    |_| Reply::nothing(),
+    |at| right(at).cut_after(60),
+    |at| right(at).reset_after(200),
+    |at| right(at).stall_after(120),
+    |_| Reply::says("half a").error_event("overloaded_error", "Overloaded"),
+    |_| Reply::new(),
+    |_| Reply::says("this was cut o").stops("max_tokens"),
+    |at| right(at).stops("max_tokens"),
+    |at| Reply::new().calls_raw("shell", format!("{{\"command\": \"echo {at}")),
+    |at| Reply::new().calls_raw("write_file", format!("[\"wrong-{at}\"]")),
+    |_| Reply::call("no_such_tool", json!({"x": 1})),
+    |_| Reply::call("shell", json!({"cmd": "echo missing"})),
+    |at| Reply::call("shell", json!({"command": format!("echo failed-{at} >&2; exit 3")})),
+    |at| Reply::call("shell", json!({"command": format!("rm -rf / --no-preserve-root # {at}")})),
+    |at| {
+        let diff = format!("@@ -1 +1 @@\n-never there {at}\n+else\n");
+        Reply::call("str_replace", json!({"file_path": "log", "diff": diff}))
+    },
+];
+
+/// The step as it should be: the command needs the file, so the two run in order.
+fn right(at: usize) -> Reply {
+    let file = json!({"file_path": format!("f{at}"), "content": format!("line {at}\n")});
+    let line = json!({"command": format!("cat f{at} >> log && echo step-{at}-is-done")});
+    Reply::new().then_says(format!("step {at}")).calls("write_file", file).calls("shell", line)
+}
+
+/// Which step the conversation has come to.
+fn step(request: &Request) -> usize {
+    let seen = request.text();
+    (0..STEPS).find(|at| !seen.contains(&format!("step-{at}-is-done"))).unwrap_or(STEPS)
+}
+
+/// Whether one of the last calls was cut short.
+fn is_interrupted(request: &Request) -> bool {
+    let results = request.tool_results();
+    results.iter().rev().take(2).any(|(_, text)| text.contains("interrupted"))
+}
+
+fn assert_all_is_done_once(stage: &Stage) {
+    let lines: Vec<String> = (0..STEPS).map(|at| format!("line {at}\n")).collect();
+    assert_eq!(stage.repo.read("log"), lines.concat());
+    for (at, line) in lines.iter().enumerate() {
+        assert_eq!(stage.repo.read(&format!("f{at}")), *line);
+    }
+}
+
+#[test]
+fn a_fault_at_every_step_changes_nothing_of_what_is_done() {
+    for wire in ["anthropic", "openai"] {
+        let tries = Mutex::new(HashMap::<usize, usize>::new());
+        let stage = Stage::new(Script::by(move |request| {
+            let at = step(request);
+            if at == STEPS {
+                return Reply::says("all steps are done");
+            }
+            let mut tries = tries.lock().unwrap();
+            let tried = tries.entry(at).or_default();
+            *tried += 1;
+            assert!(*tried <= 3, "step {at} was tried {tried} times: {}", request.last());
+            if *tried == 1 { FAULTS[at % FAULTS.len()](at) } else { right(at) }
+        }));
+        let quick = "[agent]\ntimeout_seconds = 1\n";
+        stage.env.config(&format!("{}\n{quick}", stage.model.config_toml(wire)));
+        stage.repo.write("log", "");
+        let job = stage.job(["take all steps"]).env("G3_TEST_RETRY_MS", "1");
+        let ran = stage.env.run_job(job);
+        assert!(ran.ok().ends_with("all steps are done"), "{wire}: {ran}");
+        assert_all_is_done_once(&stage);
+        for request in stage.asked() {
+            let calls = request.body["messages"].to_string();
+            let calls =
+                calls.matches("\"tool_use\"").count() + calls.matches("\"function\":{").count();
+            assert_eq!(calls, request.tool_results().len(), "a call without its result");
+        }
+        let entries = journal(&stage.session_dir());
+        assert_eq!(entries.last().unwrap()["status"], "done");
+    }
+}
+
+#[test]
+fn a_turn_that_is_killed_at_every_step_comes_to_its_end() {
+    // Who is told that a command was interrupted looks before it does it again.
+    let stage = Stage::new(Script::by(|request| match step(request) {
+        STEPS => Reply::says("all steps are done"),
+        at if is_interrupted(request) => {
+            let line = format!(
+                "[ -e f{at} ] || echo 'line {at}' > f{at}; \
+                 grep -qx 'line {at}' log || cat f{at} >> log; echo step-{at}-is-done"
+            );
+            Reply::call("shell", json!({ "command": line }))
+        }
+        at => right(at),
+    }));
+    stage.repo.write("log", "");
+    let steps = ["g3.journal.reply:2", "g3.journal.result:2", "g3.journal.result:3"];
+    let mut kills = 0;
+    let mut args = vec!["take all steps"];
+    loop {
+        let job = stage.job([]).args(&args).env("G3_TEST_KILL_AT", steps[kills % steps.len()]);
+        let ran = stage.env.run_job(job);
+        if ran.code != 137 {
+            assert!(ran.ok().ends_with("all steps are done"), "after {kills} kills: {ran}");
+            break;
+        }
+        kills += 1;
+        args = vec!["--resume"];
+        assert!(kills < 3 * STEPS, "it gets nowhere");
+    }
+    assert!(kills >= STEPS / 2, "{kills} kills are too few");
+    assert_all_is_done_once(&stage);
+}
