@@ -85,12 +85,30 @@ fn children() -> BTreeMap<u32, Vec<u32>> {
 }
 
 fn tree_pss(id: u32, children: &BTreeMap<u32, Vec<u32>>) -> u64 {
-    let below = children.get(&id).into_iter().flatten().map(|child| tree_pss(*child, children));
-    below.sum::<u64>() + pss(id)
+    let own = Memory::of(id);
+    let below =
+        children.get(&id).into_iter().flatten().filter(|child| !own.is(&Memory::of(**child)));
+    below.map(|child| tree_pss(*child, children)).sum::<u64>() + own.pss
 }
 
-fn pss(id: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{id}/smaps_rollup")).unwrap_or_default();
-    let line = text.lines().find(|line| line.starts_with("Pss:"));
-    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
+/// The memory of a process, as `smaps_rollup` tells it.
+struct Memory {
+    /// From its first to its last mapping.
+    range: String,
+    pss: u64,
+}
+
+impl Memory {
+    fn of(id: u32) -> Memory {
+        let text = fs::read_to_string(format!("/proc/{id}/smaps_rollup")).unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with("Pss:"));
+        let pss = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0);
+        Memory { range: text.lines().next().unwrap_or_default().to_owned(), pss }
+    }
+
+    /// Whether a child uses this very memory: between `vfork(2)` and exec it has none of its own,
+    /// and each of the two is told to have all of it.
+    fn is(&self, child: &Memory) -> bool {
+        self.range == child.range && self.pss.abs_diff(child.pss) * 20 <= self.pss
+    }
 }
