@@ -49,6 +49,7 @@ mod terminal;
 mod tools_edit;
 mod tools_exec;
 mod tools_files;
+mod tools_patch;
 mod tools_search;
 mod tools_support;
 mod tools_table;

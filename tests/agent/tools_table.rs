@@ -26,6 +26,7 @@ fn every_tool_has_a_valid_schema_and_is_found_by_its_name() {
                 "suggest_escalation" => "providers.escalation",
                 "skill" => "skills.enabled",
                 "memory_search" | "memory_get" | "memory_set" => "memory.enabled",
+                "apply_patch" => "another name",
                 _ => "always",
             };
             assert_eq!(tool["enabled_by"], switch, "{name}");

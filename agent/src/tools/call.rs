@@ -1,7 +1,7 @@
 //! One call on its way: found, decoded, judged by the gate, run.
 
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
@@ -10,11 +10,7 @@ use serde_json::{Map, Value, json};
 use super::fs::held::Held;
 use super::fs::open::Content;
 use super::profile::{self, Effect, Engine, Face, Found, Style};
-use super::{
-    ErrorKind, Outcome, Profile, Workplace, args, edit, escalate, exec, fs, history, memory, plan,
-    rehydrate, research, search, skill, task, todo, wait,
-};
-use crate::gate::stance::Stance;
+use super::{ErrorKind, Outcome, Profile, Workplace, args, engines, exec, skill};
 use crate::gate::{Access, Pass, Visitor, paths};
 
 /// A call that is ready to run.
@@ -137,132 +133,67 @@ impl Call<'_> {
         self.finish(outcome)
     }
 
-    /// Does it, with the file as somebody outside holds it.
+    /// Does it, with the files as somebody outside holds them.
     async fn through_outside(&self, pass: Pass) -> Result<Outcome, Trouble> {
-        let outside = self.at.outside.as_ref().filter(|_| self.is_about_one_file());
-        let Some(outside) = outside else { return self.dispatch(pass).await };
-        self.held.ask(outside.as_ref(), &self.place).await;
-        let outcome = self.dispatch(pass).await?;
-        match self.held.hand_over(outside.as_ref(), &self.place).await {
-            Ok(()) => Ok(outcome),
-            Err(why) => Err(Trouble::io(&format!("cannot write {}", self.shown_place()), &why)),
+        let row = self.row();
+        let Some(outside) = &self.at.outside else { return (row.run)(self, pass).await };
+        let files = (row.files)(self);
+        for file in &files {
+            self.held.ask(outside.as_ref(), file).await;
         }
-    }
-
-    fn is_about_one_file(&self) -> bool {
-        matches!(self.face.engine, Engine::Read | Engine::Write | Engine::Replace | Engine::Diff)
-    }
-
-    /// The content of the file that this call is about.
-    pub fn load(&self) -> std::io::Result<Content> {
-        self.held.load(&self.place)
-    }
-
-    /// Replaces the file that this call is about.
-    pub fn store(&self, text: &str) -> std::io::Result<()> {
-        self.held.store(&self.place, text)
-    }
-
-    async fn dispatch(&self, pass: Pass) -> Result<Outcome, Trouble> {
-        match self.face.engine {
-            Engine::Run => exec::run::run(self, pass).await,
-            Engine::Background => exec::background::run(self, pass).await,
-            Engine::Read => fs::read::run(self),
-            Engine::Write => fs::write::run(self),
-            Engine::Replace => edit::replace::run(self),
-            Engine::Diff => edit::diff::run(self),
-            Engine::Grep => search::grep::run(self).await,
-            Engine::Glob => search::glob::run(self).await,
-            Engine::TodoRead => todo::run_read(self),
-            Engine::TodoWrite => todo::run_write(self),
-            Engine::TodoItems => todo::run_items(self),
-            Engine::Wait => wait::run(self).await,
-            Engine::History => history::run(self),
-            Engine::ProposePlan => plan::run(self).await,
-            Engine::Rehydrate => rehydrate::run(self),
-            Engine::Escalate => escalate::run(self),
-            Engine::Skill => skill::run(self),
-            Engine::Research => research::run(self).await,
-            Engine::Task => task::run(self).await,
-            Engine::Remember => memory::remember(self).await,
-            Engine::MemorySearch => memory::search(self).await,
-            Engine::MemoryGet => memory::recall(self).await,
-            Engine::MemorySet => memory::keep(self).await,
+        let outcome = (row.run)(self, pass).await?;
+        for file in &files {
+            let handed = self.held.hand_over(outside.as_ref(), file).await;
+            handed
+                .map_err(|why| Trouble::io(&format!("cannot write {}", self.shown(file)), &why))?;
         }
+        Ok(outcome)
+    }
+
+    /// What the table says of its engine.
+    pub fn row(&self) -> engines::Row {
+        engines::row(self.face.engine)
+    }
+
+    /// The content of a file that this call is about.
+    pub fn load(&self, file: &Path) -> std::io::Result<Content> {
+        self.held.load(file)
+    }
+
+    /// Replaces a file that this call is about.
+    pub fn store(&self, file: &Path, text: &str) -> std::io::Result<()> {
+        self.held.store(file, text)
+    }
+
+    /// Takes back what was stored of a file.
+    pub fn put_back(&self, file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+        self.held.put_back(file, bytes)
     }
 
     async fn admit(&self) -> Result<Pass, String> {
-        let Some(access) = self.access() else { return Ok(Pass::Free) };
-        let visitor = Visitor {
-            tool: &self.face.name,
-            root: &self.at.root,
-            session_dir: &self.at.session_dir,
-            access: &access,
-        };
-        self.at.gate.admit(&visitor).await
+        let mut pass = Pass::Free;
+        for access in self.reaches() {
+            let visitor = Visitor {
+                tool: &self.face.name,
+                root: &self.at.root,
+                session_dir: &self.at.session_dir,
+                access: &access,
+            };
+            if self.at.gate.admit(&visitor).await? == Pass::Boxed {
+                pass = Pass::Boxed;
+            }
+        }
+        Ok(pass)
     }
 
     /// What it wants to reach.
-    pub fn access(&self) -> Option<Access> {
-        match self.face.engine {
-            Engine::Run | Engine::Background => Some(Access::Run {
-                line: self.text("command").to_owned(),
-                cwd: self.place.clone(),
-                careful: self.face.style == Style::Core,
-            }),
-            Engine::Read | Engine::Grep | Engine::Glob => Some(Access::Read(self.place.clone())),
-            Engine::Write | Engine::Replace | Engine::Diff => {
-                Some(Access::Write(self.place.clone()))
-            }
-            // The file that the user named needs no question, unless nothing may be written at all.
-            Engine::Remember
-                if self.at.memory.notes.is_some() && self.at.gate.stance() != Stance::Plan =>
-            {
-                None
-            }
-            Engine::Remember => Some(Access::Write(self.place.clone())),
-            Engine::TodoRead
-            | Engine::TodoWrite
-            | Engine::TodoItems
-            | Engine::Wait
-            | Engine::History
-            | Engine::ProposePlan
-            | Engine::Rehydrate
-            | Engine::Escalate
-            | Engine::Skill
-            | Engine::Research
-            | Engine::Task
-            | Engine::MemorySearch
-            | Engine::MemoryGet
-            | Engine::MemorySet => None,
-        }
+    pub fn reaches(&self) -> Vec<Access> {
+        (self.row().reaches)(self)
     }
 
     /// See [`super::touches`].
     pub fn touches(&self) -> Vec<String> {
-        match self.face.engine {
-            Engine::Run if exec::remembers_directory(self.face) => vec!["shell".to_owned()],
-            Engine::Run | Engine::Background => {
-                exec::named_files(self.text("command"), &self.place)
-            }
-            Engine::Read | Engine::Write | Engine::Replace | Engine::Diff | Engine::Remember => {
-                vec![self.place.to_string_lossy().into_owned()]
-            }
-            Engine::TodoRead | Engine::TodoWrite | Engine::TodoItems => vec!["todo".to_owned()],
-            Engine::ProposePlan => vec!["plan".to_owned()],
-            Engine::Skill => vec!["skill".to_owned()],
-            Engine::Task => task::touches(self),
-            Engine::MemorySearch | Engine::MemoryGet | Engine::MemorySet => {
-                vec!["memory".to_owned()]
-            }
-            Engine::Grep
-            | Engine::Glob
-            | Engine::Wait
-            | Engine::History
-            | Engine::Rehydrate
-            | Engine::Escalate
-            | Engine::Research => Vec::new(),
-        }
+        (self.row().touches)(self)
     }
 
     /// What the model knows afterwards that it may not have known: a file, what a command says.
@@ -287,18 +218,23 @@ impl Call<'_> {
             .map_err(|why| Trouble::invalid(format!("{}: {why}", self.face.name)))
     }
 
-    /// The place as the model may name it: relative to the working directory where it is inside.
+    /// The place as the model may name it.
     pub fn shown_place(&self) -> String {
+        self.shown(&self.place)
+    }
+
+    /// A path as the model may name it: relative to the working directory where it is inside.
+    pub fn shown(&self, path: &Path) -> String {
         let cwd = paths::follow(&self.at.cwd).unwrap_or_else(|_| self.at.cwd.clone());
-        let below = self.place.strip_prefix(&cwd).ok().filter(|path| !path.as_os_str().is_empty());
-        below.unwrap_or(&self.place).display().to_string()
+        let below = path.strip_prefix(&cwd).ok().filter(|path| !path.as_os_str().is_empty());
+        below.unwrap_or(path).display().to_string()
     }
 
     /// Where a file was looked for, for a message that it is not there.
-    pub fn tried_places(&self) -> String {
-        let mut tried = vec![self.place.clone()];
+    pub fn tried_places(&self, place: &Path) -> String {
+        let mut tried = vec![place.to_owned()];
         let raw = self.text("path");
-        tried.extend(paths::resolve(&self.at.root, raw).ok().filter(|path| *path != self.place));
+        tried.extend(paths::resolve(&self.at.root, raw).ok().filter(|path| path != place));
         tried.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
     }
 

@@ -9,6 +9,8 @@ use serde_json::json;
 use super::call::{Call, Trouble};
 use super::fs::{open, seen};
 use super::{ErrorKind, Outcome};
+use crate::gate::Access;
+use crate::gate::stance::Stance;
 use crate::memory::Memory;
 use crate::memory::notes::{self, MOST, Merged};
 use crate::memory::search::text_of;
@@ -45,6 +47,12 @@ const PREVIEW: usize = 200;
 /// The longest key, in characters, and the longest value, in bytes.
 const KEY: usize = 200;
 const VALUE: usize = 1 << 20;
+
+/// Where notes go. The file that the user named needs no question, unless nothing may be written.
+pub fn reaches(call: &Call<'_>) -> Vec<Access> {
+    let named = call.at.memory.notes.is_some() && call.at.gate.stance() != Stance::Plan;
+    if named { Vec::new() } else { vec![Access::Write(call.place.clone())] }
+}
 
 /// Merges notes into the workspace's file.
 pub async fn remember(call: &Call<'_>) -> Result<Outcome, Trouble> {

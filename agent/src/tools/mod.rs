@@ -22,6 +22,7 @@ use task::Subagents;
 pub mod args;
 pub mod call;
 pub mod edit;
+pub mod engines;
 pub mod escalate;
 pub mod exec;
 pub mod fs;

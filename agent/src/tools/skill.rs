@@ -171,21 +171,23 @@ fn speaks_of(entry: &Entry, call: &Call<'_>) -> bool {
     if !entry.has_pattern() {
         return true;
     }
-    match call.access() {
-        Some(Access::Run { line, .. }) => {
-            let pieces = verbs::pieces(&line);
+    let reached = call.reaches();
+    let fits = |access: &Access| match access {
+        Access::Run { line, .. } => {
+            let pieces = verbs::pieces(line);
             let fits =
                 |piece: &verbs::Piece| piece.written.is_empty() && entry.fits_command(&piece.words);
             !pieces.is_empty() && pieces.iter().all(fits)
         }
-        Some(Access::Read(path) | Access::Write(path)) => {
+        Access::Read(path) | Access::Write(path) => {
             let root = crate::gate::paths::follow(&call.at.root);
             let below = root.ok().and_then(|root| path.strip_prefix(root).ok());
             let below = below.is_some_and(|below| entry.fits_path(&below.to_string_lossy()));
             below || entry.fits_path(&path.to_string_lossy())
         }
-        Some(Access::Foreign { .. }) | None => false,
-    }
+        Access::Foreign { .. } => false,
+    };
+    !reached.is_empty() && reached.iter().all(fits)
 }
 
 /// Whether a name means a tool: its own, that of any profile or other agent for the same kind of

@@ -20,12 +20,13 @@ struct Args {
 
 /// Where a hunk goes.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+pub struct Place {
     /// The lines that it replaces, from 0.
-    lines: Range<usize>,
-    pass: Pass,
+    pub lines: Range<usize>,
+    /// What had to be forgiven.
+    pub pass: Pass,
     /// How many empty lines at the end of the hunk do not count.
-    dropped: usize,
+    pub dropped: usize,
 }
 
 /// A diff that was applied to a text.
@@ -52,7 +53,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     }
     let shown = call.shown_place();
     let new_file = diff.creates && !call.place.exists();
-    let before = if new_file { String::new() } else { load(call)? };
+    let before = if new_file { String::new() } else { load(call, &call.place)? };
     let applied = apply(&before, &diff, args.start, args.end)
         .map_err(|trouble| Trouble::new(trouble.kind, format!("{shown}: {}", trouble.text)))?;
     if diff.deletes && applied.text.is_empty() {
@@ -63,7 +64,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
             std::fs::create_dir_all(parent)
                 .map_err(|e| Trouble::io(&format!("cannot write {shown}"), &e))?;
         }
-        store(call, &applied.text)?;
+        store(call, &call.place, &applied.text)?;
     }
     let Applied { insertions, deletions, notes, .. } = &applied;
     let mut text = format!("{shown}: +{insertions} insertions | -{deletions} deletions");
@@ -195,7 +196,7 @@ fn decided(places: &[usize], line: Option<usize>) -> Option<usize> {
 }
 
 /// What a hunk does to the text at its place: lines that stay are copied from the file.
-fn change(lines: &Lines<'_>, text: &str, hunk: &Hunk, place: &Place) -> Change {
+pub fn change(lines: &Lines<'_>, text: &str, hunk: &Hunk, place: &Place) -> Change {
     let span = lines.span(place.lines.clone());
     let old = hunk.before();
     let found = place.lines.clone().map(|at| lines.line(at));
@@ -243,20 +244,21 @@ impl Miss {
                 places.len(),
                 places.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
             ),
-            Miss::NotFound => not_found(number, lines, hunk),
+            Miss::NotFound => not_found(&format!("hunk {number}"), lines, hunk),
         };
         Trouble::new(ErrorKind::Failed, format!("{text}. Nothing was written"))
     }
 }
 
-fn not_found(number: usize, lines: &Lines<'_>, hunk: &Hunk) -> String {
+/// That a hunk has no place: what was searched, and what is most like it.
+pub fn not_found(which: &str, lines: &Lines<'_>, hunk: &Hunk) -> String {
     let everywhere = 0..lines.count();
     if !lines.find(&hunk.after(), everywhere, Pass::Exact).is_empty() {
-        return format!("hunk {number} is not found, but its result is there: already applied?");
+        return format!("{which} is not found, but its result is there: already applied?");
     }
     let old = hunk.before();
     let preview = old.join("\n");
-    let mut text = format!("hunk {number} is not found:\n{}", base::text::head(&preview, 200));
+    let mut text = format!("{which} is not found:\n{}", base::text::head(&preview, 200));
     if let Some((at, _)) = lines.nearest(&old) {
         let last = (at + old.len().min(10)).min(lines.count());
         let there: Vec<String> =

@@ -63,6 +63,15 @@ pub struct Hit {
     pub shift: Shift,
 }
 
+impl Hit {
+    /// How it was found, when it was not found exactly.
+    pub fn note(&self) -> Option<String> {
+        let name = self.strategy.name();
+        (self.strategy != Strategy::Exact)
+            .then(|| format!("the old text was not found exactly; it was matched by {name}"))
+    }
+}
+
 /// Why it was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Miss {

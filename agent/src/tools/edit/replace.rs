@@ -9,46 +9,73 @@ use crate::tools::call::{Call, Trouble};
 use crate::tools::profile::Style;
 use crate::tools::{ErrorKind, Outcome};
 
+/// What is to stand where.
 #[derive(Deserialize)]
-struct Args {
-    old: String,
-    new: String,
+pub struct Wish {
+    /// The text that goes.
+    pub old: String,
+    /// The text that comes.
+    pub new: String,
+    /// Whether every occurrence is meant.
     #[serde(default)]
-    all: bool,
+    pub all: bool,
     /// Whether only the text itself counts, line endings included.
     #[serde(default)]
-    strict: bool,
+    pub strict: bool,
+}
+
+/// Why nothing was replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missed {
+    miss: Miss,
+    /// Whether the new text is there.
+    already: bool,
 }
 
 /// Replaces the text.
 pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
-    let args: Args = call.decode()?;
+    let wish: Wish = call.decode()?;
     let (old_key, new_key) = names(call);
-    if args.old == args.new {
+    if wish.old == wish.new {
         let text = format!("`{old_key}` and `{new_key}` are identical: there is nothing to change");
         return Err(Trouble::invalid(text));
     }
-    if args.old.is_empty() {
-        return create(call, &args.new);
+    if wish.old.is_empty() {
+        return create(call, &wish.new);
     }
-    let raw = load(call)?;
-    let file = if args.strict { FileText::exact(raw) } else { FileText::new(raw) };
-    let plain = |text: &str| if args.strict { text.to_owned() } else { text.replace("\r\n", "\n") };
-    let (old, new) = (plain(&args.old), plain(&args.new));
-    let found = if args.strict {
-        fuzzy::exact(file.plain(), &old, args.all)
+    let before = load(call, &call.place)?;
+    match apply(before.clone(), &wish) {
+        Ok((text, hit)) => {
+            store(call, &call.place, &text)?;
+            Ok(told(call, &hit, &before, &text))
+        }
+        Err(missed) => {
+            let shown = call.shown_place();
+            let mut outcome = Outcome::failed(ErrorKind::Failed, missed.told(call, &shown));
+            let lost = call.face.style == Style::Egirl && missed.miss == Miss::Nowhere;
+            outcome.escalate =
+                lost.then(|| format!("text not found in {shown}: the context may be incorrect"));
+            Ok(outcome)
+        }
+    }
+}
+
+/// A text with the replacement made, and where that was.
+pub fn apply(raw: String, wish: &Wish) -> Result<(String, Hit), Missed> {
+    let file = if wish.strict { FileText::exact(raw) } else { FileText::new(raw) };
+    let plain = |text: &str| if wish.strict { text.to_owned() } else { text.replace("\r\n", "\n") };
+    let (old, new) = (plain(&wish.old), plain(&wish.new));
+    let found = if wish.strict {
+        fuzzy::exact(file.plain(), &old, wish.all)
     } else {
-        fuzzy::find(file.plain(), &old, args.all)
+        fuzzy::find(file.plain(), &old, wish.all)
     };
-    let hit = match found {
-        Ok(hit) => hit,
-        Err(miss) => return Ok(missed(call, miss, file.plain().contains(&new) && !new.is_empty())),
-    };
+    let hit = found
+        .map_err(|miss| Missed { miss, already: file.plain().contains(&new) && !new.is_empty() })?;
     let by = replacement(&hit, &new);
     let change = |span: &std::ops::Range<usize>| Change { span: span.clone(), by: by.clone() };
     let text = file.changed(hit.spans.iter().map(change).collect());
-    store(call, &text)?;
-    Ok(told(call, &hit, file.raw(), &text))
+    Ok((text, hit))
 }
 
 /// The parameters' names as the caller knows them.
@@ -86,33 +113,30 @@ fn create(call: &Call<'_>, new: &str) -> Result<Outcome, Trouble> {
         std::fs::create_dir_all(parent)
             .map_err(|e| Trouble::io(&format!("cannot write {shown}"), &e))?;
     }
-    store(call, new)?;
+    store(call, &call.place, new)?;
     Ok(Outcome::done(format!("created {shown}")).with(json!({ "path": call.place, "replaced": 0 })))
 }
 
-fn missed(call: &Call<'_>, miss: Miss, already: bool) -> Outcome {
-    let (old_key, new_key) = names(call);
-    let shown = call.shown_place();
-    let text = match miss {
-        Miss::Nowhere if already => format!(
-            "`{old_key}` is not found in {shown}, but `{new_key}` is there: was the edit already \
-             applied?"
-        ),
-        Miss::Nowhere => format!(
-            "`{old_key}` is not found in {shown}. Read the file again and copy the text exactly as \
-             it stands there, whitespace included"
-        ),
-        Miss::Several(count) => format!(
-            "`{old_key}` is found {count} times in {shown} (multiple matches). Add more context \
-             lines so that it fits one place only{}",
-            if call.face.style == Style::Egirl { "" } else { ", or set `replaceAll`" }
-        ),
-    };
-    let mut outcome = Outcome::failed(ErrorKind::Failed, text);
-    let lost = call.face.style == Style::Egirl && miss == Miss::Nowhere;
-    outcome.escalate =
-        lost.then(|| format!("text not found in {shown}: the context may be incorrect"));
-    outcome
+impl Missed {
+    /// Why, and what to try.
+    pub fn told(self, call: &Call<'_>, shown: &str) -> String {
+        let (old_key, new_key) = names(call);
+        match self.miss {
+            Miss::Nowhere if self.already => format!(
+                "`{old_key}` is not found in {shown}, but `{new_key}` is there: was the edit \
+                 already applied?"
+            ),
+            Miss::Nowhere => format!(
+                "`{old_key}` is not found in {shown}. Read the file again and copy the text \
+                 exactly as it stands there, whitespace included"
+            ),
+            Miss::Several(count) => format!(
+                "`{old_key}` is found {count} times in {shown} (multiple matches). Add more \
+                 context lines so that it fits one place only{}",
+                if call.face.style == Style::Egirl { "" } else { ", or set `replaceAll`" }
+            ),
+        }
+    }
 }
 
 fn told(call: &Call<'_>, hit: &Hit, before: &str, after: &str) -> Outcome {
@@ -128,11 +152,7 @@ fn told(call: &Call<'_>, hit: &Hit, before: &str, after: &str) -> Outcome {
             if times > 1 {
                 text.push_str(&format!(" in {times} places"));
             }
-            if hit.strategy != Strategy::Exact {
-                text.push_str(&format!(
-                    "\n[note: the old text was not found exactly; it was matched by {strategy}]"
-                ));
-            }
+            text.extend(hit.note().map(|note| format!("\n[note: {note}]")));
             format!("{text}\n{unified}")
         }
     };

@@ -1,6 +1,7 @@
 //! A text file while it is edited: searched with plain newlines, written back with its own.
 
 use std::ops::Range;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::tools::call::{Call, Trouble};
@@ -111,18 +112,18 @@ impl FileText {
     }
 }
 
-/// Reads the file that a call is about, to change it. Refused: what is no text, and what changed
+/// Reads a file that a call is about, to change it. Refused: what is no text, and what changed
 /// since this session saw it.
-pub fn load(call: &Call<'_>) -> Result<String, Trouble> {
-    let shown = call.shown_place();
-    let content = call.load().map_err(|e| match e.kind() {
+pub fn load(call: &Call<'_>, path: &Path) -> Result<String, Trouble> {
+    let shown = call.shown(path);
+    let content = call.load(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
-            let tried = call.tried_places();
+            let tried = call.tried_places(path);
             Trouble::io(&format!("Failed to edit file {shown} (tried: {tried})"), &e)
         }
         _ => Trouble::io(&format!("Failed to edit file {shown}"), &e),
     })?;
-    seen::check(&call.at.session_dir, &call.place, &content.bytes)?;
+    seen::check(&call.at.session_dir, path, &content.bytes)?;
     if let Some(kind) = read::binary(&content.bytes) {
         return Err(Trouble::failed(format!("Failed to edit file {shown}: it is {kind}")));
     }
@@ -135,10 +136,10 @@ pub fn load(call: &Call<'_>) -> Result<String, Trouble> {
 }
 
 /// Writes what [`load`] read and an engine changed.
-pub fn store(call: &Call<'_>, text: &str) -> Result<(), Trouble> {
-    call.store(text)
-        .map_err(|e| Trouble::io(&format!("Failed to edit file {}", call.shown_place()), &e))?;
-    seen::note(&call.at.session_dir, &call.place, text.as_bytes());
+pub fn store(call: &Call<'_>, path: &Path, text: &str) -> Result<(), Trouble> {
+    call.store(path, text)
+        .map_err(|e| Trouble::io(&format!("Failed to edit file {}", call.shown(path)), &e))?;
+    seen::note(&call.at.session_dir, path, text.as_bytes());
     Ok(())
 }
 

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::Workplace;
-use super::profile::Face;
-use crate::gate::{paths, verbs};
+use super::call::Call;
+use super::profile::{Face, Style};
+
+use crate::gate::{Access, paths, verbs};
 
 pub mod background;
 pub mod boxed;
@@ -44,6 +46,23 @@ fn keep_directory(at: &Workplace, path: &Path) {
 
 fn directory_file(at: &Workplace) -> PathBuf {
     at.session_dir.join("tools/directory")
+}
+
+/// What a command reaches.
+pub fn reaches(call: &Call<'_>) -> Vec<Access> {
+    vec![Access::Run {
+        line: call.text("command").to_owned(),
+        cwd: call.place.clone(),
+        careful: call.face.style == Style::Core,
+    }]
+}
+
+/// What a command that is waited for touches: where the directory is kept, the shell itself.
+pub fn touches(call: &Call<'_>) -> Vec<String> {
+    match remembers_directory(call.face) {
+        true => vec!["shell".to_owned()],
+        false => named_files(call.text("command"), &call.place),
+    }
 }
 
 /// The files that a command line names, so that it keeps its order with calls that write them.

@@ -1,15 +1,16 @@
-//! A file as somebody outside holds it: read before the call, written after it.
+//! Files as somebody outside holds them: read before the call, written after it.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::open::{self, Content};
 use crate::tools::outside::Outside;
 
-/// What is held of the file of one call.
+/// What is held of the files of one call.
 #[derive(Default)]
-pub struct Held(Mutex<State>);
+pub struct Held(Mutex<BTreeMap<PathBuf, State>>);
 
 #[derive(Default)]
 struct State {
@@ -29,13 +30,14 @@ impl Held {
         let is_text = disk.as_ref().is_none_or(|it| std::str::from_utf8(&it.bytes).is_ok());
         let shown = if is_text { outside.read(path).await } else { None };
         let differs = |text: &String| disk.is_none_or(|disk| disk.bytes != text.as_bytes());
-        *self.state() = State { shown: shown.filter(differs), waits: is_text, written: None };
+        let state = State { shown: shown.filter(differs), waits: is_text, written: None };
+        self.all().insert(path.to_owned(), state);
     }
 
     /// The content, as it is outside or on the disk.
     pub fn load(&self, path: &Path) -> io::Result<Content> {
-        let state = self.state();
-        let text = state.written.as_ref().or(state.shown.as_ref());
+        let all = self.all();
+        let text = all.get(path).and_then(|state| state.written.as_ref().or(state.shown.as_ref()));
         let Some(text) = text else { return open::read(path) };
         let mode = open::read(path).map_or(0o644, |disk| disk.mode);
         Ok(Content { bytes: text.clone().into_bytes(), mode })
@@ -43,24 +45,32 @@ impl Held {
 
     /// Replaces the file: at once, or by [`Held::hand_over`].
     pub fn store(&self, path: &Path, text: &str) -> io::Result<()> {
-        let mut state = self.state();
-        if !state.waits {
-            return open::replace(path, text.as_bytes());
+        match self.all().get_mut(path).filter(|state| state.waits) {
+            Some(state) => {
+                state.written = Some(text.to_owned());
+                Ok(())
+            }
+            None => open::replace(path, text.as_bytes()),
         }
-        state.written = Some(text.to_owned());
-        Ok(())
+    }
+
+    /// Takes back what was stored: nothing is handed over, and the disk is as it was.
+    pub fn put_back(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let waited = self.all().get_mut(path).and_then(|state| state.written.take());
+        if waited.is_some() { Ok(()) } else { open::replace(path, bytes) }
     }
 
     /// Writes what is to be written: through whoever is outside, else on the disk.
     pub async fn hand_over(&self, outside: &dyn Outside, path: &Path) -> io::Result<()> {
-        let Some(text) = self.state().written.take() else { return Ok(()) };
+        let written = self.all().get_mut(path).and_then(|state| state.written.take());
+        let Some(text) = written else { return Ok(()) };
         match outside.write(path, &text).await {
             Some(written) => written,
             None => open::replace(path, text.as_bytes()),
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<PathBuf, State>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -101,12 +101,13 @@ fn load(call: &Call<'_>, shown: &str) -> Result<Text, Trouble> {
         Style::G3 | Style::ToolsApi | Style::Core => format!("cannot read {shown}"),
     };
     let embedded = || embedded::at_location(call.text("path")).map(open::Content::of);
-    let content = call.load().or_else(|e| embedded().ok_or(e)).map_err(|e| match e.kind() {
-        io::ErrorKind::IsADirectory => {
-            Trouble::failed(format!("{what}: it is a directory; list it with the shell (`ls`)"))
-        }
-        _ => Trouble::io(&what, &e),
-    })?;
+    let content =
+        call.load(&call.place).or_else(|e| embedded().ok_or(e)).map_err(|e| match e.kind() {
+            io::ErrorKind::IsADirectory => {
+                Trouble::failed(format!("{what}: it is a directory; list it with the shell (`ls`)"))
+            }
+            _ => Trouble::io(&what, &e),
+        })?;
     if let Some(kind) = binary(&content.bytes) {
         return Err(Trouble::failed(format!("{what}: it is {kind}")));
     }

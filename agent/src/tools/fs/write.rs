@@ -25,7 +25,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let path = &call.place;
     let shown = call.shown_place();
     let failed = |error: &io::Error| Trouble::io(&format!("Failed to write file {shown}"), error);
-    let before = match call.load() {
+    let before = match call.load(path) {
         Ok(before) => Some(before),
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
         Err(e) => return Err(failed(&e)),
@@ -42,7 +42,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     if let Some(parent) = path.parent().filter(|_| create_directories) {
         std::fs::create_dir_all(parent).map_err(|e| failed(&e))?;
     }
-    call.store(&content).map_err(|e| failed(&e))?;
+    call.store(path, &content).map_err(|e| failed(&e))?;
     seen::note(&call.at.session_dir, path, content.as_bytes());
 
     let (bytes, lines) = (content.len(), content.lines().count());

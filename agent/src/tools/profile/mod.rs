@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Profile;
+use super::{Profile, engines};
 use crate::provider::ToolSpec;
 
 /// A capability. Every tool of every profile is one of these with other names and defaults.
@@ -29,6 +29,12 @@ pub enum Engine {
     /// Applies a unified diff to a file.
     #[serde(rename = "edit.diff")]
     Diff,
+    /// Replaces several texts, in one file or in many.
+    #[serde(rename = "edit.multi")]
+    Multi,
+    /// Applies a patch to many files.
+    #[serde(rename = "edit.patch")]
+    Patch,
     /// Searches the contents of files.
     #[serde(rename = "search.text")]
     Grep,
@@ -96,28 +102,7 @@ pub enum Effect {
 impl Engine {
     /// What it does to the world.
     pub fn effect(self) -> Effect {
-        match self {
-            Engine::Run | Engine::Background => Effect::Runs,
-            Engine::Write | Engine::Replace | Engine::Diff => Effect::Writes,
-            Engine::Remember => Effect::Writes,
-            Engine::Read
-            | Engine::Grep
-            | Engine::Glob
-            | Engine::TodoRead
-            | Engine::TodoWrite
-            | Engine::TodoItems
-            | Engine::Wait
-            | Engine::History
-            | Engine::ProposePlan
-            | Engine::Rehydrate
-            | Engine::Escalate
-            | Engine::Skill
-            | Engine::Research
-            | Engine::Task
-            | Engine::MemorySearch
-            | Engine::MemoryGet
-            | Engine::MemorySet => Effect::Looks,
-        }
+        engines::row(self).effect
     }
 
     /// What kind of work it does, in a word; engines that only differ in their form share it.

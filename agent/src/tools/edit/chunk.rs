@@ -1,0 +1,136 @@
+//! Applies the parts of a patch to a text, from top to bottom.
+
+use std::ops::Range;
+
+use super::diff::{self, Place};
+use super::envelope::Chunk;
+use super::hunks::{Hunk, Line};
+use super::locate::{Lines, Pass};
+use super::text::FileText;
+
+/// A text that was changed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Made {
+    /// The new text. It ends with a newline.
+    pub text: String,
+    /// What was forgiven, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Changes a text; the error says which part has no place.
+pub fn apply(before: &str, chunks: &[Chunk]) -> Result<Made, String> {
+    let file = FileText::new(before.to_owned());
+    let lines = Lines::new(file.plain());
+    let (mut changes, mut notes, mut cursor) = (Vec::new(), Vec::new(), 0);
+    for (at, chunk) in chunks.iter().enumerate() {
+        let number = at + 1;
+        let found = find(&lines, chunk, cursor).map_err(|why| format!("part {number}: {why}"))?;
+        cursor = found.place.lines.end;
+        notes.extend(found.notes.into_iter().map(|note| format!("part {number} {note}")));
+        changes.push(diff::change(&lines, file.plain(), &chunk.hunk, &found.place));
+    }
+    let mut text = file.changed(changes);
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push_str(if text.contains("\r\n") { "\r\n" } else { "\n" });
+    }
+    Ok(Made { text, notes })
+}
+
+/// Where a part goes.
+struct Found {
+    place: Place,
+    notes: Vec<String>,
+}
+
+fn find(lines: &Lines<'_>, chunk: &Chunk, from: usize) -> Result<Found, String> {
+    let mut notes = Vec::new();
+    let mut cursor = from;
+    for context in &chunk.context {
+        let (at, is_whole) = behind(lines, context, cursor)
+            .ok_or_else(|| format!("the line `{context}` behind `@@` is not found"))?;
+        if !is_whole {
+            notes.push(format!("stands behind line {}, which has more than `{context}`", at + 1));
+        }
+        cursor = at + 1;
+    }
+    let old = chunk.hunk.before();
+    if old.is_empty() {
+        let at = if chunk.context.is_empty() || chunk.at_end { lines.count() } else { cursor };
+        let place = Place { lines: at..at, pass: Pass::Exact, dropped: 0 };
+        return Ok(Found { place, notes });
+    }
+    // The line behind `@@` may stand among the lines of the part as well.
+    let before = cursor.saturating_sub(usize::from(!chunk.context.is_empty())).max(from);
+    let starts = if before < cursor { vec![cursor, before] } else { vec![cursor] };
+    let dropped = usize::from(ends_empty(&chunk.hunk) && old.len() > 1);
+    for (dropped, start) in [0, dropped]
+        .into_iter()
+        .take(dropped + 1)
+        .flat_map(|dropped| starts.iter().map(move |start| (dropped, *start)))
+    {
+        let block = &old[..old.len() - dropped];
+        let Some((range, pass, places)) = first(lines, block, start, chunk.at_end) else {
+            continue;
+        };
+        if let Some(forgiven) = pass.forgiven() {
+            let line = range.start + 1;
+            notes.push(format!("fits at line {line} only without regard to {forgiven}"));
+        }
+        if places > 1 {
+            let line = range.start + 1;
+            notes.push(format!("fits {places} places; the first, at line {line}, was taken"));
+        }
+        return Ok(Found { place: Place { lines: range, pass, dropped }, notes });
+    }
+    let elsewhere = Pass::EACH.iter().find_map(|pass| lines.find(&old, 0..from, *pass).pop());
+    Err(match elsewhere {
+        Some(at) => format!(
+            "its lines stand at line {}, which is before the part before it: give the parts in \
+             the order of the file",
+            at + 1
+        ),
+        None => diff::not_found("it", lines, &chunk.hunk),
+    })
+}
+
+/// The line that a context means: an equal one, else one that contains it.
+fn behind(lines: &Lines<'_>, context: &str, from: usize) -> Option<(usize, bool)> {
+    let all = || from..lines.count();
+    let equal =
+        Pass::EACH.iter().find_map(|pass| lines.find(&[context], all(), *pass).first().copied());
+    let contains = || all().find(|at| lines.line(*at).contains(context.trim()));
+    equal.map(|at| (at, true)).or_else(|| contains().map(|at| (at, false)))
+}
+
+/// The first place of a block by the strictest pass that finds any, and how many there are; at the
+/// end of the file when it is meant to stand there.
+fn first(
+    lines: &Lines<'_>,
+    block: &[&str],
+    from: usize,
+    at_end: bool,
+) -> Option<(Range<usize>, Pass, usize)> {
+    let places = |pass| lines.find(block, from..lines.count(), pass);
+    let range = |at: usize| at..at + block.len();
+    let last = |pass| places(pass).pop().filter(|at| at + block.len() == lines.count());
+    let tail = || Pass::EACH.iter().find_map(|pass| Some((range(last(*pass)?), *pass, 1)));
+    let ahead = || {
+        Pass::EACH.iter().find_map(|pass| {
+            let found = places(*pass);
+            Some((range(*found.first()?), *pass, found.len()))
+        })
+    };
+    if at_end { tail().or_else(ahead) } else { ahead() }
+}
+
+/// Whether the last line that must stand in the file is empty and nothing comes behind it.
+fn ends_empty(hunk: &Hunk) -> bool {
+    match hunk.lines.last() {
+        Some(Line::Keep(text) | Line::Remove(text)) => text.is_empty(),
+        Some(Line::Add(_)) | None => false,
+    }
+}
+
+#[cfg(test)]
+#[path = "chunk_tests.rs"]
+mod tests;

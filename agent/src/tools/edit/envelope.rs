@@ -1,0 +1,262 @@
+//! Reads the patch envelope: `*** Begin Patch`, then files that are added, deleted, updated or
+//! moved, then `*** End Patch`.
+
+use super::hunks::{Hunk, Line};
+
+/// What a patch does, file by file, in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Patch {
+    /// What becomes of each file.
+    pub steps: Vec<Step>,
+    /// What was passed over, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// What becomes of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It is made, or replaced.
+    Add {
+        /// As written.
+        path: String,
+        /// Its whole text.
+        text: String,
+    },
+    /// It goes.
+    Delete {
+        /// As written.
+        path: String,
+    },
+    /// It is changed, and moved when a new path is given.
+    Update {
+        /// As written.
+        path: String,
+        /// Where to.
+        to: Option<String>,
+        /// What changes, from top to bottom.
+        chunks: Vec<Chunk>,
+    },
+}
+
+/// A part of a file that changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chunk {
+    /// Lines behind which it stands, from the outermost to the nearest.
+    pub context: Vec<String>,
+    /// Its lines.
+    pub hunk: Hunk,
+    /// Whether it stands at the end of the file.
+    pub at_end: bool,
+}
+
+/// Why a text is no patch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The line, from 1; none when it is about the whole.
+    pub line: Option<usize>,
+    /// In a clause.
+    pub why: String,
+}
+
+const BEGIN: &str = "*** Begin Patch";
+const END: &str = "*** End Patch";
+const ADD: &str = "*** Add File:";
+const DELETE: &str = "*** Delete File:";
+const UPDATE: &str = "*** Update File:";
+const MOVE: &str = "*** Move to:";
+const END_OF_FILE: &str = "*** End of File";
+
+/// Reads a patch. Markers that are missing and fences around it are passed over with a note.
+pub fn read(text: &str) -> Result<Patch, Wrong> {
+    let all: Vec<&str> = text.lines().collect();
+    let begin = all.iter().position(|line| line.trim() == BEGIN);
+    let first = all.iter().position(|line| is_header(line));
+    let mut notes = Vec::new();
+    // What a header stands before is no content, so a marker after it is not meant.
+    let start = match (begin, first) {
+        (Some(begin), first) if first.is_none_or(|first| begin < first) => begin + 1,
+        (_, Some(first)) => {
+            notes.push(format!("`{BEGIN}` is missing"));
+            first
+        }
+        (_, None) => return Err(Wrong::whole(format!("it has neither `{BEGIN}` nor a file"))),
+    };
+    let end = all.iter().rposition(|line| line.trim() == END).filter(|end| *end >= start);
+    if end.is_none() {
+        notes.push(format!("`{END}` is missing"));
+    }
+    let mut reader = Reader { lines: &all[..end.unwrap_or(all.len())], at: start };
+    let mut steps = Vec::new();
+    while let Some(step) = reader.step()? {
+        steps.push(step);
+    }
+    if steps.is_empty() {
+        return Err(Wrong::whole("patch rejected: empty patch. No valid hunks are in it"));
+    }
+    Ok(Patch { steps, notes })
+}
+
+impl Step {
+    /// The paths that it touches, as written.
+    pub fn paths(&self) -> Vec<&str> {
+        match self {
+            Step::Add { path, .. } | Step::Delete { path } => vec![path],
+            Step::Update { path, to, .. } => {
+                std::iter::once(path.as_str()).chain(to.as_deref()).collect()
+            }
+        }
+    }
+}
+
+impl Wrong {
+    fn whole(why: impl Into<String>) -> Wrong {
+        Wrong { line: None, why: why.into() }
+    }
+
+    /// As a sentence for the model.
+    pub fn told(&self) -> String {
+        match self.line {
+            Some(line) => format!("the patch cannot be read: line {line}: {}", self.why),
+            None => format!("the patch cannot be read: {}", self.why),
+        }
+    }
+}
+
+fn is_header(line: &str) -> bool {
+    [ADD, DELETE, UPDATE].iter().any(|header| line.trim().starts_with(header))
+}
+
+/// The path of a header.
+fn path<'l>(line: &'l str, header: &str) -> Option<&'l str> {
+    line.trim().strip_prefix(header).map(str::trim)
+}
+
+struct Reader<'l> {
+    lines: &'l [&'l str],
+    at: usize,
+}
+
+impl<'l> Reader<'l> {
+    fn line(&self) -> Option<&'l str> {
+        self.lines.get(self.at).copied()
+    }
+
+    fn wrong<T>(&self, why: impl Into<String>) -> Result<T, Wrong> {
+        Err(Wrong { line: Some(self.at + 1), why: why.into() })
+    }
+
+    fn step(&mut self) -> Result<Option<Step>, Wrong> {
+        let between = |line: &str| line.trim().is_empty() || line.trim().starts_with("```");
+        while self.line().is_some_and(between) {
+            self.at += 1;
+        }
+        let Some(line) = self.line() else { return Ok(None) };
+        let found = [ADD, DELETE, UPDATE].into_iter().find_map(|it| Some((it, path(line, it)?)));
+        let Some((header, path)) = found else {
+            let shown = base::text::head(line.trim(), 80);
+            return self.wrong(format!(
+                "`{shown}` is no header of a file; there are `{ADD} PATH`, `{DELETE} PATH` and \
+                 `{UPDATE} PATH`"
+            ));
+        };
+        if path.is_empty() {
+            return self.wrong(format!("`{header}` names no file"));
+        }
+        self.at += 1;
+        let path = path.to_owned();
+        match header {
+            ADD => Ok(Some(Step::Add { path, text: self.added() })),
+            DELETE => Ok(Some(Step::Delete { path })),
+            _ => self.update(path).map(Some),
+        }
+    }
+
+    fn added(&mut self) -> String {
+        let mut text = String::new();
+        while let Some(line) = self.line().and_then(|line| line.strip_prefix('+')) {
+            text.push_str(line);
+            text.push('\n');
+            self.at += 1;
+        }
+        text
+    }
+
+    fn update(&mut self, path: String) -> Result<Step, Wrong> {
+        let to = self.line().and_then(|line| self::path(line, MOVE)).map(str::to_owned);
+        self.at += usize::from(to.is_some());
+        let mut chunks = Vec::new();
+        while self.line().is_some_and(|line| !is_header(line) && !line.trim().starts_with("```")) {
+            let blank = self.line().is_some_and(|line| line.trim().is_empty());
+            if blank && self.only_blanks_until_a_header() {
+                break;
+            }
+            chunks.push(self.chunk(chunks.is_empty())?);
+        }
+        if chunks.is_empty() && to.is_none() {
+            return self.wrong(format!("the update of `{path}` has no lines"));
+        }
+        Ok(Step::Update { path, to, chunks })
+    }
+
+    fn only_blanks_until_a_header(&self) -> bool {
+        let rest = self.lines[self.at..].iter().find(|line| !line.trim().is_empty());
+        rest.is_none_or(|line| is_header(line))
+    }
+
+    fn chunk(&mut self, first: bool) -> Result<Chunk, Wrong> {
+        let mut chunk = Chunk::default();
+        let begun = self.at;
+        while let Some(context) = self.line().and_then(|line| line.strip_prefix("@@")) {
+            chunk.context.extend(context_of(context));
+            self.at += 1;
+        }
+        if self.at == begun && !first {
+            return self.wrong("a further part of a file begins with `@@`");
+        }
+        while let Some(line) = self.line() {
+            let mut chars = line.chars();
+            let content = match chars.next() {
+                Some(' ') => Line::Keep(chars.as_str().to_owned()),
+                Some('-') => Line::Remove(chars.as_str().to_owned()),
+                Some('+') => Line::Add(chars.as_str().to_owned()),
+                None if self.only_blanks_until_a_header() => break,
+                None => Line::Keep(String::new()),
+                Some('@') => break,
+                Some(_) if line.trim() == END_OF_FILE => {
+                    chunk.at_end = true;
+                    self.at += 1;
+                    break;
+                }
+                Some(_) if is_header(line) || line.starts_with("```") => break,
+                Some(_) => {
+                    let shown = base::text::head(line, 80);
+                    return self
+                        .wrong(format!("`{shown}` begins with none of ` `, `-`, `+` and `@@`"));
+                }
+            };
+            chunk.hunk.lines.push(content);
+            self.at += 1;
+        }
+        if chunk.hunk.lines.is_empty() {
+            return self.wrong("a part of a file has no lines");
+        }
+        Ok(chunk)
+    }
+}
+
+/// What stands behind `@@`; nothing when it is only line numbers, which are not trusted.
+fn context_of(text: &str) -> Option<String> {
+    let text = text.strip_prefix(' ').unwrap_or(text);
+    let numbers = text.trim_end().strip_suffix("@@").unwrap_or(text).trim();
+    let counts = |word: &str| {
+        word.strip_prefix(['-', '+']).is_some_and(|rest| {
+            !rest.is_empty() && rest.chars().all(|c| c.is_ascii_digit() || c == ',')
+        })
+    };
+    let only_numbers = !numbers.is_empty() && numbers.split_whitespace().all(counts);
+    (!text.trim().is_empty() && !only_numbers).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+#[path = "envelope_tests.rs"]
+mod tests;

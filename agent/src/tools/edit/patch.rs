@@ -1,0 +1,164 @@
+//! Applies a patch envelope: all of it or nothing, or step by step where that is asked for.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::chunk;
+use super::envelope::{self, Patch, Step};
+use super::together::{Changed, Draft, Status};
+use crate::gate::paths;
+use crate::tools::call::{Call, Trouble};
+use crate::tools::{ErrorKind, Outcome};
+
+#[derive(Deserialize)]
+struct Args {
+    patch: String,
+    #[serde(default)]
+    mode: Mode,
+    /// Whether a file that is to be deleted and is not there is passed over.
+    #[serde(default)]
+    skip_missing: bool,
+}
+
+/// What becomes of the steps before one that fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    /// They are not made either.
+    #[default]
+    Atomic,
+    /// They are made.
+    Sequential,
+}
+
+/// The files of a call.
+pub fn files(call: &Call<'_>) -> Vec<PathBuf> {
+    let Ok((_, patch)) = read(call) else { return Vec::new() };
+    let all = patch.steps.iter().flat_map(Step::paths);
+    let mut files: Vec<PathBuf> =
+        all.filter_map(|path| paths::resolve(&call.place, path).ok()).collect();
+    files.sort();
+    files.dedup();
+    files
+}
+
+fn read(call: &Call<'_>) -> Result<(Args, Patch), Trouble> {
+    let args: Args = call.decode()?;
+    let patch = envelope::read(&args.patch).map_err(|wrong| Trouble::invalid(wrong.told()))?;
+    Ok((args, patch))
+}
+
+/// Applies the patch.
+pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+    let (args, Patch { steps, mut notes }) = read(call)?;
+    let mut draft = Draft::new(call);
+    let mut failed = None;
+    for step in &steps {
+        match apply(call, &mut draft, step, args.skip_missing) {
+            Ok(more) => notes.extend(more),
+            Err(why) => {
+                failed = Some(why);
+                break;
+            }
+        }
+    }
+    match failed {
+        Some(why) if args.mode == Mode::Atomic => {
+            Err(Trouble::new(why.kind, format!("{}. Nothing was written", why.text)))
+        }
+        Some(why) => {
+            let changed = draft.commit()?;
+            let done = told(call, &changed, &notes);
+            let text = format!("{}. The steps before it were made:\n{}", why.text, done.text);
+            Ok(Outcome { ok: false, error_kind: Some(why.kind), text, ..done })
+        }
+        None => Ok(told(call, &draft.commit()?, &notes)),
+    }
+}
+
+/// One step; gives what was forgiven.
+fn apply(
+    call: &Call<'_>,
+    draft: &mut Draft<'_, '_>,
+    step: &Step,
+    skip_missing: bool,
+) -> Result<Vec<String>, Trouble> {
+    let place = |raw: &str| {
+        paths::resolve(&call.place, raw).map_err(|why| Trouble::io(&format!("`{raw}`"), &why))
+    };
+    match step {
+        Step::Add { path, text } => {
+            let path = place(path)?;
+            // A directory of that name is an error already here.
+            draft.exists(&path)?;
+            draft.put(&path, text.clone())?;
+            Ok(Vec::new())
+        }
+        Step::Delete { path: raw } => {
+            let path = place(raw)?;
+            if !draft.exists(&path)? {
+                return match skip_missing {
+                    true => Ok(vec![format!("Skipped: {raw} is not there")]),
+                    false => Err(missing("delete", raw)),
+                };
+            }
+            draft.remove(&path)?;
+            Ok(Vec::new())
+        }
+        Step::Update { path: raw, to, chunks } => {
+            let path = place(raw)?;
+            let Some(text) = draft.text(&path)? else { return Err(missing("update", raw)) };
+            let made = chunk::apply(&text, chunks)
+                .map_err(|why| Trouble::failed(format!("{raw}: {why}")))?;
+            let notes = made.notes.into_iter().map(|note| format!("{raw}: {note}")).collect();
+            match to {
+                Some(to) => draft.rename(&path, &place(to)?, made.text)?,
+                None => draft.put(&path, made.text)?,
+            }
+            Ok(notes)
+        }
+    }
+}
+
+fn missing(what: &str, raw: &str) -> Trouble {
+    Trouble::new(ErrorKind::NotFound, format!("cannot {what} {raw}: there is no such file"))
+}
+
+fn told(call: &Call<'_>, changed: &[Changed], notes: &[String]) -> Outcome {
+    let sum = |of: fn(&Changed) -> usize| changed.iter().map(of).sum::<usize>();
+    let (additions, deletions) =
+        (sum(|file| file.difference.additions), sum(|file| file.difference.deletions));
+    let title = format!("Updated {} file(s) (+{additions} -{deletions})", changed.len());
+    let mut text = format!("Success. {title}");
+    for file in changed {
+        text.push_str(&format!("\n{} {}", letter(file.status), call.shown(&file.path)));
+    }
+    notes.iter().for_each(|note| text.push_str(&format!("\n[note: {note}]")));
+    let count = |status| changed.iter().filter(|file| file.status == status).count();
+    let row = |file: &Changed| {
+        json!({
+            "path": file.path, "status": letter(file.status),
+            "additions": file.difference.additions, "deletions": file.difference.deletions,
+        })
+    };
+    let metadata = json!({
+        "added": count(Status::Added),
+        "modified": count(Status::Modified),
+        "deleted": count(Status::Deleted),
+        "additions": additions,
+        "deletions": deletions,
+        "files": changed.iter().map(row).collect::<Vec<_>>(),
+        "notes": notes,
+    });
+    Outcome::done(text).titled(title).with(metadata)
+}
+
+fn letter(status: Status) -> &'static str {
+    match status {
+        Status::Added => "A",
+        Status::Modified => "M",
+        Status::Deleted => "D",
+    }
+}

@@ -1,0 +1,190 @@
+//! Several files changed as one: all of them are written, or none.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::text::{self, Difference, difference};
+use crate::tools::call::{Call, Trouble};
+use crate::tools::fs::open::Content;
+use crate::tools::fs::seen;
+
+/// Files as they are to become. Nothing is written before [`Draft::commit`].
+pub struct Draft<'a, 'c> {
+    call: &'a Call<'c>,
+    files: BTreeMap<PathBuf, State>,
+}
+
+#[derive(Default)]
+struct State {
+    before: Option<Content>,
+    after: Option<String>,
+    /// The permission bits to give it, those of the file that it was moved from.
+    mode: Option<u32>,
+}
+
+/// What became of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It is new.
+    Added,
+    /// It is another.
+    Modified,
+    /// It is gone.
+    Deleted,
+}
+
+/// A file that was changed.
+pub struct Changed {
+    /// Where.
+    pub path: PathBuf,
+    /// What became of it.
+    pub status: Status,
+    /// How.
+    pub difference: Difference,
+}
+
+impl<'a, 'c> Draft<'a, 'c> {
+    /// A draft in which nothing is changed.
+    pub fn new(call: &'a Call<'c>) -> Draft<'a, 'c> {
+        Draft { call, files: BTreeMap::new() }
+    }
+
+    /// The text of a file as it is to become so far; `None` where there is no file.
+    pub fn text(&mut self, path: &Path) -> Result<Option<String>, Trouble> {
+        self.open(path)?;
+        Ok(self.files.get(path).and_then(|state| state.after.clone()))
+    }
+
+    /// Whether there is a file, text or not.
+    pub fn exists(&mut self, path: &Path) -> Result<bool, Trouble> {
+        match self.files.get(path) {
+            Some(state) => Ok(state.after.is_some()),
+            None => match fs::symlink_metadata(path) {
+                Ok(facts) if facts.is_dir() => {
+                    let why = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory");
+                    Err(Trouble::io(&self.call.shown(path), &why))
+                }
+                Ok(_) => Ok(true),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+                Err(e) => Err(Trouble::io(&self.call.shown(path), &e)),
+            },
+        }
+    }
+
+    /// The file becomes this text.
+    pub fn put(&mut self, path: &Path, text: String) -> Result<(), Trouble> {
+        self.state(path)?.after = Some(text);
+        Ok(())
+    }
+
+    /// The file goes.
+    pub fn remove(&mut self, path: &Path) -> Result<(), Trouble> {
+        self.state(path)?.after = None;
+        Ok(())
+    }
+
+    /// The text becomes that of another place, with the permission bits of the file.
+    pub fn rename(&mut self, from: &Path, to: &Path, text: String) -> Result<(), Trouble> {
+        let state = self.state(from)?;
+        let mode = state.mode.or(state.before.as_ref().map(|content| content.mode));
+        state.after = None;
+        let state = self.state(to)?;
+        (state.after, state.mode) = (Some(text), mode);
+        Ok(())
+    }
+
+    fn open(&mut self, path: &Path) -> Result<(), Trouble> {
+        if self.files.contains_key(path) || !self.exists(path)? {
+            return Ok(());
+        }
+        let text = text::load(self.call, path)?;
+        let state = self.state(path)?;
+        state.after = Some(text);
+        Ok(())
+    }
+
+    fn state(&mut self, path: &Path) -> Result<&mut State, Trouble> {
+        if !self.files.contains_key(path) {
+            let before = match self.exists(path)? {
+                true => {
+                    let failed = |e| Trouble::io(&self.call.shown(path), &e);
+                    let content = self.call.load(path).map_err(failed)?;
+                    seen::check(&self.call.at.session_dir, path, &content.bytes)?;
+                    Some(content)
+                }
+                false => None,
+            };
+            self.files.insert(path.to_owned(), State { before, ..State::default() });
+        }
+        Ok(self.files.entry(path.to_owned()).or_default())
+    }
+
+    /// Writes all. When one cannot be written, those before it are put back.
+    pub fn commit(self) -> Result<Vec<Changed>, Trouble> {
+        let call = self.call;
+        let differs = |state: &State| {
+            let before = state.before.as_ref().map(|content| content.bytes.as_slice());
+            before != state.after.as_ref().map(String::as_bytes)
+        };
+        let files: Vec<(PathBuf, State)> =
+            self.files.into_iter().filter(|(_, state)| differs(state)).collect();
+        for (at, (path, state)) in files.iter().enumerate() {
+            let Err(why) = write(call, path, state) else { continue };
+            let lost = put_back(call, &files[..at]);
+            let text = format!("{}: {}. {lost}", call.shown(path), why.text);
+            return Err(Trouble::new(why.kind, text));
+        }
+        Ok(files.into_iter().map(|(path, state)| changed(path, &state)).collect())
+    }
+}
+
+fn write(call: &Call<'_>, path: &Path, state: &State) -> Result<(), Trouble> {
+    let failed = |e: io::Error| Trouble::io("cannot be written", &e);
+    let Some(text) = &state.after else { return fs::remove_file(path).map_err(failed) };
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(failed)?;
+    }
+    call.store(path, text).map_err(failed)?;
+    if let Some(mode) = state.mode {
+        // An editor that holds the file writes it later.
+        let _ = fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    }
+    seen::note(&call.at.session_dir, path, text.as_bytes());
+    Ok(())
+}
+
+/// Puts files back as they were; says what became of them.
+fn put_back(call: &Call<'_>, files: &[(PathBuf, State)]) -> String {
+    let mut lost = Vec::new();
+    for (path, state) in files {
+        let back = match &state.before {
+            Some(content) => call.put_back(path, &content.bytes).inspect(|()| {
+                seen::note(&call.at.session_dir, path, &content.bytes);
+                let mode = fs::Permissions::from_mode(content.mode);
+                let _ = fs::set_permissions(path, mode);
+            }),
+            None => fs::remove_file(path),
+        };
+        if let Err(why) = back {
+            lost.push(format!("{} ({why})", call.shown(path)));
+        }
+    }
+    match lost.is_empty() {
+        true => "Nothing was changed".to_owned(),
+        false => format!("These could not be put back: {}", lost.join(", ")),
+    }
+}
+
+fn changed(path: PathBuf, state: &State) -> Changed {
+    let status = match (&state.before, &state.after) {
+        (None, _) => Status::Added,
+        (Some(_), None) => Status::Deleted,
+        (Some(_), Some(_)) => Status::Modified,
+    };
+    let before = state.before.as_ref().map(|content| String::from_utf8_lossy(&content.bytes));
+    let after = state.after.as_deref().unwrap_or_default();
+    Changed { path, status, difference: difference(&before.unwrap_or_default(), after) }
+}
