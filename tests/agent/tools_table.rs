@@ -168,3 +168,21 @@ fn names_of_other_profiles_work_when_they_mean_one_tool() {
     let both = bench.call("write_file", json!({ "content": "x" }));
     both.says("g3, egirl").fails("unknown_tool");
 }
+
+#[test]
+fn the_page_about_tools_is_the_table() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tools.md");
+    let bench = Bench::new("g3");
+    let made = bench.env.run(G3, &bench.dir, ["tool", "list", "--markdown"]);
+    made.ok();
+    let page = std::fs::read_to_string(page).unwrap_or_default();
+    assert!(page == made.out, "make it anew: g3 tool list --markdown > docs/tools.md");
+}
+
+#[test]
+fn the_full_suite_has_a_name_for_each_capability() {
+    let suite: Vec<String> = faces(Profile::G3).iter().map(|face| face.engine.kind()).collect();
+    for face in faces(Profile::All) {
+        assert!(suite.contains(&face.engine.kind()), "no name for what {} does", face.name);
+    }
+}

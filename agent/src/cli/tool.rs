@@ -16,7 +16,7 @@ use crate::memory::Memory;
 use crate::run::root_of;
 use crate::session::{keep_out_of_git, sessions_dir};
 use crate::skills;
-use crate::tools::profile::{self, Face};
+use crate::tools::profile::{self, Face, page};
 use crate::tools::{self, ErrorKind, Outcome, Profile, Workplace};
 
 /// `g3 tool …`.
@@ -42,6 +42,9 @@ struct ListArgs {
     /// Print a JSON array of name, description, parameters and what switches each tool on
     #[arg(long)]
     schemas: bool,
+    /// Print docs/tools.md: every tool of every profile
+    #[arg(long, conflicts_with_all = ["profile", "schemas"])]
+    markdown: bool,
 }
 
 #[derive(Debug, Args)]
@@ -78,6 +81,9 @@ pub fn run(args: &ToolArgs) -> Result<u8> {
 }
 
 fn list(args: &ListArgs) -> Result<()> {
+    if args.markdown {
+        return print(&page::markdown());
+    }
     let faces = profile::faces(args.profile);
     if args.schemas {
         let all: Vec<Value> = faces.into_iter().map(schema).collect();

@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 use super::{Profile, engines};
 use crate::provider::ToolSpec;
 
+pub mod page;
+
 /// A capability. Every tool of every profile is one of these with other names and defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Engine {
@@ -130,7 +132,7 @@ pub enum Style {
 }
 
 /// One tool of one profile: an engine under a name, with its parameters and defaults.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Face {
     /// The name that the model uses.
@@ -156,6 +158,9 @@ pub struct Face {
     /// How the outcome is worded; that of the profile.
     #[serde(skip, default = "plain_style")]
     pub style: Style,
+    /// Whether the full suite has it from another profile.
+    #[serde(skip)]
+    pub borrowed: bool,
 }
 
 /// The switch of tools that are always on.
@@ -169,12 +174,27 @@ fn plain_style() -> Style {
     Style::G3
 }
 
-static G3: LazyLock<Vec<Face>> = LazyLock::new(|| table(include_str!("g3.json"), Style::G3));
+static G3: LazyLock<Vec<Face>> = LazyLock::new(|| {
+    let lent = |(profile, name): (Profile, &str)| {
+        let face = faces(profile).into_iter().find(|face| face.name == name)?;
+        Some(Face { style: Style::G3, borrowed: true, ..face.clone() })
+    };
+    let own = table(include_str!("g3.json"), Style::G3);
+    own.into_iter().chain(BORROWED.into_iter().filter_map(lent)).collect()
+});
 static EGIRL: LazyLock<Vec<Face>> =
     LazyLock::new(|| table(include_str!("egirl.json"), Style::Egirl));
 static TOOLS_API: LazyLock<Vec<Face>> =
     LazyLock::new(|| table(include_str!("tools_api.json"), Style::ToolsApi));
 static CORE: LazyLock<Vec<Face>> = LazyLock::new(|| table(include_str!("core.json"), Style::Core));
+
+/// What the full suite has from other profiles, so that it has a name for each capability.
+const BORROWED: [(Profile, &str); 4] = [
+    (Profile::ToolsApi, "multiedit"),
+    (Profile::ToolsApi, "patch"),
+    (Profile::Core, "wait"),
+    (Profile::Core, "get_action_history"),
+];
 
 /// What a small model gets: the four things without which no task can be done, and an edit that
 /// forgives wrong whitespace instead of a diff, which small models cannot count.
@@ -252,7 +272,7 @@ pub fn find(profile: Profile, name: &str, args: &Value) -> Found {
     let known: Vec<(Profile, &'static Face)> = Profile::EACH
         .into_iter()
         .flat_map(|each| faces(each).into_iter().map(move |face| (each, face)))
-        .filter(|(_, face)| face.name == name)
+        .filter(|(_, face)| face.name == name && !face.borrowed)
         .collect();
     match known.as_slice() {
         [] => return Found::None(nearest(profile, name)),
