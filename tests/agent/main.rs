@@ -52,4 +52,5 @@ mod tools_files;
 mod tools_search;
 mod tools_support;
 mod tools_table;
+mod tracing;
 mod turn;
