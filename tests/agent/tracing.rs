@@ -178,7 +178,7 @@ fn the_configuration_names_file_and_level() {
     assert!(!more.is_empty() && more.iter().all(|line| line["target"] == "g3::model"), "{more:?}");
     // A repository may not make g3 write elsewhere.
     let other = stage.env.home().join("other");
-    stage.repo.write("g3.toml", &format!("[trace]\nfile = \"{}\"\n", other.display()));
+    stage.repo.write("g3.toml", format!("[trace]\nfile = \"{}\"\n", other.display()));
     stage.g3(["hello"]).ok();
     assert!(!other.exists());
 }

@@ -136,5 +136,8 @@ fn nothing_is_sent_when_it_is_switched_off_and_a_bad_address_is_an_error() {
     assert!(collector.requests().is_empty());
     let bad = run(&stage, &[("OTEL_EXPORTER_OTLP_ENDPOINT", "no address at all")]);
     bad.exits(2).says("the trace cannot be exported");
+    let grpc =
+        [("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
+    run(&stage, &grpc).exits(2).says("by `grpc`").says("http/json");
     assert_eq!(stage.asked().len(), 2, "the model was not asked again");
 }

@@ -19,6 +19,8 @@ pub struct BadId(String);
 const ALPHABET: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
 const SLUG_CHARS: usize = 24;
 const TAIL: usize = 4;
+/// What conversations within a session are called, before their number.
+const WITHIN: [&str; 2] = ["-coach", "-task"];
 
 impl Id {
     /// Makes an id from a task and four random bytes.
@@ -49,15 +51,21 @@ impl Id {
 }
 
 /// The end of an id, which tells it from others and holds no words of the task: `7k3f`, and for a
-/// conversation within a session `7k3f-coach-2`.
+/// conversation within a session `7k3f-coach-2` or `7k3f-task-1`.
 pub fn tail(id: &str) -> &str {
     let is_count = |part: &str| part.len() < TAIL && part.bytes().all(|byte| byte.is_ascii_digit());
     let mut own = id;
-    while let Some((before, _)) = own.rsplit_once('-').filter(|(_, last)| is_count(last)) {
-        own = before;
+    loop {
+        let mut uncounted = own;
+        while let Some((before, _)) = uncounted.rsplit_once('-').filter(|(_, it)| is_count(it)) {
+            uncounted = before;
+        }
+        let outer = WITHIN.iter().find_map(|name| uncounted.strip_suffix(name));
+        match outer.filter(|_| uncounted.len() < own.len()) {
+            Some(outer) => own = outer,
+            None => return &id[own.rfind('-').map_or(0, |at| at + 1)..],
+        }
     }
-    let own = own.strip_suffix("-coach").unwrap_or(id);
-    &id[own.rfind('-').map_or(0, |at| at + 1)..]
 }
 
 /// The first words of a task as ASCII letters, digits and hyphens; `task` when nothing is left.
@@ -117,6 +125,8 @@ mod tests {
         assert_eq!(tail("be-a-coach-2345"), "2345");
         assert_eq!(tail("fix-the-7k3f-coach-2"), "7k3f-coach-2");
         assert_eq!(tail("fix-the-7k3f-coach-12-3"), "7k3f-coach-12-3");
+        assert_eq!(tail("a-task-7k3f-task-1-task-2"), "7k3f-task-1-task-2");
+        assert_eq!(tail("a-task-7k3f"), "7k3f");
         assert_eq!(tail("count-to-10-ab2d"), "ab2d");
         assert_eq!(tail("complete"), "complete");
     }

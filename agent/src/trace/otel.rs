@@ -8,7 +8,7 @@ use base::failure::{Failure, Result};
 use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
-use opentelemetry_otlp::WithHttpConfig;
+use opentelemetry_otlp::{Protocol, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, SpanData, SpanExporter};
@@ -43,7 +43,7 @@ impl Export {
             std::env::var(name).is_ok_and(|value| value.eq_ignore_ascii_case(wanted))
         };
         let is_named = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        if !COLLECTOR.iter().any(|name| is_named(&name))
+        if !COLLECTOR.iter().any(is_named)
             || says("OTEL_SDK_DISABLED", "true")
             || says("OTEL_TRACES_EXPORTER", "none")
         {
@@ -51,7 +51,8 @@ impl Export {
         }
         let lost = Lost::default();
         let exporter = opentelemetry_otlp::SpanExporter::builder().with_http();
-        let exporter = exporter.with_http_client(Door).build().map_err(|why| {
+        let exporter = exporter.with_http_client(Door).with_protocol(protocol()?);
+        let exporter = exporter.build().map_err(|why| {
             Failure::usage("the trace cannot be exported")
                 .because(why)
                 .next("correct the OTEL_EXPORTER_OTLP_ variables, or OTEL_SDK_DISABLED=true")
@@ -82,6 +83,20 @@ impl Export {
         let late = || format!("it was not sent within {} s", GOODBYE.as_secs());
         let why = why.or_else(|| ended.err().map(|_| late()))?;
         Some(format!("the exported trace is not complete: {why}"))
+    }
+}
+
+/// How spans are written: protobuf, unless JSON is asked for.
+fn protocol() -> Result<Protocol> {
+    let names = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
+    let said = names.iter().find_map(|name| std::env::var(name).ok());
+    match said.as_deref().unwrap_or_default().trim() {
+        "" | "http/protobuf" => Ok(Protocol::HttpBinary),
+        "http/json" => Ok(Protocol::HttpJson),
+        other => Err(Failure::usage(format!("g3 cannot export its trace by `{other}`")).next(
+            "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf, or http/json, and a collector's \
+                   port for HTTP (4318)",
+        )),
     }
 }
 
