@@ -21,5 +21,6 @@ pub mod run;
 pub mod session;
 pub mod skills;
 pub mod tools;
+pub mod trace;
 pub mod turn;
 pub mod ui;

@@ -10,6 +10,7 @@ pub mod mind;
 pub mod notes;
 pub mod stance;
 pub mod subagent;
+mod traced;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use base::config::Config;
 use base::event::{Level, Status, What};
 use base::failure::{Failure, Result};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::context::{self, Conversation, Entry};
 use crate::gate::Asker;
@@ -263,6 +265,13 @@ impl Work {
 
     /// As [`Work::turn`], within a run that has more parts and tells its end by itself.
     pub async fn part(&mut self, message: Message, cancel: CancellationToken) -> Ended {
+        let (span, before) = (traced::turn(self), (self.talk.turns(), self.talk.usage()));
+        let ended = self.untraced(message, cancel).instrument(span.clone()).await;
+        traced::over(&span, self, &ended, before);
+        ended
+    }
+
+    async fn untraced(&mut self, message: Message, cancel: CancellationToken) -> Ended {
         self.mind.provider.turn_begins();
         self.place.skills.begin_turn();
         self.place.memory.learnt.begin_turn();
@@ -298,6 +307,7 @@ impl Work {
             },
             Ok(Finish::Cancelled) => (Status::Cancelled, None),
             Ok(Finish::Limit(limit)) => {
+                traced::limit(limit);
                 let failure = Failure::refused(format!("stopped: {limit}"))
                     .next(format!("g3 --resume {} goes on", self.session.id));
                 (Status::Limit, Some(failure))

@@ -30,6 +30,7 @@ const FLAGS: &[(&str, &[&str], &str)] = &[
     ("--fallback-model", &["another"], "yyyyyyy"),
     ("--config", &["{home}/other.toml"], "yyyyyyy"),
     ("--workspace", &["sub"], "yyyyyyy"),
+    ("--trace-file", &["{home}/trace"], "yyyyyyy"),
     ("--profile", &["egirl"], "yyyyyyn"),
     ("--resume", &[], "yynnynn"),
     ("--new-session", &[], "yyyyynn"),
@@ -109,6 +110,8 @@ fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
     let models: BTreeSet<&str> = asked.iter().filter_map(|it| it.body["model"].as_str()).collect();
     let sessions = |dir: &str| stage.repo.path().join(dir).join(".g3/sessions").exists();
     match flag {
+        "--trace-file" => std::fs::read_to_string(stage.env.home().join("trace"))
+            .is_ok_and(|text| text.contains("process ended") && ran.code == 0),
         // An editor says nothing here, so that acp only shows that it took the flag.
         _ if mode == "acp" => ran.code == 0,
         "--provider" | "--fallback-model" | "--new-session" | "--timeout" => {

@@ -53,4 +53,5 @@ mod tools_patch;
 mod tools_search;
 mod tools_support;
 mod tools_table;
+mod tracing;
 mod turn;

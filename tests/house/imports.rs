@@ -21,6 +21,7 @@ const AGENT: &[(&str, &[&str])] = &[
     ("turn", &["message", "provider", "tools", "limits", "context"]),
     ("hooks", &["message", "provider", "gate", "tools", "turn"]),
     ("ui", &["gate"]),
+    ("trace", &["provider", "ui"]),
     ("role", &["provider", "gate", "tools", "prompt", "turn"]),
     ("persona", &["gate", "prompt", "role"]),
     (
@@ -41,7 +42,7 @@ const AGENT: &[(&str, &[&str])] = &[
         "cli",
         &[
             "role", "persona", "context", "limits", "message", "provider", "gate", "skills",
-            "memory", "tools", "session", "ui", "run", "modes",
+            "memory", "tools", "session", "ui", "trace", "run", "modes",
         ],
     ),
     ("lib", &[]),

@@ -179,6 +179,17 @@ impl Status {
             Status::Cancelled => 130,
         }
     }
+
+    /// The word for it on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Done => "done",
+            Status::Failed => "failed",
+            Status::Limit => "limit",
+            Status::NotApproved => "not_approved",
+            Status::Cancelled => "cancelled",
+        }
+    }
 }
 
 impl Event {

@@ -18,6 +18,9 @@ pub struct BadId(String);
 
 const ALPHABET: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
 const SLUG_CHARS: usize = 24;
+const TAIL: usize = 4;
+/// What conversations within a session are called, before their number.
+const WITHIN: [&str; 2] = ["-coach", "-task"];
 
 impl Id {
     /// Makes an id from a task and four random bytes.
@@ -44,6 +47,24 @@ impl Id {
     /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// The end of an id, which tells it from others and holds no words of the task: `7k3f`, and for a
+/// conversation within a session `7k3f-coach-2` or `7k3f-task-1`.
+pub fn tail(id: &str) -> &str {
+    let is_count = |part: &str| part.len() < TAIL && part.bytes().all(|byte| byte.is_ascii_digit());
+    let mut own = id;
+    loop {
+        let mut uncounted = own;
+        while let Some((before, _)) = uncounted.rsplit_once('-').filter(|(_, it)| is_count(it)) {
+            uncounted = before;
+        }
+        let outer = WITHIN.iter().find_map(|name| uncounted.strip_suffix(name));
+        match outer.filter(|_| uncounted.len() < own.len()) {
+            Some(outer) => own = outer,
+            None => return &id[own.rfind('-').map_or(0, |at| at + 1)..],
+        }
     }
 }
 
@@ -97,6 +118,18 @@ impl From<Id> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tail_holds_no_words_of_the_task() {
+        assert_eq!(tail("fix-login-7k3f"), "7k3f");
+        assert_eq!(tail("be-a-coach-2345"), "2345");
+        assert_eq!(tail("fix-the-7k3f-coach-2"), "7k3f-coach-2");
+        assert_eq!(tail("fix-the-7k3f-coach-12-3"), "7k3f-coach-12-3");
+        assert_eq!(tail("a-task-7k3f-task-1-task-2"), "7k3f-task-1-task-2");
+        assert_eq!(tail("a-task-7k3f"), "7k3f");
+        assert_eq!(tail("count-to-10-ab2d"), "ab2d");
+        assert_eq!(tail("complete"), "complete");
+    }
 
     #[test]
     fn an_id_is_a_slug_of_the_task_and_four_characters() {

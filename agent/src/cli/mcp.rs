@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::settings::{directory, load, settings};
+use super::trace::{self, TraceArgs};
 use super::{AgentArgs, Common, in_runtime};
 use crate::modes::mcp;
 use crate::tools::mcp::connect::Place;
@@ -66,6 +67,8 @@ enum McpCommand {
         #[arg(long)]
         profile: Option<String>,
         #[command(flatten)]
+        trace: TraceArgs,
+        #[command(flatten)]
         place: Here,
     },
 }
@@ -94,11 +97,13 @@ pub fn run(args: McpArgs) -> Result<u8> {
         McpCommand::Test { name, json, place } => in_runtime(test(&name, json, &place.into())),
         McpCommand::Login { name, place } => in_runtime(login(&name, &place.into())).map(|()| 0),
         McpCommand::Logout { name, place } => logout(&name, &place.into()).map(|()| 0),
-        McpCommand::Serve { profile, place } => {
+        McpCommand::Serve { profile, trace, place } => {
             let agent = AgentArgs { profile, ..AgentArgs::default() };
-            let settings = settings(&place.into(), &agent)?;
+            let common = Common { trace, ..place.into() };
+            let settings = settings(&common, &agent)?;
+            let trace = trace::begin(&common, &settings.config, "mcp serve")?;
             settings.notices.iter().for_each(|notice| ui::say(&format!("warning: {notice}")));
-            in_runtime(mcp::serve(settings)).map(|()| 0)
+            trace.over(in_runtime(mcp::serve(settings)).map(|()| 0))
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod sessions;
 pub mod settings;
 pub mod skills;
 pub mod tool;
+pub mod trace;
 pub mod trust;
 pub mod ways;
 
@@ -69,6 +70,8 @@ pub struct Common {
     /// Work in this directory
     #[arg(short = 'w', long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
+    #[command(flatten)]
+    trace: trace::TraceArgs,
 }
 
 /// Flags of the modes with an agent.
@@ -235,7 +238,7 @@ fn usage(error: &clap::Error) -> u8 {
 fn run(cli: Cli, given: &Given) -> Result<u8> {
     match cli.command {
         None => in_runtime(agent(cli.common, cli.agent, given)),
-        Some(Command::Acp(args)) => in_runtime(serve(args)).map(|()| 0),
+        Some(Command::Acp(args)) => in_runtime(serve(args)),
         Some(Command::Complete(common)) => in_runtime(answer(common)),
         Some(Command::Tool(args)) => tool::run(&args),
         Some(Command::Trust(args)) => trust::run(&args),
@@ -280,9 +283,12 @@ async fn agent(common: Common, mut args: AgentArgs, given: &Given) -> Result<u8>
         {
             args.agent = agents::of_session(&common, wanted.as_deref())?;
         }
-        Ok((settings(&common, &args)?, task, way))
+        let settings = settings(&common, &args)?;
+        let trace = trace::begin(&common, &settings.config, way.name())?;
+        Ok((settings, trace, task, way))
     };
-    let (settings, task, way) = begun().inspect_err(|failure| tell_failure(&bus, failure))?;
+    let (settings, trace, task, way) =
+        begun().inspect_err(|failure| tell_failure(&bus, failure))?;
     let asker = asker(&bus, &args);
     let which = match &args.resume {
         Some(wanted) => Which::Resume(wanted.clone()),
@@ -291,35 +297,42 @@ async fn agent(common: Common, mut args: AgentArgs, given: &Given) -> Result<u8>
     let order = |settings| {
         ways::order(settings, &args, way).inspect_err(|failure| tell_failure(&bus, failure))
     };
-    let status = match way {
-        Way::List => return Ok(0),
-        Way::Once => {
-            let task = task.unwrap_or_default();
-            once::run(&settings, &which, &task, bus, asker).await?
-        }
-        Way::Interactive => interactive::run(settings, which, bus, asker).await?,
-        Way::Autonomous => autonomous::alone(&order(settings)?, bus.clone(), asker).await?,
-        Way::Accumulative => accumulative::run(order(settings)?, bus.clone(), asker).await?,
+    let work = async {
+        let status = match way {
+            Way::List => return Ok(0),
+            Way::Once => {
+                let task = task.unwrap_or_default();
+                once::run(&settings, &which, &task, bus.clone(), asker).await?
+            }
+            Way::Interactive => interactive::run(settings, which, bus.clone(), asker).await?,
+            Way::Autonomous => autonomous::alone(&order(settings)?, bus.clone(), asker).await?,
+            Way::Accumulative => accumulative::run(order(settings)?, bus.clone(), asker).await?,
+        };
+        Ok(status.exit())
     };
-    Ok(status.exit())
+    trace.over(work.await)
 }
 
-async fn serve(args: AcpArgs) -> Result<()> {
+async fn serve(args: AcpArgs) -> Result<u8> {
     let AcpArgs { common, profile, acd, agent, limits } = args;
+    let trace = trace::begin_anywhere(&common, "acp")?;
     let agent = AgentArgs { profile, acd, agent, limits, ..AgentArgs::default() };
     let for_directory = move |cwd: &std::path::Path| {
         let common = Common { workspace: Some(cwd.to_owned()), ..common.clone() };
         settings(&common, &agent)
     };
-    acp::run(Box::new(for_directory)).await
+    trace.over(acp::run(Box::new(for_directory)).await.map(|()| 0))
 }
 
 async fn answer(common: Common) -> Result<u8> {
     let settings = settings(&common, &AgentArgs::default())?;
-    let question = stdin_text()?;
-    let words = complete::run(&settings, &question).await?;
-    let end = if words.ends_with('\n') { "" } else { "\n" };
-    ui::print(&format!("{words}{end}")).map(|()| 0)
+    let trace = trace::begin(&common, &settings.config, "complete")?;
+    let work = async {
+        let words = complete::run(&settings, &stdin_text()?).await?;
+        let end = if words.ends_with('\n') { "" } else { "\n" };
+        ui::print(&format!("{words}{end}")).map(|()| 0)
+    };
+    trace.over(work.await)
 }
 
 /// The task as typed or on stdin; `--resume` without one goes on in a conversation on a terminal,

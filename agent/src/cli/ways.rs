@@ -63,6 +63,17 @@ impl Way {
         }
     }
 
+    /// What the trace calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Once => "once",
+            Interactive => "interactive",
+            Autonomous => "autonomous",
+            Accumulative => "accumulative",
+            List => "list",
+        }
+    }
+
     fn shown(self) -> &'static str {
         match self {
             Once => "g3 TASK",
@@ -88,6 +99,7 @@ const FLAGS: &[Flag] = &[
     ("fallback_model", "--fallback-model", WORK, "leave it out"),
     ("config", "--config", ALL, ""),
     ("workspace", "--workspace", ALL, ""),
+    ("trace_file", "--trace-file", WORK, "leave it out"),
     ("profile", "--profile", WORK, "leave it out"),
     ("resume", "--resume", &[Once, Interactive, Autonomous], "g3 --autonomous --resume"),
     ("new_session", "--new-session", WORK, "leave it out"),

@@ -15,6 +15,7 @@ pub mod fence;
 pub mod paths;
 pub mod shell;
 pub mod stance;
+mod traced;
 pub mod verbs;
 
 /// What a call wants to reach.
@@ -157,17 +158,17 @@ impl Gate {
 
     /// Judges a call; the error is what the model reads.
     pub async fn admit(&self, visitor: &Visitor<'_>) -> Result<Pass, String> {
-        let verdict = self.stance().tempered(self.judge(visitor), visitor.access)?;
+        let verdict = self.stance().tempered(self.judge(visitor), visitor.access);
+        let verdict = verdict.inspect_err(|_| traced::decided(visitor, "denied", "stance"))?;
+        let hooked = verdict.action == Action::Ask && ANSWERED.try_with(|()| ()).is_ok();
+        traced::verdict(visitor, &verdict, hooked);
         match verdict.action {
-            Action::Allow => return Ok(Pass::Free),
-            Action::Box => return Ok(Pass::Boxed),
-            Action::Deny => return Err(format!("denied: {}", verdict.why)),
-            Action::Ask => {}
+            Action::Allow => Ok(Pass::Free),
+            Action::Box => Ok(Pass::Boxed),
+            Action::Deny => Err(format!("denied: {}", verdict.why)),
+            Action::Ask if hooked => Ok(Pass::Free),
+            Action::Ask => self.ask(&question(visitor, verdict.why)).await,
         }
-        if ANSWERED.try_with(|()| ()).is_ok() {
-            return Ok(Pass::Free);
-        }
-        self.ask(&question(visitor, verdict.why)).await
     }
 
     /// Asks the user, unless that was answered for good; the error is what the model reads.
@@ -175,7 +176,9 @@ impl Gate {
         if self.remembered().contains(&question.rule) {
             return Ok(Pass::Free);
         }
-        let Some(asker) = &self.asker else {
+        let answer = self.put(question).await;
+        traced::asked(&question.tool, answer);
+        let Some(answer) = answer else {
             if question.rule.is_empty() {
                 return Err(format!("denied: {}, and there is nobody to ask", question.why));
             }
@@ -185,7 +188,7 @@ impl Gate {
                 question.why, question.rule
             ));
         };
-        match asker.ask(question).await {
+        match answer {
             Answer::Once => Ok(Pass::Free),
             Answer::Always if question.rule.is_empty() => Ok(Pass::Free),
             Answer::Always => {

@@ -6,6 +6,7 @@ pub mod toolbox;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use base::config::hooks::{Hook, HookEvent};
 use base::failure::{Failure, Result};
@@ -120,7 +121,10 @@ impl Hooks {
         if let (Some(told), Value::Object(more)) = (told.as_object_mut(), more) {
             told.extend(more);
         }
-        process::run(hook, &self.cwd, &told).await
+        let since = Instant::now();
+        let said = process::run(hook, &self.cwd, &told).await;
+        traced(hook, &said, since);
+        said
     }
 
     /// Tells the user that a hook had no say.
@@ -245,6 +249,22 @@ fn printed(text: &str) -> std::result::Result<(Word, Option<Value>), String> {
         Some(Decision::Deny) => Word::Deny(reason),
     };
     Ok((word, printed.args.map(Value::Object)))
+}
+
+/// Traces that a hook ran: its event, its program, what it said in a word.
+fn traced(hook: &Hook, said: &Said, since: Instant) {
+    let event = serde_json::to_value(hook.event).unwrap_or_default();
+    let program = hook.command.first().map(Path::new).and_then(Path::file_name);
+    let program = program.unwrap_or_default().to_string_lossy();
+    let said = match said {
+        Said::Go(_) => "go",
+        Said::No(_) => "no",
+        Said::Nothing(_) => "nothing",
+    };
+    let ms = since.elapsed().as_millis() as u64;
+    tracing::info!(
+        target: "g3::hook", event = event.as_str(), program = &*program, said, ms, "hook ran"
+    );
 }
 
 fn cut(text: &str) -> String {

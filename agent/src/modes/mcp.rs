@@ -17,7 +17,7 @@ use crate::gate::Gate;
 use crate::provider::ToolSpec;
 use crate::run::{Settings, root_of};
 use crate::session::Session;
-use crate::tools::{self, Outcome, Profile, Switches, Workplace};
+use crate::tools::{self, Outcome, Profile, Switches, Workplace, traced};
 
 /// The tools of a profile at a workplace, for somebody else's model.
 struct Served {
@@ -64,7 +64,11 @@ impl ServerHandler for Served {
         let place = Workplace { cancel: context.ct.clone(), ..self.place.clone() };
         let touched = tools::touches(self.profile, &request.name, &args, &place);
         let _turn = self.order.turn(touched).await;
-        Ok(answered(tools::run(self.profile, &request.name, &args, &place).await).into())
+        let specs = tools::offered(self.profile, Switches::default());
+        let offered = specs.iter().any(|spec| spec.name == request.name);
+        let id = context.id.to_string();
+        let run = tools::run(self.profile, &request.name, &args, &place);
+        Ok(answered(traced::call((&request.name, offered), &id, run).await).into())
     }
 }
 

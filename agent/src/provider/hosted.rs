@@ -12,7 +12,7 @@ use crate::message::Reply;
 use super::fault::{self, Advice};
 use super::http::{Answer, Endpoint};
 use super::oauth::Login;
-use super::{Facts, Hear, Provider, ProviderError, Request, models, sse};
+use super::{Facts, Hear, Provider, ProviderError, Request, models, sse, traced};
 
 /// A wire format: how a question is written and a reply is read.
 pub trait Wire: Send + Sync {
@@ -127,6 +127,7 @@ impl Hosted {
         loop {
             let body = self.body(request).to_string();
             let answer = self.endpoint.post(body.into_bytes(), token.as_ref()).await?;
+            traced::answered(self.endpoint.host(), &answer);
             let status = answer.status();
             if status == 200 {
                 return Ok(answer);

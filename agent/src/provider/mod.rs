@@ -18,6 +18,7 @@ pub mod openai_responses;
 pub mod retry;
 pub mod sse;
 pub mod text_calls;
+pub mod traced;
 
 use std::time::Duration;
 

@@ -8,11 +8,12 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
+use tracing::Instrument;
 
 use crate::message::Reply;
 
 use super::fallback::Models;
-use super::{Delta, Facts, Hear, Provider, ProviderError, Request};
+use super::{Delta, Facts, Hear, Provider, ProviderError, Request, traced};
 
 /// The longest pause of our own choice, in units of the base.
 const LONGEST: u32 = 60;
@@ -104,7 +105,7 @@ impl Provider for Retrying {
         Box::pin(async move {
             let mut text = Echo::default();
             let mut reasoning = Echo::default();
-            let mut attempt = 1;
+            let (mut attempt, mut tries) = (1, 1);
             loop {
                 let mut listen = |delta: Delta<'_>| match delta {
                     Delta::Text(more) => text.hear(more, &mut |new| hear(Delta::Text(new))),
@@ -116,7 +117,11 @@ impl Provider for Retrying {
                 let model = self.models.now();
                 let max_output = request.max_output.min(model.facts().max_output);
                 let question = Request { max_output, ..request.clone() };
-                let error = match model.ask(&question, &mut listen).await {
+                let span = traced::chat(model.facts(), &question, tries);
+                tries += 1;
+                let asked = model.ask(&question, &mut listen).instrument(span.clone()).await;
+                traced::over(&span, &asked);
+                let error = match asked {
                     Ok(reply) => {
                         text.end(&mut |new| hear(Delta::Text(new)));
                         return Ok(reply);
@@ -125,6 +130,9 @@ impl Provider for Retrying {
                 };
                 let change = self.models.after(&error);
                 if let Some(change) = &change {
+                    let model = &self.models.now().facts().model;
+                    let why = traced::kind(&error);
+                    tracing::warn!(target: "g3::model", why, model, "replaced");
                     hear(Delta::Notice(&change.notice));
                 }
                 if change.is_none_or(|change| !change.again) {
@@ -132,6 +140,7 @@ impl Provider for Retrying {
                     let Some(after) = pause.filter(|_| attempt < self.attempts) else {
                         return Err(with_count(error, attempt));
                     };
+                    traced::retry(&error, after, attempt);
                     hear(Delta::Retry { why: error.to_string(), after, attempt });
                     tokio::time::sleep(after).await;
                     attempt += 1;

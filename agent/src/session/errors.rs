@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use base::event::Usage;
 use base::failure::Failure;
-use base::sandbox::environment::is_secret;
+use base::sandbox::redact::Redactor;
 use serde::Serialize;
 
 /// How many records are kept.
@@ -49,14 +49,8 @@ impl Record {
     /// Takes in a failure; secrets of the environment are left out of it.
     #[must_use]
     pub fn of(mut self, failure: &Failure) -> Record {
-        let secrets: Vec<String> = std::env::vars()
-            .filter(|(name, value)| is_secret(name) && value.len() >= 8)
-            .map(|(_, value)| value)
-            .collect();
-        let clean = |text: &str| {
-            let text = base::text::head(text, LONGEST).to_owned();
-            secrets.iter().fold(text, |text, secret| text.replace(secret, "[secret]"))
-        };
+        let redactor = Redactor::from_env();
+        let clean = |text: &str| redactor.clean(base::text::head(text, LONGEST));
         self.task = clean(&self.task);
         self.what = clean(&failure.what);
         self.why = failure.why.as_deref().map(clean);

@@ -38,6 +38,7 @@ pub mod search;
 pub mod skill;
 pub mod task;
 pub mod todo;
+pub mod traced;
 pub mod wait;
 
 /// What a tool gives back.
@@ -225,6 +226,21 @@ pub fn malformed(profile: Profile, name: &str, sent: &str) -> Outcome {
 /// Keys of what a call touches (files, shell sessions): calls with a common key keep their order.
 pub fn touches(profile: Profile, name: &str, args: &Value, at: &Workplace) -> Vec<String> {
     call::prepare(profile, name, args, at).map(|call| call.touches()).unwrap_or_default()
+}
+
+impl ErrorKind {
+    /// The word for it in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            ErrorKind::Validation => "validation",
+            ErrorKind::Denied => "denied",
+            ErrorKind::NotFound => "not_found",
+            ErrorKind::Timeout => "timeout",
+            ErrorKind::Cancelled => "cancelled",
+            ErrorKind::UnknownTool => "unknown_tool",
+            ErrorKind::Failed => "failed",
+        }
+    }
 }
 
 impl Profile {

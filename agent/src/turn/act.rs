@@ -16,7 +16,7 @@ use crate::context::Conversation;
 use crate::limits::{Guard, Limit, Verdict};
 use crate::message::{Part, Reply, Stop, ToolCall, ToolResult};
 use crate::provider::ToolSpec;
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::{ErrorKind, Outcome, traced};
 
 /// What the model may do, as the loop sees it.
 pub trait Toolbox: Send + Sync {
@@ -80,10 +80,14 @@ pub async fn carry_out(
                     before.cancelled().await;
                 }
                 let since = Instant::now();
-                let outcome = match refused {
-                    Some(outcome) => outcome,
-                    None => carry_out_one(agent, call).await,
-                };
+                let offered = agent.toolbox.offered().iter().any(|spec| spec.name == call.name);
+                let outcome = traced::call((&call.name, offered), &call.id, async {
+                    match refused {
+                        Some(outcome) => outcome,
+                        None => carry_out_one(agent, call).await,
+                    }
+                });
+                let outcome = outcome.await;
                 done.cancel();
                 (call, outcome, since.elapsed())
             }

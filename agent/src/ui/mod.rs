@@ -6,6 +6,7 @@ pub mod markdown;
 pub mod plain;
 pub mod rich;
 pub mod rounds;
+mod traced;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,6 +40,7 @@ impl Bus {
 
     /// Something happened.
     pub fn tell(&self, what: What) {
+        traced::event(&what);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.seq += 1;
         let event = Event { seq: inner.seq, time: self.clock.stamp(), what };

@@ -125,6 +125,16 @@ pub enum Action {
     Deny,
 }
 
+/// `[trace]`: what g3 does, written down for whoever looks into it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Trace {
+    /// Where it is appended; `~/` is the home directory.
+    pub file: Option<PathBuf>,
+    /// How much of it, in the form of `G3_LOG`.
+    pub level: Option<String>,
+}
+
 /// `[skills]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]

@@ -206,6 +206,8 @@ pub static KEYS: &[Key] = &[
     key("mcp.*.tools", Kind::Texts),
     key("mcp.*.calls", Kind::OneOf(&["ask", "allow"])),
     key("hooks", Kind::Hooks),
+    key("trace.file", Kind::Text),
+    key("trace.level", Kind::Text),
     feature("skills.enabled"),
     key("skills.extra_paths", Kind::Texts),
     feature("skills.small_models"),

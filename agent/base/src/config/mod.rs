@@ -20,7 +20,9 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::failure::{Failure, Result};
-use agent::{AgentConfig, ComputerControl, Gate, Memory, Sandbox, Skills, ToolsConfig, Webdriver};
+use agent::{
+    AgentConfig, ComputerControl, Gate, Memory, Sandbox, Skills, ToolsConfig, Trace, Webdriver,
+};
 use hooks::Hook;
 use layers::Setting;
 use mcp::McpServer;
@@ -43,6 +45,8 @@ pub struct Config {
     pub tools: ToolsConfig,
     /// Rules that answer for the user.
     pub gate: Gate,
+    /// What is written down of g3's own work.
+    pub trace: Trace,
     /// Where skills come from.
     pub skills: Skills,
     /// The agent's memory.

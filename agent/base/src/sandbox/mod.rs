@@ -2,6 +2,7 @@
 
 pub mod environment;
 pub mod home;
+pub mod redact;
 
 use std::io;
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::config::mcp::McpServer;
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -127,10 +127,14 @@ impl Server {
             let tools = tools.map_err(|why| format!("it does not list its tools: {why}"))?;
             Ok::<_, String>((open, tools))
         };
-        let limit = self.limit();
-        let (open, tools) = tokio::time::timeout(limit, opened).await.map_err(|_| {
-            format!("it did not start within {} s (`timeout_seconds`)", limit.as_secs())
-        })??;
+        let (limit, since) = (self.limit(), Instant::now());
+        let opened = tokio::time::timeout(limit, opened).await.unwrap_or_else(|_| {
+            Err(format!("it did not start within {} s (`timeout_seconds`)", limit.as_secs()))
+        });
+        let (ms, server) = (since.elapsed().as_millis() as u64, &self.name);
+        let tools = opened.as_ref().ok().map(|(_, tools)| tools.len());
+        tracing::info!(target: "g3::mcp", server, ok = opened.is_ok(), ms, tools, "server started");
+        let (open, tools) = opened?;
         let tools: Vec<Known> = tools.into_iter().map(known).collect();
         cache::write(&self.definition, &tools);
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tools));
@@ -248,6 +252,7 @@ impl Server {
             Some(mut dead) => dead.end_of_it().await,
             None => None,
         };
+        tracing::warn!(target: "g3::mcp", server = self.name, "server lost");
         how.or(why).unwrap_or_else(|| "the connection broke".to_owned())
     }
 
@@ -257,6 +262,7 @@ impl Server {
         let open = self.line.try_lock().ok().and_then(|mut line| line.take());
         if let Some(open) = open {
             open.close().await;
+            tracing::info!(target: "g3::mcp", server = self.name, "server stopped");
         }
     }
 }

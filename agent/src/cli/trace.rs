@@ -1,0 +1,37 @@
+//! The trace as flags and configuration want it.
+
+use std::path::PathBuf;
+
+use base::config::Config;
+use base::failure::Result;
+use clap::Args;
+
+use super::Common;
+use super::settings::{directory, load};
+use crate::gate::paths::expand_home;
+use crate::trace::{self, Trace, Wanted};
+
+/// Where the trace goes.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TraceArgs {
+    /// Append what g3 does inside to this file, as JSON lines; G3_LOG says how much of it
+    #[arg(long, value_name = "FILE")]
+    trace_file: Option<PathBuf>,
+}
+
+/// Begins the trace of a mode, where flags, environment or configuration want one.
+pub fn begin(common: &Common, config: &Config, mode: &str) -> Result<Trace> {
+    let cwd = directory(common)?;
+    let typed = common.trace.trace_file.as_ref();
+    let typed = typed.map(|file| std::env::current_dir().unwrap_or_default().join(file));
+    let configured = || Some(cwd.join(expand_home(&config.trace.file.as_ref()?.to_string_lossy())));
+    let wanted = Wanted { file: typed.or_else(configured), level: config.trace.level.clone() };
+    trace::begin(&wanted, mode, &cwd)
+}
+
+/// As [`begin`], for a mode that works in many directories: the one that it was started in decides.
+pub fn begin_anywhere(common: &Common, mode: &str) -> Result<Trace> {
+    // What is wrong with the configuration is told with the session that needs it.
+    let config = directory(common).and_then(|cwd| load(common, &cwd));
+    begin(common, &config.map(|loaded| loaded.config).unwrap_or_default(), mode)
+}

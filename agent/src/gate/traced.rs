@@ -1,0 +1,45 @@
+//! What is traced of the gate: which tool wanted what kind of access, and who decided; no paths and
+//! no commands.
+
+use base::config::agent::Action;
+
+use super::{Access, Answer, Verdict, Visitor};
+
+/// A verdict; `hooked` when a hook answered what would be asked.
+pub fn verdict(visitor: &Visitor<'_>, verdict: &Verdict, hooked: bool) {
+    let by = if verdict.by_rule { "rule" } else { "reach" };
+    match verdict.action {
+        Action::Allow => decided(visitor, "allowed", by),
+        Action::Box => decided(visitor, "boxed", by),
+        Action::Deny => decided(visitor, "denied", by),
+        Action::Ask if hooked => decided(visitor, "allowed", "hook"),
+        Action::Ask => decided(visitor, "to be asked", by),
+    }
+}
+
+/// A call may or may not run, and who says so: a `rule`, its `reach`, the `stance`, a `hook`.
+pub fn decided(visitor: &Visitor<'_>, decision: &str, by: &str) {
+    let access = match visitor.access {
+        Access::Read(_) => "read",
+        Access::Write(_) => "write",
+        Access::Run { .. } => "run",
+        Access::Foreign { .. } => "foreign",
+    };
+    let tool = visitor.tool;
+    if decision == "allowed" {
+        tracing::debug!(target: "g3::gate", tool, access, decision, by, "decided");
+    } else {
+        tracing::info!(target: "g3::gate", tool, access, decision, by, "decided");
+    }
+}
+
+/// Somebody was asked, or would have been.
+pub fn asked(tool: &str, answer: Option<Answer>) {
+    let answer = match answer {
+        Some(Answer::Once) => "once",
+        Some(Answer::Always) => "always",
+        Some(Answer::No) => "no",
+        None => "nobody is there",
+    };
+    tracing::info!(target: "g3::gate", tool, answer, "asked");
+}

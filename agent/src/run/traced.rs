@@ -1,0 +1,49 @@
+//! What is traced of a turn: who works for whom, and how it ended.
+
+use base::event::{Status, Usage};
+use tracing::{Span, field};
+
+use super::Work;
+use super::ends::Ended;
+use crate::limits::Limit;
+
+/// The span of a turn of the user, or of a part of a run.
+pub fn turn(work: &Work) -> Span {
+    let (facts, role) = (work.facts(), &work.manner.role);
+    let name = role.name.as_deref().unwrap_or(if role.own.is_some() { "coach" } else { "g3" });
+    tracing::info_span!(
+        target: "g3::session",
+        "invoke_agent",
+        otel.name = format!("invoke_agent {name}"),
+        otel.status_code = field::Empty,
+        gen_ai.operation.name = "invoke_agent",
+        gen_ai.agent.name = name,
+        gen_ai.conversation.id = base::id::tail(work.session.id.as_str()),
+        gen_ai.request.model = facts.model,
+        gen_ai.usage.input_tokens = field::Empty,
+        gen_ai.usage.output_tokens = field::Empty,
+        error.type = field::Empty,
+        g3.provider = facts.provider,
+        g3.questions = field::Empty,
+        g3.status = field::Empty,
+    )
+}
+
+/// The turn is over; `before` is what the conversation had used when it began.
+pub fn over(span: &Span, work: &Work, ended: &Ended, before: (u32, Usage)) {
+    let (turns, usage) = (work.talk.turns(), work.talk.usage());
+    let sent = |usage: Usage| usage.input + usage.cache_read + usage.cache_write;
+    span.record("g3.questions", turns.saturating_sub(before.0));
+    span.record("gen_ai.usage.input_tokens", sent(usage).saturating_sub(sent(before.1)));
+    span.record("gen_ai.usage.output_tokens", usage.output.saturating_sub(before.1.output));
+    span.record("g3.status", ended.status.word());
+    if ended.status == Status::Failed {
+        span.record("otel.status_code", "ERROR");
+        span.record("error.type", "failed");
+    }
+}
+
+/// A limit ends the turn.
+pub fn limit(limit: Limit) {
+    tracing::warn!(target: "g3::session", limit = %limit, "limit reached");
+}

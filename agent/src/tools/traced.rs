@@ -1,0 +1,39 @@
+//! What is traced of a call: its name, how long it took, how it ended; never its arguments or its
+//! result.
+
+use tracing::{Instrument, field};
+
+use super::Outcome;
+
+/// The longest id of a call that is kept.
+const LONGEST: usize = 128;
+
+/// Carries a call out within its span. A name that nobody offered is the model's own words.
+pub async fn call(
+    (name, offered): (&str, bool),
+    id: &str,
+    work: impl Future<Output = Outcome>,
+) -> Outcome {
+    let name = if offered { name } else { "(not offered)" };
+    let span = tracing::info_span!(
+        target: "g3::tool",
+        "execute_tool",
+        otel.name = format!("execute_tool {name}"),
+        otel.status_code = field::Empty,
+        gen_ai.operation.name = "execute_tool",
+        gen_ai.tool.name = name,
+        gen_ai.tool.call.id = base::text::head(id, LONGEST),
+        gen_ai.tool.type = "function",
+        error.type = field::Empty,
+        g3.ok = field::Empty,
+        g3.bytes = field::Empty,
+    );
+    let outcome = work.instrument(span.clone()).await;
+    span.record("g3.ok", outcome.ok);
+    span.record("g3.bytes", outcome.text.len());
+    if !outcome.ok {
+        span.record("otel.status_code", "ERROR");
+        span.record("error.type", outcome.error_kind.map_or("failed", |kind| kind.word()));
+    }
+    outcome
+}

@@ -1,0 +1,69 @@
+//! How much is told: `info`, `g3::model=debug,warn`.
+
+use base::failure::{Failure, Result};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+
+use super::TARGETS;
+
+/// Reads directives, each a level or `TARGET=LEVEL`; the longest target that fits a line decides.
+/// What is not g3's own is never told.
+pub fn parse(text: &str) -> Result<Targets> {
+    let mut targets = Targets::new();
+    for directive in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (target, level) = match directive.split_once('=') {
+            Some((target, level)) => (target.trim(), level.trim()),
+            None if is_target(directive) => (directive, "trace"),
+            None => ("g3", directive),
+        };
+        if !is_target(target) {
+            return Err(wrong(directive, &format!("g3 has no target `{target}`"))
+                .next(format!("use g3, {}", TARGETS.join(", "))));
+        }
+        let level: LevelFilter =
+            level.parse().map_err(|_| wrong(directive, &format!("`{level}` is no level")))?;
+        targets = targets.with_target(target, level);
+    }
+    Ok(targets)
+}
+
+fn is_target(text: &str) -> bool {
+    text == "g3" || TARGETS.contains(&text)
+}
+
+fn wrong(directive: &str, why: &str) -> Failure {
+    Failure::usage(format!("`{directive}` says not how much is to be traced"))
+        .because(why)
+        .next("G3_LOG=info, or `level` in [trace]: off, error, warn, info, debug, trace")
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    fn tells(text: &str, target: &str, level: Level) -> bool {
+        parse(text).unwrap().would_enable(target, &level)
+    }
+
+    #[test]
+    fn the_longest_target_decides_and_nothing_else_is_told() {
+        assert!(tells("info", "g3::tool", Level::INFO) && !tells("info", "g3::tool", Level::DEBUG));
+        let both = "warn, g3::model=debug";
+        assert!(tells(both, "g3::model", Level::DEBUG) && !tells(both, "g3::tool", Level::INFO));
+        assert!(tells("g3::gate", "g3::gate", Level::TRACE));
+        assert!(!tells("g3::gate", "g3::tool", Level::ERROR));
+        assert!(!tells("off", "g3::tool", Level::ERROR));
+        for foreign in ["rmcp", "hyper_util", "agent_client_protocol"] {
+            assert!(!tells("trace", foreign, Level::ERROR), "{foreign} is told");
+        }
+    }
+
+    #[test]
+    fn what_is_no_directive_is_named() {
+        let said = |text: &str| parse(text).unwrap_err().to_string();
+        assert!(said("loud").contains("`loud` is no level"));
+        assert!(said("rmcp=trace").contains("no target `rmcp`"));
+        assert!(said("g3::modle=info").contains("g3::model"));
+    }
+}

@@ -1,0 +1,73 @@
+//! What is traced of the events of a session: what happened, without anybody's words.
+
+use base::event::{Level, What};
+use serde_json::Value;
+
+/// Traces an event. What stands in spans and events of its own is left out: questions, calls.
+pub fn event(what: &What) {
+    match what {
+        What::Start { session, provider, model, cwd } => tracing::info!(
+            target: "g3::session",
+            session = base::id::tail(session),
+            provider,
+            model,
+            cwd,
+            "session opened"
+        ),
+        What::Turn { n } => tracing::debug!(target: "g3::session", n, "question"),
+        What::Context { used, limit } => {
+            tracing::debug!(target: "g3::session", used, limit, "context");
+        }
+        What::Thinned { detail } => tracing::info!(
+            target: "g3::session",
+            before = number(detail, "before"),
+            after = number(detail, "after"),
+            results = number(detail, "results"),
+            "thinned"
+        ),
+        What::Compacted { detail } => tracing::info!(
+            target: "g3::session",
+            before = number(detail, "before"),
+            after = number(detail, "after"),
+            messages = number(detail, "messages"),
+            "summarised"
+        ),
+        What::Plan { plan } => tracing::info!(
+            target: "g3::session",
+            mode = plan["mode"].as_str(),
+            state = plan["state"].as_str(),
+            round = number(plan, "round"),
+            "plan"
+        ),
+        What::Notice { level: Level::Warning, .. } => {
+            tracing::debug!(target: "g3::session", "the user was warned");
+        }
+        What::Error { kind, .. } => tracing::error!(target: "g3::session", kind, "error"),
+        What::End { status, exit, turns, usage } => tracing::info!(
+            target: "g3::session",
+            status = status.word(),
+            exit,
+            turns,
+            input = usage.input,
+            output = usage.output,
+            cache_read = usage.cache_read,
+            cache_write = usage.cache_write,
+            cost_usd = usage.cost_usd,
+            "run ended"
+        ),
+        What::Notice { level: Level::Info, .. }
+        | What::Text { .. }
+        | What::Reasoning { .. }
+        | What::ToolStart { .. }
+        | What::ToolOutput { .. }
+        | What::ToolEnd { .. }
+        | What::Usage { .. }
+        | What::Todo { .. }
+        | What::Retry { .. }
+        | What::Ask { .. } => {}
+    }
+}
+
+fn number(detail: &Value, key: &str) -> Option<u64> {
+    detail[key].as_u64()
+}
