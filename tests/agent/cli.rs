@@ -22,6 +22,8 @@ fn wrong_flags_end_with_2_and_a_way_out() {
         &["--provider", "nope", "x"],
         &["-w", "/does/not/exist", "x"],
         &["--config", "/does/not/exist.toml", "x"],
+        &["--model=", "x"],
+        &["--fallback-model=", "x"],
         &["--json"],
         &["acp", "--json"],
         &["--planning"],
@@ -33,6 +35,28 @@ fn wrong_flags_end_with_2_and_a_way_out() {
     }
     assert!(stage.session_dirs().is_empty(), "nothing was begun");
     assert!(stage.asked().is_empty());
+}
+
+#[test]
+fn a_configuration_that_is_not_there_is_not_made_up() {
+    let env = TestEnv::new();
+    let repo = env.repo();
+    env.run(G3, repo.path(), ["--config", "nope.toml", "x"]).exits(2).says("nope.toml");
+    env.run(G3, repo.path(), ["config", "show"]).ok();
+    for path in [env.home().join(".config/g3"), repo.path().join("nope.toml")] {
+        assert!(!path.exists(), "{} was written", path.display());
+    }
+}
+
+#[test]
+fn a_task_in_the_place_of_a_session_is_told_where_it_belongs() {
+    let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
+    stage.g3(["first"]).ok();
+    let ran = stage.g3(["--resume", "do it"]);
+    ran.exits(2).says("no session `do it`").says("g3 --resume -- \"do it\"");
+    stage.g3(["--resume", "zzz", "--", "go"]).exits(2).never_says("if that is the task");
+    stage.g3(["--resume", "--", "do it"]).ok();
+    assert!(stage.asked()[1].text().contains("first") && stage.asked()[1].text().contains("do it"));
 }
 
 #[test]
@@ -75,6 +99,15 @@ fn a_task_may_begin_with_hyphens() {
     let stage = Stage::new([Reply::says("ok")]);
     stage.g3(["--", "--why is this flag ignored?"]).ok();
     assert!(stage.asked()[0].first_user().contains("--why is this flag ignored?"));
+}
+
+#[test]
+fn the_variables_of_a_task_are_filled_in() {
+    let stage = Stage::new([Reply::says("ok"), Reply::says("ok")]);
+    stage.g3(["is {{today}} a {{holiday}}?"]).ok();
+    stage.g3_with_input(["-"], "since {{today}}").ok();
+    let said: Vec<String> = stage.asked().iter().map(|asked| asked.last()).collect();
+    assert_eq!(said, ["is 2026-01-02 (Friday) a {{holiday}}?", "since 2026-01-02 (Friday)"]);
 }
 
 #[test]

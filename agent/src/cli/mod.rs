@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use base::clock::Clock;
 use base::failure::{Failure, OrFail, Result};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::gate::Asker;
@@ -58,10 +59,10 @@ pub struct Common {
     #[arg(long, value_name = "TYPE[.NAME]")]
     pub provider: Option<String>,
     /// The model, instead of the configured one
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub model: Option<String>,
     /// Asked for the rest of a turn in which the model is busy
-    #[arg(long, value_name = "MODEL")]
+    #[arg(long, value_name = "MODEL", value_parser = NonEmptyStringValueParser::new())]
     pub fallback_model: Option<String>,
     /// Read this file instead of the user's and the repository's configuration
     #[arg(long, value_name = "FILE")]
@@ -278,7 +279,13 @@ async fn agent(common: Common, mut args: AgentArgs, given: &Given) -> Result<u8>
             && args.agent.is_none()
             && !args.mode.is_some()
         {
-            args.agent = agents::of_session(&common, wanted.as_deref())?;
+            let found = agents::of_session(&common, wanted.as_deref());
+            args.agent = found.map_err(|failure| match wanted {
+                Some(text) if args.task.is_none() => {
+                    failure.next(format!("if that is the task: g3 --resume -- {text:?}"))
+                }
+                Some(_) | None => failure,
+            })?;
         }
         Ok((settings(&common, &args)?, task, way))
     };
