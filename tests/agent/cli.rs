@@ -23,6 +23,9 @@ fn wrong_flags_end_with_2_and_a_way_out() {
         &["-w", "/does/not/exist", "x"],
         &["--config", "/does/not/exist.toml", "x"],
         &["--model=", "x"],
+        &["--resume", "", "--", "x"],
+        &["--events", "-", "x"],
+        &["fix", "the", "tests"],
         &["--fallback-model=", "x"],
         &["--json"],
         &["acp", "--json"],
@@ -64,6 +67,24 @@ fn an_unknown_key_names_the_nearest() {
     let stage = Stage::new([]);
     stage.env.config("[agent]\nmax_turn = 3\n");
     stage.g3(["x"]).exits(2).says("max_turn").says("max_turns");
+}
+
+#[test]
+fn a_task_without_its_quotes_is_told_what_it_lacks() {
+    let stage = Stage::new([]);
+    for words in [&["fix", "it"][..], &["--quiet", "fix", "the", "tests"], &["list", "sessions"]] {
+        stage.g3(words).exits(2).says("quotes around a task of several words");
+    }
+    stage.g3(["--bogus"]).exits(2).never_says("quotes");
+    stage.g3(["sessions", "lst"]).exits(2).never_says("quotes");
+}
+
+#[test]
+fn without_a_key_and_a_local_model_the_ways_to_one_are_told() {
+    let env = TestEnv::new();
+    let ran = env.run(G3, env.repo().path(), ["x"]);
+    ran.exits(2).says("g3 model pull").says("ANTHROPIC_API_KEY");
+    env.run(G3, env.repo_at("b").path(), ["model", "remove", "nope"]).exits(2).says("try:");
 }
 
 #[test]

@@ -192,6 +192,27 @@ fn the_messages_wire_says_why_it_stops_in_many_words() {
 }
 
 #[test]
+fn blocks_of_the_messages_wire_may_take_turns() {
+    let begin = |at: u64| {
+        block(at, json!({"type": "tool_use", "id": at.to_string(), "name": "x", "input": {}}))
+    };
+    let piece =
+        |at: u64, json: &str| delta(at, json!({"type": "input_json_delta", "partial_json": json}));
+    let objects = [
+        begin(0),
+        begin(1),
+        piece(0, ""),
+        piece(1, "{\"n\":"),
+        piece(0, "{\"n\":1"),
+        piece(1, "2}"),
+        piece(0, "}"),
+        stops("tool_use"),
+    ];
+    let (_, reply) = heard("anthropic", &objects);
+    assert_eq!(made(&reply), [("x", &json!({"n": 1})), ("x", &json!({"n": 2}))]);
+}
+
+#[test]
 fn words_of_a_block_that_was_never_begun_are_heard() {
     let (heard, reply) = heard(
         "anthropic",

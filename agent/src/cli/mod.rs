@@ -11,6 +11,7 @@ pub mod skills;
 pub mod tool;
 pub mod trust;
 pub mod ways;
+pub mod wrong;
 
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Read};
@@ -212,7 +213,7 @@ pub fn main() -> u8 {
     let parsed = typed.and_then(|typed| Ok((Cli::from_arg_matches(&typed)?, Given::of(&typed))));
     let (cli, given) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => return usage(&error),
+        Err(error) => return wrong::tell(&error),
     };
     match run(cli, &given) {
         Ok(code) => code,
@@ -221,16 +222,6 @@ pub fn main() -> u8 {
             failure.exit_code()
         }
     }
-}
-
-/// Help and versions go to stdout; a wrong command line is told with a way out.
-fn usage(error: &clap::Error) -> u8 {
-    let _ = error.print();
-    if !error.use_stderr() {
-        return 0;
-    }
-    ui::say("  try: g3 --help");
-    2
 }
 
 fn run(cli: Cli, given: &Given) -> Result<u8> {
@@ -371,6 +362,9 @@ fn views(args: &AgentArgs) -> Result<Vec<Box<dyn Sink>>> {
         Box::new(Plain::new(out(), Some(err())))
     }];
     if let Some(path) = &args.show.events {
+        if path.as_os_str() == "-" {
+            return Err(Failure::usage("--events takes a file").next("--json, for stdout"));
+        }
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
         let file = file.map_err(|why| {
             Failure::usage(format!("cannot write events to {}", path.display())).because(why)

@@ -190,6 +190,29 @@ async fn large_texts_of_old_calls_are_thinned_as_well_as_their_results() {
 }
 
 #[tokio::test]
+async fn the_pictures_that_the_user_showed_last_outlive_a_summary() {
+    let shown = |data: &str| {
+        let picture = crate::message::Image { media_type: "image/png".into(), data: data.into() };
+        let mut message = Message::text(Role::User, "look");
+        message.parts.push(Part::Image(picture));
+        let (usage, stop) = (Usage::default(), Stop::Done);
+        [Entry::Request { message }, Entry::Reply { message: says("ok").message, usage, stop }]
+    };
+    let before = [shown("first"), shown("second")].concat();
+    let too_long = || Err(ProviderError::TooLong("9 > 8".into()));
+    let model = Script::with([too_long(), Ok(says("a summary")), too_long(), Ok(says("done"))]);
+    let (tools, cancel) = (Tools::default(), CancellationToken::new());
+    let once = run_after(before, &model, &tools, Limits::default(), cancel.clone()).await;
+    assert!(once.finish.is_err(), "what is still too long after a summary is an error");
+    let entries = once.notes.0.lock().unwrap().clone();
+    run_after(entries, &model, &tools, Limits::default(), cancel).await.finish.unwrap();
+    for sent in [&model.asked()[2], model.asked().last().unwrap()] {
+        let sent = serde_json::to_string(sent).unwrap();
+        assert!(sent.contains("second") && !sent.contains("first"), "{sent}");
+    }
+}
+
+#[tokio::test]
 async fn a_summary_is_made_from_calls_and_results_and_not_from_words_alone() {
     let model = Script::with([
         Ok(calls(vec![call("a", "say", json!({"text": "result-plum", "file": "args-plum"}))])),
