@@ -151,6 +151,21 @@ impl Message {
         })
     }
 
+    /// What the user said, without what g3 put before it or a hook behind it: notes in brackets,
+    /// each a part of its own, with an empty line between it and the user's words.
+    pub fn own_words(&self) -> String {
+        let is_note = |text: &str| {
+            (text.starts_with('[') && text.ends_with("]\n\n"))
+                || (text.starts_with("\n\n[") && text.ends_with(']'))
+        };
+        let texts = self.parts.iter().filter_map(|part| match part {
+            Part::Text { text } => Some(text.as_str()).filter(|text| !is_note(text)),
+            Part::Call(_) | Part::Reasoning { .. } | Part::Result(_) | Part::Image(_) => None,
+        });
+        let own: String = texts.collect();
+        if own.is_empty() { self.words() } else { own }
+    }
+
     /// The words of this message, joined.
     pub fn words(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {

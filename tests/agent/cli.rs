@@ -22,6 +22,11 @@ fn wrong_flags_end_with_2_and_a_way_out() {
         &["--provider", "nope", "x"],
         &["-w", "/does/not/exist", "x"],
         &["--config", "/does/not/exist.toml", "x"],
+        &["--model=", "x"],
+        &["--resume", "", "--", "x"],
+        &["--events", "-", "x"],
+        &["fix", "the", "tests"],
+        &["--fallback-model=", "x"],
         &["--json"],
         &["acp", "--json"],
         &["--planning"],
@@ -36,10 +41,50 @@ fn wrong_flags_end_with_2_and_a_way_out() {
 }
 
 #[test]
+fn a_configuration_that_is_not_there_is_not_made_up() {
+    let env = TestEnv::new();
+    let repo = env.repo();
+    env.run(G3, repo.path(), ["--config", "nope.toml", "x"]).exits(2).says("nope.toml");
+    env.run(G3, repo.path(), ["config", "show"]).ok();
+    for path in [env.home().join(".config/g3"), repo.path().join("nope.toml")] {
+        assert!(!path.exists(), "{} was written", path.display());
+    }
+}
+
+#[test]
+fn a_task_in_the_place_of_a_session_is_told_where_it_belongs() {
+    let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
+    stage.g3(["first"]).ok();
+    let ran = stage.g3(["--resume", "do it"]);
+    ran.exits(2).says("no session `do it`").says("g3 --resume -- \"do it\"");
+    stage.g3(["--resume", "zzz", "--", "go"]).exits(2).never_says("if that is the task");
+    stage.g3(["--resume", "--", "do it"]).ok();
+    assert!(stage.asked()[1].text().contains("first") && stage.asked()[1].text().contains("do it"));
+}
+
+#[test]
 fn an_unknown_key_names_the_nearest() {
     let stage = Stage::new([]);
     stage.env.config("[agent]\nmax_turn = 3\n");
     stage.g3(["x"]).exits(2).says("max_turn").says("max_turns");
+}
+
+#[test]
+fn a_task_without_its_quotes_is_told_what_it_lacks() {
+    let stage = Stage::new([]);
+    for words in [&["fix", "it"][..], &["--quiet", "fix", "the", "tests"], &["list", "sessions"]] {
+        stage.g3(words).exits(2).says("quotes around a task of several words");
+    }
+    stage.g3(["--bogus"]).exits(2).never_says("quotes");
+    stage.g3(["sessions", "lst"]).exits(2).never_says("quotes");
+}
+
+#[test]
+fn without_a_key_and_a_local_model_the_ways_to_one_are_told() {
+    let env = TestEnv::new();
+    let ran = env.run(G3, env.repo().path(), ["x"]);
+    ran.exits(2).says("g3 model pull").says("ANTHROPIC_API_KEY");
+    env.run(G3, env.repo_at("b").path(), ["model", "remove", "nope"]).exits(2).says("try:");
 }
 
 #[test]
@@ -75,6 +120,15 @@ fn a_task_may_begin_with_hyphens() {
     let stage = Stage::new([Reply::says("ok")]);
     stage.g3(["--", "--why is this flag ignored?"]).ok();
     assert!(stage.asked()[0].first_user().contains("--why is this flag ignored?"));
+}
+
+#[test]
+fn the_variables_of_a_task_are_filled_in() {
+    let stage = Stage::new([Reply::says("ok"), Reply::says("ok")]);
+    stage.g3(["is {{today}} a {{holiday}}?"]).ok();
+    stage.g3_with_input(["-"], "since {{today}}").ok();
+    let said: Vec<String> = stage.asked().iter().map(|asked| asked.last()).collect();
+    assert_eq!(said, ["is 2026-01-02 (Friday) a {{holiday}}?", "since 2026-01-02 (Friday)"]);
 }
 
 #[test]

@@ -105,6 +105,58 @@ fn rewind_goes_back_before_a_turn_with_its_files_and_stays_there() {
 }
 
 #[test]
+fn turns_are_listed_by_what_the_user_said() {
+    let stage = two_turns([Reply::says("a plan"), Reply::says("yes")]);
+    let input = "write a\nchange it\n/undo\n/plan think of plums\n/mode auto\n[x]\n/rewind\n";
+    let ran = stage.g3_with_input([], input);
+    ran.says("  3  think of plums\n").says("  4  [x]\n");
+    let heard = stage.asked().last().unwrap().text();
+    assert!(heard.contains("I took back") && heard.contains("Plan mode is over"), "{heard}");
+    // A session that began with a note is named after the task as well.
+    let stage = Stage::new([Reply::says("a plan")]);
+    stage.g3_with_input([], "/plan think of plums\n/resume\n").says("  think of plums\n");
+}
+
+#[test]
+fn a_session_that_cannot_be_taken_up_leaves_the_one_at_work() {
+    let stage = Stage::new([Reply::says("one"), Reply::says("two"), Reply::says("three")]);
+    stage.g3(["the first"]).ok();
+    let first = stage.session_dir();
+    let id = first.file_name().unwrap().to_str().unwrap().to_owned();
+    let _held = base::lock::Lock::take(&first.join("lock")).unwrap();
+    let input = format!("the second\n/resume {id}\nare you there\n");
+    let ran = stage.g3_with_input([], &input);
+    ran.says("is in use by another g3").says("three");
+    let heard = stage.asked().last().unwrap().text();
+    assert!(heard.contains("the second") && heard.contains("are you there"), "{heard}");
+    assert!(!heard.contains("the first"), "{heard}");
+}
+
+#[test]
+fn what_was_said_before_a_clear_stays_on_record() {
+    let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
+    stage.g3_with_input([], "the word is plum\n/clear\nanother word\n").ok();
+    assert!(json!(journal(&stage.session_dir())).to_string().contains("the word is plum"));
+    stage.g3(["sessions", "export"]).says("the word is plum").says("another word");
+    stage.g3_with_input([], "/resume the\n/rewind\n").says("  1  the word is plum");
+}
+
+#[test]
+fn instructions_that_are_read_again_replace_nothing_else() {
+    let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
+    stage.repo.write("AGENTS.md", "Use tabs.");
+    stage.repo.write("analysis/memory.md", "The parser lives in parse.rs.");
+    stage.repo.write("pro/brief.md", "the goal is plum jam\n");
+    let ran = stage.g3_with_input([], "hi\n/project pro\n/readme\nand now?\n");
+    ran.says("are read");
+    let [before, after] = [0, 1].map(|at| stage.asked()[at].system());
+    assert_eq!(before, after, "nothing changed on disk");
+    assert!(after.contains("Use tabs.") && after.contains("The parser lives in parse.rs."));
+    assert!(stage.asked()[1].text().contains("plum jam"), "the project is still known");
+    assert!(stage.asked()[1].text().contains("hi"), "and so is the conversation");
+}
+
+#[test]
 fn a_fork_goes_on_by_itself() {
     let stage = two_turns([Reply::says("in the copy"), Reply::says("in the first")]);
     let ran = stage.g3_with_input([], "write a\nchange it\n/fork 2\nanother way\n");
@@ -150,7 +202,7 @@ fn large_results_are_moved_away_at_once_when_the_user_says_so() {
     let replies: Vec<Reply> = (1..9).map(big).chain([Reply::says("x"), Reply::says("y")]).collect();
     let stage = Stage::new(replies);
     let ran = stage.g3_with_input([], "count\n/thinnify\n/skinnify\n/skinnify\n/dump\nand?\n");
-    ran.says("results are in files now").says("no large result to move").says("written to");
+    ran.says("calls are in files now").says("nothing large to move").says("written to");
     assert!(std::fs::read_dir(stage.session_dir().join("thinned")).unwrap().count() >= 4);
     assert!(stage.asked().last().unwrap().text().contains("were moved to"));
 }
@@ -159,7 +211,7 @@ fn large_results_are_moved_away_at_once_when_the_user_says_so() {
 fn each_model_has_its_own_bill() {
     let stage = Stage::new([Reply::says("a").usage(100, 10), Reply::says("b").usage(200, 20)]);
     let ran = stage.g3_with_input([], "hi\n/model other-model\nagain\n/cost\n");
-    ran.says("other-model: 1 calls, 200 in");
+    ran.says("other-model: 1 call, 200 in");
     let shown = stage.g3(["sessions", "show", "--json"]).json();
     assert_eq!(shown["by_model"]["other-model"]["usage"]["input"], 200);
     assert_eq!(shown["by_model"].as_object().unwrap().len(), 2);

@@ -27,6 +27,7 @@ mod personas;
 mod plan;
 mod provider_anthropic;
 mod provider_databricks;
+mod provider_dialects;
 mod provider_embedded;
 mod provider_escalation;
 mod provider_fallback;

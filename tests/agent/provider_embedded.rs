@@ -1,17 +1,19 @@
 //! The local model's row of the matrix: the real g3 against a scripted host on a socket that was
 //! handed down, as a supervisor does it. No model is needed for that.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use base::host::connection::lines;
 use base::host::wire::{
     Ask, Asked, Chat, Fault, FaultKind, Hello, Stop, Tell, Told, Turn, Usage, VERSION,
 };
-use base::process::Limits;
+use base::process::{self, Job, Limits, Stream, exit_code};
+use rustix::process::Signal;
 use serde_json::{Value, json};
-use testkit::env::{Ran, TestEnv};
+use testkit::env::{Ran, TestEnv, until};
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::Reply;
 
@@ -19,19 +21,36 @@ use crate::stage::{G3, of_type};
 
 /// Runs g3 with a local model that gives these replies; gives what it was asked.
 fn run(env: &TestEnv, replies: Vec<Vec<Tell>>) -> (Ran, Vec<Chat>) {
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&asked);
-    std::thread::spawn(move || play(ours, replies, &seen));
     let repo = env.repo();
-    let job = env.job(G3, repo.path()).args(["--json", "go"]);
-    let job = job.env("G3_MODEL_HOST_FD", "5").descriptor(theirs.into(), 5);
+    let (job, seen) = job(env, repo.path(), &["go"], replies);
     let ran = Ran::from(job.output(Limits::seconds(60)).unwrap());
-    let asked = asked.lock().unwrap().clone();
+    let asked = seen.lock().unwrap().chats.clone();
     (ran, asked)
 }
 
-fn play(socket: UnixStream, replies: Vec<Vec<Tell>>, seen: &Mutex<Vec<Chat>>) {
+/// What the host was told.
+#[derive(Default)]
+struct Seen {
+    chats: Vec<Chat>,
+    cancels: usize,
+}
+
+/// Prepares g3 with a local model that gives these replies.
+fn job(
+    env: &TestEnv,
+    cwd: &Path,
+    args: &[&str],
+    replies: Vec<Vec<Tell>>,
+) -> (Job, Arc<Mutex<Seen>>) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let theirs_seen = Arc::clone(&seen);
+    std::thread::spawn(move || play(ours, replies, &theirs_seen));
+    let job = env.job(G3, cwd).arg("--json").args(args);
+    (job.env("G3_MODEL_HOST_FD", "5").descriptor(theirs.into(), 5), seen)
+}
+
+fn play(socket: UnixStream, replies: Vec<Vec<Tell>>, seen: &Mutex<Seen>) {
     let mut writer = socket.try_clone().unwrap();
     let mut replies = replies.into_iter();
     for line in lines::<Asked>(socket) {
@@ -45,12 +64,16 @@ fn play(socket: UnixStream, replies: Vec<Vec<Tell>>, seen: &Mutex<Vec<Chat>>) {
                 pid: 1,
             })],
             Ask::Chat(chat) => {
-                seen.lock().unwrap().push(chat);
+                seen.lock().unwrap().chats.push(chat);
                 // A host without a reply dies.
                 let Some(reply) = replies.next() else { return };
                 reply
             }
-            Ask::Cancel { .. } | Ask::Status => continue,
+            Ask::Cancel { .. } => {
+                seen.lock().unwrap().cancels += 1;
+                continue;
+            }
+            Ask::Status => continue,
         };
         for what in told {
             let line = serde_json::to_string(&Told { id, what }).unwrap();
@@ -131,6 +154,68 @@ fn a_call_that_the_limit_cut_is_not_run() {
     let events = ran.json_lines();
     assert_eq!(of_type(&events, "tool_end")[0]["ok"], false);
     assert!(of_type(&events, "tool_end")[0]["text"].as_str().unwrap().contains("output limit"));
+}
+
+#[test]
+fn a_picture_is_told_of_and_not_sent() {
+    let env = local();
+    let repo = env.repo();
+    let dir = repo.path().join(".g3/sessions/seen-abcd");
+    std::fs::create_dir_all(&dir).unwrap();
+    // A session in which another model was shown pictures, by the user and by a tool.
+    let picture = json!({"media_type": "image/png", "data": "cGl4ZWxz"});
+    let entry = |entry: &str, key: &str, value: Value| json!({"entry": entry, key: value});
+    let mut reply = entry(
+        "reply",
+        "message",
+        json!({"role": "assistant", "parts": [
+        {"kind": "call", "id": "a", "name": "shell", "args": {"command": "ls"}}]}),
+    );
+    reply["usage"] = json!({"input": 1, "output": 1, "cache_read": 0, "cache_write": 0});
+    reply["stop"] = json!("calls");
+    let lines = [
+        json!({"entry": "opened", "time": "2026-01-02T10:00:00Z", "cwd": repo.path(),
+            "provider": "x", "model": "x"}),
+        entry(
+            "request",
+            "message",
+            json!({"role": "user", "parts": [
+            {"kind": "text", "text": "look"},
+            {"kind": "image", "media_type": "image/png", "data": "cGl4ZWxz"}]}),
+        ),
+        reply,
+        entry(
+            "result",
+            "result",
+            json!({"call_id": "a", "name": "shell", "ok": true,
+            "text": "drawn", "images": [picture]}),
+        ),
+    ];
+    let journal: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(dir.join("session.jsonl"), journal).unwrap();
+    let replies = vec![vec![text("I see nothing."), done(Stop::Done)]];
+    let (job, seen) = job(&env, repo.path(), &["what is on it?", "--resume"], replies);
+    Ran::from(job.output(Limits::seconds(60)).unwrap()).ok();
+    let sent = format!("{:?}", seen.lock().unwrap().chats);
+    assert_eq!(sent.matches("[a picture; this model cannot see]").count(), 2, "{sent}");
+    assert!(sent.contains("drawn") && !sent.contains("cGl4ZWxz"), "{sent}");
+}
+
+#[test]
+fn an_interrupt_cancels_the_chat_at_the_host() {
+    let env = local();
+    let repo = env.repo();
+    // The host never gets to an end.
+    let (job, seen) = job(&env, repo.path(), &["go"], vec![vec![text("Hello ")]]);
+    let mut g3 = job.stdin(Stream::Null).spawn().unwrap();
+    let mut out = BufReader::new(g3.child.stdout.take().unwrap()).lines();
+    assert!(out.any(|line| line.unwrap().contains("Hello ")), "the words are heard");
+    process::signal_group(g3.id(), Signal::INT);
+    assert_eq!(exit_code(g3.wait_until(None).unwrap().unwrap()), 130);
+    until("the host to hear of it", || (seen.lock().unwrap().cancels == 1).then_some(()));
+    assert_eq!(seen.lock().unwrap().chats.len(), 1, "nothing was asked again");
+    let rest: Vec<String> = out.map_while(Result::ok).collect();
+    assert!(rest.last().unwrap().contains("\"cancelled\""), "{rest:?}");
 }
 
 #[test]

@@ -27,6 +27,18 @@ fn a_reference_that_names_nothing_says_what_there_is() {
 }
 
 #[test]
+fn the_older_name_of_a_compatible_server_chooses_it() {
+    let stage = crate::stage::Stage::new([Reply::says("from the server")]);
+    let own = stage.model.config_toml("openai");
+    let table = own.replace("[providers.openai.scripted]", "[providers.openai_compatible.mine]");
+    let other = "\n[providers.anthropic.other]\nmodel = \"m\"\napi_key = \"k\"\n";
+    let default = table.replace("\"openai.scripted\"", "\"anthropic.other\"");
+    stage.env.config(&format!("{default}{other}"));
+    let ran = stage.g3(["--provider", "openai_compatible.mine", "hi"]);
+    assert_eq!(ran.ok(), "from the server");
+}
+
+#[test]
 fn plain_http_leaves_the_machine_only_when_the_user_says_so() {
     let with = |url: &str, more: &str| {
         format!("[providers.openai.x]\nmodel = \"m\"\nbase_url = \"{url}\"\n{more}")

@@ -162,6 +162,60 @@ fn the_gemini_wire_writes_everything_back() {
     assert_eq!(body["generationConfig"]["thinkingConfig"], Value::Null);
 }
 
+/// Every value under this key, wherever it is.
+fn under<'a>(key: &str, value: &'a Value) -> Vec<&'a str> {
+    match value {
+        Value::Object(map) => {
+            let own = map.get(key).and_then(Value::as_str);
+            own.into_iter().chain(map.values().flat_map(|inner| under(key, inner))).collect()
+        }
+        Value::Array(list) => list.iter().flat_map(|inner| under(key, inner)).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
+    }
+}
+
+#[test]
+fn calls_that_another_service_made_go_out_as_each_service_takes_them() {
+    let (first, second) = ("functions.run shell:0", format!("chatcmpl-tool-{:040}", 7));
+    let call = |id: &str, name: &str| {
+        let (id, name, args) = (id.to_owned(), name.to_owned(), json!({}));
+        Part::Call(ToolCall { id, name, args, malformed: None })
+    };
+    let result = |id: &str, name: &str| {
+        let (call_id, name, text) = (id.to_owned(), name.to_owned(), "r".to_owned());
+        Part::Result(ToolResult { call_id, name, ok: false, text, images: Vec::new() })
+    };
+    let mut messages = user("go");
+    let parts = vec![call(first, "run shell!"), call(&second, "")];
+    messages.push(Message { role: Role::Assistant, parts });
+    let parts = vec![result(first, "run shell!"), result(&second, "")];
+    messages.push(Message { role: Role::User, parts });
+    let strict = Chat { service: Service::Openai, ..Chat::default() };
+    let wires: [(&dyn Wire, &str, &str); 5] = [
+        (&Messages::default(), "id", "tool_use_id"),
+        (&strict, "id", "tool_call_id"),
+        (&Responses::default(), "call_id", "call_id"),
+        (&Gemini::default(), "", ""),
+        (&Chat::default(), "id", "tool_call_id"),
+    ];
+    for (wire, of_call, of_result) in wires {
+        let body = wire.body(&request(&messages, &[]), &facts());
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let fits = |text: &&str| !text.is_empty() && text.len() <= 64 && text.chars().all(plain);
+        assert!(under("name", &body).iter().all(fits), "{body:#}");
+        let (made, answered) = (under(of_call, &body), under(of_result, &body));
+        let is_other = of_call == "id" && body["max_tokens"].is_u64() && body["system"].is_null();
+        if is_other {
+            assert_eq!((&made, &made), (&answered, &vec![first, &second]), "as it made them");
+        } else {
+            assert!(made.iter().all(|id| id.len() <= 40 && id.chars().all(plain)), "{body:#}");
+        }
+        if of_call != of_result {
+            assert_eq!(made, answered, "{body:#}");
+        }
+    }
+}
+
 /// A request body without cache marks, which move by design.
 fn bare(mut value: Value) -> Value {
     match &mut value {

@@ -37,6 +37,28 @@ fn a_bad_moment_of_the_service_is_told_and_survived() {
 }
 
 #[test]
+fn whatever_is_asked_again_is_the_same_question_and_no_tool_runs_twice() {
+    for wire in WIRES {
+        let appends = || Reply::call("shell", json!({"command": "echo x >> log"}));
+        let script = [
+            // The call is whole, its reply is not.
+            appends().error_event("api_error", "down"),
+            appends(),
+            Reply::says("hal").error_event("api_error", "down"),
+            Reply::nothing(),
+            Reply::says("half and half"),
+        ];
+        let stage = stage(wire, script, "");
+        stage.g3(["append a line"]).ok();
+        assert_eq!(stage.repo.read("log"), "x\n", "{wire}");
+        let bodies: Vec<Value> = stage.asked().into_iter().map(|asked| asked.body).collect();
+        assert_eq!((bodies.len(), &bodies[0]), (5, &bodies[1]), "{wire}");
+        assert!(bodies[2] == bodies[3] && bodies[3] == bodies[4], "{wire}");
+        assert_eq!(bodies[4].to_string().matches("append a line").count(), 1, "{wire}");
+    }
+}
+
+#[test]
 fn a_service_that_stays_down_fails_the_run_and_resume_goes_on() {
     for wire in WIRES {
         let script = [vec![Reply::status(529); 3], vec![Reply::says("here again")]].concat();

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::provider_request::request;
 use crate::provider_support::user;
 
-fn decoder(wire: &str) -> Box<dyn Decoder> {
+pub fn decoder(wire: &str) -> Box<dyn Decoder> {
     let messages = user("go");
     let request = request(&messages, &[]);
     match wire {
@@ -47,7 +47,7 @@ fn fixtures() -> Vec<(String, &'static str, String)> {
     all
 }
 
-fn events(chunks: &[&[u8]]) -> Vec<Event> {
+pub fn events(chunks: &[&[u8]]) -> Vec<Event> {
     let (mut reader, mut events) = (Reader::default(), Vec::new());
     for chunk in chunks {
         reader.push(chunk, &mut events).unwrap();
@@ -57,7 +57,7 @@ fn events(chunks: &[&[u8]]) -> Vec<Event> {
 }
 
 /// Everything that is heard, and the reply.
-fn decode(wire: &str, events: &[Event]) -> (Vec<String>, Reply) {
+pub fn decode(wire: &str, events: &[Event]) -> (Vec<String>, Reply) {
     let mut decoder = decoder(wire);
     let mut heard = Vec::new();
     let mut hear = |delta: Delta<'_>| match delta {
@@ -72,7 +72,7 @@ fn decode(wire: &str, events: &[Event]) -> (Vec<String>, Reply) {
     (heard, reply)
 }
 
-fn read(wire: &str, body: &str) -> Reply {
+pub fn read(wire: &str, body: &str) -> Reply {
     decode(wire, &events(&[body.as_bytes()])).1
 }
 
@@ -229,12 +229,12 @@ fn recorded_calls_thought_and_unicode_are_read() {
 }
 
 /// A chat completions stream from chunks of `choices[0]`.
-fn chat(choices: &[Value]) -> Reply {
+pub fn chat(choices: &[Value]) -> Reply {
     let lines = choices.iter().map(|choice| format!("data: {}\n\n", json!({"choices": [choice]})));
     read("openai", &format!("{}data: [DONE]\n\n", lines.collect::<String>()))
 }
 
-fn calls(pieces: &[Value]) -> Vec<(String, String, Value)> {
+pub fn calls(pieces: &[Value]) -> Vec<(String, String, Value)> {
     let mut choices: Vec<Value> =
         pieces.iter().map(|piece| json!({"delta": {"tool_calls": [piece]}})).collect();
     choices.push(json!({"delta": {}, "finish_reason": "tool_calls"}));
@@ -243,7 +243,7 @@ fn calls(pieces: &[Value]) -> Vec<(String, String, Value)> {
     reply.message.calls().map(|c| (c.id.clone(), c.name.clone(), c.args.clone())).collect()
 }
 
-fn named(id: &str, name: &str, args: Value) -> (String, String, Value) {
+pub fn named(id: &str, name: &str, args: Value) -> (String, String, Value) {
     (id.to_owned(), name.to_owned(), args)
 }
 

@@ -154,6 +154,39 @@ fn a_full_context_is_summarised_and_the_work_goes_on() {
 }
 
 #[test]
+fn a_session_that_is_too_full_to_go_on_with_is_summarised_first() {
+    let stage = Stage::new([
+        Reply::says("noted").usage(9_000, 20),
+        Reply::says("SUMMARY: the word is plum").usage(9_000, 20),
+        Reply::says("plum"),
+    ]);
+    stage.env.config(&format!("{}context_length = 10000\n", stage.model.config_toml("anthropic")));
+    stage.g3(["the word is plum"]).ok();
+    assert_eq!(stage.g3(["which word?", "--resume"]).ok(), "plum");
+    let asked = stage.asked();
+    assert!(asked[1].last().contains("no longer fits"), "{}", asked[1].last());
+    let (last, text) = (asked[2].messages().len(), asked[2].text());
+    assert!(last == 1 && text.contains("SUMMARY") && text.contains("which word?"), "{text}");
+    assert_eq!(stage.session_dirs().len(), 1);
+}
+
+#[test]
+fn a_damaged_picture_of_a_session_is_made_anew_from_its_journal() {
+    let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
+    stage.g3(["the word is plum"]).ok();
+    let picture = stage.session_dir().join("session.json");
+    for damage in ["", "{\"usage\": ", "[]", "\u{0}"] {
+        std::fs::write(&picture, damage).unwrap();
+        stage.g3(["sessions", "list"]).says("the word is plum").says("done").ok();
+        stage.g3(["sessions", "show"]).says("turns    1").ok();
+    }
+    stage.g3(["--resume", "--", "and now?"]).ok();
+    let text = std::fs::read_to_string(&picture).unwrap();
+    let seen: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&seen["turns"], &seen["usage"]["output"]), (&json!(2), &json!(10)), "{seen}");
+}
+
+#[test]
 fn a_full_disk_is_told_and_the_session_goes_on_when_there_is_room() {
     let stage = Stage::new([Reply::says("x".repeat(60_000)), Reply::says("there is room")]);
     let disk = stage.env.home().join("disk");

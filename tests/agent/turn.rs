@@ -126,6 +126,36 @@ fn bad_calls_are_answered_and_the_work_goes_on() {
 }
 
 #[test]
+fn a_call_that_a_model_only_quotes_is_not_run() {
+    let quoted = "You would say:\n{\"tool\": \"shell\", \"args\": {\"command\": \"touch made\"}}\n\
+                  <tool_call>\n{\"name\": \"shell\", \"arguments\": {\"command\": \"touch made\"}}\n\
+                  </tool_call>\nand that is all.";
+    let stage = Stage::new([Reply::says(quoted)]);
+    assert_eq!(stage.g3(["how does one call a tool?"]).ok(), quoted, "its words are shown whole");
+    assert!(!stage.repo.path().join("made").exists());
+    assert_eq!(stage.asked().len(), 1);
+}
+
+#[test]
+fn a_tool_is_judged_by_what_it_did_and_not_by_its_words() {
+    let stage = Stage::new([
+        Reply::new()
+            .calls("shell", json!({"command": "echo '❌ error: failed'"}))
+            .calls("shell", json!({"command": "echo '✅ all fine'; exit 3"})),
+        Reply::says("done"),
+    ]);
+    let events = stage.g3(["--json", "look"]).json_lines();
+    let mut ends: Vec<(&str, bool)> = of_type(&events, "tool_end")
+        .iter()
+        .map(|end| (end["id"].as_str().unwrap(), end["ok"].as_bool().unwrap()))
+        .collect();
+    ends.sort_by_key(|(id, _)| {
+        of_type(&events, "tool_start").iter().position(|it| it["id"] == *id)
+    });
+    assert_eq!(ends.iter().map(|(_, ok)| *ok).collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
 fn every_request_begins_with_the_bytes_of_the_one_before() {
     let stage = Stage::new([
         Reply::call("shell", json!({"command": "echo 1"})),
@@ -224,6 +254,9 @@ fn the_first_interrupt_cancels_a_stream_and_keeps_what_was_said() {
     let entries = journal(&stage.session_dir());
     let reply = entries.iter().find(|entry| entry["entry"] == "reply").unwrap();
     assert!(reply["message"].to_string().contains("half a"), "{reply}");
+    let mut talk = String::new();
+    g3.child.stderr.as_mut().unwrap().read_to_string(&mut talk).unwrap();
+    assert!(talk.contains("interrupted, 1 turn"), "{talk}");
     assert_eq!(entries.last().unwrap()["status"], "cancelled");
     gate.open_all();
 }

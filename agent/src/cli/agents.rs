@@ -30,7 +30,7 @@ pub fn list(common: &Common, json: bool) -> Result<u8> {
 /// The persona of the session that is to be taken up: who does not name one goes on with it.
 pub fn of_session(common: &Common, wanted: Option<&str>) -> Result<Option<String>> {
     let cwd = directory(common)?;
-    let Ok(id) = session::find(&cwd, wanted) else { return Ok(None) };
+    let id = session::find(&cwd, wanted)?;
     let path = session::sessions_dir(&cwd).join(id.as_str()).join("session.jsonl");
     let entries: Vec<Entry> =
         base::files::read_journal(&path).or_fail(|| format!("cannot read {}", path.display()))?;

@@ -12,6 +12,7 @@ pub mod tool;
 pub mod trace;
 pub mod trust;
 pub mod ways;
+pub mod wrong;
 
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Read};
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 use base::clock::Clock;
 use base::failure::{Failure, OrFail, Result};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::gate::Asker;
@@ -59,10 +61,10 @@ pub struct Common {
     #[arg(long, value_name = "TYPE[.NAME]")]
     pub provider: Option<String>,
     /// The model, instead of the configured one
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub model: Option<String>,
     /// Asked for the rest of a turn in which the model is busy
-    #[arg(long, value_name = "MODEL")]
+    #[arg(long, value_name = "MODEL", value_parser = NonEmptyStringValueParser::new())]
     pub fallback_model: Option<String>,
     /// Read this file instead of the user's and the repository's configuration
     #[arg(long, value_name = "FILE")]
@@ -214,7 +216,7 @@ pub fn main() -> u8 {
     let parsed = typed.and_then(|typed| Ok((Cli::from_arg_matches(&typed)?, Given::of(&typed))));
     let (cli, given) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => return usage(&error),
+        Err(error) => return wrong::tell(&error),
     };
     match run(cli, &given) {
         Ok(code) => code,
@@ -223,16 +225,6 @@ pub fn main() -> u8 {
             failure.exit_code()
         }
     }
-}
-
-/// Help and versions go to stdout; a wrong command line is told with a way out.
-fn usage(error: &clap::Error) -> u8 {
-    let _ = error.print();
-    if !error.use_stderr() {
-        return 0;
-    }
-    ui::say("  try: g3 --help");
-    2
 }
 
 fn run(cli: Cli, given: &Given) -> Result<u8> {
@@ -281,7 +273,13 @@ async fn agent(common: Common, mut args: AgentArgs, given: &Given) -> Result<u8>
             && args.agent.is_none()
             && !args.mode.is_some()
         {
-            args.agent = agents::of_session(&common, wanted.as_deref())?;
+            let found = agents::of_session(&common, wanted.as_deref());
+            args.agent = found.map_err(|failure| match wanted {
+                Some(text) if args.task.is_none() => {
+                    failure.next(format!("if that is the task: g3 --resume -- {text:?}"))
+                }
+                Some(_) | None => failure,
+            })?;
         }
         let settings = settings(&common, &args)?;
         let trace = trace::begin(&common, &settings.config, way.name())?;
@@ -377,6 +375,9 @@ fn views(args: &AgentArgs) -> Result<Vec<Box<dyn Sink>>> {
         Box::new(Plain::new(out(), Some(err())))
     }];
     if let Some(path) = &args.show.events {
+        if path.as_os_str() == "-" {
+            return Err(Failure::usage("--events takes a file").next("--json, for stdout"));
+        }
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
         let file = file.map_err(|why| {
             Failure::usage(format!("cannot write events to {}", path.display())).because(why)

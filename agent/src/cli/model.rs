@@ -133,7 +133,7 @@ fn list(as_json: bool) -> Result<()> {
 fn pull(args: &PullArgs) -> Result<()> {
     let entry = catalogue::entry(&args.name).ok_or_else(|| {
         let names: Vec<&str> = ENTRIES.iter().map(|entry| entry.name).collect();
-        Failure::not_found(format!("the catalogue has no model `{}`", args.name))
+        Failure::usage(format!("the catalogue has no model `{}`", args.name))
             .next(format!("one of these: {}", names.join(", ")))
             .next("a file of your own: g3 model add FILE --name NAME")
     })?;
@@ -208,7 +208,7 @@ fn serve(args: &ServeArgs) -> Failure {
 fn remove(name: &str) -> Result<()> {
     let kept = catalogue::kept()?;
     let Some(found) = kept.iter().find(|kept| kept.name == name) else {
-        return Err(Failure::not_found(format!("there is no model `{name}` on this machine"))
+        return Err(Failure::usage(format!("there is no model `{name}` on this machine"))
             .next("g3 model list"));
     };
     let link = fs::symlink_metadata(&found.path).is_ok_and(|meta| meta.is_symlink());

@@ -111,7 +111,7 @@ fn named(dir: &Path) -> Result<Vec<Found>> {
         None => find::in_place(&Place { dir: real, within: None }),
     };
     if found.is_empty() {
-        return Err(Failure::not_found(format!("there is no skill in {}", dir.display()))
+        return Err(Failure::usage(format!("there is no skill in {}", dir.display()))
             .because("a skill is a directory with a SKILL.md"));
     }
     Ok(found)

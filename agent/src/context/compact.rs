@@ -4,7 +4,7 @@ use base::event::Usage;
 use base::failure::Result;
 use serde_json::{Value, json};
 
-use super::window::Window;
+use super::window::{self, Window};
 use super::{Conversation, Entry};
 use crate::message::{Message, Part, Role};
 
@@ -59,8 +59,17 @@ impl Conversation {
         parts
     }
 
-    /// Replaces the conversation by a summary, the user's last request and what `keep` says
-    /// (the todo list). Gives the detail of the event.
+    /// The pictures that the user showed last, where they leave room for the work.
+    fn pictures(&self) -> Vec<Part> {
+        let shown = |message: &&Message| message.role == Role::User && images(message).count() > 0;
+        let Some(message) = self.messages.iter().rev().find(shown) else { return Vec::new() };
+        let all: Vec<Part> = images(message).cloned().collect();
+        let size: u64 = all.iter().map(window::estimate_part).sum();
+        if size <= self.window.limit() / 4 { all } else { Vec::new() }
+    }
+
+    /// Replaces the conversation by a summary, the user's last request with its pictures, and what
+    /// `keep` says (the todo list). Gives the detail of the event.
     pub fn compact(&mut self, summary: &Summary, keep: Option<String>) -> Result<Value> {
         let before = self.window.percent();
         let count = self.messages.len();
@@ -74,10 +83,16 @@ impl Conversation {
             text.push_str(&format!("\n\nThe todo list:\n{todo}"));
         }
         text.push_str("\n\nGo on with the work.");
-        let messages = vec![Message::text(Role::User, text)];
+        let mut message = Message::text(Role::User, text);
+        message.parts.extend(self.pictures());
+        let messages = vec![message];
         self.note(Entry::Compacted { messages, usage: summary.usage })?;
         Ok(json!({"before": before, "after": self.window.percent(), "messages": count}))
     }
+}
+
+fn images(message: &Message) -> impl Iterator<Item = &Part> {
+    message.parts.iter().filter(|part| matches!(part, Part::Image(_)))
 }
 
 /// The question for a summary of one part, after what the parts before it came to.

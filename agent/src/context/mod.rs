@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use base::event::Usage;
 use base::failure::{OrFail, Result};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::message::{Bill, Message, Part, Reply, Role, Stop, ToolResult};
 use dehydrate::Stub;
@@ -83,10 +84,13 @@ pub enum Entry {
         /// The result.
         result: ToolResult,
     },
-    /// Old results were replaced by pointers to files.
+    /// What old calls said and got was replaced by pointers to files.
     Thinned {
         /// Call id and new text.
         results: Vec<(String, String)>,
+        /// Call id and new arguments.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        args: Vec<(String, Value)>,
     },
     /// The conversation was replaced by a summary.
     Compacted {
@@ -218,8 +222,8 @@ impl Conversation {
             Entry::Prompt { message } => self.push(message),
             Entry::Reply { message, usage, .. } => self.push_reply(message, usage),
             Entry::Result { result } => self.results.push(result),
-            Entry::Thinned { results } => {
-                let freed = thin::apply(&mut self.messages, &results);
+            Entry::Thinned { results, args } => {
+                let freed = thin::apply(&mut self.messages, &results, &args);
                 self.window.remove(freed);
             }
             Entry::Compacted { messages, usage } => {

@@ -1,15 +1,17 @@
-//! Makes room by moving large old tool results into files.
+//! Makes room by moving what large old calls said and got into files.
+
+use std::collections::HashSet;
 
 use base::failure::{OrFail, Result};
 use serde_json::{Value, json};
 
 use super::window::estimate_text;
-use super::{Conversation, Entry};
-use crate::message::{Message, Part};
+use super::{Conversation, Entry, Record};
+use crate::message::{Message, Part, ToolCall};
 
 /// Percentages at which results are moved away, once each.
 const MARKS: [u64; 4] = [50, 60, 70, 80];
-/// Smaller results stay.
+/// Smaller texts stay.
 const LARGE: usize = 1_000;
 /// The last messages stay: the model is working with them.
 const FRESH: usize = 4;
@@ -29,65 +31,111 @@ impl Conversation {
         }
         self.thinned_at = mark;
         let old = self.messages.len().saturating_sub(FRESH);
-        let results = self.moved_aside(old, self.window.limit() / 6)?;
-        if results.is_empty() {
+        let count = self.move_aside(old, self.window.limit() / 6)?;
+        if count == 0 {
             return Ok(None);
         }
-        let count = results.len();
-        self.note(Entry::Thinned { results })?;
         let after = self.window.percent();
         Ok(Some(json!({"mark": mark, "before": before, "after": after, "results": count})))
     }
 
     /// Thins at once, whatever the window: the first part of so many, or all but the last
-    /// messages. Gives how many results went.
+    /// messages. Gives of how many calls something went.
     pub fn thin_now(&mut self, part: usize) -> Result<usize> {
         let upto = (self.messages.len() / part).min(self.messages.len().saturating_sub(FRESH));
-        let results = self.moved_aside(upto, u64::MAX)?;
-        let count = results.len();
-        if count > 0 {
-            self.note(Entry::Thinned { results })?;
-        }
-        Ok(count)
+        self.move_aside(upto, u64::MAX)
     }
 
-    fn moved_aside(&mut self, old: usize, wanted: u64) -> Result<Vec<(String, String)>> {
-        let (mut moved, mut freed) = (Vec::new(), 0);
+    /// Moves large texts of the first messages into files, the newest first, until so many tokens
+    /// are free; gives of how many calls.
+    fn move_aside(&mut self, old: usize, wanted: u64) -> Result<usize> {
+        let (mut results, mut args, mut freed) = (Vec::new(), Vec::new(), 0);
         for message in self.messages[..old].iter().rev() {
             for part in message.parts.iter().rev() {
-                let Part::Result(result) = part else { continue };
-                if result.text.len() < LARGE {
-                    continue;
+                match part {
+                    Part::Result(result) if result.text.len() >= LARGE => {
+                        let name = format!("{}.txt", result.call_id);
+                        let text = pointer(self.record.as_mut(), &name, "result", &result.text)?;
+                        freed += saved(&result.text, &text);
+                        results.push((result.call_id.clone(), text));
+                    }
+                    Part::Call(call) => {
+                        let Some(lighter) = lighter(self.record.as_mut(), call)? else { continue };
+                        freed += saved(&call.args.to_string(), &lighter.to_string());
+                        args.push((call.id.clone(), lighter));
+                    }
+                    Part::Result(_)
+                    | Part::Text { .. }
+                    | Part::Reasoning { .. }
+                    | Part::Image(_) => {}
                 }
-                let file = self
-                    .record
-                    .set_aside("thinned", &format!("{}.txt", result.call_id), &result.text)
-                    .or_fail(|| "cannot move an old tool result into a file")?;
-                let bytes = result.text.len();
-                let text = format!(
-                    "[{bytes} bytes of this result were moved to {}; read that file if you need it]",
-                    file.display()
-                );
-                freed += estimate_text(&result.text).saturating_sub(estimate_text(&text));
-                moved.push((result.call_id.clone(), text));
             }
             if freed >= wanted {
                 break;
             }
         }
-        Ok(moved)
+        let calls: HashSet<&String> =
+            results.iter().map(|(id, _)| id).chain(args.iter().map(|(id, _)| id)).collect();
+        let count = calls.len();
+        if count > 0 {
+            self.note(Entry::Thinned { results, args })?;
+        }
+        Ok(count)
     }
 }
 
+/// The arguments of a call with pointers in the place of large texts, where there are such.
+fn lighter(record: &mut dyn Record, call: &ToolCall) -> Result<Option<Value>> {
+    let mut args = call.args.clone();
+    let mut is_lighter = false;
+    for (key, value) in args.as_object_mut().into_iter().flatten() {
+        let Value::String(text) = value else { continue };
+        if text.len() >= LARGE {
+            *text = pointer(record, &format!("{}-{key}.txt", call.id), "argument", text)?;
+            is_lighter = true;
+        }
+    }
+    Ok(is_lighter.then_some(args))
+}
+
+/// Writes a text into a file; gives what stands in its place.
+fn pointer(record: &mut dyn Record, name: &str, what: &str, text: &str) -> Result<String> {
+    let file = record.set_aside("thinned", name, text);
+    let file = file.or_fail(|| format!("cannot move an old {what} into a file"))?;
+    let (bytes, file) = (text.len(), file.display());
+    Ok(format!(
+        "[{bytes} bytes of this {what} were moved to {file}; read that file if you need it]"
+    ))
+}
+
+fn saved(before: &str, after: &str) -> u64 {
+    estimate_text(before).saturating_sub(estimate_text(after))
+}
+
 /// Puts the new texts in the place of the old; gives the estimated tokens that are free now.
-pub(super) fn apply(messages: &mut [Message], results: &[(String, String)]) -> u64 {
+pub(super) fn apply(
+    messages: &mut [Message],
+    results: &[(String, String)],
+    args: &[(String, Value)],
+) -> u64 {
     let mut freed = 0;
     for part in messages.iter_mut().flat_map(|message| message.parts.iter_mut()) {
-        let Part::Result(result) = part else { continue };
-        if let Some((_, text)) = results.iter().find(|(id, _)| *id == result.call_id) {
-            freed += estimate_text(&result.text).saturating_sub(estimate_text(text));
-            result.text.clone_from(text);
-            result.images.clear();
+        match part {
+            Part::Result(result) => {
+                let new = results.iter().find(|(id, _)| *id == result.call_id);
+                let Some((_, text)) = new else { continue };
+                freed += saved(&result.text, text);
+                result.text.clone_from(text);
+                result.images.clear();
+            }
+            Part::Call(call) => {
+                let Some((_, lighter)) = args.iter().find(|(id, _)| *id == call.id) else {
+                    continue;
+                };
+                freed += saved(&call.args.to_string(), &lighter.to_string());
+                call.args = lighter.clone();
+            }
+            Part::Text { .. } | Part::Reasoning { .. } | Part::Image(_) => {}
         }
     }
     freed

@@ -18,7 +18,7 @@ pub struct Turn {
 pub fn list(entries: &[Entry]) -> Vec<Turn> {
     let turn = |(at, entry): (usize, &Entry)| {
         let Entry::Request { message } = entry else { return None };
-        Some(Turn { at, words: message.words() })
+        Some(Turn { at, words: message.own_words() })
     };
     entries.iter().enumerate().filter_map(turn).collect()
 }

@@ -122,7 +122,8 @@ pub fn estimate_text(text: &str) -> u64 {
     (text.len() as u64 * 2).div_ceil(7)
 }
 
-fn estimate_part(part: &Part) -> u64 {
+/// An estimate of a part's tokens.
+pub fn estimate_part(part: &Part) -> u64 {
     match part {
         Part::Text { text } => estimate_text(text),
         Part::Reasoning { text, sealed } => {

@@ -8,6 +8,7 @@ use base::failure::{Failure, Kind, Result};
 use super::interrupt::Interrupts;
 use crate::gate::Asker;
 use crate::message::{Message, Role};
+use crate::prompt::template;
 use crate::run::ends::tell_failure;
 use crate::run::{Settings, Which, Work};
 use crate::ui::Bus;
@@ -23,7 +24,7 @@ pub async fn run(
     let interrupts = Interrupts::listen()?;
     let tokens = interrupts.begin();
     let mut work = Work::begin(settings, which, bus.clone(), asker)?;
-    let message = Message::text(Role::User, task);
+    let message = Message::text(Role::User, template(task));
     let ended = tokio::select! {
         ended = work.turn(message, tokens.cancel.clone()) => ended,
         () = tokens.end.cancelled() => {

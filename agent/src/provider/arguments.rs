@@ -31,6 +31,30 @@ pub fn sendable(call: &ToolCall) -> Value {
     }
 }
 
+/// Characters of an id or a name at most, where a service counts them.
+const MOST_OF_ID: usize = 40;
+const MOST_OF_NAME: usize = 64;
+
+/// The id of a call as strict services take it; other services make longer ones, with dots and
+/// colons. Their ends differ more than their beginnings.
+pub fn plain_id(id: &str) -> String {
+    let plain = plain(id);
+    plain[plain.len().saturating_sub(MOST_OF_ID)..].to_owned()
+}
+
+/// The name of a call of the past as services take it: a model may have made one up.
+pub fn plain_name(name: &str) -> String {
+    let mut name = plain(name);
+    name.truncate(MOST_OF_NAME);
+    if name.is_empty() { "nameless".to_owned() } else { name }
+}
+
+/// A text of letters, digits, `_` and `-` alone.
+fn plain(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    text.chars().map(|c| if is_plain(c) { c } else { '_' }).collect()
+}
+
 /// An object from text.
 pub fn object(text: &str) -> Option<Map<String, Value>> {
     if text.trim().is_empty() {
@@ -91,6 +115,18 @@ mod tests {
         for bad in [r#"{"a": "#, "[1]", "7", "\"x\"", "{} {}"] {
             assert_eq!(call("1".into(), "t".into(), bad).malformed.as_deref(), Some(bad));
         }
+    }
+
+    #[test]
+    fn ids_and_names_that_services_take_stay_as_they_are() {
+        for fine in ["toolu_01AbC-9", "call_1", "mcp__jira__find"] {
+            assert_eq!((plain_id(fine).as_str(), plain_name(fine).as_str()), (fine, fine));
+        }
+        assert_eq!(plain_id("functions.shell:0"), "functions_shell_0");
+        let long = |n: u32| plain_id(&format!("chatcmpl-tool-{n:040}"));
+        assert!(long(1).len() == 40 && long(1) != long(2));
+        assert_eq!(plain_name("run shell!"), "run_shell_");
+        assert_eq!((plain_name(""), plain_name(&"é".repeat(99)).len()), ("nameless".into(), 64));
     }
 
     #[test]

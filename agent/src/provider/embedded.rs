@@ -25,6 +25,8 @@ const SMALL_REPLY: u64 = 1_536;
 const STIRRED: f32 = 0.7;
 /// How a message begins that tells a small model that it is not done.
 pub const REMINDER: &str = "[Not done]";
+/// What stands in the place of a picture.
+const UNSEEN: &str = "[a picture; this model cannot see]";
 /// Characters of each argument that the conversation keeps of a call that was cut off.
 const KEPT_OF_CUT: usize = 80;
 
@@ -206,12 +208,13 @@ impl Embedded {
         let turn = |part: &Part| match part {
             Part::Text { text } => Some(Turn::User { text: text.clone() }),
             Part::Result(result) => {
-                let text = result.text.trim_end().to_owned();
+                let mut text = result.text.trim_end().to_owned();
+                if !result.images.is_empty() {
+                    text = format!("{text}\n{UNSEEN}").trim_start().to_owned();
+                }
                 Some(Turn::Result { name: result.name.clone(), text })
             }
-            Part::Image(_) => {
-                Some(Turn::User { text: "[a picture; this model cannot see]".into() })
-            }
+            Part::Image(_) => Some(Turn::User { text: UNSEEN.to_owned() }),
             Part::Reasoning { .. } | Part::Call(_) => None,
         };
         message.parts.iter().filter_map(turn).collect()

@@ -28,10 +28,11 @@ pub struct Advice {
 /// What an answer with another status than 200 means.
 pub async fn refusal(answer: Answer, advice: &Advice) -> ProviderError {
     let status = answer.status();
-    let after = answer.header("retry-after").and_then(|text| wait(text, Timestamp::now()));
+    let asked = answer.header("retry-after").and_then(|text| wait(text, Timestamp::now()));
     let never = answer.header("x-should-retry") == Some("false");
     let location = answer.header("location").map(str::to_owned);
     let body = String::from_utf8_lossy(&answer.head(MOST_BYTES).await).into_owned();
+    let after = asked.or_else(|| wait_in(&body));
     let said = said(&body);
     let text = format!("HTTP {status}: {}", said.text);
     match status {
@@ -81,7 +82,7 @@ pub fn is_about_token(status: u16, said: &str) -> bool {
 
 /// What an error object inside a stream (after status 200) means.
 pub fn in_stream(object: &Value) -> ProviderError {
-    let error = if object["error"].is_object() { &object["error"] } else { object };
+    let error = if object["error"].is_null() { object } else { &object["error"] };
     let said = Said::from(error);
     let number = error["code"].as_u64().or_else(|| said.kind.parse().ok());
     let text = format!("inside the stream: {}", said.text);
@@ -131,7 +132,8 @@ impl Said {
     /// From the error object that both wires use: `{type, code, message}`.
     fn from(error: &Value) -> Said {
         let word = |key: &str| error[key].as_str().map(str::to_owned);
-        let kind = word("type").or_else(|| word("code")).unwrap_or_default();
+        let kind = word("type").or_else(|| word("code")).or_else(|| word("error_code"));
+        let kind = kind.unwrap_or_default();
         let kind = if error["code"] == "insufficient_quota" { word("code") } else { Some(kind) };
         let kind = kind.unwrap_or_default();
         let message = word("message").or_else(|| error.as_str().map(str::to_owned));
@@ -170,8 +172,16 @@ impl Said {
     }
 }
 
+/// The error that a body carries. Gemini wraps it into a list.
+fn object(body: &str) -> Option<Value> {
+    match serde_json::from_str(body).ok()? {
+        Value::Array(mut all) if all.len() == 1 => all.pop(),
+        other => Some(other),
+    }
+}
+
 fn said(body: &str) -> Said {
-    if let Ok(object) = serde_json::from_str::<Value>(body) {
+    if let Some(object) = object(body) {
         let inner = ["error", "detail"].iter().map(|key| &object[*key]).find(|v| !v.is_null());
         return Said::from(inner.unwrap_or(&object));
     }
@@ -212,6 +222,14 @@ fn wait(text: &str, now: Timestamp) -> Option<Duration> {
     Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
 }
 
+/// The wait that a body asks for: Gemini names it in a detail of the error, e.g. `"34.07s"`.
+fn wait_in(body: &str) -> Option<Duration> {
+    let object = object(body)?;
+    let mut details = object["error"]["details"].as_array()?.iter();
+    let seconds = details.find_map(|detail| detail["retryDelay"].as_str()?.strip_suffix('s'))?;
+    Duration::try_from_secs_f64(seconds.parse().ok()?).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -228,6 +246,20 @@ mod tests {
         let past = "Fri, 02 Jan 2026 09:00:00 GMT";
         assert_eq!(wait(past, now), Some(Duration::ZERO));
         assert_eq!(wait("soon", now), None);
+    }
+
+    #[test]
+    fn a_wait_may_stand_in_the_body() {
+        let body = |delay: &str| {
+            let detail = json!({"@type": "type.googleapis.com/google.rpc.RetryInfo",
+                "retryDelay": delay});
+            json!([{"error": {"code": 429, "message": "slow", "details": [{}, detail]}}])
+                .to_string()
+        };
+        assert_eq!(wait_in(&body("34.5s")), Some(Duration::from_millis(34_500)));
+        assert_eq!(wait_in(&body("-1s")), None);
+        assert_eq!(wait_in("{}"), None);
+        assert_eq!(said(&body("1s")).text, "slow");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! A conversation in the form that every wire accepts: begun by the user, nothing empty, every
-//! call followed by exactly one result. Sound conversations pass unchanged, so that the bytes of
-//! their prefix stay the same from turn to turn.
+//! call followed by exactly one result, under a name that can be one. Sound conversations pass
+//! unchanged, so that the bytes of their prefix stay the same from turn to turn.
 
 use std::collections::HashMap;
 
-use crate::message::{Message, Part, Role, ToolResult};
+use super::arguments::plain_name;
+use crate::message::{Message, Part, Role, ToolCall, ToolResult};
 
 /// The conversation as it can be sent.
 pub fn sound(messages: &[Message]) -> Vec<Message> {
@@ -50,7 +51,8 @@ fn turn(message: &Message, answers: &[&Message], sound: &mut Vec<Message>) {
                 text: "There is no result: the call was interrupted.".to_owned(),
                 images: Vec::new(),
             };
-            Part::Result(found.get(call.id.as_str()).map_or_else(made_up, |r| (*r).clone()))
+            let result = found.get(call.id.as_str()).map_or_else(made_up, |r| (*r).clone());
+            Part::Result(ToolResult { name: call.name.clone(), ..result })
         })
         .collect();
     let called: Vec<String> = said.calls().map(|call| call.id.clone()).collect();
@@ -84,7 +86,11 @@ fn without_empty(message: &Message, left_out: impl Fn(&ToolResult) -> bool) -> O
         Part::Result(result) => {
             Some(Part::Text { text: format!("Result of {}:\n{}", result.name, result.text) })
         }
-        Part::Reasoning { .. } | Part::Call(_) | Part::Image(_) => Some(part.clone()),
+        Part::Call(call) => {
+            let name = plain_name(&call.name);
+            Some(Part::Call(ToolCall { name, ..call.clone() }))
+        }
+        Part::Reasoning { .. } | Part::Image(_) => Some(part.clone()),
     };
     let parts: Vec<Part> = message.parts.iter().filter_map(keep).collect();
     let only_thought = parts.iter().all(|part| matches!(part, Part::Reasoning { .. }));
@@ -94,8 +100,6 @@ fn without_empty(message: &Message, left_out: impl Fn(&ToolResult) -> bool) -> O
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-
-    use crate::message::ToolCall;
 
     use super::*;
 

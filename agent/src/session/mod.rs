@@ -131,6 +131,11 @@ pub fn find(cwd: &Path, wanted: Option<&str>) -> Result<Id> {
                 .next("start one: g3 TASK")
         });
     };
+    if wanted.is_empty() {
+        return Err(Failure::usage("the session's id is empty")
+            .next("g3 sessions list")
+            .next("g3 --resume, for the latest"));
+    }
     if let Some(exact) = known.iter().find(|id| id.as_str() == wanted) {
         return Ok(exact.clone());
     }

@@ -8,7 +8,6 @@ use base::event::Usage;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Entry;
-use crate::message::Message;
 
 /// Bytes of the task and of the last words that are kept.
 const SHOWN: usize = 2_000;
@@ -83,13 +82,13 @@ impl Snapshot {
             Entry::Request { message } => {
                 self.status = "running".to_owned();
                 if self.task.is_empty() {
-                    self.task = shown(message);
+                    self.task = shown(&message.own_words());
                 }
             }
             Entry::Reply { message, usage, .. } => {
                 self.turns += 1;
                 self.bill(*usage);
-                let words = shown(message);
+                let words = shown(&message.words());
                 if !words.trim().is_empty() {
                     self.last_words = words;
                 }
@@ -121,7 +120,8 @@ impl Snapshot {
     /// The picture of a session's directory.
     pub fn read(dir: &Path, id: &str) -> Snapshot {
         let file = fs::read(dir.join("session.json")).ok();
-        file.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_else(|| {
+        let seen = file.and_then(|bytes| serde_json::from_slice::<Snapshot>(&bytes).ok());
+        seen.filter(|seen| seen.id == id).unwrap_or_else(|| {
             let mut snapshot = Snapshot::new(id);
             let entries: Vec<Entry> =
                 base::files::read_journal(&dir.join("session.jsonl")).unwrap_or_default();
@@ -131,6 +131,6 @@ impl Snapshot {
     }
 }
 
-fn shown(message: &Message) -> String {
-    base::text::head(message.words().trim(), SHOWN).to_owned()
+fn shown(words: &str) -> String {
+    base::text::head(words.trim(), SHOWN).to_owned()
 }

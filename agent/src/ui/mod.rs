@@ -12,7 +12,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::Clock;
-use base::event::{Event, What};
+use base::event::{Event, Status, Usage, What};
 use base::failure::{Failure, OrFail, Result};
 
 /// Somebody who hears events.
@@ -111,16 +111,28 @@ pub fn tokens(count: u64) -> String {
     }
 }
 
-/// A number of turns for people.
-pub fn turns_text(turns: u32) -> String {
-    if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") }
+/// The line under a turn: that it was interrupted, and what the session came to so far; `None`
+/// where there is nothing to say.
+pub fn summed_up(status: Status, turns: u32, usage: Usage, between: &str) -> Option<String> {
+    let mut said = Vec::new();
+    if status == Status::Cancelled {
+        said.push("interrupted".to_owned());
+    }
+    if turns > 0 {
+        let sent = tokens(usage.input + usage.cache_read + usage.cache_write);
+        let turns = if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") };
+        said.extend([turns, format!("{sent} in"), format!("{} out", tokens(usage.output))]);
+        said.extend(usage.cost_usd.map(|usd| format!("${usd:.4}")));
+    }
+    (!said.is_empty()).then(|| said.join(between))
 }
 
 /// What so many questions cost, in one line.
-pub fn bill(calls: u32, usage: base::event::Usage) -> String {
+pub fn bill(calls: u32, usage: Usage) -> String {
     let cost = usage.cost_usd.map_or_else(|| "cost unknown".to_owned(), |usd| format!("${usd:.4}"));
+    let calls = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
     format!(
-        "{calls} calls, {} in, {} from cache, {} out, {cost}",
+        "{calls}, {} in, {} from cache, {} out, {cost}",
         tokens(usage.input + usage.cache_write),
         tokens(usage.cache_read),
         tokens(usage.output)

@@ -5,7 +5,7 @@ use std::io::Write;
 use base::event::{Event, Level, What};
 use base::text::printable;
 
-use super::{Sink, call_line, tokens, turns_text};
+use super::{Sink, call_line, summed_up};
 
 /// Clean text. `talk` gets what is not the model's words; `None` keeps quiet.
 pub struct Plain<O: Write + Send, T: Write + Send> {
@@ -79,15 +79,11 @@ impl<O: Write + Send, T: Write + Send> Sink for Plain<O, T> {
             What::Compacted { .. } => {
                 self.say("note: the conversation was summarised to make room")
             }
-            // Before the first turn there is nothing to sum up.
-            What::End { turns: 0, .. } => self.end_line(),
-            What::End { turns, usage, .. } => {
+            What::End { status, turns, usage, .. } => {
                 self.end_line();
-                let cost = usage.cost_usd.map(|usd| format!(", ${usd:.4}")).unwrap_or_default();
-                let sent = tokens(usage.input + usage.cache_read + usage.cache_write);
-                let (turns, out) = (turns_text(*turns), tokens(usage.output));
-                let line = format!("{turns}, {sent} in, {out} out{cost}");
-                self.say(&line);
+                if let Some(line) = summed_up(*status, *turns, *usage, ", ") {
+                    self.say(&line);
+                }
             }
             What::Start { .. }
             | What::Reasoning { .. }

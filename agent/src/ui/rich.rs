@@ -8,7 +8,7 @@ use base::text::printable;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::markdown::Painter;
-use super::{Sink, call_line, cut_to, tokens, turns_text};
+use super::{Sink, call_line, cut_to, summed_up};
 
 const DIM: &str = "\u{1b}[2m";
 const RED: &str = "\u{1b}[31m";
@@ -107,9 +107,11 @@ impl<O: Write + Send> Rich<O> {
             self.line(colour, &format!("  {}", cut_to(line, 96)));
         }
         let more = lines.len().saturating_sub(RESULT_LINES);
-        if more > 0 || ms >= 1_000 {
-            let seconds = ms as f64 / 1e3;
-            self.line(DIM, &format!("  {more} more lines, {seconds:.1} s"));
+        let lines = (more > 0).then(|| format!("{more} more lines"));
+        let seconds = (more > 0 || ms >= 1_000).then(|| format!("{:.1} s", ms as f64 / 1e3));
+        let told: Vec<String> = lines.into_iter().chain(seconds).collect();
+        if !told.is_empty() {
+            self.line(DIM, &format!("  {}", told.join(", ")));
         }
     }
 
@@ -162,14 +164,11 @@ impl<O: Write + Send> Sink for Rich<O> {
             What::Thinned { .. } => self.line(DIM, "old results were moved into files"),
             What::Compacted { .. } => self.line(DIM, "the conversation was summarised"),
             What::Ask { .. } => self.end_words(),
-            // Before the first turn there is nothing to sum up.
-            What::End { turns: 0, .. } => {}
-            What::End { turns, usage, .. } => {
-                let cost = usage.cost_usd.map(|usd| format!(" · ${usd:.4}")).unwrap_or_default();
-                let sent = tokens(usage.input + usage.cache_read + usage.cache_write);
-                let out = tokens(usage.output);
-                let turns = turns_text(*turns);
-                self.line(DIM, &format!("{turns} · {sent} in · {out} out{cost}"));
+            What::End { status, turns, usage, .. } => {
+                self.end_words();
+                if let Some(line) = summed_up(*status, *turns, *usage, " · ") {
+                    self.line(DIM, &line);
+                }
             }
             What::Error { .. } => self.end_words(),
             What::Start { .. }
@@ -195,6 +194,7 @@ pub fn context_bar(percent: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::event::Status;
     use std::sync::{Arc, Mutex};
 
     #[derive(Clone, Default)]
@@ -208,6 +208,23 @@ mod tests {
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
+    }
+
+    fn hear(rich: &mut Rich<Screen>, what: What) {
+        rich.hear(&Event { seq: 1, time: String::new(), what });
+    }
+
+    #[test]
+    fn a_turn_that_is_cancelled_before_its_first_word_says_so_and_spins_no_more() {
+        let screen = Screen::default();
+        let mut rich = Rich::new(screen.clone());
+        hear(&mut rich, What::Turn { n: 1 });
+        assert!(rich.spinner.is_some());
+        let usage = base::event::Usage::default();
+        hear(&mut rich, What::End { status: Status::Cancelled, exit: 130, turns: 0, usage });
+        assert!(rich.spinner.is_none());
+        let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+        assert!(shown.contains("interrupted") && !shown.contains("turn"), "{shown:?}");
     }
 
     #[test]
@@ -224,7 +241,7 @@ mod tests {
             What::ToolEnd { id, name, ok: true, text, ms: 3 },
         ];
         for what in whats {
-            rich.hear(&Event { seq: 1, time: String::new(), what });
+            hear(&mut rich, what);
         }
         drop(rich);
         let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();

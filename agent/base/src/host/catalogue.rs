@@ -106,7 +106,7 @@ pub fn find(name: &str) -> Result<PathBuf> {
     if let Some(found) = kept.iter().find(|kept| kept.name == name) {
         return Ok(found.path.clone());
     }
-    let failure = Failure::not_found(format!("the local model `{name}` is not on this machine"))
+    let failure = Failure::usage(format!("the local model `{name}` is not on this machine"))
         .because(format!("there is no such file in {}", directory()?.display()));
     let failure = match (entry(name), nearest(name)) {
         (Some(entry), _) => failure.next(format!("g3 model pull {}", entry.name)),

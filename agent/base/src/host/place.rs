@@ -28,7 +28,7 @@ impl Place {
     /// place, so a replaced model is never answered by the old one.
     pub fn of(model: &Path) -> Result<Place> {
         let missing = |e: io::Error| {
-            Failure::not_found(format!("there is no model file `{}`", model.display()))
+            Failure::usage(format!("there is no model file `{}`", model.display()))
                 .because(e)
                 .next("g3 model pull")
                 .next("g3 model list")

@@ -9,6 +9,7 @@ pub mod request;
 use base::config::providers::CacheConfig;
 use serde_json::{Value, json};
 
+use super::arguments::Ids;
 use super::hosted::{Decoder, Wire};
 use super::{Facts, Request};
 use crate::message::{Message, Part, Role};
@@ -29,8 +30,8 @@ impl Wire for Messages {
         request::body(self, request, facts)
     }
 
-    fn decoder(&self, _: &Request<'_>) -> Box<dyn Decoder> {
-        Box::new(reply::Reading::default())
+    fn decoder(&self, request: &Request<'_>) -> Box<dyn Decoder> {
+        Box::new(reply::Reading::new(Ids::after(request.messages)))
     }
 
     fn adapt(&self, _: &str) -> bool {

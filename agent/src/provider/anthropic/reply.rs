@@ -4,15 +4,18 @@ use base::event::Usage;
 use serde_json::{Value, json};
 
 use crate::message::{Message, Part, Reply, Role, Stop, ToolCall};
+use crate::provider::arguments::{self, Ids};
 use crate::provider::hosted::{Decoder, Stage, object_of};
-use crate::provider::{Delta, Hear, ProviderError, arguments, fault, sse};
+use crate::provider::{Delta, Hear, ProviderError, fault, sse};
 
 /// A reply on its way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reading {
+    ids: Ids,
     blocks: Vec<Open>,
     usage: Usage,
     stop: Option<Stop>,
+    paused: bool,
     over: bool,
 }
 
@@ -66,13 +69,16 @@ impl Decoder for Reading {
     fn reply(self: Box<Self>) -> Option<Reply> {
         let stop = self.stop?;
         let count = self.blocks.len();
+        let mut ids = self.ids;
         let parts = self.blocks.into_iter().enumerate().filter_map(|(at, open)| {
             // The output limit may cut a call before its first delta.
-            part(open.block, stop == Stop::Length && at + 1 == count)
+            part(open.block, &mut ids, stop == Stop::Length && at + 1 == count)
         });
         let message = Message { role: Role::Assistant, parts: parts.collect() };
         let stop = match stop {
             Stop::Done | Stop::Calls if message.calls().next().is_some() => Stop::Calls,
+            // The service took a break; the model has more to say.
+            Stop::Done | Stop::Calls if self.paused => Stop::Length,
             Stop::Done | Stop::Calls => Stop::Done,
             Stop::Length | Stop::Refused => stop,
         };
@@ -81,6 +87,12 @@ impl Decoder for Reading {
 }
 
 impl Reading {
+    /// A reader that gives ids to calls which have none of their own.
+    pub fn new(ids: Ids) -> Reading {
+        let (blocks, usage) = (Vec::new(), Usage::default());
+        Reading { ids, blocks, usage, stop: None, paused: false, over: false }
+    }
+
     fn stage(&self) -> Stage {
         match (self.over, self.stop) {
             (true, _) => Stage::Over,
@@ -89,12 +101,11 @@ impl Reading {
         }
     }
 
-    /// Counts are totals so far: the last one of each kind holds.
+    /// Counts are totals so far, which some servers send as 0 at the beginning and others at the
+    /// end: the highest of each kind holds.
     fn count(&mut self, usage: &Value) {
         let set = |total: &mut u64, key: &str| {
-            if let Some(tokens) = usage[key].as_u64() {
-                *total = tokens;
-            }
+            *total = usage[key].as_u64().unwrap_or_default().max(*total);
         };
         set(&mut self.usage.input, "input_tokens");
         set(&mut self.usage.output, "output_tokens");
@@ -104,11 +115,12 @@ impl Reading {
 
     fn end(&mut self, delta: &Value) {
         let Some(reason) = delta["stop_reason"].as_str() else { return };
+        self.paused = reason == "pause_turn";
         self.stop = Some(match reason {
             "tool_use" => Stop::Calls,
             "max_tokens" | "model_context_window_exceeded" => Stop::Length,
             "refusal" => Stop::Refused,
-            // `end_turn`, `stop_sequence`, `pause_turn` and what may come.
+            // `end_turn`, `stop_sequence` and what may come.
             _ => Stop::Done,
         });
     }
@@ -125,11 +137,10 @@ impl Reading {
                 Block::Text(text)
             }
             Some("thinking") => {
-                let (text, signature) = (word("thinking"), word("signature"));
-                if !text.is_empty() {
-                    hear(Delta::Reasoning(&text));
+                if !word("thinking").is_empty() {
+                    hear(Delta::Reasoning(&word("thinking")));
                 }
-                Block::Thought { block, text, signature }
+                thought(&block)
             }
             Some("redacted_thinking") => Block::Sealed(block),
             Some("tool_use") => Block::Call {
@@ -140,11 +151,22 @@ impl Reading {
             },
             Some(_) | None => Block::Unknown,
         };
-        self.blocks.push(Open { index: data["index"].as_u64().unwrap_or_default(), block });
+        self.begin(data["index"].as_u64().unwrap_or_default(), block);
+    }
+
+    fn begin(&mut self, index: u64, block: Block) {
+        self.blocks.push(Open { index, block });
     }
 
     fn delta(&mut self, data: &Value, hear: &mut Hear<'_>) {
         let (index, delta) = (data["index"].as_u64().unwrap_or_default(), &data["delta"]);
+        // Words and thought whose block was never begun count as well.
+        let begun = self.blocks.iter().any(|open| open.index == index);
+        match delta["type"].as_str().filter(|_| !begun) {
+            Some("text_delta") => self.begin(index, Block::Text(String::new())),
+            Some("thinking_delta") => self.begin(index, thought(&json!({"type": "thinking"}))),
+            Some(_) | None => {}
+        }
         let Some(open) = self.blocks.iter_mut().rev().find(|open| open.index == index) else {
             return;
         };
@@ -174,7 +196,13 @@ impl Reading {
     }
 }
 
-fn part(block: Block, is_cut: bool) -> Option<Part> {
+fn thought(block: &Value) -> Block {
+    let word = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
+    let (text, signature) = (word("thinking"), word("signature"));
+    Block::Thought { block: block.clone(), text, signature }
+}
+
+fn part(block: Block, ids: &mut Ids, is_cut: bool) -> Option<Part> {
     match block {
         Block::Text(text) if text.is_empty() => None,
         Block::Text(text) => Some(Part::Text { text }),
@@ -185,7 +213,7 @@ fn part(block: Block, is_cut: bool) -> Option<Part> {
         }
         Block::Sealed(block) => Some(Part::Reasoning { text: String::new(), sealed: Some(block) }),
         Block::Call { id, name, start, json } => {
-            Some(Part::Call(call(id, name, start, &json, is_cut)))
+            Some(Part::Call(call(ids.unique(&id), name, start, &json, is_cut)))
         }
         Block::Unknown => None,
     }

@@ -5,7 +5,7 @@ use base::config::providers::CacheConfig;
 use serde_json::{Value, json};
 
 use crate::message::{Image, Message, Part, Role, ToolResult};
-use crate::provider::arguments::sendable;
+use crate::provider::arguments::{plain_id, sendable};
 use crate::provider::history::sound;
 use crate::provider::{Facts, Request, ToolSpec};
 
@@ -72,8 +72,8 @@ fn block(part: &Part) -> Option<Value> {
     match part {
         Part::Text { text } => Some(json!({"type": "text", "text": text})),
         Part::Reasoning { sealed, .. } => sealed.clone().filter(is_ours),
-        Part::Call(call) => Some(json!({"type": "tool_use", "id": call.id, "name": call.name,
-            "input": sendable(call)})),
+        Part::Call(call) => Some(json!({"type": "tool_use", "id": plain_id(&call.id),
+            "name": call.name, "input": sendable(call)})),
         Part::Result(result) => Some(tool_result(result)),
         Part::Image(picture) => Some(image(picture)),
     }
@@ -90,7 +90,7 @@ fn is_ours(sealed: &Value) -> bool {
 }
 
 fn tool_result(result: &ToolResult) -> Value {
-    let mut block = json!({"type": "tool_result", "tool_use_id": result.call_id});
+    let mut block = json!({"type": "tool_result", "tool_use_id": plain_id(&result.call_id)});
     if result.images.is_empty() {
         // The format refuses empty text but takes a result without content.
         if !result.text.is_empty() {

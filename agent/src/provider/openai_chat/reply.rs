@@ -11,6 +11,9 @@ use crate::provider::{Delta, Hear, ProviderError, fault, sse};
 
 /// The names under which servers send thought.
 const THOUGHT: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
+/// Reasons by which servers say that the reply is not the model's own end: OpenRouter, DeepSeek,
+/// Z.ai, SGLang.
+const BROKEN: [&str; 4] = ["error", "insufficient_system_resource", "network_error", "abort"];
 
 /// A reply on its way.
 #[derive(Debug)]
@@ -80,7 +83,7 @@ impl Decoder for Reading {
         let message = Message { role: Role::Assistant, parts };
         let stop = match finish.as_str() {
             _ if is_cut => Stop::Length,
-            "content_filter" => Stop::Refused,
+            "content_filter" | "sensitive" => Stop::Refused,
             _ if message.calls().next().is_some() => Stop::Calls,
             _ => Stop::Done,
         };
@@ -130,6 +133,8 @@ impl Reading {
         is_error: bool,
         hear: &mut Hear<'_>,
     ) -> Result<(), ProviderError> {
+        // vLLM and Databricks put the error into the chunk itself.
+        let is_error = is_error || chunk["object"] == "error" || chunk["error_code"].is_string();
         if is_error || !chunk["error"].is_null() {
             return Err(fault::in_stream(chunk));
         }
@@ -138,12 +143,16 @@ impl Reading {
             hear(Delta::Ping);
             return Ok(());
         };
+        self.count(&choice["usage"]);
         // A whole reply has `message` where a chunk has `delta`.
         let delta = if choice["delta"].is_object() { &choice["delta"] } else { &choice["message"] };
         if self.finish.is_none() || choice["finish_reason"].is_null() {
             self.delta(delta, hear);
         }
         if let Some(reason) = choice["finish_reason"].as_str().filter(|text| !text.is_empty()) {
+            if BROKEN.contains(&reason) {
+                return Err(ProviderError::Broken(format!("the server broke off ({reason})")));
+            }
             self.finish.get_or_insert_with(|| reason.to_owned());
         }
         Ok(())
@@ -169,8 +178,8 @@ impl Reading {
     }
 
     fn delta(&mut self, delta: &Value, hear: &mut Hear<'_>) {
-        let thought = THOUGHT.iter().find_map(|field| Some((*field, delta[*field].as_str()?)));
-        if let Some((field, text)) = thought.filter(|(_, text)| !text.is_empty()) {
+        let mut thought = THOUGHT.iter().filter_map(|key| Some((*key, delta[*key].as_str()?)));
+        if let Some((field, text)) = thought.find(|(_, text)| !text.is_empty()) {
             self.thought(field, text, hear);
         }
         for detail in delta["reasoning_details"].as_array().into_iter().flatten() {
@@ -190,30 +199,31 @@ impl Reading {
         }
     }
 
-    /// A part of a content that is a list (Databricks).
+    /// A part of a content that is a list; blocks of thought come from Databricks and Mistral.
     fn content(&mut self, part: &Value, hear: &mut Hear<'_>) {
-        if part["type"] == "reasoning" {
-            for summary in part["summary"].as_array().into_iter().flatten() {
-                self.summary(summary, hear);
-            }
-        } else {
-            self.text(part["text"].as_str().unwrap_or_default(), hear);
+        let (kind, inside) = match part["type"].as_str() {
+            Some("reasoning") => ("reasoning", "summary"),
+            Some("thinking") => ("thinking", "thinking"),
+            Some(_) | None => return self.text(part["text"].as_str().unwrap_or_default(), hear),
+        };
+        for piece in part[inside].as_array().into_iter().flatten() {
+            self.block(kind, inside, piece, hear);
         }
     }
 
     /// A piece of a block of thought: pieces of a kind are joined, a signature closes the block.
-    fn summary(&mut self, piece: &Value, hear: &mut Hear<'_>) {
+    fn block(&mut self, kind: &str, inside: &str, piece: &Value, hear: &mut Hear<'_>) {
         let more = piece["text"].as_str().unwrap_or_default();
         if !more.is_empty() {
             hear(Delta::Reasoning(more));
         }
         let Some(Piece::Block { text, block }) = self.pieces.last_mut() else {
-            let block = json!({"type": "reasoning", "summary": [piece]});
+            let block = json!({"type": kind, inside: [piece]});
             self.pieces.push(Piece::Block { text: more.to_owned(), block });
             return;
         };
         text.push_str(more);
-        let Some(pieces) = block["summary"].as_array_mut() else { return };
+        let Some(pieces) = block[inside].as_array_mut() else { return };
         match pieces.last_mut().filter(|last| last["type"] == piece["type"]) {
             Some(last) => join(last, piece),
             None => pieces.push(piece.clone()),

@@ -8,22 +8,22 @@ use crate::provider::arguments::sendable;
 use crate::provider::history::sound;
 use crate::provider::{Facts, Request, ToolSpec};
 
-use super::dialect::Dialect;
+use super::dialect::{CallIds, Dialect};
 use super::{Chat, Thought};
 
 /// The body of a request.
 pub fn body(wire: &Chat, request: &Request<'_>, facts: &Facts) -> Value {
+    let dialect = wire.service.dialect();
     let mut messages = Vec::new();
     if !request.system.trim().is_empty() {
         messages.push(json!({"role": "system", "content": request.system}));
     }
     for message in sound(request.messages) {
         match message.role {
-            Role::User => user(&message, &mut messages),
-            Role::Assistant => messages.push(assistant(&message)),
+            Role::User => user(&message, dialect.ids, &mut messages),
+            Role::Assistant => messages.push(assistant(&message, dialect.ids)),
         }
     }
-    let dialect = wire.service.dialect();
     let mut body = json!({"model": facts.model, "messages": messages});
     if !request.tools.is_empty() {
         body["tools"] = request.tools.iter().map(|spec| tool(spec, dialect)).collect();
@@ -103,14 +103,14 @@ fn tool(spec: &ToolSpec, dialect: Dialect) -> Value {
 
 /// A message of the user: each result is a message of its own; pictures of results, which a
 /// result cannot hold, follow in one message of the user.
-fn user(message: &Message, messages: &mut Vec<Value>) {
+fn user(message: &Message, ids: CallIds, messages: &mut Vec<Value>) {
     let mut content: Vec<Value> = Vec::new();
     for part in &message.parts {
         match part {
             Part::Text { text } => content.push(json!({"type": "text", "text": text})),
             Part::Image(picture) => content.push(image(picture)),
             Part::Result(result) => {
-                let (id, text) = (&result.call_id, &result.text);
+                let (id, text) = (ids.sent(&result.call_id), &result.text);
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
                 if !result.images.is_empty() {
                     let title = format!("Pictures from the result of {} ({id}):", result.name);
@@ -136,9 +136,9 @@ fn user(message: &Message, messages: &mut Vec<Value>) {
     }
 }
 
-fn assistant(message: &Message) -> Value {
+fn assistant(message: &Message, ids: CallIds) -> Value {
     let words = message.words();
-    let calls: Vec<Value> = message.calls().map(call).collect();
+    let calls: Vec<Value> = message.calls().map(|it| call(it, ids)).collect();
     let mut out = json!({"role": "assistant"});
     let mut blocks = Vec::new();
     // `null` beside calls is what the format says; an empty text makes some templates speak.
@@ -168,8 +168,8 @@ fn assistant(message: &Message) -> Value {
     out
 }
 
-fn call(call: &ToolCall) -> Value {
-    json!({"id": call.id, "type": "function",
+fn call(call: &ToolCall, ids: CallIds) -> Value {
+    json!({"id": ids.sent(&call.id), "type": "function",
         "function": {"name": call.name, "arguments": sendable(call).to_string()}})
 }
 

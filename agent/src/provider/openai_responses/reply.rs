@@ -41,8 +41,8 @@ enum End {
 
 impl Decoder for Reading {
     fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
-        if let Some(event) = object_of(event)? {
-            self.take(&event, hear)?;
+        if let Some(data) = object_of(event)? {
+            self.take(data["type"].as_str().unwrap_or(&event.name), &data, hear)?;
         }
         Ok(self.stage())
     }
@@ -78,10 +78,14 @@ impl Reading {
         if self.end.is_some() { Stage::Over } else { Stage::Open }
     }
 
-    fn take(&mut self, event: &Value, hear: &mut Hear<'_>) -> Result<(), ProviderError> {
-        let kind = event["type"].as_str().unwrap_or_default();
+    fn take(
+        &mut self,
+        kind: &str,
+        event: &Value,
+        hear: &mut Hear<'_>,
+    ) -> Result<(), ProviderError> {
         match kind {
-            "error" if event["error"].is_object() => return Err(fault::in_stream(event)),
+            "error" if !event["error"].is_null() => return Err(fault::in_stream(event)),
             "error" => {
                 let (kind, message) = (&event["code"], &event["message"]);
                 return Err(fault::in_stream(&json!({"type": kind, "message": message})));
@@ -117,12 +121,13 @@ impl Reading {
                 let all = event["arguments"].as_str().map(str::to_owned);
                 let item = self.item(event);
                 item.heard = all.unwrap_or_else(|| std::mem::take(&mut item.heard));
+                item.whole = true;
             }
             "response.completed"
             | "response.incomplete"
             | "response.failed"
             | "response.cancelled" => self.ended(kind, &event["response"], hear)?,
-            _ if event["error"].is_object() => return Err(fault::in_stream(event)),
+            _ if !event["error"].is_null() => return Err(fault::in_stream(event)),
             _ => hear(Delta::Ping),
         }
         Ok(())

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::message::{Image, Message, Part, Role, ToolResult};
-use crate::provider::arguments::sendable;
+use crate::provider::arguments::{plain_id, sendable};
 use crate::provider::history::sound;
 use crate::provider::{Facts, Request, ToolSpec};
 
@@ -72,7 +72,7 @@ fn output(result: &ToolResult) -> Value {
         let text = json!({"type": "input_text", "text": result.text});
         std::iter::once(text).chain(result.images.iter().map(image)).collect()
     };
-    json!({"type": "function_call_output", "call_id": result.call_id, "output": output})
+    json!({"type": "function_call_output", "call_id": plain_id(&result.call_id), "output": output})
 }
 
 fn assistant(message: &Message, input: &mut Vec<Value>) {
@@ -80,8 +80,9 @@ fn assistant(message: &Message, input: &mut Vec<Value>) {
         match part {
             Part::Text { text } => input.push(json!({"type": "message", "role": "assistant",
                 "content": [{"type": "output_text", "text": text}]})),
-            Part::Call(call) => input.push(json!({"type": "function_call", "call_id": call.id,
-                "name": call.name, "arguments": sendable(call).to_string()})),
+            Part::Call(call) => input.push(json!({"type": "function_call",
+                "call_id": plain_id(&call.id), "name": call.name,
+                "arguments": sendable(call).to_string()})),
             // What another wire sealed, or nobody, cannot be read here.
             Part::Reasoning { sealed, .. } => {
                 input.extend(sealed.as_ref().and_then(|sealed| sealed.get("item")).cloned());

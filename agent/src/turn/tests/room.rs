@@ -164,6 +164,68 @@ async fn large_old_results_are_thinned_when_the_window_fills() {
 }
 
 #[tokio::test]
+async fn large_texts_of_old_calls_are_thinned_as_well_as_their_results() {
+    let writes = |n: u32| {
+        let content = format!("{n}{}", "é".repeat(3_000));
+        let args = json!({"file": n.to_string(), "content": content, "text": "ok"});
+        calls(vec![call(&n.to_string(), "say", args)])
+    };
+    let model = Script::new((0..5).map(writes).chain((0..3).map(|_| says("done"))));
+    let run = run(&model).await;
+    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Done);
+    let thinned = run.events.iter().find_map(|what| match what {
+        What::Thinned { detail } => Some(detail.clone()),
+        _ => None,
+    });
+    let thinned = thinned.expect("what old calls wrote is moved away");
+    assert!(thinned["after"].as_u64() < thinned["before"].as_u64(), "{thinned}");
+    let after = model.asked().into_iter().find(|sent| {
+        serde_json::to_string(sent)
+            .unwrap()
+            .contains("bytes of this argument were moved to thinned/")
+    });
+    let call = after.unwrap()[1].calls().next().unwrap().clone();
+    assert_eq!((&call.args["file"], &call.args["text"]), (&json!("0"), &json!("ok")));
+    assert!(call.args["content"].as_str().unwrap().contains("thinned/0-content.txt"), "{call:?}");
+}
+
+#[tokio::test]
+async fn the_pictures_that_the_user_showed_last_outlive_a_summary() {
+    let shown = |data: &str| {
+        let picture = crate::message::Image { media_type: "image/png".into(), data: data.into() };
+        let mut message = Message::text(Role::User, "look");
+        message.parts.push(Part::Image(picture));
+        let (usage, stop) = (Usage::default(), Stop::Done);
+        [Entry::Request { message }, Entry::Reply { message: says("ok").message, usage, stop }]
+    };
+    let before = [shown("first"), shown("second")].concat();
+    let too_long = || Err(ProviderError::TooLong("9 > 8".into()));
+    let model = Script::with([too_long(), Ok(says("a summary")), too_long(), Ok(says("done"))]);
+    let (tools, cancel) = (Tools::default(), CancellationToken::new());
+    let once = run_after(before, &model, &tools, Limits::default(), cancel.clone()).await;
+    assert!(once.finish.is_err(), "what is still too long after a summary is an error");
+    let entries = once.notes.0.lock().unwrap().clone();
+    run_after(entries, &model, &tools, Limits::default(), cancel).await.finish.unwrap();
+    for sent in [&model.asked()[2], model.asked().last().unwrap()] {
+        let sent = serde_json::to_string(sent).unwrap();
+        assert!(sent.contains("second") && !sent.contains("first"), "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn a_summary_is_made_from_calls_and_results_and_not_from_words_alone() {
+    let model = Script::with([
+        Ok(calls(vec![call("a", "say", json!({"text": "result-plum", "file": "args-plum"}))])),
+        Err(ProviderError::TooLong("9 > 8".into())),
+        Ok(says("we did half")),
+        Ok(says("done")),
+    ]);
+    run(&model).await;
+    let question = serde_json::to_string(&model.asked()[2]).unwrap();
+    assert!(question.contains("args-plum") && question.contains("result-plum"), "{question}");
+}
+
+#[tokio::test]
 async fn every_request_begins_with_the_one_before_it() {
     let model = Script::new([
         calls(vec![call("a", "say", json!({"text": "1"}))]),

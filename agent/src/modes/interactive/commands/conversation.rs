@@ -84,9 +84,9 @@ fn thin_to(chat: &mut Chat, part: usize) -> Result<()> {
     let moved = talk.thin_now(part)?;
     let after = talk.window.percent();
     chat.say(&match moved {
-        0 => "there is no large result to move".to_owned(),
-        1 => format!("1 result is in a file now: {before}% -> {after}%"),
-        _ => format!("{moved} results are in files now: {before}% -> {after}%"),
+        0 => "there is nothing large to move".to_owned(),
+        1 => format!("1 call is in a file now: {before}% -> {after}%"),
+        _ => format!("{moved} calls are in files now: {before}% -> {after}%"),
     });
     Ok(())
 }

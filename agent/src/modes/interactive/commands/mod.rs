@@ -60,8 +60,12 @@ pub const TABLE: &[Command] = &[
         "replace the conversation by a summary of it",
         async conversation::compact
     ),
-    command!("/thinnify", "move large results of the first third into files", conversation::thin),
-    command!("/skinnify", "move every large result but the last into files", conversation::skin),
+    command!(
+        "/thinnify",
+        "move what large calls of the first third said and got into files",
+        conversation::thin
+    ),
+    command!("/skinnify", "the same for all calls but the last ones", conversation::skin),
     command!("/fragments", "list the turns that --acd moved into files", conversation::fragments),
     command!(
         "/rehydrate",

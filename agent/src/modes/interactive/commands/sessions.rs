@@ -71,8 +71,15 @@ pub fn resume(chat: &mut Chat, id: Option<String>) -> Result<()> {
     Ok(())
 }
 
+/// Goes on in another session; where that cannot be, the one at work stays.
 fn take_up(chat: &mut Chat, id: &str) -> Result<()> {
-    chat.leave();
-    chat.which = Which::Resume(Some(id.to_owned()));
-    chat.open("")
+    let was_open = chat.leave();
+    let before = std::mem::replace(&mut chat.which, Which::Resume(Some(id.to_owned())));
+    chat.open("").or_else(|failure| {
+        chat.which = before;
+        if was_open {
+            chat.open("")?;
+        }
+        Err(failure)
+    })
 }

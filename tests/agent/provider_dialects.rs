@@ -1,0 +1,388 @@
+//! Streams as services and gateways really write them, however odd: nothing of them is lost.
+
+use agent::message::{Part, Reply, Stop};
+use agent::provider::ProviderError;
+use serde_json::{Value, json};
+
+use crate::provider_wire::{calls, chat, decode, decoder, events, named, read};
+
+/// A stream of these objects, as each wire writes it.
+fn stream(objects: &[Value]) -> String {
+    let event = |object: &Value| match object["type"].as_str() {
+        Some(kind) => format!("event: {kind}\ndata: {object}\n\n"),
+        None => format!("data: {object}\n\n"),
+    };
+    objects.iter().map(event).collect()
+}
+
+fn heard(wire: &str, objects: &[Value]) -> (Vec<String>, Reply) {
+    decode(wire, &events(&[stream(objects).as_bytes()]))
+}
+
+/// The error that a stream ends in.
+fn error(wire: &str, objects: &[Value]) -> ProviderError {
+    let mut decoder = decoder(wire);
+    let events = events(&[stream(objects).as_bytes()]);
+    let failed = events.iter().find_map(|event| decoder.event(event, &mut |_| ()).err());
+    failed.unwrap_or_else(|| panic!("{wire}: {objects:?} is no error"))
+}
+
+fn thoughts(reply: &Reply) -> Vec<&str> {
+    let parts = reply.message.parts.iter().filter_map(|part| match part {
+        Part::Reasoning { text, .. } => Some(text.as_str()),
+        Part::Text { .. } | Part::Call(_) | Part::Result(_) | Part::Image(_) => None,
+    });
+    parts.collect()
+}
+
+fn made(reply: &Reply) -> Vec<(&str, &Value)> {
+    reply.message.calls().map(|call| (call.name.as_str(), &call.args)).collect()
+}
+
+#[test]
+fn calls_without_an_index_are_told_apart_by_id_and_name() {
+    let begin = |id: &str, name: &str, args: &str| json!({"id": id, "function": {"name": name, "arguments": args}});
+    let rest = |args: &str| json!({"function": {"arguments": args}});
+    let pieces = [
+        begin("a", "x", ""),
+        rest("{\"n\":"),
+        rest("1}"),
+        begin("b", "x", "{\"n\""),
+        rest(":2}"),
+        json!({"index": null, "id": "c", "function": {"name": "y", "arguments": {}}}),
+    ];
+    let expected = [
+        named("a", "x", json!({"n": 1})),
+        named("b", "x", json!({"n": 2})),
+        named("c", "y", json!({})),
+    ];
+    assert_eq!(calls(&pieces), expected);
+}
+
+#[test]
+fn calls_count_whatever_reason_a_server_gives_for_the_end() {
+    for reason in ["stop", "tool_calls", "function_call", "eos", ""] {
+        let call = json!({"index": 0, "id": "a", "function": {"name": "x", "arguments": ""}});
+        let reply = chat(&[
+            json!({"delta": {"role": "assistant", "content": null, "tool_calls": [call]}}),
+            json!({"delta": {"tool_calls": null}, "finish_reason": reason}),
+        ]);
+        assert_eq!((made(&reply), reply.stop), (vec![("x", &json!({}))], Stop::Calls), "{reason}");
+    }
+}
+
+#[test]
+fn thought_has_many_names_and_an_empty_one_hides_no_other() {
+    let stop = json!({"delta": {"content": "hi"}, "finish_reason": "stop"});
+    for thought in [
+        json!({"reasoning_content": "hm"}),
+        json!({"reasoning": "hm"}),
+        json!({"reasoning_text": "hm"}),
+        json!({"reasoning_content": "", "reasoning": "hm"}),
+        json!({"reasoning_content": "hm", "reasoning": "hm"}),
+        json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}),
+    ] {
+        let reply = chat(&[json!({"delta": thought}), stop.clone()]);
+        assert_eq!((thoughts(&reply), reply.message.words().as_str()), (vec!["hm"], "hi"));
+    }
+    let piece = |text: &str| json!({"delta": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]}});
+    let reply = chat(&[piece("h"), piece("m"), stop]);
+    let Part::Reasoning { sealed: Some(sealed), .. } = &reply.message.parts[0] else { panic!() };
+    assert_eq!(sealed["block"]["thinking"], json!([{"type": "text", "text": "hm"}]));
+}
+
+#[test]
+fn usage_is_found_wherever_a_server_puts_it() {
+    let usage = json!({"prompt_tokens": 9, "completion_tokens": 4});
+    let end = json!({"delta": {"content": "hi"}, "finish_reason": "stop"});
+    let mut inside = end.clone();
+    inside["usage"] = usage.clone();
+    for stream in [
+        vec![json!({"choices": [end]}), json!({"choices": [], "usage": usage})],
+        vec![json!({"choices": [], "usage": usage}), json!({"choices": [end], "usage": null})],
+        vec![json!({"choices": [end], "usage": usage})],
+        vec![json!({"choices": [inside]})],
+    ] {
+        let (_, reply) = heard("openai", &stream);
+        assert_eq!((reply.usage.input, reply.usage.output), (9, 4), "{stream:?}");
+    }
+    // 0 at the beginning or at the end is no count.
+    for (begin, end) in [(9, json!(null)), (0, json!(9)), (9, json!(0))] {
+        let (_, reply) = heard(
+            "anthropic",
+            &[
+                json!({"type": "message_start", "message": {"usage": {"input_tokens": begin, "output_tokens": 1}}}),
+                json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"},
+                    "usage": {"input_tokens": end, "output_tokens": 4}}),
+                json!({"type": "message_stop"}),
+            ],
+        );
+        assert_eq!((reply.usage.input, reply.usage.output), (9, 4));
+    }
+}
+
+#[test]
+fn errors_in_a_stream_are_seen_in_every_shape() {
+    use ProviderError as E;
+    let is_rejected = |error: E| matches!(error, E::Rejected(said) if said.contains("no such"));
+    let chunk = json!({"choices": [{"delta": {"content": "half"}}]});
+    for bad in [
+        json!({"error": {"message": "no such thing", "type": "invalid_request_error"}}),
+        json!({"error": {"message": "no such thing", "code": "400"}}),
+        json!({"object": "error", "message": "no such thing", "type": "BadRequestError", "code": 400}),
+    ] {
+        assert!(is_rejected(error("openai", &[chunk.clone(), bad])));
+    }
+    for bad in [
+        json!({"error": "we are down"}),
+        json!({"error_code": "INTERNAL", "message": "we are down"}),
+        json!({"choices": [{"delta": {}, "finish_reason": "error"}]}),
+        json!({"choices": [{"delta": {}, "finish_reason": "insufficient_system_resource"}]}),
+    ] {
+        let error = error("openai", &[chunk.clone(), bad]);
+        assert!(matches!(error, E::Broken(_)), "{error:?}");
+    }
+    let named = "data: {\"choices\": []}\n\nevent: error\ndata: {\"message\": \"no\"}\n\n";
+    let events = events(&[named.as_bytes()]);
+    assert!(decoder("openai").event(&events[1], &mut |_| ()).is_err());
+}
+
+#[test]
+fn an_object_over_several_lines_of_data_is_one_object() {
+    let chunk = json!({"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]});
+    let pretty = serde_json::to_string_pretty(&chunk).unwrap();
+    let lines: String = pretty.lines().map(|line| format!("data: {line}\r\n")).collect();
+    let body = format!("\u{feff}: hello\r\nid: 7\r\n{lines}\r\n: bye\r\n");
+    assert_eq!(read("openai", &body).message.words(), "hi");
+}
+
+fn block(index: u64, block: Value) -> Value {
+    json!({"type": "content_block_start", "index": index, "content_block": block})
+}
+
+fn delta(index: u64, delta: Value) -> Value {
+    json!({"type": "content_block_delta", "index": index, "delta": delta})
+}
+
+fn stops(reason: &str) -> Value {
+    json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 4}})
+}
+
+#[test]
+fn the_messages_wire_says_why_it_stops_in_many_words() {
+    for (reason, stop) in [
+        ("end_turn", Stop::Done),
+        ("stop_sequence", Stop::Done),
+        ("something_new", Stop::Done),
+        ("refusal", Stop::Refused),
+        ("max_tokens", Stop::Length),
+        ("model_context_window_exceeded", Stop::Length),
+        // Not the end: the model goes on when it is asked to.
+        ("pause_turn", Stop::Length),
+    ] {
+        let text = block(0, json!({"type": "text", "text": "hi"}));
+        let (_, reply) = heard("anthropic", &[text, stops(reason)]);
+        assert_eq!((reply.message.words().as_str(), reply.stop), ("hi", stop), "{reason}");
+    }
+    let call = block(0, json!({"type": "tool_use", "id": "a", "name": "x", "input": {"n": 1}}));
+    for reason in ["tool_use", "end_turn", "pause_turn"] {
+        let (_, reply) = heard("anthropic", &[call.clone(), stops(reason)]);
+        assert_eq!((made(&reply), reply.stop), (vec![("x", &json!({"n": 1}))], Stop::Calls));
+    }
+}
+
+#[test]
+fn blocks_of_the_messages_wire_may_take_turns() {
+    let begin = |at: u64| {
+        block(at, json!({"type": "tool_use", "id": at.to_string(), "name": "x", "input": {}}))
+    };
+    let piece =
+        |at: u64, json: &str| delta(at, json!({"type": "input_json_delta", "partial_json": json}));
+    let objects = [
+        begin(0),
+        begin(1),
+        piece(0, ""),
+        piece(1, "{\"n\":"),
+        piece(0, "{\"n\":1"),
+        piece(1, "2}"),
+        piece(0, "}"),
+        stops("tool_use"),
+    ];
+    let (_, reply) = heard("anthropic", &objects);
+    assert_eq!(made(&reply), [("x", &json!({"n": 1})), ("x", &json!({"n": 2}))]);
+}
+
+#[test]
+fn words_of_a_block_that_was_never_begun_are_heard() {
+    let (heard, reply) = heard(
+        "anthropic",
+        &[
+            delta(0, json!({"type": "thinking_delta", "thinking": "hm"})),
+            delta(0, json!({"type": "signature_delta", "signature": "s"})),
+            delta(1, json!({"type": "text_delta", "text": "h"})),
+            delta(1, json!({"type": "text_delta", "text": "i"})),
+            stops("end_turn"),
+        ],
+    );
+    assert_eq!(heard, ["thought hm", "text h", "text i"]);
+    assert_eq!((thoughts(&reply), reply.message.words().as_str()), (vec!["hm"], "hi"));
+    let Part::Reasoning { sealed: Some(sealed), .. } = &reply.message.parts[0] else { panic!() };
+    assert_eq!(sealed, &json!({"type": "thinking", "thinking": "hm", "signature": "s"}));
+}
+
+#[test]
+fn each_call_has_an_id_of_its_own_on_every_wire() {
+    let use_of = |index: u64, id: Value| {
+        block(index, json!({"type": "tool_use", "id": id, "name": "x", "input": {}}))
+    };
+    let item = |at: u64, id: Value| {
+        json!({"type": "response.output_item.done", "output_index": at,
+        "item": {"type": "function_call", "call_id": id, "name": "x", "arguments": "{}"}})
+    };
+    let whole = json!({"type": "response.completed", "response": {}});
+    let part = |id: Value| json!({"functionCall": {"name": "x", "id": id}});
+    let gemini = |ids: [Value; 2]| json!({"candidates": [{"content": {"parts": ids.map(part)}, "finishReason": "STOP"}]});
+    for ids in [[json!(""), json!("")], [json!("a"), json!("a")], [json!(null), json!("b")]] {
+        let [first, second] = ids.clone();
+        let chat = |at: u64, id: &Value| {
+            json!({"choices": [{"delta": {"tool_calls": [
+            {"index": at, "id": id, "function": {"name": "x", "arguments": "{}"}}]}}]})
+        };
+        let end = json!({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]});
+        for (wire, objects) in [
+            (
+                "anthropic",
+                vec![use_of(0, first.clone()), use_of(1, second.clone()), stops("tool_use")],
+            ),
+            ("responses", vec![item(0, first.clone()), item(1, second.clone()), whole.clone()]),
+            ("gemini", vec![gemini(ids.clone())]),
+            ("openai", vec![chat(0, &first), chat(1, &second), end]),
+        ] {
+            let (_, reply) = heard(wire, &objects);
+            let found: Vec<&str> = reply.message.calls().map(|call| call.id.as_str()).collect();
+            assert_eq!(found.len(), 2, "{wire}: {ids:?}");
+            assert!(found[0] != found[1] && !found.contains(&""), "{wire}: {found:?}");
+            let sent = |id: &&Value| id.as_str().is_some_and(|id| !id.is_empty());
+            let kept = ids.iter().filter(sent).all(|id| found.contains(&id.as_str().unwrap()));
+            assert!(kept, "{wire}: {ids:?} became {found:?}");
+        }
+    }
+}
+
+#[test]
+fn parts_of_gemini_are_read_in_their_order_and_a_late_signature_goes_back() {
+    let chunk = |parts: Value, reason: Value| json!({"candidates": [{"content": {"parts": parts}, "finishReason": reason}]});
+    let (heard, reply) = heard(
+        "gemini",
+        &[
+            chunk(json!([{"text": "hm", "thought": true}, {"text": "I "}]), json!("")),
+            chunk(json!([{"text": "look."}, {"executableCode": {"code": "x"}}]), json!("STOP")),
+            // The reason may stand in every chunk.
+            chunk(
+                json!([{"functionCall": {"name": "x", "args": {"n": 1}}}, {"functionCall": {"name": "y"}}]),
+                json!("STOP"),
+            ),
+            chunk(json!([{"text": "", "thoughtSignature": "late"}]), json!("STOP")),
+        ],
+    );
+    assert_eq!(heard, ["thought hm", "text I ", "text look."]);
+    assert_eq!(made(&reply), [("x", &json!({"n": 1})), ("y", &json!({}))]);
+    assert_eq!(reply.stop, Stop::Calls);
+    let last = reply.message.parts.last();
+    let is_late = |sealed: &Value| sealed["thoughtSignature"] == "late";
+    assert!(
+        matches!(last, Some(Part::Reasoning { sealed: Some(it), .. }) if is_late(it)),
+        "{last:?}"
+    );
+}
+
+#[test]
+fn gemini_says_why_it_stops_in_many_words() {
+    let ends = |reason: &str| json!({"candidates": [{"content": {"parts": [{"text": "hi"}]}, "finishReason": reason}]});
+    for (reason, stop) in [
+        ("STOP", Stop::Done),
+        ("MAX_TOKENS", Stop::Length),
+        ("SAFETY", Stop::Refused),
+        ("RECITATION", Stop::Refused),
+    ] {
+        assert_eq!(heard("gemini", &[ends(reason)]).1.stop, stop, "{reason}");
+    }
+    for reason in ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"] {
+        assert!(matches!(error("gemini", &[ends(reason)]), ProviderError::Broken(_)), "{reason}");
+    }
+    let blocked = json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}});
+    assert!(matches!(error("gemini", &[blocked]), ProviderError::Rejected(_)));
+    let busy = json!({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}});
+    assert!(matches!(error("gemini", &[busy]), ProviderError::Busy { .. }));
+}
+
+fn response(kind: &str, more: Value) -> Value {
+    json!({"type": format!("response.{kind}"), "response": more})
+}
+
+#[test]
+fn items_of_the_responses_wire_may_come_whole_in_pieces_or_at_the_end() {
+    let said = json!({"type": "message", "content": [{"type": "output_text", "text": "hi"}]});
+    let call =
+        json!({"type": "function_call", "call_id": "a", "name": "x", "arguments": "{\"n\":1}"});
+    let whole = |at: u64, item: &Value| json!({"type": "response.output_item.done", "output_index": at, "item": item});
+    let begun = json!({"type": "function_call", "call_id": "a", "name": "x", "arguments": "", "status": "in_progress"});
+    let usage = json!({"input_tokens": 9, "output_tokens": 4});
+    let bare = response("completed", json!({"usage": usage}));
+    let full = response("completed", json!({"usage": usage, "output": [said, call]}));
+    let added = |at: u64, item: Value| json!({"type": "response.output_item.added", "output_index": at, "item": item});
+    let args = |kind: &str, key: &str, text: &str| json!({"type": format!("response.function_call_arguments.{kind}"), "output_index": 1, key: text});
+    let text = json!({"type": "response.output_text.delta", "output_index": 0, "delta": "hi"});
+    for objects in [
+        vec![whole(0, &said), whole(1, &call), bare.clone()],
+        vec![full.clone()],
+        vec![text.clone(), added(1, begun.clone()), args("delta", "delta", "{\"n\""), full],
+        vec![
+            added(0, json!({"type": "message", "content": []})),
+            text,
+            added(1, begun),
+            args("delta", "delta", "{\"n\""),
+            args("done", "arguments", "{\"n\":1}"),
+            bare,
+        ],
+    ] {
+        let (heard, reply) = heard("responses", &objects);
+        assert_eq!(heard, ["text hi"], "{objects:?}");
+        assert_eq!(made(&reply), [("x", &json!({"n": 1}))], "{objects:?}");
+        assert!(reply.message.calls().all(|call| call.malformed.is_none()), "{objects:?}");
+        assert_eq!((reply.stop, reply.usage.input, reply.usage.output), (Stop::Calls, 9, 4));
+    }
+    // The kind may stand in the name of the event alone.
+    let body = "event: response.output_text.delta\ndata: {\"delta\": \"hi\"}\n\n\
+                event: response.completed\ndata: {\"response\": {}}\n\n";
+    assert_eq!(read("responses", body).message.words(), "hi");
+}
+
+#[test]
+fn the_responses_wire_ends_in_many_ways() {
+    use ProviderError as E;
+    let ends = |more: Value| response("incomplete", json!({"incomplete_details": more}));
+    for (details, stop) in [
+        (json!({"reason": "max_output_tokens"}), Stop::Length),
+        (json!({"reason": "content_filter"}), Stop::Refused),
+        (json!(null), Stop::Length),
+    ] {
+        assert_eq!(heard("responses", &[ends(details.clone())]).1.stop, stop, "{details}");
+    }
+    let failed = |code: &str| {
+        error("responses", &[response("failed", json!({"error": {"code": code, "message": "m"}}))])
+    };
+    assert!(matches!(failed("rate_limit_exceeded"), E::RateLimited { .. }));
+    assert!(matches!(failed("server_error"), E::Overloaded(_)));
+    assert!(matches!(failed("context_length_exceeded"), E::TooLong(_)));
+    assert!(matches!(failed("insufficient_quota"), E::Rejected(_)));
+    assert!(matches!(failed("something_new"), E::Broken(_)));
+    assert!(matches!(error("responses", &[response("failed", json!({}))]), E::Broken(_)));
+    assert!(matches!(error("responses", &[response("cancelled", json!({}))]), E::Broken(_)));
+    let bare = json!({"type": "error", "code": "server_error", "message": "m"});
+    assert!(matches!(error("responses", &[bare]), E::Overloaded(_)));
+    let refusal =
+        json!({"type": "message", "content": [{"type": "refusal", "refusal": "I will not"}]});
+    let (_, reply) = heard("responses", &[response("completed", json!({"output": [refusal]}))]);
+    assert_eq!(reply.message.words(), "I will not");
+}
