@@ -317,7 +317,9 @@ async fn serve(args: AcpArgs) -> Result<()> {
 async fn answer(common: Common) -> Result<u8> {
     let settings = settings(&common, &AgentArgs::default())?;
     let question = stdin_text()?;
-    let words = complete::run(&settings, &question).await?;
+    let talk = Plain::new(std::io::stdout(), Some(std::io::stderr()));
+    let bus = Bus::new(Clock::from_env(), vec![Box::new(talk)]);
+    let words = complete::run(&settings, &question, bus).await?;
     let end = if words.ends_with('\n') { "" } else { "\n" };
     ui::print(&format!("{words}{end}")).map(|()| 0)
 }
