@@ -8,6 +8,7 @@ pub mod help;
 pub mod left;
 pub mod mind;
 pub mod notes;
+mod servers;
 pub mod stance;
 pub mod subagent;
 mod watch;
@@ -264,6 +265,7 @@ impl Work {
     /// As [`Work::turn`], within a run that has more parts and tells its end by itself.
     pub async fn part(&mut self, message: Message, cancel: CancellationToken) -> Ended {
         self.mind.provider.turn_begins();
+        self.hear_servers();
         self.place.skills.begin_turn();
         self.place.memory.learnt.begin_turn();
         let acts = self.prompt_place().tools && !self.manner.role.reads_only;
