@@ -8,6 +8,7 @@ pub mod help;
 pub mod left;
 pub mod mind;
 pub mod notes;
+mod servers;
 pub mod stance;
 pub mod subagent;
 mod traced;
@@ -273,6 +274,7 @@ impl Work {
 
     async fn untraced(&mut self, message: Message, cancel: CancellationToken) -> Ended {
         self.mind.provider.turn_begins();
+        self.hear_servers();
         self.place.skills.begin_turn();
         self.place.memory.learnt.begin_turn();
         let acts = self.prompt_place().tools && !self.manner.role.reads_only;

@@ -243,14 +243,21 @@ fn hear(agent: &Agent<'_>, heard: &Mutex<String>, delta: Delta<'_>) {
             (agent.tell)(What::Text { text: text.to_owned() });
         }
         Delta::Reasoning(text) => (agent.tell)(What::Reasoning { text: text.to_owned() }),
+        Delta::Retry { .. } | Delta::Notice(_) | Delta::Ping => {
+            beside_words(delta).into_iter().for_each(|what| (agent.tell)(what));
+        }
+    }
+}
+
+/// What is heard beside the model's words: that the question is asked again, or by another model.
+/// Who asks aside (for a summary, for notes) tells it as well.
+pub fn beside_words(delta: Delta<'_>) -> Option<What> {
+    match delta {
         Delta::Retry { why, after, attempt } => {
-            let after_ms = after.as_millis() as u64;
-            (agent.tell)(What::Retry { why, after_ms, attempt });
+            Some(What::Retry { why, after_ms: after.as_millis() as u64, attempt })
         }
-        Delta::Notice(text) => {
-            (agent.tell)(What::Notice { level: Level::Warning, text: text.to_owned() });
-        }
-        Delta::Ping => {}
+        Delta::Notice(text) => Some(What::Notice { level: Level::Warning, text: text.to_owned() }),
+        Delta::Text(_) | Delta::Reasoning(_) | Delta::Ping => None,
     }
 }
 

@@ -34,7 +34,7 @@ Examples:
 enum Verb {
     /// Start one session per task and show them until they settle
     #[command(
-        after_help = "Examples:\n  studio run 'fix the flaky test'\n  studio run --check 'cargo test' -j 4 --tasks TASKS.md\n  studio run --agent codex --base develop 'add a changelog'\n  studio run --detach - < task.txt"
+        after_help = "Examples:\n  studio run 'fix the flaky test'\n  studio run --check 'cargo test' -j 4 --tasks TASKS.md\n  studio run --agent codex --base develop 'add a changelog'\n  studio run --persona hopper 'test the parser'\n  studio run --detach - < task.txt"
     )]
     Run(run::Args),
     /// Start one session and print its id

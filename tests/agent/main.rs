@@ -18,6 +18,7 @@ mod flags;
 mod hooks;
 mod long_turn;
 mod mcp;
+mod mcp_changes;
 mod mcp_serve;
 mod mcp_servers;
 mod mcp_support;

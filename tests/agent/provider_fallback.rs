@@ -105,3 +105,38 @@ fn the_flag_comes_before_the_configuration_and_has_no_use_for_a_local_model() {
     let ran = stage.g3(["--provider", "embedded", "--fallback-model", "x", "go"]);
     ran.exits(2).says("has no model to fall back on");
 }
+
+#[test]
+fn a_model_that_is_busy_while_it_summarises_is_told_as_well() {
+    let call = Reply::call("shell", json!({"command": "true"})).usage(9_000, 20);
+    let summary = Reply::says("SUMMARY: nothing was done").usage(500, 20);
+    let script = [call, Reply::status(529), summary, Reply::says("Done.").usage(500, 5)];
+    let stage = stage("anthropic", script, "context_length = 10000\n");
+
+    let ran = stage.g3(["--json", "go"]);
+
+    ran.ok();
+    assert_eq!(asked(&stage), ["own", "own", "other", "other"]);
+    let events = ran.json_lines();
+    let [notice] = notices(&events).try_into().unwrap();
+    assert!(notice.contains("scripted is busy; other answers"), "{notice}");
+    assert_eq!(text(&events), "Done.", "a summary is not the model's answer");
+    let place = |kind: &str| events.iter().position(|event| event["type"] == kind).unwrap();
+    assert!(place("notice") < place("compacted"), "it is told when it happens: {events:?}");
+}
+
+#[test]
+fn one_question_is_answered_by_the_other_model_and_says_so_on_stderr() {
+    for wire in WIRES {
+        let stage = stage(wire, [Reply::status(503), Reply::says("four")], "");
+        let ran = stage.g3_with_input(["complete"], "two and two?");
+        ran.ok();
+        assert_eq!(asked(&stage), ["own", "other"], "{wire}");
+        assert_eq!(ran.out, "four\n", "{wire}");
+        assert!(ran.err.contains("scripted is busy; other answers"), "{wire}: {}", ran.err);
+    }
+    let stage = stage("anthropic", [Reply::status(429), Reply::says("four")], "");
+    let ran = stage.g3_with_input(["complete"], "two and two?");
+    assert_eq!(ran.out, "four\n");
+    assert!(ran.err.starts_with("retry in "), "{}", ran.err);
+}

@@ -1,11 +1,14 @@
 //! Signing in to a workspace through the browser, and living with the login.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use base::process::{Limits, Running};
+use rustix::process::{Pid, Signal};
 use testkit::env::{Ran, TestEnv, until};
+use testkit::model_server::gate::Gate;
 use testkit::workspace::{Workspace, visit};
 
 use crate::stage::G3;
@@ -249,3 +252,49 @@ fn a_login_and_a_token_do_not_mix() {
     desk.env.config(&format!("{}token = \"t\"\n", desk.work.config_toml()));
     desk.ask().exits(2).says("has use_oauth and a token");
 }
+
+#[test]
+fn an_interrupt_in_the_middle_of_a_renewal_does_not_lose_the_login() {
+    for args in [&["complete"][..], &["hello"]] {
+        let desk = Desk::new(30).signed_in();
+        let gate = Gate::new();
+        desk.work.hold_renewals(&gate);
+        desk.work.tokens_live(3600);
+        let mut g3 = desk.env.start(G3, desk.env.home(), args);
+        g3.child.stdin.take().unwrap().write_all(b"Hello?").unwrap();
+        gate.wait_until_reached(1);
+
+        // The service took the old token back; its answer is still on the way.
+        let pid = Pid::from_raw(g3.id().cast_signed()).unwrap();
+        rustix::process::kill_process(pid, Signal::TERM).unwrap();
+        let moment = Instant::now() + Duration::from_millis(500);
+        let left = g3.wait_until(Some(moment)).unwrap();
+        gate.open_all();
+
+        assert_eq!(left, None, "{args:?}: it did not wait for the answer");
+        let status = g3.wait_until(None).unwrap().unwrap();
+        assert_eq!(base::process::exit_code(status), 130, "{args:?}");
+        assert_eq!(desk.ask().ok(), "hi");
+        assert_eq!(desk.work.renewals(), 1, "{args:?}");
+    }
+}
+
+#[test]
+fn a_login_that_cannot_be_written_down_is_not_renewed() {
+    let desk = Desk::new(30).signed_in();
+    let directory = desk.env.home().join(".g3/oauth");
+    let job = desk.env.job("unshare", desk.env.home()).args(["-rm", "sh", "-c", FULL_DISK, "sh"]);
+    let ran = desk.env.run_job(job.arg(&directory).arg(G3));
+    if ran.code == 99 || ran.err.contains("unshare") {
+        eprintln!("skipped: this machine lets nobody mount a file system of their own");
+        return;
+    }
+    ran.exits(1).says("has to be renewed and cannot be").says("No space left");
+    assert_eq!(desk.work.renewals(), 0, "the token for renewal is still good");
+    assert_eq!(desk.ask().ok(), "hi");
+}
+
+/// The login's directory becomes a file system with no room left, for one question.
+const FULL_DISK: &str = "cp -r \"$1\" kept; mount -t tmpfs -o size=64k none \"$1\" || exit 99
+    cp kept/* kept/.gitignore \"$1\"; dd if=/dev/zero of=\"$1/filler\" 2>/dev/null
+    echo Hello | \"$2\" complete";

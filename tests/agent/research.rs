@@ -1,11 +1,14 @@
 //! Research: the program of the skill, and the tool that runs it for a model.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 use testkit::env::until;
 use testkit::model_server::reply::Reply;
+use testkit::model_server::request::Request;
+use testkit::model_server::script::Script;
 
 use crate::stage::Stage;
 use crate::tools_support::Bench;
@@ -141,4 +144,78 @@ fn a_cancelled_research_ends_its_scout() {
     stage.env.run("kill", stage.env.home(), ["-INT", g3.as_str()]).ok();
     until("g3 ended", || running.child.try_wait().unwrap());
     until("the scout ended", || (!base::process::is_alive(pid)).then_some(()));
+}
+
+const BRIEF: &str = "# Which colour\n\nBlue; the README says so.";
+
+/// A model that answers two conversations: the scout's, which looks into the README and writes its
+/// brief, and the one that wanted it, which goes by these replies.
+fn two_voices(lead: Vec<Reply>) -> Script {
+    Script::by(move |request| {
+        let turn = request.assistant_messages();
+        if !request.system().contains("You are scout") {
+            return lead.get(turn).cloned().expect("the lead has no more to say");
+        }
+        let brief = format!("Done.\n---SCOUT_REPORT_START---\n{BRIEF}\n---SCOUT_REPORT_END---\n");
+        match turn {
+            0 => Reply::call("read_file", json!({"file_path": "README.md"})),
+            _ => Reply::says(brief),
+        }
+    })
+}
+
+/// What the scout and the other one were asked.
+fn conversations(stage: &Stage) -> (Vec<Request>, Vec<Request>) {
+    stage.asked().into_iter().partition(|request| request.system().contains("You are scout"))
+}
+
+/// Everything in the repository but what g3 keeps there of itself.
+fn without_our_own(stage: &Stage) -> BTreeMap<String, String> {
+    let mut all = stage.repo.everything();
+    all.retain(|name, _| !name.starts_with(".g3"));
+    all
+}
+
+#[test]
+fn a_real_scout_reads_writes_nothing_and_its_brief_comes_back() {
+    let ask = Reply::call("research", json!({"query": "Which colour is it?"}));
+    let stage = Stage::new(two_voices(vec![ask, Reply::says("It is blue.")]));
+    stage.repo.write("README.md", "The sky is blue here.\n");
+    let before = without_our_own(&stage);
+
+    let ran = stage.g3(["--json", "find out"]);
+
+    ran.ok();
+    let (scout, lead) = conversations(&stage);
+    assert_eq!((scout.len(), lead.len()), (2, 2));
+    assert!(scout[0].first_user().contains("Which colour is it?"));
+    assert!(scout[1].tool_results()[0].1.contains("The sky is blue here."));
+    for tool in ["write_file", "shell", "research", "str_replace"] {
+        assert!(!scout[0].tool_names().contains(&tool.to_owned()), "{tool}");
+    }
+    assert_eq!(lead[1].tool_results()[0].1.trim_end(), BRIEF);
+    assert_eq!(without_our_own(&stage), before, "nobody changed anything");
+    let end = ran.json_lines().into_iter().find(|event| event["type"] == "tool_end").unwrap();
+    assert_eq!((&end["name"], &end["ok"]), (&json!("research"), &json!(true)));
+}
+
+#[test]
+fn the_program_of_the_skill_starts_a_real_scout_as_well() {
+    let replies = vec![
+        Reply::call("skill", json!({"name": "research"})),
+        Reply::call("shell", json!({"command": ".g3/bin/g3-research 'Which colour is it?'"})),
+        Reply::says("It is blue."),
+    ];
+    let mut stage = Stage::new(two_voices(replies));
+    stage.repo.write("README.md", "The sky is blue here.\n");
+    let beside = std::path::Path::new(crate::stage::G3).parent().unwrap().display().to_string();
+    stage.env.set("PATH", format!("{beside}:{}", std::env::var("PATH").unwrap()));
+
+    stage.g3(["find out"]).ok();
+
+    let (scout, lead) = conversations(&stage);
+    assert_eq!((scout.len(), lead.len()), (2, 3));
+    let result = &lead[2].tool_results()[1].1;
+    assert!(result.contains(BRIEF), "{result}");
+    assert!(!result.contains("SCOUT_REPORT"), "{result}");
 }

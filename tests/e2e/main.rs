@@ -3,4 +3,6 @@
 mod boxed_git;
 mod g3_under_studio;
 mod journey;
+mod login;
+mod personas;
 mod scene;

@@ -2,14 +2,17 @@
 //! that answers only who brings a good one.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::env::TestEnv;
 use crate::model_server::ModelServer;
+use crate::model_server::gate::Gate;
 use crate::model_server::reply::Reply;
 use crate::model_server::request::Request;
 use crate::model_server::script::Script;
@@ -32,15 +35,42 @@ struct Book {
     life: u64,
     made: usize,
     renewals: usize,
+    /// Holds the answer to each renewal.
+    gate: Option<Gate>,
 }
 
 impl Workspace {
-    /// A workspace whose tokens live so many seconds.
+    /// A workspace whose tokens live so many seconds, with a model that says hi.
     pub fn start(life: u64) -> Workspace {
+        Workspace::with(life, Script::by(|_| Reply::says("hi")))
+    }
+
+    /// A workspace whose tokens live so many seconds, with a model that goes by this script.
+    pub fn with(life: u64, model: Script) -> Workspace {
         let book = Arc::new(Mutex::new(Book { life, ..Book::default() }));
         let shared = Arc::clone(&book);
-        let script = Script::by(move |request| locked(&shared).answer(request));
-        Workspace { server: ModelServer::start(script), book }
+        let answer = move |request: &Request| {
+            let own = locked(&shared).answer(request);
+            own.unwrap_or_else(|| model.answer(request))
+        };
+        Workspace { server: ModelServer::start(Script::by(answer)), book }
+    }
+
+    /// Renewals are answered when the gate opens for them, not before.
+    pub fn hold_renewals(&self, gate: &Gate) {
+        locked(&self.book).gate = Some(gate.clone());
+    }
+
+    /// Signs in as a person would: `g3 login` waits, the browser goes there and comes back.
+    pub fn sign_in(&self, env: &TestEnv, g3: &Path) {
+        let mut login = env.start(g3, env.home(), ["login", "databricks", "--port", "0"]);
+        let err = BufReader::new(login.child.stderr.take().expect("piped"));
+        let url = err.lines().map(|line| line.expect("text").trim().to_owned());
+        let url = url.into_iter().find(|line| line.starts_with("http")).expect("an address");
+        let (_, back, _) = visit(&url);
+        assert_eq!(visit(&back.expect("a way back")).0, 200);
+        let status = login.wait_until(None).expect("it ends").expect("it ends");
+        assert!(status.success(), "g3 login failed");
     }
 
     /// A g3 configuration whose default provider is this workspace, signed in to.
@@ -91,9 +121,10 @@ fn locked(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
 }
 
 impl Book {
-    fn answer(&mut self, request: &Request) -> Reply {
+    /// The service's own answer; `None` for a question that the model may answer.
+    fn answer(&mut self, request: &Request) -> Option<Reply> {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
-        match path {
+        Some(match path {
             "/oidc/.well-known/oauth-authorization-server" => {
                 let host = format!("http://{}", request.header("host").unwrap_or_default());
                 let token = format!("{host}/oidc/v1/token");
@@ -105,9 +136,9 @@ impl Book {
             }
             "/oidc/v1/authorize" => self.authorize(&form(query)),
             "/oidc/v1/token" => self.token(&form(&String::from_utf8_lossy(&request.raw))),
-            _ if self.knows(request.header("authorization")) => Reply::says("hi"),
+            _ if self.knows(request.header("authorization")) => return None,
             _ => answered(403, &json!({"error_code": 403, "message": "Invalid access token."})),
-        }
+        })
     }
 
     fn knows(&self, authorization: Option<&str>) -> bool {
@@ -161,11 +192,13 @@ impl Book {
         let (access, refresh) = (format!("access-{}", self.made), format!("refresh-{}", self.made));
         self.access.push(access.clone());
         self.refresh = Some(refresh.clone());
-        answered(
+        let tokens = answered(
             200,
             &json!({"access_token": access, "refresh_token": refresh,
             "token_type": "Bearer", "expires_in": self.life, "scope": "all-apis offline_access"}),
-        )
+        );
+        let held = self.gate.as_ref().filter(|_| value("grant_type") == "refresh_token");
+        held.map_or_else(|| tokens.clone(), |gate| tokens.clone().gate(gate))
     }
 }
 

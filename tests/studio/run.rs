@@ -1,5 +1,6 @@
 //! `studio run` and what it leaves: worktrees, states, checks, JSON.
 
+use testkit::env::{built, until};
 use testkit::repo::Repo;
 
 use crate::scene::{Scene, studio};
@@ -261,4 +262,61 @@ fn the_state_does_not_come_from_the_cache() {
         std::fs::remove_file(cache).expect("there is a cache");
     }
     assert_eq!(scene.studio(["list", "--json"]), before);
+}
+
+/// A scripted agent that stands for g3 and shows its command line when it is told to.
+const AS_G3: &str = "sh tr '\\0' ' ' < /proc/$PPID/cmdline > args";
+
+#[test]
+fn a_persona_is_handed_to_g3_recorded_and_kept() {
+    let scene = Scene::new();
+    let fake = built("fake-agent");
+    // With a provider that is somewhere else, no local model is wanted.
+    scene.configure(&format!(
+        "[providers]\ndefault_provider = \"anthropic.a\"\n[providers.anthropic.a]\napi_key = \
+         \"k\"\n[studio.agents.g3]\ncommand = [\"{}\", \"acp-load\"]\n",
+        fake.display()
+    ));
+    let id = scene.exec(["--agent", "g3", "--persona", "scout", AS_G3]);
+    let status = scene.await_state(&id, "ready");
+    assert_eq!((&status["agent"], &status["persona"]), (&"g3".into(), &"scout".into()));
+    assert!(scene.worktree(&id).read("args").trim().ends_with("acp-load --agent scout"));
+    let list = scene.studio(["list", "--json"]).json();
+    assert_eq!(list["sessions"][0]["persona"], "scout");
+    scene.studio(["list"]).says("g3 as scout");
+    scene.studio(["status", &id]).says("g3 as scout");
+
+    scene.await_free(&id);
+    scene.worktree(&id).write("args", "");
+    scene.studio(["send", &id, AS_G3]).exits(0);
+    until("the second turn", || scene.worktree(&id).read("args").contains("scout").then_some(()));
+    scene.await_state(&id, "ready");
+    assert_eq!(scene.status(&id)["persona"], "scout");
+}
+
+#[test]
+fn each_task_of_a_file_has_its_persona_and_the_flag_stands_for_the_others() {
+    let scene = Scene::new();
+    let tasks = "[[task]]\ntext = 'one'\npersona = 'hopper'\n[[task]]\ntext = 'two'\n";
+    scene.repo.write("t.toml", tasks);
+    let args = ["run", "--dry-run", "--json", "--tasks", "t.toml", "--agent", "g3"];
+    let ran =
+        scene.env.run(studio(), scene.repo.path(), args.iter().chain(&["--persona", "scout"]));
+    let personas: Vec<_> = ran.json_lines().iter().map(|line| line["persona"].clone()).collect();
+    assert_eq!(personas, ["hopper", "scout"]);
+}
+
+#[test]
+fn a_persona_for_another_agent_or_of_a_strange_name_is_refused() {
+    let scene = Scene::new();
+    scene
+        .studio(["run", "--persona", "scout", "write a 1"])
+        .exits(2)
+        .says("agent `fake` has no persona `scout`")
+        .says("personas are roles of g3");
+    for name in ["--yolo", "a b", "../x", ""] {
+        let ran = scene.studio(["run", "--agent", "g3", &format!("--persona={name}"), "x"]);
+        ran.exits(2).says("is no name of a persona");
+    }
+    assert_eq!(scene.studio(["list", "--json"]).json()["sessions"], serde_json::json!([]));
 }

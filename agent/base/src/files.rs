@@ -1,7 +1,7 @@
 //! Files that survive a crash: replaced by rename, journals by whole lines, durable steps by name.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -35,6 +35,35 @@ pub fn replace_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
 /// Makes the names in a directory durable.
 pub fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+/// A place beside a file, taken on disk before the content is known: for what must not be lost
+/// once it came. When it is dropped unfilled the file stays as it was.
+#[derive(Debug)]
+pub struct Reserved {
+    temp: tempfile::NamedTempFile,
+    path: PathBuf,
+}
+
+impl Reserved {
+    /// Takes place for so many bytes; fails where they could not be written.
+    pub fn beside(path: &Path, bytes: usize) -> io::Result<Reserved> {
+        let mut temp = tempfile::Builder::new().prefix(".tmp-").tempfile_in(parent_of(path))?;
+        temp.write_all(&vec![b' '; bytes])?;
+        temp.as_file().set_permissions(fs::Permissions::from_mode(0o600))?;
+        temp.as_file().sync_data()?;
+        Ok(Reserved { temp, path: path.to_owned() })
+    }
+
+    /// Replaces the file by this content in one step.
+    pub fn fill(mut self, content: &[u8]) -> io::Result<()> {
+        self.temp.rewind()?;
+        self.temp.write_all(content)?;
+        self.temp.as_file().set_len(content.len() as u64)?;
+        self.temp.as_file().sync_data()?;
+        self.temp.persist(&self.path).map_err(|e| e.error)?;
+        Ok(())
+    }
 }
 
 fn parent_of(path: &Path) -> &Path {

@@ -326,7 +326,10 @@ async fn answer(common: Common) -> Result<u8> {
     let settings = settings(&common, &AgentArgs::default())?;
     let trace = trace::begin(&common, &settings.config, "complete")?;
     let work = async {
-        let words = complete::run(&settings, &stdin_text()?).await?;
+        let question = stdin_text()?;
+        let talk = Plain::new(std::io::stdout(), Some(std::io::stderr()));
+        let bus = Bus::new(Clock::from_env(), vec![Box::new(talk)]);
+        let words = complete::run(&settings, &question, bus).await?;
         let end = if words.ends_with('\n') { "" } else { "\n" };
         ui::print(&format!("{words}{end}")).map(|()| 0)
     };

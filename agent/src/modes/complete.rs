@@ -1,13 +1,19 @@
 //! `g3 complete`: one question on stdin, one answer on stdout; no tools, no agent prompt.
 
+use std::sync::Arc;
+
 use base::failure::{Failure, OrFail, Result};
 
+use super::interrupt::{self, Interrupts};
 use crate::message::{Message, Role};
-use crate::provider::{self, Delta, Request};
+use crate::provider::{self, Delta, ProviderError, Request};
 use crate::run::Settings;
+use crate::turn::beside_words;
+use crate::ui::Bus;
 
-/// Asks once and gives the answer.
-pub async fn run(settings: &Settings, question: &str) -> Result<String> {
+/// Asks once and gives the answer. The bus hears only what happens beside it, e.g. that another
+/// model answers.
+pub async fn run(settings: &Settings, question: &str, bus: Arc<Bus>) -> Result<String> {
     if question.trim().is_empty() {
         return Err(Failure::usage("there is no question on stdin")
             .next("echo 'What is a monad?' | g3 complete"));
@@ -21,8 +27,18 @@ pub async fn run(settings: &Settings, question: &str) -> Result<String> {
         max_output: provider.facts().max_output,
         session: "complete",
     };
-    let mut deaf = |_: Delta<'_>| {};
-    let reply = provider.ask(&request, &mut deaf).await.or_fail(|| "the model gave no answer")?;
+    let mut hear =
+        |delta: Delta<'_>| beside_words(delta).into_iter().for_each(|what| bus.tell(what));
+    let interrupts = Interrupts::listen()?;
+    let tokens = interrupts.begin();
+    let reply = tokio::select! {
+        reply = provider.ask(&request, &mut hear) => reply,
+        () = tokens.cancel.cancelled() => Err(ProviderError::Cancelled),
+    };
+    let reply = match reply {
+        Err(ProviderError::Cancelled) => return Err(interrupt::failure()),
+        reply => reply.or_fail(|| "the model gave no answer")?,
+    };
     let words = reply.message.words();
     if words.trim().is_empty() {
         return Err(Failure::failed("the model gave an empty answer"));

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base::failure::{OrFail, Result};
+use base::failure::{Failure, Kind, OrFail, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -61,4 +61,9 @@ impl Interrupts {
     pub fn over(&self) {
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
+}
+
+/// What is said of a program that was told to end.
+pub fn failure() -> Failure {
+    Failure::new(Kind::Interrupted, "interrupted")
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use base::event::Status;
-use base::failure::{Failure, Kind, Result};
+use base::failure::Result;
 
-use super::interrupt::Interrupts;
+use super::interrupt::{self, Interrupts};
 use crate::gate::Asker;
 use crate::message::{Message, Role};
 use crate::prompt::template;
@@ -28,7 +28,7 @@ pub async fn run(
     let ended = tokio::select! {
         ended = work.turn(message, tokens.cancel.clone()) => ended,
         () = tokens.end.cancelled() => {
-            let failure = Failure::new(Kind::Interrupted, "interrupted");
+            let failure = interrupt::failure();
             tell_failure(&bus, &failure);
             return Err(failure);
         }

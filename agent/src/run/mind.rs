@@ -60,6 +60,12 @@ impl Mind {
         self.room = equip::window(&settings.config, self.facts(), overhead);
     }
 
+    /// Offers these instead of all tools that `theirs` picks.
+    pub fn offer_instead(&mut self, theirs: impl Fn(&str) -> bool, more: Vec<ToolSpec>) {
+        self.offered.retain(|spec| !theirs(&spec.name));
+        self.offered.extend(more);
+    }
+
     /// The model's facts.
     pub fn facts(&self) -> &Facts {
         self.provider.facts()

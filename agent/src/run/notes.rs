@@ -13,6 +13,7 @@ use crate::message::{Bill, Message, Reply, Role, Stop};
 use crate::provider::{Delta, Request};
 use crate::tools::profile::Engine;
 use crate::tools::{self, Profile};
+use crate::turn::beside_words;
 
 /// The notes of the workspace.
 #[derive(Clone, Debug, Default)]
@@ -59,8 +60,10 @@ impl Work {
             max_output: self.mind.facts().max_output.min(MOST),
             session: self.session.id.as_str(),
         };
-        let mut deaf = |_: Delta<'_>| {};
-        let asked = tokio::time::timeout(TIME, self.mind.provider.ask(&request, &mut deaf));
+        let mut hear = |delta: Delta<'_>| {
+            beside_words(delta).into_iter().for_each(|what| self.bus.tell(what));
+        };
+        let asked = tokio::time::timeout(TIME, self.mind.provider.ask(&request, &mut hear));
         let reply = tokio::select! {
             () = cancel.cancelled() => return,
             reply = asked => reply,

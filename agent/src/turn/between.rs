@@ -4,7 +4,7 @@
 use base::event::{Level, Usage, What};
 use base::failure::Result;
 
-use super::{Agent, overhead};
+use super::{Agent, beside_words, overhead};
 use crate::context::Conversation;
 use crate::context::compact::{self, Summary};
 use crate::message::{Message, Role};
@@ -76,10 +76,10 @@ async fn summarise(
             max_output: summary_length(agent),
             session: agent.session,
         };
-        let mut deaf = |_: Delta<'_>| {};
+        let mut hear = |delta: Delta<'_>| beside_words(delta).into_iter().for_each(&*agent.tell);
         let reply = tokio::select! {
             () = agent.cancel.cancelled() => return Err(ProviderError::Cancelled),
-            asked = agent.provider.ask(&request, &mut deaf) => asked?,
+            asked = agent.provider.ask(&request, &mut hear) => asked?,
         };
         *usage = usage.plus(reply.usage);
         let words = reply.message.words();

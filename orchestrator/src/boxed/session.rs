@@ -2,13 +2,14 @@
 //! directory and studio's build caches may be written; everything but secrets may be read.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base::config::agent::Sandbox;
 use base::config::studio::{AgentRow, expanded};
 use base::process::find_program;
 use base::sandbox::environment::{Child, cache_env, child_env};
 use base::sandbox::home::home_rules;
+use base::sandbox::{self, Rules};
 
 use crate::boxed::BoxSpec;
 
@@ -49,7 +50,13 @@ impl BoxSpec {
         }
         let mut named: &[String] = &[];
         let mut child = Child::Tool;
+        let mut commands = None;
         if let Some(row) = row {
+            if switches.enabled {
+                let file = for_commands(places, &rules)?;
+                commands = Some((sandbox::COMMANDS.to_owned(), file.display().to_string()));
+                rules.read.push(file);
+            }
             (named, child) = (&row.env, Child::Agent);
             // The program itself, wherever it was built or installed (`/tmp` is closed otherwise).
             let program = row.command.first().and_then(|name| find_program(name));
@@ -68,7 +75,7 @@ impl BoxSpec {
         let git = places.private_git.join("config").display().to_string();
         let git = [("GIT_CONFIG_GLOBAL".to_owned(), git)];
         let mut environment: Vec<(String, String)> = own.collect();
-        for (name, value) in caches.chain(git) {
+        for (name, value) in caches.chain(git).chain(commands) {
             environment.retain(|(known, _)| *known != name);
             environment.push((name, value));
         }
@@ -82,4 +89,14 @@ impl BoxSpec {
             descriptors: Vec::new(),
         })
     }
+}
+
+/// Writes down what the commands of an agent may reach: what it may itself, but for what its row
+/// opens for it alone. The file lies where nobody in the box can write.
+fn for_commands(places: &Places<'_>, rules: &Rules) -> io::Result<PathBuf> {
+    let mut rules = rules.clone();
+    rules.write.push(places.temp.to_owned());
+    let file = places.temp.with_file_name("command-rules.json");
+    base::files::replace_json(&file, &rules)?;
+    Ok(file)
 }

@@ -21,6 +21,8 @@ pub struct Order {
     pub task: String,
     /// Its agent.
     pub agent: Option<String>,
+    /// The persona that the agent plays.
+    pub persona: Option<String>,
     /// Branch, tag or commit to start from.
     pub base: Option<String>,
     /// Checks besides the configured ones.
@@ -42,6 +44,7 @@ impl Order {
     /// What the command line says goes for every task that does not say it itself.
     pub fn take_flags(&mut self, args: &Args) {
         self.agent = self.agent.take().or_else(|| args.agent.clone());
+        self.persona = self.persona.take().or_else(|| args.persona.clone());
         self.base = self.base.take().or_else(|| args.base.clone());
         self.checks.extend(args.checks.iter().cloned());
         self.limits.seconds = args.timeout;
@@ -105,7 +108,7 @@ pub fn draft(desk: &Desk, order: &Order) -> Result<Record> {
         id,
         task: order.task.clone(),
         agent: order.agent.clone().unwrap_or_else(|| "g3".to_owned()),
-        persona: None,
+        persona: order.persona.clone(),
         base,
         place: wanted.place(&desk.repository)?,
         templates,

@@ -36,6 +36,9 @@ pub struct Args {
     /// The agent: g3, or a name from [studio.agents]
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
+    /// The persona that g3 works as (see g3 --list-agents)
+    #[arg(long, value_name = "NAME")]
+    pub persona: Option<String>,
     /// Start from this branch, tag or commit instead of HEAD
     #[arg(long, value_name = "REF")]
     pub base: Option<String>,
@@ -139,6 +142,7 @@ fn orders(desk: &Desk, args: &Args) -> Result<Vec<Order>> {
         let agent = order.agent.take().or_else(|| desk.config.studio.agent.clone());
         let agent = agent.unwrap_or_else(|| "g3".to_owned());
         let row = launch::table::row(&desk.config, &agent)?;
+        let row = launch::table::playing(row, &agent, order.persona.as_deref())?;
         launch::command::refuse_too_long(&row, &order.task)?;
         order.agent = Some(agent);
     }
@@ -178,15 +182,15 @@ fn dry_run(desk: &Desk, orders: &[Order]) -> Result<u8> {
         worktree::refuse_blocked_branch(&desk.repository.open()?, &record.place)?;
         if desk.json {
             report::json_line(&json!({
-                "task": record.task, "agent": record.agent, "base": record.base,
-                "checks": record.checks,
+                "task": record.task, "agent": record.agent, "persona": record.persona,
+                "base": record.base, "checks": record.checks,
             }));
             continue;
         }
         report::out(&base::text::printable(&format!(
             "would start: {} (agent {}, base {})",
             table::first_lines(&order.task, 1),
-            record.agent,
+            table::agent(&record),
             base::text::head(&record.base.commit, 12),
         )));
     }

@@ -88,6 +88,7 @@ fn prepare(repository: Repository, record: &Record) -> Result<(Desk, Charge)> {
 /// What the supervisor needs to know.
 fn charge(desk: &Desk, record: &Record) -> Result<Charge> {
     let row = launch::table::row(&desk.config, &record.agent)?;
+    let row = launch::table::playing(row, &record.agent, record.persona.as_deref())?;
     let mut room = Room::of(&desk.repository, record, &desk.config, Some(&row))?;
     if record.agent == "g3"
         && let Some(socket) = launch::host::socket(&desk.config)

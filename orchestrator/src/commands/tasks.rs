@@ -19,6 +19,7 @@ struct File {
 struct Task {
     text: String,
     agent: Option<String>,
+    persona: Option<String>,
     base: Option<String>,
     #[serde(default)]
     checks: Vec<String>,
@@ -47,6 +48,7 @@ fn from_toml(text: &str) -> std::result::Result<Vec<Order>, toml::de::Error> {
     let file: File = toml::from_str(text)?;
     let order = |task: Task| Order {
         agent: task.agent,
+        persona: task.persona,
         base: task.base,
         checks: task.checks,
         ..Order::of(task.text)
@@ -101,8 +103,10 @@ mod tests {
 
     #[test]
     fn a_toml_file_names_checks_and_agents() {
-        let text = "[[task]]\ntext = 'a'\nchecks = ['true']\n[[task]]\ntext = 'b'\nagent = 'x'";
+        let text = "[[task]]\ntext = 'a'\nchecks = ['true']\npersona = 'p'\n\
+                    [[task]]\ntext = 'b'\nagent = 'x'";
         let orders = from_toml(text).unwrap();
+        assert_eq!((orders[0].persona.as_deref(), &orders[1].persona), (Some("p"), &None));
         assert_eq!((orders[0].checks.len(), orders[1].agent.as_deref()), (1, Some("x")));
         assert!(from_toml("[[task]]\ntxt = 'a'").is_err());
     }

@@ -36,6 +36,10 @@ const START: Duration = Duration::from_secs(120);
 /// with a greeting.
 const BANNER: Duration = Duration::from_secs(5);
 
+/// How long an agent may take to leave after its input was closed: one that just renews its login
+/// would lose it otherwise.
+const LEAVE: Duration = Duration::from_secs(4);
+
 /// Speaks ACP with the program of the agents table.
 pub struct Acp;
 
@@ -135,7 +139,8 @@ async fn serve(seat: Seat, mut process: Process, mut talk: Talk) {
         end = converse(&seat, &mut process, &shared, &mut talk, sorter) => end,
         () = speaks_no_acp(&mut first, &spoke, &shared) => End::Strange,
     };
-    let ended = tokio::time::timeout(GRACE, process.running.child.wait()).await;
+    let patience = if matches!(end, End::Told) { LEAVE } else { GRACE };
+    let ended = tokio::time::timeout(patience, process.running.child.wait()).await;
     let status = ended.ok().and_then(std::result::Result::ok);
     if status.is_none() {
         let _ = process.running.end(GRACE).await;

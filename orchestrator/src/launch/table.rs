@@ -33,6 +33,25 @@ pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
         .next(format!("add [studio.agents.{name}] to ~/.config/g3/config.toml")))
 }
 
+/// The row of an agent that plays a persona: `--agent NAME` ends its command, as g3 wants it.
+/// Another agent would not know what that means.
+pub fn playing(mut row: AgentRow, agent: &str, persona: Option<&str>) -> Result<AgentRow> {
+    let Some(persona) = persona else { return Ok(row) };
+    if agent != "g3" {
+        return Err(Failure::usage(format!("agent `{agent}` has no persona `{persona}`"))
+            .because("personas are roles of g3")
+            .next(format!("studio run --agent g3 --persona {persona} 'your task'")));
+    }
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if persona.is_empty() || persona.starts_with('-') || !persona.chars().all(is_name) {
+        return Err(Failure::usage(format!("`{persona}` is no name of a persona"))
+            .because("such a name has letters, digits, `-` and `_`")
+            .next("g3 --list-agents"));
+    }
+    row.command.extend(["--agent".to_owned(), persona.to_owned()]);
+    Ok(row)
+}
+
 /// The program g3: beside studio, else in PATH.
 pub fn g3_program() -> String {
     let beside = std::env::current_exe().ok().map(|studio| studio.with_file_name("g3"));

@@ -6,6 +6,7 @@ use comfy_table::{ContentArrangement, Table};
 use jiff::Timestamp;
 
 use crate::report::view::View;
+use crate::session::record::Record;
 use crate::session::state::State;
 
 /// The sessions as a table; `now` gives their age.
@@ -13,7 +14,7 @@ pub fn sessions(views: &[View], now: Timestamp) -> String {
     let row = |view: &View| {
         [
             view.record.id.to_string(),
-            printable(&view.record.agent),
+            printable(&agent(&view.record)),
             view.state.name().to_owned(),
             age(&view.record.created_at, now),
             changes(view),
@@ -71,6 +72,14 @@ pub fn age(since: &str, now: Timestamp) -> String {
     }
 }
 
+/// Who works, as people read it: the agent, and whom it plays.
+pub fn agent(record: &Record) -> String {
+    match &record.persona {
+        Some(persona) => format!("{} as {persona}", record.agent),
+        None => record.agent.clone(),
+    }
+}
+
 /// One session in full.
 pub fn page(view: &View) -> String {
     let record = &view.record;
@@ -79,7 +88,7 @@ pub fn page(view: &View) -> String {
         format!("{}  {}", record.id, view.state.name()),
         row("why", &view.why().unwrap_or_default()),
         row("task", &first_lines(&record.task, 5)),
-        row("agent", &record.agent),
+        row("agent", &agent(record)),
         row("base", &base(view)),
         row("branch", record.place.branch.as_str()),
         row("worktree", &record.place.worktree.display().to_string()),

@@ -9,6 +9,7 @@ use std::error::Error;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rmcp::model::{
@@ -35,11 +36,14 @@ const TOOLS: &[(&str, &str, &[&str], bool)] = &[
     ("noise", "Writes what is no JSON to stdout, then answers.", &[], true),
     ("hang", "Answers never; writes the file when it is cancelled.", &["marker"], false),
     ("structured", "Gives a number, structured.", &[], true),
+    ("change", "Gives the server the tool `fresh` instead of `image`, and says so.", &[], false),
     ("dotted.name", "Has a name that not every wire takes.", &[], true),
 ];
 
 struct Server {
     many: usize,
+    /// Whether its tools are others than at its start.
+    changed: AtomicBool,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -61,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let pipes = (tokio::io::stdin(), tokio::io::stdout());
-        Server { many }.serve(pipes).await?.waiting().await?;
+        Server { many, changed: AtomicBool::default() }.serve(pipes).await?.waiting().await?;
         Ok(())
     })
 }
@@ -89,8 +93,9 @@ fn tool(name: String, about: &str, parameters: &[&str], repeatable: bool) -> Too
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-            .with_server_info(Implementation::new("testkit", "1"))
+        let capabilities =
+            ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        ServerConfig::new(capabilities).with_server_info(Implementation::new("testkit", "1"))
     }
 
     async fn list_tools(
@@ -103,7 +108,10 @@ impl ServerHandler for Server {
         });
         let more = (0..self.many)
             .map(|n| tool(format!("counter_{n}"), &format!("Counts sheep number {n}."), &[], true));
-        Ok(ListToolsResult::with_all_items(own.chain(more).collect()))
+        let changed = self.changed.load(Ordering::SeqCst);
+        let fresh = changed.then(|| tool("fresh".to_owned(), "Came in between.", &[], true));
+        let own = own.filter(|tool| !(changed && tool.name == "image"));
+        Ok(ListToolsResult::with_all_items(own.chain(fresh).chain(more).collect()))
     }
 
     async fn call_tool(
@@ -139,6 +147,12 @@ impl ServerHandler for Server {
                 context.ct.cancelled().await;
                 append(Path::new(&text("marker")), "cancelled").map_err(failed)?;
                 say("too late".to_owned())
+            }
+            "change" => {
+                self.changed.store(true, Ordering::SeqCst);
+                let told = context.peer.notify_tool_list_changed().await;
+                told.map_err(|why| ErrorData::internal_error(why.to_string(), None))?;
+                say("I have other tools".to_owned())
             }
             "structured" => {
                 let mut result = CallToolResult::structured(json!({ "answer": 42 }));

@@ -4,7 +4,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Holds the pieces of a reply until a test lets them go, one by one. What comes before the
-/// first piece (headers, the opening event) is not held; the closing event is.
+/// first piece (headers, the opening event) is not held; the closing event is. An answer that is
+/// no stream is one piece.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Arc<(Mutex<Doors>, Condvar)>);
 

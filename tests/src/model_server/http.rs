@@ -113,6 +113,9 @@ fn send_whole(
     body: &[u8],
     reply: &Reply,
 ) -> io::Result<After> {
+    if reply.delivery.gate.as_ref().is_some_and(|gate| !gate.pass()) {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
     let framing = format!("content-length: {}", body.len());
     let mut bytes = head(status, content_type, reply, &framing).into_bytes();
     bytes.extend_from_slice(body);

@@ -20,6 +20,11 @@ pub struct Rules {
     pub write: Vec<PathBuf>,
 }
 
+/// Set by studio for an agent in its box: the file (JSON of [`Rules`]) that says what the commands
+/// of the agent may reach. It is less than the agent may: not its configuration, not its login. An
+/// agent cannot make such rules in there itself, because nothing in a box can list the root.
+pub const COMMANDS: &str = "STUDIO_COMMAND_RULES";
+
 /// How much of the rules the kernel holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Enforced {
@@ -31,17 +36,39 @@ pub struct Enforced {
 /// good. Other threads stay as they are. What the kernel cannot do is reported, not refused.
 #[cfg(target_os = "linux")]
 pub fn enter(rules: &Rules) -> io::Result<Enforced> {
+    use landlock::{Access, Scope};
+    confine(rules, Some(Scope::from_all(KNOWN)))
+}
+
+/// As [`enter`], but signals and abstract sockets of others stay in reach: for the commands of one
+/// agent, which may end each other.
+#[cfg(target_os = "linux")]
+pub fn enter_side_by_side(rules: &Rules) -> io::Result<Enforced> {
+    confine(rules, None)
+}
+
+/// What this program knows of Landlock.
+#[cfg(target_os = "linux")]
+const KNOWN: landlock::ABI = landlock::ABI::V7;
+
+#[cfg(target_os = "linux")]
+fn confine(
+    rules: &Rules,
+    scopes: Option<landlock::BitFlags<landlock::Scope>>,
+) -> io::Result<Enforced> {
     use landlock::{
-        ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-        RulesetCreatedAttr, Scope,
+        Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+        RulesetCreatedAttr,
     };
     use rustix::fs::FileType;
-    const KNOWN: ABI = ABI::V7;
     let failed = |error: &dyn std::error::Error| io::Error::other(format!("the box: {error}"));
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(KNOWN))
-        .and_then(|rules| rules.scope(Scope::from_all(KNOWN)))
+        .and_then(|rules| match scopes {
+            Some(scopes) => rules.scope(scopes),
+            None => Ok(rules),
+        })
         .and_then(Ruleset::create)
         .map_err(|e| failed(&e))?;
     let read = rules.read.iter().map(|path| (path, AccessFs::from_read(KNOWN)));
@@ -96,6 +123,12 @@ fn drop_capabilities() -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 pub fn enter(_rules: &Rules) -> io::Result<Enforced> {
     Ok(Enforced { lacks: lacking() })
+}
+
+/// Says that there is no box on this system.
+#[cfg(not(target_os = "linux"))]
+pub fn enter_side_by_side(rules: &Rules) -> io::Result<Enforced> {
+    enter(rules)
 }
 
 /// What the box cannot do on this machine, one sentence each; empty when it is whole.

@@ -32,6 +32,7 @@ use base::failure::{Failure, OrFail, Result};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
+use super::interrupt::{self, Interrupts};
 use crate::gate::stance::Stance;
 use crate::run::{Settings, Which, Work};
 use crate::session;
@@ -60,11 +61,19 @@ struct Open {
 /// A session that a prompt has to itself, and the token that cancels it.
 type Entered = (OwnedMutexGuard<Work>, CancellationToken);
 
-/// Serves until stdin ends.
+/// Serves until stdin ends, or a signal comes.
 pub async fn run(settings: Box<SettingsFor>) -> Result<()> {
+    let interrupts = Interrupts::listen()?;
+    let tokens = interrupts.begin();
     let host = Arc::new(Host { settings, open: Mutex::default(), able: Mutex::default() });
-    let served = serve(&host).await;
-    host.close_all().await;
+    let served = tokio::select! {
+        served = serve(&host) => served,
+        () = tokens.cancel.cancelled() => Err(interrupt::failure()),
+    };
+    tokio::select! {
+        () = host.close_all() => {}
+        () = tokens.end.cancelled() => {}
+    }
     served
 }
 

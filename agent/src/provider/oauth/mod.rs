@@ -6,7 +6,9 @@ pub mod service;
 pub mod sign_in;
 pub mod store;
 
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use base::clock::Clock;
@@ -20,6 +22,8 @@ use store::{Store, Tokens};
 
 /// A token that lives no longer than this is renewed before it is used.
 const MARGIN: Duration = Duration::from_secs(60);
+/// How long g3 stays for a renewal under way when it is told to end.
+const LINGER: Duration = Duration::from_secs(10);
 
 /// Where a login holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,9 +44,11 @@ impl Workspace {
     }
 }
 
-/// A login in use.
+/// A login in use. Dropping it waits for its renewals: g3 ends by dropping what it works with.
 pub struct Login {
     inner: Arc<Inner>,
+    /// Each closes when its renewal is over.
+    under_way: Mutex<Vec<Receiver<()>>>,
 }
 
 /// What a renewal works with. Processes that share it renew it one after the other, and each takes over what
@@ -65,7 +71,7 @@ impl Login {
                 .next("or take a token: `token` instead of `use_oauth`"));
         };
         let inner = Inner { workspace, store, held: Mutex::new(tokens), clock: Clock::from_env() };
-        Ok(Login { inner: Arc::new(inner) })
+        Ok(Login { inner: Arc::new(inner), under_way: Mutex::default() })
     }
 
     /// A token to ask with.
@@ -78,11 +84,28 @@ impl Login {
     }
 
     /// Another token than the one that was refused or ran out. A renewal that has begun goes on
-    /// when the question is cancelled: what the service gave must not be lost.
+    /// when the question is cancelled and when g3 ends, on a thread of its own: the service takes
+    /// the old token for renewal back, so what it gave for it must not be lost.
     pub async fn renewed(&self, stale: &Secret) -> Result<Secret, ProviderError> {
         let (inner, stale) = (Arc::clone(&self.inner), stale.clone());
-        let renewal = tokio::spawn(async move { inner.renewed(&stale).await });
-        renewal.await.map_err(|why| ProviderError::Broken(why.to_string()))?
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let (open, closes) = channel::<()>();
+        self.goes_on(closes);
+        thread::spawn(move || {
+            let _open = open;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let renewed = runtime
+                .map_err(|why| ProviderError::Broken(why.to_string()))
+                .and_then(|runtime| runtime.block_on(inner.renewed(&stale)));
+            let _ = tell.send(renewed);
+        });
+        told.await.map_err(|why| ProviderError::Broken(why.to_string()))?
+    }
+
+    fn goes_on(&self, renewal: Receiver<()>) {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        under_way.retain(|renewal| renewal.try_recv() == Err(TryRecvError::Empty));
+        under_way.push(renewal);
     }
 
     /// Text without the tokens, for messages.
@@ -91,6 +114,16 @@ impl Login {
         let secrets = [Some(&held.access), held.refresh.as_ref()];
         let secrets = secrets.into_iter().flatten().filter(|secret| secret.reveal().len() >= 4);
         secrets.fold(text.to_owned(), |text, secret| text.replace(secret.reveal(), DOTS))
+    }
+}
+
+impl Drop for Login {
+    fn drop(&mut self) {
+        let under_way = self.under_way.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for renewal in under_way {
+            // It never says anything; it closes.
+            let _ = renewal.recv_timeout(LINGER);
+        }
     }
 }
 
@@ -105,6 +138,7 @@ impl Inner {
         let Some(refresh) = &stored.refresh else {
             return Err(self.lost("it has run out and cannot be renewed"));
         };
+        let place = self.store.place(&lock).map_err(|failure| unusable(&failure))?;
         let Workspace { host, allow_http, .. } = &self.workspace;
         let service = Service::of(host, *allow_http).await?;
         let fresh = match service.renew(refresh, self.clock.now()).await {
@@ -113,7 +147,8 @@ impl Inner {
             Err(other) => return Err(other),
         };
         let fresh = Tokens { refresh: fresh.refresh.or(stored.refresh), ..fresh };
-        let written = self.store.write(&fresh, &lock);
+        let written = self.store.fill(place, &fresh);
+        drop(lock);
         written.map_err(|failure| self.lost(&failure.sentence()))?;
         Ok(self.keep(fresh))
     }
@@ -122,7 +157,7 @@ impl Inner {
         let store = self.store.clone();
         let locked = tokio::task::spawn_blocking(move || store.locked()).await;
         let locked = locked.map_err(|why| ProviderError::Broken(why.to_string()))?;
-        locked.map_err(|failure| self.lost(&failure.sentence()))
+        locked.map_err(|failure| unusable(&failure))
     }
 
     fn lasts(&self, tokens: &Tokens) -> bool {
@@ -148,4 +183,12 @@ impl Inner {
             self.workspace.command()
         ))
     }
+}
+
+/// A login that holds, whose renewal could not be written down here: nothing was asked for.
+fn unusable(failure: &Failure) -> ProviderError {
+    ProviderError::Rejected(format!(
+        "the login has to be renewed and cannot be: {}\ntry: make room, or check who may write there",
+        failure.sentence()
+    ))
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
-use base::files;
+use base::files::{self, Reserved};
 use base::lock::Lock;
 use base::secret::Secret;
 use jiff::Timestamp;
@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::service::CLIENT;
+
+/// Bytes that a login has at most; tokens have a few kB.
+const ROOM: usize = 32 << 10;
 
 /// What a service gave us.
 #[derive(Clone, Debug)]
@@ -106,8 +109,20 @@ impl Store {
         Lock::take(&self.file.with_extension("lock")).or_fail(what)
     }
 
+    /// Takes the place of the next login, before the service is asked for it: a token that was
+    /// used for a renewal is worth nothing any more, so what comes back must find room.
+    pub fn place(&self, _held: &Lock) -> Result<Reserved> {
+        let place = Reserved::beside(&self.file, ROOM);
+        place.or_fail(|| format!("cannot write the login to {}", self.file.display()))
+    }
+
     /// Replaces the login.
-    pub fn write(&self, tokens: &Tokens, _held: &Lock) -> Result<()> {
+    pub fn write(&self, tokens: &Tokens, held: &Lock) -> Result<()> {
+        self.fill(self.place(held)?, tokens)
+    }
+
+    /// Replaces the login, in the place that was taken for it.
+    pub fn fill(&self, place: Reserved, tokens: &Tokens) -> Result<()> {
         let content = Content {
             schema: 1,
             host: self.host.clone(),
@@ -116,8 +131,10 @@ impl Store {
             refresh_token: tokens.refresh.as_ref().map(|token| token.reveal().to_owned()),
             expires_at: tokens.expires.map(|end| end.to_string()),
         };
-        let written = files::replace_json(&self.file, &content);
-        written.or_fail(|| format!("cannot write the login to {}", self.file.display()))
+        let what = || format!("cannot write the login to {}", self.file.display());
+        let mut text = serde_json::to_vec_pretty(&content).or_fail(what)?;
+        text.push(b'\n');
+        place.fill(&text).or_fail(what)
     }
 
     /// Removes the login; whether there was one.
@@ -157,6 +174,23 @@ mod tests {
         assert_eq!((mode(one.path()), mode(&dir)), (0o600, 0o700));
         assert_eq!(fs::read_to_string(dir.join(".gitignore")).unwrap(), "*\n");
         assert!(one.remove().unwrap() && !one.remove().unwrap());
+    }
+
+    #[test]
+    fn a_place_that_is_not_filled_leaves_the_login_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::below(dir.path(), "https://one");
+        let held = store.locked().unwrap();
+        store.write(&tokens("a"), &held).unwrap();
+        drop(store.place(&held).unwrap());
+        assert_eq!(store.read().unwrap().unwrap().access.reveal(), "a");
+        let long = "b".repeat(3 * ROOM);
+        store.fill(store.place(&held).unwrap(), &tokens(&long)).unwrap();
+        assert_eq!(store.read().unwrap().unwrap().access.reveal(), long);
+        store.write(&tokens("c"), &held).unwrap();
+        assert!(fs::read_to_string(store.path()).unwrap().ends_with("}\n"));
+        let left = fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(left, 3, "the login, its lock and the .gitignore");
     }
 
     #[test]

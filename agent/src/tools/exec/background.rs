@@ -77,15 +77,15 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
 }
 
 fn start(call: &Call<'_>, args: &Args, log: &File, pass: Pass) -> std::io::Result<u32> {
-    let rules = boxed::rules(pass, call.at);
+    let hold = boxed::hold(pass, call.at);
     let job = |shell: &str| -> std::io::Result<Job> {
         let job = Job::new(shell, &call.place).arg("-c").arg(&args.command);
         let job = environment::apply(job, args.environment);
         let (out, err) = (Stream::File(log.try_clone()?), Stream::File(log.try_clone()?));
         Ok(job.stdout(out).stderr(err).detached())
     };
-    let mut running = match boxed::spawn(job("bash")?, rules.clone()) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => boxed::spawn(job("sh")?, rules)?,
+    let mut running = match boxed::spawn(job("bash")?, hold.clone()) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => boxed::spawn(job("sh")?, hold)?,
         other => other?,
     };
     let pid = running.id().ok_or_else(|| std::io::Error::other("it ended at once"))?;

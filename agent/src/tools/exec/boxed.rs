@@ -1,8 +1,8 @@
 //! Starting a command in the tool box: it writes below the root only, and sees no configuration
-//! and no login.
+//! and no login. In studio's box it sees neither in any case.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::process::{AsyncRunning, Job};
@@ -11,36 +11,69 @@ use base::sandbox::{self, Rules};
 use crate::gate::Pass;
 use crate::tools::Workplace;
 
-/// What a command may reach that the gate let pass: nothing is held back from a free one.
-pub fn rules(pass: Pass, at: &Workplace) -> Option<Arc<Rules>> {
+/// What holds a command.
+#[derive(Clone, Debug)]
+pub enum Hold {
+    /// The tool box.
+    Tight(Arc<Rules>),
+    /// What studio wrote into this file; its own box is around us as well.
+    Studios(PathBuf),
+}
+
+/// What a command may reach that the gate let pass: nothing is held back from a free one, unless
+/// we are in studio's box, which opens our configuration and logins for us and not for it.
+pub fn hold(pass: Pass, at: &Workplace) -> Option<Hold> {
+    let studios = std::env::var_os(sandbox::COMMANDS).map(PathBuf::from);
     match pass {
-        Pass::Free => None,
-        Pass::Boxed => Some(Arc::new(tight(at))),
+        Pass::Free => studios.map(Hold::Studios),
+        // Without rules nothing can be reached.
+        Pass::Boxed => {
+            let around = studios.map(|file| read(&file).unwrap_or_default());
+            Some(Hold::Tight(Arc::new(tight(at, around))))
+        }
     }
 }
 
-fn tight(at: &Workplace) -> Rules {
+fn tight(at: &Workplace, around: Option<Rules>) -> Rules {
     // What is not there cannot be opened, and long outputs of the command itself go there.
     let _ = std::fs::create_dir_all(&at.session_dir);
-    let home =
-        std::env::var_os("HOME").map_or_else(|| PathBuf::from("/nonexistent"), PathBuf::from);
-    let mut rules = sandbox::home::home_rules(&home, &[home.join(".config/g3")]);
+    let mut rules = around.unwrap_or_else(|| {
+        let home = std::env::var_os("HOME");
+        let home = home.map_or_else(|| PathBuf::from("/nonexistent"), PathBuf::from);
+        sandbox::home::home_rules(&home, &[home.join(".config/g3")])
+    });
     rules.write.extend([at.root.clone(), at.session_dir.clone(), std::env::temp_dir()]);
     rules
 }
 
-/// Starts a job, in the box when there are rules. The kernel confines a thread and what it starts,
-/// for good, so a thread of its own does it and ends.
-pub fn spawn(job: Job, rules: Option<Arc<Rules>>) -> io::Result<AsyncRunning> {
-    let Some(rules) = rules else { return job.spawn_async() };
+fn read(file: &Path) -> io::Result<Rules> {
+    Ok(serde_json::from_slice(&std::fs::read(file)?)?)
+}
+
+/// Starts a job, in the box when something holds it. The kernel confines a thread and what it
+/// starts, for good, so a thread of its own does it and ends.
+pub fn spawn(job: Job, hold: Option<Hold>) -> io::Result<AsyncRunning> {
+    let Some(hold) = hold else { return job.spawn_async() };
     let runtime = tokio::runtime::Handle::current();
     let started = std::thread::spawn(move || {
-        let enforced = sandbox::enter(&rules)?;
-        if let Some(lack) = enforced.lacks.first() {
-            return Err(io::Error::other(format!("there is no box to run it in: {lack}")));
-        }
+        enter(&hold)?;
         let _inside = runtime.enter();
         job.spawn_async()
     });
     started.join().map_err(|_| io::Error::other("the thread that starts it broke down"))?
+}
+
+fn enter(hold: &Hold) -> io::Result<()> {
+    match hold {
+        Hold::Tight(rules) => match sandbox::enter(rules)?.lacks.first() {
+            Some(lack) => Err(io::Error::other(format!("there is no box to run it in: {lack}"))),
+            None => Ok(()),
+        },
+        // Whether a box that is not whole will do was decided when studio's was made.
+        Hold::Studios(file) => {
+            let unread = |why| io::Error::other(format!("cannot read {}: {why}", file.display()));
+            let rules = read(file).map_err(unread)?;
+            sandbox::enter_side_by_side(&rules).map(drop)
+        }
+    }
 }

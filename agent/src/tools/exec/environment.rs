@@ -1,6 +1,7 @@
 //! What a command may know: our environment without secrets, or a short list.
 
 use base::process::Job;
+use base::sandbox::COMMANDS;
 use base::sandbox::environment::is_secret;
 use serde::Deserialize;
 
@@ -48,7 +49,7 @@ const LISTED: [&str; 24] = [
 /// Whether a variable is kept from commands: secrets by name, and our own configuration.
 fn is_withheld(name: &str) -> bool {
     let own = name.starts_with("G3_") && !name.starts_with("G3_TEST_");
-    own || name == "SSH_AUTH_SOCK" || is_secret(name)
+    own || name == "SSH_AUTH_SOCK" || name == COMMANDS || is_secret(name)
 }
 
 /// Gives a job its environment.

@@ -3,16 +3,14 @@
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use base::process::{AsyncRunning, GRACE, Job, Stream, exit_code};
-use base::sandbox::Rules;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::ChildStdin;
 use tokio::time::{Instant, sleep_until};
 
-use super::boxed;
+use super::boxed::{self, Hold};
 use super::environment::{self, Environment};
 use super::output::{Capture, Captured, Show};
 use super::prompts::{self, Sign};
@@ -32,7 +30,7 @@ pub struct Order<'a> {
     /// How much of each stream is shown.
     pub show: Show,
     /// What it may reach; anything when not said.
-    pub rules: Option<Arc<Rules>>,
+    pub hold: Option<Hold>,
     /// Whether questions are answered and the directory at its end is wanted; else stdin is closed.
     pub attended: bool,
 }
@@ -115,9 +113,9 @@ fn start(order: &Order<'_>, told: Option<&File>) -> io::Result<AsyncRunning> {
         let fd = told.try_clone()?.into();
         Ok(job.stdin(Stream::Piped).descriptor(fd, DIRECTORY_FD))
     };
-    match boxed::spawn(job("bash")?, order.rules.clone()) {
+    match boxed::spawn(job("bash")?, order.hold.clone()) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            boxed::spawn(job("sh")?, order.rules.clone())
+            boxed::spawn(job("sh")?, order.hold.clone())
         }
         other => other,
     }

@@ -59,7 +59,7 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
         environment: args.environment,
         time: args.timeout_ms.map(|ms| Duration::from_millis(ms.clamp(1, limit))),
         show: if call.at.plain { PLAIN } else { args.show },
-        rules: boxed::rules(pass, call.at),
+        hold: boxed::hold(pass, call.at),
         attended: args.keep_directory,
     };
     let ran = match in_terminal(&order, pass, call).await {

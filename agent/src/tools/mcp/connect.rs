@@ -10,8 +10,9 @@ use std::time::Duration;
 use base::config::mcp::{McpServer, expand};
 use base::process::{AsyncRunning, GRACE, Job, Stream, exit_code};
 use base::sandbox::environment::{Child, child_env};
+use futures_util::future::BoxFuture;
 use rmcp::model::{ClientConfig, Implementation};
-use rmcp::service::{ClientInitializeError, Peer, RunningService};
+use rmcp::service::{ClientInitializeError, NotificationContext, Peer, RunningService};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use tokio::io::AsyncReadExt;
@@ -33,13 +34,24 @@ pub struct Place {
     pub logs: Option<PathBuf>,
 }
 
+/// Learns the tools of a server that says that they are others now.
+pub type Learn = Arc<dyn Fn(Peer<RoleClient>) -> BoxFuture<'static, ()> + Send + Sync>;
+
 /// What g3 is for a server: somebody who calls tools and answers no questions.
-pub struct Us;
+#[derive(Clone)]
+pub struct Us {
+    /// Called when the server has other tools.
+    pub learn: Learn,
+}
 
 impl ClientHandler for Us {
     fn get_info(&self) -> ClientConfig {
         let us = Implementation::new("g3", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(Default::default(), us)
+    }
+
+    async fn on_tool_list_changed(&self, context: NotificationContext<RoleClient>) {
+        (self.learn)(context.peer).await;
     }
 }
 
@@ -56,9 +68,9 @@ struct Program {
 }
 
 /// Opens a line and shakes hands. `part` names the file of its stderr.
-pub async fn open(server: &McpServer, part: &str, place: &Place) -> Result<Line, String> {
+pub async fn open(server: &McpServer, part: &str, place: &Place, us: Us) -> Result<Line, String> {
     if server.url.is_some() {
-        return Ok(Line { service: http::open(server).await?, program: None });
+        return Ok(Line { service: http::open(server, us).await?, program: None });
     }
     let mut program = start(server, part, place)?;
     let child = &mut program.running.child;
@@ -66,7 +78,7 @@ pub async fn open(server: &McpServer, part: &str, place: &Place) -> Result<Line,
         return Err("its pipes are missing".to_owned());
     };
     let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(LONGEST);
-    match Us.serve(transport).await {
+    match us.serve(transport).await {
         Ok(service) => Ok(Line { service, program: Some(program) }),
         Err(
             ClientInitializeError::ConnectionClosed(_)

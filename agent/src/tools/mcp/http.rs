@@ -16,20 +16,20 @@ use super::login;
 use crate::provider::http as door;
 
 /// Opens the connection to a server at an address. The error says what is wrong, and what to try.
-pub async fn open(server: &McpServer) -> Result<RunningService<RoleClient, Us>, String> {
+pub async fn open(server: &McpServer, us: Us) -> Result<RunningService<RoleClient, Us>, String> {
     let url = address(server)?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
         .custom_headers(headers(server)?);
     let token = token(server).await?;
     let opened = if token.is_none() && login::is_there(server) {
         let client = login::client(server).await?;
-        Us.serve(StreamableHttpClientTransport::with_client(client, config)).await
+        us.serve(StreamableHttpClientTransport::with_client(client, config)).await
     } else {
         if let Some(token) = token {
             config = config.auth_header(token);
         }
         let client = door::client(&url).map_err(|why| why.to_string())?;
-        Us.serve(StreamableHttpClientTransport::with_client(client, config)).await
+        us.serve(StreamableHttpClientTransport::with_client(client, config)).await
     };
     opened.map_err(|why| explain(&why))
 }

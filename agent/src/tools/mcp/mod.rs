@@ -12,9 +12,9 @@ pub mod search;
 pub mod server;
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use base::config::mcp::{Calls, McpServer};
@@ -34,7 +34,8 @@ pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
 /// The servers of a session and what of them is offered.
 pub struct Hub {
     servers: Vec<Arc<Server>>,
-    offer: Offer,
+    offer: Mutex<Offer>,
+    session_dir: PathBuf,
     closed: Arc<AtomicBool>,
 }
 
@@ -61,7 +62,7 @@ impl Hub {
             return None;
         }
         let each: Vec<&Server> = servers.iter().map(Arc::as_ref).collect();
-        let offer = Offer::of(&each, session_dir);
+        let offer = Mutex::new(Offer::of(&each, session_dir));
         let closed: Arc<AtomicBool> = Arc::default();
         for server in &servers {
             let (server, tell, closed) = (server.clone(), tell.clone(), closed.clone());
@@ -73,13 +74,41 @@ impl Hub {
                 }
             });
         }
-        Some(Arc::new(Hub { servers, offer, closed }))
+        Some(Arc::new(Hub { servers, offer, session_dir: session_dir.to_owned(), closed }))
     }
 
-    /// The tools to offer; the same as long as the session lasts.
+    /// The tools to offer; the same until [`Hub::news`] says something.
     pub fn offered(&self) -> Vec<ToolSpec> {
         let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
-        self.offer.specs(&names)
+        self.offer.lock().unwrap_or_else(PoisonError::into_inner).specs(&names)
+    }
+
+    /// Takes over what servers said about their tools since the session, or its last turn, began:
+    /// a sentence for the user when others are offered now.
+    pub fn news(&self) -> Option<String> {
+        let changed: Vec<&Server> =
+            self.servers.iter().filter(|server| server.has_changed()).map(Arc::as_ref).collect();
+        if changed.is_empty() {
+            return None;
+        }
+        let each: Vec<&Server> = self.servers.iter().map(Arc::as_ref).collect();
+        let mut offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner);
+        let after = offer.after_changes(&each, &changed);
+        if after == *offer {
+            return None;
+        }
+        let part = |word: &str, names: Vec<String>| match names.is_empty() {
+            true => String::new(),
+            false => format!("; {word}: {}", names.join(", ")),
+        };
+        let (new, gone) = (part("new", after.beyond(&offer)), part("gone", offer.beyond(&after)));
+        *offer = after;
+        offer.keep(&self.session_dir);
+        let names: Vec<&str> = changed.iter().map(|server| server.name.as_str()).collect();
+        Some(format!(
+            "the MCP server {} offers other tools from now on{new}{gone}",
+            names.join(", ")
+        ))
     }
 
     /// Whether a name means one of these tools.
@@ -132,8 +161,7 @@ impl Hub {
 
     /// The tool that a whole name means.
     async fn by_name(&self, name: &str) -> Result<Target, Trouble> {
-        let part = name.strip_prefix(name::BEGIN).and_then(|rest| rest.split_once("__"));
-        let part = part.map(|(part, _)| part).unwrap_or_default();
+        let part = name::part_of(name).unwrap_or_default();
         match self.servers.iter().find(|server| server.part == part) {
             Some(server) => target(server, name).await,
             None => {

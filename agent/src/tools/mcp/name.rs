@@ -31,6 +31,11 @@ pub fn tools<'a>(server: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
     parts.into_iter().map(|part| format!("{begin}{part}")).collect()
 }
 
+/// The server's part of a whole name.
+pub fn part_of(name: &str) -> Option<&str> {
+    name.strip_prefix(BEGIN)?.split_once("__").map(|(part, _)| part)
+}
+
 fn plain(name: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     name.chars().map(safe).collect()

@@ -1,12 +1,14 @@
-//! What of the servers' tools a session offers to its model: decided once, kept with the session,
-//! never changed, so that every request begins with the same bytes.
+//! What of the servers' tools a session offers to its model: decided once and kept with the
+//! session, so that every request begins with the same bytes; decided anew between two turns of
+//! the user where a server said that its tools are others.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::server::Server;
+use super::name;
+use super::server::{Known, Server};
 use crate::provider::ToolSpec;
 
 /// With more tools than this, the model searches for them.
@@ -45,10 +47,39 @@ impl Offer {
             return kept;
         }
         let offer = Offer { from, ..decide(servers) };
-        let written = std::fs::create_dir_all(session_dir.join("mcp"));
-        // A session whose offer is not kept decides anew when it is taken up.
-        let _ = written.and_then(|()| base::files::replace_json(&file, &offer));
+        offer.keep(session_dir);
         offer
+    }
+
+    /// Writes it down. A session whose offer is not kept decides anew when it is taken up.
+    pub fn keep(&self, session_dir: &Path) {
+        let written = std::fs::create_dir_all(session_dir.join("mcp"));
+        let file = session_dir.join("mcp/offered.json");
+        let _ = written.and_then(|()| base::files::replace_json(&file, self));
+    }
+
+    /// The offer after the tools of these servers changed. What is found by a search stays so;
+    /// with too many tools, new ones are.
+    pub fn after_changes(&self, servers: &[&Server], changed: &[&Server]) -> Offer {
+        let was = |tool: &Direct| self.direct.iter().any(|known| known.name == tool.name);
+        let all: usize = servers.iter().filter_map(|server| server.known()).map(|t| t.len()).sum();
+        let search = self.search || all > MANY;
+        let of = |server: &&Server| -> Vec<Direct> {
+            if changed.iter().any(|other| other.part == server.part) {
+                let now = direct(server).into_iter();
+                return now.filter(|tool| !search || was(tool)).collect();
+            }
+            let own = |tool: &&Direct| name::part_of(&tool.name) == Some(&server.part);
+            self.direct.iter().filter(own).cloned().collect()
+        };
+        Offer { from: self.from.clone(), direct: servers.iter().flat_map(of).collect(), search }
+    }
+
+    /// The names of its tools that another offer has not.
+    pub fn beyond(&self, other: &Offer) -> Vec<String> {
+        let has = |tool: &&Direct| other.direct.iter().any(|known| known.name == tool.name);
+        let new = self.direct.iter().filter(|tool| !has(tool));
+        new.map(|tool| tool.name.clone()).collect()
     }
 
     /// As the model sees it.
@@ -83,12 +114,24 @@ fn decide(servers: &[&Server]) -> Offer {
     }
     let mut direct = Vec::new();
     for (server, tools) in known {
-        for (name, tool) in server.named(&tools.unwrap_or_default()) {
-            let (description, parameters) = (tool.description, tool.parameters);
-            direct.push(Direct { name, description, parameters });
-        }
+        direct.extend(named(server, &tools.unwrap_or_default()));
     }
     Offer { direct, search: !all_known, ..Offer::default() }
+}
+
+fn direct(server: &Server) -> Vec<Direct> {
+    named(server, &server.known().unwrap_or_default())
+}
+
+fn named(server: &Server, tools: &[Known]) -> Vec<Direct> {
+    let named = server.named(tools).into_iter();
+    named
+        .map(|(name, Known { description, parameters, .. })| Direct {
+            name,
+            description,
+            parameters,
+        })
+        .collect()
 }
 
 fn pair(servers: &[&str]) -> [ToolSpec; 2] {

@@ -2,6 +2,7 @@
 //! when it is found dead, and asked with a time limit that ends the call and nothing else.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::connect::{self, Line, Place};
+use super::connect::{self, Learn, Line, Place, Us};
 use super::{cache, name};
 use crate::tools::ErrorKind;
 use crate::tools::call::Trouble;
@@ -46,7 +47,28 @@ pub struct Server {
     allowed: GlobSet,
     place: Place,
     line: tokio::sync::Mutex<Option<Line>>,
-    known: Mutex<Option<Arc<Vec<Known>>>>,
+    known: Arc<List>,
+}
+
+/// What is known of a server's tools.
+#[derive(Default)]
+struct List {
+    tools: Mutex<Option<Arc<Vec<Known>>>>,
+    /// How often the server said that they changed: the answer to the last question counts.
+    changes: AtomicU64,
+    /// Whether a list came in after such a word that nobody took over.
+    news: AtomicBool,
+}
+
+impl List {
+    fn now(&self) -> Option<Arc<Vec<Known>>> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, tools: Vec<Known>, definition: &McpServer) {
+        cache::write(definition, &tools);
+        *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tools));
+    }
 }
 
 /// A call that was sent and has no answer.
@@ -74,7 +96,10 @@ impl Server {
             name: name.to_owned(),
             part: part.to_owned(),
             allowed: globs(&definition.tools),
-            known: Mutex::new(cache::read(definition).map(Arc::new)),
+            known: Arc::new(List {
+                tools: Mutex::new(cache::read(definition).map(Arc::new)),
+                ..List::default()
+            }),
             definition: definition.clone(),
             place: place.clone(),
             line: tokio::sync::Mutex::default(),
@@ -83,8 +108,12 @@ impl Server {
 
     /// The tools that are known already and may be used.
     pub fn known(&self) -> Option<Vec<Known>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(self.permitted(&known))
+        Some(self.permitted(&self.known.now()?))
+    }
+
+    /// Whether it said, since this was last asked, that its tools are others.
+    pub fn has_changed(&self) -> bool {
+        self.known.news.swap(false, Ordering::SeqCst)
     }
 
     /// The tools that may be used; starts the server when they are not known.
@@ -122,7 +151,8 @@ impl Server {
         // The group of a dead one goes first.
         *line = None;
         let opened = async {
-            let open = connect::open(&self.definition, &self.part, &self.place).await?;
+            let us = Us { learn: self.learn() };
+            let open = connect::open(&self.definition, &self.part, &self.place, us).await?;
             let tools = open.peer().list_all_tools().await;
             let tools = tools.map_err(|why| format!("it does not list its tools: {why}"))?;
             Ok::<_, String>((open, tools))
@@ -135,11 +165,27 @@ impl Server {
         let tools = opened.as_ref().ok().map(|(_, tools)| tools.len());
         tracing::info!(target: "g3::mcp", server, ok = opened.is_ok(), ms, tools, "server started");
         let (open, tools) = opened?;
-        let tools: Vec<Known> = tools.into_iter().map(known).collect();
-        cache::write(&self.definition, &tools);
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tools));
+        self.known.set(tools.into_iter().map(known).collect(), &self.definition);
         *line = Some(open);
         Ok(())
+    }
+
+    /// Asks a server for its tools when it says that they changed. A list that cannot be had
+    /// leaves what was known.
+    fn learn(&self) -> Learn {
+        let (list, definition, limit) = (self.known.clone(), self.definition.clone(), self.limit());
+        Arc::new(move |peer| {
+            let (list, definition) = (list.clone(), definition.clone());
+            let change = list.changes.fetch_add(1, Ordering::SeqCst) + 1;
+            Box::pin(async move {
+                let tools = tokio::time::timeout(limit, peer.list_all_tools()).await;
+                let is_last = list.changes.load(Ordering::SeqCst) == change;
+                if let (Ok(Ok(tools)), true) = (tools, is_last) {
+                    list.set(tools.into_iter().map(known).collect(), &definition);
+                    list.news.store(true, Ordering::SeqCst);
+                }
+            })
+        })
     }
 
     fn limit(&self) -> Duration {

@@ -1,0 +1,116 @@
+//! A login that runs out while studio's agents work with it: it is renewed in the box, for all.
+
+use serde_json::{Value, json};
+use testkit::env::{Ran, TestEnv, built, until};
+use testkit::model_server::gate::Gate;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
+use testkit::repo::Repo;
+use testkit::workspace::Workspace;
+
+const STUDIO: &str = env!("CARGO_BIN_EXE_studio");
+
+/// A user who signed in to a workspace, and a repository.
+struct Desk {
+    env: TestEnv,
+    repo: Repo,
+    work: Workspace,
+}
+
+impl Desk {
+    /// Tokens live so many seconds; each task is one line of shell.
+    fn signed_in<const N: usize>(life: u64, tasks: [(&str, &str); N]) -> Desk {
+        let replies =
+            |line: &str| vec![Reply::call("shell", json!({"command": line})), Reply::says("Done.")];
+        let tasks = tasks.map(|(task, line)| (task.to_owned(), replies(line)));
+        let work = Workspace::with(life, Script::by_task(tasks).commit_message("Do the work"));
+        let env = TestEnv::new().with("G3_TEST_RETRY_MS", 1);
+        env.config(&work.config_toml());
+        work.sign_in(&env, &built("g3"));
+        let repo = env.repo();
+        Desk { env, repo, work }
+    }
+
+    fn studio<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Ran {
+        self.env.run(STUDIO, self.repo.path(), args)
+    }
+
+    fn sessions(&self) -> Vec<Value> {
+        self.studio(["list", "--json"]).json()["sessions"].as_array().expect("a list").clone()
+    }
+
+    /// Asks outside of every box; the login must be good for that.
+    fn ask_outside(&self) {
+        let job = self.env.job(built("g3"), self.repo.path()).args(["complete"]);
+        let ran = self.env.run_job(job.input("a commit message, please"));
+        assert_eq!(ran.ok(), "Do the work");
+    }
+}
+
+#[test]
+fn a_login_is_renewed_in_the_box_and_serves_everybody_afterwards() {
+    let reach = "echo work > a; cat ~/.g3/oauth/*; ls -A ~/.g3/oauth; echo x >> ~/.g3/oauth/x; \
+                 cat ~/.config/g3/config.toml; cat /proc/$PPID/environ > b && echo own-memory; \
+                 sleep 60 & kill $! && echo tidy";
+    let desk = Desk::signed_in(30, [("reach for it", reach)]);
+
+    desk.studio(["run", "reach for it"]).exits(0);
+
+    assert_eq!(desk.work.renewals(), 2, "such a token is renewed before each question");
+    assert_eq!(desk.sessions()[0]["state"], "ready");
+    let results = desk.work.questions().last().expect("asked").tool_results();
+    let (_, seen) = results.last().expect("the shell's result");
+    assert!(seen.contains("tidy") && seen.contains("denied"), "{seen}");
+    for secret in ["access-", "refresh-", ".json", "use_oauth", "own-memory"] {
+        assert!(!seen.contains(secret), "a command in the box saw the login: {seen}");
+    }
+    assert!(!desk.env.home().join(".g3/oauth/x").exists(), "it was written to");
+    desk.ask_outside();
+    assert_eq!(desk.work.renewals(), 3);
+    let id = desk.sessions()[0]["id"].as_str().expect("an id").to_owned();
+    desk.studio(["accept", &id]).exits(0);
+    assert_eq!(desk.repo.git(["log", "-1", "--format=%s"]), "Do the work");
+}
+
+#[test]
+fn sessions_that_renew_at_once_share_what_one_of_them_gets() {
+    let tasks = ["one", "two", "three"];
+    let desk = Desk::signed_in(30, tasks.map(|task| (task, "echo work > a")));
+    desk.work.tokens_live(3600);
+
+    desk.studio(["run", "-j", "3", "one", "two", "three"]).exits(0);
+
+    assert_eq!(desk.work.renewals(), 1);
+    assert!(desk.sessions().iter().all(|session| session["state"] == "ready"));
+    desk.ask_outside();
+    assert_eq!(desk.work.renewals(), 1);
+}
+
+#[test]
+fn a_session_that_is_stopped_while_it_renews_does_not_lose_the_login() {
+    let desk = Desk::signed_in(30, [("work", "echo work > a")]);
+    let gate = Gate::new();
+    desk.work.hold_renewals(&gate);
+    desk.work.tokens_live(3600);
+    let id = desk.studio(["exec", "work"]).ok().to_owned();
+    gate.wait_until_reached(1);
+
+    let stop = desk.env.start(STUDIO, desk.repo.path(), ["stop", &id]);
+    let journal = desk.repo.path().join(".git/studio/sessions").join(&id).join("journal.jsonl");
+    until("the agent is told to leave", || {
+        let text = std::fs::read_to_string(&journal).ok()?;
+        text.contains("\"entry\":\"exit\"").then_some(())
+    });
+    // The service has taken the old token back; its answer is still on the way.
+    gate.open_all();
+
+    until("the new login is kept", || {
+        let kept = std::fs::read_dir(desk.env.home().join(".g3/oauth")).ok()?;
+        let mut logins = kept.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok());
+        logins.any(|login| desk.work.good_tokens().iter().all(|t| login.contains(t))).then_some(())
+    });
+    drop(stop);
+    assert_eq!(desk.work.renewals(), 1);
+    desk.ask_outside();
+    assert_eq!(desk.work.renewals(), 1);
+}

@@ -1,0 +1,51 @@
+//! g3 as a persona under studio: its words, its fence, and that it stays who it is.
+
+use serde_json::json;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
+
+use crate::scene::Scene;
+
+#[test]
+fn g3_works_as_the_persona_and_within_its_fence_and_stays_it() {
+    let write =
+        |path: &str| Reply::new().calls("write_file", json!({"file_path": path, "content": "x\n"}));
+    let script = Script::by(move |request| match request.assistant_messages() {
+        0 => write("docs/use.md"),
+        1 => write("src.rs"),
+        _ => Reply::says("Done."),
+    });
+    let scene = Scene::new("anthropic", script.commit_message("Say how it is used"));
+
+    scene.studio(["run", "--persona", "lamport", "document it"]).exits(0).says("g3 as lamport");
+
+    let session = scene.session("document it");
+    assert_eq!((&session["agent"], &session["persona"]), (&json!("g3"), &json!("lamport")));
+    let asked = scene.model.requests();
+    assert!(asked[0].system().contains("You are lamport"));
+    let (_, denied) = asked[2].tool_results().remove(1);
+    assert!(denied.contains("lamport"), "{denied}");
+
+    let id = scene.id("document it");
+    scene.studio(["send", &id, "and more"]).exits(0);
+    testkit::env::until("the second turn", || {
+        let last = scene.model.requests().pop()?;
+        let is_it = last.text().contains("and more");
+        is_it.then(|| assert!(last.system().contains("You are lamport")))
+    });
+    testkit::env::until("it is ready again", || {
+        (scene.session("document it")["state"] == "ready").then_some(())
+    });
+    scene.studio(["accept", &id]).exits(0);
+    assert_eq!(scene.repo.read("docs/use.md"), "x\n");
+    assert!(!scene.repo.path().join("src.rs").exists());
+}
+
+#[test]
+fn a_persona_that_is_not_there_fails_and_names_one_that_is() {
+    let scene = Scene::new("anthropic", Script::new([]));
+    let ran = scene.studio(["run", "--persona", "lamprt", "work"]);
+    ran.exits(1).says("failed");
+    let why = scene.session("work")["why"].to_string();
+    assert!(why.contains("there is no agent `lamprt`") && why.contains("lamport"), "{why}");
+}
