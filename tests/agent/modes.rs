@@ -14,6 +14,7 @@ fn a_conversation_goes_on_over_lines_and_survives_failures() {
     let asked = stage.asked();
     assert_eq!(asked.len(), 3);
     assert!(asked[2].text().contains("hello you"), "the conversation is one");
+    assert!(!asked[2].text().contains("1 turn"), "the line under a turn is for people alone");
     assert_eq!(stage.session_dirs().len(), 1);
 }
 
