@@ -24,9 +24,18 @@ pub struct Listener {
 #[derive(Clone, PartialEq, Eq)]
 pub enum Answer {
     /// A code to make tokens from.
-    Code(String),
+    Code(Visit),
     /// The user or the service said no.
     Refused(String),
+}
+
+/// The browser, back from the service.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Visit {
+    /// What tokens are made from.
+    pub code: String,
+    /// The whole address with which it came.
+    pub url: String,
 }
 
 impl Listener {
@@ -130,7 +139,8 @@ fn read(target: &str, state: &str) -> Option<Answer> {
         let more = value("error_description").map(|more| format!(": {more}")).unwrap_or_default();
         return Some(Answer::Refused(format!("{error}{more}")));
     }
-    value("code").filter(|code| !code.is_empty()).map(Answer::Code)
+    let code = value("code").filter(|code| !code.is_empty())?;
+    Some(Answer::Code(Visit { code, url: url.to_string() }))
 }
 
 #[cfg(test)]
@@ -139,8 +149,9 @@ mod tests {
 
     #[test]
     fn only_an_answer_with_our_state_counts() {
-        let code = |code: &str| Some(Answer::Code(code.to_owned()));
-        assert!(read("/?code=a%2Fb&state=s", "s") == code("a/b"));
+        let url = "http://localhost/?code=a%2Fb&state=s".to_owned();
+        let code = Some(Answer::Code(Visit { code: "a/b".to_owned(), url }));
+        assert!(read("/?code=a%2Fb&state=s", "s") == code);
         let refused = Some(Answer::Refused("access_denied: no way".to_owned()));
         assert!(read("/?error=access_denied&error_description=no+way&state=s", "s") == refused);
         for wrong in

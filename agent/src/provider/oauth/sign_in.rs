@@ -36,7 +36,7 @@ pub async fn sign_in(workspace: &Workspace, port: u16, show: impl FnOnce(&str)) 
             .next(workspace.command()));
     };
     let code = match answer {
-        Answer::Code(code) => code,
+        Answer::Code(visit) => visit.code,
         Answer::Refused(why) => {
             return Err(Failure::failed(format!("{} refused the sign-in", workspace.host))
                 .because(printable(&why)));

@@ -12,22 +12,18 @@ use rmcp::transport::auth::{
     AuthClient, AuthError, AuthorizationManager, AuthorizationRequest, AuthorizationSession,
     CredentialStore, StoredCredentials,
 };
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpListener;
 
 use super::http;
 use crate::provider::http as door;
+use crate::provider::oauth::listen::{Answer, Listener};
 
 /// How long a person may take in the browser.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// The longest line that a browser may send us.
-const LINE: usize = 16 << 10;
 
 /// A login that waits for its person.
 pub struct Login {
     session: AuthorizationSession,
-    listener: TcpListener,
-    redirect: String,
+    listener: Listener,
 }
 
 /// Where the login at an address is kept: readable by its owner only.
@@ -84,13 +80,12 @@ pub async fn begin(server: &McpServer) -> Result<Login, String> {
     let mut manager = manager(server).await?;
     let found = manager.resolve_metadata().await.map_err(|why| lost(&why))?;
     manager.set_metadata(found.metadata);
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|why| why.to_string())?;
-    let port = listener.local_addr().map_err(|why| why.to_string())?.port();
-    let redirect = format!("http://127.0.0.1:{port}/callback");
-    let request = AuthorizationRequest::new(redirect.clone()).with_client_name("g3");
+    let listener = Listener::open(0).await.map_err(|why| why.sentence())?;
+    let redirect = format!("{}/", listener.address());
+    let request = AuthorizationRequest::new(redirect).with_client_name("g3");
     let session = AuthorizationSession::new(manager, request).await;
     let session = session.map_err(|(_, why)| lost(&why))?;
-    Ok(Login { session, listener, redirect })
+    Ok(Login { session, listener })
 }
 
 impl Login {
@@ -101,36 +96,22 @@ impl Login {
 
     /// Waits for the browser to come back, and keeps the login.
     pub async fn finish(self) -> Result<(), String> {
-        let waited = tokio::time::timeout(PATIENCE, self.answer()).await;
-        let answer = waited.map_err(|_| "nobody logged in for ten minutes".to_owned())??;
-        let done = self.session.handle_callback_url(&answer).await;
+        let state = state_of(self.address()).ok_or("the address of the login has no state")?;
+        let waited = tokio::time::timeout(PATIENCE, self.listener.answer(&state)).await;
+        let visit = match waited.map_err(|_| "nobody logged in for ten minutes".to_owned())? {
+            Answer::Code(visit) => visit,
+            Answer::Refused(why) => return Err(format!("the login was refused: {why}")),
+        };
+        let done = self.session.handle_callback_url(&visit.url).await;
         done.map(drop).map_err(|why| lost(&why))
     }
+}
 
-    /// The address with which the browser comes back.
-    async fn answer(&self) -> Result<String, String> {
-        loop {
-            let (stream, _) = self.listener.accept().await.map_err(|why| why.to_string())?;
-            let mut reader = BufReader::new(tokio::io::AsyncReadExt::take(stream, LINE as u64));
-            let mut line = String::new();
-            if reader.read_line(&mut line).await.is_err() {
-                continue;
-            }
-            let query = line.split(' ').nth(1).and_then(|path| path.strip_prefix("/callback"));
-            let text = if query.is_some() { "You can close this page.\n" } else { "Not here.\n" };
-            let status = if query.is_some() { "200 OK" } else { "404 Not Found" };
-            let page = format!(
-                "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\
-                 connection: close\r\n\r\n{text}",
-                text.len()
-            );
-            // A browser that does not read its page has logged in all the same.
-            let _ = reader.into_inner().into_inner().write_all(page.as_bytes()).await;
-            if let Some(query) = query {
-                return Ok(format!("{}{query}", self.redirect));
-            }
-        }
-    }
+/// What the browser carries there and back, so that nobody else can come in its place.
+fn state_of(address: &str) -> Option<String> {
+    let url = reqwest::Url::parse(address).ok()?;
+    let state = url.query_pairs().find(|(key, _)| key == "state")?.1.into_owned();
+    Some(state)
 }
 
 fn broken(why: impl std::fmt::Display) -> AuthError {
