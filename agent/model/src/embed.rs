@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 use base::host::wire::{
@@ -43,6 +44,8 @@ pub struct Embeds<'m> {
     embedder: Option<Embedder>,
     context: Option<LlamaContext<'m>>,
     usual: Usual,
+    /// Where that is kept.
+    kept: PathBuf,
     waiting: VecDeque<Order>,
     /// The text that is being read: one for `usual`, else the next one of who waits first.
     reading: Option<Reading>,
@@ -62,12 +65,18 @@ struct Reading {
 }
 
 impl<'m> Embeds<'m> {
-    /// Nobody waits yet, and nothing is made.
-    pub fn new(head: &Head) -> Embeds<'m> {
+    /// Nobody waits yet, and nothing is made. What is usual is kept in this directory.
+    pub fn new(head: &Head, directory: &Path) -> Embeds<'m> {
+        let embedder = name(head);
+        let (known_as, dimension) =
+            embedder.as_ref().map_or(("", 0), |of| (of.name.as_str(), of.dimension));
+        let file = known_as.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let kept = directory.join(format!("usual-{file}.json"));
         Embeds {
-            embedder: name(head),
+            usual: Usual::kept(&kept, dimension),
+            kept,
+            embedder,
             context: None,
-            usual: Usual::default(),
             waiting: VecDeque::new(),
             reading: None,
         }
@@ -155,7 +164,7 @@ impl<'m> Embeds<'m> {
         }
         let state = reading.state();
         if self.usual.wants().is_some() {
-            self.usual.take(state);
+            self.usual.take(state, &self.kept);
             return Ok(());
         }
         self.take(self.usual.vector(&state))
@@ -265,9 +274,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_done_is_said_and_who_leaves_is_forgotten() {
-        let mut embeds = Embeds::new(&head(4));
+        let nowhere = Path::new("/nonexistent");
+        let mut embeds = Embeds::new(&head(4), nowhere);
         let (hears, heard) = channel();
-        let mut ask = |id: u64, texts: &[&str], embeds: &mut Embeds| {
+        let ask = |id: u64, texts: &[&str], embeds: &mut Embeds| {
             let texts = texts.iter().map(|text| (*text).to_owned()).collect();
             embeds.add(Wish { connection: id % 2, id, texts, hears: hears.clone() });
         };
@@ -291,7 +301,7 @@ mod tests {
         assert_eq!(embeds.count(), 1);
         let told = heard.try_recv().unwrap();
         assert!(matches!(told, Told { id: 4, what: Tell::Done { stop: Stop::Cancelled, .. } }));
-        let mut none = Embeds::new(&head(0));
+        let mut none = Embeds::new(&head(0), nowhere);
         ask(6, &["a"], &mut none);
         assert_eq!(none.count(), 0);
     }

@@ -101,6 +101,7 @@ pub fn answer(
         .with_n_seq_max(sequences)
         .with_kv_unified(true)
         .with_no_perf(true);
+    let embeds = Embeds::new(&checked.head, prefixes.directory());
     let context = load::context(backend, model, &parameters, threads.now())?;
     let template = Template::new(checked.head.template.as_deref())
         .map_err(|why| Failure::usage("the model cannot be talked to").because(why))?;
@@ -108,7 +109,7 @@ pub fn answer(
     let cache = Cache::new(prefixes, sequences as usize, cells, checked.head.kv_bytes)
         .or_fail(|| "cannot keep conversations")?;
     let mut engine = Engine {
-        embeds: Embeds::new(&checked.head),
+        embeds,
         controls: load::controls(model),
         model,
         context,

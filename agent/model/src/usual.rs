@@ -2,7 +2,11 @@
 //!
 //! A model that was made to write puts all texts close together: a few of its numbers are large
 //! whatever a text says. What plain sentences have on average is taken away, and each number is
-//! measured by how far it swings among them. Pure.
+//! measured by how far it swings among them. Both are kept on disk, since the sentences take seconds.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
 
 /// Plain sentences about many things, in the manner of what is remembered. A change of them changes
 /// every vector.
@@ -30,12 +34,16 @@ pub enum Usual {
     /// The states of the first sentences.
     Reading(Vec<Vec<f32>>),
     /// All were read.
-    Known {
-        /// The average.
-        mean: Vec<f32>,
-        /// How far each number swings.
-        swing: Vec<f32>,
-    },
+    Known(Common),
+}
+
+/// What states have in common.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Common {
+    /// The average.
+    mean: Vec<f32>,
+    /// How far each number swings.
+    swing: Vec<f32>,
 }
 
 impl Default for Usual {
@@ -45,20 +53,35 @@ impl Default for Usual {
 }
 
 impl Usual {
+    /// What an earlier host kept in this file, when it fits; else the sentences are read.
+    pub fn kept(path: &Path, dimension: u32) -> Usual {
+        let kept = std::fs::read(path).ok();
+        let kept = kept.and_then(|bytes| serde_json::from_slice::<Common>(&bytes).ok());
+        let fits = |common: &Common| {
+            let length = dimension as usize;
+            let measures = common.swing.iter().all(|swing| *swing > 0.0);
+            common.mean.len() == length && common.swing.len() == length && measures
+        };
+        kept.filter(fits).map_or_else(Usual::default, Usual::Known)
+    }
+
     /// The sentence that is to be read next.
     pub fn wants(&self) -> Option<&'static str> {
         match self {
             Usual::Reading(states) => SENTENCES.get(states.len()).copied(),
-            Usual::Known { .. } => None,
+            Usual::Known(_) => None,
         }
     }
 
-    /// Takes the state of the sentence that was wanted.
-    pub fn take(&mut self, state: Vec<f32>) {
+    /// Takes the state of the sentence that was wanted; after the last one all is kept in a file.
+    pub fn take(&mut self, state: Vec<f32>, path: &Path) {
         let Usual::Reading(states) = self else { return };
         states.push(unit(state));
         if states.len() == SENTENCES.len() {
-            *self = known(states);
+            let common = common(states);
+            // What cannot be kept is only found out again.
+            let _ = base::files::replace_json(path, &common);
+            *self = Usual::Known(common);
         }
     }
 
@@ -67,7 +90,7 @@ impl Usual {
         let state = unit(state.to_vec());
         match self {
             Usual::Reading(_) => state,
-            Usual::Known { mean, swing } => {
+            Usual::Known(Common { mean, swing }) => {
                 let parts = state.iter().zip(mean).zip(swing);
                 unit(parts.map(|((x, mean), swing)| (x - mean) / swing).collect())
             }
@@ -75,7 +98,7 @@ impl Usual {
     }
 }
 
-fn known(states: &[Vec<f32>]) -> Usual {
+fn common(states: &[Vec<f32>]) -> Common {
     let count = states.len() as f32;
     let length = states.iter().map(Vec::len).min().unwrap_or(0);
     let average = |of: &dyn Fn(&[f32]) -> f32| states.iter().map(|s| of(s)).sum::<f32>() / count;
@@ -83,7 +106,7 @@ fn known(states: &[Vec<f32>]) -> Usual {
     let swing = |at: usize| average(&|state| (state[at] - mean[at]).powi(2)).sqrt();
     let swing: Vec<f32> = (0..length).map(swing).collect();
     let calm = (CALM * swing.iter().sum::<f32>() / length.max(1) as f32).max(f32::MIN_POSITIVE);
-    Usual::Known { mean, swing: swing.into_iter().map(|swing| swing + calm).collect() }
+    Common { mean, swing: swing.into_iter().map(|swing| swing + calm).collect() }
 }
 
 /// The vector with length 1; one without direction stays as it is.
@@ -105,18 +128,25 @@ mod tests {
 
     #[test]
     fn what_all_have_in_common_tells_nothing() {
-        let mut usual = Usual::default();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("usual.json");
+        let mut usual = Usual::kept(&path, 4);
         let mut sign = 1.0;
         let mut read = 0;
         while let Some(sentence) = usual.wants() {
             assert_eq!(sentence, SENTENCES[read]);
             sign = -sign;
-            usual.take(vec![10.0, sign, 0.1 * sign, 0.0]);
+            usual.take(vec![10.0, sign, 0.1 * sign, 0.0], &path);
             read += 1;
         }
         assert_eq!(read, SENTENCES.len());
         let (a, b) = ([10.0, 1.0, 0.0, 0.0], [10.0, -1.0, 0.0, 0.0]);
         assert!(cosine(&unit(a.to_vec()), &unit(b.to_vec())) > 0.9);
+        let again = Usual::kept(&path, 4);
+        assert!(again.wants().is_none() && again.vector(&a) == usual.vector(&a));
+        assert!(Usual::kept(&path, 5).wants().is_some(), "of another length");
+        std::fs::write(&path, "{\"mean\":[0,0,0,0],\"swing\":[1,1,0,1]}").unwrap();
+        assert!(Usual::kept(&path, 4).wants().is_some(), "divides by zero");
         let (a, b) = (usual.vector(&a), usual.vector(&b));
         assert!(cosine(&a, &b) < -0.9, "{a:?} {b:?}");
         assert!((cosine(&a, &a) - 1.0).abs() < 1e-6);
