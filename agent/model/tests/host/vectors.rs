@@ -99,6 +99,21 @@ fn a_vector_is_the_same_alone_among_others_and_beside_a_chat_that_does_not_chang
 }
 
 #[test]
+fn a_busy_machine_gets_fewer_threads_and_the_same_vectors() {
+    let mut env = TestEnv::new();
+    let busy = env.home().join("busy");
+    env.set("G3_TEST_BUSY", busy.display());
+    std::fs::write(&busy, "0").unwrap();
+    let Some(host) = Host::start_with(&env, &[]) else { return };
+    let text = "notes about the build";
+    let quiet = embed(&host.connection, &[text]).vectors.remove(0);
+    std::fs::write(&busy, "999").unwrap();
+    let busy = embed(&host.connection, &[text]).vectors.remove(0);
+    assert_eq!(host.status().threads, 1);
+    assert!(cosine(&quiet, &busy) > 0.999, "{}", cosine(&quiet, &busy));
+}
+
+#[test]
 fn a_client_that_leaves_or_cancels_is_not_read_for() {
     let env = TestEnv::new();
     let Some(host) = Host::start(&env, &[]) else { return };
