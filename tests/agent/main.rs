@@ -23,6 +23,7 @@ mod mcp_serve;
 mod mcp_servers;
 mod mcp_support;
 mod memory;
+mod memory_local;
 mod modes;
 mod personas;
 mod plan;

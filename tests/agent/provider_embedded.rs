@@ -62,6 +62,7 @@ fn play(socket: UnixStream, replies: Vec<Vec<Tell>>, seen: &Mutex<Seen>) {
                 parameters: 8_000_000_000,
                 context: 32_768,
                 pid: 1,
+                embedder: None,
             })],
             Ask::Chat(chat) => {
                 seen.lock().unwrap().chats.push(chat);
@@ -73,7 +74,7 @@ fn play(socket: UnixStream, replies: Vec<Vec<Tell>>, seen: &Mutex<Seen>) {
                 seen.lock().unwrap().cancels += 1;
                 continue;
             }
-            Ask::Status => continue,
+            Ask::Embed { .. } | Ask::Status | Ask::Unknown => continue,
         };
         for what in told {
             let line = serde_json::to_string(&Told { id, what }).unwrap();

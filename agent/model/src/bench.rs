@@ -235,7 +235,7 @@ fn ask(engine: &Sender<Command>, chats: &[Chat]) -> Result<Vec<Usage>> {
             Tell::Done { usage, .. } => Some(Ok(usage)),
             Tell::Error(fault) => Some(Err(fault.into_failure())),
             Tell::Text { .. } | Tell::Call { .. } | Tell::Progress { .. } => None,
-            Tell::Hello(_) | Tell::Status(_) => None,
+            Tell::Hello(_) | Tell::Status(_) | Tell::Vectors(_) => None,
         });
         last.unwrap_or_else(|| Err(Failure::failed("the engine ended")))
     };

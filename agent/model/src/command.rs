@@ -17,11 +17,13 @@ pub enum Command {
         /// Who hears the reply.
         hears: Sender<Told>,
     },
-    /// End a reply early.
+    /// A vector of each text.
+    Embed(Wish),
+    /// End a reply or an embed early.
     Cancel {
         /// The connection.
         connection: u64,
-        /// The id of the chat.
+        /// The id of the request.
         chat: u64,
     },
     /// A connection closed: its replies and conversations end.
@@ -30,6 +32,19 @@ pub enum Command {
     Count(Sender<Count>),
     /// Give everything back and end.
     Stop,
+}
+
+/// Texts of which vectors are wanted.
+#[derive(Debug)]
+pub struct Wish {
+    /// The connection.
+    pub connection: u64,
+    /// The id of the request.
+    pub id: u64,
+    /// The texts.
+    pub texts: Vec<String>,
+    /// Who hears the answer.
+    pub hears: Sender<Told>,
 }
 
 /// What is going on in an engine.
@@ -41,6 +56,8 @@ pub struct Count {
     pub in_memory: usize,
     /// Conversations on disk.
     pub on_disk: usize,
+    /// Requests for vectors that wait.
+    pub embeds: usize,
     /// Threads that compute.
     pub threads: u32,
 }

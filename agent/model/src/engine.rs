@@ -18,6 +18,7 @@ use llama_cpp_2::token::LlamaToken;
 use crate::batch::{self, Need};
 use crate::cache::{Cache, Key, Wait};
 use crate::command::{Command, Count};
+use crate::embed::Embeds;
 use crate::grammar;
 use crate::guard::Checked;
 use crate::job::{Job, Plan, Turning};
@@ -42,6 +43,7 @@ struct Engine<'m> {
     spoken: HashMap<Key, Vec<Spoken>>,
     waiting: Vec<(Plan, Box<Chat>, Sender<Told>)>,
     active: Vec<Job>,
+    embeds: Embeds<'m>,
     controls: Vec<String>,
     settings: Settings,
 }
@@ -99,6 +101,7 @@ pub fn answer(
         .with_n_seq_max(sequences)
         .with_kv_unified(true)
         .with_no_perf(true);
+    let embeds = Embeds::new(&checked.head, prefixes.directory());
     let context = load::context(backend, model, &parameters, threads.now())?;
     let template = Template::new(checked.head.template.as_deref())
         .map_err(|why| Failure::usage("the model cannot be talked to").because(why))?;
@@ -106,6 +109,7 @@ pub fn answer(
     let cache = Cache::new(prefixes, sequences as usize, cells, checked.head.kv_bytes)
         .or_fail(|| "cannot keep conversations")?;
     let mut engine = Engine {
+        embeds,
         controls: load::controls(model),
         model,
         context,
@@ -124,6 +128,7 @@ pub fn answer(
         }
         engine.admit();
         engine.step();
+        engine.embeds.step(backend, model, engine.settings.threads.now());
     }
     Ok(())
 }
@@ -135,6 +140,7 @@ impl<'m> Engine<'m> {
     fn move_over(mut self, backend: &LlamaBackend) -> Result<Engine<'m>> {
         let moved = self.cache.leave(&mut self.context);
         drop(self.context);
+        self.embeds.rest();
         let Settings { parameters, threads, .. } = &self.settings;
         let context = load::context(backend, self.model, parameters, threads.now())?;
         let mut engine = Engine { context, ..self };
@@ -146,7 +152,7 @@ impl<'m> Engine<'m> {
 
     /// Takes all commands that are there; waits for one when nothing else is to be done.
     fn listen(&mut self, commands: &Receiver<Command>) -> bool {
-        if self.active.is_empty() && self.waiting.is_empty() {
+        if self.active.is_empty() && self.waiting.is_empty() && self.embeds.count() == 0 {
             let Ok(command) = commands.recv() else { return false };
             self.settings.threads.pause();
             if !self.obey(command) {
@@ -176,10 +182,13 @@ impl<'m> Engine<'m> {
                     Err(fault) => drop(hears.send(Told { id, what: Tell::Error(fault) })),
                 }
             }
+            Command::Embed(wish) => self.embeds.add(wish),
             Command::Cancel { connection, chat } => {
+                self.embeds.cancel(|wish| wish.connection == connection && wish.id == chat);
                 self.cancel(|key, id| key.0 == connection && id == chat);
             }
             Command::Closed(connection) => {
+                self.embeds.cancel(|wish| wish.connection == connection);
                 self.cancel(|key, _| key.0 == connection);
                 self.cache.close(&mut self.context, connection);
                 self.spoken.retain(|key, _| key.0 != connection);
@@ -188,7 +197,8 @@ impl<'m> Engine<'m> {
                 let chats = self.active.len() + self.waiting.len();
                 let (in_memory, on_disk) = self.cache.count();
                 let threads = self.settings.threads.now();
-                let _ = tell.send(Count { chats, in_memory, on_disk, threads });
+                let embeds = self.embeds.count();
+                let _ = tell.send(Count { chats, in_memory, on_disk, embeds, threads });
             }
             Command::Stop => return false,
         }

@@ -19,6 +19,8 @@ pub struct Head {
     pub context: u64,
     /// Bytes of KV cache for one token, keys and values as 16-bit floats.
     pub kv_bytes: u64,
+    /// Numbers of a token's last state; 0 when the file does not say.
+    pub dimension: u64,
     /// The chat template; a base model has none.
     pub template: Option<String>,
     /// How long the file must be, at least.
@@ -106,6 +108,7 @@ fn head(values: &HashMap<String, Value>, parameters: u64, length: u64) -> Head {
         parameters,
         context: of("context_length").unwrap_or(2048),
         kv_bytes: of("block_count").unwrap_or(0) * kv_heads * (key + value) * 2,
+        dimension: of("embedding_length_out").or(of("embedding_length")).unwrap_or(0),
         template: text(values, "tokenizer.chat_template"),
         length,
         architecture,

@@ -4,12 +4,14 @@
 //! decodes, as [`command`] tells it, all conversations in one batch, as [`batch`] shares it out and with as many [`threads`]
 //! as the machine has to spare. [`cache`] keeps the KV of each conversation, [`template`] and
 //! [`prompt`] write the prompt, [`grammar`] and [`sample`] hold the model to what a call may look
-//! like, [`envelope`] and [`marked`] read what it wrote.
+//! like, [`envelope`] and [`marked`] read what it wrote. [`embed`] makes vectors of texts, less what
+//! is [`usual`].
 
 pub mod batch;
 pub mod bench;
 pub mod cache;
 pub mod command;
+pub mod embed;
 pub mod engine;
 pub mod envelope;
 pub mod gguf;
@@ -26,3 +28,4 @@ pub mod scan;
 pub mod server;
 pub mod template;
 pub mod threads;
+pub mod usual;

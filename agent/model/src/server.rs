@@ -15,7 +15,8 @@ use base::host::place::{self, Place};
 use base::host::wire::{Ask, Asked, Fault, FaultKind, Hello, Status, Tell, Told, VERSION};
 use base::lock::Lock;
 
-use crate::command::Command;
+use crate::command::{Command, Wish};
+use crate::embed;
 use crate::engine;
 use crate::guard::{self, Checked};
 use crate::options::Serve;
@@ -30,7 +31,7 @@ enum Event {
     Opened(UnixStream),
     Closed(u64),
     Asked(u64, Asked),
-    /// A chat was answered to its end.
+    /// A chat or an embed was answered to its end.
     Answered(u64, u64),
     Loaded,
     Ended(Result<()>),
@@ -108,6 +109,7 @@ fn hello(checked: &Checked) -> Hello {
         parameters: checked.head.parameters,
         context: u64::from(checked.context),
         pid: std::process::id(),
+        embedder: embed::name(&checked.head),
     }
 }
 
@@ -275,6 +277,16 @@ impl Host {
                 let chat = Box::new(chat);
                 let _ = self.engine.send(Command::Chat { connection, id, chat, hears });
             }
+            Ask::Embed { texts } => {
+                let Some(hears) = self.writers.get(&connection).cloned() else { return };
+                self.chats.insert((connection, id));
+                let wish = Wish { connection, id, texts, hears };
+                let _ = self.engine.send(Command::Embed(wish));
+            }
+            Ask::Unknown => {
+                let what = "the model host is of an earlier version and does not know this request";
+                self.tell(connection, id, Tell::Error(Fault::new(FaultKind::Rejected, what)));
+            }
             Ask::Cancel { chat } => {
                 let _ = self.engine.send(Command::Cancel { connection, chat });
                 self.answered(connection, chat);
@@ -299,6 +311,7 @@ impl Host {
             chats: chats as u64,
             in_memory: counted.in_memory as u64,
             on_disk: counted.on_disk as u64,
+            embeds: counted.embeds as u64,
             threads: counted.threads,
         }
     }
@@ -313,7 +326,9 @@ impl Host {
     fn tell_all(&mut self, ended: &Result<()>, happened: &Receiver<Event>) {
         let Err(failure) = ended else { return };
         for event in happened.try_iter() {
-            if let Event::Asked(connection, Asked { id, what: Ask::Chat(_) }) = event {
+            if let Event::Asked(connection, Asked { id, what }) = event
+                && matches!(what, Ask::Chat(_) | Ask::Embed { .. })
+            {
                 self.chats.insert((connection, id));
             }
         }

@@ -14,8 +14,14 @@ use serde_json::json;
 
 use base::host::catalogue::{self, DEFAULT, ENTRIES, Kept};
 
+/// What the second task of a model costs, measured with the default one.
+const COSTS: &str = "\
+With `embedder = \"local\"` in [memory] a model also makes the vectors by which memories are found:
+60 MB more once they are asked for, and about 80 ms of a processor for each token of a memory.";
+
 /// `g3 model …`.
 #[derive(Debug, Args)]
+#[command(after_help = COSTS)]
 pub struct ModelArgs {
     #[command(subcommand)]
     command: ModelCommand,

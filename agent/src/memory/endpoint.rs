@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::config::Config;
+use base::config::agent::EmbedderKind as Kind;
 use base::failure::{Failure, Result};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::embed::{Embedder, Hashed, unit};
+use super::local::{self, Opened};
 use crate::provider::auth::Sources;
 use crate::provider::http::Endpoint;
 
@@ -39,17 +41,38 @@ struct Item {
     embedding: Vec<f32>,
 }
 
-/// The embedder that is configured: an address, a provider's server, or the one that needs neither.
-pub fn configured(config: &Config) -> Result<Arc<dyn Embedder>> {
+/// An embedder, and what the user hears about it once.
+#[derive(Clone)]
+pub struct Chosen {
+    /// Who makes vectors.
+    pub embedder: Arc<dyn Embedder>,
+    /// Why it is not the configured one.
+    pub notice: Option<String>,
+}
+
+/// The embedder that is configured: the model on this machine, an address, a provider's server, or
+/// the one that needs nothing.
+pub fn configured(config: &Config) -> Result<Chosen> {
     let memory = &config.memory;
-    let endpoint = match (&memory.embeddings_endpoint, &memory.embeddings_provider) {
-        (None, None) => return Ok(Arc::new(Hashed::new(memory.dimensions))),
-        (Some(_), Some(_)) => {
+    let (address, reference) = (&memory.embeddings_endpoint, &memory.embeddings_provider);
+    let endpoint = match (memory.embedder, address, reference) {
+        (_, Some(_), Some(_)) => {
             return Err(Failure::usage("`memory` names an address and a provider for embeddings")
                 .next("keep `embeddings_endpoint` or `embeddings_provider`"));
         }
-        (Some(address), None) => Endpoint::new(address, "", false)?,
-        (None, Some(reference)) => of_provider(config, reference)?,
+        (None | Some(Kind::BuiltIn), None, None) => return Ok(built_in(memory.dimensions)),
+        (Some(Kind::Local), None, None) => return on_this_machine(config),
+        (Some(Kind::Server), None, None) => {
+            return Err(Failure::usage("`memory.embedder` is `server`, and none is named")
+                .next("set `embeddings_endpoint` or `embeddings_provider` in [memory]"));
+        }
+        (Some(Kind::BuiltIn | Kind::Local), _, _) => {
+            return Err(Failure::usage("`memory.embedder` is no server, and a server is named")
+                .next("leave `embeddings_endpoint` and `embeddings_provider` out of [memory]")
+                .next("or set `embedder = \"server\"`"));
+        }
+        (None | Some(Kind::Server), Some(address), None) => Endpoint::new(address, "", false)?,
+        (None | Some(Kind::Server), None, Some(reference)) => of_provider(config, reference)?,
     };
     let model = memory
         .model
@@ -59,7 +82,30 @@ pub fn configured(config: &Config) -> Result<Arc<dyn Embedder>> {
     let size = dimensions.map_or_else(String::new, |size| format!("-{size}"));
     let name = format!("{}:{model}{size}", endpoint.host());
     let endpoint = endpoint.idle(IDLE);
-    Ok(Arc::new(Server { name, endpoint, model, dimensions }))
+    let embedder = Arc::new(Server { name, endpoint, model, dimensions });
+    Ok(Chosen { embedder, notice: None })
+}
+
+fn built_in(dimensions: Option<u32>) -> Chosen {
+    Chosen { embedder: Arc::new(Hashed::new(dimensions)), notice: None }
+}
+
+/// The model on this machine; where its host is too old for that, the built-in embedder.
+fn on_this_machine(config: &Config) -> Result<Chosen> {
+    if config.memory.dimensions.is_some() {
+        return Err(Failure::usage("the vectors of a local model are as long as it makes them")
+            .next("leave `dimensions` out of [memory]"));
+    }
+    Ok(match local::open(config)? {
+        Opened::Ready(local) => Chosen { embedder: Arc::new(local), notice: None },
+        Opened::Older { pid } => {
+            let notice = format!(
+                "the model host that runs is of an earlier version and makes no vectors; the \
+                 built-in embedder stands in. When it has ended (kill {pid}), the next one is asked"
+            );
+            Chosen { notice: Some(notice), ..built_in(None) }
+        }
+    })
 }
 
 /// The address and key of a configured server that speaks OpenAI's wire.

@@ -1,21 +1,24 @@
 //! What outlives a session: the notes of a workspace, and the user's own memories.
 //!
 //! [`notes`] merges Markdown into the workspace's file and touches nothing else of it. [`store`] is
-//! one SQLite file of keys and values that [`search`] ranks by words and by [`embed`]dings.
+//! one SQLite file of keys and values that [`search`] ranks by words and by [`embed`]dings, which
+//! an [`endpoint`] or the [`local`] model makes.
 //! [`learnt`] knows whether a turn found anything out.
 
 pub mod embed;
 pub mod endpoint;
 pub mod learnt;
+pub mod local;
 pub mod notes;
 pub mod search;
 pub mod store;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::Clock;
 use base::config::Config;
+use tokio::sync::OnceCell;
 
 use embed::Embedder;
 use learnt::Learnt;
@@ -35,7 +38,7 @@ pub struct Memory {
     /// Whether notes are also put among the user's memories, where a search finds them.
     pub shared: bool,
     config: Config,
-    embedder: OnceLock<Result<Arc<dyn Embedder>, String>>,
+    embedder: OnceCell<Result<Arc<dyn Embedder>, String>>,
     home: Option<PathBuf>,
     store: Arc<Mutex<Option<Store>>>,
 }
@@ -49,7 +52,7 @@ impl Default for Memory {
             learnt: Learnt::default(),
             shared: false,
             config: Config::default(),
-            embedder: OnceLock::new(),
+            embedder: OnceCell::new(),
             home: home.map(|home| home.join(".g3")),
             store: Arc::default(),
         }
@@ -64,10 +67,17 @@ impl Memory {
     }
 
     /// Whoever makes vectors of texts, or why nobody can. Found out when it is first asked, since a
-    /// server's key may come from a command.
-    pub fn embedder(&self) -> Result<Arc<dyn Embedder>, String> {
-        let configured = || endpoint::configured(&self.config).map_err(|why| why.sentence());
-        self.embedder.get_or_init(configured).clone()
+    /// server's key may come from a command, and a local model's host may have to be started; what
+    /// the user should hear about that goes to `notes`, once.
+    pub async fn embedder(&self, notes: &mut Vec<String>) -> Result<Arc<dyn Embedder>, String> {
+        let config = self.config.clone();
+        let find = async move {
+            let chosen = tokio::task::spawn_blocking(move || endpoint::configured(&config)).await;
+            let chosen = chosen.map_err(|why| why.to_string())?.map_err(|why| why.in_full())?;
+            notes.extend(chosen.notice);
+            Ok(chosen.embedder)
+        };
+        self.embedder.get_or_init(|| find).await.clone()
     }
 
     /// The file with the notes of the workspace.

@@ -56,7 +56,7 @@ impl Memory {
     pub async fn search(&self, query: &str, limit: usize) -> Result<Found, String> {
         let mut notes = Vec::new();
         let mut asked = None;
-        match self.embedder() {
+        match self.embedder(&mut notes).await {
             Ok(embedder) => match self.vectors(embedder.as_ref(), query, &mut notes).await? {
                 Ok(vector) => asked = Some((embedder.name().to_owned(), vector, embedder.floor())),
                 Err(why) => notes.push(format!("searched by words only: {why}")),

@@ -220,7 +220,7 @@ async fn store(
 ) -> Result<Stored, String> {
     let mut notes = Vec::new();
     let mut vector = None;
-    match memory.embedder() {
+    match memory.embedder(&mut notes).await {
         Ok(embedder) => match embedder.embed(&[text_of(key, value)]).await {
             Ok(made) => vector = made.into_iter().next().map(|v| (embedder.name().to_owned(), v)),
             Err(why) => notes.push(format!("found by its words only: {why}")),

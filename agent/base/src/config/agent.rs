@@ -159,11 +159,13 @@ impl Default for Skills {
 pub struct Memory {
     /// Whether memory tools are offered.
     pub enabled: bool,
+    /// Who makes vectors; absent means the server that is named, else the built-in one.
+    pub embedder: Option<EmbedderKind>,
     /// The address of an embeddings service, up to and including `/embeddings`.
     pub embeddings_endpoint: Option<String>,
     /// A provider of type openai whose server makes embeddings, instead of an address.
     pub embeddings_provider: Option<String>,
-    /// Its model.
+    /// Its model, or the local one.
     pub model: Option<String>,
     /// The length of its vectors.
     pub dimensions: Option<u32>,
@@ -173,12 +175,25 @@ impl Default for Memory {
     fn default() -> Self {
         Self {
             enabled: true,
+            embedder: None,
             embeddings_endpoint: None,
             embeddings_provider: None,
             model: None,
             dimensions: None,
         }
     }
+}
+
+/// Who makes the vectors by which memories are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EmbedderKind {
+    /// The one that needs nothing and knows spelling.
+    BuiltIn,
+    /// A server that speaks `/embeddings`.
+    Server,
+    /// The model on this machine.
+    Local,
 }
 
 /// `[computer_control]`.

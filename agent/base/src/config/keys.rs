@@ -212,6 +212,7 @@ pub static KEYS: &[Key] = &[
     key("skills.extra_paths", Kind::Texts),
     feature("skills.small_models"),
     feature("memory.enabled"),
+    key("memory.embedder", Kind::OneOf(&["built-in", "server", "local"])),
     key("memory.embeddings_endpoint", Kind::Text),
     key("memory.embeddings_provider", Kind::Reference),
     key("memory.model", Kind::Text),

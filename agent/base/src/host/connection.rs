@@ -20,7 +20,7 @@ pub struct Connection {
     next: AtomicU64,
 }
 
-/// The answers to one request, in order. Dropped before its end, a chat is cancelled.
+/// The answers to one request, in order. Dropped before its end, what takes its time is cancelled.
 #[derive(Debug)]
 pub struct Answers {
     id: u64,
@@ -87,7 +87,7 @@ impl Connection {
     pub fn ask(&self, what: Ask) -> Answers {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (tell, heard) = unbounded_channel();
-        let chat = matches!(what, Ask::Chat(_));
+        let long = matches!(what, Ask::Chat(_) | Ask::Embed { .. });
         let mut waiting = lock(&self.line.waiting);
         if waiting.closed {
             let _ = tell.send(Tell::Error(broken()));
@@ -98,7 +98,7 @@ impl Connection {
         if self.line.send(&Asked { id, what }).is_err() {
             self.line.close();
         }
-        Answers { id, line: Arc::clone(&self.line), heard, ended: !chat }
+        Answers { id, line: Arc::clone(&self.line), heard, ended: !long }
     }
 
     /// Whether the other end is gone.
@@ -194,7 +194,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 pub fn is_last(tell: &Tell) -> bool {
     match tell {
         Tell::Text { .. } | Tell::Call { .. } | Tell::Progress { .. } => false,
-        Tell::Hello(_) | Tell::Done { .. } | Tell::Error(_) | Tell::Status(_) => true,
+        Tell::Hello(_) | Tell::Done { .. } | Tell::Error(_) => true,
+        Tell::Status(_) | Tell::Vectors(_) => true,
     }
 }
 
@@ -287,6 +288,9 @@ mod tests {
         let mut asked = lines::<Asked>(theirs.try_clone().unwrap());
         assert!(matches!(asked.next().unwrap().unwrap().what, Ask::Chat(_)));
         assert_eq!(asked.next().unwrap().unwrap().what, Ask::Cancel { chat: 1 });
+        drop(connection.ask(Ask::Embed { texts: vec!["x".into()] }));
+        assert!(matches!(asked.next().unwrap().unwrap().what, Ask::Embed { .. }));
+        assert_eq!(asked.next().unwrap().unwrap().what, Ask::Cancel { chat: 2 });
         let mut waiting = connection.chat(chat());
         theirs.shutdown(std::net::Shutdown::Both).unwrap();
         assert!(matches!(waiting.wait(), Tell::Error(f) if f.kind == FaultKind::Broken));

@@ -3,6 +3,8 @@
 //! A client sends [`Asked`], each with an id of its own choice; the host answers with [`Told`]
 //! lines that carry the same id. A chat is answered by any number of `text`, `call` and
 //! `progress` lines and ends with one `done` or `error`; everything else gets exactly one line.
+//! Vectors are asked for only where `hello` names an embedder: hosts of an earlier version end the
+//! connection over a request that they do not know.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,6 +15,10 @@ use crate::failure::{Failure, Kind};
 pub const VERSION: u32 = 1;
 /// Longer lines are refused: they would be no conversation.
 pub const LINE_LIMIT: usize = 64 << 20;
+/// Texts of one `embed`: the answer is one line.
+pub const TEXTS_LIMIT: usize = 256;
+/// Bytes of a text of an `embed` that count; the rest need not be sent.
+pub const TEXT_LIMIT: usize = 16 << 10;
 
 /// One line from a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,13 +41,21 @@ pub enum Ask {
     },
     /// The next reply of a conversation.
     Chat(Chat),
-    /// End a chat early; its KV stays.
+    /// A vector of each text, answered by one `vectors`.
+    Embed {
+        /// At most [`TEXTS_LIMIT`], none of them empty.
+        texts: Vec<String>,
+    },
+    /// End a chat early, whose KV stays, or an embed.
     Cancel {
-        /// The id of the chat.
+        /// The id of the chat or embed.
         chat: u64,
     },
     /// What is going on?
     Status,
+    /// What a later version asks; answered by an error.
+    #[serde(other)]
+    Unknown,
 }
 
 /// A question to the model.
@@ -181,6 +195,8 @@ pub enum Tell {
     Error(Fault),
     /// What is going on.
     Status(Status),
+    /// The vectors of an `embed`.
+    Vectors(Vectors),
 }
 
 /// Why a reply ended.
@@ -229,6 +245,28 @@ pub struct Hello {
     pub context: u64,
     /// The host's process id.
     pub pid: u32,
+    /// Who makes its vectors; `None`: a host of an earlier version, which makes none.
+    #[serde(default)]
+    pub embedder: Option<Embedder>,
+}
+
+/// Whose vectors they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Embedder {
+    /// The model, its file and the way from its states to a vector: vectors under different names
+    /// cannot be compared.
+    pub name: String,
+    /// The length of a vector.
+    pub dimension: u32,
+}
+
+/// A vector of length 1 for each text, in the order of the texts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Vectors {
+    /// Whose they are.
+    pub embedder: Embedder,
+    /// The vectors.
+    pub vectors: Vec<Vec<f32>>,
 }
 
 /// What is going on in a host.
@@ -244,6 +282,9 @@ pub struct Status {
     pub in_memory: u64,
     /// Conversations whose KV was spilled to disk.
     pub on_disk: u64,
+    /// Requests for vectors that wait.
+    #[serde(default)]
+    pub embeds: u64,
     /// Threads that compute; 0 while the model is being loaded.
     #[serde(default)]
     pub threads: u32,
@@ -310,6 +351,25 @@ mod tests {
         let told = Told { id: 3, what: Tell::Text { text: "hi\n".into() } };
         let line = serde_json::to_string(&told).unwrap();
         assert_eq!(line, r#"{"id":3,"tell":"text","text":"hi\n"}"#);
+        assert_eq!(serde_json::from_str::<Told>(&line).unwrap(), told);
+    }
+
+    #[test]
+    fn versions_that_know_more_or_less_understand_each_other() {
+        let later = r#"{"id":7,"ask":"paint","size":3}"#;
+        assert_eq!(
+            serde_json::from_str::<Asked>(later).unwrap(),
+            Asked { id: 7, what: Ask::Unknown }
+        );
+        let earlier = r#"{"version":1,"model":"m","parameters":2,"context":3,"pid":4}"#;
+        assert_eq!(serde_json::from_str::<Hello>(earlier).unwrap().embedder, None);
+        let embed = Asked { id: 1, what: Ask::Embed { texts: vec!["a".into()] } };
+        let line = serde_json::to_string(&embed).unwrap();
+        assert_eq!(line, r#"{"id":1,"ask":"embed","texts":["a"]}"#);
+        let embedder = Embedder { name: "m".into(), dimension: 2 };
+        let vectors = Vectors { embedder, vectors: vec![vec![0.1, -0.99498755]] };
+        let told = Told { id: 1, what: Tell::Vectors(vectors) };
+        let line = serde_json::to_string(&told).unwrap();
         assert_eq!(serde_json::from_str::<Told>(&line).unwrap(), told);
     }
 }

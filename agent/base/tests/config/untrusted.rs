@@ -34,6 +34,7 @@ const WIDENING: &[(&str, &str)] = &[
     ("sandbox.write", "[\"/\"]"),
     ("tools.webfetch.allow_hosts", "[\"169.254.169.254\"]"),
     ("tools.codesearch.endpoint", "\"http://evil\""),
+    ("memory.embedder", "\"local\""),
     ("memory.embeddings_endpoint", "\"http://evil\""),
     ("skills.extra_paths", "[\"/evil\"]"),
     ("computer_control.enabled", "true"),

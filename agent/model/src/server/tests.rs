@@ -15,7 +15,14 @@ fn asked(id: u64) -> Asked {
 /// The last that a slow client hears of a host whose engine ends.
 fn last_words(loaded: bool) -> Told {
     let (events, happened) = channel();
-    let hello = Hello { version: VERSION, model: String::new(), parameters: 0, context: 0, pid: 0 };
+    let hello = Hello {
+        version: VERSION,
+        model: String::new(),
+        parameters: 0,
+        context: 0,
+        pid: 0,
+        embedder: None,
+    };
     let socket = PathBuf::from("/nonexistent/socket");
     let (engine, _) = channel();
     let mut host = Host::new(hello, Duration::ZERO, engine, events.clone(), socket);

@@ -6,6 +6,7 @@
 mod refusals;
 mod replies;
 mod running;
+mod vectors;
 
 use std::path::PathBuf;
 use std::time::Duration;

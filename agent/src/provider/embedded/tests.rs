@@ -29,7 +29,14 @@ fn provider(script: Vec<Tell>) -> (Embedded, std::sync::mpsc::Receiver<Chat>) {
             }
         }
     });
-    let hello = Hello { version: 1, model: "m".into(), parameters: 1, context: 4096, pid: 1 };
+    let hello = Hello {
+        version: 1,
+        model: "m".into(),
+        parameters: 1,
+        context: 4096,
+        pid: 1,
+        embedder: None,
+    };
     let config = EmbeddedConfig::default();
     let facts = facts(&hello, &config, "embedded.default", "m".into());
     let host = Host::over(None, Connection::new(ours).unwrap());

@@ -1,0 +1,129 @@
+//! Vectors from the model on this machine, made by its host.
+
+use std::sync::Arc;
+
+use base::config::Config;
+use base::config::providers::EmbeddedConfig;
+use base::failure::{Failure, OrFail, Result};
+use base::host::connection::Connection;
+use base::host::find::{self, Wanted};
+use base::host::wire::{self, Ask, Fault, TEXT_LIMIT, Tell};
+use futures_util::future::BoxFuture;
+
+use super::embed::Embedder;
+
+/// A model on this machine.
+pub struct Local {
+    embedder: wire::Embedder,
+    host: Host,
+}
+
+/// How the host is reached.
+enum Host {
+    /// Over a socket that a supervisor handed down.
+    HandedDown(Arc<Connection>),
+    /// It is looked for, and started where there is none, with each request.
+    Wanted(Wanted),
+}
+
+/// What came of looking for the host.
+pub enum Opened {
+    /// It makes vectors.
+    Ready(Local),
+    /// It makes none: it is of an earlier version.
+    Older {
+        /// Its process.
+        pid: u32,
+    },
+}
+
+/// Finds or starts the host of the model that chats are had with, unless `memory.model` names
+/// another one.
+pub fn open(config: &Config) -> Result<Opened> {
+    let advised = |mut failure: Failure| {
+        // The rest speaks of other models to chat with.
+        failure.next.truncate(1);
+        failure.next("leave `embedder` out of [memory]: the built-in embedder needs no model")
+    };
+    let (host, hello) = match find::handed_down() {
+        Some(socket) => {
+            let connection = Connection::new(socket).or_fail(|| "cannot talk to the model host")?;
+            let hello = connection.hello().map_err(Fault::into_failure)?;
+            (Host::HandedDown(Arc::new(connection)), hello)
+        }
+        None => {
+            let wanted = Wanted::of(&entry(config), config.memory.model.as_deref());
+            let wanted = wanted.map_err(advised)?;
+            let (_, hello) = find::open(&wanted).map_err(advised)?;
+            (Host::Wanted(wanted), hello)
+        }
+    };
+    Ok(match hello.embedder {
+        Some(embedder) => Opened::Ready(Local { embedder, host }),
+        None => Opened::Older { pid: hello.pid },
+    })
+}
+
+/// The entry of the local model that answers in chats, so that one host does both.
+fn entry(config: &Config) -> EmbeddedConfig {
+    let providers = &config.providers;
+    let chosen = providers.chosen();
+    let named = chosen.strip_prefix("embedded.").and_then(|name| providers.embedded.get(name));
+    named.or_else(|| providers.embedded.values().next()).cloned().unwrap_or_default()
+}
+
+impl Local {
+    async fn ask(&self, texts: &[String]) -> std::result::Result<Vec<Vec<f32>>, String> {
+        let cut = |text: &String| base::text::head(text, TEXT_LIMIT).to_owned();
+        let texts: Vec<String> = texts.iter().map(cut).collect();
+        let count = texts.len();
+        let connection = self.host.connected().await?;
+        // Dropped before its end, when the user cancels, it ends at the host as well.
+        let mut answers = connection.ask(Ask::Embed { texts });
+        let made = match answers.next().await {
+            Tell::Vectors(made) => made,
+            Tell::Error(fault) => return Err(fault.into_failure().sentence()),
+            other => return Err(format!("the model host said something else: {other:?}")),
+        };
+        if made.embedder != self.embedder {
+            return Err("the model host was started anew and makes other vectors".to_owned());
+        }
+        let dimension = self.embedder.dimension as usize;
+        let fits = |vector: &Vec<f32>| {
+            vector.len() == dimension && vector.iter().all(|number| number.is_finite())
+        };
+        if made.vectors.len() != count || !made.vectors.iter().all(fits) {
+            return Err("the model host answers with vectors that cannot be used".to_owned());
+        }
+        Ok(made.vectors)
+    }
+}
+
+impl Host {
+    async fn connected(&self) -> std::result::Result<Arc<Connection>, String> {
+        let wanted = match self {
+            Host::HandedDown(connection) => return Ok(Arc::clone(connection)),
+            Host::Wanted(wanted) => wanted.clone(),
+        };
+        let found = tokio::task::spawn_blocking(move || find::open(&wanted)).await;
+        let found = found.map_err(|why| why.to_string())?;
+        found.map(|(connection, _)| Arc::new(connection)).map_err(|why| why.sentence())
+    }
+}
+
+impl Embedder for Local {
+    fn name(&self) -> &str {
+        &self.embedder.name
+    }
+
+    fn embed<'a>(
+        &'a self,
+        texts: &'a [String],
+    ) -> BoxFuture<'a, std::result::Result<Vec<Vec<f32>>, String>> {
+        Box::pin(self.ask(texts))
+    }
+
+    fn floor(&self) -> f32 {
+        0.25
+    }
+}
