@@ -280,3 +280,76 @@ fn a_rule_can_put_commands_in_the_box() {
     assert_eq!(bench.read("inside"), "in\n");
     shell(&bench, "cat ~/.config/g3/config.toml").works();
 }
+
+#[test]
+fn what_runs_in_the_background_is_told_shown_and_ended_by_its_name() {
+    let bench = Bench::new("g3");
+    let control = |args: Value| bench.call("background_control", args);
+    control(json!({})).says("nothing was started").works();
+    let command = "seq 1 500; trap '' TERM; sleep 300 & sleep 301 & wait; wait";
+    bench.call("background_process", json!({ "name": "counter", "command": command })).works();
+    until("it has counted", || {
+        Some(control(json!({"action": "log", "name": "counter", "lines": 2})))
+            .filter(|it| it.text.contains("500"))
+    });
+    let log = control(json!({"action": "log", "handle": "counter", "lines": "2"}));
+    assert!(log.works().ends_with("499\n500\n") && log.text.contains("left out"), "{log:?}");
+    control(json!({})).says("counter: running").works();
+    let status = control(json!({"action": "status", "name": "counter"}));
+    status.says("running").says("log: ").works();
+    // It does not want to end, and its children are in its group.
+    let ended = control(json!({"action": "kill", "name": "counter"}));
+    assert_eq!(
+        (ended.works().lines().next(), &ended.metadata["status"]),
+        (Some("counter: ended"), &json!("ended"))
+    );
+    let pid = status.metadata["pid"].as_u64().unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+    control(json!({"action": "kill", "name": "counter"})).says("ended").works();
+    control(json!({"action": "log", "name": "nobody"})).says("`counter`").fails("not_found");
+    control(json!({"action": "log"})).says("`counter`").fails("validation");
+    control(json!({"action": "jump", "name": "counter"})).fails("validation");
+    // What its first process left behind still counts.
+    let command = "sleep 300 & echo left";
+    bench.call("background_process", json!({ "name": "parent", "command": command })).works();
+    until("its first process ended", || {
+        control(json!({"action": "log", "name": "parent"})).text.contains("left").then_some(())
+    });
+    control(json!({"action": "status", "name": "parent"})).says("running").works();
+    control(json!({"action": "kill", "name": "parent"})).says("ended").works();
+}
+
+#[test]
+fn a_patch_on_a_command_line_is_applied_and_no_program_is_needed() {
+    let patch = "*** Begin Patch\n*** Add File: a $x.txt\n+one `two`\n*** End Patch";
+    for (profile, tool) in [
+        ("g3", "shell"),
+        ("egirl", "execute_command"),
+        ("tools-api", "bash"),
+        ("core", "execute_cli"),
+    ] {
+        let bench = Bench::new(profile);
+        bench.write("sub/x", "");
+        let run = |head: &str, patch: &str| {
+            let line = format!("{head}\n{patch}\nEOF\n");
+            bench.call(tool, json!({ "command": line, "description": "patches" }))
+        };
+        run("apply_patch <<'EOF'", patch).says("A a $x.txt").works();
+        assert_eq!(bench.read("a $x.txt"), "one `two`\n");
+        run("cd sub && apply_patch <<EOF", patch).works();
+        assert!(bench.has("sub/a $x.txt"));
+        let wrong = run(
+            "apply_patch <<'EOF'",
+            "*** Begin Patch\n*** Update File: no\n@@\n-a\n+b\n*** End Patch",
+        );
+        assert!(
+            wrong.text.contains("no such file") && (profile == "tools-api" || !wrong.ok),
+            "{wrong:?}"
+        );
+        let outside =
+            run("apply_patch <<'EOF'", "*** Begin Patch\n*** Add File: ../out\n+x\n*** End Patch");
+        outside.fails("denied");
+        assert!(!bench.env.home().join("out").exists());
+    }
+}

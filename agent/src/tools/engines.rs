@@ -40,6 +40,7 @@ pub fn row(engine: Engine) -> Row {
             Row { touches: exec::touches, ..runs(|c, p| Box::pin(exec::run::run(c, p))) }
         }
         Engine::Background => runs(|c, p| Box::pin(exec::background::run(c, p))),
+        Engine::Control => orders(|_| key("background"), |c, _| Box::pin(exec::control::run(c))),
         Engine::Read => Row { files: place, ..reads(|c, _| now(fs::read::run(c))) },
         Engine::Write => writes(|c, _| now(fs::write::run(c))),
         Engine::Replace => writes(|c, _| now(edit::replace::run(c))),

@@ -22,10 +22,22 @@ struct Args {
     skip_missing: bool,
 }
 
+/// A patch to be applied.
+pub struct Order {
+    /// As written.
+    pub patch: String,
+    /// Where relative paths start.
+    pub from: PathBuf,
+    /// Whether it counts as a whole.
+    pub mode: Mode,
+    /// Whether a file that is to be deleted and is not there is passed over.
+    pub skip_missing: bool,
+}
+
 /// What becomes of the steps before one that fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Mode {
+pub enum Mode {
     /// They are not made either.
     #[default]
     Atomic,
@@ -35,28 +47,40 @@ enum Mode {
 
 /// The files of a call.
 pub fn files(call: &Call<'_>) -> Vec<PathBuf> {
-    let Ok((_, patch)) = read(call) else { return Vec::new() };
-    let all = patch.steps.iter().flat_map(Step::paths);
-    let mut files: Vec<PathBuf> =
-        all.filter_map(|path| paths::resolve(&call.place, path).ok()).collect();
-    files.sort();
-    files.dedup();
-    files
+    order(call).map(|order| order.files()).unwrap_or_default()
 }
 
-fn read(call: &Call<'_>) -> Result<(Args, Patch), Trouble> {
-    let args: Args = call.decode()?;
-    let patch = envelope::read(&args.patch).map_err(|wrong| Trouble::invalid(wrong.told()))?;
-    Ok((args, patch))
+fn order(call: &Call<'_>) -> Result<Order, Trouble> {
+    let Args { patch, mode, skip_missing } = call.decode()?;
+    Ok(Order { patch, from: call.place.clone(), mode, skip_missing })
 }
 
-/// Applies the patch.
+impl Order {
+    /// The files that it writes; none of a text that is no patch.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let Ok(patch) = envelope::read(&self.patch) else { return Vec::new() };
+        let all = patch.steps.iter().flat_map(Step::paths);
+        let mut files: Vec<PathBuf> =
+            all.filter_map(|path| paths::resolve(&self.from, path).ok()).collect();
+        files.sort();
+        files.dedup();
+        files
+    }
+}
+
+/// Applies the patch of a call.
 pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
-    let (args, Patch { steps, mut notes }) = read(call)?;
+    apply(call, &order(call)?)
+}
+
+/// Applies a patch.
+pub fn apply(call: &Call<'_>, order: &Order) -> Result<Outcome, Trouble> {
+    let read = envelope::read(&order.patch);
+    let Patch { steps, mut notes } = read.map_err(|wrong| Trouble::invalid(wrong.told()))?;
     let mut draft = Draft::new(call);
     let mut failed = None;
     for step in &steps {
-        match apply(call, &mut draft, step, args.skip_missing) {
+        match take(order, &mut draft, step) {
             Ok(more) => notes.extend(more),
             Err(why) => {
                 failed = Some(why);
@@ -65,12 +89,11 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         }
     }
     match failed {
-        Some(why) if args.mode == Mode::Atomic => {
+        Some(why) if order.mode == Mode::Atomic => {
             Err(Trouble::new(why.kind, format!("{}. Nothing was written", why.text)))
         }
         Some(why) => {
-            let changed = draft.commit()?;
-            let done = told(call, &changed, &notes);
+            let done = told(call, &draft.commit()?, &notes);
             let text = format!("{}. The steps before it were made:\n{}", why.text, done.text);
             Ok(Outcome { ok: false, error_kind: Some(why.kind), text, ..done })
         }
@@ -79,14 +102,9 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
 }
 
 /// One step; gives what was forgiven.
-fn apply(
-    call: &Call<'_>,
-    draft: &mut Draft<'_, '_>,
-    step: &Step,
-    skip_missing: bool,
-) -> Result<Vec<String>, Trouble> {
+fn take(order: &Order, draft: &mut Draft<'_, '_>, step: &Step) -> Result<Vec<String>, Trouble> {
     let place = |raw: &str| {
-        paths::resolve(&call.place, raw).map_err(|why| Trouble::io(&format!("`{raw}`"), &why))
+        paths::resolve(&order.from, raw).map_err(|why| Trouble::io(&format!("`{raw}`"), &why))
     };
     match step {
         Step::Add { path, text } => {
@@ -99,7 +117,7 @@ fn apply(
         Step::Delete { path: raw } => {
             let path = place(raw)?;
             if !draft.exists(&path)? {
-                return match skip_missing {
+                return match order.skip_missing {
                     true => Ok(vec![format!("Skipped: {raw} is not there")]),
                     false => Err(missing("delete", raw)),
                 };

@@ -12,8 +12,8 @@ use serde_json::json;
 use super::boxed;
 use super::environment::{self, Environment};
 use crate::gate::Pass;
-use crate::tools::Outcome;
 use crate::tools::call::{Call, Trouble};
+use crate::tools::{Outcome, Workplace};
 
 #[derive(Deserialize)]
 struct Args {
@@ -25,13 +25,22 @@ struct Args {
 
 /// What is known about a process that was started.
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
-    name: String,
-    command: String,
-    pid: u32,
+pub struct Record {
+    /// What it is called.
+    pub name: String,
+    /// Its command line.
+    pub command: String,
+    /// The first process of its group.
+    pub pid: u32,
     /// When it started, by the kernel's count: a process id alone may be somebody else's by now.
-    born: Option<u64>,
-    log: PathBuf,
+    pub born: Option<u64>,
+    /// Where its output goes.
+    pub log: PathBuf,
+}
+
+/// Where what is known about the processes of a session lies.
+pub fn directory(at: &Workplace) -> PathBuf {
+    at.session_dir.join("tools/background")
 }
 
 /// Starts a process and lets go of it.
@@ -44,7 +53,7 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
         let text = format!("the directory {} does not exist", call.place.display());
         return Err(Trouble::invalid(text));
     }
-    let directory = call.at.session_dir.join("tools/background");
+    let directory = directory(call.at);
     let broken = |e: std::io::Error| Trouble::io("cannot start a background process", &e);
     fs::create_dir_all(&directory).map_err(broken)?;
     let name = match &args.name {
@@ -55,8 +64,8 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
     let file = directory.join(format!("{slug}.json"));
     if let Some(old) = load(&file).filter(is_running) {
         let text = format!(
-            "a background process `{}` runs already (pid {}); end it with `kill -- -{}`, or choose \
-             another name",
+            "a background process `{}` runs already (pid {}); end it with background_control or \
+             `kill -- -{}`, or choose another name",
             old.name, old.pid, old.pid
         );
         return Err(Trouble::failed(text));
@@ -116,7 +125,7 @@ fn told(call: &Call<'_>, record: &Record) -> Outcome {
 }
 
 /// A name as a file name: it must not lead anywhere.
-fn slug(name: &str) -> Result<String, Trouble> {
+pub fn slug(name: &str) -> Result<String, Trouble> {
     let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let slug: String = name.trim().chars().map(|c| if fits(c) { c } else { '_' }).collect();
     let slug = slug.trim_start_matches('.').to_owned();
@@ -146,16 +155,32 @@ fn log_file(directory: &Path, slug: &str) -> std::io::Result<(File, PathBuf)> {
     Ok((file, path))
 }
 
-fn load(file: &Path) -> Option<Record> {
+/// What is known about a process.
+pub fn load(file: &Path) -> Option<Record> {
     serde_json::from_slice(&fs::read(file).ok()?).ok()
 }
 
 /// Whether the process itself or another of its group runs; a zombie does not.
-fn is_running(record: &Record) -> bool {
+pub fn is_running(record: &Record) -> bool {
     match born(record.pid) {
         Some(now) => record.born.is_none_or(|then| then == now),
-        None => cfg!(not(target_os = "linux")) && is_alive(record.pid),
+        None if cfg!(not(target_os = "linux")) => is_alive(record.pid),
+        // As long as one of its group lives, the number is given to nobody else.
+        None => has_members(record.pid),
     }
+}
+
+/// Whether a group has a process that is no zombie.
+fn has_members(group: u32) -> bool {
+    let Ok(entries) = fs::read_dir("/proc") else { return false };
+    let ids = entries.flatten().filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter(|id| born(*id).is_some()).any(|id| group_of(id) == Some(group))
+}
+
+/// The group of a process (proc(5), field 5).
+fn group_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()
 }
 
 /// When a process started, in clock ticks since boot (proc(5), field 22); `None` for a process

@@ -12,7 +12,9 @@ use crate::gate::{Access, paths, verbs};
 
 pub mod background;
 pub mod boxed;
+pub mod control;
 pub mod environment;
+pub mod heredoc;
 pub mod output;
 pub mod process;
 pub mod prompts;
@@ -50,6 +52,9 @@ fn directory_file(at: &Workplace) -> PathBuf {
 
 /// What a command reaches.
 pub fn reaches(call: &Call<'_>) -> Vec<Access> {
+    if let Some(patch) = heredoc::order(call) {
+        return patch.files().into_iter().map(Access::Write).collect();
+    }
     vec![Access::Run {
         line: call.text("command").to_owned(),
         cwd: call.place.clone(),
@@ -59,8 +64,12 @@ pub fn reaches(call: &Call<'_>) -> Vec<Access> {
 
 /// What a command that is waited for touches: where the directory is kept, the shell itself.
 pub fn touches(call: &Call<'_>) -> Vec<String> {
+    let patched = heredoc::order(call).map(|patch| patch.files()).unwrap_or_default();
     match remembers_directory(call.face) {
         true => vec!["shell".to_owned()],
+        false if !patched.is_empty() => {
+            patched.iter().map(|file| file.to_string_lossy().into_owned()).collect()
+        }
         false => named_files(call.text("command"), &call.place),
     }
 }

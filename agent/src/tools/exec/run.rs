@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::environment::Environment;
 use super::output::{Capture, Show};
 use super::process::{End, Order, Ran, run as run_process};
-use super::{background, boxed, keep_directory, render};
+use super::{background, boxed, heredoc, keep_directory, render};
 use crate::gate::{Pass, paths};
 use crate::tools::call::{Call, Trouble};
 use crate::tools::outside::Command;
@@ -62,9 +62,12 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
         hold: boxed::hold(pass, call.at),
         attended: args.keep_directory,
     };
-    let ran = match in_terminal(&order, pass, call).await {
-        Some(ran) => ran,
-        None => run_process(&order, call.at).await,
+    let ran = match heredoc::order(call) {
+        Some(patch) => Ok(heredoc::run(call, &patch, order.show)),
+        None => match in_terminal(&order, pass, call).await {
+            Some(ran) => ran,
+            None => run_process(&order, call.at).await,
+        },
     };
     let ran = ran.map_err(|e| Trouble::failed(format!("Failed to execute command: {e}")))?;
     if let Some(directory) = &ran.directory

@@ -19,6 +19,9 @@ pub enum Engine {
     /// Starts a process that lives on.
     #[serde(rename = "exec.background")]
     Background,
+    /// Tells and ends what was started so.
+    #[serde(rename = "exec.control")]
+    Control,
     /// Reads a file.
     #[serde(rename = "fs.read")]
     Read,
