@@ -4,7 +4,7 @@
 //! measured when `BENCH_CODEX`, `BENCH_OPENCODE`, `BENCH_QWEN` and `BENCH_MINI` name their programs. Figures are medians of
 //! interleaved runs; CPU is user plus system time of the whole process tree; PSS is the peak of
 //! the tree's proportional set size, taken in a run of its own; for `--version`, which is over after a
-//! few looks, the largest of twenty runs.
+//! few looks, the largest of ten runs.
 
 mod common {
     pub mod measure;
@@ -63,21 +63,24 @@ fn main() {
     let place = place.path();
     head();
     version(&peers, place).print();
-    turns("one headless turn with one tool call", 1, 9, &peers, place).print();
+    turns("one headless turn with one tool call", 1, 5, &peers, place).print();
     turns("fifty turns with one tool call each", 50, 3, &peers, place).print();
     at_once("eight at once, five turns each", 8, &peers, place).print();
-    at_once("twenty at once, five turns each", 20, &peers, place).print();
+    // Twenty of the others do not fit into the memory of a small machine.
+    let light = ["g3", "codex", "mini-swe-agent"];
+    let few: Vec<Peer> = peers.iter().filter(|peer| light.contains(&peer.name)).cloned().collect();
+    at_once("twenty at once, five turns each", 20, &few, place).print();
     resume(10_000, &peers[0], place).print();
 }
 
 fn version(peers: &[Peer], place: &Path) -> Row {
     let mut row = Row::new("`--version`", peers.iter().map(|peer| peer.name));
-    for _ in 0..11 {
+    for _ in 0..7 {
         for (at, peer) in peers.iter().enumerate() {
             row.add(at, measure(vec![peer.version(place)]));
         }
     }
-    for _ in 0..20 {
+    for _ in 0..10 {
         for (at, peer) in peers.iter().enumerate() {
             row.add_memory(at, memory(vec![peer.version(place)]));
         }
@@ -90,7 +93,9 @@ fn turns(name: &str, turns: usize, runs: usize, peers: &[Peer], place: &Path) ->
     let mut row = Row::new(name, peers.iter().map(|peer| peer.name));
     for _ in 0..runs {
         for (at, peer) in peers.iter().enumerate() {
-            row.add(at, checked(&server, peer, 1, turns, place));
+            if let Some(sample) = checked(&server, peer, 1, turns, place) {
+                row.add(at, sample);
+            }
         }
     }
     for (at, peer) in peers.iter().enumerate() {
@@ -103,7 +108,9 @@ fn at_once(name: &str, many: usize, peers: &[Peer], place: &Path) -> Row {
     let server = ModelServer::start(script(5));
     let mut row = Row::new(name, peers.iter().map(|peer| peer.name));
     for (at, peer) in peers.iter().enumerate() {
-        row.add(at, checked(&server, peer, many, 5, place));
+        if let Some(sample) = checked(&server, peer, many, 5, place) {
+            row.add(at, sample);
+        }
         let jobs = (0..many).map(|_| peer.task(&server, &fresh(place))).collect();
         row.add_memory(at, memory(jobs));
     }
@@ -138,14 +145,24 @@ fn lengthen(dir: &Path, messages: usize) {
     std::fs::write(&journal, format!("{text}{turns}")).expect("the journal can be written");
 }
 
-/// Measures and makes sure that every request was really made: a peer that fails fast is not fast.
-fn checked(server: &ModelServer, peer: &Peer, many: usize, turns: usize, place: &Path) -> Sample {
+/// Measures, unless the requests that are due were not made: a peer that fails fast is not fast.
+#[allow(clippy::print_stderr, reason = "what is missing from the table is told")]
+fn checked(
+    server: &ModelServer,
+    peer: &Peer,
+    many: usize,
+    turns: usize,
+    place: &Path,
+) -> Option<Sample> {
     let before = server.requests().len();
     let jobs = (0..many).map(|_| peer.task(server, &fresh(place))).collect();
     let sample = measure(jobs);
     let made = server.requests().len() - before;
-    assert!(made >= many * turns, "{} made only {made} requests", peer.name);
-    sample
+    let due = many * turns;
+    if made < due {
+        eprintln!("{}: {made} of {due} requests were made; not counted", peer.name);
+    }
+    (made >= due).then_some(sample)
 }
 
 /// An empty directory to work in.

@@ -48,6 +48,10 @@ impl Row {
     pub fn print(&self) {
         let ours = &self.cells[0];
         for cell in &self.cells {
+            if cell.samples.is_empty() {
+                println!("| {} | {} | not measured | | | | | |", self.name, cell.program);
+                continue;
+            }
             println!(
                 "| {} | {} | {:.1} | {:.1} | {} | {} | {} | {} |",
                 self.name,
