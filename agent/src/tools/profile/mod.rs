@@ -179,8 +179,9 @@ fn plain_style() -> Style {
 
 static G3: LazyLock<Vec<Face>> = LazyLock::new(|| {
     let lent = |(profile, name): (Profile, &str)| {
-        let face = faces(profile).into_iter().find(|face| face.name == name)?;
-        Some(Face { style: Style::G3, borrowed: true, ..face.clone() })
+        let mut face = faces(profile).into_iter().find(|face| face.name == name)?.clone();
+        face.defaults.retain(|key, _| !STRICT.contains(&key.as_str()));
+        Some(Face { style: Style::G3, borrowed: true, ..face })
     };
     let own = table(include_str!("g3.json"), Style::G3);
     own.into_iter().chain(BORROWED.into_iter().filter_map(lent)).collect()
@@ -198,6 +199,9 @@ const BORROWED: [(Profile, &str); 4] = [
     (Profile::Core, "wait"),
     (Profile::Core, "get_action_history"),
 ];
+
+/// Defaults that only the profile wants which a tool comes from, since its documents say so.
+const STRICT: [&str; 2] = ["bare", "skip_missing"];
 
 /// What a small model gets: the four things without which no task can be done, and an edit that
 /// forgives wrong whitespace instead of a diff, which small models cannot count.
@@ -272,10 +276,12 @@ pub fn find(profile: Profile, name: &str, args: &Value) -> Found {
     if let Some(face) = own {
         return Found::One(face);
     }
+    // `all` has what the full suite made of a borrowed tool.
+    let as_lent = profile == Profile::All && BORROWED.iter().any(|(_, lent)| *lent == name);
     let known: Vec<(Profile, &'static Face)> = Profile::EACH
         .into_iter()
         .flat_map(|each| faces(each).into_iter().map(move |face| (each, face)))
-        .filter(|(_, face)| face.name == name && !face.borrowed)
+        .filter(|(_, face)| face.name == name && face.borrowed == as_lent)
         .collect();
     match known.as_slice() {
         [] => return Found::None(nearest(profile, name)),
