@@ -71,7 +71,7 @@ pub fn convert(html: &str, base: &Url, form: Form) -> Page {
         base: base.clone(),
         form,
         unseen: None,
-        title: None,
+        in_title: false,
         titles: String::new(),
     };
     for token in Tokenizer::new_with_emitter(html, emitter) {
@@ -94,14 +94,13 @@ struct Reader {
     form: Form,
     /// An element of which nothing is shown, and how many of its name are open.
     unseen: Option<(String, usize)>,
-    /// Set within the title.
-    title: Option<()>,
+    in_title: bool,
     titles: String,
 }
 
 impl Reader {
     fn text(&mut self, text: &str) {
-        if self.title.is_some() {
+        if self.in_title {
             self.titles.push_str(text);
         } else if self.unseen.is_none() {
             self.stack.text(text);
@@ -115,7 +114,7 @@ impl Reader {
             return;
         }
         match name.as_str() {
-            "title" => self.title = Some(()),
+            "title" => self.in_title = true,
             "svg" if tag.self_closing => {}
             unseen if UNSEEN.contains(&unseen) => self.unseen = Some((name, 1)),
             "base" => {
@@ -187,7 +186,7 @@ impl Reader {
         }
         let shows_marks = self.form == Form::Markdown;
         match name {
-            "title" => self.title = None,
+            "title" => self.in_title = false,
             "b" | "strong" => self.stack.close("b"),
             "i" | "em" => self.stack.close("i"),
             "del" | "s" | "strike" => self.stack.close("del"),
