@@ -23,7 +23,8 @@ pub struct Role {
     pub identity: Identity,
     /// Where it may write; everywhere when there is no fence.
     pub fence: Option<Fence>,
-    /// Whether it may only look at files: nothing else is offered, and nothing else runs.
+    /// Whether it may only look, at files and at the web: nothing else is offered, and nothing else
+    /// runs.
     pub reads_only: bool,
     /// A tool that only this role has.
     pub own: Option<Arc<dyn OwnTool>>,
@@ -45,18 +46,21 @@ const ASKS: u32 = 3;
 impl Role {
     /// What the role is offered of a profile's tools.
     pub fn offered(&self, profile: Profile, all: Vec<ToolSpec>) -> Vec<ToolSpec> {
-        let reads = |spec: &ToolSpec| reads(profile, &spec.name, &Value::Null);
+        let reads = |spec: &ToolSpec| self.looks(profile, &spec.name, &Value::Null);
         let mut offered = all;
         offered.retain(|spec| !self.reads_only || reads(spec));
         offered.extend(self.own.as_ref().map(|own| own.spec()));
         offered
     }
-}
 
-/// Whether a call looks at files and does nothing else.
-fn reads(profile: Profile, name: &str, args: &Value) -> bool {
-    let engine = tools::engine(profile, name, args);
-    matches!(engine, Some(Engine::Read | Engine::Grep | Engine::Glob))
+    /// Whether a call looks at something and does nothing else. Who judges the work that lies here,
+    /// with a tool of its own, looks at that alone.
+    fn looks(&self, profile: Profile, name: &str, args: &Value) -> bool {
+        let engine = tools::engine(profile, name, args);
+        let at_files = matches!(engine, Some(Engine::Read | Engine::Grep | Engine::Glob));
+        let at_web = matches!(engine, Some(Engine::Fetch | Engine::CodeSearch | Engine::WebSearch));
+        at_files || at_web && self.own.is_none()
+    }
 }
 
 /// A toolbox as a role may use it: what the role may not do is refused here, whatever the model
@@ -79,7 +83,7 @@ impl<'a> Narrowed<'a> {
     }
 
     fn refusal(&self, name: &str, args: &Value) -> Option<Outcome> {
-        if !self.role.reads_only || reads(self.profile, name, args) {
+        if !self.role.reads_only || self.role.looks(self.profile, name, args) {
             return None;
         }
         let offered: Vec<&str> = self.offered().iter().map(|spec| spec.name.as_str()).collect();

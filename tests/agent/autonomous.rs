@@ -189,6 +189,7 @@ fn a_coach_cannot_write_or_run_whatever_it_calls() {
     let results = stage.asked().pop().unwrap().tool_results();
     for (_, text) in &results[..4] {
         assert!(text.contains("denied") && text.contains("read_file, grep, glob"), "{text}");
+        assert!(!text.contains("webfetch"), "{text}");
     }
     assert!(results[4].1.contains("one.txt"), "it may read");
 }

@@ -57,5 +57,8 @@ mod tools_patch;
 mod tools_search;
 mod tools_support;
 mod tools_table;
+mod tools_web;
+mod tools_web_search;
 mod tracing;
 mod turn;
+mod web_support;

@@ -182,6 +182,7 @@ fn workplace(args: &ExecArgs) -> Result<Workplace> {
     at.root = root_of(&cwd);
     at.gate = Arc::new(Gate::new(&loaded.config.gate.rules, None)?);
     at.memory = Arc::new(Memory::new(&loaded.config, None));
+    at.others.web = Arc::new(loaded.config.tools.clone());
     at.skills = Arc::new(skills::find::shelf(&loaded.config.skills, &cwd));
     Ok(at)
 }

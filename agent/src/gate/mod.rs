@@ -41,6 +41,13 @@ pub enum Access {
         /// Whether the user's configuration lets its calls run.
         free: bool,
     },
+    /// Asks a host over the network.
+    Fetch {
+        /// Its name or address, in small letters, without a port.
+        host: String,
+        /// Whether the user's configuration names it.
+        free: bool,
+    },
 }
 
 /// A call at the gate.
@@ -121,7 +128,7 @@ struct Rule {
     command: Option<GlobMatcher>,
     path: Option<GlobMatcher>,
     /// Rules about hosts never match a call that reaches none.
-    host: bool,
+    host: Option<GlobMatcher>,
     action: Action,
 }
 
@@ -257,6 +264,10 @@ fn by_reach(visitor: &Visitor<'_>) -> Verdict {
         Access::Foreign { server, free: false } => {
             verdict(Action::Ask, format!("the MCP server `{server}` acts outside of g3's control"))
         }
+        Access::Fetch { free: true, .. } => verdict(Action::Allow, String::new()),
+        Access::Fetch { host, free: false } => {
+            verdict(Action::Ask, format!("`{host}` is beyond this machine"))
+        }
     }
 }
 
@@ -269,6 +280,9 @@ fn question(visitor: &Visitor<'_>, why: String) -> Question {
         Access::Write(file) => (format!("write {}", file.display()), path(file)),
         Access::Run { line, .. } => (format!("run `{line}`"), Some(("command", escape(line)))),
         Access::Foreign { server, .. } => (format!("run on the MCP server `{server}`"), None),
+        Access::Fetch { host, .. } => {
+            (format!("ask {host} over the network"), Some(("host", escape(host))))
+        }
     };
     let narrower = narrower.map(|(key, value)| format!("{key} = {}\n", quoted(&value)));
     let rule = format!(
@@ -294,7 +308,7 @@ impl Rule {
             // In a command line `/` is a character like any other.
             command: glob(rule.command.as_deref())?,
             path: glob(path.as_deref())?,
-            host: rule.host.is_some(),
+            host: glob(rule.host.as_deref().map(str::to_lowercase).as_deref())?,
             action: rule.action,
         })
     }
@@ -304,12 +318,18 @@ impl Rule {
         let (path, command) = match visitor.access {
             Access::Read(path) | Access::Write(path) => (Some(path), None),
             Access::Run { line, cwd, .. } => (Some(cwd), Some((line, cwd))),
-            Access::Foreign { .. } => (None, None),
+            Access::Foreign { .. } | Access::Fetch { .. } => (None, None),
+        };
+        let host = match visitor.access {
+            Access::Fetch { host, .. } => Some(Path::new(host)),
+            Access::Read(_) | Access::Write(_) | Access::Run { .. } | Access::Foreign { .. } => {
+                None
+            }
         };
         let fits = |glob: &Option<GlobMatcher>, text: Option<&Path>| {
             glob.as_ref().is_none_or(|glob| text.is_some_and(|text| glob.is_match(text)))
         };
-        !self.host
+        fits(&self.host, host)
             && fits(&self.tool, Some(Path::new(visitor.tool)))
             && fits(&self.path, path.map(PathBuf::as_path))
             && self.command.as_ref().is_none_or(|glob| {

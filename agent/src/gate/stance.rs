@@ -47,7 +47,7 @@ impl Stance {
     /// The verdict as this stance has it; the error is what the model reads.
     pub(super) fn tempered(self, verdict: Verdict, access: &Access) -> Result<Verdict, String> {
         let looks = match access {
-            Access::Read(_) => true,
+            Access::Read(_) | Access::Fetch { .. } => true,
             Access::Write(_) | Access::Run { .. } | Access::Foreign { .. } => false,
         };
         match self {

@@ -140,3 +140,20 @@ async fn an_answer_of_always_is_not_asked_again() {
         "denied by the user: read /etc/hosts"
     );
 }
+
+#[test]
+fn rules_about_hosts_speak_of_hosts_only() {
+    let fetch = |host: &str, free| Access::Fetch { host: host.to_owned(), free };
+    let rule = |host: &str, action| {
+        let (tool, command, path) = (None, None, None);
+        GateRule { tool, command, path, host: Some(host.to_owned()), action }
+    };
+    let rules = [rule("*.Example.org", Action::Allow), rule("evil.*", Action::Deny)];
+    let gate = Gate::new(&rules, None).unwrap();
+    let judged = |access: Access| gate.judge(&visit(&access)).action;
+    assert_eq!(judged(fetch("docs.example.org", false)), Action::Allow);
+    assert_eq!(judged(fetch("example.org", false)), Action::Ask);
+    assert_eq!(judged(fetch("example.org", true)), Action::Allow);
+    assert_eq!(judged(fetch("evil.test", true)), Action::Deny);
+    assert_eq!(judged(Access::Write("/elsewhere/a.example.org".into())), Action::Ask);
+}

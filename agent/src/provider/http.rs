@@ -1,7 +1,7 @@
 //! The connection to a hosted model: one client per provider, kept alive between turns; no
 //! redirects, because they would carry the key; no limit on the whole time, only on silence.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -238,7 +238,7 @@ pub fn is_loopback(url: &Url) -> bool {
 }
 
 /// The last cause, which says what happened; those around it only say where.
-fn innermost(error: &dyn std::error::Error) -> String {
+pub fn innermost(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;
@@ -258,6 +258,21 @@ pub fn client(url: &Url) -> reqwest::Result<Client> {
             // Reading the system's certificates takes longer than a turn with a local server.
             return client.tls_backend_preconfigured(no_roots()).build();
         }
+    }
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    client.build()
+}
+
+/// A client that goes to these addresses and to no other, by no proxy; no redirects.
+pub fn pinned(url: &Url, addresses: &[SocketAddr]) -> reqwest::Result<Client> {
+    let client = Client::builder()
+        .connect_timeout(CONNECT)
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("g3/", env!("CARGO_PKG_VERSION")))
+        .no_proxy()
+        .resolve_to_addrs(url.host_str().unwrap_or_default(), addresses);
+    if url.scheme() == "http" {
+        return client.tls_backend_preconfigured(no_roots()).build();
     }
     let _ = rustls::crypto::ring::default_provider().install_default();
     client.build()

@@ -30,7 +30,8 @@ pub fn workplace(
         settings.tools && !settings.role.reads_only && settings.notes.auto.unwrap_or(false);
     let memory = Arc::new(memory);
     let asks = Some((facts.provider.clone(), facts.model.clone()));
-    let others = Others { asks, subagents: None };
+    let web = Arc::new(settings.config.tools.clone());
+    let others = Others { asks, subagents: None, web };
     let root = root_of(&settings.cwd);
     Workplace { root, plain: facts.small, gate, skills, memory, others, ..quiet }
 }

@@ -91,6 +91,17 @@ impl Entry {
             Some(Pattern::Glob(glob)) => glob.is_match(path),
         }
     }
+
+    /// Whether a host is what the pattern speaks of: `domain:HOST`, or a glob over hosts.
+    pub fn fits_host(&self, host: &str) -> bool {
+        match &self.pattern {
+            None => true,
+            Some(Pattern::Begins(_)) => false,
+            Some(Pattern::Glob(glob)) => {
+                glob.is_match(host) || glob.is_match(format!("domain:{host}"))
+            }
+        }
+    }
 }
 
 impl Pattern {
@@ -124,6 +135,9 @@ mod tests {
         assert!(entry("Bash(*)").fits_command(&line("anything")));
         assert!(entry("Read(src/**)").fits_path("src/a/b.rs"));
         assert!(!entry("Read(src/**)").fits_path("etc/b.rs"));
+        let fetch = entry("WebFetch(domain:*.rs)");
+        assert!(fetch.fits_host("docs.rs") && !fetch.fits_host("docs.rs.evil"));
+        assert!(entry("WebFetch(docs.rs)").fits_host("docs.rs"));
         for wrong in ["Bash(git", "a b", "(x)", "Read([)"] {
             assert!(Entry::parse(wrong.to_owned()).is_err(), "{wrong}");
         }

@@ -9,7 +9,7 @@ use super::call::{Call, Trouble};
 use super::profile::{Effect, Engine};
 use super::{
     Outcome, edit, escalate, exec, fs, history, memory, plan, rehydrate, research, search, skill,
-    task, todo, wait,
+    task, todo, wait, web,
 };
 use crate::gate::{Access, Pass};
 
@@ -68,6 +68,9 @@ pub fn row(engine: Engine) -> Row {
         Engine::MemorySearch => orders(|_| key("memory"), |c, _| Box::pin(memory::search(c))),
         Engine::MemoryGet => orders(|_| key("memory"), |c, _| Box::pin(memory::recall(c))),
         Engine::MemorySet => orders(|_| key("memory"), |c, _| Box::pin(memory::keep(c))),
+        Engine::Fetch => asks(web::fetch::reaches, |c, _| Box::pin(web::fetch::run(c))),
+        Engine::CodeSearch => asks(web::search::reaches, |c, _| Box::pin(web::search::code(c))),
+        Engine::WebSearch => asks(web::search::reaches, |c, _| Box::pin(web::search::pages(c))),
     }
 }
 
@@ -85,6 +88,11 @@ fn looks(run: Work) -> Row {
 /// As [`looks`], and such calls keep their order.
 fn orders(touches: fn(&Call<'_>) -> Vec<String>, run: Work) -> Row {
     Row { touches, ..looks(run) }
+}
+
+/// Asks somebody over the network and changes nothing here.
+fn asks(reaches: fn(&Call<'_>) -> Vec<Access>, run: Work) -> Row {
+    Row { reaches, ..looks(run) }
 }
 
 /// Reads the place that the call names.

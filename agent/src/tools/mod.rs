@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use base::config::agent::ToolsConfig;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -40,6 +41,7 @@ pub mod task;
 pub mod todo;
 pub mod traced;
 pub mod wait;
+pub mod web;
 
 /// What a tool gives back.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -113,13 +115,15 @@ pub struct Workplace {
     pub others: Others,
 }
 
-/// Agents that can be asked to work.
+/// Who can be asked: agents that work, and what the user says of the web.
 #[derive(Clone, Default)]
 pub struct Others {
     /// Our own provider, as `type.name`, and model, for those that shall ask the same.
     pub asks: Option<(String, String)>,
     /// Those that work within this session.
     pub subagents: Option<Arc<dyn Subagents>>,
+    /// Which hosts may be fetched though they are private, and who searches the web.
+    pub web: Arc<ToolsConfig>,
 }
 
 /// A set of tool names as an ecosystem knows them.

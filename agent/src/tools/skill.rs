@@ -34,6 +34,8 @@ const OTHERS: &[(&str, Engine)] = &[
     ("Glob", Engine::Glob),
     ("TodoRead", Engine::TodoRead),
     ("TodoWrite", Engine::TodoWrite),
+    ("WebFetch", Engine::Fetch),
+    ("WebSearch", Engine::WebSearch),
 ];
 
 /// Loads a skill, or one file that lies beside it.
@@ -185,6 +187,7 @@ fn speaks_of(entry: &Entry, call: &Call<'_>) -> bool {
             let below = below.is_some_and(|below| entry.fits_path(&below.to_string_lossy()));
             below || entry.fits_path(&path.to_string_lossy())
         }
+        Access::Fetch { host, .. } => entry.fits_host(host),
         Access::Foreign { .. } => false,
     };
     !reached.is_empty() && reached.iter().all(fits)

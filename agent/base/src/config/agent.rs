@@ -69,7 +69,7 @@ pub struct ToolsConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebfetchConfig {
-    /// Hosts (`name` or `name:port`) that may be fetched although they are private addresses.
+    /// Hosts (`name` or `name:port`) that are fetched unasked, also where their addresses are private.
     pub allow_hosts: Vec<String>,
 }
 

@@ -91,6 +91,15 @@ pub enum Engine {
     /// Stores one.
     #[serde(rename = "memory.set")]
     MemorySet,
+    /// Fetches a page of the web.
+    #[serde(rename = "web.fetch")]
+    Fetch,
+    /// Searches the web for code and documentation.
+    #[serde(rename = "web.code")]
+    CodeSearch,
+    /// Searches the web.
+    #[serde(rename = "web.search")]
+    WebSearch,
 }
 
 /// What a call does to the world.
@@ -193,9 +202,12 @@ static TOOLS_API: LazyLock<Vec<Face>> =
 static CORE: LazyLock<Vec<Face>> = LazyLock::new(|| table(include_str!("core.json"), Style::Core));
 
 /// What the full suite has from other profiles, so that it has a name for each capability.
-const BORROWED: [(Profile, &str); 4] = [
+const BORROWED: [(Profile, &str); 7] = [
     (Profile::ToolsApi, "multiedit"),
     (Profile::ToolsApi, "patch"),
+    (Profile::ToolsApi, "webfetch"),
+    (Profile::ToolsApi, "codesearch"),
+    (Profile::ToolsApi, "websearch"),
     (Profile::Core, "wait"),
     (Profile::Core, "get_action_history"),
 ];

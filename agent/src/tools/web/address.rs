@@ -1,0 +1,199 @@
+//! Which addresses belong to the public internet. The ranges are those of the registries of special
+//! purpose addresses: <https://www.iana.org/assignments/iana-ipv4-special-registry>, and -ipv6-.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What is not public of IPv4: the first address of a range, the bits that its addresses share, and
+/// what it is.
+const V4: &[([u8; 4], u32, &str)] = &[
+    ([0, 0, 0, 0], 8, "an address of no host"),
+    ([10, 0, 0, 0], 8, "in a private network"),
+    ([100, 64, 0, 0], 10, "in a provider's own network"),
+    ([127, 0, 0, 0], 8, "this machine"),
+    ([169, 254, 0, 0], 16, "on the link only"),
+    ([172, 16, 0, 0], 12, "in a private network"),
+    ([192, 0, 0, 0], 24, "reserved"),
+    ([192, 0, 2, 0], 24, "reserved for documentation"),
+    ([192, 88, 99, 0], 24, "reserved"),
+    ([192, 168, 0, 0], 16, "in a private network"),
+    ([198, 18, 0, 0], 15, "reserved for measurements"),
+    ([198, 51, 100, 0], 24, "reserved for documentation"),
+    ([203, 0, 113, 0], 24, "reserved for documentation"),
+    ([224, 0, 0, 0], 4, "a group, not a host"),
+    ([240, 0, 0, 0], 4, "reserved"),
+];
+
+/// What is not public within 2000::/3, which is all that is in use of IPv6.
+const V6: &[([u16; 3], u32, &str)] = &[
+    ([0x2001, 0, 0], 23, "reserved"),
+    ([0x2001, 0xdb8, 0], 32, "reserved for documentation"),
+    ([0x2002, 0, 0], 16, "another address in disguise"),
+    ([0x3fff, 0, 0], 20, "reserved for documentation"),
+];
+
+/// Why an address is none of the public internet, as the end of a sentence; `None` when it is one.
+pub fn why_not(address: IpAddr) -> Option<&'static str> {
+    match address {
+        IpAddr::V4(address) => why_not_v4(address),
+        IpAddr::V6(address) => why_not_v6(address),
+    }
+}
+
+fn why_not_v4(address: Ipv4Addr) -> Option<&'static str> {
+    let bits = address.to_bits();
+    let is_in = |first: [u8; 4], shared: u32| {
+        (bits ^ u32::from_be_bytes(first)).checked_shr(32 - shared) == Some(0)
+    };
+    V4.iter().find(|(first, shared, _)| is_in(*first, *shared)).map(|(_, _, why)| *why)
+}
+
+fn why_not_v6(address: Ipv6Addr) -> Option<&'static str> {
+    let parts = address.segments();
+    let inner = Ipv4Addr::from_bits(u32::from(parts[6]) << 16 | u32::from(parts[7]));
+    match parts {
+        [0, 0, 0, 0, 0, 0, 0, 0] => Some("an address of no host"),
+        [0, 0, 0, 0, 0, 0, 0, 1] => Some("this machine"),
+        // An IPv4 address that is written, or reached, as one of IPv6.
+        [0, 0, 0, 0, 0, 0xffff, _, _] | [0x64, 0xff9b, 0, 0, 0, 0, _, _] => why_not_v4(inner),
+        [0xfe80..=0xfebf, ..] => Some("on the link only"),
+        [0xfc00..=0xfdff, ..] => Some("in a private network"),
+        [0xff00..=0xffff, ..] => Some("a group, not a host"),
+        [0x2000..=0x3fff, ..] => why_not_global(address),
+        [..] => Some("reserved"),
+    }
+}
+
+fn why_not_global(address: Ipv6Addr) -> Option<&'static str> {
+    let bits = address.to_bits();
+    let is_in = |first: [u16; 3], shared: u32| {
+        let first = first.iter().fold(0u128, |bits, part| bits << 16 | u128::from(*part)) << 80;
+        (bits ^ first) >> (128 - shared) == 0
+    };
+    V6.iter().find(|(first, shared, _)| is_in(*first, *shared)).map(|(_, _, why)| *why)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn is_public(address: &str) -> bool {
+        why_not(address.parse().unwrap()).is_none()
+    }
+
+    #[test]
+    fn ranges_that_are_not_public_are_known_to_their_edges() {
+        for address in [
+            "0.0.0.0",
+            "0.255.255.255",
+            "10.0.0.0",
+            "10.255.255.255",
+            "100.64.0.0",
+            "100.127.255.255",
+            "127.0.0.1",
+            "127.255.255.254",
+            "169.254.169.254",
+            "172.16.0.0",
+            "172.31.255.255",
+            "192.0.0.8",
+            "192.0.2.1",
+            "192.88.99.1",
+            "192.168.0.0",
+            "192.168.255.255",
+            "198.18.0.0",
+            "198.19.255.255",
+            "198.51.100.7",
+            "203.0.113.9",
+            "224.0.0.1",
+            "239.255.255.255",
+            "240.0.0.0",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::2",
+            "::ffff:127.0.0.1",
+            "::ffff:10.1.2.3",
+            "::127.0.0.1",
+            "64:ff9b::a00:1",
+            "64:ff9b:1::1",
+            "100::1",
+            "fe80::1",
+            "febf::1",
+            "fec0::1",
+            "fc00::1",
+            "fdff::1",
+            "ff02::1",
+            "2001::1",
+            "2001:1ff::1",
+            "2001:db8::1",
+            "2002:7f00:1::",
+            "3fff::1",
+            "3fff:fff::1",
+            "4000::1",
+            "1fff::1",
+        ] {
+            assert!(!is_public(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn what_lies_beside_it_is_public() {
+        for address in [
+            "1.0.0.0",
+            "1.1.1.1",
+            "9.255.255.255",
+            "11.0.0.0",
+            "100.63.255.255",
+            "100.128.0.0",
+            "126.255.255.255",
+            "128.0.0.0",
+            "169.253.255.255",
+            "169.255.0.0",
+            "172.15.255.255",
+            "172.32.0.0",
+            "192.0.1.0",
+            "192.0.3.0",
+            "192.167.255.255",
+            "192.169.0.0",
+            "198.17.255.255",
+            "198.20.0.0",
+            "203.0.112.1",
+            "223.255.255.255",
+            "2000::1",
+            "2001:200::1",
+            "2001:4860:4860::8888",
+            "2003::1",
+            "2606:4700::1111",
+            "3ffe::1",
+            "3fff:1000::1",
+            "::ffff:1.1.1.1",
+            "64:ff9b::101:101",
+        ] {
+            assert!(is_public(address), "{address}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_the_standard_library_calls_special_is_never_public(bits: u32) {
+            let v4 = Ipv4Addr::from_bits(bits);
+            let special = v4.is_private() || v4.is_loopback() || v4.is_link_local()
+                || v4.is_broadcast() || v4.is_documentation() || v4.is_multicast()
+                || v4.is_unspecified();
+            prop_assert!(!special || why_not_v4(v4).is_some());
+            // In disguise it is what it is.
+            prop_assert_eq!(why_not_v6(v4.to_ipv6_mapped()), why_not_v4(v4));
+            prop_assert!(why_not_v6(v4.to_ipv6_compatible()).is_some());
+        }
+
+        #[test]
+        fn only_global_unicast_of_v6_is_public(bits: u128) {
+            let v6 = Ipv6Addr::from_bits(bits);
+            let is_translated = v6.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0];
+            if bits >> 125 != 1 && v6.to_ipv4_mapped().is_none() && !is_translated {
+                prop_assert!(why_not_v6(v6).is_some());
+            }
+        }
+    }
+}

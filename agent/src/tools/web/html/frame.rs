@@ -1,0 +1,157 @@
+//! An open element, and what it becomes when it is closed.
+
+use super::Form;
+use super::flow::Flow;
+use super::table::Table;
+
+/// An open element with the text in it.
+#[derive(Debug)]
+pub struct Frame {
+    /// Its name; elements that mean the same share one.
+    pub tag: &'static str,
+    /// What it becomes.
+    pub kind: Kind,
+    /// What is in it so far.
+    pub flow: Flow,
+}
+
+/// What an element becomes.
+#[derive(Debug)]
+pub enum Kind {
+    /// The page itself.
+    Root,
+    /// Words between two marks.
+    Marked(&'static str),
+    /// Code within a line.
+    Code,
+    /// A link and where it leads.
+    Link(Option<String>),
+    /// A heading of this level.
+    Heading(usize),
+    /// A quotation.
+    Quote,
+    /// Text as it is, with the language of its code.
+    Pre(Option<String>),
+    /// A list; the next number of a numbered one.
+    List(Option<u64>),
+    /// An item of a list, and what stands before it.
+    Item(String),
+    /// A table.
+    Table(Table),
+    /// A cell of one.
+    Cell,
+}
+
+impl Frame {
+    /// An element within a line.
+    pub fn inline(tag: &'static str, kind: Kind) -> Frame {
+        Frame { tag, kind, flow: Flow::inline() }
+    }
+
+    /// An element on lines of its own.
+    pub fn block(tag: &'static str, kind: Kind) -> Frame {
+        Frame { tag, kind, flow: Flow::default() }
+    }
+
+    /// Whether what is in it must fit into one line.
+    pub fn holds_one_line(&self) -> bool {
+        matches!(self.kind, Kind::Link(_) | Kind::Heading(_) | Kind::Cell)
+    }
+
+    /// Puts it, closed, into the element around it.
+    pub fn close_into(self, around: &mut Frame, form: Form) {
+        let text = self.flow.into_text();
+        match self.kind {
+            Kind::Root => around.flow.verbatim(&text),
+            // What spans paragraphs is no emphasis.
+            Kind::Marked(_) if text.trim().contains('\n') => around.flow.verbatim(&text),
+            Kind::Marked(mark) => around.flow.marked(&text, mark, mark),
+            Kind::Code => {
+                let (before, after) = ticks(text.trim());
+                around.flow.marked(&text, &before, &after);
+            }
+            Kind::Link(Some(href)) if !text.trim().is_empty() => {
+                around.flow.marked(&in_line(&text), "[", &format!("]({href})"));
+            }
+            Kind::Link(_) => around.flow.words(&in_line(&text)),
+            Kind::Heading(_) if around.holds_one_line() => {
+                around.flow.words(&format!(" {} ", text.trim()));
+            }
+            Kind::Heading(level) => heading(&text, level, around, form),
+            Kind::Quote if form == Form::Markdown => {
+                let lines = text.trim().lines().map(|line| format!("> {line}"));
+                let lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
+                around.flow.block(&lines.join("\n"), 2);
+            }
+            Kind::Quote => around.flow.block(text.trim(), 2),
+            Kind::Pre(language) => pre(&text, language, around, form),
+            Kind::List(_) => {
+                let is_inner = matches!(around.kind, Kind::Item(_));
+                around.flow.block(text.trim_end(), if is_inner { 1 } else { 2 });
+            }
+            Kind::Item(marker) => around.flow.block(&item(&text, &marker), 1),
+            Kind::Table(table) if around.holds_one_line() => {
+                around.flow.words(&format!(" {} ", table.in_line()));
+            }
+            Kind::Table(table) => around.flow.block(&table.shown(form), 2),
+            Kind::Cell => match &mut around.kind {
+                Kind::Table(table) => table.add(text.trim()),
+                _ => around.flow.words(&text),
+            },
+        }
+    }
+}
+
+fn heading(text: &str, level: usize, around: &mut Frame, form: Form) {
+    let text = in_line(text.trim());
+    let marks = if form == Form::Markdown { "#".repeat(level) + " " } else { String::new() };
+    if !text.is_empty() {
+        around.flow.block(&(marks + &text), 2);
+    }
+}
+
+/// A block of code between fences that do not occur in it.
+fn pre(text: &str, language: Option<String>, around: &mut Frame, form: Form) {
+    let text = text.strip_prefix('\n').unwrap_or(text).trim_end();
+    if around.holds_one_line() {
+        return around.flow.words(text);
+    }
+    if text.is_empty() || form == Form::Text {
+        return around.flow.block(text, 2);
+    }
+    let fence = "`".repeat(longest_run(text).max(2) + 1);
+    around.flow.block(&format!("{fence}{}\n{text}\n{fence}", language.unwrap_or_default()), 2);
+}
+
+fn item(text: &str, marker: &str) -> String {
+    let text = text.trim();
+    let indent = " ".repeat(marker.chars().count());
+    let mut lines = text.lines();
+    let first = lines.next().map(|line| format!("{marker}{line}")).unwrap_or_default();
+    let rest = lines.map(|line| match line {
+        "" => "\n".to_owned(),
+        line => format!("\n{indent}{line}"),
+    });
+    std::iter::once(first).chain(rest).collect()
+}
+
+/// Text on one line.
+pub fn in_line(text: &str) -> String {
+    if text.contains('\n') {
+        text.split('\n').filter(|line| !line.trim().is_empty()).collect::<Vec<_>>().join(" ")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// What stands before and after code within a line.
+fn ticks(code: &str) -> (String, String) {
+    let ticks = "`".repeat(longest_run(code) + 1);
+    let blank = if code.starts_with('`') || code.ends_with('`') { " " } else { "" };
+    (format!("{ticks}{blank}"), format!("{blank}{ticks}"))
+}
+
+/// How many backticks follow each other at most.
+fn longest_run(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
+}

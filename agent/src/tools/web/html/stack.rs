@@ -1,0 +1,180 @@
+//! The elements that are open. Pages close them in any order, or not at all.
+
+use super::Form;
+use super::frame::{Frame, Kind};
+use super::table::Table;
+
+/// So many are open at most; those deeper count as their text.
+const DEEPEST: usize = 60;
+
+/// The open elements, the page itself first.
+pub struct Stack {
+    form: Form,
+    root: Frame,
+    frames: Vec<Frame>,
+}
+
+impl Stack {
+    /// A page of which nothing was read.
+    pub fn new(form: Form) -> Stack {
+        Stack { form, root: Frame::block("", Kind::Root), frames: Vec::new() }
+    }
+
+    fn top(&mut self) -> &mut Frame {
+        self.frames.last_mut().unwrap_or(&mut self.root)
+    }
+
+    /// Whether text counts as it is.
+    pub fn in_pre(&self) -> bool {
+        self.frames.last().is_some_and(|frame| matches!(frame.kind, Kind::Pre(_)))
+    }
+
+    /// Appends text.
+    pub fn text(&mut self, text: &str) {
+        if self.in_pre() {
+            self.top().flow.verbatim(text);
+        } else {
+            self.top().flow.words(text);
+        }
+    }
+
+    /// A tag within text that counts as it is.
+    pub fn start_in_pre(&mut self, name: &str, language: Option<String>) {
+        let top = self.top();
+        match name {
+            "br" => top.flow.verbatim("\n"),
+            "div" | "p" | "li" | "tr" if !top.flow.is_at_line_start() => top.flow.verbatim("\n"),
+            "code" => {
+                if let Kind::Pre(known) = &mut top.kind
+                    && known.is_none()
+                {
+                    *known = language;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Opens an element.
+    pub fn push(&mut self, frame: Frame) {
+        if self.frames.len() < DEEPEST {
+            self.frames.push(frame);
+        }
+    }
+
+    /// Opens an element on lines of its own.
+    pub fn push_block(&mut self, frame: Frame) {
+        self.breaks(2);
+        self.push(frame);
+    }
+
+    /// Opens a list.
+    pub fn push_list(&mut self, tag: &'static str, first: Option<u64>) {
+        self.push(Frame::block(tag, Kind::List(first)));
+    }
+
+    /// Opens an item of the nearest list; the one before it is over.
+    pub fn push_item(&mut self) {
+        self.close("li");
+        let marker = match self.frames.last_mut().map(|frame| &mut frame.kind) {
+            Some(Kind::List(Some(number))) => {
+                let marker = format!("{number}. ");
+                *number = number.saturating_add(1);
+                marker
+            }
+            Some(_) | None => "- ".to_owned(),
+        };
+        self.push(Frame::block("li", Kind::Item(marker)));
+    }
+
+    /// Opens a table.
+    pub fn push_table(&mut self) {
+        self.push(Frame::block("table", Kind::Table(Table::default())));
+    }
+
+    /// Begins a row of the nearest table; the cell before it is over.
+    pub fn row(&mut self) {
+        self.close("td");
+        match &mut self.top().kind {
+            Kind::Table(table) => table.begin_row(),
+            _ => self.breaks(1),
+        }
+    }
+
+    /// Opens a cell of the nearest table; the one before it is over.
+    pub fn cell(&mut self) {
+        self.close("td");
+        if matches!(self.top().kind, Kind::Table(_)) {
+            self.push(Frame::block("td", Kind::Cell));
+        } else {
+            self.text(" ");
+        }
+    }
+
+    /// A picture.
+    pub fn image(&mut self, alt: &str, source: Option<&str>) {
+        let alt = alt.split_whitespace().collect::<Vec<_>>().join(" ");
+        match (self.form, source) {
+            (Form::Markdown, Some(source)) => {
+                self.top().flow.verbatim(&format!("![{alt}]({source})"));
+            }
+            (Form::Markdown | Form::Text, _) => self.top().flow.words(&alt),
+        }
+    }
+
+    /// The line ends here.
+    pub fn line(&mut self) {
+        if self.top().holds_one_line() {
+            self.text(" ");
+        } else {
+            let flow = &mut self.top().flow;
+            flow.breaks(1);
+        }
+    }
+
+    /// A rule across the page.
+    pub fn rule(&mut self) {
+        match self.form {
+            Form::Markdown => self.top().flow.block("---", 2),
+            Form::Text => self.breaks(2),
+        }
+    }
+
+    /// What comes stands after so many newlines.
+    pub fn breaks(&mut self, count: usize) {
+        self.top().flow.breaks(count);
+    }
+
+    /// Closes the nearest open element of this name and all in it, as far as it reaches.
+    pub fn close(&mut self, tag: &str) {
+        let is_inline = matches!(tag, "a" | "b" | "i" | "del" | "code");
+        let stops = |frame: &Frame| match frame.kind {
+            Kind::Table(_) => true,
+            Kind::Cell => tag != "table",
+            Kind::List(_) => is_inline || tag == "li",
+            Kind::Item(_) | Kind::Quote | Kind::Pre(_) => is_inline,
+            Kind::Root | Kind::Marked(_) | Kind::Code | Kind::Link(_) | Kind::Heading(_) => false,
+        };
+        let open = self.frames.iter().rposition(|frame| frame.tag == tag || stops(frame));
+        if let Some(open) = open.filter(|at| self.frames[*at].tag == tag) {
+            while self.frames.len() > open {
+                self.pop();
+            }
+        }
+    }
+
+    fn pop(&mut self) {
+        if let Some(frame) = self.frames.pop() {
+            let form = self.form;
+            frame.close_into(self.top(), form);
+        }
+    }
+
+    /// The text of the page; what is still open ends with it.
+    pub fn finish(mut self) -> String {
+        while !self.frames.is_empty() {
+            self.pop();
+        }
+        self.root.flow.into_text().trim().to_owned()
+    }
+}

@@ -1,0 +1,66 @@
+//! Tables: cells in rows, or paragraphs where a table only lays a page out.
+
+use super::Form;
+use super::frame::in_line;
+
+/// The rows so far.
+#[derive(Debug, Default)]
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// The next cell stands in a new row.
+    pub fn begin_row(&mut self) {
+        if self.rows.last().is_none_or(|row| !row.is_empty()) {
+            self.rows.push(Vec::new());
+        }
+    }
+
+    /// Adds a cell.
+    pub fn add(&mut self, cell: &str) {
+        if self.rows.is_empty() {
+            self.begin_row();
+        }
+        if let Some(row) = self.rows.last_mut() {
+            row.push(cell.to_owned());
+        }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &Vec<String>> {
+        self.rows.iter().filter(|row| row.iter().any(|cell| !cell.is_empty()))
+    }
+
+    /// All of it on one line.
+    pub fn in_line(&self) -> String {
+        self.rows().flatten().map(|cell| in_line(cell)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The table as text.
+    pub fn shown(&self, form: Form) -> String {
+        let lays_out = self.rows().all(|row| row.len() < 2)
+            || self.rows().flatten().any(|cell| cell.contains("\n\n"));
+        if lays_out {
+            let cells = self.rows().flatten().filter(|cell| !cell.is_empty());
+            return cells.cloned().collect::<Vec<_>>().join("\n\n");
+        }
+        let mut lines: Vec<String> = self.rows().map(|row| line(row, form)).collect();
+        if form == Form::Markdown
+            && let Some(first) = self.rows().next()
+        {
+            lines.insert(1, format!("|{}", " --- |".repeat(first.len())));
+        }
+        lines.join("\n")
+    }
+}
+
+fn line(row: &[String], form: Form) -> String {
+    let cells = row.iter().map(|cell| in_line(cell));
+    match form {
+        Form::Text => cells.collect::<Vec<_>>().join("\t"),
+        Form::Markdown => {
+            let cells: Vec<String> = cells.map(|cell| cell.replace('|', "\\|")).collect();
+            format!("| {} |", cells.join(" | "))
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The answer of a service that speaks JSON-RPC: as one object, or as events.
+
+use serde_json::Value;
+
+use crate::provider::sse::Reader;
+
+/// Reads an answer as it comes.
+#[derive(Default)]
+pub struct Answer {
+    whole: Vec<u8>,
+    events: Reader,
+}
+
+impl Answer {
+    /// Takes the next bytes; gives the answer as soon as an event holds it. An error is what the
+    /// service says.
+    pub fn take(&mut self, bytes: &[u8]) -> Option<Result<String, String>> {
+        self.whole.extend_from_slice(bytes);
+        let mut events = Vec::new();
+        if let Err(why) = self.events.push(bytes, &mut events) {
+            return Some(Err(why.to_string()));
+        }
+        events.iter().find_map(|event| said(&event.data))
+    }
+
+    /// How many bytes came.
+    pub fn length(&self) -> usize {
+        self.whole.len()
+    }
+
+    /// Nothing more comes. `None` when no answer was among it.
+    pub fn end(mut self) -> Option<Result<String, String>> {
+        let mut events = Vec::new();
+        self.events.end(&mut events);
+        let last = events.iter().find_map(|event| said(&event.data));
+        last.or_else(|| said(&String::from_utf8_lossy(&self.whole)))
+    }
+}
+
+/// What an object says; `None` when it says nothing, or is none.
+fn said(text: &str) -> Option<Result<String, String>> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    if let Some(error) = value.get("error").filter(|error| !error.is_null()) {
+        let message = error["message"].as_str().map(str::to_owned);
+        return Some(Err(message.unwrap_or_else(|| error.to_string())));
+    }
+    let content = value["result"]["content"].as_array()?;
+    let texts: Vec<&str> = content.iter().filter_map(|part| part["text"].as_str()).collect();
+    let text = texts.join("\n");
+    match value["result"]["isError"] == true {
+        _ if text.is_empty() => None,
+        true => Some(Err(text)),
+        false => Some(Ok(text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str, cut: usize) -> Option<Result<String, String>> {
+        let mut answer = Answer::default();
+        let (first, second) = text.as_bytes().split_at(cut.min(text.len()));
+        answer.take(first).or_else(|| answer.take(second)).or_else(|| answer.end())
+    }
+
+    const EVENTS: &str = ": hello\nevent: message\ndata: [DONE]\n\ndata: {broken\n\n\
+        data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n\
+        data: {\"id\":1,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"grün\"},\
+        {\"type\":\"text\",\"text\":\"b\"}]}}\n\n";
+
+    proptest! {
+        #[test]
+        fn the_first_event_with_a_text_is_the_answer_however_it_is_cut(cut in 0..EVENTS.len()) {
+            prop_assert_eq!(read(EVENTS, cut), Some(Ok("grün\nb".to_owned())));
+        }
+    }
+
+    #[test]
+    fn errors_are_told_and_nothing_is_nothing() {
+        let error = "{\"error\":{\"code\":-32000,\"message\":\"no credit\"}}";
+        assert_eq!(read(error, 3), Some(Err("no credit".to_owned())));
+        assert_eq!(read(&format!("data: {error}\n\n"), 9), Some(Err("no credit".to_owned())));
+        let failed = "{\"result\":{\"isError\":true,\"content\":[{\"text\":\"bad query\"}]}}";
+        assert_eq!(read(failed, 0), Some(Err("bad query".to_owned())));
+        let plain = "{\"error\":null,\"result\":{\"content\":[{\"text\":\"x\"}]}}";
+        assert_eq!(read(plain, 7), Some(Ok("x".to_owned())));
+        for nothing in ["", "{}", "[1]", "{\"result\":{\"content\":[]}}", "data: [DONE]\n\n"] {
+            assert_eq!(read(nothing, 2), None, "{nothing}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A small site on loopback whose answers a test writes byte by byte.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use testkit::env::TestEnv;
+
+/// What the site was asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub path: String,
+    pub headers: BTreeMap<String, String>,
+    pub body: String,
+}
+
+/// A running site; its thread ends with the test.
+pub struct Site {
+    pub address: SocketAddr,
+    pages: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+/// An answer with a status line, headers and a body.
+pub fn answer(status: &str, headers: &[&str], body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let length = format!("content-length: {}\r\n", body.len());
+    let mut bytes = format!("HTTP/1.1 {status}\r\n{headers}{length}\r\n").into_bytes();
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+impl Site {
+    /// A site without a page.
+    pub fn new() -> Site {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (pages, asked) = (Arc::default(), Arc::default());
+        let site = Site { address, pages: Arc::clone(&pages), asked: Arc::clone(&asked) };
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (pages, asked) = (Arc::clone(&pages), Arc::clone(&asked));
+                std::thread::spawn(move || serve(stream, &pages, &asked));
+            }
+        });
+        site
+    }
+
+    /// Answers a path with these bytes; a path without any is silent.
+    pub fn has(&self, path: &str, bytes: Vec<u8>) {
+        self.pages.lock().unwrap().insert(path.to_owned(), bytes);
+    }
+
+    /// A page of this type.
+    pub fn page(&self, path: &str, kind: &str, body: impl AsRef<[u8]>) {
+        self.has(path, answer("200 OK", &[&format!("content-type: {kind}")], body));
+    }
+
+    /// A redirect.
+    pub fn sends(&self, path: &str, status: &str, to: &str) {
+        self.has(path, answer(status, &[&format!("location: {to}")], ""));
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// What it was asked so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// The user's configuration, in which this site is named.
+    pub fn allow(&self, env: &TestEnv, more: &str) {
+        env.config(&format!("{more}\n[tools.webfetch]\nallow_hosts = [\"{}\"]\n", self.address));
+    }
+}
+
+fn serve(stream: TcpStream, pages: &Mutex<BTreeMap<String, Vec<u8>>>, asked: &Mutex<Vec<Asked>>) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut headers = BTreeMap::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
+    }
+    let length = headers.get("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    let body = String::from_utf8_lossy(&body).into_owned();
+    asked.lock().unwrap().push(Asked { path: path.clone(), headers, body });
+    let page = pages.lock().unwrap().get(&path).cloned();
+    match page {
+        Some(bytes) => {
+            // The client may have read enough.
+            let _ = (&stream).write_all(&bytes);
+        }
+        None => {
+            // Silent until the client gives up.
+            let _ = reader.read(&mut [0; 16]);
+        }
+    }
+}
