@@ -266,7 +266,7 @@ fn by_reach(visitor: &Visitor<'_>) -> Verdict {
         }
         Access::Fetch { free: true, .. } => verdict(Action::Allow, String::new()),
         Access::Fetch { host, free: false } => {
-            verdict(Action::Ask, format!("`{host}` is beyond this machine"))
+            verdict(Action::Ask, format!("`{host}` is asked over the network"))
         }
     }
 }
