@@ -10,7 +10,7 @@ use super::client::Client;
 use super::uri;
 
 /// The largest file that a server is told of, in bytes.
-const LARGEST: u64 = 8 << 20;
+pub const LARGEST: u64 = 8 << 20;
 
 /// What a server knows of files.
 #[derive(Default)]
@@ -96,7 +96,7 @@ impl Documents {
     }
 }
 
-/// Tells of a file that is new, before it is opened.
+/// Tells of a file that may be new, before it is opened.
 pub fn created(to: &Client, path: &Path) {
     watched(to, path, 1);
 }

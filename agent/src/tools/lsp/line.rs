@@ -231,7 +231,7 @@ async fn listen(stdout: ChildStdout, line: Arc<Line>) {
 impl News {
     /// Whether the server is at work that may change its answers.
     pub fn is_busy(&self) -> bool {
-        !self.works.is_empty() || self.quiet == Some(false)
+        self.quiet.map_or(!self.works.is_empty(), |quiet| !quiet)
     }
 
     /// Whether it ever told of its work.

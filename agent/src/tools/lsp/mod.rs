@@ -88,7 +88,7 @@ fn cannot(wanted: &Wanted<'_>, why: &str) -> String {
     let language = wanted.language;
     let install = match language.install.is_empty() {
         true => String::new(),
-        false => format!("; it is installed with `{}`", language.install),
+        false => format!("; to install it: {}", language.install),
     };
     format!(
         "The language server `{}` (`{}`) cannot be used in this session: {why}{install}",
@@ -100,6 +100,10 @@ fn cannot(wanted: &Wanted<'_>, why: &str) -> String {
 fn text(call: &Call<'_>) -> Result<String, Trouble> {
     let failed = |why: &io::Error| Trouble::io(&call.shown_place(), why);
     let bytes = call.load(&call.place).map_err(|why| failed(&why))?.bytes;
+    if bytes.len() as u64 > document::LARGEST {
+        let why = format!("{} is too large for a language server", call.shown_place());
+        return Err(Trouble::failed(why));
+    }
     String::from_utf8(bytes)
         .map_err(|_| Trouble::failed(format!("{} is not UTF-8 text", call.shown_place())))
 }

@@ -15,6 +15,8 @@ use crate::tools::call::Call;
 const LINES: usize = 200;
 /// The longest hover text, in bytes.
 const LONGEST: usize = 20_000;
+/// The longest name of a symbol that is shown, in bytes.
+const NAME: usize = 300;
 /// The protocol's kinds of symbols, from 1.
 const KINDS: [&str; 26] = [
     "File",
@@ -195,7 +197,7 @@ fn kind(symbol: &Value) -> &'static str {
 }
 
 fn name(symbol: &Value) -> &str {
-    symbol["name"].as_str().unwrap_or("?")
+    base::text::head(symbol["name"].as_str().unwrap_or("?"), NAME)
 }
 
 /// Markdown, in each of the forms that the protocol has for it.

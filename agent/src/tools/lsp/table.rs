@@ -69,10 +69,10 @@ pub fn languages(own: &BTreeMap<String, LspServer>) -> Result<Vec<Language>> {
         let known = KNOWN.iter().find(|known| known.name == *name);
         let fresh = Language { name: name.clone(), ..Language::default() };
         let language = changed(known.cloned().unwrap_or(fresh), server);
-        if language.command.trim().is_empty() || language.extensions.is_empty() {
+        if let Some(fault) = language.fault() {
             return Err(Failure::usage(format!("[lsp.{name}] is no language server"))
-                .because("it is none of those that g3 knows, so it needs `command` and `extensions`")
-                .next("command = \"PROGRAM\" and extensions = [\".ending\"]; docs/lsp.md names those that g3 knows"));
+                .because(fault)
+                .next("command = \"PROGRAM\", extensions = [\".ending\"]"));
         }
         all.push(language);
     }
@@ -104,6 +104,21 @@ fn changed(known: Language, own: &LspServer) -> Language {
 }
 
 impl Language {
+    /// Why it cannot be one, if it cannot.
+    fn fault(&self) -> Option<&'static str> {
+        let program = Path::new(&self.command);
+        let is_name = program.components().count() == 1;
+        if self.command.trim().is_empty() || self.extensions.is_empty() {
+            Some("it is none of those that g3 knows, so it needs `command` and `extensions`")
+        } else if !is_name && !program.is_absolute() && !self.command.starts_with("~/") {
+            Some("its `command` is neither a name nor an absolute path")
+        } else if self.seconds == Some(0) {
+            Some("its `timeout_seconds` is 0")
+        } else {
+            None
+        }
+    }
+
     /// The protocol's word for a file that is one of its own.
     pub fn id_of(&self, file: &Path) -> Option<&str> {
         let ending = self.ending_of(file)?;
@@ -128,10 +143,10 @@ impl Language {
     pub fn command(&self) -> Option<Vec<String>> {
         let home = std::env::home_dir().unwrap_or_default();
         let program = base::config::studio::expanded(Path::new(&self.command), &home);
-        let found = if program.components().count() > 1 {
-            program.is_file().then_some(program)?
-        } else {
-            find_program(&self.command)?
+        let found = match program.is_absolute() {
+            true => program.is_file().then_some(program)?,
+            // What a relative entry of PATH means would depend on the project.
+            false => find_program(&self.command).filter(|found| found.is_absolute())?,
         };
         let program = found.to_str()?.to_owned();
         Some(std::iter::once(program).chain(self.args.iter().cloned()).collect())
@@ -196,5 +211,8 @@ mod tests {
         let half = LspServer { extensions: texts([".x"]), ..LspServer::default() };
         let wrong = languages(&BTreeMap::from([("half".to_owned(), half)])).unwrap_err();
         assert!(wrong.sentence().contains("[lsp.half]"));
+        let near = LspServer { command: Some("./bin/x".into()), ..LspServer::default() };
+        let wrong = languages(&BTreeMap::from([("rust".to_owned(), near)])).unwrap_err();
+        assert!(wrong.in_full().contains("absolute"), "{}", wrong.in_full());
     }
 }
