@@ -38,7 +38,7 @@ use crate::session::journal::Writer;
 use crate::session::{Session, errors};
 use crate::tools::mcp::Hub;
 use crate::tools::outside::Outside;
-use crate::tools::{Profile, Workplace};
+use crate::tools::{Others, Profile, Workplace};
 use crate::turn::Finish;
 use crate::ui::Bus;
 use act::Act;
@@ -171,7 +171,8 @@ impl Work {
             mind.offered.retain(|spec| !subagent::is_task(settings.profile, &spec.name));
         }
         mind.give(settings, mcp.iter().flat_map(|hub| hub.offered()).collect());
-        let place = Workplace { mcp, outside: under.outside(), ..place };
+        let others = Others { lsp: under.language_servers(config)?, ..place.others };
+        let place = Workplace { mcp, outside: under.outside(), others, ..place };
         let window = mind.window(&[]);
         let mut talk = Conversation::new(window, Box::new(writer));
         talk.replay(entries)?;

@@ -69,6 +69,12 @@ fn the_documented_parameters_are_there() {
         (Profile::ToolsApi, "todowrite", &["todos"], &["phases"]),
         (Profile::ToolsApi, "grep", &["pattern"], &["path", "include"]),
         (Profile::ToolsApi, "glob", &["pattern"], &["path"]),
+        (
+            Profile::ToolsApi,
+            "lsp",
+            &["operation", "file"],
+            &["line", "column", "includeDeclaration"],
+        ),
         (Profile::ToolsApi, "write", &["filePath", "content"], &[]),
         (Profile::ToolsApi, "edit", &["filePath", "oldString", "newString"], &["replaceAll"]),
         (

@@ -16,6 +16,7 @@ use crate::memory::Memory;
 use crate::run::root_of;
 use crate::session::{keep_out_of_git, sessions_dir};
 use crate::skills;
+use crate::tools::lsp::hub::Hub;
 use crate::tools::profile::{self, Face, page};
 use crate::tools::{self, ErrorKind, Outcome, Profile, Workplace};
 
@@ -139,10 +140,12 @@ fn run_to_its_end(profile: Profile, name: &str, call: &Value, at: &Workplace) ->
             }
             std::future::pending::<()>().await
         };
-        tokio::select! {
+        let outcome = tokio::select! {
             outcome = tools::run(profile, name, call, at) => outcome,
             () = interrupted => Outcome::default(),
-        }
+        };
+        at.others.lsp.close().await;
+        outcome
     }))
 }
 
@@ -183,6 +186,7 @@ fn workplace(args: &ExecArgs) -> Result<Workplace> {
     at.gate = Arc::new(Gate::new(&loaded.config.gate.rules, None)?);
     at.memory = Arc::new(Memory::new(&loaded.config, None));
     at.others.web = Arc::new(loaded.config.tools.clone());
+    at.others.lsp = Hub::new(&loaded.config)?;
     at.skills = Arc::new(skills::find::shelf(&loaded.config.skills, &cwd));
     Ok(at)
 }

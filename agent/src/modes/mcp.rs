@@ -17,6 +17,7 @@ use crate::gate::Gate;
 use crate::provider::ToolSpec;
 use crate::run::{Settings, root_of};
 use crate::session::Session;
+use crate::tools::lsp::hub::Hub;
 use crate::tools::{self, Others, Outcome, Profile, Switches, Workplace, traced};
 
 /// The tools of a profile at a workplace, for somebody else's model.
@@ -33,12 +34,15 @@ pub async fn serve(settings: Settings) -> Result<()> {
     // The other agent asks its own user; ours is not here.
     let gate = Arc::new(Gate::new(&settings.config.gate.rules, None)?);
     let web = Arc::new(settings.config.tools.clone());
-    let others = Others { web, ..Others::default() };
+    let lsp = Hub::new(&settings.config)?;
+    let others = Others { web, lsp: lsp.clone(), ..Others::default() };
     let place = Workplace { root: root_of(&settings.cwd), gate, others, ..quiet };
     let served = Served { profile: settings.profile, place, order: Order::default() };
     let pipes = (tokio::io::stdin(), tokio::io::stdout());
     let running = served.serve(pipes).await.or_fail(|| "the other side did not shake hands")?;
-    running.waiting().await.or_fail(|| "the connection broke")?;
+    let ended = running.waiting().await;
+    lsp.close().await;
+    ended.or_fail(|| "the connection broke")?;
     Ok(())
 }
 

@@ -46,6 +46,7 @@ impl Work {
             gate: (*self.place.gate).clone(),
             mcp: self.place.mcp.clone(),
             outside: self.place.outside.clone(),
+            lsp: self.place.others.lsp.clone(),
             account: spent.shared(),
         };
         let subagents = self.lead.as_ref().map(|lead| lead.crew(lent(), cancel.clone()));

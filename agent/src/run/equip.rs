@@ -31,7 +31,7 @@ pub fn workplace(
     let memory = Arc::new(memory);
     let asks = Some((facts.provider.clone(), facts.model.clone()));
     let web = Arc::new(settings.config.tools.clone());
-    let others = Others { asks, subagents: None, web };
+    let others = Others { asks, web, ..Others::default() };
     let root = root_of(&settings.cwd);
     Workplace { root, plain: facts.small, gate, skills, memory, others, ..quiet }
 }

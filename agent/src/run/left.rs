@@ -4,18 +4,21 @@ use std::sync::Arc;
 
 use super::Work;
 use crate::hooks::Hooks;
+use crate::tools::lsp;
 use crate::tools::mcp::Hub;
 
 /// What is to be ended after a session was left.
 pub struct Left {
     hooks: Arc<Hooks>,
     servers: Option<Arc<Hub>>,
+    lsp: Arc<lsp::hub::Hub>,
 }
 
 impl Work {
     /// Leaves the session. What this gives back is to be closed; the rest may go at once.
     pub fn leave(&mut self) -> Left {
-        Left { hooks: self.hooks.clone(), servers: self.place.mcp.take() }
+        let (hooks, lsp) = (self.hooks.clone(), self.place.others.lsp.clone());
+        Left { hooks, servers: self.place.mcp.take(), lsp }
     }
 }
 
@@ -23,6 +26,7 @@ impl Left {
     /// Tells the hooks, and ends the servers.
     pub async fn close(self) {
         self.hooks.end().await;
+        self.lsp.close().await;
         if let Some(servers) = self.servers {
             servers.close().await;
         }

@@ -20,6 +20,7 @@ use crate::limits::Spent;
 use crate::message::{Bill, Message, Role as Speaker};
 use crate::role::Role;
 use crate::session::Session;
+use crate::tools::lsp;
 use crate::tools::mcp::Hub;
 use crate::tools::outside::Outside;
 use crate::tools::profile::Engine;
@@ -37,6 +38,8 @@ pub struct Lent {
     pub gate: Gate,
     /// Its servers.
     pub mcp: Option<Arc<Hub>>,
+    /// Its language servers.
+    pub lsp: Arc<lsp::hub::Hub>,
     /// Its editor.
     pub outside: Option<Arc<dyn Outside>>,
     /// Its account.
@@ -97,6 +100,14 @@ impl Under {
         }
     }
 
+    /// The language servers: one set for all who work in a session.
+    pub fn language_servers(&self, config: &Config) -> Result<Arc<lsp::hub::Hub>> {
+        match self {
+            Under::User(_) => lsp::hub::Hub::new(config),
+            Under::Agent(lent) => Ok(lent.lsp.clone()),
+        }
+    }
+
     /// Its editor, where that is known from the beginning.
     pub fn outside(&self) -> Option<Arc<dyn Outside>> {
         match self {
@@ -122,7 +133,8 @@ pub fn is_task(profile: Profile, name: &str) -> bool {
 impl Lent {
     fn again(&self) -> Lent {
         let (gate, account) = (self.gate.clone(), self.account.shared());
-        Lent { gate, mcp: self.mcp.clone(), outside: self.outside.clone(), account }
+        let (mcp, lsp) = (self.mcp.clone(), self.lsp.clone());
+        Lent { gate, mcp, lsp, outside: self.outside.clone(), account }
     }
 }
 

@@ -10,6 +10,8 @@ use super::{ErrorKind, Outcome, Profile};
 pub struct Decoded {
     /// Engine's name -> value of the right type.
     pub map: Map<String, Value>,
+    /// Engine's name -> the parameter by which it was given.
+    pub from: Map<String, Value>,
     /// Sentences about what was ignored.
     pub notes: Vec<String>,
 }
@@ -18,7 +20,6 @@ pub struct Decoded {
 pub fn decode(face: &Face, args: &Value) -> Result<Decoded, String> {
     let given = object(args)?;
     let mut decoded = Decoded::default();
-    let mut from: Map<String, Value> = Map::new();
     for (key, value) in &given {
         if value.is_null() {
             continue;
@@ -40,10 +41,10 @@ pub fn decode(face: &Face, args: &Value) -> Result<Decoded, String> {
         if let Some(other) = decoded.map.get(&name)
             && *other != value
         {
-            let first = from[&name].as_str().unwrap_or_default();
+            let first = decoded.from[&name].as_str().unwrap_or_default();
             return Err(format!("`{first}` and `{key}` contradict each other: give one of them"));
         }
-        from.insert(name.clone(), Value::from(key.as_str()));
+        decoded.from.insert(name.clone(), Value::from(key.as_str()));
         decoded.map.insert(name, value);
     }
     if let Some(missing) = face.required().find(|key| !given_as(face, key, &decoded.map)) {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::fs::held::Held;
 use super::fs::open::Content;
 use super::profile::{self, Effect, Engine, Face, Found, Style};
-use super::{ErrorKind, Outcome, Profile, Workplace, args, engines, exec, skill};
+use super::{ErrorKind, Outcome, Profile, Workplace, args, engines, exec, lsp, skill};
 use crate::gate::{Access, Pass, Visitor, paths};
 
 /// A call that is ready to run.
@@ -22,6 +22,7 @@ pub struct Call<'a> {
     /// The file or directory it is about: absolute, symlinks resolved.
     pub place: PathBuf,
     args: Map<String, Value>,
+    given: Map<String, Value>,
     notes: Vec<String>,
     held: Held,
 }
@@ -84,8 +85,8 @@ pub fn prepare<'a>(
     let refused = |why: String| Box::new(args::refused(face, &why));
     let decoded = args::decode(face, given).map_err(refused)?;
     let place = place(face, &decoded.map, at).map_err(|why| refused(why.to_string()))?;
-    let (args, notes) = (decoded.map, decoded.notes);
-    Ok(Call { face, at, place, args, notes, held: Held::default() })
+    let args::Decoded { map: args, from: given, notes } = decoded;
+    Ok(Call { face, at, place, args, given, notes, held: Held::default() })
 }
 
 /// The one place that a call is about: its file, or the directory it works in.
@@ -122,7 +123,7 @@ impl Call<'_> {
         };
         let work = AssertUnwindSafe(self.through_outside(pass)).catch_unwind();
         let outcome = match work.await {
-            Ok(Ok(outcome)) => outcome,
+            Ok(Ok(outcome)) => lsp::after::heard(self, outcome).await,
             Ok(Err(trouble)) => trouble.into(),
             Err(panic) => {
                 let why = words_of(panic.as_ref());
@@ -210,6 +211,11 @@ impl Call<'_> {
     /// A text argument; empty when it is not given.
     pub fn text(&self, key: &str) -> &str {
         self.args.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The parameter by which the engine's argument was given; empty when it was not.
+    pub fn given_as(&self, key: &str) -> &str {
+        self.given.get(key).and_then(Value::as_str).unwrap_or_default()
     }
 
     /// The arguments as the engine's own type.

@@ -8,8 +8,8 @@ use futures_util::future::BoxFuture;
 use super::call::{Call, Trouble};
 use super::profile::{Effect, Engine};
 use super::{
-    Outcome, edit, escalate, exec, fs, history, memory, plan, rehydrate, research, search, skill,
-    task, todo, wait, web,
+    Outcome, edit, escalate, exec, fs, history, lsp, memory, plan, rehydrate, research, search,
+    skill, task, todo, wait, web,
 };
 use crate::gate::{Access, Pass};
 
@@ -49,6 +49,7 @@ pub fn row(engine: Engine) -> Row {
         Engine::Patch => Row { files: edit::patch::files, ..many(|c, _| now(edit::patch::run(c))) },
         Engine::Grep => Row { touches: nothing, ..reads(|c, _| Box::pin(search::grep::run(c))) },
         Engine::Glob => Row { touches: nothing, ..reads(|c, _| Box::pin(search::glob::run(c))) },
+        Engine::Lsp => Row { files: place, ..reads(|c, _| Box::pin(lsp::run(c))) },
         Engine::TodoRead => orders(|_| key("todo"), |c, _| now(todo::run_read(c))),
         Engine::TodoWrite => orders(|_| key("todo"), |c, _| now(todo::run_write(c))),
         Engine::TodoItems => orders(|_| key("todo"), |c, _| now(todo::run_items(c))),

@@ -28,11 +28,13 @@ pub mod escalate;
 pub mod exec;
 pub mod fs;
 pub mod history;
+pub mod lsp;
 pub mod mcp;
 pub mod memory;
 pub mod outside;
 pub mod plan;
 pub mod profile;
+pub mod program;
 pub mod rehydrate;
 pub mod research;
 pub mod search;
@@ -111,11 +113,11 @@ pub struct Workplace {
     pub skills: Arc<Shelf>,
     /// What outlives the session.
     pub memory: Arc<Memory>,
-    /// Who else can be asked to work.
+    /// Who else can be asked.
     pub others: Others,
 }
 
-/// Who can be asked: agents that work, and what the user says of the web.
+/// Who else can be asked: agents that work, servers that know code, the web as the user allows it.
 #[derive(Clone, Default)]
 pub struct Others {
     /// Our own provider, as `type.name`, and model, for those that shall ask the same.
@@ -124,6 +126,8 @@ pub struct Others {
     pub subagents: Option<Arc<dyn Subagents>>,
     /// Which hosts may be fetched though they are private, and who searches the web.
     pub web: Arc<ToolsConfig>,
+    /// The language servers of the session.
+    pub lsp: Arc<lsp::hub::Hub>,
 }
 
 /// A set of tool names as an ecosystem knows them.

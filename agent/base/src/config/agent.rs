@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::lsp::LspTool;
 use crate::secret::Secret;
 
 /// `[agent]`: how the turn loop works.
@@ -63,6 +64,8 @@ pub struct ToolsConfig {
     pub webfetch: WebfetchConfig,
     /// `[tools.codesearch]`.
     pub codesearch: CodesearchConfig,
+    /// `[tools.lsp]`.
+    pub lsp: LspTool,
 }
 
 /// `[tools.webfetch]`.

@@ -5,6 +5,7 @@ pub mod agent;
 pub mod hooks;
 mod keys;
 pub mod layers;
+pub mod lsp;
 pub mod mcp;
 pub mod providers;
 pub mod show;
@@ -25,6 +26,7 @@ use agent::{
 };
 use hooks::Hook;
 use layers::Setting;
+use lsp::LspServer;
 use mcp::McpServer;
 use providers::{ModelConfig, Providers, TYPES};
 use studio::Studio;
@@ -59,6 +61,8 @@ pub struct Config {
     pub sandbox: Sandbox,
     /// Servers whose tools the agent may use, by name.
     pub mcp: BTreeMap<String, McpServer>,
+    /// Language servers, by name.
+    pub lsp: BTreeMap<String, LspServer>,
     /// Commands that run when something happens in a session.
     pub hooks: Vec<Hook>,
 }

@@ -46,6 +46,9 @@ pub enum Engine {
     /// Finds files by name.
     #[serde(rename = "search.files")]
     Glob,
+    /// Asks a language server.
+    #[serde(rename = "lsp")]
+    Lsp,
     /// Tells the list of what is to be done.
     #[serde(rename = "todo.read")]
     TodoRead,
@@ -202,9 +205,10 @@ static TOOLS_API: LazyLock<Vec<Face>> =
 static CORE: LazyLock<Vec<Face>> = LazyLock::new(|| table(include_str!("core.json"), Style::Core));
 
 /// What the full suite has from other profiles, so that it has a name for each capability.
-const BORROWED: [(Profile, &str); 7] = [
+const BORROWED: [(Profile, &str); 8] = [
     (Profile::ToolsApi, "multiedit"),
     (Profile::ToolsApi, "patch"),
+    (Profile::ToolsApi, "lsp"),
     (Profile::ToolsApi, "webfetch"),
     (Profile::ToolsApi, "codesearch"),
     (Profile::ToolsApi, "websearch"),

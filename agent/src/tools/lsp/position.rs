@@ -1,0 +1,127 @@
+//! Positions: g3 counts characters, a server bytes or UTF-16 units as it was agreed.
+
+use serde_json::{Value, json};
+
+/// What a server counts columns in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// Bytes.
+    Utf8,
+    /// UTF-16 code units, which every server can.
+    Utf16,
+    /// Characters.
+    Utf32,
+}
+
+/// A place in a file: line and column in characters, both counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+impl Encoding {
+    /// What we can, the one that we like best first.
+    pub const EACH: [Encoding; 3] = [Encoding::Utf32, Encoding::Utf8, Encoding::Utf16];
+
+    /// Its name in the protocol.
+    pub fn name(self) -> &'static str {
+        match self {
+            Encoding::Utf8 => "utf-8",
+            Encoding::Utf16 => "utf-16",
+            Encoding::Utf32 => "utf-32",
+        }
+    }
+
+    /// The encoding that a server chose; without a word it is UTF-16.
+    pub fn chosen(capabilities: &Value) -> Result<Encoding, String> {
+        let Some(name) = capabilities["positionEncoding"].as_str() else {
+            return Ok(Encoding::Utf16);
+        };
+        let known = Encoding::EACH.into_iter().find(|encoding| encoding.name() == name);
+        known.ok_or_else(|| format!("it counts columns in `{name}`, which it was not offered"))
+    }
+
+    fn units(self, c: char) -> usize {
+        match self {
+            Encoding::Utf8 => c.len_utf8(),
+            Encoding::Utf16 => c.len_utf16(),
+            Encoding::Utf32 => 1,
+        }
+    }
+
+    /// A position of ours as the server counts; past the end of a line it is the end.
+    pub fn to_server(self, text: &str, at: Position) -> Value {
+        let line = line(text, at.line).unwrap_or_default();
+        let units: usize = line.chars().take(at.column).map(|c| self.units(c)).sum();
+        json!({ "line": at.line, "character": units })
+    }
+
+    /// A position of the server's as we count; within a character it is that character.
+    pub fn of_server(self, text: Option<&str>, at: &Value) -> Position {
+        let number = |key: &str| usize::try_from(at[key].as_u64().unwrap_or(0)).unwrap_or(0);
+        let (row, units) = (number("line"), number("character"));
+        let Some(line) = text.and_then(|text| line(text, row)) else {
+            return Position { line: row, column: units };
+        };
+        let mut ends = line.chars().scan(0, |sum, c| {
+            *sum += self.units(c);
+            Some(*sum)
+        });
+        let all = line.chars().count();
+        Position { line: row, column: ends.position(|end| end > units).unwrap_or(all) }
+    }
+}
+
+/// A line of a text without its ending.
+pub fn line(text: &str, at: usize) -> Option<&str> {
+    text.split('\n').nth(at).map(|line| line.strip_suffix('\r').unwrap_or(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn columns_are_counted_as_it_was_agreed() {
+        let text = "first\r\nä𝄞x\r\n";
+        let at = Position { line: 1, column: 2 };
+        for (encoding, units) in [(Encoding::Utf8, 6), (Encoding::Utf16, 3), (Encoding::Utf32, 2)] {
+            let told = encoding.to_server(text, at);
+            assert_eq!(told, json!({ "line": 1, "character": units }), "{encoding:?}");
+            assert_eq!(encoding.of_server(Some(text), &told), at, "{encoding:?}");
+        }
+        // Within the two units of a character, past the end of a line, past the last line.
+        let of = |line, units| {
+            let at = json!({ "line": line, "character": units });
+            Encoding::Utf16.of_server(Some(text), &at).column
+        };
+        assert_eq!((of(1, 2), of(1, 99), of(9, 7)), (1, 3, 7));
+        let far = Encoding::Utf16.to_server(text, Position { line: 1, column: 99 });
+        assert_eq!(far["character"], 4);
+    }
+
+    #[test]
+    fn the_encoding_is_the_servers_choice_among_ours() {
+        let chosen = |value: Value| Encoding::chosen(&json!({ "positionEncoding": value }));
+        assert_eq!(Encoding::chosen(&json!({})), Ok(Encoding::Utf16));
+        assert_eq!(chosen(json!("utf-8")), Ok(Encoding::Utf8));
+        assert!(chosen(json!("utf-7")).unwrap_err().contains("`utf-7`"));
+    }
+
+    proptest! {
+        #[test]
+        fn there_and_back_is_the_same_place(text in "[a-zäß𝄞😀\n]{0,40}", line in 0usize..4, column in 0usize..12) {
+            let most = super::line(&text, line).map_or(0, |line| line.chars().count());
+            let at = Position { line, column: column.min(most) };
+            for encoding in Encoding::EACH {
+                let back = encoding.of_server(Some(&text), &encoding.to_server(&text, at));
+                prop_assert_eq!(back, at);
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The table of known language servers, and what the user's configuration makes of it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use base::config::lsp::LspServer;
+use base::failure::{Failure, Result};
+use base::process::find_program;
+use base::secret::Secret;
+use serde::Deserialize;
+
+/// Seconds that a start, and each answer, may take.
+const PATIENCE: u64 = 45;
+
+/// A language server: how it is started and which files are its own.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Language {
+    /// What the configuration calls it.
+    pub name: String,
+    /// The protocol's word for its language.
+    pub language: String,
+    /// The program.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Endings or names of its files.
+    pub extensions: Vec<String>,
+    /// Ending or name -> the protocol's word, where that is another.
+    pub ids: BTreeMap<String, String>,
+    /// Files that mark a root. A file of the first group counts before all of the second.
+    pub roots: Vec<Vec<String>>,
+    /// Where the project that a root is a part of begins.
+    pub outer: Option<Outer>,
+    /// Files above which it is another server's project.
+    pub unless: Vec<String>,
+    /// Whether it is there and not used.
+    pub off: bool,
+    /// Where to get it.
+    pub install: String,
+    /// Variables of the program.
+    #[serde(skip)]
+    pub env: BTreeMap<String, Secret>,
+    /// Seconds that its start, and each answer, may take.
+    #[serde(skip)]
+    pub seconds: Option<u64>,
+}
+
+/// Projects that have others as their parts.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Outer {
+    /// The file that says so.
+    pub file: String,
+    /// What stands in it.
+    pub with: String,
+}
+
+static KNOWN: LazyLock<Vec<Language>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("servers.json"))
+        .expect("the table is compiled in, and a test reads it")
+});
+
+/// All servers, those of the user first.
+pub fn languages(own: &BTreeMap<String, LspServer>) -> Result<Vec<Language>> {
+    let mut all = Vec::new();
+    for (name, server) in own {
+        let known = KNOWN.iter().find(|known| known.name == *name);
+        let fresh = Language { name: name.clone(), ..Language::default() };
+        let language = changed(known.cloned().unwrap_or(fresh), server);
+        if let Some(fault) = language.fault() {
+            return Err(Failure::usage(format!("[lsp.{name}] is no language server"))
+                .because(fault)
+                .next("command = \"PROGRAM\", extensions = [\".ending\"]"));
+        }
+        all.push(language);
+    }
+    all.extend(KNOWN.iter().filter(|known| !own.contains_key(&known.name)).cloned());
+    Ok(all)
+}
+
+fn changed(known: Language, own: &LspServer) -> Language {
+    let is_other = own.command.is_some();
+    let language = own.language.clone();
+    Language {
+        command: own.command.clone().unwrap_or(known.command),
+        // The arguments of one program mean nothing to another.
+        args: own.args.clone().unwrap_or(if is_other { Vec::new() } else { known.args }),
+        ids: if language.is_some() { BTreeMap::new() } else { known.ids },
+        language: language.unwrap_or(if known.language.is_empty() {
+            known.name.clone()
+        } else {
+            known.language
+        }),
+        extensions: own.extensions.clone().unwrap_or(known.extensions),
+        outer: if own.root_patterns.is_some() { None } else { known.outer },
+        roots: own.root_patterns.clone().map_or(known.roots, |one| vec![one]),
+        off: own.enabled.map_or(known.off, |on| !on),
+        env: own.env.clone(),
+        seconds: own.timeout_seconds,
+        ..known
+    }
+}
+
+impl Language {
+    /// Why it cannot be one, if it cannot.
+    fn fault(&self) -> Option<&'static str> {
+        let program = Path::new(&self.command);
+        let is_name = program.components().count() == 1;
+        if self.command.trim().is_empty() || self.extensions.is_empty() {
+            Some("it is none of those that g3 knows, so it needs `command` and `extensions`")
+        } else if !is_name && !program.is_absolute() && !self.command.starts_with("~/") {
+            Some("its `command` is neither a name nor an absolute path")
+        } else if self.seconds == Some(0) {
+            Some("its `timeout_seconds` is 0")
+        } else {
+            None
+        }
+    }
+
+    /// The protocol's word for a file that is one of its own.
+    pub fn id_of(&self, file: &Path) -> Option<&str> {
+        let ending = self.ending_of(file)?;
+        Some(self.ids.get(ending).unwrap_or(&self.language))
+    }
+
+    fn ending_of(&self, file: &Path) -> Option<&str> {
+        let name = file.file_name()?.to_str()?;
+        let fits = |ending: &&String| match ending.strip_prefix('.') {
+            Some(bare) => file.extension().is_some_and(|it| it.eq_ignore_ascii_case(bare)),
+            None => name == *ending,
+        };
+        self.extensions.iter().find(fits).map(String::as_str)
+    }
+
+    /// How long its start, and each answer, may take.
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs(self.seconds.unwrap_or(PATIENCE))
+    }
+
+    /// Program and arguments, where the program is there.
+    pub fn command(&self) -> Option<Vec<String>> {
+        let home = std::env::home_dir().unwrap_or_default();
+        let program = base::config::studio::expanded(Path::new(&self.command), &home);
+        let found = match program.is_absolute() {
+            true => program.is_file().then_some(program)?,
+            // What a relative entry of PATH means would depend on the project.
+            false => find_program(&self.command).filter(|found| found.is_absolute())?,
+        };
+        let program = found.to_str()?.to_owned();
+        Some(std::iter::once(program).chain(self.args.iter().cloned()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts<const N: usize>(all: [&str; N]) -> Option<Vec<String>> {
+        Some(all.map(str::to_owned).to_vec())
+    }
+
+    #[test]
+    fn every_row_of_the_table_is_whole() {
+        let all = languages(&BTreeMap::new()).unwrap();
+        assert!(all.len() >= 37, "{}", all.len());
+        for row in &all {
+            assert!(!row.language.is_empty() && !row.install.is_empty(), "{}", row.name);
+            let mut known = row.ids.keys();
+            assert!(known.all(|ending| row.extensions.contains(ending)), "{}", row.name);
+            assert_eq!(all.iter().filter(|other| other.name == row.name).count(), 1);
+        }
+        let off: Vec<&str> =
+            all.iter().filter(|row| row.off).map(|row| row.name.as_str()).collect();
+        assert_eq!(off, ["deno"]);
+    }
+
+    #[test]
+    fn a_file_has_the_word_of_its_ending() {
+        let all = languages(&BTreeMap::new()).unwrap();
+        let id = |file: &str| {
+            let of = |row: &Language| row.id_of(Path::new(file)).map(str::to_owned);
+            all.iter().filter(|row| !row.off).find_map(of)
+        };
+        assert_eq!(id("a/b.rs").as_deref(), Some("rust"));
+        assert_eq!(id("a/b.TSX").as_deref(), Some("typescriptreact"));
+        assert_eq!(id("x/Dockerfile").as_deref(), Some("dockerfile"));
+        assert_eq!(id("go.mod").as_deref(), Some("go.mod"));
+        assert_eq!(id("rs"), None);
+    }
+
+    #[test]
+    fn the_users_words_come_first_and_a_new_server_must_be_whole() {
+        let rust = LspServer { command: Some("ra".into()), ..LspServer::default() };
+        let deno = LspServer { enabled: Some(true), ..LspServer::default() };
+        let toy = LspServer {
+            command: Some("toy".into()),
+            extensions: texts([".toy"]),
+            root_patterns: texts(["toy.mod"]),
+            ..LspServer::default()
+        };
+        let named = [("toy", toy), ("rust", rust), ("deno", deno)];
+        let own = named.map(|(name, server)| (name.to_owned(), server)).into_iter().collect();
+        let all = languages(&own).unwrap();
+        let names: Vec<&str> = all[..3].iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, ["deno", "rust", "toy"]);
+        assert!(!all[0].off && all[0].args == ["lsp"]);
+        assert_eq!((all[1].command.as_str(), all[1].extensions.len()), ("ra", 1));
+        assert_eq!((all[2].language.as_str(), all[2].roots.len()), ("toy", 1));
+        let half = LspServer { extensions: texts([".x"]), ..LspServer::default() };
+        let wrong = languages(&BTreeMap::from([("half".to_owned(), half)])).unwrap_err();
+        assert!(wrong.sentence().contains("[lsp.half]"));
+        let near = LspServer { command: Some("./bin/x".into()), ..LspServer::default() };
+        let wrong = languages(&BTreeMap::from([("rust".to_owned(), near)])).unwrap_err();
+        assert!(wrong.in_full().contains("absolute"), "{}", wrong.in_full());
+    }
+}

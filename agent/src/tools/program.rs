@@ -1,0 +1,112 @@
+//! A server that is a program on two pipes: it gets no secret of ours, dies with us, and its last
+//! words are kept.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::config::mcp::expand;
+use base::process::{AsyncRunning, GRACE, Job, Stream, exit_code};
+use base::sandbox::environment::{Child, child_env};
+use base::secret::Secret;
+use tokio::io::AsyncReadExt;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+
+/// How much of what a server writes to stderr is kept in its file, and how much of its end is told.
+const STDERR: (u64, usize) = (1 << 20, 2_000);
+
+/// What is to be started, and where.
+pub struct Start<'a> {
+    /// Program and arguments.
+    pub command: &'a [String],
+    /// Variables that it gets besides the harmless ones; `${NAME}` is one of ours.
+    pub env: &'a BTreeMap<String, Secret>,
+    /// Its working directory.
+    pub cwd: &'a Path,
+    /// The directory of a file for its stderr, and that file's name without its ending.
+    pub log: Option<(&'a Path, &'a str)>,
+}
+
+/// A server's processes and the end of what they wrote to stderr. Dropped, they are gone.
+pub struct Program {
+    running: AsyncRunning,
+    said: Arc<Mutex<VecDeque<u8>>>,
+}
+
+/// Starts the program; its pipes are stdin and stdout.
+pub fn start(wanted: &Start<'_>) -> Result<(Program, ChildStdin, ChildStdout), String> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let Some((program, args)) = wanted.command.split_first() else {
+        return Err("it has no command".to_owned());
+    };
+    let mut job = Job::new(program, wanted.cwd).args(args).env_clear().dies_with_us();
+    job = job.stdin(Stream::Piped);
+    for (key, value) in child_env(std::env::vars_os(), &[], Child::Tool) {
+        job = job.env(key, value);
+    }
+    for (key, value) in wanted.env {
+        job = job.env(key, expand(value.reveal(), &variable)?);
+    }
+    let mut running = job.spawn_async().map_err(|why| why.to_string())?;
+    let said = Arc::default();
+    if let Some(stderr) = running.child.stderr.take() {
+        let file = wanted.log.and_then(|(directory, name)| log(directory, name));
+        tokio::spawn(listen(stderr, file, Arc::clone(&said)));
+    }
+    match (running.child.stdin.take(), running.child.stdout.take()) {
+        (Some(stdin), Some(stdout)) => Ok((Program { running, said }, stdin, stdout)),
+        (_, _) => Err("its pipes are missing".to_owned()),
+    }
+}
+
+fn log(directory: &Path, name: &str) -> Option<File> {
+    std::fs::create_dir_all(directory).ok()?;
+    let path = directory.join(format!("{name}.stderr"));
+    File::options().append(true).create(true).open(path).ok()
+}
+
+/// Reads stderr to its end, so that the server never waits for us; keeps a bounded part.
+async fn listen(mut stderr: ChildStderr, mut file: Option<File>, said: Arc<Mutex<VecDeque<u8>>>) {
+    let mut buffer = [0; 4096];
+    let mut room = STDERR.0;
+    while let Ok(n @ 1..) = stderr.read(&mut buffer).await {
+        if let Some(file) = file.as_mut().filter(|_| room >= n as u64) {
+            // A full disk costs the log, not the server.
+            let _ = file.write_all(&buffer[..n]);
+            room -= n as u64;
+        }
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.extend(&buffer[..n]);
+        let excess = said.len().saturating_sub(STDERR.1);
+        said.drain(..excess);
+    }
+}
+
+impl Program {
+    /// How it ended and what it said last.
+    pub async fn end_of_it(&mut self) -> String {
+        let moment = Duration::from_millis(500);
+        let how = match tokio::time::timeout(moment, self.running.child.wait()).await {
+            Ok(Ok(status)) => format!("it ended with code {}", exit_code(status)),
+            Ok(Err(_)) | Err(_) => "it closed its stdout".to_owned(),
+        };
+        tokio::task::yield_now().await;
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes: Vec<u8> = said.iter().copied().collect();
+        let words = base::text::printable(&String::from_utf8_lossy(&bytes));
+        match words.trim() {
+            "" => how,
+            words => format!("{how}; its last words on stderr: {words}"),
+        }
+    }
+
+    /// Ends what does not end by itself now that its stdin is closed.
+    pub async fn close(&mut self) {
+        if tokio::time::timeout(GRACE, self.running.child.wait()).await.is_err() {
+            let _ = self.running.end(GRACE).await;
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The small language of the tests' language server: a project of `.toy` files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+/// A project as the server knows it.
+#[derive(Default)]
+pub struct Project {
+    /// Where it lies.
+    pub root: PathBuf,
+    /// In what columns are counted; UTF-16 unless said.
+    pub encoding: String,
+    /// Open files: version and text.
+    pub open: BTreeMap<PathBuf, (i64, String)>,
+}
+
+impl Project {
+    /// The files of the project.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.root).into_iter().flatten().filter_map(Result::ok);
+        let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        all.retain(|path| path.extension().is_some_and(|ending| ending == "toy"));
+        all.sort();
+        all
+    }
+
+    /// What stands in a file: as it was opened, else on the disk.
+    pub fn text(&self, path: &Path) -> String {
+        let open = self.open.get(path).map(|(_, text)| text.clone());
+        open.unwrap_or_else(|| fs::read_to_string(path).unwrap_or_default())
+    }
+
+    /// How many units a text has in the encoding that was agreed.
+    fn units(&self, text: &str) -> usize {
+        match self.encoding.as_str() {
+            "utf-8" => text.len(),
+            "utf-32" => text.chars().count(),
+            _ => text.encode_utf16().count(),
+        }
+    }
+
+    /// The words of a text.
+    pub fn words(&self, text: &str) -> Vec<Word> {
+        let mut found = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let mut before = "";
+            let mut from = 0;
+            for word in line.split(' ') {
+                let start = self.units(&line[..from]);
+                let end = start + self.units(word);
+                let defines = before == "def";
+                found.push(Word { text: word.to_owned(), line: number, start, end, defines });
+                before = word;
+                from += word.len() + 1;
+            }
+        }
+        found
+    }
+
+    /// The word at a place of an open file: what was not opened is not known.
+    pub fn named(&self, path: &Path, at: &Value) -> Option<String> {
+        let (_, text) = self.open.get(path)?;
+        let here = |word: &Word| {
+            at["line"] == word.line
+                && at["character"]
+                    .as_u64()
+                    .is_some_and(|unit| (word.start as u64..=word.end as u64).contains(&unit))
+        };
+        self.words(text).into_iter().find(here).map(|word| word.text)
+    }
+
+    /// Where a name is defined.
+    pub fn definition(&self, name: &str) -> Option<(PathBuf, Word)> {
+        let mut all = self.uses(name, true).into_iter();
+        all.find(|(_, word)| word.defines)
+    }
+
+    /// Where a name stands.
+    pub fn uses(&self, name: &str, with_definition: bool) -> Vec<(PathBuf, Word)> {
+        let mut all = Vec::new();
+        for path in self.files() {
+            let words = self.words(&self.text(&path)).into_iter();
+            let fits = |word: &Word| word.text == name && (with_definition || !word.defines);
+            all.extend(words.filter(fits).map(|word| (path.clone(), word)));
+        }
+        all
+    }
+
+    /// The definitions of a file; those of indented lines belong to the one above.
+    pub fn symbols(&self, path: &Path) -> Value {
+        let text = self.text(path);
+        let mut all: Vec<Value> = Vec::new();
+        for word in self.words(&text).into_iter().filter(|word| word.defines) {
+            let mut symbol = json!({ "name": word.text, "kind": 12, "selectionRange": word.range(),
+                                     "range": word.range(), "children": [] });
+            let inside = text.lines().nth(word.line).is_some_and(|line| line.starts_with(' '));
+            match all.last_mut().filter(|_| inside) {
+                Some(above) => {
+                    symbol["kind"] = json!(6);
+                    if let Some(children) = above["children"].as_array_mut() {
+                        children.push(symbol);
+                    }
+                }
+                None => all.push(symbol),
+            }
+        }
+        json!(all)
+    }
+}
+
+/// A word at a place.
+pub struct Word {
+    /// It.
+    pub text: String,
+    /// Its line.
+    pub line: usize,
+    start: usize,
+    /// Where it ends, in the units of the encoding.
+    pub end: usize,
+    /// Whether it defines a name.
+    pub defines: bool,
+}
+
+impl Word {
+    /// From its beginning to its end.
+    pub fn range(&self) -> Value {
+        range(self.line, self.start, self.end)
+    }
+}
+
+/// A range within a line.
+pub fn range(line: usize, start: usize, end: usize) -> Value {
+    json!({ "start": { "line": line, "character": start },
+            "end": { "line": line, "character": end } })
+}
+
+/// A place as the protocol has it.
+pub fn location((path, word): &(PathBuf, Word)) -> Value {
+    json!({ "uri": uri(path), "range": word.range() })
+}
+
+/// A function of a call hierarchy.
+pub fn item(name: &str, (path, word): &(PathBuf, Word)) -> Value {
+    let range = word.range();
+    json!({ "name": name, "kind": 12, "uri": uri(path), "range": range, "selectionRange": range })
+}
+
+/// The address of a path; only for the plain names that tests have.
+pub fn uri(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
+
+/// The path of an address.
+pub fn path(uri: &Value) -> PathBuf {
+    PathBuf::from(uri.as_str().unwrap_or_default().trim_start_matches("file://"))
+}
