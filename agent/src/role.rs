@@ -56,7 +56,7 @@ impl Role {
 /// Whether a call looks at files and does nothing else.
 fn reads(profile: Profile, name: &str, args: &Value) -> bool {
     let engine = tools::engine(profile, name, args);
-    matches!(engine, Some(Engine::Read | Engine::Grep | Engine::Glob))
+    matches!(engine, Some(Engine::Read | Engine::Grep | Engine::Glob | Engine::Syntax))
 }
 
 /// A toolbox as a role may use it: what the role may not do is refused here, whatever the model

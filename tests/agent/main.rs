@@ -49,6 +49,7 @@ mod skills;
 mod stage;
 mod subagent;
 mod terminal;
+mod tools_ast;
 mod tools_edit;
 mod tools_exec;
 mod tools_files;

@@ -46,6 +46,9 @@ pub enum Engine {
     /// Finds files by name.
     #[serde(rename = "search.files")]
     Glob,
+    /// Searches the syntax of files.
+    #[serde(rename = "search.ast")]
+    Syntax,
     /// Tells the list of what is to be done.
     #[serde(rename = "todo.read")]
     TodoRead,
