@@ -71,7 +71,7 @@ fn player_and_coach_go_on_until_all_is_met() {
         stage.asked().into_iter().partition(is_coach);
     for coach in &coaches {
         assert_eq!(coach.messages().len(), 1, "a coach begins afresh");
-        assert_eq!(coach.tool_names(), ["read_file", "grep", "glob", "verdict"]);
+        assert_eq!(coach.tool_names(), ["read_file", "grep", "glob", "code_search", "verdict"]);
         assert!(!coach.system().contains("Use tabs."), "the coach takes orders from no file");
         for words in ["make one.txt", "- R1: make one.txt", "- R2: make two.txt", "+one.txt"] {
             assert!(coach.text().contains(words), "no `{words}` in: {}", coach.text());

@@ -53,6 +53,7 @@ mod skills;
 mod stage;
 mod subagent;
 mod terminal;
+mod tools_ast;
 mod tools_divergences;
 mod tools_edit;
 mod tools_exec;

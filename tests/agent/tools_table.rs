@@ -52,6 +52,7 @@ fn the_documented_parameters_are_there() {
         (Profile::G3, "read_file", &["file_path"], &["start", "end"]),
         (Profile::G3, "write_file", &["file_path", "content"], &[]),
         (Profile::G3, "str_replace", &["file_path", "diff"], &["start", "end"]),
+        (Profile::G3, "code_search", &["searches"], &["max_concurrency", "max_matches_per_search"]),
         (Profile::G3, "todo_read", &[], &[]),
         (Profile::G3, "todo_write", &["content"], &[]),
         (Profile::G3, "research", &["query"], &[]),

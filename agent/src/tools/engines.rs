@@ -50,6 +50,9 @@ pub fn row(engine: Engine) -> Row {
         Engine::Grep => Row { touches: nothing, ..reads(|c, _| Box::pin(search::grep::run(c))) },
         Engine::Glob => Row { touches: nothing, ..reads(|c, _| Box::pin(search::glob::run(c))) },
         Engine::Lsp => Row { files: place, ..reads(|c, _| Box::pin(lsp::run(c))) },
+        Engine::Syntax => {
+            Row { reaches: search::ast::reaches, ..looks(|c, _| Box::pin(search::ast::run(c))) }
+        }
         Engine::TodoRead => orders(|_| key("todo"), |c, _| now(todo::run_read(c))),
         Engine::TodoWrite => orders(|_| key("todo"), |c, _| now(todo::run_write(c))),
         Engine::TodoItems => orders(|_| key("todo"), |c, _| now(todo::run_items(c))),

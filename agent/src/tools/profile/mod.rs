@@ -49,6 +49,9 @@ pub enum Engine {
     /// Asks a language server.
     #[serde(rename = "lsp")]
     Lsp,
+    /// Searches the syntax of files.
+    #[serde(rename = "search.ast")]
+    Syntax,
     /// Tells the list of what is to be done.
     #[serde(rename = "todo.read")]
     TodoRead,

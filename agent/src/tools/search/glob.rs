@@ -57,7 +57,7 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
             let below = path.strip_prefix(&root).ok()?;
             glob.is_match(below).then_some(())
         };
-        walk::files(&root, skip, &cancel, fits)
+        walk::files(&root, skip, &cancel, || fits)
     });
     let mut found =
         walked.await.map_err(|e| Trouble::failed(format!("the search broke down: {e}")))?;

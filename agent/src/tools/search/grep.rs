@@ -7,7 +7,7 @@ use globset::GlobMatcher;
 use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::sinks::Lossy;
-use grep_searcher::{BinaryDetection, SearcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -82,7 +82,13 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let searched = tokio::task::spawn_blocking(move || {
         let gathered = AtomicUsize::new(0);
         let wanted = |path: &Path| include.as_ref().is_none_or(|include| include.fits(path, &root));
-        let look = |path: &Path| wanted(path).then(|| search(path, &regex, &gathered)).flatten();
+        let look = || {
+            let (mut searcher, regex) = (searcher(), regex.clone());
+            let (wanted, gathered) = (&wanted, &gathered);
+            move |path: &Path| {
+                wanted(path).then(|| search(path, &mut searcher, &regex, gathered)).flatten()
+            }
+        };
         let mut found = walk::files(&root, Skip::IgnoredAndHidden, &cancel, look);
         walk::newest_first(&mut found);
         (found, gathered.into_inner() >= GATHERED)
@@ -95,17 +101,26 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     Ok(told(call, &found, given_up))
 }
 
+/// What a thread searches with, file after file: its buffers are made once.
+fn searcher() -> Searcher {
+    SearcherBuilder::new()
+        .line_terminator(LineTerminator::crlf())
+        .line_number(true)
+        .binary_detection(BinaryDetection::quit(0))
+        .build()
+}
+
 /// The matches of one file, if it has any.
-fn search(path: &Path, regex: &RegexMatcher, gathered: &AtomicUsize) -> Option<Matches> {
+fn search(
+    path: &Path,
+    searcher: &mut Searcher,
+    regex: &RegexMatcher,
+    gathered: &AtomicUsize,
+) -> Option<Matches> {
     if gathered.load(Ordering::Relaxed) >= GATHERED {
         return None;
     }
     let mut matches = Matches { lines: Vec::new(), more: false };
-    let mut searcher = SearcherBuilder::new()
-        .line_terminator(LineTerminator::crlf())
-        .line_number(true)
-        .binary_detection(BinaryDetection::quit(0))
-        .build();
     let sink = Lossy(|number, text| {
         if matches.lines.len() == PER_FILE {
             matches.more = true;

@@ -29,13 +29,13 @@ pub struct Found<T> {
     pub what: T,
 }
 
-/// Looks at every file below a directory (or at the one file), on several threads. `look` says
-/// what is worth keeping.
-pub fn files<T: Send>(
+/// Looks at every file below a directory (or at the one file), on several threads. Each thread has
+/// a `look` of its own, which says what is worth keeping.
+pub fn files<T: Send, L: FnMut(&Path) -> Option<T> + Send>(
     root: &Path,
     skip: Skip,
     cancel: &CancellationToken,
-    look: impl Fn(&Path) -> Option<T> + Sync,
+    look: impl Fn() -> L,
 ) -> Vec<Found<T>> {
     let found = Mutex::new(Vec::new());
     let mut builder = WalkBuilder::new(root);
@@ -46,7 +46,7 @@ pub fn files<T: Send>(
         .require_git(false)
         .follow_links(false)
         .filter_entry(|entry| entry.file_name() != ".git");
-    let visit = |entry: &DirEntry| {
+    let visit = |entry: &DirEntry, look: &mut L| {
         if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             return;
         }
@@ -56,13 +56,15 @@ pub fn files<T: Send>(
         let path = entry.path().to_owned();
         found.lock().unwrap_or_else(|e| e.into_inner()).push(Found { path, changed, what });
     };
+    let visit = &visit;
     builder.build_parallel().run(|| {
-        Box::new(|entry| {
+        let mut look = look();
+        Box::new(move |entry| {
             if cancel.is_cancelled() {
                 return WalkState::Quit;
             }
             if let Ok(entry) = &entry {
-                visit(entry);
+                visit(entry, &mut look);
             }
             WalkState::Continue
         })

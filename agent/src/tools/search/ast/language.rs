@@ -1,0 +1,80 @@
+//! The languages that can be searched: names, file endings, grammars.
+
+use tree_sitter::Language;
+
+/// A grammar, and the files that are written in it.
+pub struct Grammar {
+    /// The name that a search gives.
+    pub name: &'static str,
+    /// Other names that are understood.
+    pub aliases: &'static [&'static str],
+    /// Endings of its files, without the dot.
+    pub endings: &'static [&'static str],
+    /// The name of another grammar whose files belong to the same language.
+    pub dialect: Option<&'static str>,
+    /// The grammar itself.
+    pub language: fn() -> Language,
+}
+
+/// A row of the table.
+const fn grammar(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    endings: &'static [&'static str],
+    language: fn() -> Language,
+) -> Grammar {
+    Grammar { name, aliases, endings, dialect: None, language }
+}
+
+/// Every grammar. A file of a search is known to the rest of the search by its row's number.
+pub static GRAMMARS: [Grammar; 13] = [
+    grammar("rust", &["rs"], &["rs"], || tree_sitter_rust::LANGUAGE.into()),
+    grammar("python", &["py"], &["py", "pyi", "pyw"], || tree_sitter_python::LANGUAGE.into()),
+    grammar("javascript", &["js", "jsx"], &["js", "jsx", "mjs", "cjs"], || {
+        tree_sitter_javascript::LANGUAGE.into()
+    }),
+    Grammar {
+        dialect: Some("tsx"),
+        ..grammar("typescript", &["ts"], &["ts", "mts", "cts"], || {
+            tree_sitter_typescript::LANGUAGE_TYPESCRIPT.into()
+        })
+    },
+    grammar("tsx", &[], &["tsx"], || tree_sitter_typescript::LANGUAGE_TSX.into()),
+    grammar("go", &["golang"], &["go"], || tree_sitter_go::LANGUAGE.into()),
+    grammar("java", &[], &["java"], || tree_sitter_java::LANGUAGE.into()),
+    grammar("c", &[], &["c", "h"], || tree_sitter_c::LANGUAGE.into()),
+    grammar(
+        "cpp",
+        &["c++", "cxx", "cc"],
+        &["cpp", "cc", "cxx", "c++", "hpp", "hh", "hxx", "h++", "h", "ipp", "inl", "tpp"],
+        || tree_sitter_cpp::LANGUAGE.into(),
+    ),
+    grammar("kotlin", &["kt"], &["kt", "kts"], || tree_sitter_kotlin_ng::LANGUAGE.into()),
+    grammar("haskell", &["hs"], &["hs"], || tree_sitter_haskell::LANGUAGE.into()),
+    grammar("scheme", &["scm"], &["scm", "ss", "sld", "sls", "sps"], || {
+        tree_sitter_scheme::LANGUAGE.into()
+    }),
+    grammar("racket", &["rkt"], &["rkt", "rktl"], || tree_sitter_racket::LANGUAGE.into()),
+];
+
+/// The grammars of a language, as numbers of rows; the error lists the languages there are.
+pub fn grammars(name: &str) -> Result<Vec<usize>, String> {
+    let wanted = name.trim().to_ascii_lowercase();
+    let row = |known: &Grammar| known.name == wanted || known.aliases.contains(&wanted.as_str());
+    let Some(first) = GRAMMARS.iter().position(row) else {
+        let names: Vec<&str> = GRAMMARS.iter().map(|known| known.name).collect();
+        return Err(format!("unknown language `{name}`; known are: {}", names.join(", ")));
+    };
+    let dialect = GRAMMARS[first].dialect;
+    let second = GRAMMARS.iter().position(|known| Some(known.name) == dialect);
+    Ok(std::iter::once(first).chain(second).collect())
+}
+
+impl Grammar {
+    /// Whether a file is written in it, by its name.
+    pub fn fits(&self, path: &std::path::Path) -> bool {
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        ending
+            .is_some_and(|ending| self.endings.iter().any(|ours| ours.eq_ignore_ascii_case(ending)))
+    }
+}

@@ -1,0 +1,126 @@
+//! What is found, put together in the order of the files, however the threads finish.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::look::{Match, Skipped};
+
+/// The most files that a note names.
+const NAMED: usize = 5;
+
+/// What came of one file.
+#[derive(Default)]
+pub struct Report {
+    /// The file.
+    pub path: PathBuf,
+    /// Search, by its number -> what it found.
+    pub found: Vec<(usize, Result<Vec<Match>, Skipped>)>,
+    /// How often the file was parsed.
+    pub parses: usize,
+}
+
+/// What came of one search.
+#[derive(Default)]
+pub struct Sum {
+    /// The matches with their files, in order.
+    pub matches: Vec<(PathBuf, Match)>,
+    /// How many files were searched until there were enough matches.
+    pub files: usize,
+    /// Whether there are more matches.
+    pub more: bool,
+}
+
+/// What came of all.
+pub struct Tally {
+    /// A sum for each search.
+    pub sums: Vec<Sum>,
+    /// How many files were looked at.
+    pub files: usize,
+    /// How often a file was parsed.
+    pub parses: usize,
+    most: usize,
+    next: usize,
+    waiting: BTreeMap<usize, Report>,
+    skipped: BTreeMap<Skipped, Vec<PathBuf>>,
+}
+
+impl Tally {
+    /// An empty one, for so many searches with so many matches at most.
+    pub fn new(searches: usize, most: usize) -> Tally {
+        Tally {
+            sums: (0..searches).map(|_| Sum::default()).collect(),
+            files: 0,
+            parses: 0,
+            most,
+            next: 0,
+            waiting: BTreeMap::new(),
+            skipped: BTreeMap::new(),
+        }
+    }
+
+    /// Takes the report of a file. It counts once all files before it have reported, so that
+    /// the same matches are kept whatever thread was first.
+    pub fn add(&mut self, at: usize, report: Report) {
+        self.waiting.insert(at, report);
+        while let Some(report) = self.waiting.remove(&self.next) {
+            self.next += 1;
+            self.count(report);
+        }
+    }
+
+    fn count(&mut self, report: Report) {
+        let mut looked = false;
+        for (number, found) in report.found {
+            let sum = &mut self.sums[number];
+            if sum.more {
+                continue;
+            }
+            looked = true;
+            match found {
+                Ok(found) => {
+                    sum.files += 1;
+                    sum.matches.extend(found.into_iter().map(|one| (report.path.clone(), one)));
+                    sum.more = sum.matches.len() > self.most;
+                    sum.matches.truncate(self.most);
+                }
+                Err(why) => {
+                    let files = self.skipped.entry(why).or_default();
+                    if files.last() != Some(&report.path) {
+                        files.push(report.path.clone());
+                    }
+                }
+            }
+        }
+        self.files += usize::from(looked);
+        self.parses += report.parses;
+    }
+
+    /// Whether a search has all that it wants.
+    pub fn is_full(&self, search: usize) -> bool {
+        self.sums[search].more
+    }
+
+    /// Sentences about the files that were passed over.
+    pub fn notes(&self, shown: impl Fn(&std::path::Path) -> String) -> Vec<String> {
+        let note = |(why, files): (&Skipped, &Vec<PathBuf>)| {
+            let named: Vec<String> = files.iter().take(NAMED).map(|file| shown(file)).collect();
+            let rest = files.len().saturating_sub(NAMED);
+            let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+            format!("passed over, {}: {}{rest}", why.words(), named.join(", "))
+        };
+        self.skipped.iter().map(note).collect()
+    }
+}
+
+impl Skipped {
+    fn words(self) -> String {
+        match self {
+            Skipped::Binary => "binary".to_owned(),
+            Skipped::Huge => format!("larger than {} MiB", super::look::MAX_BYTES >> 20),
+            Skipped::Slow => {
+                format!("not parsed and searched within {} s", super::look::PATIENCE.as_secs())
+            }
+            Skipped::Unreadable => "not readable".to_owned(),
+        }
+    }
+}

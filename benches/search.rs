@@ -1,0 +1,167 @@
+//! g3's searches against ripgrep, fd and ast-grep: whole processes over one generated repository.
+//!
+//! Run by `./benches/run`. `BENCH_G3` names the release binary; `BENCH_RG`, `BENCH_FD` and
+//! `BENCH_AST_GREP` name the peers, and those that are missing are left out. `BENCH_SEARCH_FILES`
+//! (5,000) sets the size.
+
+mod common {
+    pub mod measure;
+    pub mod table;
+}
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base::process::{Job, Limits, Stream};
+use common::measure::{adopt_orphans, measure, memory};
+use common::table::{Row, head};
+use serde_json::{Value, json};
+
+/// How often each program runs, in turns.
+const TURNS: usize = 21;
+
+/// A home, and a repository in it.
+struct Bench {
+    place: tempfile::TempDir,
+    repo: PathBuf,
+}
+
+/// A program that is measured.
+struct Program<'a> {
+    name: &'static str,
+    job: Box<dyn Fn() -> Job + 'a>,
+}
+
+fn main() {
+    adopt_orphans();
+    let files = std::env::var("BENCH_SEARCH_FILES").ok().and_then(|text| text.parse().ok());
+    let bench = Bench::new(files.unwrap_or(5000));
+    head();
+    bench.text("grep, a rare word", "needle_\\d+", "needle");
+    bench.text("grep, a word of many files", "fn step_\\d+1\\(", "step_");
+    bench.files();
+    bench.syntax();
+}
+
+impl Bench {
+    /// A repository with so many files of Rust, fifty in a directory, and some that are ignored.
+    fn new(files: usize) -> Bench {
+        let place = tempfile::tempdir().expect("a temporary directory can be made");
+        let repo = place.path().join("repo");
+        for number in 0..files {
+            let folder = repo.join(format!("crate{}/src/part{}", number / 500, number / 50));
+            fs::create_dir_all(&folder).expect("writable");
+            let file = if number % 10 == 9 {
+                format!("note{number}.md")
+            } else {
+                format!("file{number}.rs")
+            };
+            fs::write(folder.join(file), content(number)).expect("writable");
+        }
+        let ignored = repo.join("target/debug");
+        fs::create_dir_all(&ignored).expect("writable");
+        for number in 0..files / 10 {
+            fs::write(ignored.join(format!("made{number}.rs")), content(number)).expect("writable");
+        }
+        fs::write(repo.join(".gitignore"), "target/\n").expect("writable");
+        let bench = Bench { place, repo };
+        let made = bench.job("git").args(["init", "-q"]).output(Limits::seconds(60));
+        assert_eq!(made.expect("git is there").code(), 0);
+        bench
+    }
+
+    fn text(&self, what: &str, pattern: &str, word: &str) {
+        let args = json!({ "pattern": pattern });
+        self.must_say("grep", &args, word);
+        let rg = |rg: &Path| self.job(rg).args(["-n", pattern]);
+        self.row(what, "grep", &args, "BENCH_RG", "rg", &rg);
+    }
+
+    fn files(&self) {
+        let args = json!({ "pattern": "**/part1*/*[13579].rs" });
+        self.must_say("glob", &args, ".rs");
+        let fd =
+            |fd: &Path| self.job(fd).args(["--glob", "-p", "**/part1*/*[13579].rs", "-t", "f"]);
+        self.row("glob, one file in eight", "glob", &args, "BENCH_FD", "fd", &fd);
+    }
+
+    fn syntax(&self) {
+        let query = "((call_expression function: (identifier) @f) @call (#eq? @f \"needle\"))";
+        let search = json!({ "name": "calls", "query": query, "language": "rust" });
+        let args = json!({ "searches": [search] });
+        self.must_say("code_search", &args, "needle");
+        let ast_grep = |peer: &Path| {
+            self.job(peer).args(["run", "-p", "needle($$$)", "-l", "rust", "--color", "never"])
+        };
+        let what = "code_search, calls of one function";
+        self.row(what, "code_search", &args, "BENCH_AST_GREP", "ast-grep", &ast_grep);
+    }
+
+    /// Measures g3 and its peer in turns.
+    fn row(
+        &self,
+        what: &str,
+        tool: &str,
+        args: &Value,
+        variable: &str,
+        name: &'static str,
+        peer: &dyn Fn(&Path) -> Job,
+    ) {
+        let mut programs = vec![Program { name: "g3", job: Box::new(|| self.g3(tool, args)) }];
+        if let Some(path) = std::env::var_os(variable).map(PathBuf::from) {
+            programs.push(Program { name, job: Box::new(move || peer(&path)) });
+        }
+        let mut row = Row::new(what, programs.iter().map(|program| program.name));
+        for turn in 0..=TURNS {
+            for (column, program) in programs.iter().enumerate() {
+                let sample = measure(vec![(program.job)()]);
+                // The first turn fills the caches.
+                if turn > 0 {
+                    row.add(column, sample);
+                }
+            }
+        }
+        for (column, program) in programs.iter().enumerate() {
+            row.add_memory(column, memory(vec![(program.job)()]));
+        }
+        row.print();
+    }
+
+    /// Runs a tool once and looks whether it found what it should.
+    fn must_say(&self, tool: &str, args: &Value, word: &str) {
+        let job = self.g3(tool, args).stdout(Stream::Piped).stderr(Stream::Piped);
+        let output = job.output(Limits::seconds(120)).expect("g3 can be started");
+        assert!(output.code() == 0 && output.text().contains(word), "{tool}: {}", output.text());
+    }
+
+    fn g3(&self, tool: &str, args: &Value) -> Job {
+        let g3 = std::env::var_os("BENCH_G3").expect("set by ./benches/run");
+        let args = args.to_string();
+        self.job(g3).args(["tool", "exec", "--name", tool, "--args", args.as_str()])
+    }
+
+    fn job(&self, program: impl AsRef<Path>) -> Job {
+        Job::new(program.as_ref(), &self.repo)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.place.path())
+            .stdout(Stream::Null)
+            .stderr(Stream::Null)
+    }
+}
+
+/// A file of about 6 KiB; every hundredth has the rare word.
+fn content(number: usize) -> String {
+    let mut text = format!("//! Part {number}.\n\nuse std::collections::BTreeMap;\n\n");
+    for step in 0..30 {
+        text.push_str(&format!(
+            "/// Does step {step}.\nfn step_{number}{step}(map: &mut BTreeMap<u32, String>) -> usize {{\n    \
+             if map.len() > {step} {{\n        map.insert({step}, format!(\"{{}}\", {number}));\n    }}\n    \
+             map.values().filter(|value| value.len() > 3).count()\n}}\n\n"
+        ));
+    }
+    if number % 100 == 1 {
+        text.push_str(&format!("fn needle_{number}() {{\n    needle({number});\n}}\n"));
+    }
+    text
+}
