@@ -21,12 +21,14 @@ use task::Subagents;
 
 pub mod args;
 pub mod call;
+pub mod coverage;
 pub mod edit;
 pub mod engines;
 pub mod escalate;
 pub mod exec;
 pub mod fs;
 pub mod history;
+pub mod image;
 pub mod mcp;
 pub mod memory;
 pub mod outside;
