@@ -50,6 +50,8 @@ fn the_documented_parameters_are_there() {
         (Profile::G3, "shell", &["command"], &[]),
         (Profile::G3, "background_process", &["name", "command"], &["working_dir"]),
         (Profile::G3, "read_file", &["file_path"], &["start", "end"]),
+        (Profile::G3, "read_image", &["file_paths"], &[]),
+        (Profile::G3, "code_coverage", &[], &[]),
         (Profile::G3, "write_file", &["file_path", "content"], &[]),
         (Profile::G3, "str_replace", &["file_path", "diff"], &["start", "end"]),
         (Profile::G3, "code_search", &["searches"], &["max_concurrency", "max_matches_per_search"]),

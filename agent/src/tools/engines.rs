@@ -8,8 +8,8 @@ use futures_util::future::BoxFuture;
 use super::call::{Call, Trouble};
 use super::profile::{Effect, Engine};
 use super::{
-    Outcome, edit, escalate, exec, fs, history, lsp, memory, plan, rehydrate, research, search,
-    skill, task, todo, wait, web,
+    Outcome, coverage, edit, escalate, exec, fs, history, image, lsp, memory, plan, rehydrate,
+    research, search, skill, task, todo, wait, web,
 };
 use crate::gate::{Access, Pass};
 
@@ -42,6 +42,12 @@ pub fn row(engine: Engine) -> Row {
         Engine::Background => runs(|c, p| Box::pin(exec::background::run(c, p))),
         Engine::Control => orders(|_| key("background"), |c, _| Box::pin(exec::control::run(c))),
         Engine::Read => Row { files: place, ..reads(|c, _| now(fs::read::run(c))) },
+        Engine::Picture => Row {
+            reaches: |c| image::files(c).into_iter().map(Access::Read).collect(),
+            touches: |c| names(&image::files(c)),
+            ..looks(|c, _| Box::pin(image::run(c)))
+        },
+        Engine::Coverage => runs(|c, p| Box::pin(coverage::run(c, p))),
         Engine::Write => writes(|c, _| now(fs::write::run(c))),
         Engine::Replace => writes(|c, _| now(edit::replace::run(c))),
         Engine::Diff => writes(|c, _| now(edit::diff::run(c))),
@@ -137,5 +143,9 @@ fn place(call: &Call<'_>) -> Vec<PathBuf> {
 fn places(call: &Call<'_>) -> Vec<String> {
     let files = (call.row().files)(call);
     let files = if files.is_empty() { place(call) } else { files };
+    names(&files)
+}
+
+fn names(files: &[PathBuf]) -> Vec<String> {
     files.iter().map(|file| file.to_string_lossy().into_owned()).collect()
 }

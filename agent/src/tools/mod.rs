@@ -22,12 +22,14 @@ use task::Subagents;
 
 pub mod args;
 pub mod call;
+pub mod coverage;
 pub mod edit;
 pub mod engines;
 pub mod escalate;
 pub mod exec;
 pub mod fs;
 pub mod history;
+pub mod image;
 pub mod lsp;
 pub mod mcp;
 pub mod memory;

@@ -30,6 +30,11 @@ impl Content {
 
 /// Reads a regular file.
 pub fn read(path: &Path) -> io::Result<Content> {
+    read_at_most(path, MAX_BYTES)
+}
+
+/// Reads a regular file that has at most so many bytes.
+pub fn read_at_most(path: &Path, most: u64) -> io::Result<Content> {
     let file = File::from(open(path, OFlags::RDONLY | OFlags::NONBLOCK)?);
     let facts = file.metadata()?;
     if facts.is_dir() {
@@ -38,12 +43,13 @@ pub fn read(path: &Path) -> io::Result<Content> {
     if !facts.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    if facts.len() > MAX_BYTES {
-        let why = format!("it has {} bytes; read a part of it with the shell", facts.len());
+    if facts.len() > most {
+        let advice = "take a part of it with the shell";
+        let why = format!("it has {} bytes, more than {most}; {advice}", facts.len());
         return Err(io::Error::other(why));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(facts.len()).unwrap_or(0));
-    file.take(MAX_BYTES).read_to_end(&mut bytes)?;
+    file.take(most).read_to_end(&mut bytes)?;
     Ok(Content { bytes, mode: facts.mode() & 0o7777 })
 }
 

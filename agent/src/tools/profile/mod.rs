@@ -25,6 +25,12 @@ pub enum Engine {
     /// Reads a file.
     #[serde(rename = "fs.read")]
     Read,
+    /// Shows pictures to the model.
+    #[serde(rename = "image.read")]
+    Picture,
+    /// Measures which lines the tests of a Rust workspace run.
+    #[serde(rename = "code.coverage")]
+    Coverage,
     /// Writes a file.
     #[serde(rename = "fs.write")]
     Write,

@@ -1,0 +1,88 @@
+//! Whether a file holds a picture and nothing else: no place, no camera, no comment, nothing
+//! behind its end. What is not known to be harmless counts as something else.
+
+use super::kind::Kind;
+
+/// Chunks of a PNG that only say how it looks.
+const PNG: [&[u8; 4]; 11] = [
+    b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"sBIT", b"bKGD",
+    b"pHYs",
+];
+/// Chunks of a WebP that only say how it looks.
+const WEBP: [&[u8; 4]; 4] = [b"VP8 ", b"VP8L", b"VP8X", b"ALPH"];
+
+/// Whether the file can be sent as it is. A GIF never is: not every service takes it.
+pub fn is_clean(kind: Kind, bytes: &[u8]) -> bool {
+    let clean = match kind {
+        Kind::Png => png(bytes),
+        Kind::Jpeg => jpeg(bytes),
+        Kind::Webp => webp(bytes),
+        Kind::Gif => None,
+    };
+    clean.unwrap_or(false)
+}
+
+fn png(bytes: &[u8]) -> Option<bool> {
+    let mut rest = bytes.get(8..)?;
+    loop {
+        let (length, after) = rest.split_first_chunk::<4>()?;
+        let (name, after) = after.split_first_chunk::<4>()?;
+        if !PNG.contains(&name) {
+            return Some(false);
+        }
+        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+        rest = after.get(length.checked_add(4)?..)?;
+        if name == b"IEND" {
+            return Some(length == 0 && rest.is_empty());
+        }
+    }
+}
+
+fn webp(bytes: &[u8]) -> Option<bool> {
+    let (size, _) = bytes.get(4..)?.split_first_chunk::<4>()?;
+    if u32::from_le_bytes(*size) as usize + 8 != bytes.len() {
+        return Some(false);
+    }
+    let mut rest = bytes.get(12..)?;
+    while !rest.is_empty() {
+        let (name, after) = rest.split_first_chunk::<4>()?;
+        let (length, after) = after.split_first_chunk::<4>()?;
+        if !WEBP.contains(&name) {
+            return Some(false);
+        }
+        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+        rest = after.get(length.checked_add(length % 2)?..)?;
+    }
+    Some(true)
+}
+
+fn jpeg(bytes: &[u8]) -> Option<bool> {
+    let mut rest = bytes.get(2..)?;
+    loop {
+        let (marker, after) = rest.split_first_chunk::<2>()?;
+        let (length, body) = match marker {
+            [0xff, 0xd9] => return Some(after.is_empty()),
+            [0xff, _] => after.split_first_chunk::<2>()?,
+            _ => return Some(false),
+        };
+        let length = usize::from(u16::from_be_bytes(*length)).checked_sub(2)?;
+        let content = body.get(..length)?;
+        rest = body.get(length..)?;
+        match marker[1] {
+            // How the numbers of the picture are written.
+            0xc0..=0xcf | 0xdb | 0xdd => {}
+            // The frame that every file has: without a small copy of the picture in it.
+            0xe0 if content.starts_with(b"JFIF\0") && content.len() == 14 => {}
+            // Which colours its numbers mean.
+            0xee if content.starts_with(b"Adobe") && content.len() == 12 => {}
+            // The points themselves, up to the next marker.
+            0xda => rest = rest.get(points(rest)?..)?,
+            _ => return Some(false),
+        }
+    }
+}
+
+/// Where the points end: at a marker that neither stands for the byte 255 nor for a restart.
+fn points(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(2).position(|pair| pair[0] == 0xff && !matches!(pair[1], 0 | 0xd0..=0xd7))
+}

@@ -1,0 +1,135 @@
+//! What a file is, by its first bytes and never by its name.
+
+use image::ImageFormat;
+
+/// A kind of picture that models take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// PNG, also animated.
+    Png,
+    /// JPEG.
+    Jpeg,
+    /// GIF.
+    Gif,
+    /// WebP.
+    Webp,
+}
+
+/// Kinds that are known and not taken: the bytes at this place, what it is.
+const OTHERS: [(usize, &[u8], &str); 18] = [
+    (4, b"ftypheic", "HEIC"),
+    (4, b"ftypheix", "HEIC"),
+    (4, b"ftypmif1", "HEIF"),
+    (4, b"ftypmsf1", "HEIF"),
+    (4, b"ftypavif", "AVIF"),
+    (4, b"ftypavis", "AVIF"),
+    (4, b"ftyp", "a video (MP4 or alike)"),
+    (0, b"II*\0", "TIFF"),
+    (0, b"MM\0*", "TIFF"),
+    (0, b"BM", "BMP"),
+    (0, b"\0\0\x01\0", "ICO"),
+    (0, b"\xff\x0a", "JPEG XL"),
+    (0, b"\0\0\0\x0cJXL ", "JPEG XL"),
+    (0, b"\0\0\0\x0cjP  ", "JPEG 2000"),
+    (0, b"8BPS", "Photoshop"),
+    (0, b"%PDF-", "PDF"),
+    (0, b"\x1aE\xdf\xa3", "a video (Matroska or WebM)"),
+    (0, b"\x7fELF", "a program"),
+];
+
+/// How much of a text is searched for the beginning of a drawing.
+const LOOK: usize = 4096;
+
+impl Kind {
+    /// The kind of a file, or a sentence that says what it is instead and what to do.
+    pub fn of(bytes: &[u8]) -> Result<Kind, String> {
+        let has = |at: usize, magic: &[u8]| bytes.get(at..).is_some_and(|b| b.starts_with(magic));
+        if has(0, b"\x89PNG\r\n\x1a\n") {
+            return Ok(Kind::Png);
+        }
+        if has(0, b"\xff\xd8\xff") {
+            return Ok(Kind::Jpeg);
+        }
+        if has(0, b"GIF87a") || has(0, b"GIF89a") {
+            return Ok(Kind::Gif);
+        }
+        if has(0, b"RIFF") && has(8, b"WEBP") {
+            return Ok(Kind::Webp);
+        }
+        if bytes.is_empty() {
+            return Err("the file is empty".to_owned());
+        }
+        let other = OTHERS.iter().find(|(at, magic, _)| has(*at, magic));
+        Err(match other {
+            Some((_, _, "PDF")) => "it is PDF, not a picture; turn its pages into PNG first, for \
+                                    example with `pdftoppm -png -r 100`"
+                .to_owned(),
+            Some((_, _, name)) => format!(
+                "it is {name}; PNG, JPEG, GIF and WebP can be read. Convert it to PNG first, for \
+                 example with `magick IN OUT.png` or `ffmpeg -i IN -frames:v 1 OUT.png`"
+            ),
+            None => text(bytes),
+        })
+    }
+
+    /// As people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Png => "PNG",
+            Kind::Jpeg => "JPEG",
+            Kind::Gif => "GIF",
+            Kind::Webp => "WebP",
+        }
+    }
+
+    /// As the web calls it.
+    pub fn media_type(self) -> &'static str {
+        self.format().to_mime_type()
+    }
+
+    /// As the decoders call it.
+    pub fn format(self) -> ImageFormat {
+        match self {
+            Kind::Png => ImageFormat::Png,
+            Kind::Jpeg => ImageFormat::Jpeg,
+            Kind::Gif => ImageFormat::Gif,
+            Kind::Webp => ImageFormat::WebP,
+        }
+    }
+}
+
+/// What is no picture of points: a drawing in text, any other text, or nothing that we know.
+fn text(bytes: &[u8]) -> String {
+    let start = String::from_utf8_lossy(&bytes[..bytes.len().min(LOOK)]).to_lowercase();
+    let start = start.trim_start_matches('\u{feff}').trim_start();
+    let kinds = "PNG, JPEG, GIF and WebP can be read";
+    if start.starts_with('<') && start.contains("<svg") {
+        return "it is SVG, which is text: read it as a text file, or draw it as PNG first, for \
+                example with `rsvg-convert IN -o OUT.png`"
+            .to_owned();
+    }
+    if start.contains('\0') || start.contains('\u{fffd}') {
+        return format!("it is no picture that is known here; {kinds}");
+    }
+    format!("it is text, not a picture; {kinds}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_picture_is_named_with_what_to_do() {
+        let why = |bytes: &[u8]| Kind::of(bytes).unwrap_err();
+        assert!(why(b"\0\0\0\x18ftypheic\0\0\0\0").contains("it is HEIC"));
+        assert!(why(b"\0\0\0\x18ftypisom\0\0\0\0").contains("video"));
+        assert!(why(b"<?xml version=\"1.0\"?>\n<SVG/>").contains("rsvg-convert"));
+        assert!(why(b"\xef\xbb\xbf<svg xmlns=\"\"/>").contains("SVG"));
+        assert!(why(b"%PDF-1.7").contains("pdftoppm"));
+        assert!(why(b"hello").contains("it is text"));
+        assert!(why(b"\x01\0\x02").contains("no picture that is known"));
+        assert!(why(b"").contains("empty"));
+        // Cut within the magic bytes.
+        assert!(why(b"\x89PN").contains("no picture"));
+    }
+}

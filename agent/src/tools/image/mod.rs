@@ -1,0 +1,145 @@
+//! Reading pictures for the model: several at once, each made to fit, and never more than fits.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use self::kind::Kind;
+use self::ready::Ready;
+use super::call::{Call, Trouble};
+use super::fs::open;
+use super::{ErrorKind, Outcome};
+use crate::gate::paths;
+use crate::message::Image;
+
+pub mod clean;
+pub mod kind;
+pub mod ready;
+
+#[derive(Deserialize)]
+struct Args {
+    #[serde(default)]
+    paths: Vec<String>,
+    path: Option<String>,
+}
+
+/// Pictures of one call.
+const MOST: usize = 10;
+/// The largest file that is opened, in bytes.
+const MAX_FILE: u64 = 64 << 20;
+/// What all pictures of one call may have as base64, in bytes: a request of 32 MB is the most that
+/// the Messages API takes, and the conversation is in it as well.
+const IN_ALL: usize = 12_000_000;
+
+/// One picture is in memory at a time, however many calls there are.
+static ONE: Mutex<()> = Mutex::const_new(());
+
+/// A file that the call names, or why its name means none.
+type Named = (String, std::io::Result<PathBuf>);
+
+/// What was told of one path.
+struct Told {
+    shown: String,
+    line: String,
+    facts: Value,
+}
+
+/// The files that a call names, as far as they can be resolved.
+pub fn files(call: &Call<'_>) -> Vec<PathBuf> {
+    let named = named(call).unwrap_or_default();
+    named.into_iter().filter_map(|(_, path)| path.ok()).collect()
+}
+
+fn named(call: &Call<'_>) -> Result<Vec<Named>, Trouble> {
+    let Args { paths, path } = call.decode()?;
+    let wrong = |why: &str| Err(Trouble::invalid(format!("{}: {why}", call.face.name)));
+    let raws = match (paths, path) {
+        (paths, None) => paths,
+        (paths, Some(path)) if paths.is_empty() || paths == [path.as_str()] => vec![path],
+        (_, Some(_)) => {
+            return wrong("`file_paths` and `file_path` contradict each other: give one of them");
+        }
+    };
+    if raws.is_empty() {
+        return wrong("missing required parameter `file_paths`: name at least one picture");
+    }
+    if raws.len() > MOST {
+        let why = format!("{} pictures are too many: at most {MOST} in one call", raws.len());
+        return wrong(&why);
+    }
+    let resolved = |raw: String| {
+        let path = paths::resolve(&call.at.cwd, &raw);
+        (raw, path)
+    };
+    Ok(raws.into_iter().map(resolved).collect())
+}
+
+/// Reads the pictures. Those that cannot be given are named; the others are given all the same.
+pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+    let named = named(call)?;
+    let (mut images, mut given, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut room, mut kinds) = (IN_ALL, Vec::new());
+    for (raw, path) in named {
+        let shown = path.as_ref().map_or_else(|_| raw.clone(), |path| call.shown(path));
+        match one(call, path, room).await {
+            Ok(ready) => {
+                room -= base64_length(ready.bytes.len());
+                let place = images.len() + 1;
+                let line = format!("Picture {place}: {shown}: {}", ready.told());
+                given.push(Told { facts: ready.facts(&shown), shown, line });
+                images.push(image(&ready));
+            }
+            Err(trouble) if trouble.kind == ErrorKind::Cancelled => return Err(trouble),
+            Err(Trouble { kind, text }) => {
+                kinds.push(kind);
+                let line = format!("Not given: {shown}: {text}");
+                failed.push(Told { facts: json!({ "path": shown, "why": text }), shown, line });
+            }
+        }
+    }
+    let lines: Vec<&str> = given.iter().chain(&failed).map(|told| told.line.as_str()).collect();
+    let text = lines.join("\n");
+    if given.is_empty() {
+        let same = kinds.iter().all(|kind| *kind == kinds[0]);
+        return Err(Trouble::new(if same { kinds[0] } else { ErrorKind::Failed }, text));
+    }
+    let title: Vec<&str> = given.iter().map(|told| told.shown.as_str()).collect();
+    let facts = |all: &[Told]| all.iter().map(|told| told.facts.clone()).collect::<Vec<_>>();
+    let metadata = json!({ "pictures": facts(&given), "failed": facts(&failed) });
+    let outcome = Outcome::done(text).titled(format!("looked at {}", title.join(", ")));
+    Ok(Outcome { images, ..outcome.with(metadata) })
+}
+
+fn image(ready: &Ready) -> Image {
+    use base64::Engine as _;
+    let data = base64::engine::general_purpose::STANDARD.encode(&ready.bytes);
+    Image { media_type: ready.kind.media_type().to_owned(), data }
+}
+
+/// Reads one picture off the thread that everything else runs on.
+async fn one(
+    call: &Call<'_>,
+    path: std::io::Result<PathBuf>,
+    room: usize,
+) -> Result<Ready, Trouble> {
+    let path = path.map_err(|why| Trouble::io("no such path", &why))?;
+    let work = async {
+        let _one = ONE.lock().await;
+        let read = move || {
+            let file = open::read_at_most(&path, MAX_FILE);
+            let bytes = file.map_err(|why| Trouble::io("cannot read it", &why))?.bytes;
+            let kind = Kind::of(&bytes).map_err(Trouble::failed)?;
+            ready::ready(kind, bytes, room / 4 * 3).map_err(Trouble::failed)
+        };
+        let read = tokio::task::spawn_blocking(read).await;
+        read.unwrap_or_else(|_| Err(Trouble::failed("the picture is damaged: its decoder broke")))
+    };
+    let cancelled = || Trouble::new(ErrorKind::Cancelled, "cancelled by the user");
+    call.at.cancel.run_until_cancelled(work).await.ok_or_else(cancelled)?
+}
+
+fn base64_length(bytes: usize) -> usize {
+    bytes.div_ceil(3) * 4
+}

@@ -1,0 +1,218 @@
+//! Making a picture ready to be sent: upright, not larger than a model sees, without metadata.
+//!
+//! Every picture is decoded, so what is sent is known to be one. A file that already fits and
+//! holds nothing else goes out byte for byte; any other is written anew.
+
+use std::io::Cursor;
+
+use image::codecs::gif::GifDecoder;
+use image::codecs::jpeg::JpegEncoder;
+use image::codecs::png::PngDecoder;
+use image::codecs::webp::WebPDecoder;
+use image::imageops::{FilterType, overlay};
+use image::metadata::Orientation;
+use image::{AnimationDecoder, DynamicImage, ImageDecoder, ImageReader, Limits, Rgba, RgbaImage};
+use serde_json::{Value, json};
+
+use super::clean;
+use super::kind::Kind;
+
+/// The longest side that is sent, in points: what the Messages API looks at; it makes anything
+/// larger smaller itself (its documentation on vision, "Evaluate image size").
+pub const LONGEST: u32 = 1568;
+/// The largest picture that is sent, in bytes: as base64 it has 5 MB, the limit of the Messages API.
+const MAX_SENT: usize = 3_750_000;
+/// What a decoded picture may need, in bytes: 64 million points with four bytes each.
+const MAX_DECODED: u64 = 256 << 20;
+/// What a decoder may need in all, its own tables and copies included.
+const MAX_ALLOCATED: u64 = 768 << 20;
+/// How good a JPEG is that we write; the next when it does not fit.
+const QUALITIES: [u8; 4] = [90, 75, 60, 40];
+
+/// A size in points.
+type Size = (u32, u32);
+
+/// A picture that can be sent.
+pub struct Ready {
+    /// What is sent.
+    pub bytes: Vec<u8>,
+    /// Its kind.
+    pub kind: Kind,
+    size: Size,
+    /// What the file is: its kind, its size as one looks at it, its bytes.
+    file: (Kind, Size, usize),
+    notes: Vec<&'static str>,
+}
+
+/// What the decoder says before and after its work.
+struct Decoded {
+    picture: DynamicImage,
+    orientation: Orientation,
+    moves: bool,
+}
+
+/// Makes a picture ready that may have this many bytes. The error is a sentence.
+pub fn ready(kind: Kind, bytes: Vec<u8>, room: usize) -> Result<Ready, String> {
+    let room = room.min(MAX_SENT);
+    let Decoded { mut picture, orientation, moves } = decode(kind, &bytes)?;
+    let turned = orientation != Orientation::NoTransforms;
+    let size = upright((picture.width(), picture.height()), orientation);
+    let small = size.0.max(size.1) <= LONGEST;
+    let mut notes = Vec::new();
+    if turned {
+        notes.push("turned upright");
+    }
+    if moves {
+        notes.push("only the first picture of an animation");
+    }
+    let file = (kind, size, bytes.len());
+    if small && !turned && !moves && bytes.len() <= room && clean::is_clean(kind, &bytes) {
+        return Ok(Ready { bytes, kind, size, file, notes });
+    }
+    drop(bytes);
+    if !small {
+        picture = picture.resize(LONGEST, LONGEST, FilterType::CatmullRom);
+    }
+    picture.apply_orientation(orientation);
+    let (kind, bytes) = encode(&picture, kind, room)?;
+    Ok(Ready { bytes, kind, size: (picture.width(), picture.height()), file, notes })
+}
+
+/// The size of a picture once it is turned.
+fn upright((width, height): Size, orientation: Orientation) -> Size {
+    use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
+    match orientation {
+        Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH => (height, width),
+        Orientation::NoTransforms
+        | Orientation::Rotate180
+        | Orientation::FlipHorizontal
+        | Orientation::FlipVertical => (width, height),
+    }
+}
+
+fn decode(kind: Kind, bytes: &[u8]) -> Result<Decoded, String> {
+    let damaged = |why: image::ImageError| format!("the {} is damaged: {why}", kind.name());
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), kind.format());
+    let mut limits = Limits::default();
+    limits.max_alloc = Some(MAX_ALLOCATED);
+    reader.limits(limits);
+    let mut decoder = reader.into_decoder().map_err(damaged)?;
+    let (width, height) = decoder.dimensions();
+    if decoder.total_bytes() > MAX_DECODED {
+        return Err(format!(
+            "it has {width}x{height} points, which needs {} of memory; at most {} are taken. Make \
+             it smaller first, for example with `magick IN -resize {LONGEST}x{LONGEST} OUT.png`",
+            bytes_shown(decoder.total_bytes()),
+            bytes_shown(MAX_DECODED)
+        ));
+    }
+    // A picture whose metadata is damaged is a picture all the same.
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let picture = DynamicImage::from_decoder(decoder).map_err(damaged)?;
+    Ok(Decoded { picture, orientation, moves: moves(kind, bytes) })
+}
+
+/// Whether there is more than one picture in it.
+fn moves(kind: Kind, bytes: &[u8]) -> bool {
+    let bytes = Cursor::new(bytes);
+    match kind {
+        Kind::Png => PngDecoder::new(bytes).and_then(|it| it.is_apng()).unwrap_or(false),
+        Kind::Gif => GifDecoder::new(bytes).is_ok_and(|it| it.into_frames().nth(1).is_some()),
+        Kind::Webp => WebPDecoder::new(bytes).is_ok_and(|it| it.has_animation()),
+        Kind::Jpeg => false,
+    }
+}
+
+/// Writes a picture anew: a photo as JPEG, any other without loss as long as that fits.
+fn encode(picture: &DynamicImage, from: Kind, room: usize) -> Result<(Kind, Vec<u8>), String> {
+    let failed = |why: image::ImageError| format!("it cannot be written anew: {why}");
+    if from != Kind::Jpeg {
+        let mut bytes = Vec::new();
+        eight_bits(picture)
+            .write_to(&mut Cursor::new(&mut bytes), image::ImageFormat::Png)
+            .map_err(failed)?;
+        if bytes.len() <= room {
+            return Ok((Kind::Png, bytes));
+        }
+    }
+    let flat = DynamicImage::ImageRgb8(on_white(picture).to_rgb8());
+    for quality in QUALITIES {
+        let mut bytes = Vec::new();
+        let encoder = JpegEncoder::new_with_quality(&mut bytes, quality);
+        flat.write_with_encoder(encoder).map_err(failed)?;
+        if bytes.len() <= room {
+            return Ok((Kind::Jpeg, bytes));
+        }
+    }
+    Err("there is no room for it beside the pictures before it: read it in a call of its own"
+        .to_owned())
+}
+
+/// Eight bits for each colour: more is not seen.
+fn eight_bits(picture: &DynamicImage) -> DynamicImage {
+    match picture.color().has_alpha() {
+        true => DynamicImage::ImageRgba8(picture.to_rgba8()),
+        false if picture.color().has_color() => DynamicImage::ImageRgb8(picture.to_rgb8()),
+        false => DynamicImage::ImageLuma8(picture.to_luma8()),
+    }
+}
+
+/// What can be seen through lies on white, as on a page.
+fn on_white(picture: &DynamicImage) -> DynamicImage {
+    if !picture.color().has_alpha() {
+        return picture.clone();
+    }
+    let white = Rgba([255, 255, 255, 255]);
+    let mut page = RgbaImage::from_pixel(picture.width(), picture.height(), white);
+    overlay(&mut page, &picture.to_rgba8(), 0, 0);
+    DynamicImage::ImageRgba8(page)
+}
+
+impl Ready {
+    /// What the model reads of it.
+    pub fn told(&self) -> String {
+        let (kind, (width, height), bytes) = self.file;
+        let mut text = format!("{} {width}x{height}, {}", kind.name(), bytes_shown(bytes as u64));
+        let (sent_width, sent_height) = self.size;
+        let sent = bytes_shown(self.bytes.len() as u64);
+        text.push_str(&format!(
+            "; sent as {} {sent_width}x{sent_height}, {sent}",
+            self.kind.name()
+        ));
+        if width > sent_width {
+            let factor = f64::from(width.max(height)) / f64::from(sent_width.max(sent_height));
+            text.push_str(&format!(
+                " (made smaller: a point of it times {factor:.3} is the point of the file)"
+            ));
+        }
+        self.notes.iter().for_each(|note| text.push_str(&format!(" ({note})")));
+        text
+    }
+
+    /// The same for programs.
+    pub fn facts(&self, path: &str) -> Value {
+        let (kind, (width, height), bytes) = self.file;
+        let (sent_width, sent_height) = self.size;
+        json!({
+            "path": path, "type": kind.media_type(), "width": width, "height": height,
+            "bytes": bytes,
+            "sent": {
+                "type": self.kind.media_type(), "width": sent_width, "height": sent_height,
+                "bytes": self.bytes.len(),
+            },
+            "notes": self.notes,
+        })
+    }
+}
+
+fn bytes_shown(bytes: u64) -> String {
+    match bytes {
+        0..=9_999 => format!("{bytes} bytes"),
+        10_000..=999_999 => format!("{} kB", bytes / 1000),
+        1_000_000.. => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+#[path = "ready_tests.rs"]
+mod tests;

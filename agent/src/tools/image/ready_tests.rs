@@ -1,0 +1,98 @@
+//! Tests of making pictures ready.
+
+use image::{ImageEncoder, ImageFormat, Rgb, RgbImage};
+use proptest::prelude::*;
+
+use super::*;
+
+fn png(width: u32, height: u32) -> Vec<u8> {
+    written(
+        &RgbImage::from_fn(width, height, |x, y| Rgb([x as u8, y as u8, 9])).into(),
+        ImageFormat::Png,
+    )
+}
+
+fn written(picture: &DynamicImage, format: ImageFormat) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    picture.write_to(&mut Cursor::new(&mut bytes), format).unwrap();
+    bytes
+}
+
+/// A chunk of a PNG, put before its end.
+fn with_chunk(png: &[u8], name: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    let end = png.len() - 12;
+    let mut bytes = png[..end].to_vec();
+    bytes.extend(u32::try_from(content.len()).unwrap().to_be_bytes());
+    bytes.extend(name);
+    bytes.extend(content);
+    // The sum is not looked at: what counts is that the chunk is there.
+    bytes.extend([0; 4]);
+    bytes.extend(&png[end..]);
+    bytes
+}
+
+#[test]
+fn what_is_fine_goes_out_byte_for_byte_and_what_holds_more_does_not() {
+    let plain = png(20, 10);
+    assert_eq!(ready(Kind::Png, plain.clone(), usize::MAX).unwrap().bytes, plain);
+    assert!(!clean::is_clean(Kind::Png, &with_chunk(&plain, b"tEXt", b"Author\0me")));
+    assert!(!clean::is_clean(Kind::Png, &[plain.as_slice(), b"behind the end"].concat()));
+    let small = DynamicImage::from(RgbImage::new(8, 8));
+    let jpeg = written(&small, ImageFormat::Jpeg);
+    assert_eq!(ready(Kind::Jpeg, jpeg.clone(), usize::MAX).unwrap().bytes, jpeg);
+    assert!(!clean::is_clean(Kind::Jpeg, &[jpeg.as_slice(), b"a film"].concat()));
+    let comment = [&jpeg[..2], b"\xff\xfe\x00\x04me", &jpeg[2..]].concat();
+    let sent = ready(Kind::Jpeg, comment, usize::MAX).unwrap();
+    assert!(clean::is_clean(Kind::Jpeg, &sent.bytes));
+    let webp = written(&small, ImageFormat::WebP);
+    assert_eq!(ready(Kind::Webp, webp.clone(), usize::MAX).unwrap().bytes, webp);
+}
+
+#[test]
+fn what_does_not_fit_is_written_smaller_until_it_does() {
+    let noise = |x: u32, y: u32| {
+        let n =
+            (x.wrapping_mul(2_654_435_761) ^ y.wrapping_mul(40_503)).wrapping_mul(2_246_822_519);
+        Rgb([(n >> 8) as u8, (n >> 16) as u8, (n >> 24) as u8])
+    };
+    let bytes = written(&RgbImage::from_fn(400, 400, noise).into(), ImageFormat::Png);
+    let sent = ready(Kind::Png, bytes.clone(), bytes.len() / 2).unwrap();
+    assert!(sent.kind == Kind::Jpeg && sent.bytes.len() <= bytes.len() / 2);
+    let why = ready(Kind::Png, bytes, 500).err().unwrap();
+    assert!(why.contains("no room"), "{why}");
+}
+
+#[test]
+fn what_can_be_seen_through_lies_on_white_in_a_jpeg() {
+    let clear = DynamicImage::from(RgbaImage::from_pixel(4, 4, Rgba([0, 0, 0, 0])));
+    assert_eq!(on_white(&clear).to_rgb8().get_pixel(1, 1), &Rgb([255, 255, 255]));
+}
+
+#[test]
+fn sixteen_bits_and_grey_pictures_are_made_smaller_as_well() {
+    let mut bytes = Vec::new();
+    let encoder = image::codecs::png::PngEncoder::new(&mut bytes);
+    let points = vec![7; 2000 * 4 * 2];
+    encoder.write_image(&points, 2000, 4, image::ExtendedColorType::L16).unwrap();
+    let sent = ready(Kind::Png, bytes, usize::MAX).unwrap();
+    assert_eq!((sent.kind, sent.size), (Kind::Png, (LONGEST, 3)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn no_damage_breaks_it(at in 0usize..2000, to: u8, cut in 0usize..2000, kind in 0usize..4) {
+        let formats = [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Gif, ImageFormat::WebP];
+        let picture = DynamicImage::from(RgbImage::from_fn(16, 16, |x, y| Rgb([x as u8, y as u8, 3])));
+        let mut bytes = written(&picture, formats[kind]);
+        let place = at % bytes.len();
+        bytes[place] = to;
+        bytes.truncate(bytes.len() - cut % bytes.len());
+        if let Ok(kind) = Kind::of(&bytes) {
+            // Whatever goes out can be read.
+            if let Ok(sent) = ready(kind, bytes, usize::MAX) {
+                prop_assert!(decode(sent.kind, &sent.bytes).is_ok());
+            }
+        }
+    }
+}
