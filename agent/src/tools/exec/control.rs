@@ -51,7 +51,7 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     }
     let record = named(call, args.name.as_deref())?;
     match args.action {
-        Action::List | Action::Status => Ok(told(&record, &state(&record))),
+        Action::List | Action::Status => Ok(told(&record, state(&record))),
         Action::Log => log(&record, args.lines),
         Action::Kill => Ok(kill(&record).await),
     }
