@@ -105,7 +105,8 @@ impl Server {
     fn log(&self, message: &Value) -> Result<(), Box<dyn Error>> {
         let Some(file) = self.manner.told.get("--log") else { return Ok(()) };
         let mut file = fs::File::options().append(true).create(true).open(file)?;
-        Ok(writeln!(file, "{message}")?)
+        // In one piece: servers of several roots write into one file.
+        Ok(file.write_all(format!("{message}\n").as_bytes())?)
     }
 
     fn hear(&mut self, message: &Value) -> Result<(), Box<dyn Error>> {
