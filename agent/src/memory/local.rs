@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use base::config::Config;
-use base::config::providers::EmbeddedConfig;
 use base::failure::{Failure, OrFail, Result};
 use base::host::connection::Connection;
 use base::host::find::{self, Wanted};
@@ -52,7 +51,10 @@ pub fn open(config: &Config) -> Result<Opened> {
             (Host::HandedDown(Arc::new(connection)), hello)
         }
         None => {
-            let wanted = Wanted::of(&entry(config), config.memory.model.as_deref());
+            let wanted = Wanted::of(
+                &config.providers.local(&config.providers.chosen()),
+                config.memory.model.as_deref(),
+            );
             let wanted = wanted.map_err(advised)?;
             let (_, hello) = find::open(&wanted).map_err(advised)?;
             (Host::Wanted(wanted), hello)
@@ -62,14 +64,6 @@ pub fn open(config: &Config) -> Result<Opened> {
         Some(embedder) => Opened::Ready(Local { embedder, host }),
         None => Opened::Older { pid: hello.pid },
     })
-}
-
-/// The entry of the local model that answers in chats, so that one host does both.
-fn entry(config: &Config) -> EmbeddedConfig {
-    let providers = &config.providers;
-    let chosen = providers.chosen();
-    let named = chosen.strip_prefix("embedded.").and_then(|name| providers.embedded.get(name));
-    named.or_else(|| providers.embedded.values().next()).cloned().unwrap_or_default()
 }
 
 impl Local {

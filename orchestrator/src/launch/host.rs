@@ -20,10 +20,6 @@ pub fn socket(config: &Config) -> Option<Result<OwnedFd>> {
 fn wanted(config: &Config) -> Option<Result<Wanted>> {
     let providers = &config.providers;
     let reference = providers.chosen();
-    let (kind, name) = reference.split_once('.').unwrap_or((&reference, ""));
-    if kind != "embedded" {
-        return None;
-    }
-    let entry = providers.embedded.get(name).or_else(|| providers.embedded.values().next());
-    Some(Wanted::of(&entry.cloned().unwrap_or_default(), None))
+    let is_local = reference.split('.').next() == Some("embedded");
+    is_local.then(|| Wanted::of(&providers.local(&reference), None))
 }

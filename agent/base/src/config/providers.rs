@@ -87,6 +87,12 @@ impl Providers {
         self.chosen_by(|name| std::env::var(name).is_ok_and(|value| !value.trim().is_empty()))
     }
 
+    /// The entry of the local model that a reference means; the first where it means none.
+    pub fn local(&self, reference: &str) -> EmbeddedConfig {
+        let named = reference.strip_prefix("embedded.").and_then(|name| self.embedded.get(name));
+        named.or_else(|| self.embedded.values().next()).cloned().unwrap_or_default()
+    }
+
     /// As [`Providers::chosen`], told which variables are set to something.
     pub fn chosen_by(&self, is_set: impl Fn(&str) -> bool) -> String {
         if let Some(reference) = &self.default_provider {

@@ -124,10 +124,15 @@ pub fn load(call: &Call<'_>, path: &Path) -> Result<String, Trouble> {
         _ => Trouble::io(&format!("Failed to edit file {shown}"), &e),
     })?;
     seen::check(&call.at.session_dir, path, &content.bytes)?;
-    if let Some(kind) = read::binary(&content.bytes) {
+    text_of(&shown, content.bytes)
+}
+
+/// The bytes of a file as a text.
+pub fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, Trouble> {
+    if let Some(kind) = read::binary(&bytes) {
         return Err(Trouble::failed(format!("Failed to edit file {shown}: it is {kind}")));
     }
-    String::from_utf8(content.bytes).map_err(|_| {
+    String::from_utf8(bytes).map_err(|_| {
         Trouble::failed(format!(
             "Failed to edit file {shown}: it is not valid UTF-8, and writing it back would change \
              other bytes; edit it with the shell"

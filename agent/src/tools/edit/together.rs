@@ -100,9 +100,10 @@ impl<'a, 'c> Draft<'a, 'c> {
         if self.files.contains_key(path) || !self.exists(path)? {
             return Ok(());
         }
-        let text = text::load(self.call, path)?;
+        let shown = self.call.shown(path);
         let state = self.state(path)?;
-        state.after = Some(text);
+        let bytes = state.before.as_ref().map(|content| content.bytes.clone());
+        state.after = bytes.map(|bytes| text::text_of(&shown, bytes)).transpose()?;
         Ok(())
     }
 
