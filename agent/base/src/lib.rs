@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod config;
+pub mod desktop;
 pub mod event;
 pub mod failure;
 pub mod files;
