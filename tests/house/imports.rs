@@ -83,6 +83,7 @@ const ORCHESTRATOR: &[(&str, &[&str])] = &[
 
 const BASE: &[(&str, &[&str])] = &[
     ("clock", &[]),
+    ("desktop", &["failure"]),
     ("event", &[]),
     ("failure", &[]),
     ("files", &[]),
