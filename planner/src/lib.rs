@@ -1,4 +1,5 @@
-//! Pure logic of planning mode: requirements, verdicts and steps, without IO, model or clock.
+//! Pure logic of planning mode: requirements, tasks, verdicts and steps, without IO, model or clock.
 
 pub mod requirement;
+pub mod task;
 pub mod verdict;
