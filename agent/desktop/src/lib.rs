@@ -12,6 +12,8 @@ pub mod input;
 pub mod keys;
 pub mod patience;
 pub mod picture;
+#[cfg(target_os = "linux")]
+pub mod portal;
 pub mod read;
 pub mod serve;
 pub mod system;
