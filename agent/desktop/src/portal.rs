@@ -1,7 +1,9 @@
 //! The portal: what a Wayland compositor lets a program do after its user agreed.
 
 mod picture;
+pub mod remote;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
@@ -30,6 +32,8 @@ type Results = HashMap<String, OwnedVariant>;
 pub struct Portal {
     runtime: tokio::runtime::Runtime,
     connection: Connection,
+    /// How many requests were made.
+    requests: Cell<u32>,
 }
 
 impl Portal {
@@ -38,7 +42,7 @@ impl Portal {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| none(&error))?;
         let connection = within(&runtime, CALL, Builder::session().build())?;
-        Ok(Portal { runtime, connection })
+        Ok(Portal { runtime, connection, requests: Cell::new(0) })
     }
 
     /// Asks for something that a person may have to agree to, and waits for what comes of it.
@@ -53,11 +57,12 @@ impl Portal {
     {
         // The answer is a signal of an object whose path is agreed on beforehand, so that it
         // cannot be missed.
-        let token = "g3";
+        self.requests.update(|made| made + 1);
+        let token = format!("g3_{}", self.requests.get());
         let us = self.connection.unique_name().map(|name| name.as_str()).unwrap_or_default();
         let us = us.trim_start_matches(':').replace('.', "_");
         let path = format!("{PATH}/request/{us}/{token}");
-        let body = body(HashMap::from([("handle_token", Variant::from(token))]));
+        let body = body(HashMap::from([("handle_token", Variant::from(token.clone()))]));
         within(&self.runtime, AGREE, async {
             let rule = MatchRule::builder()
                 .msg_type(zbus::message::Type::Signal)
