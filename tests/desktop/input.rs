@@ -9,7 +9,7 @@ use crate::support::{Helper, click, keys, output, to, types};
 /// Every kind of character: of the keyboard, of other alphabets, outside of the first plane.
 const EVERY_KIND: &str = "Zażółć & {42} ünïcode 漢字 🙂";
 /// More different characters than a keyboard has free keys.
-const MANY: &str = "абвгдежзийклмнопрстуфхцчшщъыьэюя αβγδεζηθικλμνξοπρστυφχψω АБВГ";
+const MANY: &str = "абвгдежзийклмнопрстуфхцчшщъыьэюя αβγδεζηθικλμνξοπρστυφχψω АБВГ абв жзи аяωа";
 
 #[test]
 fn the_pointer_clicks_drags_and_scrolls_where_it_is_told_to() {
@@ -66,6 +66,10 @@ fn keys_go_by_their_names_and_are_let_go() {
     helper.does(&[keys(&["Control", "Shift", "T"])]);
     program.saw("key ctrl+shift+T");
     program.saw("key-up ctrl+Control_L");
+    // Neither is where a key alone finds it.
+    helper.does(&[keys(&["ctrl", "plus"]), keys(&["ctrl", "{"])]);
+    program.saw("key ctrl+plus");
+    program.saw("key ctrl+braceleft");
     helper.does(&[keys(&["ctrl+s"]), keys(&["PgDn"]), keys(&["F5"]), keys(&["esc"])]);
     for line in ["key ctrl+s", "key Page_Down", "key F5", "key Escape"] {
         program.saw(line);
