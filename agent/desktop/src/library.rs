@@ -6,7 +6,7 @@ use base::desktop::Button;
 use base::failure::{Failure, OrFail, Result};
 use enigo::{Axis, Coordinate, Enigo, Key, Keyboard as _, Mouse as _, Settings};
 
-use crate::hands::{Event, Hands};
+use crate::hands::{Event, Hands, Place, Watch};
 use crate::patience::pause;
 
 /// Programs read the keyboard's map when a key arrives, so a keycode that was lent to a character
@@ -76,16 +76,16 @@ impl Hands for Library {
     }
 
     #[cfg(target_os = "linux")]
-    fn type_text(&mut self, text: &str) -> Result<()> {
-        crate::typing::type_text(text)
+    fn type_text(&mut self, text: &str, watch: Watch<'_>) -> Result<()> {
+        crate::typing::type_text(text, watch)
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn type_text(&mut self, text: &str) -> Result<()> {
+    fn type_text(&mut self, text: &str, _: Watch<'_>) -> Result<()> {
         self.enigo.text(text).or_fail(|| "the text was not taken")
     }
 
-    fn place(&self) -> Result<Option<(i32, i32)>> {
+    fn place(&self) -> Result<Place> {
         self.enigo.location().map(Some).or_fail(|| "nobody says where the pointer is")
     }
 }

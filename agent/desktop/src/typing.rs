@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use base::failure::{OrFail, Result};
 use enigo::{Direction, Key, Keyboard as _};
 
-use crate::hands::{Event, Hands as _, SPACING};
+use crate::hands::{Event, Hands as _, SPACING, Watch};
 use crate::library::Library;
 use crate::patience::pause;
 use crate::x11::{Desk, Keyboard};
@@ -25,7 +25,7 @@ enum Stroke {
 }
 
 /// Types the text where the focus is.
-pub fn type_text(text: &str) -> Result<()> {
+pub fn type_text(text: &str, watch: Watch<'_>) -> Result<()> {
     let keyboard = Desk::open(None)?.keyboard()?;
     let most = keyboard.free().clamp(1, TOGETHER);
     for part in parts(&keyboard, text, most) {
@@ -34,6 +34,7 @@ pub fn type_text(text: &str) -> Result<()> {
         for stroke in part {
             strike(&mut library, stroke)?;
             pause(SPACING)?;
+            watch(library.place()?)?;
         }
     }
     Ok(())
