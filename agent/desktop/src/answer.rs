@@ -3,8 +3,7 @@
 use base::desktop::{Act, Acted, Ask, Controls, Look, Tell};
 use base::failure::{Failure, Result};
 
-use crate::system::{self, System};
-use crate::{capture, input, read};
+use crate::{capture, input, read, system};
 
 /// The answer to a question.
 pub fn answer(ask: Ask) -> Result<Tell> {
@@ -27,14 +26,14 @@ pub fn answer(ask: Ask) -> Result<Tell> {
 
 #[cfg(target_os = "linux")]
 fn windows() -> Result<Tell> {
-    system::here()?.only(System::X11, "listing windows")?;
+    system::here()?.only(system::System::X11, "listing windows")?;
     let desk = crate::x11::Desk::open(None)?;
     Ok(Tell::Windows { windows: desk.windows()?.into_iter().map(|open| open.told).collect() })
 }
 
 #[cfg(target_os = "linux")]
 fn maximize() -> Result<Tell> {
-    system::here()?.only(System::X11, "maximizing a window")?;
+    system::here()?.only(system::System::X11, "maximizing a window")?;
     let (title, already) = crate::x11::Desk::open(None)?.maximize()?;
     Ok(Tell::Maximized { title, already })
 }

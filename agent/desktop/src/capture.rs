@@ -6,15 +6,16 @@ mod linux;
 use base::desktop::{Capture, Picture};
 use base::failure::Result;
 
-use crate::system::{self, System};
+use crate::system;
 
 /// Takes the picture.
+#[cfg(target_os = "linux")]
 pub fn capture(wanted: &Capture) -> Result<Picture> {
-    match system::here()? {
-        #[cfg(target_os = "linux")]
-        System::X11 => linux::of_x11(wanted),
-        #[cfg(target_os = "linux")]
-        System::Wayland => linux::of_wayland(wanted),
-        other => Err(other.lacks("taking a picture of the screen")),
-    }
+    linux::capture(system::here()?, wanted)
+}
+
+/// Says that there is none.
+#[cfg(not(target_os = "linux"))]
+pub fn capture(_: &Capture) -> Result<Picture> {
+    Err(system::here()?.lacks("taking a picture of the screen"))
 }

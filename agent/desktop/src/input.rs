@@ -10,7 +10,7 @@ use crate::hands::{Event, Hands, Place, Watch};
 use crate::keys::combination;
 use crate::library::Library;
 use crate::patience::pause;
-use crate::system::{self, System};
+use crate::system;
 
 /// Between two steps, so that programs follow.
 const BETWEEN: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ const CORNER: i64 = 2;
 /// Does the steps in their order. Nothing is held afterwards, whatever happened.
 pub fn run(steps: &[Step], fail_safe: bool) -> Result<()> {
     #[cfg(target_os = "linux")]
-    if system::here()? == System::Wayland {
+    if system::here()? == system::System::Wayland {
         let area = crate::portal::remote::with(|remote| Ok(remote.area))?;
         check_all(steps, area)?;
         // The pointer's place is not told there; who wants to stop an agent ends the session,

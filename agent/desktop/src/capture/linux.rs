@@ -5,8 +5,16 @@ use base::failure::{Failure, Result};
 
 use crate::system::System;
 
-/// Of an X server.
-pub fn of_x11(wanted: &Capture) -> Result<Picture> {
+/// Takes the picture.
+pub fn capture(system: System, wanted: &Capture) -> Result<Picture> {
+    match system {
+        System::X11 => of_x11(wanted),
+        System::Wayland => of_wayland(wanted),
+        System::Mac => Err(system.lacks("taking a picture of the screen")),
+    }
+}
+
+fn of_x11(wanted: &Capture) -> Result<Picture> {
     // `:1` is another X display; anything else is an output of this one.
     let named = wanted.display.as_deref().map(str::trim).filter(|name| !name.is_empty());
     let server = named.filter(|name| name.contains(':'));
@@ -28,8 +36,8 @@ pub fn of_x11(wanted: &Capture) -> Result<Picture> {
     crate::picture::told(desk.grab(shows)?, shows, wanted, "x11")
 }
 
-/// Of a Wayland compositor, by its portal.
-pub fn of_wayland(wanted: &Capture) -> Result<Picture> {
+/// By the portal.
+fn of_wayland(wanted: &Capture) -> Result<Picture> {
     for (named, what) in [(&wanted.window, "a window"), (&wanted.display, "an output")] {
         if named.is_some() {
             return Err(System::Wayland.lacks(&format!("taking a picture of {what} alone")));
