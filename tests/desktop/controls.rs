@@ -202,6 +202,10 @@ fn without_a_bus_there_are_no_controls_and_a_reason() {
     assert!(told.note.unwrap().contains("at-spi2-core"));
     let fault = refused(&mut helper, act("Press me", Action::Click, None));
     assert!(fault.what.contains("no accessibility bus"), "{fault:?}");
+    // Also where there is no screen at all.
+    let nobody = ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent/bus");
+    let told = controls(&mut Helper::nowhere(&[nobody]), look());
+    assert!(told.controls.is_empty() && told.note.is_some());
 }
 
 #[test]

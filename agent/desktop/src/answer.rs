@@ -1,8 +1,13 @@
 //! What can be asked, and who answers it.
 
-use base::desktop::{Act, Acted, Ask, Controls, Look, Tell};
+#[cfg(not(target_os = "linux"))]
+use base::desktop::{Act, Acted, Controls, Look};
+use base::desktop::{Ask, Tell};
 use base::failure::{Failure, Result};
 
+// The accessibility bus serves X11 and Wayland alike.
+#[cfg(target_os = "linux")]
+use crate::a11y::{act, controls};
 use crate::{capture, input, read, system};
 
 /// The answer to a question.
@@ -13,7 +18,7 @@ pub fn answer(ask: Ask) -> Result<Tell> {
         Ask::Screen => system::screen().map(Tell::Screen),
         Ask::Windows => windows(),
         Ask::Maximize => maximize(),
-        Ask::Controls(look) => controls(&look).map(Tell::Controls),
+        Ask::Controls(look) => Ok(Tell::Controls(controls(&look))),
         Ask::Act(wanted) => act(&wanted).map(Tell::Acted),
         Ask::Read { picture } => Ok(Tell::Words { words: read::words(&picture)? }),
         Ask::Unknown => {
@@ -38,23 +43,11 @@ fn maximize() -> Result<Tell> {
     Ok(Tell::Maximized { title, already })
 }
 
-/// The accessibility bus serves X11 and Wayland alike.
-#[cfg(target_os = "linux")]
-fn controls(look: &Look) -> Result<Controls> {
-    system::here()?;
-    Ok(crate::a11y::controls(look))
-}
-
-#[cfg(target_os = "linux")]
-fn act(wanted: &Act) -> Result<Acted> {
-    system::here()?;
-    crate::a11y::act(wanted)
-}
-
 #[cfg(not(target_os = "linux"))]
-fn controls(_: &Look) -> Result<Controls> {
-    let note = Some(system::here()?.lacks("asking programs for their controls").in_full());
-    Ok(Controls { note, ..Controls::default() })
+fn controls(_: &Look) -> Controls {
+    let none = |system: system::System| system.lacks("asking programs for their controls");
+    let note = system::here().map_or_else(|failure| failure, none).in_full();
+    Controls { note: Some(note), ..Controls::default() }
 }
 
 #[cfg(not(target_os = "linux"))]
