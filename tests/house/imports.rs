@@ -99,11 +99,32 @@ const BASE: &[(&str, &[&str])] = &[
     ("lib", &[]),
 ];
 
+const DESKTOP: &[(&str, &[&str])] = &[
+    ("patience", &[]),
+    ("picture", &[]),
+    ("read", &[]),
+    ("x11", &["patience"]),
+    ("hands", &[]),
+    ("keys", &[]),
+    ("typing", &["hands", "library", "patience", "x11"]),
+    ("library", &["hands", "patience", "typing"]),
+    ("portal", &["hands", "patience"]),
+    ("system", &["hands", "library", "portal", "x11"]),
+    ("input", &["hands", "keys", "library", "patience", "portal", "system"]),
+    ("capture", &["picture", "portal", "system", "x11"]),
+    ("a11y", &["patience", "x11"]),
+    ("answer", &["a11y", "capture", "input", "read", "system", "x11"]),
+    ("serve", &["answer"]),
+    ("lib", &[]),
+    ("main", &[]),
+];
+
 #[test]
 fn imports_go_downwards() {
     check("agent/src/", AGENT);
     check("orchestrator/src/", ORCHESTRATOR);
     check("agent/base/src/", BASE);
+    check("agent/desktop/src/", DESKTOP);
 }
 
 fn check(folder: &str, layers: &[(&str, &[&str])]) {

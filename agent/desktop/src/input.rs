@@ -1,0 +1,208 @@
+//! Pointer and keyboard, step by step: all steps are checked before the first is done.
+
+use std::time::Duration;
+
+use base::desktop::{Area, Button, Step};
+use base::failure::{Failure, Result};
+use enigo::{Direction, Key};
+
+use crate::hands::{Event, Hands, Place, Watch};
+use crate::keys::combination;
+use crate::library::Library;
+use crate::patience::pause;
+use crate::system;
+
+/// Between two steps, so that programs follow.
+const BETWEEN: Duration = Duration::from_millis(100);
+/// How long a drag takes, and in how many moves.
+const DRAG: Duration = Duration::from_millis(500);
+const DRAG_MOVES: i32 = 25;
+/// The most characters, clicks and notches of one step.
+const MOST_TEXT: usize = 10_000;
+const MOST_CLICKS: u32 = 3;
+const MOST_NOTCHES: u32 = 100;
+/// How close to a corner, in pixels, the pointer stands in it.
+const CORNER: i64 = 2;
+
+/// Does the steps in their order. Nothing is held afterwards, whatever happened.
+pub fn run(steps: &[Step], fail_safe: bool) -> Result<()> {
+    #[cfg(target_os = "linux")]
+    if system::here()? == system::System::Wayland {
+        let area = crate::portal::remote::with(|remote| Ok(remote.area))?;
+        check_all(steps, area)?;
+        // The pointer's place is not told there; who wants to stop an agent ends the session,
+        // which the compositor shows.
+        return crate::portal::remote::with(|remote| do_all(remote, steps, None));
+    }
+    let screen = system::screen()?.area;
+    check_all(steps, screen)?;
+    do_all(&mut Library::open()?, steps, fail_safe.then_some(screen))
+}
+
+fn check_all(steps: &[Step], screen: Area) -> Result<()> {
+    let checked = |(at, step)| check(step, screen).map_err(|failure| of_step(failure, at, steps));
+    steps.iter().enumerate().try_for_each(checked)
+}
+
+/// Does the steps, unless the pointer stands in a corner of the guarded screen.
+fn do_all(hands: &mut impl Hands, steps: &[Step], guarded: Option<Area>) -> Result<()> {
+    let mut ours = None;
+    for (at, step) in steps.iter().enumerate() {
+        let watch = |now: Place| {
+            // Where a step of ours put the pointer, no person asks to stop.
+            let now = now.filter(|now| Some(*now) != ours);
+            match now.zip(guarded) {
+                Some((now, screen)) if in_corner(now, screen) => Err(stopped(now)),
+                Some(_) | None => Ok(()),
+            }
+        };
+        watch(hands.place()?).map_err(|failure| of_step(failure, at, steps))?;
+        if at > 0 {
+            pause(BETWEEN)?;
+        }
+        do_step(hands, step, &watch).map_err(|failure| of_step(failure, at, steps))?;
+        if let Step::Move { x, y } | Step::Drag { x, y } = step {
+            ours = Some((*x, *y));
+        }
+    }
+    Ok(())
+}
+
+/// Which of several steps it was.
+fn of_step(failure: Failure, at: usize, steps: &[Step]) -> Failure {
+    let all = steps.len();
+    if all < 2 {
+        return failure;
+    }
+    Failure { what: format!("step {} of {all}: {}", at + 1, failure.what), ..failure }
+}
+
+fn stopped((x, y): (i32, i32)) -> Failure {
+    Failure::refused("nothing is done while the pointer stands in a corner of the screen")
+        .because(format!("it is at {x},{y}; whoever is at the desk stops an agent this way"))
+        .next("move the pointer away from the corner")
+}
+
+fn in_corner((x, y): (i32, i32), screen: Area) -> bool {
+    let near = |place: i32, start: i32, length: u32| {
+        let place = i64::from(place) - i64::from(start);
+        place < CORNER || place >= i64::from(length) - CORNER
+    };
+    near(x, screen.x, screen.width) && near(y, screen.y, screen.height)
+}
+
+/// Whether a step can be done at all.
+fn check(step: &Step, screen: Area) -> Result<()> {
+    match step {
+        Step::Move { x, y } | Step::Drag { x, y } => on_screen(*x, *y, screen),
+        Step::Click { times, .. } if *times == 0 || *times > MOST_CLICKS => {
+            Err(Failure::usage(format!("1 to {MOST_CLICKS} clicks, not {times}")))
+        }
+        Step::Scroll { down, right }
+            if down.unsigned_abs().max(right.unsigned_abs()) > MOST_NOTCHES =>
+        {
+            Err(Failure::usage(format!("at most {MOST_NOTCHES} notches at once")))
+        }
+        Step::Type { text } => typable(text),
+        Step::Keys { keys } => combination(keys).map(drop),
+        Step::Click { .. } | Step::Scroll { .. } => Ok(()),
+    }
+}
+
+fn on_screen(x: i32, y: i32, screen: Area) -> Result<()> {
+    let inside = |place: i32, start: i32, length: u32| {
+        (0..i64::from(length)).contains(&(i64::from(place) - i64::from(start)))
+    };
+    if inside(x, screen.x, screen.width) && inside(y, screen.y, screen.height) {
+        return Ok(());
+    }
+    let Area { width, height, .. } = screen;
+    Err(Failure::usage(format!("{x},{y} is outside of the screen"))
+        .because(format!("the screen is {width}x{height}")))
+}
+
+fn typable(text: &str) -> Result<()> {
+    let count = text.chars().count();
+    if count > MOST_TEXT {
+        let failure = Failure::usage(format!("{count} characters are too many to type at once"));
+        return Err(failure.because(format!("at most {MOST_TEXT}")));
+    }
+    match text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
+        Some(odd) => Err(Failure::usage(format!("the control character {odd:?} cannot be typed"))
+            .next("press keys instead, e.g. `esc`")),
+        None => Ok(()),
+    }
+}
+
+fn do_step(hands: &mut impl Hands, step: &Step, watch: Watch<'_>) -> Result<()> {
+    match step {
+        Step::Move { x, y } => hands.make(Event::Go(*x, *y)),
+        Step::Click { button, times } => {
+            let click = Event::Button(*button, Direction::Click);
+            (0..*times).try_for_each(|_| hands.make(click))
+        }
+        Step::Drag { x, y } => drag(hands, (*x, *y)),
+        Step::Scroll { down, right } => hands.make(Event::Wheel(*down, *right)),
+        Step::Type { text } => hands.type_text(text, watch),
+        Step::Keys { keys } => press(hands, &combination(keys)?),
+    }
+}
+
+/// Holds the left button from here to there; lets go in any case.
+fn drag(hands: &mut impl Hands, to: (i32, i32)) -> Result<()> {
+    let Some(from) = hands.place()? else {
+        let failure =
+            Failure::failed("nobody says where the pointer is, so nothing can be dragged");
+        return Err(failure.next("move the pointer first"));
+    };
+    hands.make(Event::Button(Button::Left, Direction::Press))?;
+    let between = |from: i32, to: i32, part: i32| from + (to - from) * part / DRAG_MOVES;
+    let moved = (1..=DRAG_MOVES).try_for_each(|part| {
+        pause(DRAG / DRAG_MOVES.unsigned_abs())?;
+        hands.make(Event::Go(between(from.0, to.0, part), between(from.1, to.1, part)))
+    });
+    let released = hands.make(Event::Button(Button::Left, Direction::Release));
+    moved.and(released)
+}
+
+/// Holds the keys together; lets go of those that went down, in any case.
+fn press(hands: &mut impl Hands, keys: &[Key]) -> Result<()> {
+    let mut held = Vec::new();
+    let pressed = keys.iter().try_for_each(|key| {
+        held.push(*key);
+        hands.make(Event::Key(*key, Direction::Press))
+    });
+    let let_go = |key: Key| hands.make(Event::Key(key, Direction::Release));
+    let released: Vec<Result<()>> = held.into_iter().rev().map(let_go).collect();
+    pressed.and(released.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCREEN: Area = Area { x: 0, y: 0, width: 800, height: 600 };
+
+    #[test]
+    fn a_corner_is_small_and_there_are_four() {
+        for place in [(0, 0), (799, 0), (1, 598), (799, 599)] {
+            assert!(in_corner(place, SCREEN), "{place:?}");
+        }
+        for place in [(400, 0), (0, 300), (2, 2), (797, 1)] {
+            assert!(!in_corner(place, SCREEN), "{place:?}");
+        }
+    }
+
+    #[test]
+    fn a_step_that_cannot_be_done_is_refused() {
+        let refused = |step: Step| check(&step, SCREEN).unwrap_err().sentence();
+        assert!(refused(Step::Move { x: 800, y: 10 }).contains("800x600"));
+        assert!(refused(Step::Drag { x: 5, y: -1 }).contains("outside"));
+        let (left, i) = (Button::Left, i32::MIN);
+        assert!(refused(Step::Click { button: left, times: 0 }).contains("1 to 3"));
+        assert!(refused(Step::Scroll { down: i, right: 0 }).contains("notches"));
+        assert!(refused(Step::Type { text: "\u{1b}[A".to_owned() }).contains("control character"));
+        assert!(refused(Step::Type { text: "x".repeat(10_001) }).contains("10001"));
+        assert!(refused(Step::Keys { keys: vec!["alt+f4".to_owned()] }).contains("Alt+F4"));
+    }
+}

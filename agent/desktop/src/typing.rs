@@ -1,0 +1,138 @@
+//! Typing under X11: keys where the keyboard has them, a free keycode for what it has not.
+
+use std::collections::BTreeSet;
+
+use base::failure::{OrFail, Result};
+use enigo::{Direction, Key, Keyboard as _};
+
+use crate::hands::{Event, Hands as _, SPACING, Watch};
+use crate::library::Library;
+use crate::patience::pause;
+use crate::x11::{Desk, Keyboard};
+
+/// How many characters that the keyboard lacks share one map, if so many keycodes are free.
+const TOGETHER: usize = 8;
+
+/// How a character is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stroke {
+    /// A key of the keyboard.
+    Key { code: u8, shift: bool },
+    /// One with a name.
+    Named(Key),
+    /// None; the library gives it a free keycode.
+    Lent(char),
+}
+
+/// Types the text where the focus is.
+pub fn type_text(text: &str, watch: Watch<'_>) -> Result<()> {
+    let keyboard = Desk::open(None)?.keyboard()?;
+    let most = keyboard.free().clamp(1, TOGETHER);
+    for part in parts(&keyboard, text, most) {
+        // Opened anew for each part: it knows the map as it was when it was opened.
+        let mut library = Library::open()?;
+        for stroke in part {
+            strike(&mut library, stroke)?;
+            pause(SPACING)?;
+            watch(library.place()?)?;
+        }
+    }
+    Ok(())
+}
+
+/// The text in parts that each need at most so many keycodes lent.
+fn parts(keyboard: &Keyboard, text: &str, most: usize) -> Vec<Vec<Stroke>> {
+    let mut parts = vec![Vec::new()];
+    let mut lent = BTreeSet::new();
+    for character in text.replace("\r\n", "\n").chars() {
+        let stroke = keyboard.stroke(character);
+        if matches!(stroke, Stroke::Lent(_)) && lent.insert(character) && lent.len() > most {
+            parts.push(Vec::new());
+            lent = BTreeSet::from([character]);
+        }
+        parts.last_mut().expect("there is one from the start").push(stroke);
+    }
+    parts
+}
+
+fn strike(library: &mut Library, stroke: Stroke) -> Result<()> {
+    match stroke {
+        Stroke::Named(key) => library.make(Event::Key(key, Direction::Click)),
+        Stroke::Lent(character) => {
+            library.make(Event::Key(Key::Unicode(character), Direction::Click))
+        }
+        Stroke::Key { code, shift } => {
+            if shift {
+                library.make(Event::Key(Key::Shift, Direction::Press))?;
+            }
+            let struck = library.enigo.raw(code.into(), Direction::Click);
+            if shift {
+                library.make(Event::Key(Key::Shift, Direction::Release))?;
+            }
+            struck.or_fail(|| "the text was not taken")
+        }
+    }
+}
+
+impl Keyboard {
+    /// How a character is typed.
+    fn stroke(&self, character: char) -> Stroke {
+        match character {
+            '\n' | '\r' => return Stroke::Named(Key::Return),
+            '\t' => return Stroke::Named(Key::Tab),
+            _ => {}
+        }
+        // The symbols of ASCII and Latin-1 are their characters' numbers.
+        let symbol = u32::from(character);
+        let latin = matches!(symbol, 0x20..=0x7e | 0xa0..=0xff);
+        let found = latin.then(|| self.find(symbol)).flatten();
+        let Some((code, level)) = found else { return Stroke::Lent(character) };
+        let shift = (level == 1) != (self.caps && character.is_alphabetic());
+        Stroke::Key { code, shift }
+    }
+
+    /// The keycode and level (0, or 1 with shift) of a symbol.
+    fn find(&self, symbol: u32) -> Option<(u8, usize)> {
+        let keys = || (self.first..=u8::MAX).zip(self.symbols.chunks(self.width));
+        (0..2).find_map(|level| {
+            let mut keys = keys();
+            let found = keys.find(|(_, symbols)| symbols.get(level) == Some(&symbol));
+            found.map(|(code, _)| (code, level))
+        })
+    }
+
+    /// How many keycodes mean nothing.
+    fn free(&self) -> usize {
+        let keys = self.symbols.chunks(self.width);
+        keys.filter(|symbols| symbols.iter().all(|symbol| *symbol == 0)).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_is_a_key_with_or_without_shift_or_is_lent_one() {
+        let (a, capital, one, bang) = (0x61, 0x41, 0x31, 0x21);
+        let symbols = vec![0, 0, a, capital, one, bang, 0xe9, 0xc9, 0, 0];
+        let mut keyboard = Keyboard { first: 8, width: 2, symbols, caps: false };
+        let key = |code, shift| Stroke::Key { code, shift };
+        assert_eq!(keyboard.stroke('a'), key(9, false));
+        assert_eq!(keyboard.stroke('A'), key(9, true));
+        assert_eq!(keyboard.stroke('!'), key(10, true));
+        assert_eq!(keyboard.stroke('é'), key(11, false));
+        assert_eq!(keyboard.stroke('ż'), Stroke::Lent('ż'));
+        assert_eq!(keyboard.stroke('{'), Stroke::Lent('{'));
+        assert_eq!(keyboard.stroke('\n'), Stroke::Named(Key::Return));
+        assert_eq!(keyboard.free(), 2);
+        let of = |text| parts(&keyboard, text, 2).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(of(""), [0]);
+        assert_eq!(of("aaa!\r\n"), [5]);
+        assert_eq!(of("żaółżó"), [3, 2, 1], "a keycode serves as often as it is needed");
+        keyboard.caps = true;
+        assert_eq!(keyboard.stroke('a'), key(9, true));
+        assert_eq!(keyboard.stroke('A'), key(9, false));
+        assert_eq!(keyboard.stroke('1'), key(10, false));
+    }
+}

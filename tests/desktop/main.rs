@@ -1,0 +1,11 @@
+//! Tests of desktop: the real helper on a desktop of its own, with a real GTK program.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot unwrap has failed")]
+
+mod controls;
+mod input;
+mod protocol;
+mod read;
+mod screen;
+mod support;
+mod wayland;
