@@ -31,6 +31,7 @@ mod memory_local;
 mod modes;
 mod personas;
 mod plan;
+mod planning;
 mod provider_anthropic;
 mod provider_databricks;
 mod provider_dialects;
