@@ -15,6 +15,7 @@ mod editor;
 mod errors;
 mod extending;
 mod flags;
+mod gate;
 mod hooks;
 mod long_turn;
 mod lsp;

@@ -11,7 +11,7 @@ use super::fs::held::Held;
 use super::fs::open::Content;
 use super::profile::{self, Effect, Engine, Face, Found, Style};
 use super::{ErrorKind, Outcome, Profile, Workplace, args, engines, exec, lsp, skill};
-use crate::gate::{Access, Pass, Visitor, paths};
+use crate::gate::{Access, Pass, Refused, Visitor, paths};
 
 /// A call that is ready to run.
 pub struct Call<'a> {
@@ -115,11 +115,20 @@ impl Call<'_> {
         if let Some(why) = skill::refusal(self) {
             return self.finish(Outcome::failed(ErrorKind::Denied, why));
         }
-        let admitted = self.at.cancel.run_until_cancelled(self.admit()).await;
-        let pass = match admitted {
-            Some(Ok(pass)) => pass,
-            Some(Err(why)) => return self.finish(Outcome::failed(ErrorKind::Denied, why)),
-            None => return self.finish(cancelled()),
+        // A gate that breaks down lets nothing through.
+        let admitted = AssertUnwindSafe(self.at.cancel.run_until_cancelled(self.admit()));
+        let pass = match admitted.catch_unwind().await {
+            Ok(Some(Ok(pass))) => pass,
+            Ok(Some(Err(refused))) => {
+                let kind = if refused.late { ErrorKind::Timeout } else { ErrorKind::Denied };
+                return self.finish(Outcome::failed(kind, refused.why));
+            }
+            Ok(None) => return self.finish(cancelled()),
+            Err(panic) => {
+                let why = words_of(panic.as_ref());
+                let text = format!("not run: the gate could not judge this call: {why}");
+                return self.finish(Outcome::failed(ErrorKind::Failed, text));
+            }
         };
         let work = AssertUnwindSafe(self.through_outside(pass)).catch_unwind();
         let outcome = match work.await {
@@ -171,7 +180,7 @@ impl Call<'_> {
         self.held.put_back(file, bytes)
     }
 
-    async fn admit(&self) -> Result<Pass, String> {
+    async fn admit(&self) -> Result<Pass, Refused> {
         let mut pass = Pass::Free;
         for access in self.reaches() {
             let visitor = Visitor {
@@ -180,9 +189,8 @@ impl Call<'_> {
                 session_dir: &self.at.session_dir,
                 access: &access,
             };
-            if self.at.gate.admit(&visitor).await? == Pass::Boxed {
-                pass = Pass::Boxed;
-            }
+            // The strictest of them holds for all.
+            pass = pass.max(self.at.gate.admit(&visitor).await?);
         }
         Ok(pass)
     }

@@ -84,17 +84,18 @@ const MISSING: [(&str, &str); 5] = [
 /// Runs all tests and tells which lines they ran.
 pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
     let Args { command, timeout_ms } = call.decode()?;
+    let failed_to_run = |e| Trouble::failed(format!("cannot run `{command}`: {e}"));
     let order = Order {
         line: &command,
         cwd: &call.place,
         environment: Environment::Quiet,
         time: Some(Duration::from_millis(timeout_ms)),
         show: REPORT,
-        hold: boxed::hold(pass, call.at),
+        hold: boxed::hold(pass, call.at).map_err(failed_to_run)?,
         attended: false,
     };
     let ran = process::run(&order, call.at).await;
-    let ran = ran.map_err(|e| Trouble::failed(format!("cannot run `{command}`: {e}")))?;
+    let ran = ran.map_err(failed_to_run)?;
     match ran.end {
         End::Exited if ran.code == 0 => {}
         End::Exited => return Err(failed(ran.code, &ran.stdout, &ran.stderr)),
