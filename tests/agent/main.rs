@@ -67,6 +67,7 @@ mod tools_patch;
 mod tools_search;
 mod tools_support;
 mod tools_table;
+mod tools_undo;
 mod tools_web;
 mod tools_web_search;
 mod tracing;

@@ -21,6 +21,7 @@ use crate::tools::profile::{self, Face, page};
 use crate::tools::{self, ErrorKind, Outcome, Profile, Workplace};
 
 mod check;
+mod undo;
 
 /// `g3 tool …`.
 #[derive(Debug, Args)]
@@ -37,6 +38,8 @@ enum ToolCommand {
     Exec(ExecArgs),
     /// Tell what the gate says of a call, without running it
     Check(check::CheckArgs),
+    /// Take back what a tool wrote last
+    Undo(undo::UndoArgs),
 }
 
 #[derive(Debug, Args)]
@@ -83,6 +86,7 @@ pub fn run(args: &ToolArgs) -> Result<u8> {
         ToolCommand::List(args) => list(args).map(|()| 0),
         ToolCommand::Exec(args) => exec(args),
         ToolCommand::Check(args) => check::run(args),
+        ToolCommand::Undo(args) => undo::run(args).map(|()| 0),
     }
 }
 
@@ -171,14 +175,20 @@ fn given(args: &str) -> Result<String> {
     })
 }
 
-/// Where a call works, and the configuration there.
-fn loaded(cwd: Option<&Path>) -> Result<(PathBuf, Config)> {
+/// Where a call works.
+fn directory(cwd: Option<&Path>) -> Result<PathBuf> {
     let here = std::env::current_dir().or_fail(|| "cannot tell the working directory")?;
     let cwd = cwd.map_or(here.clone(), |cwd| here.join(cwd));
     if !cwd.is_dir() {
         let what = format!("there is no directory {}", cwd.display());
         return Err(Failure::usage(what).next("name an existing one with --cwd"));
     }
+    Ok(cwd)
+}
+
+/// Where a call works, and the configuration there.
+fn loaded(cwd: Option<&Path>) -> Result<(PathBuf, Config)> {
+    let cwd = directory(cwd)?;
     let loaded = base::config::load(&Sources::from_env(&cwd))?;
     Ok((cwd, loaded.config))
 }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::fs::held::Held;
 use super::fs::open::Content;
 use super::profile::{self, Effect, Engine, Face, Found, Style};
+use super::undo::keep::{Keeper, Wish};
 use super::{ErrorKind, Outcome, Profile, Workplace, args, engines, exec, lsp, skill};
 use crate::gate::{Access, Pass, Refused, Visitor, paths};
 
@@ -25,6 +26,7 @@ pub struct Call<'a> {
     given: Map<String, Value>,
     notes: Vec<String>,
     held: Held,
+    keeper: Keeper,
 }
 
 /// Why an engine gave up, in a sentence for the model.
@@ -86,7 +88,8 @@ pub fn prepare<'a>(
     let decoded = args::decode(face, given).map_err(refused)?;
     let place = place(face, &decoded.map, at).map_err(|why| refused(why.to_string()))?;
     let args::Decoded { map: args, from: given, notes } = decoded;
-    Ok(Call { face, at, place, args, given, notes, held: Held::default() })
+    let (held, keeper) = (Held::default(), Keeper::default());
+    Ok(Call { face, at, place, args, given, notes, held, keeper })
 }
 
 /// The one place that a call is about: its file, or the directory it works in.
@@ -170,9 +173,29 @@ impl Call<'_> {
         self.held.load(file)
     }
 
+    /// Makes the directories of a file that is to be written.
+    pub fn make_room(&self, file: &Path) -> std::io::Result<()> {
+        self.keeper.make_room(file)
+    }
+
+    /// Keeps what these files are before they are written; tells whether that is new.
+    pub fn keep(&self, wishes: &[Wish<'_>]) -> std::io::Result<bool> {
+        self.keeper.keep(&self.at.session_dir, &self.face.name, wishes)
+    }
+
+    /// Nothing of what was kept is needed: all files are as they were.
+    pub fn forget_kept(&self) {
+        self.keeper.forget();
+    }
+
     /// Replaces a file that this call is about.
     pub fn store(&self, file: &Path, text: &str) -> std::io::Result<()> {
-        self.held.store(file, text)
+        let alone = self.keep(&[(file, Some(text.as_bytes()))])?;
+        self.held.store(file, text).inspect_err(|_| {
+            if alone {
+                self.forget_kept();
+            }
+        })
     }
 
     /// Takes back what was stored of a file.
