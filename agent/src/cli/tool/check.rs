@@ -1,6 +1,7 @@
 //! `g3 tool check`: what the gate would say of a call. Nothing runs, and nobody is asked.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use base::config::agent::{Action, Policy};
 use base::failure::Result;
@@ -8,12 +9,12 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{exit_code, given, loaded, print, workplace};
+use super::{as_json, exit_code, given, loaded, print, workplace};
 use crate::gate::Visitor;
 use crate::gate::core::{Evaluator, Judgement, Route};
 use crate::gate::judge::Verdict;
 use crate::tools::call::{self, Call};
-use crate::tools::{self, Profile};
+use crate::tools::{self, Outcome, Profile};
 
 /// `g3 tool check`.
 #[derive(Debug, Args)]
@@ -68,9 +69,7 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
         None => config.gate.policy,
     };
     let Ok(call @ Value::Object(_)) = serde_json::from_str::<Value>(&text) else {
-        let wrong = tools::malformed(args.profile, &args.name, &text);
-        print(&format!("{}\n", wrong.text))?;
-        return Ok(exit_code(&wrong));
+        return bad_call(&tools::malformed(args.profile, &args.name, &text), args.json);
     };
     let told = match policy {
         Policy::CoreExact => {
@@ -83,15 +82,19 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
             let at = workplace(&cwd, None, &config)?;
             match call::prepare(args.profile, &args.name, &call, &at) {
                 Ok(call) => by_gate(&call),
-                Err(wrong) => {
-                    print(&format!("{}\n", wrong.text))?;
-                    return Ok(exit_code(&wrong));
-                }
+                Err(wrong) => return bad_call(&wrong, args.json),
             }
         }
     };
     print(&shown(&told, args.json)?)?;
     Ok(0)
+}
+
+/// Says why a call makes no sense, as `g3 tool exec` would.
+fn bad_call(wrong: &Outcome, json: bool) -> Result<u8> {
+    let text = if json { as_json(wrong, Duration::ZERO).to_string() } else { wrong.text.clone() };
+    print(&format!("{text}\n"))?;
+    Ok(exit_code(wrong))
 }
 
 fn by_words(judgement: Judgement) -> Told {

@@ -117,10 +117,7 @@ fn write(
     let made = made.iter().filter_map(|dir| dir.to_str().map(str::to_owned)).collect();
     let record = Record { time: Clock::from_env().stamp(), tool: tool.to_owned(), files, made };
     base::files::replace_json(&new.path().join("record.json"), &record)?;
-    base::files::sync_dir(new.path())?;
-    let dir = number(new, &all)?;
-    base::files::sync_dir(&all)?;
-    Ok(Some(dir))
+    number(new, &all).map(Some)
 }
 
 /// Gives the new record the next free number, and drops what is too old.
