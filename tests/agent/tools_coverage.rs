@@ -116,8 +116,10 @@ echo \"$LLVM_COV $LLVM_PROFDATA\" > tools; cat report.json";
     bench.call("code_coverage", json!({})).says("rustup component add").fails("failed");
     program("llvm-cov-977", "");
     program("llvm-profdata-977", "");
-    bench.call("code_coverage", json!({})).says("100.0 % (4 of 4)  src/a.rs").works();
+    let called = bench.call("code_coverage", json!({}));
+    called.says("100.0 % (4 of 4)  src/a.rs").works();
     let bin = bin.display();
+    called.says(&format!("LLVM_PROFDATA='{bin}/llvm-profdata-977' cargo llvm-cov report"));
     assert_eq!(bench.read("tools"), format!("{bin}/llvm-cov-977 {bin}/llvm-profdata-977\n"));
 }
 

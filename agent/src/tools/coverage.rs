@@ -102,10 +102,12 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
         process::run(&order, call.at).await.map_err(failed)
     };
     let mut ran = run(&command).await?;
+    let mut tools = String::new();
     if ran.code != 0 && render::shown(&ran.stderr).contains(NO_TOOLS) {
         let version = run("rustc -vV").await?;
-        if let Some(tools) = system_tools(&version.stdout.head) {
-            ran = run(&format!("{tools} {command}")).await?;
+        if let Some(own) = system_tools(&version.stdout.head) {
+            tools = own + " ";
+            ran = run(&format!("{tools}{command}")).await?;
         }
     }
     match ran.end {
@@ -124,7 +126,7 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
         }
     }
     match report(&ran.stdout) {
-        Some(data) => Ok(outcome(data, &call.place)),
+        Some(data) => Ok(outcome(data, &call.place, &tools)),
         None => Err(Trouble::failed(format!(
             "`{command}` ended well but gave no report that can be read:\n{}",
             end_of(&ran.stdout)
@@ -173,7 +175,7 @@ fn end_of(stream: &Captured) -> String {
     }
 }
 
-fn outcome(data: Data, root: &Path) -> Outcome {
+fn outcome(data: Data, root: &Path, tools: &str) -> Outcome {
     let Data { mut files, totals } = data;
     files.sort_by(|a, b| {
         let missed = |file: &File| file.summary.lines.missed();
@@ -195,7 +197,8 @@ fn outcome(data: Data, root: &Path) -> Outcome {
     if files.len() > FILES {
         text.push_str(&format!("[{} more files, each missing fewer lines]\n", files.len() - FILES));
     }
-    text.push_str("[which lines: `cargo llvm-cov report --show-missing-lines`, with the shell]");
+    let lines = format!("{tools}cargo llvm-cov report --show-missing-lines");
+    text.push_str(&format!("[which lines: `{lines}`, with the shell]"));
     let told = |file: &File| {
         let Lines { count, covered } = file.summary.lines;
         json!({ "path": name(file), "lines": count, "covered": covered })
