@@ -57,8 +57,10 @@ impl Role {
     /// with a tool of its own, looks at that alone.
     fn looks(&self, profile: Profile, name: &str, args: &Value) -> bool {
         let engine = tools::engine(profile, name, args);
-        let at_files =
-            matches!(engine, Some(Engine::Read | Engine::Grep | Engine::Glob | Engine::Syntax));
+        let at_files = matches!(
+            engine,
+            Some(Engine::Read | Engine::Picture | Engine::Grep | Engine::Glob | Engine::Syntax)
+        );
         let at_web = matches!(engine, Some(Engine::Fetch | Engine::CodeSearch | Engine::WebSearch));
         at_files || at_web && self.own.is_none()
     }

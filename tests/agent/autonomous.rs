@@ -71,7 +71,10 @@ fn player_and_coach_go_on_until_all_is_met() {
         stage.asked().into_iter().partition(is_coach);
     for coach in &coaches {
         assert_eq!(coach.messages().len(), 1, "a coach begins afresh");
-        assert_eq!(coach.tool_names(), ["read_file", "grep", "glob", "code_search", "verdict"]);
+        assert_eq!(
+            coach.tool_names(),
+            ["read_file", "read_image", "grep", "glob", "code_search", "verdict"]
+        );
         assert!(!coach.system().contains("Use tabs."), "the coach takes orders from no file");
         for words in ["make one.txt", "- R1: make one.txt", "- R2: make two.txt", "+one.txt"] {
             assert!(coach.text().contains(words), "no `{words}` in: {}", coach.text());
@@ -188,7 +191,10 @@ fn a_coach_cannot_write_or_run_whatever_it_calls() {
     assert_eq!(stage.repo.read("one.txt"), "one.txt\n");
     let results = stage.asked().pop().unwrap().tool_results();
     for (_, text) in &results[..4] {
-        assert!(text.contains("denied") && text.contains("read_file, grep, glob"), "{text}");
+        assert!(
+            text.contains("denied") && text.contains("read_file, read_image, grep, glob"),
+            "{text}"
+        );
         assert!(!text.contains("webfetch"), "{text}");
     }
     assert!(results[4].1.contains("one.txt"), "it may read");

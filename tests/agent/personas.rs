@@ -84,7 +84,16 @@ fn a_persona_that_reads_only_is_offered_nothing_else() {
     let stage =
         Stage::new([write("a").calls("shell", json!({"command": "touch b"})), Reply::says("x")]);
     stage.g3(["--agent", "scout", "which parser?"]).ok();
-    let looks = ["read_file", "grep", "glob", "code_search", "webfetch", "codesearch", "websearch"];
+    let looks = [
+        "read_file",
+        "read_image",
+        "grep",
+        "glob",
+        "code_search",
+        "webfetch",
+        "codesearch",
+        "websearch",
+    ];
     assert_eq!(stage.asked()[0].tool_names(), looks);
     assert!(!stage.repo.path().join("a").exists() && !stage.repo.path().join("b").exists());
     assert!(stage.asked()[1].tool_results()[0].1.contains("not among your tools"));

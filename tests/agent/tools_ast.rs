@@ -241,9 +241,10 @@ fn the_result_is_bounded_and_says_what_is_missing() {
     assert!(called.works().len() < 70_000, "{}", called.text.len());
     called
         .says("characters more]")
-        .says("of 400 matches are shown")
+        .says("of 400 matches are shown because the text would be too long; use a narrower query")
         .says("## n (rust): 400 matches");
     assert!(called.metadata["searches"][0]["matches"].as_array().unwrap().len() < 400);
+    assert!(!called.text.contains("raise max_matches"), "it would show no more");
     assert_eq!(called.metadata["searches"][0]["match_count"], 400);
     assert_eq!(called.metadata["truncated"], true);
 }

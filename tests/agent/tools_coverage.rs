@@ -100,6 +100,30 @@ fn what_is_missing_is_said_with_what_to_install() {
 }
 
 #[test]
+fn programs_of_the_system_stand_in_for_the_missing_component() {
+    let mut bench = Bench::new("g3");
+    bench.write("report.json", export(&[(bench.at("src/a.rs"), 4, 4)]).to_string());
+    let refuses =
+        "[ -n \"$LLVM_COV\" ] || { echo 'error: failed to find llvm-tools-preview' >&2; exit 1; }
+echo \"$LLVM_COV $LLVM_PROFDATA\" > tools; cat report.json";
+    cargo(&mut bench.env, refuses);
+    let bin = bench.env.home().join("bin");
+    let program = |name: &str, script: &str| {
+        fs::write(bin.join(name), format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    program("rustc", "echo 'rustc 1.0'; echo 'LLVM version: 977.1.2'");
+    bench.call("code_coverage", json!({})).says("rustup component add").fails("failed");
+    program("llvm-cov-977", "");
+    program("llvm-profdata-977", "");
+    let called = bench.call("code_coverage", json!({}));
+    called.says("100.0 % (4 of 4)  src/a.rs").works();
+    let bin = bin.display();
+    called.says(&format!("LLVM_PROFDATA='{bin}/llvm-profdata-977' cargo llvm-cov report"));
+    assert_eq!(bench.read("tools"), format!("{bin}/llvm-cov-977 {bin}/llvm-profdata-977\n"));
+}
+
+#[test]
 fn tests_that_fail_are_shown_and_long_output_is_cut() {
     let script = "i=0; while [ $i -lt 3000 ]; do echo \"noise $i\"; i=$((i+1)); done
 echo 'test tests::adds ... FAILED'; echo 'error: test failed' >&2; exit 101";

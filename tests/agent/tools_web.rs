@@ -289,3 +289,30 @@ fn an_interrupt_ends_a_fetch() {
     running.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(said.contains("\"error_kind\":\"cancelled\""), "{said}");
 }
+
+#[test]
+fn a_site_that_challenges_browsers_is_asked_once_more_by_our_plain_name() {
+    let (bench, site) = bench("g3");
+    let challenge = || answer("403 Forbidden", &["cf-mitigated: challenge"], "prove yourself");
+    site.has("/guarded Mozilla", challenge());
+    site.page("/guarded", "text/plain", "the page");
+    assert!(fetch(&bench, &site.url("/guarded")).works().contains("the page"));
+    site.has("/shut", challenge());
+    fetch(&bench, &site.url("/shut")).says("lets only browsers in").fails("failed");
+    // Any other refusal is none that another name would change.
+    site.has("/no", answer("403 Forbidden", &[], "no"));
+    fetch(&bench, &site.url("/no")).says("403: Forbidden").fails("failed");
+    let asked: Vec<(String, bool)> = site
+        .asked()
+        .into_iter()
+        .map(|it| (it.path.clone(), it.headers["user-agent"].starts_with("g3/")))
+        .collect();
+    let each = [
+        ("/guarded", false),
+        ("/guarded", true),
+        ("/shut", false),
+        ("/shut", true),
+        ("/no", false),
+    ];
+    assert_eq!(asked, each.map(|(path, plain)| (path.to_owned(), plain)));
+}

@@ -48,7 +48,8 @@ impl Site {
         site
     }
 
-    /// Answers a path with these bytes; a path without any is silent.
+    /// Answers a path with these bytes; a path without any is silent. `PATH NAME` answers only who
+    /// calls itself so.
     pub fn has(&self, path: &str, bytes: Vec<u8>) {
         self.pages.lock().unwrap().insert(path.to_owned(), bytes);
     }
@@ -94,8 +95,12 @@ fn serve(stream: TcpStream, pages: &Mutex<BTreeMap<String, Vec<u8>>>, asked: &Mu
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
     let body = String::from_utf8_lossy(&body).into_owned();
+    let agent = headers.get("user-agent").map(String::as_str).unwrap_or_default();
+    let for_agent = format!("{path} {}", agent.split('/').next().unwrap_or_default());
     asked.lock().unwrap().push(Asked { path: path.clone(), headers, body });
-    let page = pages.lock().unwrap().get(&path).cloned();
+    let pages = pages.lock().unwrap();
+    let page = pages.get(&for_agent).or_else(|| pages.get(&path)).cloned();
+    drop(pages);
     match page {
         Some(bytes) => {
             // The client may have read enough.

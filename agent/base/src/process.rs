@@ -2,6 +2,7 @@
 //! environment, a time limit that ends the whole group, bounded output, closed stdin.
 
 mod background;
+mod bounds;
 mod collect;
 mod descriptors;
 mod output;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
+pub use bounds::Bounds;
 use collect::Collector;
 pub use descriptors::{inherited, keep_from_children};
 pub use output::{Limits, Output, exit_code};
@@ -61,6 +63,7 @@ pub struct Job {
     descriptors: Vec<(OwnedFd, i32)>,
     place: Place,
     last_signal: Signal,
+    bounds: Option<Bounds>,
 }
 
 impl Job {
@@ -72,7 +75,8 @@ impl Job {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let program = program.as_ref().to_owned();
         let (descriptors, place) = (Vec::new(), Place::default());
-        Job { command, program, input: None, descriptors, place, last_signal: Signal::KILL }
+        let (input, bounds) = (None, None);
+        Job { command, program, input, descriptors, place, last_signal: Signal::KILL, bounds }
     }
 
     /// Adds one argument.
@@ -175,6 +179,14 @@ impl Job {
         self
     }
 
+    /// Bounds what it and all that it starts may use, together with the kernel's rules for files
+    /// ([`crate::sandbox`]): no sockets, no group of its own, only so much memory.
+    #[must_use]
+    pub fn bounded(mut self, bounds: Bounds) -> Job {
+        self.bounds = Some(bounds);
+        self
+    }
+
     /// Runs it to its end.
     pub fn output(mut self, limits: Limits) -> io::Result<Output> {
         let input = self.input.take();
@@ -227,7 +239,7 @@ impl Job {
 
     /// Puts group, session and descriptors into place. The descriptors must live until the start.
     fn prepared(self) -> io::Result<Prepared> {
-        let Job { mut command, program, descriptors, place, .. } = self;
+        let Job { mut command, program, descriptors, place, bounds, .. } = self;
         if place.group == Group::Own {
             command.process_group(0);
         }
@@ -241,6 +253,9 @@ impl Job {
             descriptors.iter().map(|(fd, number)| (fd.as_raw_fd(), *number)).collect();
         if place.needs_us() || !moves.is_empty() {
             system::before_exec(&mut command, moves, place);
+        }
+        if let Some(bounds) = bounds {
+            bounds::before_exec(&mut command, bounds)?;
         }
         Ok((command, program, descriptors))
     }

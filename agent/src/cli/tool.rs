@@ -1,11 +1,11 @@
-//! `g3 tool list` and `g3 tool exec`: every tool without a model.
+//! `g3 tool …`: every tool without a model, and the gate without a tool.
 
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::config::Sources;
+use base::config::{Config, Sources};
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use clap::{Args, Subcommand};
@@ -20,6 +20,9 @@ use crate::tools::lsp::hub::Hub;
 use crate::tools::profile::{self, Face, page};
 use crate::tools::{self, ErrorKind, Outcome, Profile, Workplace};
 
+mod check;
+mod undo;
+
 /// `g3 tool …`.
 #[derive(Debug, Args)]
 pub struct ToolArgs {
@@ -33,6 +36,10 @@ enum ToolCommand {
     List(ListArgs),
     /// Run one tool
     Exec(ExecArgs),
+    /// Tell what the gate says of a call, without running it
+    Check(check::CheckArgs),
+    /// Take back what a tool wrote last
+    Undo(undo::UndoArgs),
 }
 
 #[derive(Debug, Args)]
@@ -78,6 +85,8 @@ pub fn run(args: &ToolArgs) -> Result<u8> {
     match &args.command {
         ToolCommand::List(args) => list(args).map(|()| 0),
         ToolCommand::Exec(args) => exec(args),
+        ToolCommand::Check(args) => check::run(args),
+        ToolCommand::Undo(args) => undo::run(args).map(|()| 0),
     }
 }
 
@@ -111,7 +120,9 @@ fn schema(face: &Face) -> Value {
 
 fn exec(args: &ExecArgs) -> Result<u8> {
     let given = given(&args.args)?;
-    let at = workplace(args)?;
+    let (cwd, config) = loaded(args.cwd.as_deref())?;
+    let at = workplace(&cwd, args.session.as_deref(), &config)?;
+    keep(&at)?;
     let started = Instant::now();
     let outcome = match serde_json::from_str::<Value>(&given) {
         Ok(call @ Value::Object(_)) => run_to_its_end(args.profile, &args.name, &call, &at)?,
@@ -164,31 +175,51 @@ fn given(args: &str) -> Result<String> {
     })
 }
 
-fn workplace(args: &ExecArgs) -> Result<Workplace> {
+/// Where a call works.
+fn directory(cwd: Option<&Path>) -> Result<PathBuf> {
     let here = std::env::current_dir().or_fail(|| "cannot tell the working directory")?;
-    let cwd = args.cwd.as_ref().map_or(here.clone(), |cwd| here.join(cwd));
+    let cwd = cwd.map_or(here.clone(), |cwd| here.join(cwd));
     if !cwd.is_dir() {
         let what = format!("there is no directory {}", cwd.display());
         return Err(Failure::usage(what).next("name an existing one with --cwd"));
     }
-    let session = match &args.session {
+    Ok(cwd)
+}
+
+/// Where a call works, and the configuration there.
+fn loaded(cwd: Option<&Path>) -> Result<(PathBuf, Config)> {
+    let cwd = directory(cwd)?;
+    let loaded = base::config::load(&Sources::from_env(&cwd))?;
+    Ok((cwd, loaded.config))
+}
+
+/// Where the state of calls is kept.
+fn state_dir(cwd: &Path, session: Option<&str>) -> Result<PathBuf> {
+    let session = match session {
         Some(session) => {
             Id::parse(session).map_err(|why| Failure::usage(why.to_string()))?.to_string()
         }
         None => SESSION.to_owned(),
     };
-    let loaded = base::config::load(&Sources::from_env(&cwd))?;
-    let mut at = Workplace::quiet(&cwd, sessions_dir(&cwd).join(&session));
-    std::fs::create_dir_all(&at.session_dir)
-        .and_then(|()| keep_out_of_git(&cwd))
-        .or_fail(|| format!("cannot make {}", at.session_dir.display()))?;
-    at.root = root_of(&cwd);
-    at.gate = Arc::new(Gate::new(&loaded.config.gate.rules, None)?);
-    at.memory = Arc::new(Memory::new(&loaded.config, None));
-    at.others.web = Arc::new(loaded.config.tools.clone());
-    at.others.lsp = Hub::new(&loaded.config)?;
-    at.skills = Arc::new(skills::find::shelf(&loaded.config.skills, &cwd));
+    Ok(sessions_dir(cwd).join(session))
+}
+
+fn workplace(cwd: &Path, session: Option<&str>, config: &Config) -> Result<Workplace> {
+    let mut at = Workplace::quiet(cwd, state_dir(cwd, session)?);
+    at.root = root_of(cwd);
+    at.gate = Arc::new(Gate::new(&config.gate, None)?);
+    at.memory = Arc::new(Memory::new(config, None));
+    at.others.web = Arc::new(config.tools.clone());
+    at.others.lsp = Hub::new(config)?;
+    at.skills = Arc::new(skills::find::shelf(&config.skills, cwd));
     Ok(at)
+}
+
+/// Makes the place where the state of calls is kept.
+fn keep(at: &Workplace) -> Result<()> {
+    std::fs::create_dir_all(&at.session_dir)
+        .and_then(|()| keep_out_of_git(&at.cwd))
+        .or_fail(|| format!("cannot make {}", at.session_dir.display()))
 }
 
 fn as_json(outcome: &Outcome, took: Duration) -> Value {

@@ -4,15 +4,20 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use base::config::agent::{Action, GateRule};
+use base::config::agent::{Action, Gate as Config, Policy};
 use futures_util::future::BoxFuture;
-use globset::{GlobBuilder, GlobMatcher};
 
+use core::Evaluator;
+use rules::{Rule, question};
 use stance::Stance;
 
+pub mod core;
 pub mod fence;
+pub mod judge;
 pub mod paths;
+mod rules;
 pub mod shell;
 pub mod stance;
 mod traced;
@@ -93,13 +98,40 @@ pub trait Asker: Send + Sync {
     fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer>;
 }
 
-/// How a call may run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a call may run, the strictest last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pass {
     /// As it is.
     Free,
     /// In the tighter box.
     Boxed,
+    /// In the sandbox, which changes nothing and reaches nobody.
+    Sandboxed,
+}
+
+/// Why a call may not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// What the model reads.
+    pub why: String,
+    /// Whether it is refused only because the answer did not come in time.
+    pub late: bool,
+}
+
+impl Refused {
+    fn now(why: impl Into<String>) -> Refused {
+        Refused { why: why.into(), late: false }
+    }
+}
+
+/// How long the user has for an answer about a command of the core tools.
+#[derive(Clone, Copy)]
+struct Patience(Duration);
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience(Duration::from_secs(300))
+    }
 }
 
 tokio::task_local! {
@@ -121,40 +153,20 @@ pub struct Gate {
     always: Arc<Mutex<BTreeSet<String>>>,
     stance: Arc<Mutex<Stance>>,
     fence: Option<fence::Fence>,
-}
-
-struct Rule {
-    tool: Option<GlobMatcher>,
-    command: Option<GlobMatcher>,
-    path: Option<GlobMatcher>,
-    /// Rules about hosts never match a call that reaches none.
-    host: Option<GlobMatcher>,
-    action: Action,
-}
-
-/// A verdict and its reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// What becomes of the call.
-    pub action: Action,
-    /// Why, in a clause.
-    pub why: String,
-    /// Whether a rule of the user's says so.
-    pub by_rule: bool,
-}
-
-impl Verdict {
-    /// A verdict by where a call reaches.
-    fn by_reach(action: Action, why: String) -> Verdict {
-        Verdict { action, why, by_rule: false }
-    }
+    /// Judges by words, where the configuration wants that.
+    exact: Option<Arc<Evaluator>>,
+    patience: Patience,
 }
 
 impl Gate {
-    /// A gate with the user's rules. The error names a pattern that is none.
-    pub fn new(rules: &[GateRule], asker: Option<Arc<dyn Asker>>) -> base::failure::Result<Gate> {
-        let rules = rules.iter().map(Rule::new).collect::<Result<_, _>>()?;
-        Ok(Gate { rules, asker, ..Gate::default() })
+    /// A gate as the user configured it. The error names a pattern that is none.
+    pub fn new(config: &Config, asker: Option<Arc<dyn Asker>>) -> base::failure::Result<Gate> {
+        let rules = config.rules.iter().map(Rule::new).collect::<Result<_, _>>()?;
+        let exact = match config.policy {
+            Policy::Default => None,
+            Policy::CoreExact => Some(Arc::new(Evaluator::new(config)?)),
+        };
+        Ok(Gate { rules, asker, exact, ..Gate::default() })
     }
 
     /// The same gate, with a fence around what is written.
@@ -163,46 +175,64 @@ impl Gate {
         Gate { fence, ..self }
     }
 
-    /// Judges a call; the error is what the model reads.
-    pub async fn admit(&self, visitor: &Visitor<'_>) -> Result<Pass, String> {
+    /// Judges a call, and asks where that is needed.
+    pub async fn admit(&self, visitor: &Visitor<'_>) -> Result<Pass, Refused> {
         let verdict = self.stance().tempered(self.judge(visitor), visitor.access);
-        let verdict = verdict.inspect_err(|_| traced::decided(visitor, "denied", "stance"))?;
+        let verdict = verdict.inspect_err(|_| traced::decided(visitor, "denied", "stance"));
+        let verdict = verdict.map_err(Refused::now)?;
         let hooked = verdict.action == Action::Ask && ANSWERED.try_with(|()| ()).is_ok();
         traced::verdict(visitor, &verdict, hooked);
-        match verdict.action {
-            Action::Allow => Ok(Pass::Free),
-            Action::Box => Ok(Pass::Boxed),
-            Action::Deny => Err(format!("denied: {}", verdict.why)),
-            Action::Ask if hooked => Ok(Pass::Free),
-            Action::Ask => self.ask(&question(visitor, verdict.why)).await,
+        let pass = match verdict.action {
+            Action::Deny => return Err(Refused::now(format!("denied: {}", verdict.why))),
+            Action::Allow | Action::Box | Action::Ask if verdict.sandboxed => Pass::Sandboxed,
+            Action::Box => Pass::Boxed,
+            Action::Allow | Action::Ask => Pass::Free,
+        };
+        if verdict.action == Action::Ask && !hooked {
+            let question = question(visitor, verdict.why);
+            let asked = self.ask(&question);
+            match self.patience(visitor) {
+                None => asked.await,
+                Some(time) => {
+                    tokio::time::timeout(time, asked).await.unwrap_or_else(|_| Err(late(time)))
+                }
+            }?;
         }
+        Ok(pass)
     }
 
-    /// Asks the user, unless that was answered for good; the error is what the model reads.
-    pub async fn ask(&self, question: &Question) -> Result<Pass, String> {
+    /// How long the answer about a call is waited for; for ever where nothing is said.
+    fn patience(&self, visitor: &Visitor<'_>) -> Option<Duration> {
+        let careful = matches!(visitor.access, Access::Run { careful: true, .. });
+        (careful || self.exact.is_some()).then_some(self.patience.0)
+    }
+
+    /// Asks the user, unless that was answered for good.
+    pub async fn ask(&self, question: &Question) -> Result<(), Refused> {
         if self.remembered().contains(&question.rule) {
-            return Ok(Pass::Free);
+            return Ok(());
         }
         let answer = self.put(question).await;
         traced::asked(&question.tool, answer);
         let Some(answer) = answer else {
             if question.rule.is_empty() {
-                return Err(format!("denied: {}, and there is nobody to ask", question.why));
+                let why = format!("denied: {}, and there is nobody to ask", question.why);
+                return Err(Refused::now(why));
             }
-            return Err(format!(
+            return Err(Refused::now(format!(
                 "denied: {}, and there is nobody to ask. To allow it, add this rule to the \
                  configuration:\n{}",
                 question.why, question.rule
-            ));
+            )));
         };
         match answer {
-            Answer::Once => Ok(Pass::Free),
-            Answer::Always if question.rule.is_empty() => Ok(Pass::Free),
+            Answer::Once => Ok(()),
+            Answer::Always if question.rule.is_empty() => Ok(()),
             Answer::Always => {
                 self.remembered().insert(question.rule.clone());
-                Ok(Pass::Free)
+                Ok(())
             }
-            Answer::No => Err(format!("denied by the user: {}", question.what)),
+            Answer::No => Err(Refused::now(format!("denied by the user: {}", question.what))),
         }
     }
 
@@ -224,152 +254,11 @@ impl Gate {
     fn remembered(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
         self.always.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
-
-    /// The verdict: the first rule that matches, else by where the call reaches; what destroys
-    /// the machine is denied whatever the rules say. Asks nobody.
-    pub fn judge(&self, visitor: &Visitor<'_>) -> Verdict {
-        let fence = self.fence.as_ref();
-        if let Some(why) = fence.and_then(|fence| fence.refusal(visitor.access, visitor.root)) {
-            return Verdict::by_reach(Action::Deny, why);
-        }
-        let reach = by_reach(visitor);
-        match self.rules.iter().find(|rule| rule.matches(visitor, reach.action)) {
-            Some(rule) if reach.action != Action::Deny => {
-                Verdict { action: rule.action, why: "a rule says so".to_owned(), by_rule: true }
-            }
-            Some(_) | None => reach,
-        }
-    }
 }
 
-fn by_reach(visitor: &Visitor<'_>) -> Verdict {
-    let verdict = Verdict::by_reach;
-    let inside = |path: &Path| paths::is_inside(path, visitor.root);
-    match visitor.access {
-        Access::Read(path) if inside(path) || paths::is_inside(path, visitor.session_dir) => {
-            verdict(Action::Allow, String::new())
-        }
-        Access::Read(path) => {
-            verdict(Action::Ask, format!("{} is outside the working directory", path.display()))
-        }
-        Access::Write(path) if !inside(path) => {
-            verdict(Action::Ask, format!("{} is outside the working directory", path.display()))
-        }
-        Access::Write(path) if paths::is_git_internal(path, visitor.root) => {
-            verdict(Action::Ask, format!("{} belongs to git itself", path.display()))
-        }
-        Access::Write(_) => verdict(Action::Allow, String::new()),
-        Access::Run { line, cwd, careful } => shell::judge(line, cwd, visitor.root, *careful),
-        Access::Foreign { free: true, .. } => verdict(Action::Allow, String::new()),
-        Access::Foreign { server, free: false } => {
-            verdict(Action::Ask, format!("the MCP server `{server}` acts outside of g3's control"))
-        }
-        Access::Fetch { free: true, .. } => verdict(Action::Allow, String::new()),
-        Access::Fetch { host, free: false } => {
-            verdict(Action::Ask, format!("`{host}` is asked over the network"))
-        }
-    }
-}
-
-fn question(visitor: &Visitor<'_>, why: String) -> Question {
-    let tool = visitor.tool.to_owned();
-    let quoted = |text: &str| toml::Value::from(text).to_string();
-    let path = |path: &Path| Some(("path", escape(&path.to_string_lossy())));
-    let (what, narrower) = match visitor.access {
-        Access::Read(file) => (format!("read {}", file.display()), path(file)),
-        Access::Write(file) => (format!("write {}", file.display()), path(file)),
-        Access::Run { line, .. } => (format!("run `{line}`"), Some(("command", escape(line)))),
-        Access::Foreign { server, .. } => (format!("run on the MCP server `{server}`"), None),
-        Access::Fetch { host, .. } => {
-            (format!("ask {host} over the network"), Some(("host", escape(host))))
-        }
-    };
-    let narrower = narrower.map(|(key, value)| format!("{key} = {}\n", quoted(&value)));
-    let rule = format!(
-        "[[gate.rules]]\ntool = {}\n{}action = \"allow\"",
-        quoted(visitor.tool),
-        narrower.unwrap_or_default()
-    );
-    Question { tool, what, why, rule }
-}
-
-/// A text as a glob that matches just that text.
-fn escape(text: &str) -> String {
-    // A backslash quotes in a glob; in a class it is a character.
-    text.split('\\').map(globset::escape).collect::<Vec<_>>().join("[\\]")
-}
-
-impl Rule {
-    fn new(rule: &GateRule) -> base::failure::Result<Rule> {
-        let path = rule.path.as_deref().map(paths::expand_home);
-        let path = path.as_ref().map(|path| path.to_string_lossy().into_owned());
-        Ok(Rule {
-            tool: glob(rule.tool.as_deref())?,
-            // In a command line `/` is a character like any other.
-            command: glob(rule.command.as_deref())?,
-            path: glob(path.as_deref())?,
-            host: glob(rule.host.as_deref().map(str::to_lowercase).as_deref())?,
-            action: rule.action,
-        })
-    }
-
-    /// Whether it speaks of a call, which without any rule would fare so.
-    fn matches(&self, visitor: &Visitor<'_>, otherwise: Action) -> bool {
-        let (path, command) = match visitor.access {
-            Access::Read(path) | Access::Write(path) => (Some(path), None),
-            Access::Run { line, cwd, .. } => (Some(cwd), Some((line, cwd))),
-            Access::Foreign { .. } | Access::Fetch { .. } => (None, None),
-        };
-        let host = match visitor.access {
-            Access::Fetch { host, .. } => Some(Path::new(host)),
-            Access::Read(_) | Access::Write(_) | Access::Run { .. } | Access::Foreign { .. } => {
-                None
-            }
-        };
-        let fits = |glob: &Option<GlobMatcher>, text: Option<&Path>| {
-            glob.as_ref().is_none_or(|glob| text.is_some_and(|text| glob.is_match(text)))
-        };
-        fits(&self.host, host)
-            && fits(&self.tool, Some(Path::new(visitor.tool)))
-            && fits(&self.path, path.map(PathBuf::as_path))
-            && self.command.as_ref().is_none_or(|glob| {
-                let opens = self.action == Action::Allow
-                    || self.action == Action::Box && otherwise != Action::Allow;
-                match command {
-                    Some((line, cwd)) if opens => opens_all(glob, line, cwd, visitor.root),
-                    Some((line, _)) => names_one(glob, line),
-                    None => false,
-                }
-            })
-    }
-}
-
-/// Whether a rule that forbids, asks or boxes speaks of this line: one of its commands is enough.
-fn names_one(glob: &GlobMatcher, line: &str) -> bool {
-    let fits = |piece: verbs::Piece| {
-        [piece.words.join(" "), piece.text].iter().any(|text| glob.is_match(text))
-    };
-    glob.is_match(line) || verbs::pieces(line).into_iter().any(fits)
-}
-
-/// Whether a rule lets this line through: it is the line, or it fits each of its commands, and
-/// none of them is sent into a file outside.
-fn opens_all(glob: &GlobMatcher, line: &str, cwd: &Path, root: &Path) -> bool {
-    let pieces = verbs::pieces(line);
-    let fits = |piece: &verbs::Piece| {
-        (glob.is_match(&piece.text) || piece.text.is_empty() && !piece.written.is_empty())
-            && shell::redirected_outside(piece, cwd, root).is_none()
-    };
-    glob.glob().glob() == escape(line) || !pieces.is_empty() && pieces.iter().all(fits)
-}
-
-fn glob(pattern: Option<&str>) -> base::failure::Result<Option<GlobMatcher>> {
-    let Some(pattern) = pattern else { return Ok(None) };
-    let glob = GlobBuilder::new(pattern).literal_separator(false).build().map_err(|why| {
-        base::failure::Failure::usage(format!("`{pattern}` in [[gate.rules]] is not a glob"))
-            .because(why)
-    })?;
-    Ok(Some(glob.compile_matcher()))
+fn late(time: Duration) -> Refused {
+    let why = format!("nobody answered within {} seconds; nothing was run", time.as_secs());
+    Refused { why, late: true }
 }
 
 #[cfg(test)]

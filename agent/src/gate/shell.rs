@@ -4,8 +4,9 @@ use std::path::Path;
 
 use base::config::agent::Action;
 
+use super::judge::Verdict;
+use super::paths;
 use super::verbs::{Piece, pieces};
-use super::{Verdict, paths};
 
 /// Commands that the core profile asks about wherever they reach.
 const DESTRUCTIVE: [&str; 30] = [

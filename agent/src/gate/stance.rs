@@ -3,7 +3,8 @@
 
 use base::config::agent::Action;
 
-use super::{Access, Verdict};
+use super::Access;
+use super::judge::Verdict;
 
 /// How much the agent may do by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

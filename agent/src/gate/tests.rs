@@ -1,5 +1,8 @@
 //! The gate: who may pass, who is asked, what a rule opens.
 
+use base::config::agent::GateRule;
+
+use super::rules::question;
 use super::*;
 
 struct Says(Answer, Mutex<Vec<Question>>);
@@ -16,6 +19,10 @@ fn visit<'a>(access: &'a Access) -> Visitor<'a> {
     Visitor { tool: "write_file", root, session_dir: Path::new("/s"), access }
 }
 
+fn ruled(rules: &[GateRule], asker: Option<Arc<dyn Asker>>) -> base::failure::Result<Gate> {
+    Gate::new(&Config { rules: rules.to_vec(), ..Config::default() }, asker)
+}
+
 fn rule(tool: Option<&str>, path: Option<&str>, action: Action) -> GateRule {
     let owned = |text: Option<&str>| text.map(str::to_owned);
     GateRule { tool: owned(tool), command: None, path: owned(path), host: None, action }
@@ -27,12 +34,12 @@ async fn inside_nothing_asks_and_outside_names_the_rule_to_add() {
     let inside = Access::Write("/w/a.txt".into());
     assert_eq!(gate.admit(&visit(&inside)).await, Ok(Pass::Free));
     let outside = Access::Write("/etc/a[1].txt".into());
-    let denied = gate.admit(&visit(&outside)).await.unwrap_err();
+    let denied = gate.admit(&visit(&outside)).await.unwrap_err().why;
     assert!(denied.contains("[[gate.rules]]\ntool = \"write_file\""), "{denied}");
     let rule: toml::Table = denied.split_once('\n').unwrap().1.parse().unwrap();
     let path = rule["gate"]["rules"][0]["path"].as_str().unwrap();
     let rules = [self::rule(Some("write_file"), Some(path), Action::Allow)];
-    let opened = Gate::new(&rules, None).unwrap();
+    let opened = ruled(&rules, None).unwrap();
     assert_eq!(opened.admit(&visit(&outside)).await, Ok(Pass::Free));
     let other = Access::Write("/etc/a1.txt".into());
     assert!(opened.admit(&visit(&other)).await.is_err());
@@ -44,9 +51,9 @@ async fn the_first_rule_that_matches_decides() {
         rule(None, Some("/w/secret/**"), Action::Deny),
         rule(Some("write_*"), Some("/out/**"), Action::Allow),
     ];
-    let gate = Gate::new(&rules, None).unwrap();
+    let gate = ruled(&rules, None).unwrap();
     let admit = async |path: &str| gate.admit(&visit(&Access::Write(path.into()))).await;
-    assert!(admit("/w/secret/key").await.unwrap_err().starts_with("denied"));
+    assert!(admit("/w/secret/key").await.unwrap_err().why.starts_with("denied"));
     assert_eq!(admit("/out/a/b").await, Ok(Pass::Free));
     assert!(admit("/outer/a").await.is_err());
 }
@@ -58,7 +65,7 @@ fn a_rule_over_commands_sees_every_command_of_a_line() {
         let rules = [GateRule { tool: None, command, path: None, host: None, action }];
         let (line, cwd) = (line.to_owned(), PathBuf::from("/w"));
         let access = Access::Run { line, cwd, careful: true };
-        Gate::new(&rules, None).unwrap().judge(&visit(&access)).action
+        ruled(&rules, None).unwrap().judge(&visit(&access)).action
     };
     for line in [
         "git push",
@@ -93,7 +100,7 @@ fn the_rule_for_a_line_is_the_line() {
         let command = rule["gate"]["rules"][0]["command"].as_str().map(str::to_owned);
         let action = Action::Allow;
         let rules = [GateRule { tool: None, command, path: None, host: None, action }];
-        let gate = Gate::new(&rules, None).unwrap();
+        let gate = ruled(&rules, None).unwrap();
         assert_eq!(gate.judge(&visitor).action, Action::Allow, "{line}");
     }
 }
@@ -105,27 +112,27 @@ async fn a_tool_of_a_server_asks_unless_the_user_said_otherwise() {
         rule(Some("mcp__a__read*"), None, Action::Allow),
         rule(Some("mcp__b__*"), None, Action::Deny),
     ];
-    let gate = Gate::new(&rules, None).unwrap();
+    let gate = ruled(&rules, None).unwrap();
     let admit = async |tool: &str, free: bool| {
         let access = Access::Foreign { server: "a".into(), free };
         gate.admit(&Visitor { tool, ..visit(&access) }).await
     };
     assert_eq!(admit("mcp__a__read_it", false).await, Ok(Pass::Free));
-    let denied = admit("mcp__a__write", false).await.unwrap_err();
+    let denied = admit("mcp__a__write", false).await.unwrap_err().why;
     assert!(denied.ends_with("tool = \"mcp__a__write\"\naction = \"allow\""), "{denied}");
     assert_eq!(admit("mcp__a__write", true).await, Ok(Pass::Free));
     assert!(admit("mcp__b__x", true).await.is_err(), "a rule comes first");
     assert_eq!(answered(admit("mcp__a__write", false)).await, Ok(Pass::Free));
     assert!(answered(admit("mcp__b__x", false)).await.is_err(), "what is denied stays so");
     gate.take(Stance::Plan);
-    assert!(admit("mcp__a__read_it", true).await.unwrap_err().contains("plan mode"));
+    assert!(admit("mcp__a__read_it", true).await.unwrap_err().why.contains("plan mode"));
 }
 
 #[tokio::test]
 async fn an_answer_of_always_is_not_asked_again() {
     for (answer, asked) in [(Answer::Always, 1), (Answer::Once, 2)] {
         let asker = Arc::new(Says(answer, Mutex::default()));
-        let gate = Gate::new(&[], Some(asker.clone())).unwrap();
+        let gate = ruled(&[], Some(asker.clone())).unwrap();
         let access = Access::Read("/etc/hosts".into());
         for _ in 0..2 {
             assert_eq!(gate.admit(&visit(&access)).await, Ok(Pass::Free));
@@ -133,10 +140,10 @@ async fn an_answer_of_always_is_not_asked_again() {
         assert_eq!(asker.1.lock().unwrap().len(), asked);
     }
     let asker = Arc::new(Says(Answer::No, Mutex::default()));
-    let gate = Gate::new(&[], Some(asker)).unwrap();
+    let gate = ruled(&[], Some(asker)).unwrap();
     let access = Access::Read("/etc/hosts".into());
     assert_eq!(
-        gate.admit(&visit(&access)).await.unwrap_err(),
+        gate.admit(&visit(&access)).await.unwrap_err().why,
         "denied by the user: read /etc/hosts"
     );
 }
@@ -149,11 +156,76 @@ fn rules_about_hosts_speak_of_hosts_only() {
         GateRule { tool, command, path, host: Some(host.to_owned()), action }
     };
     let rules = [rule("*.Example.org", Action::Allow), rule("evil.*", Action::Deny)];
-    let gate = Gate::new(&rules, None).unwrap();
+    let gate = ruled(&rules, None).unwrap();
     let judged = |access: Access| gate.judge(&visit(&access)).action;
     assert_eq!(judged(fetch("docs.example.org", false)), Action::Allow);
     assert_eq!(judged(fetch("example.org", false)), Action::Ask);
     assert_eq!(judged(fetch("example.org", true)), Action::Allow);
     assert_eq!(judged(fetch("evil.test", true)), Action::Deny);
     assert_eq!(judged(Access::Write("/elsewhere/a.example.org".into())), Action::Ask);
+}
+
+fn exact(gate: Config) -> Gate {
+    Gate::new(&Config { policy: Policy::CoreExact, ..gate }, None).unwrap()
+}
+
+fn runs(line: &str) -> Access {
+    Access::Run { line: line.to_owned(), cwd: "/w".into(), careful: true }
+}
+
+#[test]
+fn words_make_the_verdict_stricter_and_the_sandbox_opens_what_is_denied() {
+    let gate = exact(Config::default());
+    let judged = |access: Access| {
+        let verdict = gate.judge(&Visitor { tool: "read_file", ..visit(&access) });
+        (verdict.action, verdict.sandboxed)
+    };
+    for (line, action, sandboxed) in [
+        ("ls", Action::Allow, false),
+        ("grep kill x", Action::Ask, false),
+        ("echo x > /out/y", Action::Ask, false),
+        ("rm -rf /", Action::Ask, true),
+        ("cat /etc/shadow", Action::Ask, true),
+    ] {
+        assert_eq!(judged(runs(line)), (action, sandboxed), "{line}");
+        let safe = Gate::default().judge(&visit(&runs(line)));
+        assert!(!safe.sandboxed, "{line}");
+    }
+    assert_eq!(judged(Access::Read("/etc/shadow".into())), (Action::Deny, false));
+    assert_eq!(judged(Access::Read("/w/x".into())), (Action::Allow, false));
+    assert_eq!(judged(Access::Read("/elsewhere/x".into())), (Action::Ask, false));
+    let none = exact(Config { forbidden: Some(Vec::new()), ..Config::default() });
+    assert_eq!(none.judge(&visit(&runs("mkfs /dev/sda"))).action, Action::Deny, "the floor");
+}
+
+#[tokio::test]
+async fn what_goes_to_the_sandbox_never_runs_elsewhere_whoever_allows_it() {
+    let access = runs("dd if=/dev/zero of=x");
+    let rules = [rule(Some("write_file"), None, Action::Allow)];
+    let by_rule = exact(Config { rules: rules.to_vec(), ..Config::default() });
+    assert_eq!(by_rule.admit(&visit(&access)).await, Ok(Pass::Sandboxed));
+    let nobody = exact(Config::default());
+    assert_eq!(answered(nobody.admit(&visit(&access))).await, Ok(Pass::Sandboxed));
+    let denied = nobody.admit(&visit(&access)).await.unwrap_err().why;
+    assert!(denied.contains("forbidden_command: dd if=; it would run in the sandbox"), "{denied}");
+    let rule: toml::Table = denied.split_once('\n').unwrap().1.parse().unwrap();
+    assert_eq!(rule["gate"]["rules"][0]["command"].as_str(), Some("dd if=/dev/zero of=x"));
+    let denies = [self::rule(None, None, Action::Deny)];
+    let denies = exact(Config { rules: denies.to_vec(), ..Config::default() });
+    assert!(denies.admit(&visit(&access)).await.is_err());
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_come_is_a_no_and_is_told_as_late() {
+    struct Silent;
+    impl Asker for Silent {
+        fn ask<'a>(&'a self, _: &'a Question) -> BoxFuture<'a, Answer> {
+            Box::pin(std::future::pending())
+        }
+    }
+    let gate = ruled(&[], Some(Arc::new(Silent))).unwrap();
+    assert_eq!(gate.patience.0, Duration::from_secs(300));
+    let gate = Gate { patience: Patience(Duration::from_millis(20)), ..gate };
+    let refused = gate.admit(&visit(&runs("rm x"))).await.unwrap_err();
+    assert!(refused.late && refused.why.contains("nobody answered"), "{refused:?}");
 }

@@ -3,7 +3,8 @@
 
 use base::config::agent::Action;
 
-use super::{Access, Answer, Verdict, Visitor};
+use super::judge::Verdict;
+use super::{Access, Answer, Visitor};
 
 /// A verdict; `hooked` when a hook answered what would be asked.
 pub fn verdict(visitor: &Visitor<'_>, verdict: &Verdict, hooked: bool) {

@@ -38,7 +38,9 @@ impl<'a> Hooked<'a> {
         let denied = match &before.word {
             Word::Go | Word::Allow => None,
             Word::Deny(why) => Some(format!("denied by a hook: {why}")),
-            Word::Ask(why) => self.gate.ask(&question(call, why)).await.err(),
+            Word::Ask(why) => {
+                self.gate.ask(&question(call, why)).await.err().map(|refused| refused.why)
+            }
         };
         if let Some(why) = denied {
             return Outcome::failed(ErrorKind::Denied, why);

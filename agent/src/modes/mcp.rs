@@ -32,7 +32,7 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let session = Session::create(&settings.cwd, "mcp serve")?;
     let quiet = Workplace::quiet(&settings.cwd, &session.dir);
     // The other agent asks its own user; ours is not here.
-    let gate = Arc::new(Gate::new(&settings.config.gate.rules, None)?);
+    let gate = Arc::new(Gate::new(&settings.config.gate, None)?);
     let web = Arc::new(settings.config.tools.clone());
     let lsp = Hub::new(&settings.config)?;
     let others = Others { web, lsp: lsp.clone(), ..Others::default() };

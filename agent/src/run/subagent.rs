@@ -76,7 +76,7 @@ impl Under {
     /// The gate for its calls.
     pub fn gate(&self, config: &Config) -> Result<Gate> {
         match self {
-            Under::User(asker) => Gate::new(&config.gate.rules, asker.clone()),
+            Under::User(asker) => Gate::new(&config.gate, asker.clone()),
             Under::Agent(lent) => Ok(lent.gate.clone()),
         }
     }

@@ -10,8 +10,9 @@ use serde_json::{Map, Value, json};
 use super::fs::held::Held;
 use super::fs::open::Content;
 use super::profile::{self, Effect, Engine, Face, Found, Style};
+use super::undo::keep::{Keeper, Wish};
 use super::{ErrorKind, Outcome, Profile, Workplace, args, engines, exec, lsp, skill};
-use crate::gate::{Access, Pass, Visitor, paths};
+use crate::gate::{Access, Pass, Refused, Visitor, paths};
 
 /// A call that is ready to run.
 pub struct Call<'a> {
@@ -25,6 +26,7 @@ pub struct Call<'a> {
     given: Map<String, Value>,
     notes: Vec<String>,
     held: Held,
+    keeper: Keeper,
 }
 
 /// Why an engine gave up, in a sentence for the model.
@@ -86,7 +88,8 @@ pub fn prepare<'a>(
     let decoded = args::decode(face, given).map_err(refused)?;
     let place = place(face, &decoded.map, at).map_err(|why| refused(why.to_string()))?;
     let args::Decoded { map: args, from: given, notes } = decoded;
-    Ok(Call { face, at, place, args, given, notes, held: Held::default() })
+    let (held, keeper) = (Held::default(), Keeper::default());
+    Ok(Call { face, at, place, args, given, notes, held, keeper })
 }
 
 /// The one place that a call is about: its file, or the directory it works in.
@@ -115,11 +118,20 @@ impl Call<'_> {
         if let Some(why) = skill::refusal(self) {
             return self.finish(Outcome::failed(ErrorKind::Denied, why));
         }
-        let admitted = self.at.cancel.run_until_cancelled(self.admit()).await;
-        let pass = match admitted {
-            Some(Ok(pass)) => pass,
-            Some(Err(why)) => return self.finish(Outcome::failed(ErrorKind::Denied, why)),
-            None => return self.finish(cancelled()),
+        // A gate that breaks down lets nothing through.
+        let admitted = AssertUnwindSafe(self.at.cancel.run_until_cancelled(self.admit()));
+        let pass = match admitted.catch_unwind().await {
+            Ok(Some(Ok(pass))) => pass,
+            Ok(Some(Err(refused))) => {
+                let kind = if refused.late { ErrorKind::Timeout } else { ErrorKind::Denied };
+                return self.finish(Outcome::failed(kind, refused.why));
+            }
+            Ok(None) => return self.finish(cancelled()),
+            Err(panic) => {
+                let why = words_of(panic.as_ref());
+                let text = format!("not run: the gate could not judge this call: {why}");
+                return self.finish(Outcome::failed(ErrorKind::Failed, text));
+            }
         };
         let work = AssertUnwindSafe(self.through_outside(pass)).catch_unwind();
         let outcome = match work.await {
@@ -161,9 +173,29 @@ impl Call<'_> {
         self.held.load(file)
     }
 
+    /// Makes the directories of a file that is to be written.
+    pub fn make_room(&self, file: &Path) -> std::io::Result<()> {
+        self.keeper.make_room(file)
+    }
+
+    /// Keeps what these files are before they are written; tells whether that is new.
+    pub fn keep(&self, wishes: &[Wish<'_>]) -> std::io::Result<bool> {
+        self.keeper.keep(&self.at.session_dir, &self.face.name, wishes)
+    }
+
+    /// Nothing of what was kept is needed: all files are as they were.
+    pub fn forget_kept(&self) {
+        self.keeper.forget();
+    }
+
     /// Replaces a file that this call is about.
     pub fn store(&self, file: &Path, text: &str) -> std::io::Result<()> {
-        self.held.store(file, text)
+        let alone = self.keep(&[(file, Some(text.as_bytes()))])?;
+        self.held.store(file, text).inspect_err(|_| {
+            if alone {
+                self.forget_kept();
+            }
+        })
     }
 
     /// Takes back what was stored of a file.
@@ -171,7 +203,7 @@ impl Call<'_> {
         self.held.put_back(file, bytes)
     }
 
-    async fn admit(&self) -> Result<Pass, String> {
+    async fn admit(&self) -> Result<Pass, Refused> {
         let mut pass = Pass::Free;
         for access in self.reaches() {
             let visitor = Visitor {
@@ -180,9 +212,8 @@ impl Call<'_> {
                 session_dir: &self.at.session_dir,
                 access: &access,
             };
-            if self.at.gate.admit(&visitor).await? == Pass::Boxed {
-                pass = Pass::Boxed;
-            }
+            // The strictest of them holds for all.
+            pass = pass.max(self.at.gate.admit(&visitor).await?);
         }
         Ok(pass)
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use base::process::find_program;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -59,6 +60,9 @@ const SHOWN: usize = 6_000;
 /// How many files are told.
 const FILES: usize = 100;
 
+/// What cargo says when it has no programs to read coverage with.
+const NO_TOOLS: &str = "failed to find llvm-tools";
+
 /// What is missing, by what cargo says of it, and what to do.
 const MISSING: [(&str, &str); 5] = [
     (
@@ -67,10 +71,10 @@ const MISSING: [(&str, &str); 5] = [
          cargo-llvm-cov`, and `rustup component add llvm-tools`",
     ),
     (
-        "failed to find llvm-tools",
+        NO_TOOLS,
         "the component llvm-tools is not installed. Ask the user to install it: `rustup component \
-         add llvm-tools`; for a Rust that is not from rustup, set LLVM_COV and LLVM_PROFDATA to \
-         the programs of the same LLVM version",
+         add llvm-tools`; for a Rust that is not from rustup, the system's llvm of the version \
+         that `rustc -vV` tells, or to set LLVM_COV and LLVM_PROFDATA to such programs",
     ),
     ("cargo: command not found", "there is no cargo on the PATH: Rust is not installed here"),
     ("cargo: not found", "there is no cargo on the PATH: Rust is not installed here"),
@@ -84,17 +88,28 @@ const MISSING: [(&str, &str); 5] = [
 /// Runs all tests and tells which lines they ran.
 pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
     let Args { command, timeout_ms } = call.decode()?;
-    let order = Order {
-        line: &command,
-        cwd: &call.place,
-        environment: Environment::Quiet,
-        time: Some(Duration::from_millis(timeout_ms)),
-        show: REPORT,
-        hold: boxed::hold(pass, call.at),
-        attended: false,
+    let run = async |line: &str| {
+        let failed = |e| Trouble::failed(format!("cannot run `{line}`: {e}"));
+        let order = Order {
+            line,
+            cwd: &call.place,
+            environment: Environment::Quiet,
+            time: Some(Duration::from_millis(timeout_ms)),
+            show: REPORT,
+            hold: boxed::hold(pass, call.at).map_err(failed)?,
+            attended: false,
+        };
+        process::run(&order, call.at).await.map_err(failed)
     };
-    let ran = process::run(&order, call.at).await;
-    let ran = ran.map_err(|e| Trouble::failed(format!("cannot run `{command}`: {e}")))?;
+    let mut ran = run(&command).await?;
+    let mut tools = String::new();
+    if ran.code != 0 && render::shown(&ran.stderr).contains(NO_TOOLS) {
+        let version = run("rustc -vV").await?;
+        if let Some(own) = system_tools(&version.stdout.head) {
+            tools = own + " ";
+            ran = run(&format!("{tools}{command}")).await?;
+        }
+    }
     match ran.end {
         End::Exited if ran.code == 0 => {}
         End::Exited => return Err(failed(ran.code, &ran.stdout, &ran.stderr)),
@@ -111,12 +126,24 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
         }
     }
     match report(&ran.stdout) {
-        Some(data) => Ok(outcome(data, &call.place)),
+        Some(data) => Ok(outcome(data, &call.place, &tools)),
         None => Err(Trouble::failed(format!(
             "`{command}` ended well but gave no report that can be read:\n{}",
             end_of(&ran.stdout)
         ))),
     }
+}
+
+/// The system's own programs of the LLVM that this rustc has, as assignments before a command.
+fn system_tools(rustc: &str) -> Option<String> {
+    let version = rustc.lines().find_map(|line| line.strip_prefix("LLVM version: "))?;
+    let major = version.split('.').next().filter(|it| it.bytes().all(|b| b.is_ascii_digit()))?;
+    let quoted = |name: &str| {
+        let program = find_program(&format!("{name}-{major}"))?;
+        let path = program.to_str().filter(|path| !path.contains('\''))?;
+        Some(format!("'{path}'"))
+    };
+    Some(format!("LLVM_COV={} LLVM_PROFDATA={}", quoted("llvm-cov")?, quoted("llvm-profdata")?))
 }
 
 /// The report: the last line that is one, whatever tests printed before it.
@@ -148,7 +175,7 @@ fn end_of(stream: &Captured) -> String {
     }
 }
 
-fn outcome(data: Data, root: &Path) -> Outcome {
+fn outcome(data: Data, root: &Path, tools: &str) -> Outcome {
     let Data { mut files, totals } = data;
     files.sort_by(|a, b| {
         let missed = |file: &File| file.summary.lines.missed();
@@ -170,7 +197,8 @@ fn outcome(data: Data, root: &Path) -> Outcome {
     if files.len() > FILES {
         text.push_str(&format!("[{} more files, each missing fewer lines]\n", files.len() - FILES));
     }
-    text.push_str("[which lines: `cargo llvm-cov report --show-missing-lines`, with the shell]");
+    let lines = format!("{tools}cargo llvm-cov report --show-missing-lines");
+    text.push_str(&format!("[which lines: `{lines}`, with the shell]"));
     let told = |file: &File| {
         let Lines { count, covered } = file.summary.lines;
         json!({ "path": name(file), "lines": count, "covered": covered })

@@ -44,6 +44,7 @@ pub mod skill;
 pub mod task;
 pub mod todo;
 pub mod traced;
+pub mod undo;
 pub mod wait;
 pub mod web;
 

@@ -87,3 +87,24 @@ fn calls_that_touch_the_same_file_share_a_key() {
     assert_eq!(key("execute_cli", json!({ "command": "ls" })), ["shell"]);
     assert!(key("no_such_tool", json!({})).is_empty());
 }
+
+#[tokio::test]
+async fn a_gate_that_breaks_down_lets_nothing_through() {
+    struct Breaks;
+    impl crate::gate::Asker for Breaks {
+        fn ask<'a>(
+            &'a self,
+            _: &'a crate::gate::Question,
+        ) -> futures_util::future::BoxFuture<'a, crate::gate::Answer> {
+            Box::pin(async { panic!("out of order") })
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let gate = Gate::new(&base::config::agent::Gate::default(), Some(Arc::new(Breaks))).unwrap();
+    let at = Workplace { gate: Arc::new(gate), ..place(&dir) };
+    std::fs::write(at.cwd.join("old"), "").unwrap();
+    let outcome = run(Profile::Core, "execute_cli", &json!({ "command": "rm old" }), &at).await;
+    assert_eq!(outcome.error_kind, Some(ErrorKind::Failed));
+    assert!(outcome.text.contains("could not judge this call"), "{}", outcome.text);
+    assert!(at.cwd.join("old").exists());
+}

@@ -86,12 +86,31 @@ pub struct CodesearchConfig {
     pub api_key: Option<Secret>,
 }
 
-/// `[gate]`: rules that answer for the user, first match wins.
+/// `[gate]`: rules that answer for the user, first match wins, and who judges before them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Gate {
     /// The rules, in order.
     pub rules: Vec<GateRule>,
+    /// How command lines are judged.
+    pub policy: Policy,
+    /// What `core-exact` sends to the sandbox, instead of its own list.
+    pub forbidden: Option<Vec<String>>,
+    /// Paths that `core-exact` sends to the sandbox, instead of its own list.
+    pub restricted: Option<Vec<String>>,
+    /// What `core-exact` asks about, instead of its own list.
+    pub destructive: Option<Vec<String>>,
+}
+
+/// How command lines are judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// By their syntax, and by where they reach.
+    #[default]
+    Default,
+    /// By the words of the core tools' evaluator as well.
+    CoreExact,
 }
 
 /// One rule: which calls, and what becomes of them. A call matches when every given part does.

@@ -109,10 +109,7 @@ fn create(call: &Call<'_>, new: &str) -> Result<Outcome, Trouble> {
             "`{old_key}` is empty; to replace all of {shown}, write the file"
         )));
     }
-    if let Some(parent) = call.place.parent() {
-        std::fs::create_dir_all(parent)
-            .map_err(|e| Trouble::io(&format!("cannot write {shown}"), &e))?;
-    }
+    call.make_room(&call.place).map_err(|e| Trouble::io(&format!("cannot write {shown}"), &e))?;
     store(call, &call.place, new)?;
     Ok(Outcome::done(format!("created {shown}")).with(json!({ "path": call.place, "replaced": 0 })))
 }

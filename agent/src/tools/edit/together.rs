@@ -10,6 +10,7 @@ use super::text::{self, Difference, difference};
 use crate::tools::call::{Call, Trouble};
 use crate::tools::fs::open::Content;
 use crate::tools::fs::seen;
+use crate::tools::undo::keep::Wish;
 
 /// Files as they are to become. Nothing is written before [`Draft::commit`].
 pub struct Draft<'a, 'c> {
@@ -132,22 +133,34 @@ impl<'a, 'c> Draft<'a, 'c> {
         };
         let files: Vec<(PathBuf, State)> =
             self.files.into_iter().filter(|(_, state)| differs(state)).collect();
+        let wishes: Vec<Wish<'_>> = files.iter().map(wish).collect();
+        call.keep(&wishes).map_err(|e| Trouble::io("nothing was written", &e))?;
         for (at, (path, state)) in files.iter().enumerate() {
+            base::files::step("g3.write.file");
             let Err(why) = write(call, path, state) else { continue };
             let lost = put_back(call, &files[..at]);
-            let text = format!("{}: {}. {lost}", call.shown(path), why.text);
+            let told = match lost.is_empty() {
+                true => "Nothing was changed".to_owned(),
+                false => format!("These could not be put back: {}", lost.join(", ")),
+            };
+            if lost.is_empty() {
+                call.forget_kept();
+            }
+            let text = format!("{}: {}. {told}", call.shown(path), why.text);
             return Err(Trouble::new(why.kind, text));
         }
         Ok(files.into_iter().map(|(path, state)| changed(path, &state)).collect())
     }
 }
 
+fn wish((path, state): &(PathBuf, State)) -> Wish<'_> {
+    (path, state.after.as_deref().map(str::as_bytes))
+}
+
 fn write(call: &Call<'_>, path: &Path, state: &State) -> Result<(), Trouble> {
     let failed = |e: io::Error| Trouble::io("cannot be written", &e);
     let Some(text) = &state.after else { return fs::remove_file(path).map_err(failed) };
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(failed)?;
-    }
+    call.make_room(path).map_err(failed)?;
     call.store(path, text).map_err(failed)?;
     if let Some(mode) = state.mode {
         // An editor that holds the file writes it later.
@@ -157,8 +170,8 @@ fn write(call: &Call<'_>, path: &Path, state: &State) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Puts files back as they were; says what became of them.
-fn put_back(call: &Call<'_>, files: &[(PathBuf, State)]) -> String {
+/// Puts files back as they were; names those that could not be, and why.
+fn put_back(call: &Call<'_>, files: &[(PathBuf, State)]) -> Vec<String> {
     let mut lost = Vec::new();
     for (path, state) in files {
         let back = match &state.before {
@@ -173,10 +186,7 @@ fn put_back(call: &Call<'_>, files: &[(PathBuf, State)]) -> String {
             lost.push(format!("{} ({why})", call.shown(path)));
         }
     }
-    match lost.is_empty() {
-        true => "Nothing was changed".to_owned(),
-        false => format!("These could not be put back: {}", lost.join(", ")),
-    }
+    lost
 }
 
 fn changed(path: PathBuf, state: &State) -> Changed {

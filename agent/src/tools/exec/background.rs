@@ -13,7 +13,7 @@ use super::boxed;
 use super::environment::{self, Environment};
 use crate::gate::Pass;
 use crate::tools::call::{Call, Trouble};
-use crate::tools::{Outcome, Workplace};
+use crate::tools::{ErrorKind, Outcome, Workplace};
 
 #[derive(Deserialize)]
 struct Args {
@@ -53,6 +53,10 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
         let text = format!("the directory {} does not exist", call.place.display());
         return Err(Trouble::invalid(text));
     }
+    if pass == Pass::Sandboxed {
+        let why = "denied: what must run in the sandbox cannot run in the background";
+        return Err(Trouble::new(ErrorKind::Denied, why));
+    }
     let directory = directory(call.at);
     let broken = |e: std::io::Error| Trouble::io("cannot start a background process", &e);
     fs::create_dir_all(&directory).map_err(broken)?;
@@ -86,7 +90,7 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
 }
 
 fn start(call: &Call<'_>, args: &Args, log: &File, pass: Pass) -> std::io::Result<u32> {
-    let hold = boxed::hold(pass, call.at);
+    let hold = boxed::hold(pass, call.at)?;
     let job = |shell: &str| -> std::io::Result<Job> {
         let job = Job::new(shell, &call.place).arg("-c").arg(&args.command);
         let job = environment::apply(job, args.environment);

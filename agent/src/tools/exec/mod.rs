@@ -20,6 +20,7 @@ pub mod process;
 pub mod prompts;
 pub mod render;
 pub mod run;
+pub mod sandbox;
 
 /// Whether the face keeps the directory between calls.
 pub fn remembers_directory(face: &Face) -> bool {

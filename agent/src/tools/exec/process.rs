@@ -87,9 +87,12 @@ pub async fn run(order: &Order<'_>, at: &Workplace) -> io::Result<Ran> {
     let (end, status) = pump.until_end(&mut running, order.time.map(|time| started + time)).await?;
     let lingers = pump.is_open();
     let Pump { stdout, stderr, .. } = pump;
-    // What it left running on purpose (`server &`) may stay; after a time limit the whole group
-    // was ended already.
-    running.forget();
+    // What it left running on purpose (`server &`) may stay, but not in the sandbox; after a time
+    // limit the whole group was ended already.
+    match order.hold {
+        Some(Hold::Sandbox(_)) => drop(running),
+        Some(Hold::Tight(_) | Hold::Studios(_)) | None => running.forget(),
+    }
     Ok(Ran {
         code: exit_code(status),
         end,

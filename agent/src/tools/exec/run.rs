@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::environment::Environment;
 use super::output::{Capture, Show};
 use super::process::{End, Order, Ran, run as run_process};
+use super::sandbox::TIME;
 use super::{background, boxed, heredoc, keep_directory, render};
 use crate::gate::{Pass, paths};
 use crate::tools::call::{Call, Trouble};
@@ -52,15 +53,18 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
     if args.in_background {
         return background::run(call, pass).await;
     }
+    let sandboxed = pass == Pass::Sandboxed;
     let limit = args.max_timeout_ms.unwrap_or(u64::MAX);
+    let time = args.timeout_ms.map(|ms| Duration::from_millis(ms.clamp(1, limit)));
+    let failed = |e: io::Error| Trouble::failed(format!("Failed to execute command: {e}"));
     let order = Order {
         line: &args.command,
         cwd: &call.place,
         environment: args.environment,
-        time: args.timeout_ms.map(|ms| Duration::from_millis(ms.clamp(1, limit))),
+        time: if sandboxed { Some(time.unwrap_or(TIME).min(TIME)) } else { time },
         show: if call.at.plain { PLAIN } else { args.show },
-        hold: boxed::hold(pass, call.at),
-        attended: args.keep_directory,
+        hold: boxed::hold(pass, call.at).map_err(failed)?,
+        attended: args.keep_directory && !sandboxed,
     };
     let ran = match heredoc::order(call) {
         Some(patch) => Ok(heredoc::run(call, &patch, order.show)),
@@ -69,7 +73,7 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
             None => run_process(&order, call.at).await,
         },
     };
-    let ran = ran.map_err(|e| Trouble::failed(format!("Failed to execute command: {e}")))?;
+    let ran = ran.map_err(failed)?;
     if let Some(directory) = &ran.directory
         && args.keep_directory
         && directory.is_dir()
@@ -77,7 +81,11 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
     {
         keep_directory(call.at, directory);
     }
-    Ok(render::outcome(call, &args.command, order.time, &ran))
+    let mut outcome = render::outcome(call, &args.command, order.time, &ran);
+    if sandboxed && let Some(facts) = outcome.metadata.as_object_mut() {
+        facts.insert("sandboxed".to_owned(), true.into());
+    }
+    Ok(outcome)
 }
 
 /// Runs it in a terminal of whoever is outside. What needs the tighter box, or answers to its

@@ -39,8 +39,8 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
             return Ok(Outcome::failed(ErrorKind::Failed, told));
         }
     }
-    if let Some(parent) = path.parent().filter(|_| create_directories) {
-        std::fs::create_dir_all(parent).map_err(|e| failed(&e))?;
+    if create_directories {
+        call.make_room(path).map_err(|e| failed(&e))?;
     }
     call.store(path, &content).map_err(|e| failed(&e))?;
     seen::note(&call.at.session_dir, path, content.as_bytes());

@@ -188,8 +188,8 @@ impl Hub {
         let denied = |why: String| Err(Trouble::new(ErrorKind::Denied, why));
         match at.cancel.run_until_cancelled(at.gate.admit(&visitor)).await {
             None => return Err(cancelled()),
-            Some(Err(why)) => return denied(why),
-            Some(Ok(Pass::Boxed)) => {
+            Some(Err(refused)) => return denied(refused.why),
+            Some(Ok(Pass::Boxed | Pass::Sandboxed)) => {
                 return denied(format!(
                     "denied: a rule boxes `{name}`, and no box can hold a server"
                 ));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
+use reqwest::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, USER_AGENT};
 use reqwest::{Response, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::json;
@@ -30,10 +30,24 @@ const REDIRECTS: usize = 10;
 /// Bytes of a page.
 const MOST_BYTES: usize = 5 << 20;
 
+/// How we name ourselves: as browsers begin, which many sites want; and plainly, for sites that want
+/// whoever begins so to prove that they are a browser.
+const LIKE_BROWSERS: &str = concat!("Mozilla/5.0 (compatible; g3/", env!("CARGO_PKG_VERSION"), ")");
+const PLAINLY: &str = concat!("g3/", env!("CARGO_PKG_VERSION"));
+
 /// What came, or where it is said to be.
 enum Came {
     Page { response: Response, url: Url },
     Elsewhere { from: Url, to: Url },
+}
+
+impl Came {
+    /// Whether the site wants us to prove that we are a browser.
+    fn is_challenge(&self) -> bool {
+        let Came::Page { response, .. } = self else { return false };
+        let word = response.headers().get("cf-mitigated").map(|value| value.as_bytes());
+        response.status() == StatusCode::FORBIDDEN && word == Some(b"challenge")
+    }
 }
 
 /// The host that a call asks; nothing where its address is none, which [`run`] says.
@@ -94,7 +108,12 @@ fn target(call: &Call<'_>) -> Result<Url, Trouble> {
 async fn fetch(call: &Call<'_>, url: &Url, form: Form) -> Result<Outcome, Trouble> {
     let allowed = &call.at.others.web.webfetch.allow_hosts;
     let door = Door { allowed, resolver: &System };
-    let (response, url) = match follow(&door, url.clone(), form).await? {
+    let mut came = follow(&door, url.clone(), form, LIKE_BROWSERS).await?;
+    if came.is_challenge() {
+        came = follow(&door, url.clone(), form, PLAINLY).await?;
+    }
+    let challenge = came.is_challenge();
+    let (response, url) = match came {
         Came::Page { response, url } => (response, url),
         Came::Elsewhere { from, to } => {
             let text = format!(
@@ -108,6 +127,10 @@ async fn fetch(call: &Call<'_>, url: &Url, form: Form) -> Result<Outcome, Troubl
     let status = response.status();
     let header = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let content_type = header.unwrap_or_default().to_owned();
+    if challenge {
+        let text = format!("{url} answers 403: it lets only browsers in that prove to be such");
+        return Err(Trouble::failed(text));
+    }
     if !status.is_success() {
         return Err(refused(&url, status));
     }
@@ -127,10 +150,11 @@ async fn fetch(call: &Call<'_>, url: &Url, form: Form) -> Result<Outcome, Troubl
 }
 
 /// Asks, and asks on where the same host sends us. Each address is checked anew.
-async fn follow(door: &Door<'_>, mut url: Url, form: Form) -> Result<Came, Trouble> {
+async fn follow(door: &Door<'_>, mut url: Url, form: Form, name: &str) -> Result<Came, Trouble> {
     for _ in 0..=REDIRECTS {
         let way = door.open(&url).await?;
         let request = way.client.get(url.clone()).header(ACCEPT, form.accepts());
+        let request = request.header(USER_AGENT, name);
         let response = request.send().await.map_err(|why| unanswered(&url, &why))?;
         let asked = response.remote_addr().map(|at| at.ip());
         if asked.is_some_and(|at| !way.addresses.contains(&at)) {

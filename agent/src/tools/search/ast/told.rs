@@ -84,9 +84,14 @@ fn part(call: &Call<'_>, search: &Search, sum: &Sum, room: usize) -> Part {
     }
     let cut = sum.more || shown.len() < count;
     if cut {
+        // Where the text is full, more matches would not be shown either.
+        let (why, or) = match shown.len() < count {
+            true => (" because the text would be too long", "or search for less at once"),
+            false => ("", "or raise max_matches_per_search"),
+        };
         text.push_str(&format!(
-            "\n[truncated: {} of {more}{count} matches are shown; use a narrower query or paths, or \
-             raise max_matches_per_search]",
+            "\n[truncated: {} of {more}{count} matches are shown{why}; use a narrower query or \
+             paths, {or}]",
             shown.len()
         ));
     }

@@ -1,0 +1,189 @@
+//! What a process in the sandbox may use at most, and what it may not ask the kernel for: sockets,
+//! and a group in which nobody would find it.
+
+use std::io;
+use std::process::Command;
+
+/// What each process of a job may use at most, unless it is said of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes of memory that it writes.
+    pub memory: u64,
+    /// Bytes of addresses, memory or not.
+    pub addresses: u64,
+    /// Seconds of a core.
+    pub seconds: u64,
+    /// Bytes of a file that it writes.
+    pub file: u64,
+    /// How many processes and threads there may be of all.
+    pub processes: u64,
+}
+
+/// Binds the child, after everything else that is done before its program starts.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub fn before_exec(command: &mut Command, bounds: Bounds) -> io::Result<()> {
+    use std::os::unix::process::CommandExt;
+    let filter = linux::filter()?;
+    let user = linux::user();
+    let others = linux::tasks_of(user.as_raw());
+    // SAFETY: between fork and exec only system calls run (`setrlimit`, `prctl`, `setresuid` and
+    // their kin, `capset`), each on memory that is there already; nothing allocates.
+    unsafe {
+        command.pre_exec(move || {
+            linux::limit(bounds, others)?;
+            linux::become_user(user)?;
+            linux::install(&filter)
+        });
+    }
+    Ok(())
+}
+
+/// Says that there is no sandbox on this system.
+#[cfg(not(target_os = "linux"))]
+pub fn before_exec(_command: &mut Command, _bounds: Bounds) -> io::Result<()> {
+    Err(io::Error::other("there is no sandbox on this system yet"))
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs;
+    use std::io;
+
+    use rustix::process::{Gid, Resource, Rlimit, Uid, setrlimit};
+    use rustix::thread::{self, CapabilitySet, CapabilitySets};
+
+    use super::Bounds;
+
+    /// Who nobody is, on every system that we know.
+    const NOBODY: u32 = 65_534;
+
+    /// What the kernel refuses.
+    const REFUSED: [libc::c_long; 14] = [
+        libc::SYS_socket,
+        // It makes sockets, too.
+        libc::SYS_io_uring_setup,
+        libc::SYS_setsid,
+        libc::SYS_setpgid,
+        libc::SYS_ptrace,
+        libc::SYS_unshare,
+        libc::SYS_setns,
+        libc::SYS_mount,
+        libc::SYS_keyctl,
+        libc::SYS_add_key,
+        libc::SYS_request_key,
+        libc::SYS_bpf,
+        libc::SYS_perf_event_open,
+        libc::SYS_userfaultfd,
+    ];
+
+    /// The number by which the kernel tells how system calls are numbered here.
+    const NUMBERING: Option<u32> = if cfg!(target_arch = "x86_64") {
+        Some(0xC000_003E)
+    } else if cfg!(target_arch = "aarch64") {
+        Some(0xC000_00B7)
+    } else {
+        None
+    };
+
+    /// The program that the kernel runs at each system call.
+    pub fn filter() -> io::Result<Vec<libc::sock_filter>> {
+        let Some(numbering) = NUMBERING else {
+            return Err(io::Error::other("there is no sandbox on this kind of processor yet"));
+        };
+        let step = |code: u32, k: u32, yes: usize, no: usize| {
+            let jump = |far: usize| u8::try_from(far).unwrap_or(u8::MAX);
+            let code = u16::try_from(code).unwrap_or(u16::MAX);
+            libc::sock_filter { code, jt: jump(yes), jf: jump(no), k }
+        };
+        let load = |at: u32| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at, 0, 0);
+        let end = |with: u32| step(libc::BPF_RET | libc::BPF_K, with, 0, 0);
+        let is = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        let mut all = vec![
+            load(4),
+            step(is, numbering, 1, 0),
+            end(libc::SECCOMP_RET_KILL_PROCESS),
+            load(0),
+            // The second numbering that such a processor has.
+            step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0x4000_0000, REFUSED.len() + 1, 0),
+        ];
+        for (at, call) in REFUSED.iter().enumerate() {
+            let call = u32::try_from(*call).map_err(io::Error::other)?;
+            all.push(step(is, call, REFUSED.len() - at, 0));
+        }
+        all.push(end(libc::SECCOMP_RET_ALLOW));
+        all.push(end(libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned()));
+        Ok(all)
+    }
+
+    /// Hands the program to the kernel. Whoever confined itself before gains no privileges, which
+    /// the kernel asks for here.
+    #[allow(unsafe_code)]
+    pub fn install(filter: &[libc::sock_filter]) -> io::Result<()> {
+        let len = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let program = libc::sock_fprog { len, filter: filter.as_ptr().cast_mut() };
+        // SAFETY: the kernel reads `len` steps behind the pointer, and both live until it returns.
+        let done = unsafe {
+            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program, 0, 0)
+        };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Who the child is: ourselves, but the kernel does not count the processes of root.
+    pub fn user() -> Uid {
+        let own = rustix::process::geteuid();
+        if own.is_root() { Uid::from_raw(NOBODY) } else { own }
+    }
+
+    /// How many processes and threads a user has.
+    pub fn tasks_of(user: u32) -> u64 {
+        let Ok(entries) = fs::read_dir("/proc") else { return 0 };
+        let threads = |entry: fs::DirEntry| {
+            let status = fs::read_to_string(entry.path().join("status")).ok()?;
+            let value = |name: &str| {
+                let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+                line.split_whitespace().next()?.parse::<u64>().ok()
+            };
+            (value("Uid:")? == u64::from(user)).then(|| value("Threads:")).flatten()
+        };
+        entries.flatten().filter_map(threads).sum()
+    }
+
+    pub fn limit(bounds: Bounds, others: u64) -> io::Result<()> {
+        let limits = [
+            (Resource::Data, bounds.memory),
+            (Resource::As, bounds.addresses),
+            (Resource::Cpu, bounds.seconds),
+            (Resource::Fsize, bounds.file),
+            (Resource::Nproc, bounds.processes + others),
+            (Resource::Core, 0),
+        ];
+        for (resource, most) in limits {
+            // What is bounded more tightly already stays so.
+            let own = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
+            let most = Some(most.min(own));
+            setrlimit(resource, Rlimit { current: most, maximum: most })?;
+        }
+        Ok(())
+    }
+
+    /// Becomes another user. What root may read, its nobody may read as well: the kernel's rules
+    /// for files say what that is.
+    pub fn become_user(user: Uid) -> io::Result<()> {
+        if user == rustix::process::geteuid() {
+            return Ok(());
+        }
+        thread::set_keep_capabilities(true)?;
+        let group = Gid::from_raw(NOBODY);
+        thread::set_thread_groups(&[])?;
+        thread::set_thread_res_gid(group, group, group)?;
+        thread::set_thread_res_uid(user, user, user)?;
+        let kept = thread::capabilities(None)?.permitted & CapabilitySet::DAC_OVERRIDE;
+        let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
+        thread::set_capabilities(None, sets)?;
+        if !kept.is_empty() {
+            thread::configure_capability_in_ambient_set(kept, true)?;
+        }
+        Ok(())
+    }
+}

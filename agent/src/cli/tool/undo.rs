@@ -1,0 +1,108 @@
+//! `g3 tool undo`: takes back what a tool wrote last.
+
+use std::path::PathBuf;
+
+use base::failure::{Failure, OrFail, Result};
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{directory, print, state_dir};
+use crate::tools::undo::back::{self, Became, Taken};
+use crate::tools::undo::{self, Kept};
+
+/// `g3 tool undo`.
+#[derive(Debug, Args)]
+pub struct UndoArgs {
+    /// Where the tool worked
+    #[arg(long)]
+    cwd: Option<PathBuf>,
+    /// Whose writes; those of `g3 tool exec` without a session when left out
+    #[arg(long)]
+    session: Option<String>,
+    /// List the writes that can be taken back, the newest first
+    #[arg(long)]
+    list: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Takes the last write back, or lists all.
+pub fn run(args: &UndoArgs) -> Result<()> {
+    let state = state_dir(&directory(args.cwd.as_deref())?, args.session.as_deref())?;
+    if args.list {
+        let kept = undo::list(&state).or_fail(|| "cannot read what tools wrote")?;
+        let rows = kept.iter().rev();
+        return print(&match args.json {
+            true => format!("{}\n", Value::Array(rows.map(row).collect())),
+            false => rows.map(line).collect(),
+        });
+    }
+    let Some(taken) = back::last(&state)? else {
+        let what = "no tool wrote anything here that was not taken back";
+        return Err(Failure::failed(what)
+            .because(format!("there is no record in {}", state.display()))
+            .next("name another session with --session, another directory with --cwd"));
+    };
+    print(&if args.json { format!("{}\n", report(&taken)) } else { told(&taken) })
+}
+
+fn row(kept: &Kept) -> Value {
+    let record = &kept.record;
+    let file = |file: &undo::File| json!({ "path": file.path, "change": change(file) });
+    json!({
+        "id": kept.number,
+        "time": record.time,
+        "tool": record.tool,
+        "files": record.files.iter().map(file).collect::<Vec<_>>(),
+    })
+}
+
+fn line(kept: &Kept) -> String {
+    let record = &kept.record;
+    let file = |file: &undo::File| format!("{} {}", change(file), file.path);
+    let files: Vec<String> = record.files.iter().map(file).collect();
+    format!("{:4}  {}  {}: {}\n", kept.number, record.time, record.tool, files.join(", "))
+}
+
+fn change(file: &undo::File) -> &'static str {
+    match (&file.before, &file.after) {
+        (None, _) => "created",
+        (Some(_), Some(_)) => "changed",
+        (Some(_), None) => "deleted",
+    }
+}
+
+fn word(became: Became) -> &'static str {
+    match became {
+        Became::Restored => "restored",
+        Became::Removed => "removed",
+        Became::Unchanged => "unchanged",
+    }
+}
+
+fn report(taken: &Taken) -> Value {
+    let file = |(path, became): &(PathBuf, Became)| json!({ "path": path.to_string_lossy(), "became": word(*became) });
+    json!({
+        "id": taken.kept.number,
+        "time": taken.kept.record.time,
+        "tool": taken.kept.record.tool,
+        "was_made": taken.was_made(),
+        "files": taken.files.iter().map(file).collect::<Vec<_>>(),
+    })
+}
+
+fn told(taken: &Taken) -> String {
+    let tool = &taken.kept.record.tool;
+    if !taken.was_made() {
+        let names: Vec<String> =
+            taken.files.iter().map(|(path, _)| path.display().to_string()).collect();
+        return format!(
+            "nothing of what `{tool}` was to write is there; its record is closed: {}\n",
+            names.join(", ")
+        );
+    }
+    let line =
+        |(path, became): &(PathBuf, Became)| format!("{}  {}\n", word(*became), path.display());
+    format!("took back `{tool}`\n{}", taken.files.iter().map(line).collect::<String>())
+}

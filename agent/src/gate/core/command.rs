@@ -1,0 +1,67 @@
+//! Whether a command may destroy something, by its words alone: `git mv` and `grep kill` may, too.
+
+use std::sync::LazyLock;
+
+use base::failure::Result;
+use regex::Regex;
+
+use super::{pattern, rows};
+
+/// What a command is searched for.
+#[derive(Debug)]
+pub struct Destructive {
+    verbs: Vec<String>,
+    phrases: Vec<String>,
+    /// The verbs and the floor, each as a whole word.
+    words: Regex,
+}
+
+/// A PowerShell command that cannot be read: it is coded.
+static CODED: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(?:powershell|pwsh)(?:\.exe)?\b.*\s-(?:EncodedCommand|e|ec)\b")
+        .expect("a constant; a test matches it")
+});
+
+/// What a shell runs first and puts into the command.
+static WITHIN: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\$\(([^)]+)\)|`([^`]+)`").expect("a constant; a test matches it")
+});
+
+impl Destructive {
+    /// By these words and phrases, and those that always count.
+    pub fn new(listed: &[String]) -> Result<Destructive> {
+        let lower = listed.iter().map(|text| text.to_lowercase());
+        let (phrases, verbs): (Vec<String>, Vec<String>) = lower.partition(|it| it.contains(' '));
+        let floor = rows::FLOOR.iter().map(|word| (*word).to_owned());
+        let all: Vec<String> =
+            verbs.iter().cloned().chain(floor).map(|word| regex::escape(&word)).collect();
+        let words = pattern("destructive", &format!(r"(?i)\b(?:{})\b", all.join("|")))?;
+        Ok(Destructive { verbs, phrases, words })
+    }
+
+    /// Whether the command, one that it is joined with, or one within it may destroy something.
+    pub fn is_in(&self, line: &str) -> bool {
+        let inner = WITHIN.captures_iter(line).filter_map(|found| found.get(1).or(found.get(2)));
+        let parts = line.split(['|', ';', '&']).chain(inner.map(|found| found.as_str()));
+        CODED.is_match(line) || parts.into_iter().any(|part| self.is_piece(part))
+    }
+
+    fn is_piece(&self, part: &str) -> bool {
+        let lower = part.to_lowercase();
+        verb(&lower).is_some_and(|verb| self.verbs.iter().any(|listed| listed == verb))
+            || self.words.is_match(part)
+            || self.phrases.iter().any(|phrase| lower.contains(phrase))
+    }
+}
+
+/// The command without its directory, behind what only starts it; a lone prefix is the command.
+fn verb(part: &str) -> Option<&str> {
+    let base = |word: &'_ str| word.rfind(['/', '\\']).map_or(0, |at| at + 1);
+    let mut words = part.split_whitespace().map(|word| &word[base(word)..]).peekable();
+    loop {
+        let word = words.next()?;
+        if words.peek().is_none() || !rows::PREFIXES.contains(&word) {
+            return Some(word);
+        }
+    }
+}

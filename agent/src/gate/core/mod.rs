@@ -1,0 +1,144 @@
+//! The policy `core-exact`: which way a call goes, judged by its tool's name and the words of its
+//! command as the evaluator of the core tools does it, false alarms included. Pure: nothing runs.
+
+use base::config::agent::Gate as Config;
+use base::failure::{Failure, Result};
+use regex::Regex;
+use serde::Serialize;
+use serde_json::Value;
+
+use command::Destructive;
+use rows::{Says, Way};
+
+mod command;
+pub mod rows;
+
+/// The tool whose argument is a command line.
+pub const COMMAND: &str = "execute_cli";
+
+/// Where a call runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Route {
+    /// On this machine, as ever.
+    Host,
+    /// In the sandbox.
+    Sandbox,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Judgement {
+    /// Where it runs.
+    pub route: Route,
+    /// Why, for programs.
+    pub reason: String,
+    /// Why, to be spoken; empty where there is nothing to say.
+    pub voice_message: String,
+    /// Whether the user is asked first. What goes to the sandbox is asked about in any case.
+    pub require_confirmation: bool,
+}
+
+/// The evaluator with its lists.
+#[derive(Debug)]
+pub struct Evaluator {
+    /// As written, and how it is found in a command.
+    forbidden: Vec<(String, Regex)>,
+    restricted: Vec<String>,
+    destructive: Destructive,
+}
+
+impl Evaluator {
+    /// The evaluator with the user's lists, each of which stands for the one that is built in.
+    pub fn new(config: &Config) -> Result<Evaluator> {
+        let forbidden = listed(config.forbidden.as_ref(), &rows::FORBIDDEN);
+        let found = |text: String| Ok((text.clone(), pattern("forbidden", &beginning(&text))?));
+        Ok(Evaluator {
+            forbidden: forbidden.into_iter().map(found).collect::<Result<_>>()?,
+            restricted: listed(config.restricted.as_ref(), &rows::RESTRICTED),
+            destructive: Destructive::new(&listed(
+                config.destructive.as_ref(),
+                &rows::DESTRUCTIVE,
+            ))?,
+        })
+    }
+
+    /// Judges a call. `forced` is the user's word that it runs on this machine.
+    pub fn judge(&self, tool: &str, args: &Value, forced: bool) -> Judgement {
+        if forced {
+            return host(&rows::FORCED);
+        }
+        let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
+        match rows::way(tool) {
+            Some(Way::Host(says)) => host(says),
+            Some(Way::File) => {
+                let place = Some(text("file_path")).filter(|it| !it.is_empty());
+                match self.restricted_in(place.unwrap_or_else(|| text("path"))) {
+                    Some(path) => sandbox(&rows::RESTRICTED_FILE, path),
+                    None => host(&rows::FILE),
+                }
+            }
+            Some(Way::Command) => self.command(text("command")),
+            None => sandbox(&rows::UNKNOWN, ""),
+        }
+    }
+
+    fn command(&self, line: &str) -> Judgement {
+        if line.is_empty() {
+            return host(&rows::EMPTY);
+        }
+        if let Some((text, _)) = self.forbidden.iter().find(|(_, found)| found.is_match(line)) {
+            return sandbox(&rows::FORBIDDEN_COMMAND, text);
+        }
+        if let Some(path) = self.restricted_in(line) {
+            return sandbox(&rows::RESTRICTED_PATH, path);
+        }
+        host(if self.destructive.is_in(line) { &rows::DESTROYS } else { &rows::SAFE })
+    }
+
+    fn restricted_in(&self, text: &str) -> Option<&str> {
+        let named = |path: &&String| match cfg!(windows) {
+            true => text.to_lowercase().contains(&path.to_lowercase()),
+            false => text.contains(path.as_str()),
+        };
+        self.restricted.iter().find(named).map(String::as_str)
+    }
+}
+
+fn listed(own: Option<&Vec<String>>, built_in: &[&str]) -> Vec<String> {
+    let built_in = || built_in.iter().map(|text| (*text).to_owned()).collect();
+    let all: Vec<String> = own.cloned().unwrap_or_else(built_in);
+    // An empty text would be in every command.
+    all.into_iter().filter(|text| !text.is_empty()).collect()
+}
+
+/// A text that begins where a word does, wherever it ends.
+fn beginning(text: &str) -> String {
+    format!(r"(?i)\b{}", regex::escape(text))
+}
+
+fn pattern(list: &str, pattern: &str) -> Result<Regex> {
+    Regex::new(pattern).map_err(|why| {
+        Failure::usage(format!("`gate.{list}` is too long to be searched for")).because(why)
+    })
+}
+
+fn host(says: &Says) -> Judgement {
+    judgement(Route::Host, says, "")
+}
+
+fn sandbox(says: &Says, what: &str) -> Judgement {
+    judgement(Route::Sandbox, says, what)
+}
+
+fn judgement(route: Route, says: &Says, what: &str) -> Judgement {
+    let reason = match what {
+        "" => says.reason.to_owned(),
+        what => format!("{}: {what}", says.reason),
+    };
+    let voice_message = says.voice.to_owned();
+    Judgement { route, reason, voice_message, require_confirmation: says.asks }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! The tables of the policy `core-exact`: which tool goes which way, what is said, and the lists
+//! that a configuration may replace.
+
+/// What is said of a call.
+#[derive(Debug)]
+pub struct Says {
+    /// For programs.
+    pub reason: &'static str,
+    /// To be spoken; empty where there is nothing to say.
+    pub voice: &'static str,
+    /// Whether the user is asked first.
+    pub asks: bool,
+}
+
+/// Which way a tool goes.
+#[derive(Debug)]
+pub enum Way {
+    /// To this machine, always.
+    Host(Says),
+    /// To this machine, unless its path is restricted.
+    File,
+    /// As its command has it.
+    Command,
+}
+
+const fn quiet(reason: &'static str) -> Says {
+    Says { reason, voice: "", asks: false }
+}
+
+const fn says(reason: &'static str, voice: &'static str) -> Says {
+    Says { reason, voice, asks: false }
+}
+
+const fn asks(reason: &'static str, voice: &'static str) -> Says {
+    Says { reason, voice, asks: true }
+}
+
+/// Every tool that the policy knows, g3's own or not. What stands nowhere is unknown.
+static TOOLS: &[(&[&str], Way)] = &[
+    (&["execute_cli"], Way::Command),
+    (&["read_file", "edit_file", "find_files"], Way::File),
+    (
+        &["execute_gui"],
+        Way::Host(says("gui_requires_host", "This acts on the screen, so it runs here.")),
+    ),
+    (
+        &["execute_computer_use"],
+        Way::Host(says("gemini_computer_use_native", "The model takes over the screen now.")),
+    ),
+    (
+        &[
+            "observe_screen",
+            "get_ui_context",
+            "maximize_active_window",
+            "wait",
+            "get_action_history",
+            "execute_accessible",
+            "window_list",
+            "window_focus",
+            "resize_window",
+            "clipboard_read",
+            "clipboard_write",
+        ],
+        Way::Host(quiet("display_requires_host")),
+    ),
+    (
+        &["execute_browser"],
+        Way::Host(says("browser_requires_host", "This drives the browser, so it runs here.")),
+    ),
+    (&["execute_skill"], Way::Host(says("skill_workflow_execution", "A skill is at work."))),
+    (&["load_skill"], Way::Host(quiet("skill_instructions_load"))),
+    (
+        &["create_skill"],
+        Way::Host(asks("skill_authoring", "This makes a new skill. Shall I go on?")),
+    ),
+    (&["edit_skill"], Way::Host(asks("skill_authoring", "This changes a skill. Shall I go on?"))),
+    (&["read_pdf", "read_image", "read_excel", "write_excel"], Way::Host(quiet("file_operation"))),
+    (&["process_info", "system_info"], Way::Host(quiet("system_info"))),
+    (&["download_file"], Way::Host(quiet("safe"))),
+    (
+        &[
+            "save_dialog",
+            "open_dialog",
+            "launch_app",
+            "open_file",
+            "close_app",
+            "app_menu",
+            "install_app",
+            "copy_between_apps",
+            "fill_form",
+            "extract_text",
+            "set_env_var",
+            "change_setting",
+            "find_and_replace_in_files",
+        ],
+        Way::Host(quiet("workflow_operation")),
+    ),
+];
+
+/// The way of a tool; `None` when it is unknown.
+pub fn way(tool: &str) -> Option<&'static Way> {
+    TOOLS.iter().find(|(names, _)| names.contains(&tool)).map(|(_, way)| way)
+}
+
+/// Every name that the policy knows.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    TOOLS.iter().flat_map(|(names, _)| names.iter().copied())
+}
+
+/// The user's word.
+pub const FORCED: Says = says("user_override", "You allowed it, so it runs here.");
+/// A file that nobody restricted.
+pub const FILE: Says = quiet("file_operation");
+/// A file that lies where nobody should look.
+pub const RESTRICTED_FILE: Says = says("restricted_path", "That file lies in a restricted place.");
+/// A tool that stands nowhere.
+pub const UNKNOWN: Says = says("unknown_tool", "I do not know that tool, so it is sandboxed.");
+/// A command without a word.
+pub const EMPTY: Says = asks("empty_command", "");
+/// A command that is on the list.
+pub const FORBIDDEN_COMMAND: Says =
+    says("forbidden_command", "That command is forbidden here, so it goes to the sandbox.");
+/// A command that names a restricted path.
+pub const RESTRICTED_PATH: Says =
+    says("restricted_path", "That command names a restricted path, so it goes to the sandbox.");
+/// A command that may destroy something.
+pub const DESTROYS: Says =
+    asks("destructive_command", "That command may destroy something. Shall I go on?");
+/// Any other command.
+pub const SAFE: Says = says("safe", "That command is safe to run here.");
+
+/// Beginnings of what is forbidden, unless the configuration has its own.
+pub const FORBIDDEN: [&str; 5] = ["rm -rf /", "mkfs", "dd if=", "format C:", r"del /f /s /q C:\"];
+
+/// Paths that are restricted, unless the configuration has its own.
+pub const RESTRICTED: [&str; 6] = [
+    "/root",
+    "/etc/shadow",
+    "/etc/passwd",
+    r"C:\Windows",
+    r"C:\Windows\System32",
+    r"C:\Windows\SysWOW64",
+];
+
+/// Words and phrases that destroy, unless the configuration has its own.
+pub const DESTRUCTIVE: [&str; 29] = [
+    "rm",
+    "rmdir",
+    "del",
+    "deltree",
+    "rd",
+    "erase",
+    "mv",
+    "kill",
+    "killall",
+    "pkill",
+    "taskkill",
+    "shutdown",
+    "halt",
+    "reboot",
+    "poweroff",
+    "format",
+    "mkfs",
+    "fdisk",
+    "dd",
+    "DROP TABLE",
+    "DROP DATABASE",
+    "TRUNCATE",
+    "remove-item",
+    "move-item",
+    "stop-process",
+    "restart-computer",
+    "stop-computer",
+    "clear-content",
+    "clear-item",
+];
+
+/// Words that destroy whatever the configuration says.
+pub const FLOOR: [&str; 14] = [
+    "remove-item",
+    "move-item",
+    "stop-process",
+    "restart-computer",
+    "stop-computer",
+    "clear-content",
+    "clear-item",
+    "set-content",
+    "remove-itemproperty",
+    "stop-service",
+    "remove-service",
+    "invoke-expression",
+    "iex",
+    "format-volume",
+];
+
+/// Commands before a command.
+pub const PREFIXES: [&str; 6] = ["sudo", "env", "nohup", "nice", "time", "doas"];

@@ -1,0 +1,68 @@
+//! The sandbox: a command in it changes nothing but its own scratch directory, reaches nobody, and
+//! uses little. Where the kernel cannot hold all of that, it does not run.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::process::{Bounds, Job};
+use base::sandbox::Rules;
+use tempfile::TempDir;
+
+use super::boxed;
+use crate::tools::Workplace;
+
+/// How long a command in the sandbox may take.
+pub const TIME: Duration = Duration::from_secs(30);
+
+/// What it may use.
+const BOUNDS: Bounds = Bounds {
+    memory: 256 << 20,
+    addresses: 4 << 30,
+    seconds: TIME.as_secs(),
+    file: 64 << 20,
+    processes: 100,
+};
+
+/// The only devices that may be written: they keep nothing.
+const SINKS: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/full"];
+
+/// A sandbox for one command. Dropped, its scratch directory is gone.
+#[derive(Debug)]
+pub struct Sandbox {
+    /// What may be read and written.
+    pub rules: Rules,
+    scratch: TempDir,
+}
+
+impl Sandbox {
+    /// A sandbox for a command of this workplace.
+    pub fn new(at: &Workplace) -> io::Result<Sandbox> {
+        let scratch = tempfile::Builder::new().prefix("g3-sandbox-").tempdir()?;
+        let path = scratch.path().canonicalize()?;
+        // In here its owner may be somebody else than us.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777))?;
+        let around = boxed::around()?;
+        let mut rules = around.unwrap_or_else(boxed::home_rules);
+        let opened = std::mem::take(&mut rules.write);
+        rules.read.extend(opened.into_iter().filter(|it| !it.starts_with("/dev")));
+        rules.read.extend(["/dev/random", "/dev/urandom"].map(PathBuf::from));
+        rules.read.push(at.root.clone());
+        rules.write.extend(SINKS.map(PathBuf::from));
+        rules.write.push(path);
+        Ok(Sandbox { rules, scratch })
+    }
+
+    /// Its scratch directory.
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// The job as it may run in here, once the kernel's rules for files hold.
+    pub fn bind(&self, job: Job) -> Job {
+        let scratch = self.scratch();
+        let homes = ["HOME", "TMPDIR", "TMP", "TEMP"];
+        homes.iter().fold(job, |job, name| job.env(name, scratch)).bounded(BOUNDS)
+    }
+}
