@@ -39,6 +39,8 @@ const FLAGS: &[(&str, &[&str], &str)] = &[
     ("--memory", &["{home}/notes.md"], "yyyyynn"),
     ("--auto-memory", &[], "yyyyynn"),
     ("--no-auto-memory", &[], "yyyyynn"),
+    ("--webdriver", &[], "yyyyyyn"),
+    ("--chrome-headless", &[], "yyyyyyn"),
     ("--agent", &["hopper"], "yynn-yn"),
     ("--autonomous", &[], "n--nnnn"),
     ("--auto", &[], "n-n-nnn"),
@@ -124,6 +126,9 @@ fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
         "--resume" => ran.err.contains("there is no session"),
         "--chat" => asked.iter().all(|it| it.tool_names().is_empty()),
         "--acd" => asked[0].tool_names().contains(&"rehydrate".to_owned()),
+        "--webdriver" | "--chrome-headless" => {
+            asked[0].tool_names().contains(&"webdriver_start".to_owned())
+        }
         "--memory" => asked[0].system().contains("plums"),
         "--auto-memory" => asked.iter().any(|it| it.last().contains("did you find out about")),
         "--no-auto-memory" => {
