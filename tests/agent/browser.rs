@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use serde_json::{Value, json};
+use testkit::env::until;
 
 use crate::browser_support::{Ends, allow, need_a_browser, record, shop, until_gone};
 use crate::tools_support::{Bench, Called};
@@ -107,9 +108,10 @@ fn a_browser_is_driven_by_selectors_from_call_to_call() {
 
     call("webdriver_back", none.clone()).says("title: Shop").works();
     call("webdriver_forward", none.clone()).says("title: Bought").works();
-    let asked = desk.site.asked().len();
+    let bought = || desk.paths().iter().filter(|path| path.starts_with("/bought")).count();
+    let asked = bought();
     call("webdriver_refresh", none.clone()).says("title: Bought").works();
-    assert_eq!(desk.site.asked().len(), asked + 1);
+    assert_eq!(bought(), asked + 1);
     call("webdriver_quit", none.clone()).works();
     until_gone(&desk.session, &first);
     call("webdriver_get_url", none).fails("not_found");
@@ -186,7 +188,7 @@ fn refs_live_from_call_to_call_and_stale_ones_are_refused() {
     desk.act("fill", json!({ "ref": name, "value": "Zoë" }));
     desk.act("click", json!({ "ref": format!("[{}]", Desk::named(&seen, "Fast")) }));
     failed(&desk.act("click", json!({ "ref": "e99" })), "take a new snapshot");
-    failed(&desk.act("click", json!({})), "needs `ref`");
+    failed(&desk.act("click", json!({})), "need `ref`");
     failed(&desk.act("fill", json!({ "ref": name })), "needs `value`");
     failed(&desk.act("press", json!({ "key": "Hyper" })), "no key `Hyper`");
     let away = Desk::named(&seen, "Go away");
@@ -225,6 +227,14 @@ fn dialogs_are_dismissed_and_new_tabs_are_followed_and_both_are_told() {
     click("#new").says("another tab opened").says("title: Two").works();
     let closes = json!({ "script": "window.close()" });
     desk.call("webdriver_execute_script", closes).works();
+    desk.call("webdriver_get_title", json!({})).says("Shop").works();
+
+    // A download is no page, and lies with the session's files.
+    let download = json!({ "url": desk.site.url("/file") });
+    let told = desk.call("webdriver_navigate", download);
+    told.says("no page came").says("browser/downloads").fails("failed");
+    let file = desk.session.join("browser/downloads/a.bin");
+    assert_eq!(until("the download", || std::fs::read(&file).ok()), b"abc");
     desk.call("webdriver_get_title", json!({})).says("Shop").works();
 
     // A field for files takes those of the working directory only.

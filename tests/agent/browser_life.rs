@@ -1,8 +1,13 @@
 //! A browser lives as long as it is wanted, and nothing of it stays behind.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use base::process::signal_group;
+use base::sandbox::home::home_rules;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use testkit::env::until;
@@ -11,7 +16,7 @@ use testkit::model_server::reply::Reply;
 
 use crate::browser_support::{Ends, processes, record, runs, shop, until_gone};
 use crate::stage::Stage;
-use crate::tools_support::Bench;
+use crate::tools_support::{Bench, G3};
 
 fn kill(pid: u32) {
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
@@ -140,6 +145,57 @@ fn a_browser_that_nobody_uses_ends_and_one_that_crashed_is_told() {
     let browser = start(&bench);
     until_gone(&session, &browser);
     bench.call("webdriver_get_url", json!({})).fails("not_found");
+}
+
+#[test]
+fn in_the_box_of_commands_the_driver_leads_nowhere_else() {
+    let mut bench = Bench::new("g3");
+    let session = bench.dir.join(".g3/sessions/tool-exec");
+    let _ends = Ends(session.clone());
+    let site = shop();
+    // As studio writes it for an agent in its box; the path of its temp is long.
+    let config = bench.env.home().join(".config/g3");
+    bench.env.config("[webdriver]\nenabled = true\n");
+    let temp = bench.env.home().join("t".repeat(100));
+    fs::create_dir(&temp).unwrap();
+    let mut rules = home_rules(bench.env.home(), std::slice::from_ref(&config));
+    rules.read.push(Path::new(G3).parent().unwrap().to_owned());
+    rules.write.extend([bench.dir.clone(), temp.clone()]);
+    let file = bench.env.home().join("rules.json");
+    fs::write(&file, serde_json::to_string(&rules).unwrap()).unwrap();
+    bench.env.set("STUDIO_COMMAND_RULES", file.display());
+    bench.env.set("TMPDIR", temp.display());
+    bench.env.set("G3_BROWSER_IDLE", 100);
+    bench.call("webdriver_start", json!({})).works();
+    bench.call("webdriver_navigate", json!({ "url": site.url("/") })).says("Shop").works();
+    assert_eq!(fs::read_dir(&temp).unwrap().count(), 0, "its temporary files lie with its profile");
+
+    // Who finds the driver can have it start any program: in the same box.
+    let thief = bench.dir.join("thief");
+    let (stolen, tried) = (bench.dir.join("stolen"), bench.dir.join("tried"));
+    let line = format!(
+        "cp {}/config.toml {}; touch {}",
+        config.display(),
+        stolen.display(),
+        tried.display()
+    );
+    fs::write(&thief, format!("#!/bin/sh\n{line}\n")).unwrap();
+    fs::set_permissions(&thief, fs::Permissions::from_mode(0o755)).unwrap();
+    let wish =
+        json!({ "capabilities": { "alwaysMatch": { "goog:chromeOptions": { "binary": thief } } } });
+    let driver = record(&session).unwrap()["driver"].as_str().unwrap().to_owned();
+    post(&format!("{driver}/session"), &wish.to_string());
+    until("the thief to try", || tried.exists().then_some(()));
+    assert!(!stolen.exists(), "the configuration was read");
+}
+
+/// Posts JSON, and waits for the answer.
+fn post(address: &str, body: &str) {
+    let (host, path) = address.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    let head = format!("POST /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
+    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    stream.read_exact(&mut [0; 12]).unwrap();
 }
 
 #[test]

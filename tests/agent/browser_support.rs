@@ -6,7 +6,7 @@ use base::process::{find_program, signal_group};
 use serde_json::Value;
 use testkit::env::{TestEnv, until};
 
-use crate::web_support::Site;
+use crate::web_support::{Site, answer};
 
 /// The first page of the shop.
 const SHOP: &str = r#"<!doctype html><title>Shop</title><meta charset="utf-8"><h1>Hello</h1>
@@ -35,6 +35,17 @@ pub fn shop() -> Site {
     let words = "word ".repeat(2_000);
     site.page("/long", html, format!("<title>Long</title><p>ä {words}</p>"));
     site.page("/favicon.ico", "image/x-icon", "");
+    site.has(
+        "/file",
+        answer(
+            "200 OK",
+            &[
+                "content-type: application/octet-stream",
+                "content-disposition: attachment; filename=a.bin",
+            ],
+            "abc",
+        ),
+    );
     site.sends("/away", "302 Found", "http://169.254.169.254/latest");
     site
 }
@@ -68,7 +79,7 @@ pub fn processes(record: &Value) -> [u32; 3] {
         .map(|key| u32::try_from(record[key].as_u64().unwrap()).unwrap())
 }
 
-/// Waits until no process has the directory of this browser on its command line.
+/// Waits until no process of a browser runs and its profile is gone.
 pub fn until_gone(session_dir: &Path, record: &Value) {
     let profile = session_dir.join("browser/profile");
     until("the browser to end", || {

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::session::{Here, Session};
@@ -13,8 +14,21 @@ use crate::tools::call::{Call, Trouble};
 use crate::tools::{ErrorKind, Outcome};
 
 /// What can be asked for.
-pub const ACTIONS: [&str; 8] =
-    ["navigate", "click", "fill", "press", "extract_text", "snapshot", "open_tab", "close_tab"];
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    Navigate,
+    Click,
+    Fill,
+    Press,
+    ExtractText,
+    Snapshot,
+    OpenTab,
+    CloseTab,
+}
+
+/// Their names, for who asks for another.
+const ACTIONS: &str = "navigate, click, fill, press, extract_text, snapshot, open_tab, close_tab";
 /// Nodes of a snapshot at most.
 const NODES: usize = 400;
 /// Characters of an extracted text: about 800 tokens.
@@ -64,8 +78,8 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Outcome {
 }
 
 /// The action that a call names.
-pub fn action(call: &Call<'_>) -> String {
-    call.text("action").trim().to_lowercase()
+fn action(call: &Call<'_>) -> Option<Action> {
+    serde_json::from_value(json!(call.text("action").trim().to_lowercase())).ok()
 }
 
 /// The address that it names.
@@ -76,12 +90,12 @@ pub fn url(call: &Call<'_>) -> Option<String> {
 
 /// Whether it opens an address.
 pub fn opens(call: &Call<'_>) -> bool {
-    matches!(action(call).as_str(), "navigate" | "open_tab")
+    matches!(action(call), Some(Action::Navigate | Action::OpenTab))
 }
 
 /// Whether it acts on a page.
 pub fn acts(call: &Call<'_>) -> bool {
-    matches!(action(call).as_str(), "click" | "fill" | "press")
+    matches!(action(call), Some(Action::Click | Action::Fill | Action::Press))
 }
 
 /// The parameters: those within `params`, and those that stand beside it.
@@ -116,14 +130,13 @@ impl Given {
 }
 
 async fn act(call: &Call<'_>, pass: Pass) -> Result<Done, Trouble> {
-    let action = action(call);
-    if !ACTIONS.contains(&action.as_str()) {
-        let text = format!("`{action}` is no action: use {}", ACTIONS.join(", "));
+    let Some(action) = action(call) else {
+        let text = format!("`{}` is no action: use {ACTIONS}", call.text("action"));
         return Err(Trouble::invalid(text));
-    }
+    };
     let given = Given::of(call)?;
     if opens(call) {
-        return go(call, pass, &given).await;
+        return go(call, pass, (action, &given)).await;
     }
     let session = call.at.others.browser.find(call.at).await?;
     let none = || {
@@ -140,17 +153,20 @@ async fn act(call: &Call<'_>, pass: Pass) -> Result<Done, Trouble> {
         Ok(true) => return Err(none()),
         Err(fault) => return Err(session.told(fault).await),
     }
-    let done = within(call, &session, &mut tabs, (&action, &tab, &given)).await;
+    let done = within(call, &session, &mut tabs, (action, &tab, &given)).await;
     let _ = session.place.touch();
     done
 }
 
 /// Opens an address, in the tab that there is or in a new one.
-async fn go(call: &Call<'_>, pass: Pass, given: &Given) -> Result<Done, Trouble> {
-    let action = action(call);
+async fn go(
+    call: &Call<'_>,
+    pass: Pass,
+    (action, given): (Action, &Given),
+) -> Result<Done, Trouble> {
     let url = match url(call) {
         Some(url) => Some(target::parse(&url).map_err(Trouble::invalid)?),
-        None if action == "open_tab" => None,
+        None if action == Action::OpenTab => None,
         None => return Err(Trouble::invalid("navigate needs `url`")),
     };
     let started = call.at.others.browser.start(call.at, given.flag("visible"), pass).await;
@@ -161,10 +177,13 @@ async fn go(call: &Call<'_>, pass: Pass, given: &Given) -> Result<Done, Trouble>
         );
         Trouble::new(trouble.kind, text)
     })?;
+    if given.flag("visible") && !session.record.visible {
+        session.note("the browser that runs has no window; webdriver_quit ends it".to_owned());
+    }
     let empty = async {
         let tab = session.tab().await?;
         let is_empty = is_new || Tabs::of(&session).is_empty(&session, &tab).await?;
-        if action == "open_tab" && !is_empty { session.add_tab().await } else { Ok(tab) }
+        if action == Action::OpenTab && !is_empty { session.add_tab().await } else { Ok(tab) }
     };
     let tab = match empty.await {
         Ok(tab) => tab,
@@ -189,37 +208,38 @@ async fn within(
     call: &Call<'_>,
     session: &Session,
     tabs: &mut Tabs,
-    (action, tab, given): (&str, &str, &Given),
+    (action, tab, given): (Action, &str, &Given),
 ) -> Result<Done, Trouble> {
     let named = match given.text("ref") {
         Some(name) => Some((tabs.element(tab, &name)?.to_owned(), name)),
-        None if matches!(action, "click" | "fill") => {
-            return Err(Trouble::invalid(format!(
-                "{action} needs `ref` in `params`: one of a snapshot"
-            )));
+        None if matches!(action, Action::Click | Action::Fill) => {
+            let text = "click and fill need `ref` in `params`: one of a snapshot";
+            return Err(Trouble::invalid(text));
         }
         None => None,
     };
     let id = named.as_ref().map(|(id, _)| id.as_str());
     let done = match action {
-        "click" => click(session, id.unwrap_or_default()).await,
-        "fill" => {
+        Action::Click => click(session, id.unwrap_or_default()).await,
+        Action::Fill => {
             let value = given.text("text").map_or_else(|| given.needed("value", "fill"), Ok)?;
             let entered = dom::enter(call, session, id.unwrap_or_default(), (&value, true)).await;
             entered.map_err(|trouble| renamed(trouble, named.as_ref()))?;
             Ok((json!("filled"), "I filled in the field.".to_owned()))
         }
-        "press" => {
+        Action::Press => {
             let name = given.needed("key", "press")?;
             let keys = keys::parse(&name).map_err(Trouble::invalid)?;
             press(session, id, &keys).await
         }
-        "extract_text" => extract(session).await,
-        "snapshot" => snapshot(session, tabs, tab, given.flag("interactive_only")).await,
-        _ => {
+        Action::ExtractText => extract(session).await,
+        Action::Snapshot => snapshot(session, tabs, tab, given.flag("interactive_only")).await,
+        Action::CloseTab => {
             let closed = tabs.close(session, tab).await;
             closed.map(|()| (json!("closed"), "I closed the tab.".to_owned()))
         }
+        // Those have been done where the tab comes from.
+        Action::Navigate | Action::OpenTab => Ok((Value::Null, String::new())),
     };
     let (content, voice) = match done {
         Ok(done) => done,
@@ -228,10 +248,10 @@ async fn within(
         }
         Err(fault) => return Err(session.told(fault).await),
     };
-    if matches!(action, "snapshot" | "close_tab") {
+    if matches!(action, Action::Snapshot | Action::CloseTab) {
         tabs.keep(session).map_err(|why| Trouble::io("the refs cannot be kept", &why))?;
     }
-    let tab = session.tab().await.ok().filter(|_| action != "close_tab");
+    let tab = session.tab().await.ok().filter(|_| action != Action::CloseTab);
     Ok(Done { content, tab, voice, notes: session.notes() })
 }
 

@@ -62,23 +62,10 @@ impl Programs {
             )?;
             return Ok(Programs { kind, driver, browser: None, port: config.safari_port });
         }
-        let configured = |path: &Option<PathBuf>, key: &str| match path {
-            Some(path) => {
-                let path = paths::expand_home(&path.to_string_lossy());
-                let found = if path.components().count() > 1 {
-                    path.is_file().then(|| path.clone())
-                } else {
-                    find_program(&path.to_string_lossy())
-                };
-                let missing =
-                    || format!("`[webdriver] {key}` names {}: no such program", path.display());
-                found.map(Some).ok_or_else(missing)
-            }
-            None => Ok(None),
-        };
-        let browser = configured(&config.chrome_binary, "chrome_binary")?.or_else(chrome);
-        let driver = configured(&config.chromedriver_binary, "chromedriver_binary")?
-            .or_else(|| find_program("chromedriver"));
+        let browser = configured(config.chrome_binary.as_deref(), "chrome_binary")?;
+        let browser = browser.or_else(chrome);
+        let driver = configured(config.chromedriver_binary.as_deref(), "chromedriver_binary")?;
+        let driver = driver.or_else(|| find_program("chromedriver"));
         let missing: Vec<&str> = [
             browser.is_none().then_some("Chromium (or Chrome)"),
             driver.is_none().then_some("chromedriver"),
@@ -145,11 +132,26 @@ impl Programs {
             "prefs": {
                 "download.default_directory": directory.join("downloads"),
                 "download.prompt_for_download": false,
+                // It begins with an empty page, not with one that asks for news.
+                "session.restore_on_startup": 4,
+                "session.startup_urls": ["about:blank"],
                 "credentials_enable_service": false,
             },
         });
         json!({ "capabilities": { "alwaysMatch": wishes } })
     }
+}
+
+/// The program that the user names: by its name on `PATH`, or by its path.
+fn configured(path: Option<&Path>, key: &str) -> Result<Option<PathBuf>, String> {
+    let Some(path) = path else { return Ok(None) };
+    let path = paths::expand_home(&path.to_string_lossy());
+    let found = match path.components().count() {
+        0 | 1 => find_program(&path.to_string_lossy()),
+        _ => std::path::absolute(&path).ok().filter(|path| path.is_file()),
+    };
+    let missing = || format!("`[webdriver] {key}` names {}: no such program", path.display());
+    found.map(Some).ok_or_else(missing)
 }
 
 /// Chromium, where it usually is.

@@ -82,11 +82,13 @@ async fn start(order: &Order, place: &Place) -> Result<(AsyncRunning, Record), S
     let programs = &order.programs;
     let shown = programs.driver.display();
     let log = File::create(place.log()).map_err(|why| why.to_string())?;
-    let job = Job::new(&programs.driver, place.path())
+    let job = Job::new(&programs.driver, place.profile())
         .args(programs.arguments(&order.secret))
-        // Its caches, reports and settings lie with its profile.
+        // Its caches, reports and temporary files lie with its profile; the last by a short name,
+        // because a socket is among them, whose path may have 107 bytes.
         .env("XDG_CONFIG_HOME", place.profile())
         .env("XDG_CACHE_HOME", place.profile())
+        .env("TMPDIR", ".")
         .stderr(Stream::File(log))
         .dies_with_us();
     std::fs::create_dir_all(place.profile()).map_err(|why| why.to_string())?;

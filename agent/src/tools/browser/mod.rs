@@ -34,13 +34,12 @@ pub const SWITCH: &str = "--webdriver, --chrome-headless or webdriver.enabled";
 pub fn reaches(call: &Call<'_>) -> Vec<Access> {
     let Engine::Browser(verb) = call.face.engine else { return Vec::new() };
     let names_file = !call.text("path").is_empty();
+    let acts = || vec![Access::Act("the page in the browser".to_owned())];
     match verb {
         Verb::Navigate => opened(call, call.text("url")),
         Verb::Act if act::opens(call) => opened(call, &act::url(call).unwrap_or_default()),
-        Verb::Act if act::acts(call) => vec![Access::Act("the page in the browser".to_owned())],
-        Verb::Click | Verb::Type | Verb::Script => {
-            vec![Access::Act("the page in the browser".to_owned())]
-        }
+        Verb::Act if act::acts(call) => acts(),
+        Verb::Click | Verb::Type | Verb::Script => acts(),
         Verb::Screenshot => vec![Access::Write(call.place.clone())],
         Verb::Source if names_file => vec![Access::Write(call.place.clone())],
         Verb::Start

@@ -75,18 +75,18 @@ pub async fn run(call: &Call<'_>, verb: Verb, pass: Pass) -> Result<Outcome, Tro
 pub async fn open(call: &Call<'_>, session: &Session, url: &reqwest::Url) -> Result<Here, Trouble> {
     target::guard(url, &call.at.others.web.webfetch.allow_hosts).await?;
     let opened = async {
+        let before = session.here().await?;
         session.order("/url", json!({ "url": url.as_str() })).await?;
-        session.here().await
+        Ok((before, session.here().await?))
     };
     let here = match opened.await {
-        Ok(here) => here,
-        Err(Fault::Other(why)) if why.contains("ERR_ABORTED") => {
-            let place = session.place.path().join("downloads");
+        Ok((before, here)) if before == here && here.url != url.as_str() => {
             return Err(Trouble::failed(format!(
-                "{url} is no page ({why}); if it is a download, it lies in {}",
-                place.display()
+                "no page came from {url}; if it is a download, it lies in {}",
+                session.place.path().join("downloads").display()
             )));
         }
+        Ok((_, here)) => here,
         Err(Fault::Other(why)) => {
             return Err(Trouble::failed(format!("{url} cannot be opened: {why}")));
         }

@@ -16,7 +16,7 @@ use crate::tools::call::Trouble;
 const DIALOGS: usize = 5;
 /// What tells where the browser is. A page that could not be loaded has an address of its own.
 const WHERE: &str = "const failed = location.protocol === 'chrome-error:'; return { \
-    url: location.href, title: document.title, error: failed ? \
+    url: location.href, title: document.title, time: performance.timeOrigin, error: failed ? \
     (document.querySelector('.error-code') || document.body).innerText.trim() : null };";
 
 /// A browser, for one call: no other call is at work with it meanwhile.
@@ -31,7 +31,7 @@ pub struct Session {
 }
 
 /// What is shown now.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Here {
     /// The address.
     pub url: String,
@@ -39,6 +39,8 @@ pub struct Here {
     pub title: String,
     /// Why the page could not be loaded.
     pub error: Option<String>,
+    /// When it came: a page that is loaded again is another one.
+    pub time: f64,
 }
 
 impl Session {
@@ -140,7 +142,8 @@ impl Session {
             Some(_) => self.look("/url").await?.as_str().unwrap_or_default().to_owned(),
             None => text("url"),
         };
-        Ok(Here { url, title: text("title"), error })
+        let time = told["time"].as_f64().unwrap_or_default();
+        Ok(Here { url, title: text("title"), error, time })
     }
 
     /// Something that is told beside the result.
