@@ -247,7 +247,7 @@ fn dialogs_are_dismissed_and_new_tabs_are_followed_and_both_are_told() {
     assert_eq!(desk.call("webdriver_execute_script", name).works(), "\"mine.txt\"");
     upload("../secret").says("outside the working directory").fails("denied");
     upload("~/secret").fails("denied");
-    upload("gone.txt").says("no such file").fails("not_found");
+    upload("gone.txt").says("no such file").fails("validation");
 }
 
 #[test]

@@ -155,7 +155,7 @@ async fn act(call: &Call<'_>, pass: Pass) -> Result<Done, Trouble> {
     }
     let done = within(call, &session, &mut tabs, (action, &tab, &given)).await;
     let _ = session.place.touch();
-    done
+    done.map_err(|trouble| session.noted(trouble))
 }
 
 /// Opens an address, in the tab that there is or in a new one.
@@ -190,7 +190,10 @@ async fn go(
         Err(fault) => return Err(session.told(fault).await),
     };
     let here = match &url {
-        Some(url) => page::open(call, &session, url).await?,
+        Some(url) => {
+            let opened = page::open(call, &session, url).await;
+            opened.map_err(|trouble| session.noted(trouble))?
+        }
         None => Here { url: "about:blank".to_owned(), ..Here::default() },
     };
     let voice = match (&url, here.title.as_str()) {

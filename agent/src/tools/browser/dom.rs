@@ -130,7 +130,7 @@ fn files(call: &Call<'_>, text: &str) -> Result<String, Trouble> {
         }
         if !path.is_file() {
             let text = format!("cannot upload {}: there is no such file", path.display());
-            return Err(Trouble::new(ErrorKind::NotFound, text));
+            return Err(Trouble::invalid(text));
         }
         found.push(path.to_string_lossy().into_owned());
     }

@@ -63,7 +63,7 @@ pub async fn run(call: &Call<'_>, verb: Verb, pass: Pass) -> Result<Outcome, Tro
         }
         (verb, _) => with_page(call, &session, verb).await,
     };
-    let mut outcome = outcome?;
+    let mut outcome = outcome.map_err(|trouble| session.noted(trouble))?;
     for note in session.notes() {
         outcome.text.push_str(&format!("\n[note: {note}]"));
     }
@@ -129,7 +129,7 @@ async fn with_page(call: &Call<'_>, session: &Session, verb: Verb) -> Result<Out
             let how = (args.text.as_str(), args.clear_first.unwrap_or(true));
             dom::enter(call, session, &id, how).await?;
             let count = args.text.chars().count();
-            Ok(told(format!("typed {count} characters into `{selector}`")))
+            Ok(told(format!("entered {count} characters into `{selector}`")))
         }
         Verb::Script => {
             let value = session.script(call.text("script"), json!([])).await.map(dom::plain);

@@ -156,6 +156,14 @@ impl Session {
         std::mem::take(&mut self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
+    /// A trouble with what is to be told beside it.
+    pub fn noted(&self, mut trouble: Trouble) -> Trouble {
+        for note in self.notes() {
+            trouble.text.push_str(&format!("\n[note: {note}]"));
+        }
+        trouble
+    }
+
     /// What the model reads of a fault. A browser that is gone is ended, so that the next start
     /// works.
     pub async fn told(&self, fault: Fault) -> Trouble {
