@@ -40,6 +40,8 @@ const FLAGS: &[(&str, &[&str], &str)] = &[
     ("--memory", &["{home}/notes.md"], "yyyyynny"),
     ("--auto-memory", &[], "yyyyynny"),
     ("--no-auto-memory", &[], "yyyyynny"),
+    ("--webdriver", &[], "yyyyyyny"),
+    ("--chrome-headless", &[], "yyyyyyny"),
     ("--agent", &["hopper"], "yynn-ynn"),
     ("--autonomous", &[], "n--nnnnn"),
     ("--auto", &[], "n-n-nnnn"),
@@ -137,6 +139,7 @@ fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
         "--resume" => ran.err.contains("there is no session"),
         "--chat" => asked.iter().all(|it| it.tool_names().is_empty()),
         "--acd" => offers("rehydrate"),
+        "--webdriver" | "--chrome-headless" => offers("webdriver_start"),
         "--memory" => asked.iter().any(|it| it.system().contains("plums")),
         "--auto-memory" => asked.iter().any(|it| it.last().contains("did you find out about")),
         "--no-auto-memory" => {

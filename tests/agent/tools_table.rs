@@ -26,6 +26,10 @@ fn every_tool_has_a_valid_schema_and_is_found_by_its_name() {
                 "suggest_escalation" => "providers.escalation",
                 "skill" => "skills.enabled",
                 "memory_search" | "memory_get" | "memory_set" => "memory.enabled",
+                "execute_browser" => "--webdriver, --chrome-headless or webdriver.enabled",
+                name if name.starts_with("webdriver_") => {
+                    "--webdriver, --chrome-headless or webdriver.enabled"
+                }
                 "apply_patch" => "another name",
                 _ => "always",
             };
@@ -97,6 +101,22 @@ fn the_documented_parameters_are_there() {
         (Profile::Core, "execute_cli", &["command"], &[]),
         (Profile::Core, "wait", &["seconds"], &[]),
         (Profile::Core, "get_action_history", &[], &["last_n"]),
+        (Profile::Core, "execute_browser", &["action"], &["url", "params"]),
+        (Profile::G3, "webdriver_start", &[], &[]),
+        (Profile::G3, "webdriver_navigate", &["url"], &[]),
+        (Profile::G3, "webdriver_get_url", &[], &[]),
+        (Profile::G3, "webdriver_get_title", &[], &[]),
+        (Profile::G3, "webdriver_find_element", &["selector"], &[]),
+        (Profile::G3, "webdriver_find_elements", &["selector"], &[]),
+        (Profile::G3, "webdriver_click", &["selector"], &[]),
+        (Profile::G3, "webdriver_send_keys", &["selector", "text"], &["clear_first"]),
+        (Profile::G3, "webdriver_execute_script", &["script"], &[]),
+        (Profile::G3, "webdriver_get_page_source", &[], &["max_length", "save_to_file"]),
+        (Profile::G3, "webdriver_screenshot", &["path"], &[]),
+        (Profile::G3, "webdriver_back", &[], &[]),
+        (Profile::G3, "webdriver_forward", &[], &[]),
+        (Profile::G3, "webdriver_refresh", &[], &[]),
+        (Profile::G3, "webdriver_quit", &[], &[]),
     ];
     for (profile, name, required, optional) in documented {
         let known = faces(*profile);

@@ -28,7 +28,7 @@ use crate::run::Which;
 use crate::run::ends::tell_failure;
 use crate::ui::plain::Plain;
 use crate::ui::{self, Bus};
-use settings::settings;
+use settings::{BrowserArgs, settings};
 use show::Show;
 use ways::{Given, ModeArgs, Way};
 
@@ -102,6 +102,8 @@ pub struct AgentArgs {
     #[command(flatten)]
     notes: NoteArgs,
     #[command(flatten)]
+    browser: BrowserArgs,
+    #[command(flatten)]
     show: Show,
 }
 
@@ -164,6 +166,8 @@ struct AcpArgs {
     agent: Option<String>,
     #[command(flatten)]
     limits: LimitArgs,
+    #[command(flatten)]
+    browser: BrowserArgs,
 }
 
 /// When to stop; each counts for one run (over ACP: one prompt), and ends it with exit code 3.
@@ -298,9 +302,9 @@ async fn agent(mut common: Common, mut args: AgentArgs, given: &Given) -> Result
 }
 
 async fn serve(args: AcpArgs) -> Result<u8> {
-    let AcpArgs { common, profile, acd, agent, limits } = args;
+    let AcpArgs { common, profile, acd, agent, limits, browser } = args;
     let trace = trace::begin_anywhere(&common, "acp")?;
-    let agent = AgentArgs { profile, acd, agent, limits, ..AgentArgs::default() };
+    let agent = AgentArgs { profile, acd, agent, limits, browser, ..AgentArgs::default() };
     let for_directory = move |cwd: &std::path::Path| {
         let common = Common { workspace: Some(cwd.to_owned()), ..common.clone() };
         settings(&common, &agent)

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use base::config::agent::Browser as BrowserKind;
 use base::config::{Config, Loaded, Sources, mcp};
 use base::failure::{Failure, OrFail, Result};
+use clap::Args;
 
 use super::{AgentArgs, Common, LimitArgs, NoteArgs};
 use crate::limits::Limits;
@@ -16,10 +18,42 @@ use crate::run::Settings;
 use crate::run::notes::Notes;
 use crate::tools::Profile;
 
+/// The browser.
+#[derive(Clone, Debug, Default, Args)]
+pub struct BrowserArgs {
+    /// Offer the tools of a browser with a window: Safari on macOS, Chromium elsewhere
+    #[arg(long, conflicts_with = "chrome_headless")]
+    webdriver: bool,
+    /// Offer the tools of a browser without a window, Chromium
+    #[arg(long)]
+    chrome_headless: bool,
+}
+
+impl BrowserArgs {
+    /// What they mean for the configuration.
+    fn apply(&self, config: &mut Config, chat: bool) -> Result<()> {
+        let visible =
+            if cfg!(target_os = "macos") { BrowserKind::Safari } else { BrowserKind::Chrome };
+        let (flag, kind) = match (self.webdriver, self.chrome_headless) {
+            (true, _) => ("--webdriver", visible),
+            (_, true) => ("--chrome-headless", BrowserKind::ChromeHeadless),
+            (false, false) => return Ok(()),
+        };
+        if chat {
+            let what = format!("{flag} has no meaning with --chat, where there are no tools");
+            return Err(Failure::usage(what).next("leave one of them out"));
+        }
+        config.webdriver.enabled = true;
+        config.webdriver.browser = kind;
+        Ok(())
+    }
+}
+
 /// The settings that these flags mean.
 pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
     let cwd = directory(common)?;
-    let Loaded { config, mut notices, .. } = load(common, &cwd)?;
+    let Loaded { mut config, mut notices, .. } = load(common, &cwd)?;
+    args.browser.apply(&mut config, args.chat)?;
     let named = args.profile.as_deref().or(config.agent.profile.as_deref());
     let profile = named.map_or(Ok(Profile::default()), |name| {
         Profile::parse(name).ok_or_else(|| {

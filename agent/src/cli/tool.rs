@@ -16,6 +16,7 @@ use crate::memory::Memory;
 use crate::run::root_of;
 use crate::session::{keep_out_of_git, sessions_dir};
 use crate::skills;
+use crate::tools::browser::{self, keeper};
 use crate::tools::lsp::hub::Hub;
 use crate::tools::profile::{self, Face, page};
 use crate::tools::{self, ErrorKind, Outcome, Profile, Workplace};
@@ -40,6 +41,12 @@ enum ToolCommand {
     Check(check::CheckArgs),
     /// Take back what a tool wrote last
     Undo(undo::UndoArgs),
+    /// Start a browser and end it when nobody wants it any more (g3 calls this itself)
+    #[command(hide = true)]
+    KeepBrowser {
+        /// What to start, as JSON
+        order: String,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -87,6 +94,7 @@ pub fn run(args: &ToolArgs) -> Result<u8> {
         ToolCommand::Exec(args) => exec(args),
         ToolCommand::Check(args) => check::run(args),
         ToolCommand::Undo(args) => undo::run(args).map(|()| 0),
+        ToolCommand::KeepBrowser { order } => keep_browser(order).map(|()| 0),
     }
 }
 
@@ -137,11 +145,20 @@ fn exec(args: &ExecArgs) -> Result<u8> {
     Ok(exit_code(&outcome))
 }
 
+fn keep_browser(order: &str) -> Result<()> {
+    let order = serde_json::from_str(order).or_fail(|| "this is no order for a browser")?;
+    // Who started us reads one line; that it cannot be written is its end, and then ours.
+    let say = |said: &keeper::Said| drop(print(&keeper::line(said)));
+    runtime()?.block_on(keeper::run(order, say)).or_fail(|| "the browser cannot be kept")
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().or_fail(|| "cannot start the runtime")
+}
+
 fn run_to_its_end(profile: Profile, name: &str, call: &Value, at: &Workplace) -> Result<Outcome> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .or_fail(|| "cannot start the runtime")?;
+    let runtime = runtime()?;
     let cancel = at.cancel.clone();
     Ok(runtime.block_on(async {
         let interrupted = async {
@@ -211,6 +228,7 @@ fn workplace(cwd: &Path, session: Option<&str>, config: &Config) -> Result<Workp
     at.memory = Arc::new(Memory::new(config, None));
     at.others.web = Arc::new(config.tools.clone());
     at.others.lsp = Hub::new(config)?;
+    at.others.browser = browser::hub::Hub::of_calls(&config.webdriver);
     at.skills = Arc::new(skills::find::shelf(&config.skills, cwd));
     Ok(at)
 }

@@ -141,6 +141,8 @@ const FLAGS: &[Flag] = &[
     ("memory", "--memory", WORK, "leave it out"),
     ("auto_memory", "--auto-memory", WORK, "leave it out"),
     ("no_auto_memory", "--no-auto-memory", WORK, "leave it out"),
+    ("webdriver", "--webdriver", WORK, "leave it out"),
+    ("chrome_headless", "--chrome-headless", WORK, "leave it out"),
     ("agent", "--agent", &[Once, Interactive], "g3 --agent NAME TASK"),
     ("autonomous", "--autonomous", &[Autonomous], "g3 --autonomous, without another mode"),
     ("auto", "--auto", &[Accumulative], "g3 --auto, without another mode"),

@@ -59,9 +59,11 @@ impl Gate {
             Access::Read(path) | Access::Write(path) if core::rows::way(visitor.tool).is_some() => {
                 (visitor.tool, json!({ "file_path": path }))
             }
-            Access::Read(_) | Access::Write(_) | Access::Foreign { .. } | Access::Fetch { .. } => {
-                return reach;
-            }
+            Access::Read(_)
+            | Access::Write(_)
+            | Access::Foreign { .. }
+            | Access::Act(_)
+            | Access::Fetch { .. } => return reach,
         };
         let Judgement { route, reason, require_confirmation, .. } = exact.judge(tool, &args, false);
         match route {
@@ -106,7 +108,7 @@ fn by_reach(visitor: &Visitor<'_>) -> Verdict {
         Access::Foreign { server, free: false } => {
             verdict(Action::Ask, format!("the MCP server `{server}` acts outside of g3's control"))
         }
-        Access::Fetch { free: true, .. } => verdict(Action::Allow, String::new()),
+        Access::Act(_) | Access::Fetch { free: true, .. } => verdict(Action::Allow, String::new()),
         Access::Fetch { host, free: false } => {
             verdict(Action::Ask, format!("`{host}` is asked over the network"))
         }

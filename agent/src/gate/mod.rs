@@ -46,6 +46,8 @@ pub enum Access {
         /// Whether the user's configuration lets its calls run.
         free: bool,
     },
+    /// Acts on something that is open: a page in the browser.
+    Act(String),
     /// Asks a host over the network.
     Fetch {
         /// Its name or address, in small letters, without a port.

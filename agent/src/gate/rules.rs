@@ -27,6 +27,7 @@ pub fn question(visitor: &Visitor<'_>, why: String) -> Question {
         Access::Read(file) => (format!("read {}", file.display()), path(file)),
         Access::Write(file) => (format!("write {}", file.display()), path(file)),
         Access::Run { line, .. } => (format!("run `{line}`"), Some(("command", escape(line)))),
+        Access::Act(on) => (format!("act on {on}"), None),
         Access::Foreign { server, .. } => (format!("run on the MCP server `{server}`"), None),
         Access::Fetch { host, .. } => {
             (format!("ask {host} over the network"), Some(("host", escape(host))))
@@ -67,13 +68,15 @@ impl Rule {
         let (path, command) = match visitor.access {
             Access::Read(path) | Access::Write(path) => (Some(path), None),
             Access::Run { line, cwd, .. } => (Some(cwd), Some((line, cwd))),
-            Access::Foreign { .. } | Access::Fetch { .. } => (None, None),
+            Access::Foreign { .. } | Access::Act(_) | Access::Fetch { .. } => (None, None),
         };
         let host = match visitor.access {
             Access::Fetch { host, .. } => Some(Path::new(host)),
-            Access::Read(_) | Access::Write(_) | Access::Run { .. } | Access::Foreign { .. } => {
-                None
-            }
+            Access::Read(_)
+            | Access::Write(_)
+            | Access::Run { .. }
+            | Access::Foreign { .. }
+            | Access::Act(_) => None,
         };
         let fits = |glob: &Option<GlobMatcher>, text: Option<&Path>| {
             glob.as_ref().is_none_or(|glob| text.is_some_and(|text| glob.is_match(text)))

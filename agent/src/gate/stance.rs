@@ -49,7 +49,9 @@ impl Stance {
     pub(super) fn tempered(self, verdict: Verdict, access: &Access) -> Result<Verdict, String> {
         let looks = match access {
             Access::Read(_) | Access::Fetch { .. } => true,
-            Access::Write(_) | Access::Run { .. } | Access::Foreign { .. } => false,
+            Access::Write(_) | Access::Run { .. } | Access::Foreign { .. } | Access::Act(_) => {
+                false
+            }
         };
         match self {
             Stance::Auto => Ok(verdict),

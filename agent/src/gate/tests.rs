@@ -129,6 +129,17 @@ async fn a_tool_of_a_server_asks_unless_the_user_said_otherwise() {
 }
 
 #[tokio::test]
+async fn what_acts_on_a_page_runs_unasked_and_waits_for_a_plan() {
+    let access = Access::Act("the page in the browser".into());
+    let gate = Gate::default();
+    assert_eq!(gate.admit(&visit(&access)).await, Ok(Pass::Free));
+    gate.take(Stance::Plan);
+    assert!(gate.admit(&visit(&access)).await.unwrap_err().contains("plan mode"));
+    gate.take(Stance::Ask);
+    assert!(gate.admit(&visit(&access)).await.unwrap_err().contains("nobody to ask"));
+}
+
+#[tokio::test]
 async fn an_answer_of_always_is_not_asked_again() {
     for (answer, asked) in [(Answer::Always, 1), (Answer::Once, 2)] {
         let asker = Arc::new(Says(answer, Mutex::default()));

@@ -25,6 +25,7 @@ pub fn decided(visitor: &Visitor<'_>, decision: &str, by: &str) {
         Access::Write(_) => "write",
         Access::Run { .. } => "run",
         Access::Foreign { .. } => "foreign",
+        Access::Act(_) => "act",
         Access::Fetch { .. } => "fetch",
     };
     let tool = visitor.tool;

@@ -17,6 +17,7 @@ use crate::gate::Gate;
 use crate::provider::ToolSpec;
 use crate::run::{Settings, root_of};
 use crate::session::Session;
+use crate::tools::browser;
 use crate::tools::lsp::hub::Hub;
 use crate::tools::{self, Others, Outcome, Profile, Switches, Workplace, traced};
 
@@ -35,7 +36,8 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let gate = Arc::new(Gate::new(&settings.config.gate, None)?);
     let web = Arc::new(settings.config.tools.clone());
     let lsp = Hub::new(&settings.config)?;
-    let others = Others { web, lsp: lsp.clone(), ..Others::default() };
+    let browser = browser::hub::Hub::of_session(&settings.config.webdriver);
+    let others = Others { web, lsp: lsp.clone(), browser, ..Others::default() };
     let place = Workplace { root: root_of(&settings.cwd), gate, others, ..quiet };
     let served = Served { profile: settings.profile, place, order: Order::default() };
     let pipes = (tokio::io::stdin(), tokio::io::stdout());

@@ -13,6 +13,7 @@ use crate::message::Message;
 use crate::provider::Facts;
 use crate::session::Session;
 use crate::skills::{self, Shelf, shown};
+use crate::tools::browser;
 use crate::tools::profile::{self, Engine, Face};
 use crate::tools::{self, MEMORY, Others, Profile, SKILLS, Switches, Workplace};
 
@@ -31,7 +32,8 @@ pub fn workplace(
     let memory = Arc::new(memory);
     let asks = Some((facts.provider.clone(), facts.model.clone()));
     let web = Arc::new(settings.config.tools.clone());
-    let others = Others { asks, web, ..Others::default() };
+    let browser = browser::hub::Hub::of_session(&settings.config.webdriver);
+    let others = Others { asks, web, browser, ..Others::default() };
     let root = root_of(&settings.cwd);
     Workplace { root, plain: facts.small, gate, skills, memory, others, ..quiet }
 }
@@ -43,13 +45,13 @@ pub fn switches(settings: &Settings, facts: &Facts, shelf: &Shelf) -> (Switches,
     let wanted = (!facts.small || settings.config.skills.small_models)
         && profile::faces(settings.profile).iter().any(loads);
     let list = shown::prompt(shelf).filter(|_| wanted);
-    let configured: &[&str] = match (list.is_some(), settings.config.memory.enabled && !facts.small)
-    {
-        (true, true) => &[SKILLS, MEMORY],
-        (true, false) => &[SKILLS],
-        (false, true) => &[MEMORY],
-        (false, false) => &[],
-    };
+    let (config, small) = (&settings.config, facts.small);
+    let configured = [
+        list.is_some().then_some(SKILLS),
+        (config.memory.enabled && !small).then_some(MEMORY),
+        config.webdriver.enabled.then_some(browser::SWITCH),
+        None,
+    ];
     (Switches { small: facts.small, acd: settings.acd, plan: false, configured }, list)
 }
 

@@ -8,8 +8,8 @@ use futures_util::future::BoxFuture;
 use super::call::{Call, Trouble};
 use super::profile::{Effect, Engine};
 use super::{
-    Outcome, coverage, edit, escalate, exec, fs, history, image, lsp, memory, plan, rehydrate,
-    research, search, skill, task, todo, wait, web,
+    Outcome, browser, coverage, edit, escalate, exec, fs, history, image, lsp, memory, plan,
+    rehydrate, research, search, skill, task, todo, wait, web,
 };
 use crate::gate::{Access, Pass};
 
@@ -81,6 +81,10 @@ pub fn row(engine: Engine) -> Row {
         Engine::Fetch => asks(web::fetch::reaches, |c, _| Box::pin(web::fetch::run(c))),
         Engine::CodeSearch => asks(web::search::reaches, |c, _| Box::pin(web::search::code(c))),
         Engine::WebSearch => asks(web::search::reaches, |c, _| Box::pin(web::search::pages(c))),
+        Engine::Browser(_) => Row {
+            reaches: browser::reaches,
+            ..orders(|_| key("browser"), |c, p| Box::pin(browser::run(c, p)))
+        },
     }
 }
 

@@ -9,6 +9,7 @@ use base::text::head;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::browser::verb::Verb;
 use super::call::{Call, Trouble};
 use super::profile::{Effect, Engine};
 use super::{Outcome, Workplace};
@@ -118,6 +119,7 @@ pub fn keep(
 /// How the action could be undone.
 fn hint(engine: Engine) -> &'static str {
     match engine.effect() {
+        _ if engine == Engine::Browser(Verb::Act) => "check_command",
         Effect::Runs | Effect::Writes => "check_command",
         Effect::Looks => "no_op",
     }

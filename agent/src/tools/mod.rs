@@ -21,6 +21,7 @@ use profile::Face;
 use task::Subagents;
 
 pub mod args;
+pub mod browser;
 pub mod call;
 pub mod coverage;
 pub mod edit;
@@ -131,6 +132,8 @@ pub struct Others {
     pub web: Arc<ToolsConfig>,
     /// The language servers of the session.
     pub lsp: Arc<lsp::hub::Hub>,
+    /// The browser of the session.
+    pub browser: Arc<browser::hub::Hub>,
 }
 
 /// A set of tool names as an ecosystem knows them.
@@ -159,7 +162,7 @@ pub struct Switches {
     /// The model plans and the user approves.
     pub plan: bool,
     /// What the configuration switches on, as in [`profile::Face::enabled_by`].
-    pub configured: &'static [&'static str],
+    pub configured: [Option<&'static str>; 4],
 }
 
 impl Switches {
@@ -179,7 +182,7 @@ pub const MEMORY: &str = "memory.enabled";
 pub fn offered(profile: Profile, switches: Switches) -> Vec<ToolSpec> {
     let mut faces = if switches.small { profile::few(profile) } else { profile::faces(profile) };
     faces.retain(|face| face.enabled_by == profile::ALWAYS);
-    let configured = |face: &&Face| switches.configured.contains(&face.enabled_by.as_str());
+    let configured = |face: &&Face| switches.configured.contains(&Some(face.enabled_by.as_str()));
     faces.extend(profile::faces(profile).into_iter().filter(configured));
     faces.extend(switches.on().filter_map(profile::switched));
     let mut specs: Vec<ToolSpec> = faces.into_iter().map(profile::Face::spec).collect();

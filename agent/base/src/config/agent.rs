@@ -246,7 +246,7 @@ pub struct Webdriver {
     pub browser: Browser,
     /// The port of Safari's driver.
     pub safari_port: u16,
-    /// The port of Chromium's driver.
+    /// The port of Chromium's driver; 0 is any that is free.
     pub chrome_port: u16,
     /// Chromium itself, when it is not in the usual places.
     pub chrome_binary: Option<PathBuf>,
@@ -260,7 +260,7 @@ impl Default for Webdriver {
             enabled: false,
             browser: Browser::ChromeHeadless,
             safari_port: 4444,
-            chrome_port: 9515,
+            chrome_port: 0,
             chrome_binary: None,
             chromedriver_binary: None,
         }

@@ -118,6 +118,12 @@ fn image(ready: &Ready) -> Image {
     Image { media_type: ready.kind.media_type().to_owned(), data }
 }
 
+/// A PNG as it is sent to a model, with what is said of it.
+pub fn of_png(bytes: Vec<u8>) -> Result<(Image, String), String> {
+    let ready = ready::ready(Kind::Png, bytes, IN_ALL / 4 * 3)?;
+    Ok((image(&ready), ready.told()))
+}
+
 /// Reads one picture off the thread that everything else runs on.
 async fn one(
     call: &Call<'_>,

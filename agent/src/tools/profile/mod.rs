@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::browser::verb::Verb;
 use super::{Profile, engines};
 use crate::provider::ToolSpec;
 
@@ -112,6 +113,9 @@ pub enum Engine {
     /// Searches the web.
     #[serde(rename = "web.search")]
     WebSearch,
+    /// Does one thing with a browser.
+    #[serde(untagged)]
+    Browser(Verb),
 }
 
 /// What a call does to the world.
@@ -135,7 +139,7 @@ impl Engine {
     pub fn kind(self) -> String {
         let name = serde_json::to_value(self).unwrap_or_default();
         let name = name.as_str().unwrap_or_default();
-        let shared = ["exec", "edit", "todo", "memory"]
+        let shared = ["exec", "edit", "todo", "memory", "browser"]
             .into_iter()
             .find(|group| name.strip_prefix(group).is_some_and(|rest| rest.starts_with('.')));
         shared.unwrap_or(name).to_owned()

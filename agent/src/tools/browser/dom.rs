@@ -1,0 +1,151 @@
+//! What is done with elements, however they were found: described, clicked, typed into.
+
+use serde_json::{Value, json};
+
+use super::session::Session;
+use super::wire::{ELEMENT, Fault, element, id_of};
+use crate::gate::paths;
+use crate::tools::ErrorKind;
+use crate::tools::call::{Call, Trouble};
+
+/// The script that looks at a page.
+const LOOK: &str = include_str!("look.js");
+/// What kind of field an element is.
+const KIND: &str = "const e = arguments[0]; \
+    return [e.localName, e.type || '', e.multiple === true];";
+
+/// Runs one of the script's looks.
+pub async fn look(session: &Session, what: &str, args: [Value; 2]) -> Result<Value, Fault> {
+    let [first, second] = args;
+    session.script(LOOK, json!([what, first, second])).await
+}
+
+/// The elements that a selector finds.
+pub async fn find(session: &Session, selector: &str) -> Result<Vec<String>, Fault> {
+    let query = json!({ "using": "css selector", "value": selector });
+    let found = session.order("/elements", query).await?;
+    Ok(found.as_array().into_iter().flatten().filter_map(id_of).map(str::to_owned).collect())
+}
+
+/// The first of them; it is waited for a moment.
+pub async fn first(session: &Session, selector: &str) -> Result<String, Trouble> {
+    match find(session, selector).await {
+        Ok(found) => found.into_iter().next().ok_or_else(|| {
+            let text = format!(
+                "no element fits `{selector}`; webdriver_get_page_source shows what is there"
+            );
+            Trouble::new(ErrorKind::NotFound, text)
+        }),
+        Err(Fault::Other(why)) => {
+            Err(Trouble::invalid(format!("`{selector}` is no CSS selector: {why}")))
+        }
+        Err(fault) => Err(session.told(fault).await),
+    }
+}
+
+/// What elements are, a line each.
+pub async fn described(session: &Session, ids: &[String]) -> Result<Vec<String>, Fault> {
+    let elements: Vec<Value> = ids.iter().map(|id| element(id)).collect();
+    let told = look(session, "describe", [Value::Array(elements), Value::Null]).await?;
+    Ok(told.as_array().into_iter().flatten().map(line).collect())
+}
+
+/// An element in a line: its tag with attributes, its words, its state.
+fn line(told: &Value) -> String {
+    let mut tag = told["tag"].as_str().unwrap_or_default().to_owned();
+    let mut state = String::new();
+    for (key, value) in told.as_object().into_iter().flatten() {
+        match (key.as_str(), value) {
+            ("tag" | "text" | "role", _) => {}
+            ("value" | "checked" | "selected" | "disabled" | "expanded" | "level", value) => {
+                state.push_str(&format!(" {key}={value}"));
+            }
+            ("visible", _) => state.push_str(" (cannot be seen)"),
+            (key, value) => tag.push_str(&format!(" {key}={value}")),
+        }
+    }
+    let role = told["role"].as_str().map(|role| format!(" {role}")).unwrap_or_default();
+    let text = told["text"].as_str().filter(|text| !text.is_empty());
+    let text = text.map(|text| format!(" {text:?}")).unwrap_or_default();
+    format!("<{tag}>{role}{text}{state}")
+}
+
+/// Clicks; the element is scrolled into view first.
+pub async fn click(session: &Session, id: &str) -> Result<(), Fault> {
+    let path = format!("/element/{id}/click");
+    session.following(session.order(&path, json!({}))).await.map(drop)
+}
+
+/// Enters a text, or chooses an option that has it. A file is handed over only from within the
+/// directory where reading needs no question.
+pub async fn enter(
+    call: &Call<'_>,
+    session: &Session,
+    id: &str,
+    (text, clear): (&str, bool),
+) -> Result<(), Trouble> {
+    let done = async {
+        let kind = session.script(KIND, json!([element(id)])).await?;
+        let (tag, kind) =
+            (kind[0].as_str().unwrap_or_default(), kind[1].as_str().unwrap_or_default());
+        if tag == "select" {
+            let refused = look(session, "choose", [element(id), json!(text)]).await?;
+            return Ok(refused.as_str().map(|why| Trouble::invalid(why.to_owned())));
+        }
+        let text = match kind == "file" {
+            true => match files(call, text) {
+                Ok(paths) => paths,
+                Err(trouble) => return Ok(Some(trouble)),
+            },
+            false => text.to_owned(),
+        };
+        if clear && kind != "file" {
+            session.order(&format!("/element/{id}/clear"), json!({})).await?;
+        }
+        session
+            .following(session.order(&format!("/element/{id}/value"), json!({ "text": text })))
+            .await?;
+        Ok(None)
+    };
+    match done.await {
+        Ok(None) => Ok(()),
+        Ok(Some(trouble)) => Err(trouble),
+        Err(fault) => Err(session.told(fault).await),
+    }
+}
+
+/// The files of an upload, one a line.
+fn files(call: &Call<'_>, text: &str) -> Result<String, Trouble> {
+    let root = &call.at.root;
+    let mut found = Vec::new();
+    for name in text.lines().filter(|line| !line.trim().is_empty()) {
+        let path = paths::resolve(&call.at.cwd, name)
+            .map_err(|why| Trouble::io(&format!("cannot upload {name}"), &why))?;
+        if !paths::is_inside(&path, root) {
+            let text = format!(
+                "denied: {} is outside the working directory, and only files within it are uploaded",
+                path.display()
+            );
+            return Err(Trouble::new(ErrorKind::Denied, text));
+        }
+        if !path.is_file() {
+            let text = format!("cannot upload {}: there is no such file", path.display());
+            return Err(Trouble::invalid(text));
+        }
+        found.push(path.to_string_lossy().into_owned());
+    }
+    if found.is_empty() {
+        return Err(Trouble::invalid("the field takes a file: give its path as the text"));
+    }
+    Ok(found.join("\n"))
+}
+
+/// A script's value with its elements named as such: their references mean nothing to others.
+pub fn plain(value: Value) -> Value {
+    match value {
+        Value::Object(map) if map.contains_key(ELEMENT) => json!("[element]"),
+        Value::Object(map) => map.into_iter().map(|(key, value)| (key, plain(value))).collect(),
+        Value::Array(all) => all.into_iter().map(plain).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
+    }
+}
