@@ -16,6 +16,7 @@ use crate::memory::Memory;
 use crate::run::root_of;
 use crate::session::{keep_out_of_git, sessions_dir};
 use crate::skills;
+use crate::tools::desktop::{self, Desk};
 use crate::tools::lsp::hub::Hub;
 use crate::tools::profile::{self, Face, page};
 use crate::tools::{self, ErrorKind, Outcome, Profile, Workplace};
@@ -145,6 +146,7 @@ fn run_to_its_end(profile: Profile, name: &str, call: &Value, at: &Workplace) ->
             () = interrupted => Outcome::default(),
         };
         at.others.lsp.close().await;
+        desktop::host::close().await;
         outcome
     }))
 }
@@ -187,6 +189,7 @@ fn workplace(args: &ExecArgs) -> Result<Workplace> {
     at.memory = Arc::new(Memory::new(&loaded.config, None));
     at.others.web = Arc::new(loaded.config.tools.clone());
     at.others.lsp = Hub::new(&loaded.config)?;
+    at.others.desk = Arc::new(Desk::of_a_person(&loaded.config));
     at.skills = Arc::new(skills::find::shelf(&loaded.config.skills, &cwd));
     Ok(at)
 }

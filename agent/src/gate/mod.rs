@@ -48,6 +48,13 @@ pub enum Access {
         /// Whether the user's configuration names it.
         free: bool,
     },
+    /// Looks at the screen, or acts on it.
+    Screen {
+        /// Whether it acts.
+        acts: bool,
+        /// Whether the user's configuration lets it.
+        free: bool,
+    },
 }
 
 /// A call at the gate.
@@ -268,6 +275,13 @@ fn by_reach(visitor: &Visitor<'_>) -> Verdict {
         Access::Fetch { host, free: false } => {
             verdict(Action::Ask, format!("`{host}` is asked over the network"))
         }
+        Access::Screen { free: true, .. } => verdict(Action::Allow, String::new()),
+        Access::Screen { acts: true, .. } => {
+            verdict(Action::Ask, "it acts on the screen, outside of g3's control".to_owned())
+        }
+        Access::Screen { acts: false, .. } => {
+            verdict(Action::Ask, "it looks at the whole screen".to_owned())
+        }
     }
 }
 
@@ -283,6 +297,8 @@ fn question(visitor: &Visitor<'_>, why: String) -> Question {
         Access::Fetch { host, .. } => {
             (format!("ask {host} over the network"), Some(("host", escape(host))))
         }
+        Access::Screen { acts: true, .. } => ("act on the screen".to_owned(), None),
+        Access::Screen { acts: false, .. } => ("look at the screen".to_owned(), None),
     };
     let narrower = narrower.map(|(key, value)| format!("{key} = {}\n", quoted(&value)));
     let rule = format!(
@@ -318,13 +334,15 @@ impl Rule {
         let (path, command) = match visitor.access {
             Access::Read(path) | Access::Write(path) => (Some(path), None),
             Access::Run { line, cwd, .. } => (Some(cwd), Some((line, cwd))),
-            Access::Foreign { .. } | Access::Fetch { .. } => (None, None),
+            Access::Foreign { .. } | Access::Fetch { .. } | Access::Screen { .. } => (None, None),
         };
         let host = match visitor.access {
             Access::Fetch { host, .. } => Some(Path::new(host)),
-            Access::Read(_) | Access::Write(_) | Access::Run { .. } | Access::Foreign { .. } => {
-                None
-            }
+            Access::Read(_)
+            | Access::Write(_)
+            | Access::Run { .. }
+            | Access::Foreign { .. }
+            | Access::Screen { .. } => None,
         };
         let fits = |glob: &Option<GlobMatcher>, text: Option<&Path>| {
             glob.as_ref().is_none_or(|glob| text.is_some_and(|text| glob.is_match(text)))

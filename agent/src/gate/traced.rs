@@ -25,6 +25,7 @@ pub fn decided(visitor: &Visitor<'_>, decision: &str, by: &str) {
         Access::Run { .. } => "run",
         Access::Foreign { .. } => "foreign",
         Access::Fetch { .. } => "fetch",
+        Access::Screen { .. } => "screen",
     };
     let tool = visitor.tool;
     if decision == "allowed" {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base::config::Config;
+use base::config::agent::ComputerControl;
 
 use super::{Settings, root_of};
 use crate::context::Conversation;
@@ -13,8 +14,9 @@ use crate::message::Message;
 use crate::provider::Facts;
 use crate::session::Session;
 use crate::skills::{self, Shelf, shown};
+use crate::tools::desktop::Desk;
 use crate::tools::profile::{self, Engine, Face};
-use crate::tools::{self, MEMORY, Others, Profile, SKILLS, Switches, Workplace};
+use crate::tools::{self, Configured, Others, Profile, Screen, Switches, Workplace};
 
 /// Where and for whom the tools of a session work.
 pub fn workplace(
@@ -31,7 +33,8 @@ pub fn workplace(
     let memory = Arc::new(memory);
     let asks = Some((facts.provider.clone(), facts.model.clone()));
     let web = Arc::new(settings.config.tools.clone());
-    let others = Others { asks, web, ..Others::default() };
+    let desk = Arc::new(Desk::new(&settings.config));
+    let others = Others { asks, web, desk, ..Others::default() };
     let root = root_of(&settings.cwd);
     Workplace { root, plain: facts.small, gate, skills, memory, others, ..quiet }
 }
@@ -43,13 +46,14 @@ pub fn switches(settings: &Settings, facts: &Facts, shelf: &Shelf) -> (Switches,
     let wanted = (!facts.small || settings.config.skills.small_models)
         && profile::faces(settings.profile).iter().any(loads);
     let list = shown::prompt(shelf).filter(|_| wanted);
-    let configured: &[&str] = match (list.is_some(), settings.config.memory.enabled && !facts.small)
-    {
-        (true, true) => &[SKILLS, MEMORY],
-        (true, false) => &[SKILLS],
-        (false, true) => &[MEMORY],
-        (false, false) => &[],
+    let config = &settings.config;
+    let screen = match (&config.computer_control, facts.small) {
+        (_, true) | (ComputerControl { enabled: false, .. }, _) => Screen::Off,
+        (ComputerControl { computer_use_provider: None, .. }, _) => Screen::Direct,
+        (ComputerControl { computer_use_provider: Some(_), .. }, _) => Screen::Planned,
     };
+    let memory = config.memory.enabled && !facts.small;
+    let configured = Configured { skills: list.is_some(), memory, screen };
     (Switches { small: facts.small, acd: settings.acd, plan: false, configured }, list)
 }
 

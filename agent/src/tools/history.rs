@@ -119,6 +119,9 @@ pub fn keep(
 fn hint(engine: Engine) -> &'static str {
     match engine.effect() {
         Effect::Runs | Effect::Writes => "check_command",
+        Effect::Acts if engine == Engine::ActOn => "no_undo",
+        Effect::Acts if engine == Engine::Maximize => "no_op",
+        Effect::Acts => "ctrl_z",
         Effect::Looks => "no_op",
     }
 }

@@ -17,12 +17,13 @@ use crate::message::{Bill, Image};
 use crate::provider::ToolSpec;
 use crate::skills::Shelf;
 use outside::Outside;
-use profile::Face;
+use profile::{Face, named};
 use task::Subagents;
 
 pub mod args;
 pub mod call;
 pub mod coverage;
+pub mod desktop;
 pub mod edit;
 pub mod engines;
 pub mod escalate;
@@ -130,6 +131,8 @@ pub struct Others {
     pub web: Arc<ToolsConfig>,
     /// The language servers of the session.
     pub lsp: Arc<lsp::hub::Hub>,
+    /// The screen, mouse and keyboard.
+    pub desk: Arc<desktop::Desk>,
 }
 
 /// A set of tool names as an ecosystem knows them.
@@ -157,8 +160,45 @@ pub struct Switches {
     pub acd: bool,
     /// The model plans and the user approves.
     pub plan: bool,
-    /// What the configuration switches on, as in [`profile::Face::enabled_by`].
-    pub configured: &'static [&'static str],
+    /// What the configuration switches on.
+    pub configured: Configured,
+}
+
+/// What the configuration switches on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Configured {
+    /// Skills can be loaded.
+    pub skills: bool,
+    /// The user's memories.
+    pub memory: bool,
+    /// Screen, mouse and keyboard.
+    pub screen: Screen,
+}
+
+/// Who acts on the screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Screen {
+    /// Nobody.
+    #[default]
+    Off,
+    /// The model itself.
+    Direct,
+    /// A model that plans on the screen, told what to do by ours.
+    Planned,
+}
+
+impl Configured {
+    /// Whether a tool is switched on, as far as the configuration says it.
+    fn has(self, face: &Face) -> bool {
+        let by = face.enabled_by.as_str();
+        match self.screen {
+            _ if by == SKILLS => self.skills,
+            _ if by == MEMORY => self.memory,
+            Screen::Direct => by == SCREEN,
+            Screen::Planned => by == PLANNED || by == SCREEN && !face.engine.is_planned(),
+            Screen::Off => false,
+        }
+    }
 }
 
 impl Switches {
@@ -173,12 +213,16 @@ impl Switches {
 pub const SKILLS: &str = "skills.enabled";
 /// What switches the tools of the user's memories on.
 pub const MEMORY: &str = "memory.enabled";
+/// What switches the tools of the screen on.
+pub const SCREEN: &str = "computer_control.enabled";
+/// What switches a model on that plans on the screen.
+pub const PLANNED: &str = "computer_control.computer_use_provider";
 
 /// The tools to offer to a model, in a fixed order.
 pub fn offered(profile: Profile, switches: Switches) -> Vec<ToolSpec> {
     let mut faces = if switches.small { profile::few(profile) } else { profile::faces(profile) };
     faces.retain(|face| face.enabled_by == profile::ALWAYS);
-    let configured = |face: &&Face| switches.configured.contains(&face.enabled_by.as_str());
+    let configured = |face: &&Face| switches.configured.has(face);
     faces.extend(profile::faces(profile).into_iter().filter(configured));
     faces.extend(switches.on().filter_map(profile::switched));
     let mut specs: Vec<ToolSpec> = faces.into_iter().map(profile::Face::spec).collect();
@@ -216,9 +260,9 @@ pub async fn run(profile: Profile, name: &str, args: &Value, at: &Workplace) -> 
 
 /// What does the work of a call; `None` where no tool is meant.
 pub fn engine(profile: Profile, name: &str, args: &Value) -> Option<profile::Engine> {
-    match profile::find(profile, name, args) {
-        profile::Found::One(face) => Some(face.engine),
-        profile::Found::Several(_) | profile::Found::None(_) => None,
+    match named::find(profile, name, args) {
+        named::Found::One(face) => Some(face.engine),
+        named::Found::Several(_) | named::Found::None(_) => None,
     }
 }
 
