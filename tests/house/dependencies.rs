@@ -33,6 +33,7 @@ fn every_dependency_has_a_reason() {
 const MAY_USE: &[(&str, &[&str])] = &[
     ("agent/base", &[]),
     ("planner", &[]),
+    ("agent/desktop", &["base"]),
     ("agent/model", &["base"]),
     ("agent", &["base", "planner"]),
     ("orchestrator", &["base", "planner"]),
@@ -45,7 +46,7 @@ fn crates_use_only_what_lies_below_them() {
         let text = read(&format!("{folder}/Cargo.toml"));
         let used = text.split("[dependencies]").nth(1).unwrap_or_default();
         let used = used.split("\n[").next().unwrap_or_default();
-        for ours in ["agent", "base", "model", "orchestrator", "planner", "testkit"] {
+        for ours in ["agent", "base", "desktop", "model", "orchestrator", "planner", "testkit"] {
             let uses = used.lines().any(|line| line.starts_with(&format!("{ours}.workspace")));
             assert!(!uses || allowed.contains(&ours), "`{folder}` may not use `{ours}`");
         }
@@ -54,9 +55,19 @@ fn crates_use_only_what_lies_below_them() {
 
 #[test]
 fn only_the_model_host_links_llama() {
-    for folder in ["agent/base", "planner", "agent", "orchestrator", "tests"] {
+    for (folder, _) in MAY_USE.iter().filter(|(folder, _)| *folder != "agent/model") {
         let text = read(&format!("{folder}/Cargo.toml"));
         assert!(!text.contains("llama-cpp-2"), "`{folder}` would need a C++ compiler");
+    }
+}
+
+#[test]
+fn only_the_desktop_helper_links_desktop_libraries() {
+    for (folder, _) in MAY_USE.iter().filter(|(folder, _)| *folder != "agent/desktop") {
+        let text = read(&format!("{folder}/Cargo.toml"));
+        for library in ["enigo", "x11rb", "xcap", "zbus"] {
+            assert!(!text.contains(library), "`{folder}` would need a desktop: {library}");
+        }
     }
 }
 

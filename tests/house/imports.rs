@@ -83,6 +83,7 @@ const ORCHESTRATOR: &[(&str, &[&str])] = &[
 
 const BASE: &[(&str, &[&str])] = &[
     ("clock", &[]),
+    ("desktop", &["failure"]),
     ("event", &[]),
     ("failure", &[]),
     ("files", &[]),
@@ -99,11 +100,27 @@ const BASE: &[(&str, &[&str])] = &[
     ("lib", &[]),
 ];
 
+const DESKTOP: &[(&str, &[&str])] = &[
+    ("patience", &[]),
+    ("picture", &[]),
+    ("x11", &["patience"]),
+    ("keys", &[]),
+    ("typing", &["patience", "x11", "input"]),
+    ("input", &["keys", "patience", "system", "typing"]),
+    ("system", &["x11", "input"]),
+    ("capture", &["picture", "system", "x11"]),
+    ("answer", &["capture", "input", "system", "x11"]),
+    ("serve", &["answer"]),
+    ("lib", &[]),
+    ("main", &[]),
+];
+
 #[test]
 fn imports_go_downwards() {
     check("agent/src/", AGENT);
     check("orchestrator/src/", ORCHESTRATOR);
     check("agent/base/src/", BASE);
+    check("agent/desktop/src/", DESKTOP);
 }
 
 fn check(folder: &str, layers: &[(&str, &[&str])]) {

@@ -1,0 +1,235 @@
+//! Pointer and keyboard, step by step: all steps are checked before the first is done.
+
+use std::time::Duration;
+
+use base::desktop::{Area, Button, Step};
+use base::failure::{Failure, OrFail, Result};
+use enigo::{Axis, Coordinate, Direction, Enigo, Key, Keyboard, Mouse, Settings};
+
+use crate::keys::combination;
+use crate::patience::pause;
+use crate::system::{self, System};
+
+/// Between two steps, so that programs follow.
+const BETWEEN: Duration = Duration::from_millis(100);
+/// How long a drag takes, and in how many moves.
+const DRAG: Duration = Duration::from_millis(500);
+const DRAG_MOVES: i32 = 25;
+/// The most characters, clicks and notches of one step.
+const MOST_TEXT: usize = 10_000;
+const MOST_CLICKS: u32 = 3;
+const MOST_NOTCHES: u32 = 100;
+/// How close to a corner, in pixels, the pointer stands in it.
+const CORNER: i64 = 2;
+
+/// Does the steps in their order. Nothing is held afterwards, whatever happened.
+pub fn run(steps: &[Step], fail_safe: bool) -> Result<()> {
+    let screen = screen_of_input()?;
+    for (at, step) in steps.iter().enumerate() {
+        check(step, screen).map_err(|failure| of_step(failure, at, steps.len()))?;
+    }
+    let mut hands = open()?;
+    let mut ours = None;
+    for (at, step) in steps.iter().enumerate() {
+        let now = at_pointer(&hands)?;
+        // Where a step of ours put the pointer, no person asks to stop.
+        if fail_safe && Some(now) != ours && in_corner(now, screen) {
+            return Err(of_step(stopped(now), at, steps.len()));
+        }
+        if at > 0 {
+            pause(BETWEEN)?;
+        }
+        step_by(&mut hands, step).map_err(|failure| of_step(failure, at, steps.len()))?;
+        ours = Some(at_pointer(&hands)?);
+    }
+    Ok(())
+}
+
+/// The screen and the pointer as the library for input knows them.
+#[cfg(target_os = "macos")]
+pub fn screen() -> Result<(Area, (i32, i32))> {
+    let hands = open()?;
+    let (width, height) = hands.main_display().or_fail(|| "the screen has no size")?;
+    let (width, height) = (width.unsigned_abs(), height.unsigned_abs());
+    Ok((Area { x: 0, y: 0, width, height }, at_pointer(&hands)?))
+}
+
+fn screen_of_input() -> Result<Area> {
+    let system = system::here()?;
+    if system == System::Wayland {
+        return Err(system.lacks("moving pointer and keys"));
+    }
+    system::screen().map(|screen| screen.area)
+}
+
+/// Opens the library; dropped, it lets go of every key.
+pub(crate) fn open() -> Result<Enigo> {
+    Enigo::new(&Settings::default()).map_err(|error| {
+        Failure::failed("pointer and keyboard cannot be steered")
+            .because(error)
+            .next("an X server needs its XTEST extension and free keycodes; macOS asks for the permission `Accessibility`")
+    })
+}
+
+/// Which of several steps it was.
+fn of_step(failure: Failure, at: usize, all: usize) -> Failure {
+    if all < 2 {
+        return failure;
+    }
+    Failure { what: format!("step {} of {all}: {}", at + 1, failure.what), ..failure }
+}
+
+fn stopped((x, y): (i32, i32)) -> Failure {
+    Failure::refused("nothing is done while the pointer stands in a corner of the screen")
+        .because(format!("it is at {x},{y}; whoever is at the desk stops an agent this way"))
+        .next("move the pointer away from the corner")
+}
+
+fn in_corner((x, y): (i32, i32), screen: Area) -> bool {
+    let near = |place: i32, start: i32, length: u32| {
+        let place = i64::from(place) - i64::from(start);
+        place < CORNER || place >= i64::from(length) - CORNER
+    };
+    near(x, screen.x, screen.width) && near(y, screen.y, screen.height)
+}
+
+/// Whether a step can be done at all.
+fn check(step: &Step, screen: Area) -> Result<()> {
+    match step {
+        Step::Move { x, y } | Step::Drag { x, y } => on_screen(*x, *y, screen),
+        Step::Click { times, .. } if *times == 0 || *times > MOST_CLICKS => {
+            Err(Failure::usage(format!("1 to {MOST_CLICKS} clicks, not {times}")))
+        }
+        Step::Scroll { down, right }
+            if down.unsigned_abs().max(right.unsigned_abs()) > MOST_NOTCHES =>
+        {
+            Err(Failure::usage(format!("at most {MOST_NOTCHES} notches at once")))
+        }
+        Step::Type { text } => typable(text),
+        Step::Keys { keys } => combination(keys).map(drop),
+        Step::Click { .. } | Step::Scroll { .. } => Ok(()),
+    }
+}
+
+fn on_screen(x: i32, y: i32, screen: Area) -> Result<()> {
+    let inside = |place: i32, start: i32, length: u32| {
+        (0..i64::from(length)).contains(&(i64::from(place) - i64::from(start)))
+    };
+    if inside(x, screen.x, screen.width) && inside(y, screen.y, screen.height) {
+        return Ok(());
+    }
+    let Area { width, height, .. } = screen;
+    Err(Failure::usage(format!("{x},{y} is outside of the screen"))
+        .because(format!("the screen is {width}x{height}")))
+}
+
+fn typable(text: &str) -> Result<()> {
+    let count = text.chars().count();
+    if count > MOST_TEXT {
+        let failure = Failure::usage(format!("{count} characters are too many to type at once"));
+        return Err(failure.because(format!("at most {MOST_TEXT}")));
+    }
+    match text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
+        Some(odd) => Err(Failure::usage(format!("the control character {odd:?} cannot be typed"))
+            .next("press keys instead, e.g. `esc`")),
+        None => Ok(()),
+    }
+}
+
+fn at_pointer(hands: &Enigo) -> Result<(i32, i32)> {
+    hands.location().or_fail(|| "nobody says where the pointer is")
+}
+
+fn step_by(hands: &mut Enigo, step: &Step) -> Result<()> {
+    let what = || "the input was not taken";
+    match step {
+        Step::Move { x, y } => hands.move_mouse(*x, *y, Coordinate::Abs).or_fail(what),
+        Step::Click { button, times } => {
+            let button = match button {
+                Button::Left => enigo::Button::Left,
+                Button::Right => enigo::Button::Right,
+                Button::Middle => enigo::Button::Middle,
+            };
+            (0..*times).try_for_each(|_| hands.button(button, Direction::Click).or_fail(what))
+        }
+        Step::Drag { x, y } => drag(hands, (*x, *y)),
+        Step::Scroll { down, right } => {
+            hands.scroll(*down, Axis::Vertical).or_fail(what)?;
+            hands.scroll(*right, Axis::Horizontal).or_fail(what)
+        }
+        Step::Type { text } => type_text(hands, text),
+        Step::Keys { keys } => press(hands, &combination(keys)?),
+    }
+}
+
+/// Holds the left button from here to there; lets go in any case.
+fn drag(hands: &mut Enigo, to: (i32, i32)) -> Result<()> {
+    let what = || "the input was not taken";
+    let from = at_pointer(hands)?;
+    hands.button(enigo::Button::Left, Direction::Press).or_fail(what)?;
+    let between = |from: i32, to: i32, part: i32| from + (to - from) * part / DRAG_MOVES;
+    let moved = (1..=DRAG_MOVES).try_for_each(|part| {
+        pause(DRAG / DRAG_MOVES.unsigned_abs())?;
+        let (x, y) = (between(from.0, to.0, part), between(from.1, to.1, part));
+        hands.move_mouse(x, y, Coordinate::Abs).or_fail(what)
+    });
+    let released = hands.button(enigo::Button::Left, Direction::Release).or_fail(what);
+    moved.and(released)
+}
+
+/// Holds the keys together; lets go of those that went down, in any case.
+fn press(hands: &mut Enigo, keys: &[Key]) -> Result<()> {
+    let what = || "the keys were not taken";
+    let mut held = Vec::new();
+    let mut pressed = Ok(());
+    for key in keys {
+        held.push(*key);
+        pressed = hands.key(*key, Direction::Press).or_fail(what);
+        if pressed.is_err() {
+            break;
+        }
+    }
+    let let_go = |key: Key| hands.key(key, Direction::Release).or_fail(what);
+    let released: Vec<Result<()>> = held.into_iter().rev().map(let_go).collect();
+    pressed.and(released.into_iter().collect())
+}
+
+#[cfg(target_os = "linux")]
+fn type_text(hands: &mut Enigo, text: &str) -> Result<()> {
+    crate::typing::type_text(hands, text)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn type_text(hands: &mut Enigo, text: &str) -> Result<()> {
+    hands.text(text).or_fail(|| "the text was not taken")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCREEN: Area = Area { x: 0, y: 0, width: 800, height: 600 };
+
+    #[test]
+    fn a_corner_is_small_and_there_are_four() {
+        for place in [(0, 0), (799, 0), (1, 598), (799, 599)] {
+            assert!(in_corner(place, SCREEN), "{place:?}");
+        }
+        for place in [(400, 0), (0, 300), (2, 2), (797, 1)] {
+            assert!(!in_corner(place, SCREEN), "{place:?}");
+        }
+    }
+
+    #[test]
+    fn a_step_that_cannot_be_done_is_refused() {
+        let refused = |step: Step| check(&step, SCREEN).unwrap_err().sentence();
+        assert!(refused(Step::Move { x: 800, y: 10 }).contains("800x600"));
+        assert!(refused(Step::Drag { x: 5, y: -1 }).contains("outside"));
+        let (left, i) = (Button::Left, i32::MIN);
+        assert!(refused(Step::Click { button: left, times: 0 }).contains("1 to 3"));
+        assert!(refused(Step::Scroll { down: i, right: 0 }).contains("notches"));
+        assert!(refused(Step::Type { text: "\u{1b}[A".to_owned() }).contains("control character"));
+        assert!(refused(Step::Type { text: "x".repeat(10_001) }).contains("10001"));
+        assert!(refused(Step::Keys { keys: vec!["alt+f4".to_owned()] }).contains("Alt+F4"));
+    }
+}

@@ -1,0 +1,57 @@
+//! Waiting that ends as soon as nobody listens any more.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use base::failure::{Failure, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Set by a signal that asks us to end.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// The longest time between two looks at whether to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Waits. Fails at once when we are to end or when nobody reads our answers: a half-typed text
+/// stops there, and whoever holds a key lets it go on the way out.
+pub fn pause(time: Duration) -> Result<()> {
+    let end = Instant::now() + time;
+    loop {
+        let left = end.saturating_duration_since(Instant::now()).min(LOOK);
+        let stdout = std::io::stdout();
+        // No event is wanted, so that only an error or a hang-up ends the wait.
+        let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+        let limit = Timespec {
+            tv_sec: left.as_secs().cast_signed(),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        let gone = poll(&mut watched, Some(&limit)).is_ok_and(|ready| ready > 0);
+        if gone || ENDING.load(Ordering::Relaxed) {
+            return Err(Failure::failed("stopped: nobody waits for this any more"));
+        }
+        if Instant::now() >= end {
+            return Ok(());
+        }
+    }
+}
+
+/// From now on TERM and INT end the program as soon as it holds no key and no button.
+pub fn end_on_signals() {
+    std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let Ok(runtime) = runtime else { return };
+        runtime.block_on(async {
+            use tokio::signal::unix::{SignalKind, signal};
+            let (Ok(mut term), Ok(mut int)) =
+                (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+            else {
+                return;
+            };
+            tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+            ENDING.store(true, Ordering::Relaxed);
+            // What waits notices; what does not wait is over soon; then it is enough.
+            tokio::time::sleep(LOOK * 4).await;
+            std::process::exit(143);
+        });
+    });
+}

@@ -1,0 +1,81 @@
+//! A picture made smaller and written as PNG or JPEG.
+
+use std::io::Cursor;
+
+use base::desktop::{Area, Capture, Picture};
+use base::failure::{OrFail, Result};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use image::codecs::jpeg::JpegEncoder;
+use image::codecs::png::{CompressionType, FilterType, PngEncoder};
+use image::{RgbImage, imageops};
+
+/// The picture as it was wanted.
+pub fn told(pixels: RgbImage, shows: Area, wanted: &Capture, backend: &str) -> Result<Picture> {
+    let (width, height) = fitted((pixels.width(), pixels.height()), wanted.fit);
+    let pixels = if (width, height) == (pixels.width(), pixels.height()) {
+        pixels
+    } else {
+        imageops::resize(&pixels, width, height, imageops::FilterType::Triangle)
+    };
+    let (bytes, mime) = encoded(&pixels, wanted.jpeg)?;
+    Ok(Picture {
+        data: STANDARD.encode(bytes),
+        mime: mime.to_owned(),
+        width,
+        height,
+        shows,
+        backend: backend.to_owned(),
+    })
+}
+
+/// The size that fits and keeps the shape; never larger.
+fn fitted((width, height): (u32, u32), fit: Option<(u32, u32)>) -> (u32, u32) {
+    let Some((most_width, most_height)) = fit else { return (width, height) };
+    let (most_width, most_height) = (most_width.max(1), most_height.max(1));
+    if width <= most_width && height <= most_height {
+        return (width, height);
+    }
+    // By the side that is too long by more; in whole numbers, so that the long side is exact.
+    let times = |a: u32, b: u32, by: u32| {
+        u32::try_from(u64::from(a) * u64::from(b) / u64::from(by)).unwrap_or(u32::MAX).max(1)
+    };
+    if u64::from(width) * u64::from(most_height) >= u64::from(height) * u64::from(most_width) {
+        (most_width, times(height, most_width, width))
+    } else {
+        (times(width, most_height, height), most_height)
+    }
+}
+
+fn encoded(pixels: &RgbImage, jpeg: Option<u8>) -> Result<(Vec<u8>, &'static str)> {
+    let what = || "the picture cannot be written";
+    let mut bytes = Cursor::new(Vec::new());
+    match jpeg {
+        Some(quality) => {
+            let encoder = JpegEncoder::new_with_quality(&mut bytes, quality.clamp(1, 100));
+            pixels.write_with_encoder(encoder).or_fail(what)?;
+            Ok((bytes.into_inner(), "image/jpeg"))
+        }
+        None => {
+            let (effort, filter) = (CompressionType::Fast, FilterType::Adaptive);
+            let encoder = PngEncoder::new_with_quality(&mut bytes, effort, filter);
+            pixels.write_with_encoder(encoder).or_fail(what)?;
+            Ok((bytes.into_inner(), "image/png"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_becomes_smaller_and_never_larger_and_keeps_its_shape() {
+        assert_eq!(fitted((1280, 800), None), (1280, 800));
+        assert_eq!(fitted((1280, 800), Some((2000, 2000))), (1280, 800));
+        assert_eq!(fitted((2560, 1600), Some((1280, 10_000))), (1280, 800));
+        assert_eq!(fitted((1000, 3000), Some((1440, 900))), (300, 900));
+        assert_eq!(fitted((3000, 1), Some((300, 300))), (300, 1));
+        assert_eq!(fitted((10, 10), Some((0, 0))), (1, 1));
+    }
+}

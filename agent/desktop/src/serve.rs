@@ -1,0 +1,96 @@
+//! The loop: one line in, one line out, in order; whatever goes wrong is an answer too.
+
+use std::io::{self, BufRead, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use base::desktop::{Ask, Asked, Fault, Tell, Told};
+use base::failure::{Failure, Result};
+use serde_json::Value;
+
+use crate::answer::answer;
+
+/// Answers until the input ends; an error is one of the streams'.
+pub fn serve(input: impl BufRead, mut output: impl Write) -> io::Result<()> {
+    for line in input.split(b'\n') {
+        let line = line?;
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let mut told = serde_json::to_vec(&told(&line, answer))?;
+        told.push(b'\n');
+        output.write_all(&told)?;
+        output.flush()?;
+    }
+    Ok(())
+}
+
+/// The answer to one line.
+fn told(line: &[u8], answer: impl Fn(Ask) -> Result<Tell>) -> Told {
+    let asked: Asked = match serde_json::from_slice(line) {
+        Ok(asked) => asked,
+        Err(error) => {
+            let failure = Failure::usage("this line is not a question").because(error);
+            return Told { id: id_of(line), what: Tell::Fault(Fault::of(failure)) };
+        }
+    };
+    // A library that panics must not take the session's helper with it.
+    let answered = catch_unwind(AssertUnwindSafe(|| answer(asked.what)));
+    let answered = answered.unwrap_or_else(|panic| Err(of_panic(&*panic)));
+    Told { id: asked.id, what: answered.unwrap_or_else(|failure| Tell::Fault(Fault::of(failure))) }
+}
+
+/// The id of a line that is not a question, as far as it has one.
+fn id_of(line: &[u8]) -> u64 {
+    let value: Value = serde_json::from_slice(line).unwrap_or_default();
+    value.get("id").and_then(Value::as_u64).unwrap_or_default()
+}
+
+fn of_panic(panic: &(dyn std::any::Any + Send)) -> Failure {
+    let words = panic.downcast_ref::<&str>().copied();
+    let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Failure::failed("a desktop library broke down").because(words.unwrap_or("it did not say why"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn fault(told: Told) -> (u64, String) {
+        match told.what {
+            Tell::Fault(fault) => (told.id, fault.failure().sentence()),
+            other => panic!("{other:?} is no fault"),
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_question_gets_a_fault_with_its_id_as_far_as_it_has_one() {
+        let never = |_| panic!("nobody asked");
+        let (id, words) = fault(told(br#"{"id": 7, "ask": "input"}"#, never));
+        assert_eq!(id, 7);
+        assert!(words.contains("steps"), "{words}");
+        assert_eq!(fault(told(b"{\"id\": 7", never)).0, 0);
+        assert_eq!(fault(told(b"\xff\xfe", never)).0, 0);
+    }
+
+    #[test]
+    fn a_panic_is_a_fault() {
+        let (id, words) =
+            fault(told(br#"{"id": 3, "ask": "screen"}"#, |_| panic!("no {}", "luck")));
+        assert_eq!((id, words.as_str()), (3, "a desktop library broke down: no luck"));
+    }
+
+    #[test]
+    fn what_a_later_version_asks_is_a_fault_and_the_next_line_is_answered() {
+        let input = b"{\"id\": 1, \"ask\": \"dance\"}\n\n{\"id\": 2, \"ask\": \"jump\"}";
+        let mut output = Vec::new();
+        serve(&input[..], &mut output).unwrap();
+        let told: Vec<Told> = String::from_utf8(output)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(told.iter().map(|told| told.id).collect::<Vec<_>>(), [1, 2]);
+        assert!(told.iter().all(|told| matches!(told.what, Tell::Fault(_))));
+    }
+}

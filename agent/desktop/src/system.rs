@@ -1,0 +1,100 @@
+//! Which desktop this is, how large it is, and where its pointer stands.
+
+use base::desktop::Screen;
+use base::failure::{Failure, Result};
+
+/// A window system that we know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// An X server, also one that serves X programs on Wayland.
+    X11,
+    /// A Wayland compositor.
+    Wayland,
+    /// macOS.
+    Mac,
+}
+
+impl System {
+    /// As it is told.
+    pub fn name(self) -> &'static str {
+        match self {
+            System::X11 => "x11",
+            System::Wayland => "wayland",
+            System::Mac => "macos",
+        }
+    }
+
+    /// Fails on every other system.
+    pub fn only(self, wanted: System, doing: &str) -> Result<()> {
+        if self == wanted { Ok(()) } else { Err(self.lacks(doing)) }
+    }
+
+    /// What is said of something that does not exist here.
+    pub fn lacks(self, doing: &str) -> Failure {
+        match self {
+            System::X11 => Failure::failed(format!("{doing} does not work under X11")),
+            System::Wayland => Failure::failed(format!("{doing} does not work under Wayland"))
+                .because("a Wayland compositor lets no program look at or steer the others")
+                .next("log in to an X11 session, or start the programs on an X server of their own (Xvfb)"),
+            System::Mac => Failure::failed(format!("{doing} is not built for macOS")),
+        }
+    }
+}
+
+/// The system of this process.
+pub fn here() -> Result<System> {
+    if cfg!(target_os = "macos") {
+        return Ok(System::Mac);
+    }
+    of(|name| std::env::var(name).unwrap_or_default())
+}
+
+/// The system that an environment leads to.
+fn of(variable: impl Fn(&str) -> String) -> Result<System> {
+    let told = |name| !variable(name).is_empty();
+    match (told("DISPLAY"), told("WAYLAND_DISPLAY")) {
+        // There is an X server for old programs; the desktop itself it does not show.
+        (true, true) if variable("XDG_SESSION_TYPE") == "wayland" => Ok(System::Wayland),
+        (true, _) => Ok(System::X11),
+        (false, true) => Ok(System::Wayland),
+        (false, false) => Err(Failure::failed("there is no desktop here")
+            .because("neither DISPLAY nor WAYLAND_DISPLAY is set")
+            .next("start g3 in a graphical session")
+            .next("or give it a screen of its own: `xvfb-run g3 …`")),
+    }
+}
+
+/// The size of the desktop and the place of the pointer.
+pub fn screen() -> Result<Screen> {
+    let system = here()?;
+    let (area, pointer) = match system {
+        #[cfg(target_os = "linux")]
+        System::X11 => {
+            let desk = crate::x11::Desk::open(None)?;
+            (desk.area(), desk.pointer()?)
+        }
+        #[cfg(target_os = "macos")]
+        System::Mac => crate::input::screen()?,
+        other => return Err(other.lacks("asking for the size of the screen")),
+    };
+    Ok(Screen { area, pointer, system: system.name().to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_tells_the_system() {
+        let of = |set: &[(&str, &str)]| {
+            let found = |name: &str| set.iter().find(|(known, _)| *known == name);
+            of(|name| found(name).map_or_else(String::new, |(_, value)| (*value).to_owned())).ok()
+        };
+        let (x11, wayland) = (("DISPLAY", ":0"), ("WAYLAND_DISPLAY", "wayland-0"));
+        assert_eq!(of(&[x11]), Some(System::X11));
+        assert_eq!(of(&[x11, wayland, ("XDG_SESSION_TYPE", "x11")]), Some(System::X11));
+        assert_eq!(of(&[x11, wayland, ("XDG_SESSION_TYPE", "wayland")]), Some(System::Wayland));
+        assert_eq!(of(&[("DISPLAY", ""), wayland]), Some(System::Wayland));
+        assert_eq!(of(&[("XDG_SESSION_TYPE", "tty")]), None);
+    }
+}

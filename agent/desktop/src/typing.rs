@@ -1,0 +1,128 @@
+//! Typing under X11: keys where the keyboard has them, a free keycode for what it has not.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use base::failure::{OrFail, Result};
+use enigo::{Direction, Enigo, Key, Keyboard as _};
+
+use crate::patience::pause;
+use crate::x11::{Desk, Keyboard};
+
+/// After each character.
+const SPACING: Duration = Duration::from_millis(20);
+/// Programs read the keyboard's map when a key arrives, so a keycode may change its meaning only
+/// after they had time for what was typed with it.
+const SETTLE: Duration = Duration::from_millis(300);
+/// How many characters that the keyboard lacks share one map, if so many keycodes are free.
+const TOGETHER: usize = 8;
+
+/// How a character is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stroke {
+    /// A key of the keyboard.
+    Key { code: u8, shift: bool },
+    /// One with a name.
+    Named(Key),
+    /// None; the library gives it a free keycode.
+    Lent(char),
+}
+
+/// Types the text where the focus is.
+pub fn type_text(hands: &mut Enigo, text: &str) -> Result<()> {
+    let what = || "the text was not taken";
+    let keyboard = Desk::open(None)?.keyboard()?;
+    let most = keyboard.free().clamp(1, TOGETHER);
+    let mut lent = BTreeSet::new();
+    for character in text.replace("\r\n", "\n").chars() {
+        match keyboard.stroke(character) {
+            Stroke::Key { code, shift } => strike(hands, code.into(), shift)?,
+            Stroke::Named(key) => hands.key(key, Direction::Click).or_fail(what)?,
+            Stroke::Lent(character) => {
+                if lent.len() == most && !lent.contains(&character) {
+                    pause(SETTLE)?;
+                    // Dropped, it takes its keycodes back.
+                    *hands = crate::input::open()?;
+                    lent.clear();
+                }
+                lent.insert(character);
+                hands.key(Key::Unicode(character), Direction::Click).or_fail(what)?;
+            }
+        }
+        pause(SPACING)?;
+    }
+    if !lent.is_empty() {
+        pause(SETTLE)?;
+    }
+    Ok(())
+}
+
+fn strike(hands: &mut Enigo, code: u16, shift: bool) -> Result<()> {
+    let what = || "the text was not taken";
+    if !shift {
+        return hands.raw(code, Direction::Click).or_fail(what);
+    }
+    hands.key(Key::Shift, Direction::Press).or_fail(what)?;
+    let struck = hands.raw(code, Direction::Click).or_fail(what);
+    let released = hands.key(Key::Shift, Direction::Release).or_fail(what);
+    struck.and(released)
+}
+
+impl Keyboard {
+    /// How a character is typed.
+    fn stroke(&self, character: char) -> Stroke {
+        match character {
+            '\n' | '\r' => return Stroke::Named(Key::Return),
+            '\t' => return Stroke::Named(Key::Tab),
+            _ => {}
+        }
+        // The symbols of ASCII and Latin-1 are their characters' numbers.
+        let symbol = u32::from(character);
+        let latin = matches!(symbol, 0x20..=0x7e | 0xa0..=0xff);
+        let found = latin.then(|| self.find(symbol)).flatten();
+        let Some((code, level)) = found else { return Stroke::Lent(character) };
+        let shift = (level == 1) != (self.caps && character.is_alphabetic());
+        Stroke::Key { code, shift }
+    }
+
+    /// The keycode and level (0, or 1 with shift) of a symbol.
+    fn find(&self, symbol: u32) -> Option<(u8, usize)> {
+        let keys = || (self.first..=u8::MAX).zip(self.symbols.chunks(self.width));
+        (0..2).find_map(|level| {
+            let mut keys = keys();
+            let found = keys.find(|(_, symbols)| symbols.get(level) == Some(&symbol));
+            found.map(|(code, _)| (code, level))
+        })
+    }
+
+    /// How many keycodes mean nothing.
+    fn free(&self) -> usize {
+        let keys = self.symbols.chunks(self.width);
+        keys.filter(|symbols| symbols.iter().all(|symbol| *symbol == 0)).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_is_a_key_with_or_without_shift_or_is_lent_one() {
+        let (a, capital, one, bang) = (0x61, 0x41, 0x31, 0x21);
+        let symbols = vec![0, 0, a, capital, one, bang, 0xe9, 0xc9, 0, 0];
+        let mut keyboard = Keyboard { first: 8, width: 2, symbols, caps: false };
+        let key = |code, shift| Stroke::Key { code, shift };
+        assert_eq!(keyboard.stroke('a'), key(9, false));
+        assert_eq!(keyboard.stroke('A'), key(9, true));
+        assert_eq!(keyboard.stroke('!'), key(10, true));
+        assert_eq!(keyboard.stroke('é'), key(11, false));
+        assert_eq!(keyboard.stroke('ż'), Stroke::Lent('ż'));
+        assert_eq!(keyboard.stroke('{'), Stroke::Lent('{'));
+        assert_eq!(keyboard.stroke('\n'), Stroke::Named(Key::Return));
+        assert_eq!(keyboard.free(), 2);
+        keyboard.caps = true;
+        assert_eq!(keyboard.stroke('a'), key(9, true));
+        assert_eq!(keyboard.stroke('A'), key(9, false));
+        assert_eq!(keyboard.stroke('1'), key(10, false));
+    }
+}

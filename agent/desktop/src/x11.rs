@@ -1,0 +1,142 @@
+//! The X server: its size, its outputs, the pointer, properties of windows.
+
+mod grab;
+mod maximize;
+mod windows;
+
+use base::desktop::Area;
+use base::failure::{Failure, OrFail, Result};
+use x11rb::connection::Connection;
+use x11rb::protocol::randr::ConnectionExt as _;
+use x11rb::protocol::xproto::{Atom, AtomEnum, ConnectionExt as _, KeyButMask, Screen};
+use x11rb::rust_connection::RustConnection;
+
+pub use windows::Open;
+
+x11rb::atom_manager! {
+    /// The names of EWMH that we use.
+    Atoms: AtomsCookie {
+        UTF8_STRING,
+        WM_STATE,
+        _NET_ACTIVE_WINDOW,
+        _NET_CLIENT_LIST_STACKING,
+        _NET_FRAME_EXTENTS,
+        _NET_SUPPORTING_WM_CHECK,
+        _NET_WM_NAME,
+        _NET_WM_PID,
+        _NET_WM_STATE,
+        _NET_WM_STATE_HIDDEN,
+        _NET_WM_STATE_MAXIMIZED_HORZ,
+        _NET_WM_STATE_MAXIMIZED_VERT,
+    }
+}
+
+/// An X display that we are connected to.
+pub struct Desk {
+    conn: RustConnection,
+    screen: Screen,
+    atoms: Atoms,
+}
+
+/// Keycodes and what they stand for.
+#[derive(Debug)]
+pub struct Keyboard {
+    /// The first keycode.
+    pub first: u8,
+    /// How many symbols each keycode has.
+    pub width: usize,
+    /// The symbols of all keycodes.
+    pub symbols: Vec<u32>,
+    /// Caps Lock is on.
+    pub caps: bool,
+}
+
+impl Desk {
+    /// Connects to a display by name, else to that of the environment.
+    pub fn open(display: Option<&str>) -> Result<Desk> {
+        let named = display.map(str::to_owned).or_else(|| std::env::var("DISPLAY").ok());
+        let named = named.unwrap_or_default();
+        let what = || format!("the X display `{named}` cannot be reached");
+        let (conn, number) = x11rb::connect(display).or_fail(what)?;
+        let screen = conn.setup().roots[number].clone();
+        let atoms = Atoms::new(&conn).or_fail(what)?.reply().or_fail(what)?;
+        Ok(Desk { conn, screen, atoms })
+    }
+
+    /// All outputs together.
+    pub fn area(&self) -> Area {
+        // The setup is of the time of the connection, which is now: a desk lives for one question.
+        let (width, height) = (self.screen.width_in_pixels, self.screen.height_in_pixels);
+        Area { x: 0, y: 0, width: width.into(), height: height.into() }
+    }
+
+    /// Where the pointer is.
+    pub fn pointer(&self) -> Result<(i32, i32)> {
+        let what = || "the X server does not say where the pointer is";
+        let reply =
+            self.conn.query_pointer(self.screen.root).or_fail(what)?.reply().or_fail(what)?;
+        Ok((reply.root_x.into(), reply.root_y.into()))
+    }
+
+    /// The keyboard as it is mapped now.
+    pub fn keyboard(&self) -> Result<Keyboard> {
+        let what = || "the X server does not say how the keyboard is mapped";
+        let setup = self.conn.setup();
+        let (first, last) = (setup.min_keycode, setup.max_keycode);
+        let asked = self.conn.get_keyboard_mapping(first, last - first + 1).or_fail(what)?;
+        let reply = asked.reply().or_fail(what)?;
+        let pointer = self.conn.query_pointer(self.screen.root).or_fail(what)?.reply();
+        let caps = pointer.or_fail(what)?.mask.contains(KeyButMask::LOCK);
+        let width = usize::from(reply.keysyms_per_keycode).max(1);
+        Ok(Keyboard { first, width, symbols: reply.keysyms, caps })
+    }
+
+    /// The outputs that show something, by name.
+    pub fn outputs(&self) -> Result<Vec<(String, Area)>> {
+        let what = || "the X server does not name its outputs";
+        let root = self.screen.root;
+        let found = self.conn.randr_get_screen_resources_current(root).or_fail(what)?;
+        let found = found.reply().or_fail(what)?;
+        let mut named = Vec::new();
+        for output in found.outputs {
+            let info = self.conn.randr_get_output_info(output, found.config_timestamp);
+            let info = info.or_fail(what)?.reply().or_fail(what)?;
+            if info.crtc == 0 {
+                continue;
+            }
+            let crtc = self.conn.randr_get_crtc_info(info.crtc, found.config_timestamp);
+            let crtc = crtc.or_fail(what)?.reply().or_fail(what)?;
+            let (width, height) = (crtc.width.into(), crtc.height.into());
+            let area = Area { x: crtc.x.into(), y: crtc.y.into(), width, height };
+            named.push((String::from_utf8_lossy(&info.name).into_owned(), area));
+        }
+        Ok(named)
+    }
+
+    /// Numbers in a property; empty when there is none or the window is gone.
+    fn numbers(&self, window: u32, property: Atom) -> Vec<u32> {
+        let asked = self.conn.get_property(false, window, property, AtomEnum::ANY, 0, 1 << 16);
+        let reply = asked.ok().and_then(|asked| asked.reply().ok());
+        reply.and_then(|reply| reply.value32().map(Iterator::collect)).unwrap_or_default()
+    }
+
+    /// Bytes in a property; empty when there is none or the window is gone.
+    fn bytes(&self, window: u32, property: Atom) -> Vec<u8> {
+        let asked = self.conn.get_property(false, window, property, AtomEnum::ANY, 0, 1 << 16);
+        let reply = asked.ok().and_then(|asked| asked.reply().ok());
+        reply.filter(|reply| reply.format == 8).map(|reply| reply.value).unwrap_or_default()
+    }
+
+    /// Whether a window manager of today is at work.
+    fn managed(&self) -> Result<()> {
+        let check = self.atoms._NET_SUPPORTING_WM_CHECK;
+        let named = self.numbers(self.screen.root, check);
+        let lives = named.first().is_some_and(|window| self.numbers(*window, check) == named);
+        if lives {
+            return Ok(());
+        }
+        Err(Failure::failed("there is no window manager on this display")
+            .because("the root window names none (_NET_SUPPORTING_WM_CHECK)")
+            .next("start one, e.g. openbox"))
+    }
+}

@@ -1,0 +1,59 @@
+//! Maximizing the active window by asking the window manager, and waiting until it did.
+
+use std::time::{Duration, Instant};
+
+use base::failure::{Failure, OrFail, Result};
+use x11rb::connection::Connection;
+use x11rb::protocol::xproto::{ClientMessageEvent, ConnectionExt as _, EventMask};
+
+use super::Desk;
+use crate::patience::pause;
+
+/// How long a window manager may take.
+const LONGEST: Duration = Duration::from_secs(3);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+/// `_NET_WM_STATE_ADD`, and that a pager asks, not the program itself.
+const ADD: u32 = 1;
+const PAGER: u32 = 2;
+
+impl Desk {
+    /// Maximizes the active window: its title, and whether it was maximized before.
+    pub fn maximize(&self) -> Result<(String, bool)> {
+        self.managed()?;
+        let Some(id) = self.active() else {
+            let failure = Failure::failed("no window is active");
+            return Err(failure.next("click into a window first"));
+        };
+        let title = self.title(id);
+        if self.is_maximized(id) {
+            return Ok((title, true));
+        }
+        let atoms = &self.atoms;
+        let halves = [atoms._NET_WM_STATE_MAXIMIZED_HORZ, atoms._NET_WM_STATE_MAXIMIZED_VERT];
+        let data = [ADD, halves[0], halves[1], PAGER, 0];
+        let event = ClientMessageEvent::new(32, id, atoms._NET_WM_STATE, data);
+        let mask = EventMask::SUBSTRUCTURE_REDIRECT | EventMask::SUBSTRUCTURE_NOTIFY;
+        let what = || "the window manager cannot be asked";
+        self.conn.send_event(false, self.screen.root, mask, event).or_fail(what)?;
+        self.conn.flush().or_fail(what)?;
+        let end = Instant::now() + LONGEST;
+        while !self.is_maximized(id) {
+            if Instant::now() > end {
+                let why = "the window manager did not do it within 3 s";
+                let failure = Failure::failed(format!("`{title}` cannot be maximized"));
+                return Err(failure.because(why).next("it may be a dialog of a fixed size"));
+            }
+            pause(LOOK)?;
+        }
+        Ok((title, false))
+    }
+
+    fn is_maximized(&self, id: u32) -> bool {
+        let state = self.numbers(id, self.atoms._NET_WM_STATE);
+        let atoms = &self.atoms;
+        [atoms._NET_WM_STATE_MAXIMIZED_HORZ, atoms._NET_WM_STATE_MAXIMIZED_VERT]
+            .iter()
+            .all(|half| state.contains(half))
+    }
+}

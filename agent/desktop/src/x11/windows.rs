@@ -1,0 +1,161 @@
+//! The open windows, as the window manager lists them.
+
+use base::desktop::{Area, Window};
+use base::failure::{Failure, Result};
+use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _, MapState};
+
+use super::Desk;
+
+/// The value of `WM_STATE` for a window that is an icon.
+const ICONIC: u32 = 3;
+
+/// An open window.
+#[derive(Clone, Debug)]
+pub struct Open {
+    /// Its number.
+    pub id: u32,
+    /// Its process, if it says so.
+    pub process: Option<u32>,
+    /// What is told of it.
+    pub told: Window,
+}
+
+impl Desk {
+    /// The open windows, topmost first.
+    pub fn windows(&self) -> Result<Vec<Open>> {
+        let active = self.active();
+        let ids = match self.managed() {
+            Ok(()) => {
+                let listed = self.atoms._NET_CLIENT_LIST_STACKING;
+                self.numbers(self.screen.root, listed)
+            }
+            Err(_) => self.unmanaged(),
+        };
+        Ok(ids.into_iter().rev().filter_map(|id| self.window(id, active)).collect())
+    }
+
+    /// The window with the focus.
+    pub(super) fn active(&self) -> Option<u32> {
+        let named = self.numbers(self.screen.root, self.atoms._NET_ACTIVE_WINDOW);
+        // A window manager may name one that has just gone.
+        named.first().copied().filter(|id| *id != 0 && self.frame(*id).is_some())
+    }
+
+    /// The window that has this number, or whose program or title contains these words.
+    pub fn find(&self, wanted: &str) -> Result<Open> {
+        let windows = self.windows()?;
+        let number = number(wanted);
+        let words = wanted.trim().to_lowercase();
+        let names = |open: &&Open| {
+            let told = &open.told;
+            [&told.app, &told.title].iter().any(|name| name.to_lowercase().contains(&words))
+        };
+        let by_number = windows.iter().find(|open| Some(open.id) == number);
+        if let Some(found) = by_number.or_else(|| windows.iter().find(names)) {
+            return Ok(found.clone());
+        }
+        let open = windows
+            .iter()
+            .take(15)
+            .map(|open| format!("{} ({}, id {})", open.told.title, open.told.app, open.told.id));
+        let open = open.collect::<Vec<_>>().join("; ");
+        let none =
+            if open.is_empty() { "no window is open".to_owned() } else { format!("open: {open}") };
+        Err(Failure::not_found(format!("no open window is called `{wanted}`")).because(none))
+    }
+
+    /// Visible windows of a display without a window manager, bottom to top.
+    fn unmanaged(&self) -> Vec<u32> {
+        let tree = self.conn.query_tree(self.screen.root).ok().and_then(|tree| tree.reply().ok());
+        let children = tree.map(|tree| tree.children).unwrap_or_default();
+        let shown = |id: &u32| {
+            let asked = self.conn.get_window_attributes(*id).ok();
+            let reply = asked.and_then(|asked| asked.reply().ok());
+            let seen = reply.is_some_and(|reply| reply.map_state == MapState::VIEWABLE);
+            seen && !self.bytes(*id, AtomEnum::WM_CLASS.into()).is_empty()
+        };
+        children.into_iter().filter(shown).collect()
+    }
+
+    /// What is known of a window; nothing when it has just gone.
+    fn window(&self, id: u32, active: Option<u32>) -> Option<Open> {
+        let area = self.frame(id)?;
+        let atoms = &self.atoms;
+        let state = self.numbers(id, atoms._NET_WM_STATE);
+        let iconic = self.numbers(id, atoms.WM_STATE).first() == Some(&ICONIC);
+        let process = self.numbers(id, atoms._NET_WM_PID).first().copied();
+        let told = Window {
+            id: id.to_string(),
+            app: self.program(id, process),
+            title: self.title(id),
+            area,
+            active: active == Some(id),
+            maximized: [atoms._NET_WM_STATE_MAXIMIZED_HORZ, atoms._NET_WM_STATE_MAXIMIZED_VERT]
+                .iter()
+                .all(|half| state.contains(half)),
+            minimized: iconic || state.contains(&atoms._NET_WM_STATE_HIDDEN),
+        };
+        Some(Open { id, process, told })
+    }
+
+    /// Where a window is, with what the window manager put around it.
+    fn frame(&self, id: u32) -> Option<Area> {
+        let inner = self.conn.get_geometry(id).ok()?.reply().ok()?;
+        let corner = self.conn.translate_coordinates(id, self.screen.root, 0, 0);
+        let corner = corner.ok()?.reply().ok()?;
+        let around = self.numbers(id, self.atoms._NET_FRAME_EXTENTS);
+        let [left, right, top, bottom] = around[..] else {
+            let (width, height) = (inner.width.into(), inner.height.into());
+            return Some(Area { x: corner.dst_x.into(), y: corner.dst_y.into(), width, height });
+        };
+        Some(Area {
+            x: i32::from(corner.dst_x) - left.cast_signed(),
+            y: i32::from(corner.dst_y) - top.cast_signed(),
+            width: u32::from(inner.width) + left + right,
+            height: u32::from(inner.height) + top + bottom,
+        })
+    }
+
+    pub(super) fn title(&self, id: u32) -> String {
+        let modern = self.bytes(id, self.atoms._NET_WM_NAME);
+        if !modern.is_empty() {
+            return String::from_utf8_lossy(&modern).into_owned();
+        }
+        let old = self.bytes(id, AtomEnum::WM_NAME.into());
+        // The old property is Latin-1, but many write UTF-8 into it.
+        String::from_utf8(old)
+            .unwrap_or_else(|not| not.into_bytes().into_iter().map(char::from).collect())
+    }
+
+    /// The class of a window, which is the name of its program for people; else its process's.
+    fn program(&self, id: u32, process: Option<u32>) -> String {
+        let class = self.bytes(id, AtomEnum::WM_CLASS.into());
+        let class = class.split(|byte| *byte == 0).nth(1).unwrap_or_default();
+        if !class.is_empty() {
+            return String::from_utf8_lossy(class).into_owned();
+        }
+        let named = process.map(|id| std::fs::read_to_string(format!("/proc/{id}/comm")));
+        named.and_then(std::result::Result::ok).unwrap_or_default().trim().to_owned()
+    }
+}
+
+/// A window's number, decimal or as X programs write it.
+fn number(text: &str) -> Option<u32> {
+    let text = text.trim();
+    match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_decimal_or_as_x_programs_write_it() {
+        assert_eq!(number("0x1400003"), Some(0x0140_0003));
+        assert_eq!(number(" 20971523 "), Some(20_971_523));
+        assert_eq!(number("2048 the game"), None);
+    }
+}
