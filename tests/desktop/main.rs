@@ -1,1 +1,8 @@
-//! Tests of desktop.
+//! Tests of desktop: the real helper on a desktop of its own, with a real GTK program.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot unwrap has failed")]
+
+mod input;
+mod protocol;
+mod screen;
+mod support;

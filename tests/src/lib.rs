@@ -1,5 +1,6 @@
-//! What the tests stand on: TestEnv, Repo, a scripted model server, a fake agent.
+//! What the tests stand on: TestEnv, Repo, a scripted model server, a fake agent, a desktop.
 
+pub mod desktop;
 pub mod env;
 pub mod fake;
 pub mod model_server;

@@ -40,7 +40,9 @@ pub fn run(steps: &[Step], fail_safe: bool) -> Result<()> {
             pause(BETWEEN)?;
         }
         step_by(&mut hands, step).map_err(|failure| of_step(failure, at, steps.len()))?;
-        ours = Some(at_pointer(&hands)?);
+        if let Step::Move { x, y } | Step::Drag { x, y } = step {
+            ours = Some((*x, *y));
+        }
     }
     Ok(())
 }

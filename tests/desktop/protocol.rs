@@ -1,0 +1,56 @@
+//! One line in, one line out; its end; and what it says where there is no desktop.
+
+use base::desktop::{Ask, Capture, Tell};
+
+use crate::support::{Helper, types};
+
+#[test]
+fn each_line_gets_one_answer_in_order_and_the_end_of_stdin_ends_it() {
+    let mut helper = Helper::nowhere(&[]);
+    helper.send(r#"{"id": 5, "ask": "screen"}"#);
+    helper.send("not json");
+    helper.send(r#"{"id": 6, "ask": "act", "action": "fly"}"#);
+    helper.send(r#"{"id": 7, "ask": "levitate"}"#);
+    helper.says_no_more();
+    let told: Vec<_> = (0..4).map(|_| helper.told()).collect();
+    assert_eq!(told.iter().map(|told| told.id).collect::<Vec<_>>(), [5, 0, 6, 7]);
+    let sentences: Vec<String> = told
+        .into_iter()
+        .map(|told| match told.what {
+            Tell::Fault(fault) => fault.failure().sentence(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    says(&sentences[0], "there is no desktop here");
+    says(&sentences[1], "this line is not a question");
+    says(&sentences[2], "fly");
+    says(&sentences[3], "does not know what it was asked");
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let status = helper.running.wait_until(Some(end)).unwrap();
+    assert_eq!(status.and_then(|status| status.code()), Some(0));
+}
+
+#[track_caller]
+fn says(sentence: &str, words: &str) {
+    assert!(sentence.contains(words), "`{words}` is not in `{sentence}`");
+}
+
+#[test]
+fn a_display_that_nobody_serves_is_a_fault_that_names_it() {
+    let mut helper = Helper::nowhere(&[("DISPLAY", ":4242")]);
+    for ask in [Ask::Screen, Ask::Windows, Ask::Maximize, Ask::Capture(Capture::default())] {
+        let fault = helper.fault(ask);
+        assert!(fault.what.contains(":4242"), "{fault:?}");
+    }
+}
+
+#[test]
+fn under_wayland_what_does_not_work_is_said() {
+    let mut helper = Helper::nowhere(&[("WAYLAND_DISPLAY", "wayland-9")]);
+    let input = Ask::Input { steps: vec![types("x")], fail_safe: true };
+    for ask in [input, Ask::Windows, Ask::Maximize] {
+        let fault = helper.fault(ask);
+        assert!(fault.what.contains("does not work under Wayland"), "{fault:?}");
+        assert!(!fault.next.is_empty());
+    }
+}

@@ -1,0 +1,157 @@
+//! Pictures, windows, maximizing: compared with what X itself says.
+
+use base::desktop::{Area, Ask, Capture, Tell, Window};
+use image::Rgb;
+use testkit::desktop::Desktop;
+
+use crate::support::{Helper, output};
+
+const RED: Rgb<u8> = Rgb([255, 0, 0]);
+
+fn windows(helper: &mut Helper) -> Vec<Window> {
+    match helper.ask(Ask::Windows) {
+        Tell::Windows { windows } => windows,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn pictures_show_what_was_asked_for_and_no_more() {
+    let desktop = Desktop::start();
+    let program = desktop.program("Fixture");
+    let mut helper = Helper::on(&desktop);
+    let canvas = program.place("Canvas");
+    let (x, y) = canvas.middle();
+    let all = Area { x: 0, y: 0, width: 1280, height: 800 };
+
+    let (told, pixels) = helper.captures(Capture::default());
+    assert_eq!((told.shows, told.width, told.height), (all, 1280, 800));
+    assert_eq!((told.mime.as_str(), told.backend.as_str()), ("image/png", "x11"));
+    assert_eq!(pixels.get_pixel(x.unsigned_abs(), y.unsigned_abs()), &RED);
+
+    // A part, cut at the edge of the red area: its corner is red, the pixel above is not.
+    let (width, height) = (canvas.width.unsigned_abs(), canvas.height.unsigned_abs());
+    let area = Area { x: canvas.x, y: canvas.y - 1, width, height };
+    let part = Capture { area: Some(area), ..Capture::default() };
+    let (told, pixels) = helper.captures(part.clone());
+    assert_eq!((told.shows, told.width, told.height), (area, width, height));
+    assert_ne!(pixels.get_pixel(0, 0), &RED);
+    assert_eq!(pixels.get_pixel(0, 1), &RED);
+    assert_eq!(pixels.get_pixel(width - 1, height - 1), &RED);
+
+    let fit = Capture { fit: Some((640, 640)), jpeg: Some(70), ..Capture::default() };
+    let (told, pixels) = helper.captures(fit);
+    assert_eq!((told.mime.as_str(), pixels.dimensions()), ("image/jpeg", (640, 400)));
+    assert_eq!((told.shows, told.width, told.height), (all, 640, 400));
+    let [red, green, blue] = pixels.get_pixel(x.unsigned_abs() / 2, y.unsigned_abs() / 2).0;
+    assert!(red > 240 && green < 20 && blue < 20, "{red} {green} {blue}");
+    let (told, _) = helper.captures(Capture { fit: Some((9999, 9999)), ..part });
+    assert_eq!((told.width, told.height), (width, height));
+
+    // A window by its title, its program and its number; and a part from its own corner.
+    let window = windows(&mut helper).remove(0);
+    for name in ["fixt", "PROGRAM.PY", &window.id] {
+        let wanted = Capture { window: Some(name.to_owned()), ..Capture::default() };
+        assert_eq!(helper.captures(wanted).0.shows, window.area, "{name}");
+    }
+    let corner = Area { x: x - window.area.x, y: y - window.area.y, width: 4, height: 4 };
+    let wanted =
+        Capture { window: Some("Fixture".to_owned()), area: Some(corner), ..Capture::default() };
+    let (told, pixels) = helper.captures(wanted);
+    assert_eq!(told.shows, Area { x, y, width: 4, height: 4 });
+    assert!(pixels.pixels().all(|pixel| *pixel == RED));
+}
+
+#[test]
+fn divergence_15_a_display_is_an_output_or_another_server() {
+    let desktop = Desktop::bare();
+    let other = Desktop::bare();
+    let mut helper = Helper::on(&desktop);
+    let display = |name: &str| Capture { display: Some(name.to_owned()), ..Capture::default() };
+    // The one output of this X server.
+    assert_eq!(helper.captures(display("screen")).0.width, 1280);
+    let program = other.program("Elsewhere");
+    let (x, y) = program.place("Canvas").middle();
+    let here = helper.captures(Capture::default()).1;
+    assert_ne!(here.get_pixel(x.unsigned_abs(), y.unsigned_abs()), &RED);
+    let there = helper.captures(display(other.display())).1;
+    assert_eq!(there.get_pixel(x.unsigned_abs(), y.unsigned_abs()), &RED);
+    let fault = helper.fault(Ask::Capture(display("HDMI-7")));
+    assert!(fault.what.contains("HDMI-7") && fault.why.unwrap().contains("screen"));
+    let fault = helper.fault(Ask::Capture(display(":4242")));
+    assert!(fault.what.contains(":4242"), "{fault:?}");
+}
+
+#[test]
+fn windows_are_listed_topmost_first_with_what_x_says_of_them() {
+    let desktop = Desktop::start();
+    let first = desktop.program("First");
+    let second = desktop.program("Zażółć 二");
+    let mut helper = Helper::on(&desktop);
+    let listed = windows(&mut helper);
+    let titles: Vec<&str> = listed.iter().map(|window| window.title.as_str()).collect();
+    assert_eq!(titles, ["Zażółć 二", "First"]);
+    assert_eq!(listed.iter().map(|window| window.active).collect::<Vec<_>>(), [true, false]);
+    assert!(listed.iter().all(|window| !window.maximized && !window.minimized));
+    for window in &listed {
+        // The window manager's frame is the parent of the program's window.
+        let tree = output(&desktop, "xwininfo", &["-tree", "-id", &window.id]);
+        let parent = tree.split("Parent window id: ").nth(1).unwrap();
+        let parent = parent.split(' ').next().unwrap();
+        let said = output(&desktop, "xwininfo", &["-id", parent]);
+        let number = |name: &str| -> i64 {
+            let line = said.lines().find(|line| line.trim().starts_with(name)).unwrap();
+            line.rsplit(' ').next().unwrap().parse().unwrap()
+        };
+        let Area { x, y, width, height } = window.area;
+        assert_eq!(i64::from(x), number("Absolute upper-left X"), "{said}");
+        assert_eq!(i64::from(y), number("Absolute upper-left Y"), "{said}");
+        assert_eq!(i64::from(width), number("Width"), "{said}");
+        assert_eq!(i64::from(height), number("Height"), "{said}");
+    }
+    output(&desktop, "xdotool", &["windowminimize", "--sync", &listed[0].id]);
+    let after = windows(&mut helper);
+    let minimized = after.iter().find(|window| window.id == listed[0].id).unwrap();
+    assert!(minimized.minimized);
+    let wanted = Capture { window: Some(listed[0].id.clone()), ..Capture::default() };
+    assert!(helper.fault(Ask::Capture(wanted)).why.unwrap().contains("minimized"));
+    let wanted = Capture { window: Some("Nobody".to_owned()), ..Capture::default() };
+    let fault = helper.fault(Ask::Capture(wanted));
+    assert!(fault.why.unwrap().contains("First"), "the open windows are named");
+    drop((first, second));
+}
+
+#[test]
+fn maximizing_waits_until_it_is_so_and_does_it_once() {
+    let desktop = Desktop::start();
+    let program = desktop.program("Fixture");
+    let mut helper = Helper::on(&desktop);
+    let told = helper.ask(Ask::Maximize);
+    assert_eq!(told, Tell::Maximized { title: "Fixture".to_owned(), already: false });
+    let id = windows(&mut helper)[0].id.clone();
+    let state = output(&desktop, "xprop", &["-id", &id, "_NET_WM_STATE"]);
+    assert!(state.contains("MAXIMIZED_HORZ") && state.contains("MAXIMIZED_VERT"), "{state}");
+    program.saw("maximized on");
+    let told = helper.ask(Ask::Maximize);
+    assert_eq!(told, Tell::Maximized { title: "Fixture".to_owned(), already: true });
+    assert!(windows(&mut helper)[0].maximized);
+    assert_eq!(program.log().matches("maximized").count(), 1);
+}
+
+#[test]
+fn without_a_window_manager_the_screen_is_seen_and_nothing_is_maximized() {
+    let desktop = Desktop::bare();
+    let mut helper = Helper::on(&desktop);
+    assert_eq!(windows(&mut helper), []);
+    let program = desktop.program("Alone");
+    program.place("Canvas");
+    let listed = windows(&mut helper);
+    assert_eq!(listed.iter().map(|w| w.title.as_str()).collect::<Vec<_>>(), ["Alone"]);
+    let fault = helper.fault(Ask::Maximize);
+    assert!(fault.what.contains("no window manager"), "{fault:?}");
+    let Tell::Screen(screen) = helper.ask(Ask::Screen) else { panic!("no screen") };
+    assert_eq!((screen.area.width, screen.area.height), (1280, 800));
+    let said = output(&desktop, "xdotool", &["getmouselocation"]);
+    assert!(said.starts_with(&format!("x:{} y:{} ", screen.pointer.0, screen.pointer.1)), "{said}");
+    assert_eq!(screen.system, "x11");
+}
