@@ -34,7 +34,7 @@ const NAMES: &[(&str, &str)] = &[
     ("minus", "-"),
 ];
 
-/// Combinations that open a prompt for commands, end the session or close what is open. Sorted.
+/// Combinations that open a prompt for commands, end the session or close what is open.
 const BLOCKED: &[&[&str]] = &[&["r", "super"], &["alt", "ctrl", "delete"], &["alt", "f4"]];
 
 /// The keys of a combination like `Ctrl + S`, in their order; none in an empty text.
@@ -59,12 +59,11 @@ pub fn name(key: &str) -> String {
     known.map_or(plain, |(_, name)| (*name).to_owned())
 }
 
-/// Whether this combination is never pressed, whatever its order.
+/// Whether a combination that is never pressed is among these keys, whatever their order.
 pub fn is_blocked(keys: &[String]) -> bool {
-    let mut sorted: Vec<String> = keys.iter().map(|key| name(key)).collect();
-    sorted.sort();
-    sorted.dedup();
-    BLOCKED.contains(&sorted.iter().map(String::as_str).collect::<Vec<_>>().as_slice())
+    let keys: Vec<String> = keys.iter().map(|key| name(key)).collect();
+    let has = |wanted: &&str| keys.iter().any(|key| key == wanted);
+    BLOCKED.iter().any(|all| all.iter().all(|key| has(key)))
 }
 
 #[cfg(test)]
@@ -97,6 +96,7 @@ mod tests {
             "delete+control+option",
             "Alt+F4",
             "F4 + ALT",
+            "Alt+Shift+F4",
         ] {
             assert!(blocked(text), "{text}");
         }

@@ -76,17 +76,8 @@ fn maim(wish: &Wish, file: &str) -> Vec<String> {
 }
 
 /// Whether this names an X display, not an output.
-pub fn is_x(display: &str) -> bool {
+fn is_x(display: &str) -> bool {
     display.contains(':')
-}
-
-/// Whether two names mean the same X display: `:1` and `:1.0` do.
-pub fn same_x(one: &str, other: &str) -> bool {
-    let plain = |name: &str| match name.rsplit_once('.') {
-        Some((display, "0")) => display.to_owned(),
-        Some(_) | None => name.to_owned(),
-    };
-    plain(one) == plain(other)
 }
 
 /// Takes a picture with the first program that can; `None` when none can. What was tried and
@@ -215,7 +206,6 @@ mod tests {
     #[test]
     fn displays_and_outputs_are_told_apart() {
         assert!(is_x(":1") && is_x("host:0.0") && !is_x("HDMI-1"));
-        assert!(same_x(":1", ":1.0") && !same_x(":1", ":10") && !same_x(":1", ":1.1"));
     }
 
     #[test]
