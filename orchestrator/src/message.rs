@@ -214,14 +214,16 @@ fn plain(task: &str) -> String {
 fn signed(record: &Record, text: String) -> Message {
     let task = printable(record.task.trim().lines().next().unwrap_or_default());
     let agent = printable(&record.agent);
-    Message {
-        text,
-        trailers: vec![
-            ("Task".to_owned(), head(&task, 200).to_owned()),
-            ("Session".to_owned(), record.id.to_string()),
-            ("Co-authored-by".to_owned(), format!("{agent} <{agent}@studio.invalid>")),
-        ],
+    let mut trailers = vec![
+        ("Task".to_owned(), head(&task, 200).to_owned()),
+        ("Session".to_owned(), record.id.to_string()),
+    ];
+    for id in &record.part.requirements {
+        let id = printable(id).split_whitespace().collect::<Vec<_>>().join(" ");
+        trailers.push(("Requirement".to_owned(), id));
     }
+    trailers.push(("Co-authored-by".to_owned(), format!("{agent} <{agent}@studio.invalid>")));
+    Message { text, trailers }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use base::id::Id;
 use base::lock::Lock;
 
 use crate::git::repo::Repository;
+use crate::git::worktree;
 use crate::session::facts::{Fate, Phase};
 use crate::session::fates::Fates;
 use crate::session::record::Record;
@@ -17,7 +18,7 @@ pub fn step(repository: &Repository, fates: &Fates) -> Result<Vec<Id>> {
     let store = Store::at(&repository.common_dir);
     let _lock = lock(repository)?;
     let mut queue: Vec<Record> = Vec::new();
-    let mut active = 0u32;
+    let (mut active, mut busy) = (0u32, Vec::new());
     for id in store.ids()? {
         let locked = store.is_locked(&id);
         // A damaged session stops nobody else; `list` and `doctor` speak of it.
@@ -35,11 +36,14 @@ pub fn step(repository: &Repository, fates: &Fates) -> Result<Vec<Id>> {
             | Phase::Waiting { .. }
             | Phase::Checking => active += u32::from(locked),
         }
+        // Also one that lands: until then its work is nowhere to start from.
+        busy.extend(locked.then_some(id));
     }
     queue.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
     let mut started = Vec::new();
-    for record in queue {
-        if active >= record.manner.jobs.max(1) || !dependencies_are_met(&record, fates) {
+    for mut record in queue {
+        let waits = !fates.holds(&record).is_empty() || is_in_the_way(&store, &busy, &record);
+        if active >= record.manner.jobs.max(1) || waits {
             continue;
         }
         let Some(lock) = store.lock(&record.id)? else { continue };
@@ -47,8 +51,12 @@ pub fn step(repository: &Repository, fates: &Fates) -> Result<Vec<Id>> {
         if store.story(&record.id)?.phase != Phase::Queued {
             continue;
         }
+        if record.starts_from_the_tip() && !worktree::is_finished(&record.place) {
+            from_the_tip(repository, &store, &mut record)?;
+        }
         start::start(&repository.common_dir, &record.id, lock)?;
         active += 1;
+        busy.push(record.id.clone());
         started.push(record.id);
     }
     Ok(started)
@@ -64,8 +72,23 @@ fn is_open(fates: &Fates, id: &Id) -> bool {
     *fates.of(id) == Fate::Open
 }
 
-fn dependencies_are_met(record: &Record, fates: &Fates) -> bool {
-    record.after.iter().all(|id| matches!(fates.of(id), Fate::Accepted { .. }))
+/// Whether a session is at work whose paths meet those of this one.
+fn is_in_the_way(store: &Store, busy: &[Id], record: &Record) -> bool {
+    let paths = &record.part.paths;
+    !paths.is_empty()
+        && busy.iter().filter_map(|id| store.load(id).ok()).any(|other| {
+            other.id != record.id && planner::task::paths_meet(paths, &other.part.paths)
+        })
+}
+
+/// Lets a session that waited start from its branch as it is now, if that is still there.
+fn from_the_tip(repository: &Repository, store: &Store, record: &mut Record) -> Result<()> {
+    let branch = record.base.branch.as_ref();
+    let now = branch.and_then(|branch| repository.base(Some(&branch.full())).ok());
+    let Some(base) = now.filter(|base| *base != record.base) else { return Ok(()) };
+    record.place.base.clone_from(&base.commit);
+    record.base = base;
+    store.rewrite(record)
 }
 
 /// How many sessions work at once unless the user says otherwise: agents mostly wait for a model,

@@ -1,4 +1,9 @@
-//! Pure logic of planning mode: requirements, verdicts and steps, without IO, model or clock.
+//! Pure logic of planning mode: requirements, tasks, verdicts and stages, without IO, model or clock.
 
+pub mod document;
+pub mod history;
 pub mod requirement;
+pub mod stage;
+pub mod staging;
+pub mod task;
 pub mod verdict;

@@ -26,6 +26,8 @@ struct Item {
     id: Option<String>,
     number: Option<u32>,
     text: String,
+    /// The byte of the text at which its words begin.
+    at: usize,
 }
 
 /// The requirements of a text: every item of its outermost lists, numbered or not, in order. Ids
@@ -38,8 +40,22 @@ pub fn read(text: &str) -> Result<Vec<Requirement>, Unclear> {
         if whole.is_empty() {
             return Err(Unclear::Empty);
         }
-        items.push(Item { id: None, number: None, text: whole });
+        items.push(Item { id: None, number: None, text: whole, at: 0 });
     }
+    let ids = ids(&items)?;
+    let named = items.into_iter().zip(ids);
+    Ok(named.map(|(item, id)| Requirement { id, text: item.text }).collect())
+}
+
+/// The items that give no id: the byte at which their words begin, and the id that they have.
+pub fn unnumbered(text: &str) -> Result<Vec<(usize, String)>, Unclear> {
+    let items = items(text);
+    let named = items.iter().zip(ids(&items)?);
+    Ok(named.filter(|(item, _)| item.id.is_none()).map(|(item, id)| (item.at, id)).collect())
+}
+
+/// The id of each item: that which it gives, else its number, else the next that is free.
+fn ids(items: &[Item]) -> Result<Vec<String>, Unclear> {
     let mut taken = BTreeSet::new();
     for id in items.iter().filter_map(|item| item.id.as_ref()) {
         if !taken.insert(id.clone()) {
@@ -47,18 +63,18 @@ pub fn read(text: &str) -> Result<Vec<Requirement>, Unclear> {
         }
     }
     let mut next = 1;
-    let requirements = items.into_iter().map(|item| {
+    let ids = items.iter().map(|item| {
         let numbered = item.number.map(|n| format!("R{n}")).filter(|id| !taken.contains(id));
-        let id = item.id.or(numbered).unwrap_or_else(|| {
+        let id = item.id.clone().or(numbered).unwrap_or_else(|| {
             while taken.contains(&format!("R{next}")) {
                 next += 1;
             }
             format!("R{next}")
         });
         taken.insert(id.clone());
-        Requirement { id, text: item.text }
+        id
     });
-    Ok(requirements.collect())
+    Ok(ids.collect())
 }
 
 /// The items of the outermost lists. What is indented below an item, or follows it without an
@@ -66,7 +82,10 @@ pub fn read(text: &str) -> Result<Vec<Requirement>, Unclear> {
 fn items(text: &str) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     let (mut fenced, mut open, mut gap, mut outermost) = (false, false, false, 0);
-    for line in text.lines() {
+    let mut end = 0;
+    for line in text.split_inclusive('\n') {
+        end += line.len();
+        let line = line.trim_end_matches(['\n', '\r']);
         let words = line.trim();
         let indent = line.len() - line.trim_start().len();
         if words.starts_with("```") || words.starts_with("~~~") {
@@ -76,8 +95,9 @@ fn items(text: &str) -> Vec<Item> {
         } else if words.is_empty() {
             gap = true;
             continue;
-        } else if let Some(item) = item(words).filter(|_| !open || indent < outermost + 2) {
+        } else if let Some(mut item) = item(words).filter(|_| !open || indent < outermost + 2) {
             (open, gap, outermost) = (true, false, indent);
+            item.at += end - last_line(text, end).trim_start().len();
             items.push(item);
             continue;
         } else if words.starts_with('#') || (gap && indent < outermost + 2) {
@@ -90,21 +110,29 @@ fn items(text: &str) -> Vec<Item> {
             last.text.push_str(words);
         }
     }
-    items.retain(|item| !item.text.trim().is_empty());
+    items.retain(|item| item.text.contains(char::is_alphanumeric));
     items
 }
 
-/// A line that begins an item.
+/// The line that ends at this byte, with its end.
+fn last_line(text: &str, end: usize) -> &str {
+    let before = text[..end].trim_end_matches(['\n', '\r']);
+    let start = before.rfind('\n').map_or(0, |at| at + 1);
+    &text[start..end]
+}
+
+/// A line that begins an item; its words begin at a byte of the line.
 fn item(words: &str) -> Option<Item> {
     if let Some((id, text)) = given_id(words) {
-        return Some(Item { id: Some(id), number: None, text });
+        return Some(Item { id: Some(id), number: None, text, at: 0 });
     }
     let (number, rest) = marker(words)?;
     let rest =
         ["[ ] ", "[x] ", "[X] "].iter().find_map(|box_| rest.strip_prefix(box_)).unwrap_or(rest);
+    let at = words.len() - rest.trim_start().len();
     Some(match given_id(rest) {
-        Some((id, text)) => Item { id: Some(id), number: None, text },
-        None => Item { id: None, number, text: rest.trim().to_owned() },
+        Some((id, text)) => Item { id: Some(id), number: None, text, at },
+        None => Item { id: None, number, text: rest.trim().to_owned(), at },
     })
 }
 

@@ -61,6 +61,7 @@ mod terminal;
 mod tools_ast;
 mod tools_coverage;
 mod tools_divergences;
+mod tools_documented;
 mod tools_edit;
 mod tools_exec;
 mod tools_files;

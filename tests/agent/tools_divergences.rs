@@ -5,9 +5,11 @@ use std::fs;
 
 use serde_json::{Value, json};
 use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
 
+use crate::lsp_support::Toys;
 use crate::stage::Stage;
-use crate::tools_support::Bench;
+use crate::tools_support::{Bench, G3};
 
 fn run(bench: &Bench, tool: &str, command: &str) -> crate::tools_support::Called {
     bench.call(tool, json!({ "command": command, "description": "runs" }))
@@ -139,6 +141,23 @@ fn divergence_16_no_stop_token_is_asked_for() {
 }
 
 #[test]
+fn divergence_17_quotes_are_mended_only_where_strict_reading_fails() {
+    let call =
+        |args: &str| format!("<tool_call>\n{{'name': 'shell', 'arguments': {args}}}\n</tool_call>");
+    let strict = "<tool_call>\n{\"name\": \"shell\", \"arguments\": {\"command\": \"echo \\\"it's 'so'\\\" > strict\"}}\n</tool_call>";
+    let stage = Stage::new([
+        Reply::says(strict),
+        Reply::says(call("{'command': 'echo it\u{2019}s > mended; echo \"b\" >> mended'}")),
+        Reply::says("done"),
+    ]);
+    let model = stage.model.config_toml("openai");
+    stage.env.config(&format!("{model}native_tools = false\n"));
+    stage.g3(["write"]).ok();
+    assert_eq!(stage.repo.read("strict"), "it's 'so'\n");
+    assert_eq!(stage.repo.read("mended"), "it\u{2019}s\nb\n");
+}
+
+#[test]
 fn divergence_18_a_cut_list_of_matches_says_so_at_its_end() {
     let bench = Bench::new("tools-api");
     for file in 0..12 {
@@ -225,6 +244,22 @@ fn divergence_26_execute_cli_starts_where_it_is_told() {
 }
 
 #[test]
+fn divergence_29_research_waits_and_gives_its_brief() {
+    let brief = "---SCOUT_REPORT_START---\nblue\n---SCOUT_REPORT_END---";
+    let stage = Stage::new(Script::by(move |request| {
+        match (request.system().contains("You are scout"), request.assistant_messages()) {
+            (true, _) => Reply::says(brief),
+            (false, 0) => Reply::call("research", json!({"query": "Which colour?"})),
+            (false, _) => Reply::says("done"),
+        }
+    }));
+    stage.g3(["find out"]).ok();
+    let asked = stage.asked();
+    assert_eq!(asked.len(), 3, "the lead, its scout, the lead again");
+    assert!(asked[2].tool_results()[0].1.contains("blue"));
+}
+
+#[test]
 fn divergence_30_a_finished_list_stays_readable() {
     let bench = Bench::new("tools-api");
     let todos = json!([{"id": "1", "content": "paint", "status": "completed", "priority": "low"}]);
@@ -270,6 +305,67 @@ fn collision_edit_file_understands_both_families() {
     by(json!({"path": "x", "old_text": "a a", "new_text": "b a"})).works();
     by(json!({"path": "x", "old_text": "z", "new_text": "y"})).fails("failed");
     assert_eq!(bench.read("x"), "b a\n");
+}
+
+#[test]
+fn collision_codesearch_asks_a_service_and_code_search_a_syntax_tree() {
+    let bench = Bench::new("all");
+    let listed = bench.env.run(G3, &bench.dir, ["tool", "list", "--profile", "all", "--schemas"]);
+    let tools: Vec<Value> = serde_json::from_str(listed.ok()).unwrap();
+    let about = |name: &str| {
+        let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
+        tool["description"].as_str().unwrap().to_owned()
+    };
+    assert!(
+        about("codesearch").contains("on the web") && about("code_search").contains("tree-sitter")
+    );
+    bench.write("a.rs", "fn door() {}\n");
+    let search = json!({"name": "f", "query": "(function_item) @f", "language": "rust"});
+    bench.call("code_search", json!({"searches": [search]})).says("door").works();
+    bench.call("codesearch", json!({"searches": [search]})).says("query").fails("validation");
+    bench.call("code-search", json!({"query": "x"})).fails("unknown_tool");
+}
+
+#[test]
+fn collision_todo_write_and_todowrite_are_one_list() {
+    let bench = Bench::new("all");
+    let item =
+        |status: &str| json!({"id": "1", "content": "paint", "status": status, "priority": "low"});
+    bench.call("todo_write", json!({"content": "# Doors\n- [x] sand\n  - [ ] fill\n"})).works();
+    assert_eq!(
+        bench.call("todo_read", json!({})).works().trim_end(),
+        "# Doors\n- [x] sand\n  - [ ] fill"
+    );
+    bench.call("todoread", json!({})).says("sand").says("fill").works();
+    bench.call("todowrite", json!({"todos": [item("in_progress")]})).works();
+    let now = bench.call("todo_read", json!({}));
+    assert!(now.works().contains("- [>] paint") && !now.text.contains("sand"), "{now:?}");
+}
+
+#[test]
+fn collision_read_image_takes_one_path_or_several() {
+    let bench = Bench::new("all");
+    let dot = image::DynamicImage::new_rgb8(2, 2);
+    dot.save(bench.dir.join("a.png")).unwrap();
+    for args in [
+        json!({"file_path": "a.png"}),
+        json!({"file_paths": ["a.png"]}),
+        json!({"file_paths": "a.png"}),
+    ] {
+        let seen = bench.call("read_image", args);
+        seen.works();
+        assert_eq!(seen.images.len(), 1);
+    }
+}
+
+#[test]
+fn collision_lsp_counts_as_its_parameters_do() {
+    let toys = Toys::new(&[], "");
+    let at = |args: Value| toys.bench.call("lsp", args).works().to_owned();
+    let from_0 = at(json!({"operation": "definition", "file": "b.toy", "line": 1, "column": 0}));
+    let from_1 =
+        at(json!({"operation": "goToDefinition", "filePath": "b.toy", "line": 2, "character": 1}));
+    assert_eq!((from_0.as_str(), from_1.as_str()), ("a.toy:1:5", "a.toy:1:5"));
 }
 
 #[test]

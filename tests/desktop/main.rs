@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap has failed")]
 
+mod controls;
 mod input;
 mod protocol;
+mod read;
 mod screen;
 mod support;

@@ -25,4 +25,5 @@ mod run;
 mod scene;
 mod shapes;
 mod shown;
+mod tasks;
 mod words;

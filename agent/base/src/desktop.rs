@@ -71,7 +71,7 @@ pub struct Capture {
     /// An id of [`Window::id`], or a program's name or title (any part, no matter the case);
     /// else the whole desktop.
     pub window: Option<String>,
-    /// The output to take, e.g. `HDMI-1`; else all.
+    /// The output to take, e.g. `HDMI-1`, or another X display, e.g. `:1`; else all of this one.
     pub display: Option<String>,
     /// A part: of the desktop, or of the window from its own corner.
     pub area: Option<Area>,
@@ -144,9 +144,9 @@ pub struct Look {
     pub window: Option<String>,
     /// Every program instead.
     pub everywhere: bool,
-    /// Levels below the window.
+    /// Levels below the window; 0 for all.
     pub depth: u32,
-    /// At most so many controls.
+    /// At most so many controls; 0 for 200.
     pub limit: u32,
     /// Those that can be acted on; else labels and panels too.
     pub interactive: bool,
@@ -314,7 +314,7 @@ pub struct Control {
     pub enabled: bool,
     /// It is on the screen.
     pub visible: bool,
-    /// Text or number in it.
+    /// Text or number in it, `on` or `off` of a switch, the chosen entry; of a password nothing.
     pub value: Option<String>,
     /// What it says it can do.
     pub actions: Vec<String>,

@@ -1,10 +1,10 @@
 //! What can be asked, and who answers it.
 
-use base::desktop::{Ask, Tell};
+use base::desktop::{Act, Acted, Ask, Controls, Look, Tell};
 use base::failure::{Failure, Result};
 
 use crate::system::{self, System};
-use crate::{capture, input};
+use crate::{capture, input, read};
 
 /// The answer to a question.
 pub fn answer(ask: Ask) -> Result<Tell> {
@@ -14,7 +14,10 @@ pub fn answer(ask: Ask) -> Result<Tell> {
         Ask::Screen => system::screen().map(Tell::Screen),
         Ask::Windows => windows(),
         Ask::Maximize => maximize(),
-        Ask::Controls(_) | Ask::Act(_) | Ask::Read { .. } | Ask::Unknown => {
+        Ask::Controls(look) => controls(&look).map(Tell::Controls),
+        Ask::Act(wanted) => act(&wanted).map(Tell::Acted),
+        Ask::Read { picture } => Ok(Tell::Words { words: read::words(&picture)? }),
+        Ask::Unknown => {
             let why = "g3 and g3-desktop are of different versions";
             let failure = Failure::failed("this helper does not know what it was asked");
             Err(failure.because(why).next("build both from the same source"))
@@ -34,6 +37,30 @@ fn maximize() -> Result<Tell> {
     system::here()?.only(System::X11, "maximizing a window")?;
     let (title, already) = crate::x11::Desk::open(None)?.maximize()?;
     Ok(Tell::Maximized { title, already })
+}
+
+/// The accessibility bus serves X11 and Wayland alike.
+#[cfg(target_os = "linux")]
+fn controls(look: &Look) -> Result<Controls> {
+    system::here()?;
+    Ok(crate::a11y::controls(look))
+}
+
+#[cfg(target_os = "linux")]
+fn act(wanted: &Act) -> Result<Acted> {
+    system::here()?;
+    crate::a11y::act(wanted)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn controls(_: &Look) -> Result<Controls> {
+    let note = Some(system::here()?.lacks("asking programs for their controls").in_full());
+    Ok(Controls { note, ..Controls::default() })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn act(_: &Act) -> Result<Acted> {
+    Err(system::here()?.lacks("acting on controls"))
 }
 
 #[cfg(not(target_os = "linux"))]

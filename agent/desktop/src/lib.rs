@@ -4,12 +4,15 @@
 //! Start at [`serve::serve`], the loop. [`answer`] is the table of what can be asked;
 //! [`system`] says which desktop this is. It is the only crate that links desktop libraries.
 
+#[cfg(target_os = "linux")]
+pub mod a11y;
 pub mod answer;
 pub mod capture;
 pub mod input;
 pub mod keys;
 pub mod patience;
 pub mod picture;
+pub mod read;
 pub mod serve;
 pub mod system;
 #[cfg(target_os = "linux")]

@@ -97,7 +97,7 @@ fn coerce(value: &Value, schema: &Value) -> Result<Value, String> {
         "integer" => number(value).and_then(|n| integer(&n)).map(Value::from),
         "number" => number(value).map(Value::Number),
         "boolean" => boolean(value).map(Value::Bool),
-        "array" => parsed(value, Value::is_array),
+        "array" => parsed(value, Value::is_array).or_else(|| only(value, &schema["items"])),
         "object" => parsed(value, Value::is_object),
         _ => Some(value.clone()),
     };
@@ -166,6 +166,17 @@ fn parsed(value: &Value, fits: fn(&Value) -> bool) -> Option<Value> {
         return Some(value.clone());
     }
     serde_json::from_str::<Value>(value.as_str()?).ok().filter(fits)
+}
+
+/// A list with this one element, if it is what the schema's lists hold.
+fn only(value: &Value, items: &Value) -> Option<Value> {
+    let is_element = match value {
+        // Half a list is no element.
+        Value::String(text) => items["type"] == "string" && !text.trim_start().starts_with('['),
+        Value::Object(_) => items["type"] == "object",
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => false,
+    };
+    is_element.then(|| Value::Array(vec![value.clone()]))
 }
 
 /// What a bad call gets: the sentence, and the parameters that the tool expects.

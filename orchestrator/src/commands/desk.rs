@@ -139,7 +139,8 @@ impl Desk {
         let locked = self.store.is_locked(id);
         let story = self.store.story(id)?;
         let fate = fates.of(id).clone();
-        let mut view = View::new(record, Facts { locked, story, fate });
+        let holds = fates.holds(&record);
+        let mut view = View::new(record, Facts { locked, story, fate, holds });
         view.way_back.take_if(|operation| !fates.is_kept(&self.repository, operation));
         Ok(view)
     }

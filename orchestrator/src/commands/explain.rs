@@ -54,7 +54,7 @@ fn text(view: &View, stands: bool, tip: Option<String>) -> String {
         false => "free: nobody is at work",
     };
     let phase = match &story.phase {
-        Phase::Queued => "it waits for a free place".to_owned(),
+        Phase::Queued => view.why().unwrap_or_default(),
         Phase::Starting => "a supervisor took over".to_owned(),
         Phase::Working => format!("turn {} was begun", story.turns),
         Phase::Waiting { reason } => format!("it waits: {reason}"),

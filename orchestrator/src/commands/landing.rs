@@ -330,6 +330,7 @@ fn receipt(view: &View, candidate: &Candidate, landed: &Landed) -> String {
         "message_by": landed.message_by,
         "checks": checks_json(&landed.checks),
         "usage": view.facts.story.usage,
+        "requirements": record.part.requirements,
     });
     format!("{receipt:#}\n")
 }

@@ -43,7 +43,13 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if crashed > 0 {
         report::say(&format!("{crashed} crashed, everything is kept: studio resume --all"));
     }
-    let waiting = open.iter().filter(|view| view.state == State::Queued).count();
+    let (held, waiting): (Vec<&View>, Vec<&View>) =
+        open.iter().filter(|view| view.state == State::Queued).partition(|view| view.is_held());
+    let (held, waiting) = (held.len(), waiting.len());
+    if held > 0 {
+        let wait = if held == 1 { "waits" } else { "wait" };
+        report::say(&format!("{held} {wait} for what has not landed: studio status ID"));
+    }
     if waiting > 0 && !open.iter().any(|view| view.state.is_active()) {
         report::say(&format!("{waiting} wait and nobody is at work: studio resume --all"));
     }

@@ -1,5 +1,7 @@
 //! Making a session: everything is decided here and written down once.
 
+use std::collections::BTreeMap;
+
 use base::config::studio::SessionLimits;
 use base::failure::{Failure, Result};
 use base::id::Id;
@@ -9,7 +11,7 @@ use crate::commands::run::{Args, is_attended};
 use crate::git::{checkout, worktree};
 use crate::schedule::default_jobs;
 use crate::session::random;
-use crate::session::record::{Limits, Manner, Record, SCHEMA, Templates};
+use crate::session::record::{Limits, Manner, Part, Record, SCHEMA, Templates};
 
 /// Ids that are tried before giving up; each is one of 810,000 for its slug.
 const TRIES: u32 = 200;
@@ -27,8 +29,10 @@ pub struct Order {
     pub base: Option<String>,
     /// Checks besides the configured ones.
     pub checks: Vec<String>,
-    /// Sessions that must be accepted first.
-    pub after: Vec<Id>,
+    /// Names of the tasks that must be accepted first.
+    pub after: Vec<String>,
+    /// What its list says of it.
+    pub part: Part,
     /// When to stop.
     pub limits: Limits,
     /// How it is run.
@@ -62,9 +66,22 @@ impl Order {
     }
 }
 
-/// Writes a new session down; it starts when the scheduler finds a place for it.
-pub fn create(desk: &Desk, order: &Order) -> Result<Id> {
-    let mut record = draft(desk, order)?;
+/// Writes new sessions down, each after those that it waits for. They start when the scheduler
+/// finds a place for them.
+pub fn create(desk: &Desk, orders: &[Order]) -> Result<Vec<Id>> {
+    let mut named: BTreeMap<&str, Id> = BTreeMap::new();
+    let mut ids = Vec::with_capacity(orders.len());
+    for order in orders {
+        let after = order.after.iter().filter_map(|name| named.get(name.as_str()).cloned());
+        let id = create_one(desk, order, after.collect())?;
+        named.extend(order.part.name.as_deref().map(|name| (name, id.clone())));
+        ids.push(id);
+    }
+    Ok(ids)
+}
+
+fn create_one(desk: &Desk, order: &Order, after: Vec<Id>) -> Result<Id> {
+    let mut record = Record { after, ..draft(desk, order)? };
     desk.repository.remember_checkout()?;
     for n in 0..TRIES {
         let id = Id::new(&order.task, random::four(&order.task, n)?);
@@ -116,7 +133,8 @@ pub fn draft(desk: &Desk, order: &Order) -> Result<Record> {
         limits: limits(&order.limits, &studio.limits),
         manner,
         attempt: 1,
-        after: order.after.clone(),
+        after: Vec::new(),
+        part: order.part.clone(),
         created_at: desk.clock.stamp(),
     })
 }

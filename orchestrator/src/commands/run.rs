@@ -27,7 +27,7 @@ pub struct Args {
     /// What to do; one session for each text (`-` reads one from stdin)
     #[arg(value_name = "TASK")]
     pub tasks: Vec<String>,
-    /// Read tasks from a file: TOML with [[task]], or a Markdown list
+    /// Read tasks from a file: TOML with [[task]], or a Markdown list; `after` makes one wait
     #[arg(long = "tasks", value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// How many sessions work at once
@@ -104,10 +104,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if args.ways.sandbox == "off" {
         report::say("warning: the agents run without the box: they can read and write all you can");
     }
-    let mut ids = Vec::new();
-    for order in &orders {
-        ids.push(create(&desk, order)?);
-    }
+    let ids = create(&desk, &orders)?;
     desk.schedule()?;
     if args.ways.detach {
         for id in &ids {
@@ -183,12 +180,18 @@ fn dry_run(desk: &Desk, orders: &[Order]) -> Result<u8> {
         if desk.json {
             report::json_line(&json!({
                 "task": record.task, "agent": record.agent, "persona": record.persona,
-                "base": record.base, "checks": record.checks,
+                "base": record.base, "checks": record.checks, "name": order.part.name,
+                "after": order.after, "paths": order.part.paths,
+                "requirements": order.part.requirements,
             }));
             continue;
         }
+        let after = match order.after.as_slice() {
+            [] => String::new(),
+            after => format!(", after {}", after.join(", ")),
+        };
         report::out(&base::text::printable(&format!(
-            "would start: {} (agent {}, base {})",
+            "would start: {} (agent {}, base {}{after})",
             table::first_lines(&order.task, 1),
             table::agent(&record),
             base::text::head(&record.base.commit, 12),
@@ -209,8 +212,14 @@ fn summary(desk: &Desk, ids: &[Id], seen: Seen) -> Result<u8> {
     if seen == Seen::Interrupted {
         return Ok(130);
     }
-    let good = |state: &State| matches!(state, State::Ready | State::Accepted | State::Empty);
-    if !views.iter().all(|view| good(&view.state)) {
+    for view in views.iter().filter(|view| view.is_held() && !desk.json) {
+        let why = view.why().unwrap_or_default();
+        report::say(&base::text::printable(&format!("{}: {why}", view.record.id)));
+    }
+    let good = |view: &View| {
+        matches!(view.state, State::Ready | State::Accepted | State::Empty) || view.is_held()
+    };
+    if !views.iter().all(good) {
         return Ok(1);
     }
     let stuck = |view: &&View| view.record.manner.accept && view.state == State::Ready;

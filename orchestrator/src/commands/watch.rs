@@ -78,7 +78,8 @@ async fn look(desk: &Desk, ids: &[Id], events: bool) -> Result<Seen> {
         let fates = desk.fates()?;
         for session in &mut watched {
             let view = desk.view_with(&session.id, &fates)?;
-            settled &= session.look(desk, &view, &mut progress, events)?;
+            // One that waits for others moves when they do: alone it holds nobody up.
+            settled &= session.look(desk, &view, &mut progress, events)? || view.is_held();
         }
         if settled {
             return Ok(if interrupted { Seen::Interrupted } else { Seen::Settled });

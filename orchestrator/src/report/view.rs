@@ -37,6 +37,11 @@ impl View {
         why(&self.facts, &self.state)
     }
 
+    /// Whether it waits for sessions that have not landed.
+    pub fn is_held(&self) -> bool {
+        self.state == State::Queued && !self.facts.holds.is_empty()
+    }
+
     /// What the session holds, as far as it was brought home.
     pub fn work(&self) -> Option<&Work> {
         self.facts.story.work.as_ref()
@@ -44,6 +49,11 @@ impl View {
 
     /// The commands that make sense now, the likeliest first.
     pub fn next(&self) -> Vec<String> {
+        if self.is_held() {
+            let waited_for =
+                self.facts.holds.iter().map(|hold| format!("studio status {}", hold.id));
+            return waited_for.chain([self.command("discard")]).collect();
+        }
         let verbs: &[&str] = match &self.state {
             State::Queued | State::Starting | State::Working | State::Checking => {
                 &["logs -f", "stop"]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use base::event::{Event, Usage, What};
+use base::id::Id;
 use serde::{Deserialize, Serialize};
 
 use crate::session::journal::{CheckResult, Entry, Line, Outcome, Work};
@@ -15,6 +16,17 @@ pub struct Facts {
     /// What the journal tells.
     pub story: Story,
     /// What the operations log says became of it.
+    pub fate: Fate,
+    /// The sessions that must have landed before it starts, and have not.
+    pub holds: Vec<Hold>,
+}
+
+/// A session that another waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The session.
+    pub id: Id,
+    /// What became of it so far.
     pub fate: Fate,
 }
 

@@ -9,7 +9,8 @@ use base::id::Id;
 use crate::git::operations::{Intent, Kind, Line};
 use crate::git::repo::Repository;
 use crate::git::{mend, trash};
-use crate::session::facts::Fate;
+use crate::session::facts::{Fate, Hold};
+use crate::session::record::Record;
 
 /// What became of every session that an operation took up.
 pub struct Fates {
@@ -21,6 +22,15 @@ impl Fates {
     /// What became of one session.
     pub fn of(&self, id: &Id) -> &Fate {
         self.by_session.get(id).unwrap_or(&Fate::Open)
+    }
+
+    /// The sessions that must have landed before this one starts, and have not.
+    pub fn holds(&self, record: &Record) -> Vec<Hold> {
+        let waits = record.after.iter().map(|id| (id, self.of(id)));
+        waits
+            .filter(|(_, fate)| !matches!(fate, Fate::Accepted { .. }))
+            .map(|(id, fate)| Hold { id: id.clone(), fate: fate.clone() })
+            .collect()
     }
 
     /// Whether all that an operation dropped can come back.

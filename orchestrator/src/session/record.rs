@@ -46,8 +46,24 @@ pub struct Record {
     /// Sessions that must be accepted before this one starts.
     #[serde(default)]
     pub after: Vec<Id>,
+    /// Its part in a plan.
+    #[serde(default)]
+    pub part: Part,
     /// RFC 3339, UTC.
     pub created_at: String,
+}
+
+/// What a list of tasks says of a session besides its task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Part {
+    /// The task's id in its list.
+    pub name: Option<String>,
+    /// What it will touch: glob patterns from the root. Sessions whose patterns meet work one
+    /// after the other.
+    pub paths: Vec<String>,
+    /// Ids of the requirements that it serves.
+    pub requirements: Vec<String>,
 }
 
 /// How branches and worktrees are called, as configured when the session was made.
@@ -85,6 +101,11 @@ impl Templates {
 }
 
 impl Record {
+    /// Whether it starts from its branch as that is then, not as it was when it was made.
+    pub fn starts_from_the_tip(&self) -> bool {
+        !self.after.is_empty() || !self.part.paths.is_empty()
+    }
+
     /// The record with its place where the repository is now: repositories are moved. What lies at
     /// a place of its own stays there.
     pub fn located(mut self, repository: &Repository) -> Result<Record> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::session::facts::{Facts, Fate, Phase};
+use crate::session::facts::{Facts, Fate, Hold, Phase};
 use crate::session::journal::Outcome;
 
 /// The states of a session. The life of a session is the diagram of docs/architecture.md.
@@ -98,7 +98,7 @@ impl State {
 pub fn why(facts: &Facts, state: &State) -> Option<String> {
     let story = &facts.story;
     let why = match state {
-        State::Queued => "it waits for a free place".into(),
+        State::Queued => queued_why(&facts.holds),
         State::Starting => "its worktree is made and its agent started".into(),
         State::Working => format!("turn {}", story.turns),
         State::Waiting { reason } => reason.clone(),
@@ -123,6 +123,18 @@ pub fn why(facts: &Facts, state: &State) -> Option<String> {
     match (&story.note, state) {
         (Some(note), State::Ready) => Some(format!("{why}; {note}")),
         _ => Some(why),
+    }
+}
+
+fn queued_why(holds: &[Hold]) -> String {
+    match holds.first() {
+        None => "it waits for a free place".into(),
+        Some(Hold { id, fate: Fate::Discarded { operation } }) => {
+            format!("it waits for `{id}`, which was discarded (studio undo {operation})")
+        }
+        Some(Hold { id, fate: Fate::Open | Fate::Landing | Fate::Accepted { .. } }) => {
+            format!("it waits until `{id}` has landed")
+        }
     }
 }
 
@@ -163,7 +175,7 @@ mod tests {
             .split_whitespace()
             .map(|name| Line { time: "t".into(), entry: entry(name) })
             .collect();
-        state(&Facts { locked, story: Story::of(&lines), fate }).name()
+        state(&Facts { locked, story: Story::of(&lines), fate, holds: Vec::new() }).name()
     }
 
     #[test]

@@ -80,6 +80,12 @@ impl Store {
         Ok(true)
     }
 
+    /// Writes down anew what is known of a session that has not started; for the holder of its lock.
+    pub fn rewrite(&self, record: &Record) -> Result<()> {
+        let fail = || format!("cannot write down session `{}`", record.id);
+        files::replace_json(&self.file(&record.id, "session.json"), record).or_fail(fail)
+    }
+
     /// Every session, by id.
     pub fn ids(&self) -> Result<Vec<Id>> {
         let entries = match fs::read_dir(self.root.join("sessions")) {

@@ -30,6 +30,7 @@ fn life(checks: &[&str], limits: Limits, attended: bool) -> Life {
         manner: Manner { attended, ..Manner::default() },
         attempt: 1,
         after: Vec::new(),
+        part: crate::session::record::Part::default(),
         created_at: "t".into(),
     };
     let mut story = Story::default();

@@ -1,0 +1,42 @@
+//! Controls of programs by the accessibility bus (AT-SPI): what there is, and acting on it.
+
+mod act;
+mod bus;
+mod node;
+mod tree;
+
+use base::desktop::{Act, Acted, Controls, Look};
+use base::failure::Result;
+
+use bus::Bus;
+use tree::Tree;
+
+/// The controls; none, and why, where no program tells any.
+pub fn controls(look: &Look) -> Controls {
+    let active = tree::active_title();
+    let seen = Bus::open().and_then(|bus| Ok((Tree::of(&bus, look, active.as_deref())?, bus)));
+    let (tree, bus) = match seen {
+        Ok(seen) => seen,
+        Err(failure) => {
+            let active = active.unwrap_or_default();
+            return Controls { active, note: Some(failure.in_full()), ..Controls::default() };
+        }
+    };
+    let limit = if look.limit == 0 { USUAL_LIMIT } else { look.limit as usize };
+    let wanted = tree.nodes.iter().filter(|node| !look.interactive || node.is_interactive());
+    let mut controls: Vec<_> = wanted.take(limit + 1).map_while(|node| node.told(&bus)).collect();
+    let cut = tree.cut || controls.len() > limit || bus.is_late();
+    controls.truncate(limit);
+    let focused = tree.nodes.iter().find(|node| node.has(node::FOCUSED));
+    let focused = focused.and_then(|node| node.told(&bus));
+    Controls { active: tree.active, focused, controls, cut, note: bus.silence() }
+}
+
+/// Acts on a control.
+pub fn act(act: &Act) -> Result<Acted> {
+    let bus = Bus::open()?;
+    act::act(&bus, act)
+}
+
+/// How many controls are told when nobody says.
+const USUAL_LIMIT: usize = 200;

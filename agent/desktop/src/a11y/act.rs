@@ -1,0 +1,311 @@
+//! Acting on a control by what it offers, and waiting until it shows.
+
+use std::time::Duration;
+
+use base::desktop::{Act, Acted, Action};
+use base::failure::{Failure, Result};
+
+use super::bus::Bus;
+use super::node::{
+    ACTION, COMPONENT, EDITABLE, EXPANDABLE, EXPANDED, FOCUSABLE, FOCUSED, Node, SELECTION, VALUE,
+};
+use super::tree::{self, Tree};
+use crate::patience::pause;
+
+/// How many controls are named when none was found.
+const NAMED: usize = 15;
+/// How often, and after what time each, a control is looked at until it shows what was done.
+const LOOKS: usize = 25;
+const LOOK: Duration = Duration::from_millis(20);
+
+/// One control and the tree that it is in.
+struct Target<'a> {
+    bus: &'a Bus,
+    tree: &'a Tree,
+    node: &'a Node,
+    interfaces: Vec<String>,
+}
+
+/// Finds the control and acts on it.
+pub fn act(bus: &Bus, act: &Act) -> Result<Acted> {
+    if act.name.is_none() && act.automation_id.is_none() && act.role.is_none() {
+        let failure = Failure::usage("nothing says which control is meant");
+        return Err(failure.next("give its name, its automation id or its role"));
+    }
+    let tree = Tree::of(bus, &act.look, tree::active_title().as_deref())?;
+    let Some(node) = found(bus, &tree, act) else {
+        if let Some(silence) = bus.silence() {
+            return Err(Failure::failed(silence));
+        }
+        return Ok(Acted { control: None, available: available(&tree) });
+    };
+    if !node.is_enabled() {
+        let failure = Failure::failed(format!("{} is disabled", called(node)));
+        return Err(failure.because("its program does not take anything there now"));
+    }
+    let target = Target { bus, tree: &tree, node, interfaces: node.interfaces(bus) };
+    target.take(act.action, act.value.as_deref())?;
+    let after = node.again(bus).unwrap_or_else(|| node.clone());
+    Ok(Acted { control: after.told(bus), available: Vec::new() })
+}
+
+/// The control that fits best: one to be acted on before a label, the whole name before a part,
+/// what is shown and can be used before what is not.
+fn found<'a>(bus: &Bus, tree: &'a Tree, act: &Act) -> Option<&'a Node> {
+    let words = act.name.as_ref().map(|name| name.trim().to_lowercase());
+    let fits = |node: &&Node| {
+        words.as_ref().is_none_or(|words| node.name.to_lowercase().contains(words))
+            && act.role.as_ref().is_none_or(|role| *role == node.role)
+            && act.automation_id.as_ref().is_none_or(|id| *id == node.automation_id(bus))
+    };
+    tree.nodes.iter().filter(fits).min_by_key(|node| {
+        let exact = words.as_ref().is_some_and(|words| node.name.to_lowercase() == *words);
+        [!node.is_interactive(), !exact, !node.is_visible(), !node.is_enabled()]
+    })
+}
+
+/// What could have been meant: what can be acted on, then the rest that has a name.
+fn available(tree: &Tree) -> Vec<String> {
+    let (first, rest): (Vec<&Node>, Vec<&Node>) = tree
+        .nodes
+        .iter()
+        .filter(|node| !node.name.is_empty())
+        .partition(|node| node.is_interactive());
+    let all = first.into_iter().chain(rest).take(NAMED);
+    all.map(|node| {
+        let disabled = if node.is_enabled() { "" } else { ", disabled" };
+        let hidden = if node.is_visible() { "" } else { ", hidden" };
+        format!("{} ({}{disabled}{hidden})", node.name, node.role)
+    })
+    .collect()
+}
+
+fn called(node: &Node) -> String {
+    match node.name.as_str() {
+        "" => format!("the {}", node.role),
+        name => format!("`{name}` ({})", node.role),
+    }
+}
+
+impl Target<'_> {
+    fn take(&self, action: Action, value: Option<&str>) -> Result<()> {
+        match action {
+            Action::Click => self.click(),
+            Action::SetValue => self.set_value(value),
+            Action::Toggle if self.node.is_switch() => {
+                let before = self.value();
+                self.do_named(&["toggle", "click", "press", "activate"])?;
+                self.shows(|target| target.value() != before)
+            }
+            Action::Select => self.select(value),
+            Action::Expand if self.can_expand() => self.expand(true),
+            Action::Collapse if self.can_expand() => self.expand(false),
+            Action::Focus if self.has(COMPONENT) && self.node.has(FOCUSABLE) => {
+                self.said(self.ask(COMPONENT, "GrabFocus"))?;
+                self.shows(|target| target.node.again(target.bus).is_none_or(|it| it.has(FOCUSED)))
+            }
+            Action::Toggle | Action::Expand | Action::Collapse | Action::Focus => {
+                Err(self.cannot(action))
+            }
+        }
+    }
+
+    fn click(&self) -> Result<()> {
+        if self.has(ACTION) && !self.node.actions(self.bus).is_empty() {
+            return self.do_action(0);
+        }
+        if self.parent_selects() { self.select(None) } else { Err(self.cannot(Action::Click)) }
+    }
+
+    fn set_value(&self, value: Option<&str>) -> Result<()> {
+        let Some(value) = value else {
+            return Err(Failure::usage("nothing says what the value is to be"));
+        };
+        if self.has(VALUE) {
+            return self.set_number(value);
+        }
+        if !self.has(EDITABLE) {
+            return Err(self.cannot(Action::SetValue));
+        }
+        let set = self.bus.call(&self.node.place, EDITABLE, "SetTextContents", &value);
+        self.said(set)?;
+        self.shows(|target| target.value().is_none_or(|now| now == value))
+    }
+
+    fn set_number(&self, value: &str) -> Result<()> {
+        let number = value.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+        let Some(number) = number else {
+            let failure = Failure::usage(format!("`{value}` is no number"));
+            return Err(failure.because(format!("{} holds a number", called(self.node))));
+        };
+        let bound = |name: &str| {
+            let told = self.bus.property(&self.node.place, VALUE, name);
+            told.and_then(|told| f64::try_from(told).ok())
+        };
+        if let (Some(least), Some(most)) = (bound("MinimumValue"), bound("MaximumValue"))
+            && least < most
+            && !(least..=most).contains(&number)
+        {
+            let why = format!("it takes {least} to {most}");
+            let failure = Failure::usage(format!("{} does not take {number}", called(self.node)));
+            return Err(failure.because(why));
+        }
+        let set = self.bus.set(&self.node.place, VALUE, "CurrentValue", number);
+        self.said(set.map(|()| true))?;
+        self.shows(|target| target.value().is_none_or(|now| now == number.to_string()))
+    }
+
+    /// Selects an entry of it by name, or itself in what it is in.
+    fn select(&self, value: Option<&str>) -> Result<()> {
+        let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
+            if self.parent_selects() {
+                let parent = self.node.parent.map(|parent| &self.tree.nodes[parent]);
+                let place = parent.map(|parent| &parent.place);
+                let selected = place.and_then(|place| {
+                    self.bus.call(place, SELECTION, "SelectChild", &self.node.index)
+                });
+                return self.said(selected);
+            }
+            let clicked = self.has(ACTION).then(|| self.do_action(0));
+            return clicked.unwrap_or_else(|| Err(self.cannot(Action::Select)));
+        };
+        let Some(entry) = self.entry(value) else {
+            let names: Vec<&str> = self.below().map(|node| node.name.as_str()).collect();
+            let names: Vec<&str> =
+                names.into_iter().filter(|name| !name.is_empty()).take(NAMED).collect();
+            let failure =
+                Failure::not_found(format!("{} has no entry `{value}`", called(self.node)));
+            return Err(failure.because(format!("its entries are: {}", names.join("; "))));
+        };
+        if self.has(SELECTION) {
+            let selected = self.bus.call(&self.node.place, SELECTION, "SelectChild", &entry.index);
+            if selected == Some(true) {
+                return self.shows(|target| target.value().is_none_or(|now| now == entry.name));
+            }
+        }
+        let interfaces = entry.interfaces(self.bus);
+        Target { node: entry, interfaces, ..*self }.select(None)
+    }
+
+    fn expand(&self, wanted: bool) -> Result<()> {
+        let is = |node: &Node| node.has(EXPANDED) == wanted;
+        if self.node.has(EXPANDABLE) && is(self.node) {
+            return Ok(());
+        }
+        self.do_named(&["expand", "open", "activate", "press", "click", "toggle"])?;
+        if !self.node.has(EXPANDABLE) {
+            return Ok(());
+        }
+        self.shows(|target| target.node.again(target.bus).is_none_or(|now| is(&now)))
+    }
+
+    /// Does the first of its actions whose name holds one of these words, the words in order.
+    fn do_named(&self, words: &[&str]) -> Result<()> {
+        let actions = self.node.actions(self.bus);
+        let position =
+            |word: &&str| actions.iter().position(|name| name.to_lowercase().contains(*word));
+        let number = words.iter().find_map(position).unwrap_or_default();
+        self.do_action(i32::try_from(number).unwrap_or_default())
+    }
+
+    fn do_action(&self, number: i32) -> Result<()> {
+        self.said(self.bus.call(&self.node.place, ACTION, "DoAction", &number))
+    }
+
+    fn ask(&self, interface: &str, method: &str) -> Option<bool> {
+        self.bus.call(&self.node.place, interface, method, &())
+    }
+
+    /// What a program answered: it did it, it did not, or nothing.
+    fn said(&self, answer: Option<bool>) -> Result<()> {
+        let failed = Failure::failed(format!("{} did not do it", called(self.node)));
+        match answer {
+            Some(true) => Ok(()),
+            Some(false) => Err(failed.because("its program refused")),
+            None => Err(failed.because("its program does not answer, or knows no such call")),
+        }
+    }
+
+    /// Waits a moment until the control shows what was done; a slow program is no failure.
+    fn shows(&self, done: impl Fn(&Self) -> bool) -> Result<()> {
+        for _ in 0..LOOKS {
+            if done(self) {
+                break;
+            }
+            pause(LOOK)?;
+        }
+        Ok(())
+    }
+
+    fn value(&self) -> Option<String> {
+        self.node.again(self.bus)?.told(self.bus)?.value
+    }
+
+    fn has(&self, interface: &str) -> bool {
+        self.interfaces.iter().any(|known| known == interface)
+    }
+
+    fn can_expand(&self) -> bool {
+        self.has(ACTION) && (self.node.has(EXPANDABLE) || self.node.role == "combo box")
+    }
+
+    fn parent_selects(&self) -> bool {
+        let parent = self.node.parent.map(|parent| &self.tree.nodes[parent]);
+        parent.is_some_and(|parent| {
+            parent.interfaces(self.bus).iter().any(|known| known == SELECTION)
+        })
+    }
+
+    /// What is in it.
+    fn below(&self) -> impl Iterator<Item = &Node> {
+        let inside = |node: &&Node| {
+            let mut at = node.parent;
+            while let Some(parent) = at {
+                let parent = &self.tree.nodes[parent];
+                if parent.place == self.node.place {
+                    return true;
+                }
+                at = parent.parent;
+            }
+            false
+        };
+        self.tree.nodes.iter().filter(inside)
+    }
+
+    /// The entry that is called so, else one whose name holds the words.
+    fn entry(&self, value: &str) -> Option<&Node> {
+        let words = value.trim().to_lowercase();
+        let called = |node: &&Node| node.name.to_lowercase() == words;
+        let holds = |node: &&Node| node.name.to_lowercase().contains(&words);
+        self.below().find(called).or_else(|| self.below().find(holds))
+    }
+
+    /// What is said of an action that it does not offer.
+    fn cannot(&self, action: Action) -> Failure {
+        let offers = [
+            (self.has(ACTION) || self.parent_selects(), "click"),
+            (self.has(EDITABLE) || self.has(VALUE), "set_value"),
+            (self.node.is_switch(), "toggle"),
+            (self.parent_selects() || self.has(SELECTION), "select"),
+            (self.can_expand(), "expand, collapse"),
+            (self.node.has(FOCUSABLE), "focus"),
+        ];
+        let offers: Vec<&str> =
+            offers.into_iter().filter(|(offered, _)| *offered).map(|(_, name)| name).collect();
+        let offers = if offers.is_empty() { "nothing".to_owned() } else { offers.join(", ") };
+        Failure::usage(format!("{} does not support {}", called(self.node), word(action)))
+            .because(format!("it supports: {offers}"))
+    }
+}
+
+fn word(action: Action) -> &'static str {
+    match action {
+        Action::Click => "click",
+        Action::SetValue => "set_value",
+        Action::Toggle => "toggle",
+        Action::Select => "select",
+        Action::Expand => "expand",
+        Action::Collapse => "collapse",
+        Action::Focus => "focus",
+    }
+}

@@ -1,0 +1,120 @@
+//! The accessibility bus: every call is bounded, and a program that hangs is left alone after.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use base::failure::{Failure, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use zbus::connection::Builder;
+use zbus::{Connection, DynamicType, Message, OwnedObjectPath, OwnedVariant, Type};
+
+/// The longest time for one call.
+const CALL: Duration = Duration::from_secs(2);
+/// The longest time for all calls of one question.
+const ALL: Duration = Duration::from_secs(9);
+
+/// An object of a program: its name on the bus, and its path.
+pub type Place = (String, OwnedObjectPath);
+
+/// A connection to the accessibility bus.
+pub struct Bus {
+    runtime: tokio::runtime::Runtime,
+    connection: Connection,
+    end: Instant,
+    /// Programs that did not answer in time.
+    silent: RefCell<BTreeSet<String>>,
+}
+
+impl Bus {
+    /// Finds the bus by way of the session's.
+    pub fn open() -> Result<Bus> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| none(&error))?;
+        let end = Instant::now() + ALL;
+        let session = within(&runtime, Builder::session().build())?;
+        let (to, path) = ("org.a11y.Bus", "/org/a11y/bus");
+        let asked = session.call_method(Some(to), path, Some(to), "GetAddress", &());
+        let address: String =
+            within(&runtime, asked)?.body().deserialize().map_err(|error| none(&error))?;
+        let connection = within(&runtime, Builder::address(address.as_str()).build())?;
+        Ok(Bus { runtime, connection, end, silent: RefCell::default() })
+    }
+
+    /// Calls a method of an object; nothing when it has none, is gone or does not answer.
+    pub fn call<B, R>(&self, at: &Place, interface: &str, method: &str, body: &B) -> Option<R>
+    where
+        B: Serialize + DynamicType,
+        R: DeserializeOwned + Type,
+    {
+        self.reply(at, interface, method, body)?.body().deserialize_ignore_signature().ok()
+    }
+
+    /// A property of an object.
+    pub fn property(&self, at: &Place, interface: &str, name: &str) -> Option<OwnedVariant> {
+        let properties = "org.freedesktop.DBus.Properties";
+        let reply = self.reply(at, properties, "Get", &(interface, name))?;
+        reply.body().deserialize::<OwnedVariant>().ok()
+    }
+
+    /// Sets a property of an object.
+    pub fn set<V>(&self, at: &Place, interface: &str, name: &str, value: V) -> Option<()>
+    where
+        V: Into<zbus::Variant<'static>>,
+    {
+        let body = (interface, name, value.into());
+        self.reply(at, "org.freedesktop.DBus.Properties", "Set", &body).map(drop)
+    }
+
+    fn reply<B>(&self, at: &Place, interface: &str, method: &str, body: &B) -> Option<Message>
+    where
+        B: Serialize + DynamicType,
+    {
+        let (name, path) = at;
+        if self.silent.borrow().contains(name) || self.is_late() {
+            return None;
+        }
+        let left = self.end.saturating_duration_since(Instant::now()).min(CALL);
+        let call =
+            self.connection.call_method(Some(name.as_str()), path, Some(interface), method, body);
+        let answered = self.runtime.block_on(async { tokio::time::timeout(left, call).await });
+        if answered.is_err() {
+            self.silent.borrow_mut().insert(name.clone());
+        }
+        answered.ok()?.ok()
+    }
+
+    /// Whether the time for this question is over.
+    pub fn is_late(&self) -> bool {
+        Instant::now() >= self.end
+    }
+
+    /// What is to be said of programs that did not answer.
+    pub fn silence(&self) -> Option<String> {
+        let silent = self.silent.borrow();
+        let many = silent.len();
+        (many > 0).then(|| match many {
+            1 => "a program does not answer: it hangs, and its controls are missing".to_owned(),
+            _ => format!("{many} programs do not answer: their controls are missing"),
+        })
+    }
+}
+
+fn within<T>(
+    runtime: &tokio::runtime::Runtime,
+    call: impl Future<Output = zbus::Result<T>>,
+) -> Result<T> {
+    match runtime.block_on(async { tokio::time::timeout(CALL, call).await }) {
+        Ok(answered) => answered.map_err(|error| none(&error)),
+        Err(_) => Err(none(&"it does not answer")),
+    }
+}
+
+fn none(why: &dyn std::fmt::Display) -> Failure {
+    Failure::failed("there is no accessibility bus, so no program tells its controls")
+        .because(why)
+        .next("install at-spi2-core and start the session anew")
+        .next("look at a picture of the screen instead")
+}

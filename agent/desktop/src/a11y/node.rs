@@ -1,0 +1,199 @@
+//! One control: its role, its states, and what it says of itself when asked.
+
+use base::desktop::{Area, Control};
+use base::text;
+
+use super::bus::{Bus, Place};
+
+/// Numbers of states, as AT-SPI counts their bits.
+pub const ACTIVE: u32 = 1;
+const CHECKED: u32 = 4;
+const ENABLED: u32 = 8;
+pub const EXPANDABLE: u32 = 9;
+pub const EXPANDED: u32 = 10;
+pub const FOCUSABLE: u32 = 11;
+pub const FOCUSED: u32 = 12;
+const PRESSED: u32 = 20;
+const SENSITIVE: u32 = 24;
+const SHOWING: u32 = 25;
+const VISIBLE: u32 = 30;
+
+/// The interfaces of AT-SPI that we call.
+pub const ACCESSIBLE: &str = "org.a11y.atspi.Accessible";
+pub const ACTION: &str = "org.a11y.atspi.Action";
+pub const COMPONENT: &str = "org.a11y.atspi.Component";
+pub const EDITABLE: &str = "org.a11y.atspi.EditableText";
+pub const SELECTION: &str = "org.a11y.atspi.Selection";
+pub const TEXT: &str = "org.a11y.atspi.Text";
+pub const VALUE: &str = "org.a11y.atspi.Value";
+
+/// Roles of what can be acted on.
+const INTERACTIVE: &[&str] = &[
+    "button",
+    "check box",
+    "check menu item",
+    "combo box",
+    "entry",
+    "link",
+    "list item",
+    "menu",
+    "menu item",
+    "page tab",
+    "password text",
+    "push button",
+    "radio button",
+    "radio menu item",
+    "slider",
+    "spin button",
+    "switch",
+    "table cell",
+    "text",
+    "toggle button",
+    "tree item",
+];
+/// Roles of what is on or off.
+const SWITCHED: &[&str] =
+    &["check box", "check menu item", "radio button", "radio menu item", "switch", "toggle button"];
+/// The most bytes of a text that are told.
+const MOST_TEXT: usize = 2000;
+
+/// A control as far as it is known from walking by.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Who to ask about it.
+    pub place: Place,
+    /// Its program.
+    pub app: String,
+    /// What it is.
+    pub role: String,
+    /// What it is called.
+    pub name: String,
+    /// Its states, a bit each.
+    states: u64,
+    /// The node that it is in, by its number in the tree.
+    pub parent: Option<usize>,
+    /// Which child of that it is.
+    pub index: i32,
+}
+
+impl Node {
+    /// Asks for role, states and name; nothing when it is gone or its program hangs.
+    pub fn read(bus: &Bus, place: Place, app: &str) -> Option<Node> {
+        let role: String = bus.call(&place, ACCESSIBLE, "GetRoleName", &())?;
+        let states: Vec<u32> = bus.call(&place, ACCESSIBLE, "GetState", &())?;
+        let half = |at: usize| u64::from(states.get(at).copied().unwrap_or_default());
+        let states = half(0) | half(1) << 32;
+        let name = string(bus, &place, "Name");
+        Some(Node { place, app: app.to_owned(), role, name, states, parent: None, index: 0 })
+    }
+
+    /// The same control, asked again.
+    pub fn again(&self, bus: &Bus) -> Option<Node> {
+        let (parent, index) = (self.parent, self.index);
+        Some(Node { parent, index, ..Node::read(bus, self.place.clone(), &self.app)? })
+    }
+
+    /// Whether it has this state.
+    pub fn has(&self, state: u32) -> bool {
+        self.states & (1 << state) != 0
+    }
+
+    /// Whether it can be used.
+    pub fn is_enabled(&self) -> bool {
+        self.has(ENABLED) || self.has(SENSITIVE)
+    }
+
+    /// Whether it is on the screen.
+    pub fn is_visible(&self) -> bool {
+        self.has(VISIBLE) && self.has(SHOWING)
+    }
+
+    /// Whether it is there to be acted on.
+    pub fn is_interactive(&self) -> bool {
+        INTERACTIVE.contains(&self.role.as_str())
+    }
+
+    /// Whether it is on or off.
+    pub fn is_switch(&self) -> bool {
+        SWITCHED.contains(&self.role.as_str())
+    }
+
+    /// The interfaces it has.
+    pub fn interfaces(&self, bus: &Bus) -> Vec<String> {
+        bus.call(&self.place, ACCESSIBLE, "GetInterfaces", &()).unwrap_or_default()
+    }
+
+    /// Its automation id.
+    pub fn automation_id(&self, bus: &Bus) -> String {
+        string(bus, &self.place, "AccessibleId")
+    }
+
+    /// The names of its actions.
+    pub fn actions(&self, bus: &Bus) -> Vec<String> {
+        let told: Option<Vec<(String, String, String)>> =
+            bus.call(&self.place, ACTION, "GetActions", &());
+        told.unwrap_or_default().into_iter().map(|(name, ..)| name).collect()
+    }
+
+    /// All that is told of it; nothing when its program does not answer any more.
+    pub fn told(&self, bus: &Bus) -> Option<Control> {
+        let interfaces =
+            bus.call::<_, Vec<String>>(&self.place, ACCESSIBLE, "GetInterfaces", &())?;
+        let has = |interface: &str| interfaces.iter().any(|known| known == interface);
+        Some(Control {
+            name: self.name.clone(),
+            role: self.role.clone(),
+            automation_id: self.automation_id(bus),
+            app: self.app.clone(),
+            area: has(COMPONENT).then(|| self.area(bus)).flatten(),
+            enabled: self.is_enabled(),
+            visible: self.is_visible(),
+            value: self.value(bus, has),
+            actions: if has(ACTION) { self.actions(bus) } else { Vec::new() },
+        })
+    }
+
+    fn area(&self, bus: &Bus) -> Option<Area> {
+        // 0: measured from the corner of the screen.
+        let told: ((i32, i32, i32, i32),) =
+            bus.call(&self.place, COMPONENT, "GetExtents", &0u32)?;
+        let (x, y, width, height) = told.0;
+        let (width, height) = (u32::try_from(width).ok()?, u32::try_from(height).ok()?);
+        // What is not shown says that it is at the smallest of all numbers.
+        (x > i32::MIN && width > 0 && height > 0).then_some(Area { x, y, width, height })
+    }
+
+    /// What is in it. A password is nobody's business.
+    fn value(&self, bus: &Bus, has: impl Fn(&str) -> bool) -> Option<String> {
+        if self.role == "password text" {
+            return None;
+        }
+        if self.is_switch() {
+            let on = self.has(CHECKED) || self.has(PRESSED);
+            return Some(if on { "on" } else { "off" }.to_owned());
+        }
+        if self.role == "combo box" && has(SELECTION) {
+            let chosen: Option<(Place,)> =
+                bus.call(&self.place, SELECTION, "GetSelectedChild", &0i32);
+            return chosen
+                .map(|(chosen,)| string(bus, &chosen, "Name"))
+                .filter(|name| !name.is_empty());
+        }
+        if has(VALUE) {
+            let told = bus.property(&self.place, VALUE, "CurrentValue")?;
+            return f64::try_from(told).ok().map(|number| number.to_string());
+        }
+        if has(TEXT) && self.role != "label" {
+            let all: String = bus.call(&self.place, TEXT, "GetText", &(0i32, -1i32))?;
+            let head = text::head(&all, MOST_TEXT);
+            return Some(if head.len() < all.len() { format!("{head}…") } else { all });
+        }
+        None
+    }
+}
+
+/// A property that is text; empty when there is none.
+pub fn string(bus: &Bus, place: &Place, name: &str) -> String {
+    let told = bus.property(place, ACCESSIBLE, name);
+    told.and_then(|told| String::try_from(told).ok()).unwrap_or_default()
+}

@@ -1,0 +1,141 @@
+//! The windows that were meant, and everything in them.
+
+use base::desktop::Look;
+use base::failure::{Failure, Result};
+
+use super::bus::{Bus, Place};
+use super::node::{ACCESSIBLE, ACTIVE, Node, string};
+
+/// The most nodes that are visited, and how deep: a program may have a table of a million cells.
+const MOST_NODES: usize = 4000;
+const DEEPEST: u32 = 64;
+
+/// What was found.
+pub struct Tree {
+    /// The title of the active window.
+    pub active: String,
+    /// Everything below the windows that were meant, from the top.
+    pub nodes: Vec<Node>,
+    /// There was more than could be visited.
+    pub cut: bool,
+}
+
+impl Tree {
+    /// Walks the windows that were meant.
+    pub fn of(bus: &Bus, look: &Look, active: Option<&str>) -> Result<Tree> {
+        let windows = windows(bus);
+        let by_state = windows.iter().find(|window| window.has(ACTIVE));
+        let active = active.map(str::to_owned);
+        let active =
+            active.or_else(|| by_state.map(|window| window.name.clone())).unwrap_or_default();
+        let depth = if look.depth == 0 { DEEPEST } else { look.depth.min(DEEPEST) };
+        let mut tree = Tree { active, nodes: Vec::new(), cut: false };
+        for window in meant(&windows, look, &tree.active)? {
+            tree.walk(bus, window, depth);
+        }
+        Ok(tree)
+    }
+
+    /// Everything below a window, each node before what is in it.
+    fn walk(&mut self, bus: &Bus, window: &Node, depth: u32) {
+        let mut ahead = Ahead::below(bus, &window.place, None, 1);
+        while let Some(Ahead { place, parent, index, level }) = ahead.pop() {
+            if self.nodes.len() >= MOST_NODES || bus.is_late() {
+                self.cut = true;
+                return;
+            }
+            let Some(mut node) = Node::read(bus, place, &window.app) else { continue };
+            (node.parent, node.index) = (parent, index);
+            if level < depth {
+                let number = Some(self.nodes.len());
+                ahead.extend(Ahead::below(bus, &node.place, number, level + 1));
+            }
+            self.nodes.push(node);
+        }
+    }
+}
+
+/// A node that is still to be visited.
+struct Ahead {
+    place: Place,
+    parent: Option<usize>,
+    index: i32,
+    level: u32,
+}
+
+impl Ahead {
+    /// What is in a node, the last first, as a stack wants it.
+    fn below(bus: &Bus, place: &Place, parent: Option<usize>, level: u32) -> Vec<Ahead> {
+        let mut children: Vec<Ahead> = (0..)
+            .zip(children(bus, place))
+            .map(|(index, place)| Ahead { place, parent, index, level })
+            .collect();
+        children.reverse();
+        children
+    }
+}
+
+/// The title of the active window as the window system knows it.
+pub fn active_title() -> Option<String> {
+    let desk = crate::x11::Desk::open(None).ok()?;
+    let windows = desk.windows().ok()?;
+    windows.into_iter().find(|open| open.told.active).map(|open| open.told.title)
+}
+
+/// The windows of all programs.
+fn windows(bus: &Bus) -> Vec<Node> {
+    let root = "/org/a11y/atspi/accessible/root".try_into();
+    let Ok(root) = root else { return Vec::new() };
+    let mut windows = Vec::new();
+    for program in children(bus, &("org.a11y.atspi.Registry".to_owned(), root)) {
+        let name = string(bus, &program, "Name");
+        let found = children(bus, &program).into_iter();
+        windows.extend(found.filter_map(|window| Node::read(bus, window, &name)));
+    }
+    windows
+}
+
+fn children(bus: &Bus, place: &Place) -> Vec<Place> {
+    bus.call(place, ACCESSIBLE, "GetChildren", &()).unwrap_or_default()
+}
+
+/// The windows that a question is about.
+fn meant<'a>(windows: &'a [Node], look: &Look, active: &str) -> Result<Vec<&'a Node>> {
+    if look.everywhere {
+        return Ok(windows.iter().collect());
+    }
+    let found: Vec<&Node> = match &look.window {
+        Some(words) => {
+            let words = words.trim().to_lowercase();
+            let named = |node: &&Node| {
+                [&node.name, &node.app].iter().any(|name| name.to_lowercase().contains(&words))
+            };
+            windows.iter().filter(named).collect()
+        }
+        None => {
+            // Two programs may both believe that they have the focus; the window system decides.
+            let titled = |node: &&&Node| node.name == active;
+            let by_state: Vec<&Node> = windows.iter().filter(|node| node.has(ACTIVE)).collect();
+            let both: Vec<&Node> = by_state.iter().filter(titled).copied().collect();
+            let by_title = || windows.iter().filter(|node| node.name == active).collect();
+            [both, by_state].into_iter().find(|some| !some.is_empty()).unwrap_or_else(by_title)
+        }
+    };
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let what = match &look.window {
+        Some(words) => format!("no window is called `{words}`"),
+        None if active.is_empty() => "no window is active".to_owned(),
+        None => format!("the window `{active}` does not tell its controls"),
+    };
+    let named = windows.iter().filter(|node| !node.name.is_empty());
+    let names: Vec<String> =
+        named.take(15).map(|node| format!("{} ({})", node.name, node.app)).collect();
+    let why = if names.is_empty() {
+        "no program tells its controls".to_owned()
+    } else {
+        format!("these do: {}", names.join("; "))
+    };
+    Err(Failure::not_found(what).because(why))
+}

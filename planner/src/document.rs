@@ -1,0 +1,150 @@
+//! The text of `new_requirements.md` and `current_requirements.md`: two sections under marks, and
+//! the ids of the requirements. What is not changed is printed back byte for byte.
+
+use crate::requirement::{self, Requirement, Unclear};
+
+/// The mark above what is to be implemented.
+pub const CURRENT: &str = "{{CURRENT REQUIREMENTS}}";
+/// The mark above what the user first wrote.
+pub const ORIGINAL: &str =
+    "{{ORIGINAL USER REQUIREMENTS -- THIS SECTION WILL BE IGNORED BY THE IMPLEMENTATION}}";
+
+/// What a user wrote, marked as such; a text that has a mark already stays as it is.
+pub fn marked(text: &str) -> String {
+    let is_marked = [CURRENT, ORIGINAL].iter().any(|mark| find(text, mark).is_some());
+    if is_marked { text.to_owned() } else { format!("{ORIGINAL}\n\n{text}") }
+}
+
+/// What is to be implemented: the section below its mark, up to the next mark. `None` without it,
+/// or when there is nothing below it.
+pub fn current(text: &str) -> Option<&str> {
+    let (_, section) = section(text, CURRENT)?;
+    (!section.trim().is_empty()).then_some(section)
+}
+
+/// What the user wrote first, where a text has it.
+pub fn original(text: &str) -> Option<&str> {
+    section(text, ORIGINAL).map(|(_, section)| section)
+}
+
+/// The text with this below the mark of what is to be implemented; what the user wrote stays.
+pub fn with_current(text: &str, wanted: &str) -> String {
+    let wanted = wanted.trim();
+    match section(text, CURRENT) {
+        Some((at, old)) => {
+            let (before, after) = (&text[..at], &text[at + old.len()..]);
+            let gap = if after.is_empty() { "" } else { "\n" };
+            format!("{before}\n{wanted}\n{gap}{after}")
+        }
+        None => format!("{CURRENT}\n\n{wanted}\n\n{}", marked(text)),
+    }
+}
+
+/// The text with an id before each requirement of its section that had none, and those
+/// requirements. Everything else is as it was.
+pub fn numbered(text: &str) -> Result<(String, Vec<Requirement>), Unclear> {
+    let (at, section) = section(text, CURRENT).unwrap_or((0, text));
+    let requirements = requirement::read(section)?;
+    let mut out = text.to_owned();
+    // From the end, so that earlier places stay true.
+    for (start, id) in requirement::unnumbered(section)?.into_iter().rev() {
+        out.insert_str(at + start, &format!("{id}: "));
+    }
+    Ok((out, requirements))
+}
+
+/// Where a section begins, and its text up to the next mark.
+fn section<'t>(text: &'t str, mark: &str) -> Option<(usize, &'t str)> {
+    let start = find(text, mark)? + mark.len();
+    let line = text[start..].find('\n').map_or(text.len(), |at| start + at + 1);
+    let rest = &text[line..];
+    let ends = [CURRENT, ORIGINAL].iter().filter_map(|mark| find(rest, mark));
+    Some((line, &rest[..ends.min().unwrap_or(rest.len())]))
+}
+
+/// Where a mark stands at the beginning of a line.
+fn find(text: &str, mark: &str) -> Option<usize> {
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if line.trim_end().trim_start_matches('\u{feff}') == mark {
+            return Some(at + line.find('{').unwrap_or(0));
+        }
+        at += line.len();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_sections_are_told_apart() {
+        let text = format!("{CURRENT}\n\n- do a\n\n{ORIGINAL}\n\nplease do a\n");
+        assert_eq!(current(&text), Some("\n- do a\n\n"));
+        assert_eq!(original(&text), Some("\nplease do a\n"));
+        let other = format!("{ORIGINAL}\nplease\n{CURRENT}\r\n- b\r\n");
+        assert_eq!((current(&other), original(&other)), (Some("- b\r\n"), Some("please\n")));
+        for none in
+            ["", "- x", &format!("{CURRENT}\n \n{ORIGINAL}\nx"), &format!("see {CURRENT}\n")]
+        {
+            assert_eq!(current(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn the_users_words_are_marked_once_and_stay() {
+        let marked_once = marked("please\n");
+        assert_eq!(marked(&marked_once), marked_once);
+        assert_eq!(original(&marked_once), Some("\nplease\n"));
+        let refined = with_current(&marked_once, "- R1: do it\n");
+        assert_eq!(current(&refined).map(str::trim), Some("- R1: do it"));
+        assert_eq!(original(&refined), Some("\nplease\n"));
+        let again = with_current(&refined, "- R1: do it well");
+        assert_eq!(current(&again).map(str::trim), Some("- R1: do it well"));
+        assert_eq!((original(&again), again.matches("{{").count()), (Some("\nplease\n"), 2));
+    }
+
+    #[test]
+    fn ids_are_put_before_items_and_nothing_else_changes() {
+        let text = format!(
+            "{CURRENT}\n\n# Shop\n1. **add** a cart\n- [ ] pay\n  - by card\n\n- R7: ship\n{ORIGINAL}\n- old\n"
+        );
+        let (out, all) = numbered(&text).unwrap();
+        let expected = format!(
+            "{CURRENT}\n\n# Shop\n1. R1: **add** a cart\n- [ ] R2: pay\n  - by card\n\n- R7: ship\n{ORIGINAL}\n- old\n"
+        );
+        assert_eq!(out, expected);
+        assert_eq!(all.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), ["R1", "R2", "R7"]);
+        assert_eq!(numbered(&out).unwrap().0, out, "a second time changes nothing");
+        let prose = format!("{CURRENT}\nOne wish.\n");
+        assert_eq!(numbered(&prose).unwrap().0, prose, "prose has no place for an id");
+    }
+
+    proptest! {
+        /// Ids that were given are those that are read afterwards; all else stays as it was.
+        #[test]
+        fn numbering_is_stable(body in "([ ]{0,4}(R[0-9]: |[0-9][.)] |[-*] )?(\\[ \\] )?[a-z`]{0,6}\n){1,12}") {
+            let text = format!("{CURRENT}\n{body}{ORIGINAL}\nmore\n");
+            if let Ok((out, all)) = numbered(&text) {
+                let (again, read) = numbered(&out).unwrap();
+                prop_assert_eq!(&again, &out);
+                let ids = |all: &[Requirement]| all.iter().map(|it| it.id.clone()).collect::<Vec<_>>();
+                prop_assert_eq!(ids(&read), ids(&all));
+                let bare = |text: &str| {
+                    (0..30).fold(text.to_owned(), |text, n| text.replace(&format!("R{n}: "), ""))
+                };
+                prop_assert_eq!(bare(&out), bare(&text));
+            }
+        }
+
+        #[test]
+        fn any_text_keeps_what_the_user_wrote(text in "[a-z{}\n -]{0,40}", wanted in "[a-z -]{1,20}") {
+            let out = with_current(&marked(&text), &wanted);
+            prop_assert_eq!(original(&out).map(str::trim), Some(text.trim()));
+            prop_assert_eq!(current(&out).unwrap_or_default().trim(), wanted.trim());
+        }
+    }
+}

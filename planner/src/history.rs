@@ -1,0 +1,193 @@
+//! `planner_history.txt`: one line an event, with the words of a summary below some.
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// The requirements are refined.
+    Refining,
+    /// The user approved the requirements with this hash.
+    Approved(String),
+    /// The commit that the work starts from.
+    Head(String),
+    /// The work began; the requirements in a few lines.
+    Started(Vec<String>),
+    /// A step that was interrupted is taken up.
+    Recovering,
+    /// The user did not want that.
+    Skipped,
+    /// Requirements and todo were archived under these names.
+    Completed(String, String),
+    /// A commit with this subject is about to be made.
+    Committing(String),
+    /// The user did not want the commit; all stays as it is.
+    NotCommitted,
+    /// A line of another program or an earlier version.
+    Other(String),
+}
+
+/// One line and its time, `YYYY-MM-DD HH:MM:SS`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// In local time.
+    pub time: String,
+    /// What happened.
+    pub what: Happened,
+}
+
+impl Line {
+    /// The text of the line, its end included. Words are put on one line each.
+    pub fn text(&self) -> String {
+        let one = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = match &self.what {
+            Happened::Refining => "REFINING REQUIREMENTS (new_requirements.md)".to_owned(),
+            Happened::Approved(hash) => format!("APPROVED REQUIREMENTS ({})", one(hash)),
+            Happened::Head(commit) => format!("GIT HEAD ({})", one(commit)),
+            Happened::Started(_) => "START IMPLEMENTING (current_requirements.md)".to_owned(),
+            Happened::Recovering => "ATTEMPTING RECOVERY".to_owned(),
+            Happened::Skipped => "USER SKIPPED RECOVERY".to_owned(),
+            Happened::Completed(requirements, todo) => {
+                format!("COMPLETED REQUIREMENTS ({}, {})", one(requirements), one(todo))
+            }
+            Happened::Committing(subject) => format!("GIT COMMIT ({})", one(subject)),
+            Happened::NotCommitted => "USER SKIPPED COMMIT".to_owned(),
+            Happened::Other(words) => one(words),
+        };
+        let mut text = format!("{} - {words}\n", self.time);
+        if let Happened::Started(summary) = &self.what {
+            text.push_str("<<\n");
+            for line in summary {
+                text.push_str(&format!("  {}\n", one(line)));
+            }
+            text.push_str(">>\n");
+        }
+        text
+    }
+}
+
+/// Reads a history; what cannot be understood is kept as [`Happened::Other`].
+pub fn read(text: &str) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut rest = text.lines().peekable();
+    while let Some(line) = rest.next() {
+        let Some((time, words)) = parted(line) else { continue };
+        let mut what = happened(words);
+        if let Happened::Started(summary) = &mut what
+            && rest.next_if_eq(&"<<").is_some()
+        {
+            while let Some(line) = rest.next_if(|line| *line != ">>" && parted(line).is_none()) {
+                summary.push(line.trim().to_owned());
+            }
+            rest.next_if_eq(&">>");
+        }
+        lines.push(Line { time: time.to_owned(), what });
+    }
+    lines
+}
+
+/// Time and words of a line; those of recovery may stand behind spaces instead of a dash.
+fn parted(line: &str) -> Option<(&str, &str)> {
+    let (time, rest) = line.split_at_checked("2026-01-01 00:00:00".len())?;
+    let shape: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    (shape == "0000-00-00 00:00:00").then(|| (time, rest.trim_start_matches([' ', '-']).trim_end()))
+}
+
+fn happened(words: &str) -> Happened {
+    let within = |name: &str| words.strip_prefix(name)?.strip_prefix(" (")?.strip_suffix(')');
+    if within("REFINING REQUIREMENTS").is_some() {
+        return Happened::Refining;
+    }
+    if within("START IMPLEMENTING").is_some() {
+        return Happened::Started(Vec::new());
+    }
+    let known = [
+        ("ATTEMPTING RECOVERY", Happened::Recovering),
+        ("USER SKIPPED RECOVERY", Happened::Skipped),
+        ("USER SKIPPED COMMIT", Happened::NotCommitted),
+    ];
+    if let Some((_, what)) = known.into_iter().find(|(name, _)| words == *name) {
+        return what;
+    }
+    let completed = |inner: &str| {
+        let (requirements, todo) = inner.split_once(", ")?;
+        Some(Happened::Completed(requirements.to_owned(), todo.to_owned()))
+    };
+    within("APPROVED REQUIREMENTS")
+        .map(|hash| Happened::Approved(hash.to_owned()))
+        .or_else(|| within("GIT HEAD").map(|commit| Happened::Head(commit.to_owned())))
+        .or_else(|| within("GIT COMMIT").map(|subject| Happened::Committing(subject.to_owned())))
+        .or_else(|| within("COMPLETED REQUIREMENTS").and_then(completed))
+        .unwrap_or_else(|| Happened::Other(words.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TIME: &str = "2026-11-22 14:05:00";
+
+    fn line(what: Happened) -> Line {
+        Line { time: TIME.to_owned(), what }
+    }
+
+    #[test]
+    fn each_event_has_its_line() {
+        for (what, text) in [
+            (Happened::Refining, "REFINING REQUIREMENTS (new_requirements.md)\n"),
+            (Happened::Approved("abc".into()), "APPROVED REQUIREMENTS (abc)\n"),
+            (Happened::Head("1234".into()), "GIT HEAD (1234)\n"),
+            (
+                Happened::Started(vec!["do\na".into()]),
+                "START IMPLEMENTING (current_requirements.md)\n<<\n  do a\n>>\n",
+            ),
+            (Happened::Recovering, "ATTEMPTING RECOVERY\n"),
+            (Happened::Skipped, "USER SKIPPED RECOVERY\n"),
+            (
+                Happened::Completed("a.md".into(), "b.md".into()),
+                "COMPLETED REQUIREMENTS (a.md, b.md)\n",
+            ),
+            (Happened::Committing("Add (a) door".into()), "GIT COMMIT (Add (a) door)\n"),
+            (Happened::NotCommitted, "USER SKIPPED COMMIT\n"),
+        ] {
+            assert_eq!(line(what).text(), format!("{TIME} - {text}"));
+        }
+    }
+
+    #[test]
+    fn what_others_wrote_is_kept() {
+        let text = format!(
+            "{TIME}   ATTEMPTING RECOVERY\nnoise\n{TIME} - SOMETHING (new)\n{TIME} - START IMPLEMENTING (x)\n<<\n  a\n  b\n{TIME} - GIT COMMIT (s)\n"
+        );
+        let what: Vec<Happened> = read(&text).into_iter().map(|line| line.what).collect();
+        assert_eq!(
+            what,
+            [
+                Happened::Recovering,
+                Happened::Other("SOMETHING (new)".into()),
+                Happened::Started(vec!["a".into(), "b".into()]),
+                Happened::Committing("s".into()),
+            ]
+        );
+    }
+
+    fn words() -> impl Strategy<Value = String> {
+        "[a-zA-Z()é🙂<>]{1,6}( [a-z]{1,3}){0,2}"
+            .prop_filter("a mark of its own", |it| it != "<<" && it != ">>")
+    }
+
+    proptest! {
+        #[test]
+        fn a_history_round_trips(all in proptest::collection::vec(prop_oneof![
+            words().prop_map(Happened::Approved),
+            words().prop_map(Happened::Committing),
+            proptest::collection::vec(words(), 0..4).prop_map(Happened::Started),
+            (words(), words()).prop_map(|(a, b)| Happened::Completed(a, b)),
+            Just(Happened::Recovering),
+        ], 0..6)) {
+            let lines: Vec<Line> = all.into_iter().map(line).collect();
+            let text: String = lines.iter().map(Line::text).collect();
+            prop_assert_eq!(read(&text), lines);
+        }
+    }
+}

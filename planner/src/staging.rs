@@ -1,0 +1,78 @@
+//! Which changed files a commit of planning mode leaves out.
+
+/// Directories whose contents are built or fetched.
+const DIRECTORIES: &[&str] = &[
+    "target",
+    "node_modules",
+    "__pycache__",
+    ".venv",
+    "tmp",
+    "temp",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".g3",
+    ".worktrees",
+];
+/// Endings of what programs leave behind.
+const ENDINGS: &[&str] = &[".log", ".tmp", ".bak", ".pyc", ".swp", ".swo", "~"];
+/// Names of what systems leave behind.
+const NAMES: &[&str] = &[".DS_Store", "Thumbs.db"];
+/// Names and endings of what holds secrets.
+const SECRETS: &[&str] = &[".env", ".netrc", ".npmrc", "id_rsa", "id_ed25519", "credentials.json"];
+const SECRET_ENDINGS: &[&str] = &[".pem", ".key", ".p12", ".pfx"];
+
+/// Why a path, relative to the repository with `/`, is left out; `None` when it is not.
+pub fn left_out(path: &str) -> Option<&'static str> {
+    let mut parts: Vec<&str> = path.split('/').collect();
+    let name = parts.pop().unwrap_or_default();
+    if parts.iter().any(|part| DIRECTORIES.contains(part)) {
+        return Some("it is built or fetched");
+    }
+    if NAMES.contains(&name) || ENDINGS.iter().any(|ending| name.ends_with(ending)) {
+        return Some("it is a leftover of a program");
+    }
+    let holds_secret = SECRETS.contains(&name)
+        || (name.starts_with(".env.") && !name.ends_with(".example") && !name.ends_with(".sample"))
+        || SECRET_ENDINGS.iter().any(|ending| name.ends_with(ending));
+    holds_secret.then_some("it may hold a secret")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_built_left_behind_or_secret_is_left_out() {
+        for path in [
+            "target/x",
+            "a/node_modules/b/c.js",
+            "src/__pycache__/x.py",
+            "x.log",
+            "a/b.swp",
+            "a~",
+            ".DS_Store",
+            "a/Thumbs.db",
+            "x.pyc",
+            ".env",
+            "a/.env.local",
+            "server.pem",
+            "id_rsa",
+            ".g3/x",
+        ] {
+            assert!(left_out(path).is_some(), "{path}");
+        }
+        for path in [
+            "src/target.rs",
+            "src/log.rs",
+            "a.env.rs",
+            ".env.example",
+            "temp.rs",
+            "g3-plan/todo.g3.md",
+            "ünï/é.txt",
+            "logs.md",
+        ] {
+            assert_eq!(left_out(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What waits for what: mistakes in the dependencies, an order, and who may work side by side.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Mistake, Task};
+
+/// Everything that is wrong with a list of tasks, by line: no words, a bad or doubled name, a
+/// dependency that is not there, a circle.
+pub fn faults(tasks: &[Task]) -> Vec<Mistake> {
+    let mut faults = Vec::new();
+    let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
+    for task in tasks {
+        if task.text.is_empty() {
+            faults.push(Mistake::new(task.line, format!("task `{}` says nothing", task.id)));
+        }
+        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if !task.id.chars().all(is_name) {
+            let what = format!("`{}` is no id: letters, digits, `-`, `_` and `.` only", task.id);
+            faults.push(Mistake::new(task.line, what));
+        }
+        if let Some(first) = lines.insert(&task.id, task.line) {
+            let what = format!("`{}` is already the id of the task at line {first}", task.id);
+            faults.push(Mistake::new(task.line, what));
+        }
+    }
+    for task in tasks {
+        for id in task.after.iter().filter(|id| !lines.contains_key(id.as_str())) {
+            let known: Vec<&str> = lines.keys().copied().collect();
+            let what = format!(
+                "task `{}` waits for `{id}`, which is not in this file (there: {})",
+                task.id,
+                known.join(", ")
+            );
+            faults.push(Mistake::new(task.line, what));
+        }
+    }
+    faults.extend(circle(tasks));
+    faults.sort_by_key(|fault| fault.line);
+    faults
+}
+
+/// A circle of tasks that wait for each other, told at its first task.
+fn circle(tasks: &[Task]) -> Option<Mistake> {
+    let stuck: BTreeSet<usize> = {
+        let sorted: BTreeSet<usize> = order(tasks).into_iter().collect();
+        (0..tasks.len()).filter(|at| !sorted.contains(at)).collect()
+    };
+    // Whoever is stuck waits for somebody who is; following that leads into a circle.
+    let mut at = *stuck.first()?;
+    let mut path = Vec::new();
+    while !path.contains(&at) {
+        path.push(at);
+        at = *needs(tasks, at).iter().find(|need| stuck.contains(need))?;
+    }
+    let start = path.iter().position(|it| *it == at)?;
+    let mut round = path.split_off(start);
+    let first = round.iter().enumerate().min_by_key(|(_, it)| **it).map_or(0, |(n, _)| n);
+    round.rotate_left(first);
+    let line = tasks[round[0]].line;
+    round.push(round[0]);
+    let names: Vec<&str> = round.iter().map(|it| tasks[*it].id.as_str()).collect();
+    Some(Mistake::new(line, format!("these tasks wait for each other: {}", names.join(" → "))))
+}
+
+/// Where the tasks stand that this one names in `after`.
+fn needs(tasks: &[Task], at: usize) -> Vec<usize> {
+    let place = |id: &String| tasks.iter().position(|task| task.id == *id);
+    tasks[at].after.iter().filter_map(place).collect()
+}
+
+/// The tasks so that each comes after those it waits for, else as they stand; those in a circle
+/// or behind one are left out.
+pub fn order(tasks: &[Task]) -> Vec<usize> {
+    let needs: Vec<Vec<usize>> = (0..tasks.len()).map(|at| needs(tasks, at)).collect();
+    let mut sorted: Vec<usize> = Vec::with_capacity(tasks.len());
+    let mut placed = vec![false; tasks.len()];
+    while let Some(next) =
+        (0..tasks.len()).find(|at| !placed[*at] && needs[*at].iter().all(|need| placed[*need]))
+    {
+        placed[next] = true;
+        sorted.push(next);
+    }
+    sorted
+}
+
+/// Whether one task waits for another, directly or through others.
+pub fn waits_for(tasks: &[Task], at: usize, other: usize) -> bool {
+    let (mut seen, mut open) = (BTreeSet::new(), needs(tasks, at));
+    while let Some(need) = open.pop() {
+        if need == other {
+            return true;
+        }
+        if seen.insert(need) {
+            open.extend(needs(tasks, need));
+        }
+    }
+    false
+}
+
+/// Whether two tasks may be worked on at the same time: none waits for the other, and no file
+/// can match paths of both. A task that names no paths is held back by `after` alone.
+pub fn may_run_beside(tasks: &[Task], one: usize, other: usize) -> bool {
+    !waits_for(tasks, one, other)
+        && !waits_for(tasks, other, one)
+        && !paths_meet(&tasks[one].paths, &tasks[other].paths)
+}
+
+/// Whether a file can match patterns of both.
+pub fn paths_meet(one: &[String], other: &[String]) -> bool {
+    one.iter().any(|a| other.iter().any(|b| overlap(a, b)))
+}
+
+/// Whether one path could match both patterns. A name without an ending may be a directory and
+/// stands for all below it.
+fn overlap(a: &str, b: &str) -> bool {
+    let (a, b) = (parts(a), parts(b));
+    meet(&a, &b, (may_be_directory(&a), may_be_directory(&b)))
+}
+
+fn parts(pattern: &str) -> Vec<&str> {
+    pattern.split('/').filter(|part| !matches!(*part, "" | ".")).collect()
+}
+
+fn may_be_directory(parts: &[&str]) -> bool {
+    parts.last().is_none_or(|last| !last.trim_start_matches('.').contains('.'))
+}
+
+fn meet(a: &[&str], b: &[&str], directories: (bool, bool)) -> bool {
+    let nothing_more = |rest: &[&str]| rest.iter().all(|part| *part == "**");
+    match (a, b) {
+        ([], rest) => directories.0 || nothing_more(rest),
+        (rest, []) => directories.1 || nothing_more(rest),
+        (["**", more @ ..], [_, less @ ..]) => {
+            meet(more, b, directories) || meet(a, less, directories)
+        }
+        ([_, less @ ..], ["**", more @ ..]) => {
+            meet(a, more, directories) || meet(less, b, directories)
+        }
+        ([one, more_a @ ..], [other, more_b @ ..]) => {
+            names_meet(one, other) && meet(more_a, more_b, directories)
+        }
+    }
+}
+
+/// Whether one name could match both patterns of a name. Braces, brackets and `?` count as `*`:
+/// rather one task too many waits.
+fn names_meet(a: &str, b: &str) -> bool {
+    const WILD: [char; 6] = ['*', '?', '[', ']', '{', '}'];
+    if !a.contains(WILD) && !b.contains(WILD) {
+        return a == b;
+    }
+    // Without a wild mark head and tail are the whole name.
+    let head = |name: &str| name.split(WILD).next().unwrap_or_default().to_owned();
+    let tail = |name: &str| name.rsplit(WILD).next().unwrap_or_default().to_owned();
+    let (heads, tails) = ((head(a), head(b)), (tail(a), tail(b)));
+    (heads.0.starts_with(&heads.1) || heads.1.starts_with(&heads.0))
+        && (tails.0.ends_with(&tails.1) || tails.1.ends_with(&tails.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tasks(all: &[(&str, &[&str], &[&str])]) -> Vec<Task> {
+        let owned = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect();
+        let task = |(at, (id, after, paths)): (usize, &(&str, &[&str], &[&str]))| Task {
+            id: (*id).to_owned(),
+            text: "x".to_owned(),
+            after: owned(after),
+            paths: owned(paths),
+            line: at + 1,
+            ..Task::default()
+        };
+        all.iter().enumerate().map(task).collect()
+    }
+
+    #[test]
+    fn whoever_waits_comes_later() {
+        let all = tasks(&[("c", &["b"], &[]), ("a", &[], &[]), ("b", &["a"], &[])]);
+        assert_eq!(order(&all), [1, 2, 0]);
+        assert!(waits_for(&all, 0, 1) && !waits_for(&all, 1, 0));
+        assert!(faults(&all).is_empty());
+    }
+
+    #[test]
+    fn a_circle_is_told_whole_from_its_first_task() {
+        let all = tasks(&[
+            ("x", &["c"], &[]),
+            ("b", &["c"], &[]),
+            ("c", &["d"], &[]),
+            ("d", &["b"], &[]),
+        ]);
+        let told = faults(&all);
+        assert_eq!(told.len(), 1);
+        assert_eq!(
+            (told[0].line, told[0].what.as_str()),
+            (2, "these tasks wait for each other: b → c → d → b")
+        );
+        assert!(faults(&tasks(&[("a", &["a"], &[])]))[0].what.ends_with("a → a"));
+    }
+
+    #[test]
+    fn paths_that_can_meet_keep_tasks_apart() {
+        for (a, b, meet) in [
+            ("src/a.rs", "src/a.rs", true),
+            ("src/a.rs", "src/b.rs", false),
+            ("src", "src/b.rs", true),
+            ("src/**", "src/deep/b.rs", true),
+            ("src/**/x.rs", "src/deep/y.rs", false),
+            ("**/x.rs", "src/deep/x.rs", true),
+            ("src/*.rs", "src/a.toml", false),
+            ("src/*.rs", "src/a*", true),
+            ("docs/**", "src/**", false),
+            ("./docs/a.md", "docs/*.md", true),
+            ("a/**/b/c", "a/x/**/c", true),
+            ("a-[0-9].txt", "b-1.txt", false),
+        ] {
+            assert_eq!((overlap(a, b), overlap(b, a)), (meet, meet), "{a} {b}");
+            let all = tasks(&[("a", &[], &[a]), ("b", &[], &[b])]);
+            assert_eq!(may_run_beside(&all, 0, 1), !meet);
+        }
+        assert!(may_run_beside(&tasks(&[("a", &[], &[]), ("b", &[], &["**"])]), 0, 1));
+        assert!(!may_run_beside(&tasks(&[("a", &[], &[]), ("b", &["a"], &[])]), 0, 1));
+    }
+
+    proptest! {
+            /// An order holds every task once unless there is a circle, which is then told.
+            #[test]
+            fn an_order_or_a_circle(links in proptest::collection::vec((0usize..6, 0usize..6), 0..10)) {
+                let mut all = tasks(&[("a", &[], &[]), ("b", &[], &[]), ("c", &[], &[]), ("d", &[], &[]), ("e", &[], &[]), ("f", &[], &[])]);
+                for (from, to) in &links {
+                    let id = all[*to].id.clone();
+                    all[*from].after.push(id);
+                }
+                let sorted = order(&all);
+                prop_assert_eq!(sorted.len() < all.len(), !faults(&all).is_empty());
+                for (from, to) in &links {
+                    let place = |at: usize| sorted.iter().position(|it| *it == at);
+                    if let (Some(from), Some(to)) = (place(*from), place(*to)) {
+                        prop_assert!(to < from);
+                    }
+                }
+            }
+
+            /// Two patterns that match one path are known to meet.
+            #[test]
+            fn what_both_match_is_an_overlap(path in "[ab]{1,2}(/[ab]{1,2}){0,3}", cut_a in 0usize..4, cut_b in 0usize..4) {
+                let general = |cut: usize| {
+                    let parts: Vec<&str> = path.split('/').collect();
+                    let kept: Vec<&str> = parts.iter().enumerate().map(|(at, part)| if at == cut { "*" } else { part }).collect();
+                    kept.join("/")
+                };
+                prop_assert!(overlap(&general(cut_a), &general(cut_b)));
+    prop_assert!(overlap("**", &path));
+            }
+        }
+}

@@ -1,0 +1,133 @@
+//! Tasks as a Markdown list: one item each, its keys as indented lines `key: value` below it.
+
+use super::{Mistake, Task, finished};
+
+/// Reads the outermost list items of a text. `[x]` ticks an item off. Below an item,
+/// indented, `id: …`, `after: a, b`, `check: LINE` (repeats), `paths: a/**, b`,
+/// `requirements: R1, R2`, `agent: …`, `persona: …`, `base: …` say more of it; every other
+/// indented line belongs to its text.
+pub fn from_markdown(text: &str) -> Result<Vec<Task>, Vec<Mistake>> {
+    let mut tasks: Vec<Task> = Vec::new();
+    let (mut open, mut fenced) = (false, false);
+    for (at, line) in text.lines().enumerate() {
+        let is_fence = line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~");
+        let is_indented = line.starts_with("  ") || line.starts_with('\t');
+        if is_fence && !is_indented {
+            (fenced, open) = (!fenced, false);
+        } else if fenced {
+            // An example of such a list is none.
+        } else if let Some(item) = item(line) {
+            let (done, words) = ticked(item);
+            tasks.push(Task { text: words.to_owned(), done, line: at + 1, ..Task::default() });
+            open = true;
+        } else if open && is_indented {
+            if let Some(task) = tasks.last_mut() {
+                belongs(task, line.trim());
+            }
+        } else if !line.trim().is_empty() {
+            open = false;
+        }
+    }
+    tasks.iter_mut().for_each(|task| task.text = task.text.trim().to_owned());
+    finished(tasks)
+}
+
+/// Takes a line below an item to its task.
+fn belongs(task: &mut Task, line: &str) {
+    let Some((key, value)) = line.split_once(':') else { return says(task, line) };
+    let value = value.trim();
+    let list = || value.split(',').map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
+    match key.trim() {
+        "id" => value.clone_into(&mut task.id),
+        "after" => task.after.extend(list()),
+        "check" | "checks" => task.checks.push(bare(value)),
+        "paths" => task.paths.extend(list().map(|path| bare(&path))),
+        "requirements" => task.requirements.extend(list()),
+        "agent" => task.agent = Some(value.to_owned()),
+        "persona" => task.persona = Some(value.to_owned()),
+        "base" => task.base = Some(value.to_owned()),
+        _ => says(task, line),
+    }
+}
+
+fn says(task: &mut Task, line: &str) {
+    task.text.push('\n');
+    task.text.push_str(line);
+}
+
+/// Without the marks of code around it.
+fn bare(value: &str) -> String {
+    value.trim_matches('`').to_owned()
+}
+
+/// `- `, `* `, `+ `, `3. `, `3) ` at the margin: what follows.
+fn item(line: &str) -> Option<&str> {
+    let numbered = || {
+        let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        let rest = rest.strip_prefix(['.', ')']).filter(|_| rest.len() < line.len())?;
+        rest.strip_prefix(' ')
+    };
+    let marked = ["- ", "* ", "+ "].iter().find_map(|mark| line.strip_prefix(mark));
+    Some(marked.or_else(numbered)?.trim())
+}
+
+fn ticked(item: &str) -> (bool, &str) {
+    let words = |mark| item.strip_prefix(mark).map(str::trim_start);
+    match words("[x]").or_else(|| words("[X]")) {
+        Some(words) => (true, words),
+        None => (false, words("[ ]").unwrap_or(item)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_is_a_task_and_its_keys_stand_below() {
+        let text = "# Tasks\n\n- [ ] fix login\n  and its test\n  id: login\n  check: `cargo test login`\n\
+                    - [x] old\n\n3. write docs\n   after: login, t2\n   paths: docs/**, README.md\n\
+                    \n   note: keep it short\n\nend\n  - not one\n```\n- nor this\n```\n* last\n";
+        let tasks = from_markdown(text).unwrap();
+        let all: Vec<_> =
+            tasks.iter().map(|it| (it.id.as_str(), it.text.as_str(), it.line, it.done)).collect();
+        assert_eq!(
+            all,
+            [
+                ("login", "fix login\nand its test", 3, false),
+                ("t2", "old", 7, true),
+                ("t3", "write docs\nnote: keep it short", 9, false),
+                ("t4", "last", 20, false),
+            ]
+        );
+        assert_eq!(tasks[0].checks, ["cargo test login"]);
+        assert_eq!(
+            (tasks[2].after.join(" "), tasks[2].paths.join(" ")),
+            ("login t2".into(), "docs/** README.md".into())
+        );
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_lines() {
+        let text = "- a\n  after: b\n- b\n  id: b\n  after: t1\n-\n- c\n  after: nobody\n";
+        let mistakes = from_markdown(text).unwrap_err();
+        let told: Vec<_> = mistakes.iter().map(|it| (it.line, it.what.as_str())).collect();
+        assert_eq!(told[0].0, 1, "{told:?}");
+        assert!(told[0].1.contains("t1 → b → t1"), "{told:?}");
+        assert_eq!(told[1].0, 7, "{told:?}");
+        assert!(told[1].1.contains("`nobody`"), "{told:?}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "((- |[0-9]\\. |  |)(\\[x\\] )?(id: |after: |check: )?[a-c,` ]{0,5}\n){0,10}") {
+            match from_markdown(&text) {
+                Ok(tasks) => {
+                    let ids: std::collections::BTreeSet<_> = tasks.iter().map(|it| &it.id).collect();
+                    proptest::prop_assert_eq!(ids.len(), tasks.len());
+                }
+                Err(mistakes) => proptest::prop_assert!(!mistakes.is_empty()),
+            }
+        }
+    }
+}
