@@ -100,7 +100,7 @@ fn a_planner_of_either_wire_works_on_the_screen_until_it_says_so() {
         let history = planned.bench.call("get_action_history", json!({})).metadata;
         let tools: Vec<&str> =
             history.as_array().unwrap().iter().map(|it| it["tool"].as_str().unwrap()).collect();
-        assert_eq!(tools.iter().filter(|tool| **tool == "execute_gui").count(), 6, "{tools:?}");
+        assert_eq!(tools.iter().filter(|tool| **tool == "execute_gui").count(), 7, "{tools:?}");
         assert_eq!(tools.last(), Some(&"execute_computer_use"));
     }
 }
