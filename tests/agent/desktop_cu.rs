@@ -154,7 +154,7 @@ fn a_page_that_was_navigated_to_is_the_address_of_what_follows() {
     // The program is no browser: it sees the keys.
     planned.program.saw("key ctrl+l");
     let asked = planned.planner.requests();
-    assert_eq!(asked[2].text().matches("https://example.org/a").count() >= 2, true);
+    assert!(asked[2].text().matches("https://example.org/a").count() >= 2);
 }
 
 #[test]
@@ -242,6 +242,31 @@ fn every_step_passes_the_gate() {
     called.says("a rule says so").fails("denied");
     assert_eq!(called.metadata["status"], "rejected");
     assert!(!program.log().contains("clicked"));
+}
+
+#[test]
+fn gemini_s_own_model_brings_its_functions_and_gets_pictures_inside_its_answers() {
+    let desktop = Desktop::start();
+    let program = desktop.program("Fixture");
+    let planner = ModelServer::start([
+        Reply::call("click_at", grid(&program, "Press_me")),
+        Reply::says("done"),
+    ]);
+    let mut bench = Bench::new("core");
+    lead(&mut bench.env, &desktop);
+    let model = "gemini-2.5-computer-use-preview-10-2025";
+    bench.env.config(&configured(&planner, "gemini", model));
+    bench.call("execute_computer_use", json!({ "instruction": "press" })).works();
+    program.saw("clicked Press me");
+    let asked = planner.requests();
+    assert!(asked[0].path.contains(model), "{}", asked[0].path);
+    let tools = &asked[0].body["tools"];
+    assert_eq!(tools[0], json!({ "computerUse": { "environment": "ENVIRONMENT_BROWSER" } }));
+    assert_eq!(asked[0].tool_names(), ["ask_confirmation"], "the rest is its own");
+    let answer = &asked[1].messages()[2]["parts"][0]["functionResponse"];
+    assert_eq!(answer["name"], "click_at");
+    assert_eq!(answer["response"]["url"], "about:blank");
+    assert_eq!(answer["parts"][0]["inlineData"]["mimeType"], "image/jpeg");
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn each_action_has_its_steps() {
     let click = |button, times| Step::Click { button, times };
     assert_eq!(at("double_click"), [here.clone(), click(Button::Left, 2)]);
     assert_eq!(at("right_click"), [here.clone(), click(Button::Right, 1)]);
-    assert_eq!(at("move_mouse"), [here.clone()]);
+    assert_eq!(at("move_mouse"), std::slice::from_ref(&here));
     assert_eq!(at("scroll"), [here.clone(), Step::Scroll { down: 5, right: 0 }]);
     assert_eq!(at("drag"), [Step::Drag { x: 2, y: 4 }]);
     let typed = json!({"action": "type", "text": "é", "x": 1, "y": 2});

@@ -20,8 +20,8 @@ const NAME: &str = "g3-desktop";
 /// Where the user's session services listen: tools do not get these, a program of ours does.
 const SERVICES: [&str; 4] =
     ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "AT_SPI_BUS_ADDRESS", "XDG_SESSION_TYPE"];
-/// How long an answer may take, besides what typing takes.
-const TIME: Duration = Duration::from_secs(20);
+/// How long an answer may take, besides what typing takes: a desktop may ask its user first.
+const TIME: Duration = Duration::from_secs(60);
 /// How long reading a picture may take.
 const READING: Duration = Duration::from_secs(60);
 /// What one typed character may take.

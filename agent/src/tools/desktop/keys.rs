@@ -63,7 +63,7 @@ pub fn name(key: &str) -> String {
 pub fn is_blocked(keys: &[String]) -> bool {
     let keys: Vec<String> = keys.iter().map(|key| name(key)).collect();
     let has = |wanted: &&str| keys.iter().any(|key| key == wanted);
-    BLOCKED.iter().any(|all| all.iter().all(|key| has(key)))
+    BLOCKED.iter().any(|all| all.iter().all(has))
 }
 
 #[cfg(test)]

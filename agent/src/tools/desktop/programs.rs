@@ -1,7 +1,7 @@
 //! The programs that take pictures of a screen, in the order in which they are tried.
 
 use std::io::Cursor;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use base::desktop::Area;
@@ -122,7 +122,7 @@ async fn run(
     row: &Row,
     program: &Path,
     wish: &Wish,
-    file: &PathBuf,
+    file: &Path,
 ) -> Result<(), String> {
     let mut job = Job::new(program, &at.cwd).env_clear().dies_with_us();
     for (key, value) in child_env(std::env::vars_os(), &[], Child::Tool) {

@@ -73,9 +73,9 @@ mod tests {
         all
     }
 
-    fn results(message: &Message) -> Vec<&ToolResult> {
-        let result = |part| match part {
-            &Part::Result(ref result) => Some(result),
+    fn results(message: &Message) -> Vec<ToolResult> {
+        let result = |part: &'_ Part| match part {
+            Part::Result(result) => Some(result.clone()),
             Part::Text { .. } | Part::Reasoning { .. } | Part::Call(_) | Part::Image(_) => None,
         };
         message.parts.iter().filter_map(result).collect()

@@ -144,7 +144,8 @@ impl<'a> Planner<'a> {
                 Ok(said) => (true, "result", said),
                 Err(why) => (false, "error", why),
             };
-            let text = json!({ "current_url": url, key: said }).to_string();
+            // Gemini's own model calls it `url`.
+            let text = json!({ "current_url": url, "url": url, key: said }).to_string();
             let images = if at == last { vec![picture.clone()] } else { Vec::new() };
             let (call_id, name) = (call.id.clone(), call.name.clone());
             Part::Result(ToolResult { call_id, name, ok, text, images })
