@@ -8,3 +8,4 @@ mod protocol;
 mod read;
 mod screen;
 mod support;
+mod wayland;

@@ -2,7 +2,7 @@
 
 use base::desktop::{Ask, Capture, Tell};
 
-use crate::support::{Helper, types};
+use crate::support::Helper;
 
 #[test]
 fn each_line_gets_one_answer_in_order_and_the_end_of_stdin_ends_it() {
@@ -41,16 +41,5 @@ fn a_display_that_nobody_serves_is_a_fault_that_names_it() {
     for ask in [Ask::Screen, Ask::Windows, Ask::Maximize, Ask::Capture(Capture::default())] {
         let fault = helper.fault(ask);
         assert!(fault.what.contains(":4242"), "{fault:?}");
-    }
-}
-
-#[test]
-fn under_wayland_what_does_not_work_is_said() {
-    let mut helper = Helper::nowhere(&[("WAYLAND_DISPLAY", "wayland-9")]);
-    let input = Ask::Input { steps: vec![types("x")], fail_safe: true };
-    for ask in [input, Ask::Windows, Ask::Maximize] {
-        let fault = helper.fault(ask);
-        assert!(fault.what.contains("does not work under Wayland"), "{fault:?}");
-        assert!(!fault.next.is_empty());
     }
 }

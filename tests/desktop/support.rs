@@ -24,6 +24,12 @@ impl Helper {
         Helper::start(desktop.job(built("g3-desktop")))
     }
 
+    /// A helper of this desktop's session, if it were one of Wayland.
+    pub fn under_wayland(desktop: &Desktop) -> Helper {
+        let job = desktop.job(built("g3-desktop")).env("DISPLAY", "");
+        Helper::start(job.env("WAYLAND_DISPLAY", "wayland-0").env("XDG_SESSION_TYPE", "wayland"))
+    }
+
     /// A helper that is not led to any desktop.
     pub fn nowhere(variables: &[(&str, &str)]) -> Helper {
         let mut job = Job::new(built("g3-desktop"), "/").env_clear();

@@ -153,17 +153,28 @@ impl Desktop {
         job.stderr(Stream::Null)
     }
 
+    /// Starts one of the Python programs of the tests: what it writes goes into a file that is its
+    /// first argument.
+    pub fn script(&self, name: &str, log: &str, args: &[&str]) -> Program {
+        let (log, errors) = (format!("{log}.log"), format!("{log}.err"));
+        let (log, errors) = (self.home.path().join(log), self.home.path().join(errors));
+        fs::write(&log, "").expect("our own directory");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/desktop").join(name);
+        let stderr = fs::File::create(&errors).expect("our own directory");
+        let job = self.job(PYTHON).arg(script).arg(&log).args(args);
+        let running = spawn(job.stdout(Stream::Null).stderr(Stream::File(stderr)));
+        Program { log, errors, running }
+    }
+
+    /// Where the desktop keeps its files.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
     /// Starts the GTK program and waits until it is shown; a whole desktop gives it the focus.
     pub fn program(&self, title: &str) -> Program {
-        let log = self.home.path().join(format!("{title}.log"));
-        fs::write(&log, "").expect("our own directory");
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/desktop/program.py");
-        let job = self.job(PYTHON).arg(script).arg(&log).arg(title);
-        let job = if self.managed { job.arg("managed") } else { job };
-        let errors = self.home.path().join(format!("{title}.err"));
-        let stderr = fs::File::create(&errors).expect("our own directory");
-        let running = spawn(job.stdout(Stream::Null).stderr(Stream::File(stderr)));
-        let program = Program { log, errors, running };
+        let managed: &[&str] = if self.managed { &["managed"] } else { &[] };
+        let program = self.script("program.py", title, &[&[title], managed].concat());
         program.saw(&format!("settled {title}"));
         program
     }

@@ -257,7 +257,7 @@ pub struct Picture {
 pub struct Screen {
     /// All outputs together.
     pub area: Area,
-    /// Where the pointer is.
+    /// Where the pointer is; Wayland does not tell: where it was put last, else the middle.
     pub pointer: (i32, i32),
     /// `x11`, `wayland`, `macos`.
     pub system: String,

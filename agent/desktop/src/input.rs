@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use base::desktop::{Area, Button, Step};
-use base::failure::{Failure, OrFail, Result};
-use enigo::{Axis, Coordinate, Direction, Enigo, Key, Keyboard, Mouse, Settings};
+use base::failure::{Failure, Result};
+use enigo::{Direction, Key};
 
+use crate::hands::{Event, Hands};
 use crate::keys::combination;
+use crate::library::Library;
 use crate::patience::pause;
 use crate::system::{self, System};
 
@@ -24,22 +26,39 @@ const CORNER: i64 = 2;
 
 /// Does the steps in their order. Nothing is held afterwards, whatever happened.
 pub fn run(steps: &[Step], fail_safe: bool) -> Result<()> {
-    let screen = screen_of_input()?;
-    for (at, step) in steps.iter().enumerate() {
-        check(step, screen).map_err(|failure| of_step(failure, at, steps.len()))?;
+    #[cfg(target_os = "linux")]
+    if system::here()? == System::Wayland {
+        let area = crate::portal::remote::with(|remote| Ok(remote.area))?;
+        check_all(steps, area)?;
+        // The pointer's place is not told there; who wants to stop an agent ends the session,
+        // which the compositor shows.
+        return crate::portal::remote::with(|remote| do_all(remote, steps, None));
     }
-    let mut hands = open()?;
+    let screen = system::screen()?.area;
+    check_all(steps, screen)?;
+    do_all(&mut Library::open()?, steps, fail_safe.then_some(screen))
+}
+
+fn check_all(steps: &[Step], screen: Area) -> Result<()> {
+    let checked = |(at, step)| check(step, screen).map_err(|failure| of_step(failure, at, steps));
+    steps.iter().enumerate().try_for_each(checked)
+}
+
+/// Does the steps, unless the pointer stands in a corner of the guarded screen.
+fn do_all(hands: &mut impl Hands, steps: &[Step], guarded: Option<Area>) -> Result<()> {
     let mut ours = None;
     for (at, step) in steps.iter().enumerate() {
-        let now = at_pointer(&hands)?;
         // Where a step of ours put the pointer, no person asks to stop.
-        if fail_safe && Some(now) != ours && in_corner(now, screen) {
-            return Err(of_step(stopped(now), at, steps.len()));
+        let now = hands.place()?.filter(|now| Some(*now) != ours);
+        if let (Some(now), Some(screen)) = (now, guarded)
+            && in_corner(now, screen)
+        {
+            return Err(of_step(stopped(now), at, steps));
         }
         if at > 0 {
             pause(BETWEEN)?;
         }
-        step_by(&mut hands, step).map_err(|failure| of_step(failure, at, steps.len()))?;
+        do_step(hands, step).map_err(|failure| of_step(failure, at, steps))?;
         if let Step::Move { x, y } | Step::Drag { x, y } = step {
             ours = Some((*x, *y));
         }
@@ -47,34 +66,9 @@ pub fn run(steps: &[Step], fail_safe: bool) -> Result<()> {
     Ok(())
 }
 
-/// The screen and the pointer as the library for input knows them.
-#[cfg(target_os = "macos")]
-pub fn screen() -> Result<(Area, (i32, i32))> {
-    let hands = open()?;
-    let (width, height) = hands.main_display().or_fail(|| "the screen has no size")?;
-    let (width, height) = (width.unsigned_abs(), height.unsigned_abs());
-    Ok((Area { x: 0, y: 0, width, height }, at_pointer(&hands)?))
-}
-
-fn screen_of_input() -> Result<Area> {
-    let system = system::here()?;
-    if system == System::Wayland {
-        return Err(system.lacks("moving pointer and keys"));
-    }
-    system::screen().map(|screen| screen.area)
-}
-
-/// Opens the library; dropped, it lets go of every key.
-pub(crate) fn open() -> Result<Enigo> {
-    Enigo::new(&Settings::default()).map_err(|error| {
-        Failure::failed("pointer and keyboard cannot be steered")
-            .because(error)
-            .next("an X server needs its XTEST extension and free keycodes; macOS asks for the permission `Accessibility`")
-    })
-}
-
 /// Which of several steps it was.
-fn of_step(failure: Failure, at: usize, all: usize) -> Failure {
+fn of_step(failure: Failure, at: usize, steps: &[Step]) -> Failure {
+    let all = steps.len();
     if all < 2 {
         return failure;
     }
@@ -138,72 +132,47 @@ fn typable(text: &str) -> Result<()> {
     }
 }
 
-fn at_pointer(hands: &Enigo) -> Result<(i32, i32)> {
-    hands.location().or_fail(|| "nobody says where the pointer is")
-}
-
-fn step_by(hands: &mut Enigo, step: &Step) -> Result<()> {
-    let what = || "the input was not taken";
+fn do_step(hands: &mut impl Hands, step: &Step) -> Result<()> {
     match step {
-        Step::Move { x, y } => hands.move_mouse(*x, *y, Coordinate::Abs).or_fail(what),
+        Step::Move { x, y } => hands.make(Event::Go(*x, *y)),
         Step::Click { button, times } => {
-            let button = match button {
-                Button::Left => enigo::Button::Left,
-                Button::Right => enigo::Button::Right,
-                Button::Middle => enigo::Button::Middle,
-            };
-            (0..*times).try_for_each(|_| hands.button(button, Direction::Click).or_fail(what))
+            let click = Event::Button(*button, Direction::Click);
+            (0..*times).try_for_each(|_| hands.make(click))
         }
         Step::Drag { x, y } => drag(hands, (*x, *y)),
-        Step::Scroll { down, right } => {
-            hands.scroll(*down, Axis::Vertical).or_fail(what)?;
-            hands.scroll(*right, Axis::Horizontal).or_fail(what)
-        }
-        Step::Type { text } => type_text(hands, text),
+        Step::Scroll { down, right } => hands.make(Event::Wheel(*down, *right)),
+        Step::Type { text } => hands.type_text(text),
         Step::Keys { keys } => press(hands, &combination(keys)?),
     }
 }
 
 /// Holds the left button from here to there; lets go in any case.
-fn drag(hands: &mut Enigo, to: (i32, i32)) -> Result<()> {
-    let what = || "the input was not taken";
-    let from = at_pointer(hands)?;
-    hands.button(enigo::Button::Left, Direction::Press).or_fail(what)?;
+fn drag(hands: &mut impl Hands, to: (i32, i32)) -> Result<()> {
+    let Some(from) = hands.place()? else {
+        let failure =
+            Failure::failed("nobody says where the pointer is, so nothing can be dragged");
+        return Err(failure.next("move the pointer first"));
+    };
+    hands.make(Event::Button(Button::Left, Direction::Press))?;
     let between = |from: i32, to: i32, part: i32| from + (to - from) * part / DRAG_MOVES;
     let moved = (1..=DRAG_MOVES).try_for_each(|part| {
         pause(DRAG / DRAG_MOVES.unsigned_abs())?;
-        let (x, y) = (between(from.0, to.0, part), between(from.1, to.1, part));
-        hands.move_mouse(x, y, Coordinate::Abs).or_fail(what)
+        hands.make(Event::Go(between(from.0, to.0, part), between(from.1, to.1, part)))
     });
-    let released = hands.button(enigo::Button::Left, Direction::Release).or_fail(what);
+    let released = hands.make(Event::Button(Button::Left, Direction::Release));
     moved.and(released)
 }
 
 /// Holds the keys together; lets go of those that went down, in any case.
-fn press(hands: &mut Enigo, keys: &[Key]) -> Result<()> {
-    let what = || "the keys were not taken";
+fn press(hands: &mut impl Hands, keys: &[Key]) -> Result<()> {
     let mut held = Vec::new();
-    let mut pressed = Ok(());
-    for key in keys {
+    let pressed = keys.iter().try_for_each(|key| {
         held.push(*key);
-        pressed = hands.key(*key, Direction::Press).or_fail(what);
-        if pressed.is_err() {
-            break;
-        }
-    }
-    let let_go = |key: Key| hands.key(key, Direction::Release).or_fail(what);
+        hands.make(Event::Key(*key, Direction::Press))
+    });
+    let let_go = |key: Key| hands.make(Event::Key(key, Direction::Release));
     let released: Vec<Result<()>> = held.into_iter().rev().map(let_go).collect();
     pressed.and(released.into_iter().collect())
-}
-
-#[cfg(target_os = "linux")]
-fn type_text(hands: &mut Enigo, text: &str) -> Result<()> {
-    crate::typing::type_text(hands, text)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn type_text(hands: &mut Enigo, text: &str) -> Result<()> {
-    hands.text(text).or_fail(|| "the text was not taken")
 }
 
 #[cfg(test)]

@@ -8,10 +8,14 @@
 pub mod a11y;
 pub mod answer;
 pub mod capture;
+pub mod hands;
 pub mod input;
 pub mod keys;
+pub mod library;
 pub mod patience;
 pub mod picture;
+#[cfg(target_os = "linux")]
+pub mod portal;
 pub mod read;
 pub mod serve;
 pub mod system;

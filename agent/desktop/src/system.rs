@@ -73,8 +73,19 @@ pub fn screen() -> Result<Screen> {
             let desk = crate::x11::Desk::open(None)?;
             (desk.area(), desk.pointer()?)
         }
+        #[cfg(target_os = "linux")]
+        System::Wayland => crate::portal::remote::with(|remote| {
+            let base::desktop::Area { x, y, width, height } = remote.area;
+            let half = |length: u32| i32::try_from(length / 2).unwrap_or_default();
+            let middle = (x + half(width), y + half(height));
+            Ok((remote.area, remote.last.unwrap_or(middle)))
+        })?,
         #[cfg(target_os = "macos")]
-        System::Mac => crate::input::screen()?,
+        System::Mac => {
+            use crate::hands::Hands;
+            let library = crate::library::Library::open()?;
+            (library.area()?, library.place()?.unwrap_or_default())
+        }
         other => return Err(other.lacks("asking for the size of the screen")),
     };
     Ok(Screen { area, pointer, system: system.name().to_owned() })

@@ -6,11 +6,11 @@ use std::time::Duration;
 use base::failure::{OrFail, Result};
 use enigo::{Direction, Enigo, Key, Keyboard as _};
 
+use crate::hands::SPACING;
+use crate::library::Library;
 use crate::patience::pause;
 use crate::x11::{Desk, Keyboard};
 
-/// After each character.
-const SPACING: Duration = Duration::from_millis(20);
 /// Programs read the keyboard's map when a key arrives, so a keycode may change its meaning only
 /// after they had time for what was typed with it.
 const SETTLE: Duration = Duration::from_millis(300);
@@ -29,24 +29,24 @@ enum Stroke {
 }
 
 /// Types the text where the focus is.
-pub fn type_text(hands: &mut Enigo, text: &str) -> Result<()> {
+pub fn type_text(library: &mut Library, text: &str) -> Result<()> {
     let what = || "the text was not taken";
     let keyboard = Desk::open(None)?.keyboard()?;
     let most = keyboard.free().clamp(1, TOGETHER);
     let mut lent = BTreeSet::new();
     for character in text.replace("\r\n", "\n").chars() {
         match keyboard.stroke(character) {
-            Stroke::Key { code, shift } => strike(hands, code.into(), shift)?,
-            Stroke::Named(key) => hands.key(key, Direction::Click).or_fail(what)?,
+            Stroke::Key { code, shift } => strike(&mut library.0, code.into(), shift)?,
+            Stroke::Named(key) => library.0.key(key, Direction::Click).or_fail(what)?,
             Stroke::Lent(character) => {
                 if lent.len() == most && !lent.contains(&character) {
                     pause(SETTLE)?;
                     // Dropped, it takes its keycodes back.
-                    *hands = crate::input::open()?;
+                    *library = Library::open()?;
                     lent.clear();
                 }
                 lent.insert(character);
-                hands.key(Key::Unicode(character), Direction::Click).or_fail(what)?;
+                library.0.key(Key::Unicode(character), Direction::Click).or_fail(what)?;
             }
         }
         pause(SPACING)?;

@@ -1,0 +1,33 @@
+//! What can be done with pointer and keyboard, whoever does it.
+
+use std::time::Duration;
+
+use base::desktop::Button;
+use base::failure::Result;
+use enigo::{Direction, Key};
+
+/// After each character of a text.
+pub const SPACING: Duration = Duration::from_millis(20);
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event {
+    /// The pointer goes there.
+    Go(i32, i32),
+    /// A button goes down, up, or both.
+    Button(Button, Direction),
+    /// The wheel turns so many notches down and to the right.
+    Wheel(i32, i32),
+    /// A key goes down, up, or both.
+    Key(Key, Direction),
+}
+
+/// Pointer and keyboard.
+pub trait Hands {
+    /// Makes it happen.
+    fn make(&mut self, event: Event) -> Result<()>;
+    /// Types a text.
+    fn type_text(&mut self, text: &str) -> Result<()>;
+    /// Where the pointer is, where that can be known.
+    fn place(&self) -> Result<Option<(i32, i32)>>;
+}

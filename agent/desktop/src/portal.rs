@@ -1,0 +1,104 @@
+//! The portal: what a Wayland compositor lets a program do after its user agreed.
+
+mod picture;
+pub mod remote;
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::future::Future;
+use std::time::Duration;
+
+use base::failure::{Failure, Result};
+use futures_util::StreamExt;
+use serde::Serialize;
+use zbus::connection::Builder;
+use zbus::{
+    Connection, DynamicType, MatchRule, MessageStream, OwnedObjectPath, OwnedVariant, Variant,
+};
+
+const NAME: &str = "org.freedesktop.portal.Desktop";
+const PATH: &str = "/org/freedesktop/portal/desktop";
+const REQUEST: &str = "org.freedesktop.portal.Request";
+/// For a call that needs nobody.
+const CALL: Duration = Duration::from_secs(5);
+/// For one that a person has to agree to.
+const AGREE: Duration = Duration::from_secs(60);
+
+/// Named values of a call, and of what came of it.
+type Options<'a> = HashMap<&'a str, Variant<'a>>;
+type Results = HashMap<String, OwnedVariant>;
+
+/// A connection to the portal of this session.
+pub struct Portal {
+    runtime: tokio::runtime::Runtime,
+    connection: Connection,
+    /// How many requests were made.
+    requests: Cell<u32>,
+}
+
+impl Portal {
+    /// Finds the session's portal.
+    pub fn open() -> Result<Portal> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| none(&error))?;
+        let connection = within(&runtime, CALL, Builder::session().build())?;
+        Ok(Portal { runtime, connection, requests: Cell::new(0) })
+    }
+
+    /// Asks for something that a person may have to agree to, and waits for what comes of it.
+    fn request<'a, B>(
+        &self,
+        interface: &str,
+        method: &str,
+        body: impl FnOnce(Options<'a>) -> B,
+    ) -> Result<Results>
+    where
+        B: Serialize + DynamicType,
+    {
+        // The answer is a signal of an object whose path is agreed on beforehand, so that it
+        // cannot be missed.
+        self.requests.update(|made| made + 1);
+        let token = format!("g3_{}", self.requests.get());
+        let us = self.connection.unique_name().map(|name| name.as_str()).unwrap_or_default();
+        let us = us.trim_start_matches(':').replace('.', "_");
+        let path = format!("{PATH}/request/{us}/{token}");
+        let body = body(HashMap::from([("handle_token", Variant::from(token.clone()))]));
+        within(&self.runtime, AGREE, async {
+            let rule = MatchRule::builder()
+                .msg_type(zbus::message::Type::Signal)
+                .interface(REQUEST)
+                .member("Response")
+                .path(path)
+                .build()?;
+            let mut told = MessageStream::for_match_rule(rule, &self.connection, None).await?;
+            let asked =
+                self.connection.call_method(Some(NAME), PATH, Some(interface), method, &body);
+            asked.await?.body().deserialize::<OwnedObjectPath>()?;
+            let Some(told) = told.next().await else { return Err(zbus::Error::InvalidReply) };
+            told?.body().deserialize::<(u32, Results)>()
+        })
+        .and_then(|(code, results)| match code {
+            0 => Ok(results),
+            1 => Err(Failure::refused("the person at the desktop did not agree")),
+            _ => Err(Failure::failed("the portal ended the request without an answer")),
+        })
+    }
+}
+
+fn within<T>(
+    runtime: &tokio::runtime::Runtime,
+    time: Duration,
+    call: impl Future<Output = zbus::Result<T>>,
+) -> Result<T> {
+    match runtime.block_on(async { tokio::time::timeout(time, call).await }) {
+        Ok(answered) => answered.map_err(|error| none(&error)),
+        Err(_) => Err(none(&format!("it did not answer within {} s", time.as_secs()))),
+    }
+}
+
+fn none(why: &dyn std::fmt::Display) -> Failure {
+    Failure::failed("the desktop portal of this Wayland session cannot be used")
+        .because(why)
+        .next("install xdg-desktop-portal with the backend of your desktop, e.g. xdg-desktop-portal-gnome")
+        .next("or start the programs on an X server of their own (Xvfb)")
+}

@@ -1,0 +1,201 @@
+//! Pointer and keyboard through the portal, in a session that a person agreed to.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use base::desktop::{Area, Button};
+use base::failure::{Failure, Result};
+use enigo::{Direction, Key};
+use serde::Serialize;
+use xkeysym::Keysym;
+use zbus::{DynamicType, OwnedObjectPath, Variant};
+
+use super::{NAME, Options, PATH, Portal, Results, within};
+use crate::hands::{Event, Hands};
+use crate::patience::pause;
+
+const REMOTE: &str = "org.freedesktop.portal.RemoteDesktop";
+const CAST: &str = "org.freedesktop.portal.ScreenCast";
+/// Bits of the devices that are asked for: keyboard and pointer.
+const DEVICES: u32 = 1 | 2;
+/// The bit of whole monitors, among what can be shown.
+const MONITOR: u32 = 1;
+/// Numbers of the kernel for buttons.
+const LEFT: i32 = 0x110;
+const RIGHT: i32 = 0x111;
+const MIDDLE: i32 = 0x112;
+
+thread_local! {
+    /// Lives on from question to question, so that the person is asked once.
+    static SESSION: RefCell<Option<Remote>> = const { RefCell::new(None) };
+}
+
+/// A session in which pointer and keyboard may be moved.
+pub struct Remote {
+    portal: Portal,
+    session: OwnedObjectPath,
+    /// The number of the monitor's stream, which places are measured in.
+    stream: u32,
+    /// What of the desktop that monitor shows.
+    pub area: Area,
+    /// Where we put the pointer last; where a person puts it nobody tells.
+    pub last: Option<(i32, i32)>,
+}
+
+/// Works in the session; a session in which something failed is not used again.
+pub fn with<T>(work: impl FnOnce(&mut Remote) -> Result<T>) -> Result<T> {
+    let kept = SESSION.with_borrow_mut(Option::take);
+    let mut remote = kept.map_or_else(Remote::open, Ok)?;
+    let worked = work(&mut remote)?;
+    SESSION.set(Some(remote));
+    Ok(worked)
+}
+
+impl Remote {
+    /// Asks the person, who chooses a monitor.
+    fn open() -> Result<Remote> {
+        let portal = Portal::open()?;
+        let made = portal.request(REMOTE, "CreateSession", |mut options| {
+            options.insert("session_handle_token", Variant::from("g3"));
+            (options,)
+        })?;
+        let handle = made.get("session_handle").map(|handle| match &**handle {
+            Variant::ObjectPath(path) => path.to_string(),
+            Variant::Str(path) => path.to_string(),
+            _ => String::new(),
+        });
+        let session = OwnedObjectPath::try_from(handle.unwrap_or_default());
+        let session = session.map_err(|_| strange("it made no session"))?;
+        portal.request(REMOTE, "SelectDevices", |mut options| {
+            options.insert("types", Variant::from(DEVICES));
+            (session.clone(), options)
+        })?;
+        portal.request(CAST, "SelectSources", |mut options| {
+            options.insert("types", Variant::from(MONITOR));
+            (session.clone(), options)
+        })?;
+        let started = portal.request(REMOTE, "Start", |options| (session.clone(), "", options))?;
+        let (stream, area) = monitor(&started)
+            .ok_or_else(|| strange("no monitor was chosen, so no place has a number"))?;
+        Ok(Remote { portal, session, stream, area, last: None })
+    }
+
+    /// Tells the session that something happens.
+    fn notify<B>(
+        &self,
+        method: &str,
+        body: impl FnOnce(OwnedObjectPath, Options<'static>) -> B,
+    ) -> Result<()>
+    where
+        B: Serialize + DynamicType,
+    {
+        let body = body(self.session.clone(), HashMap::new());
+        let call =
+            self.portal.connection.call_method(Some(NAME), PATH, Some(REMOTE), method, &body);
+        within(&self.portal.runtime, super::CALL, call).map(drop)
+    }
+
+    fn button(&self, button: Button, down: bool) -> Result<()> {
+        let number = match button {
+            Button::Left => LEFT,
+            Button::Right => RIGHT,
+            Button::Middle => MIDDLE,
+        };
+        let state = u32::from(down);
+        self.notify("NotifyPointerButton", |session, options| (session, options, number, state))
+    }
+
+    fn key(&self, key: Key, down: bool) -> Result<()> {
+        let symbol = Keysym::from(key).raw().cast_signed();
+        let state = u32::from(down);
+        self.notify("NotifyKeyboardKeysym", |session, options| (session, options, symbol, state))
+    }
+
+    /// Turns the wheel of an axis: 0 is the upright one.
+    fn wheel(&self, axis: u32, notches: i32) -> Result<()> {
+        if notches == 0 {
+            return Ok(());
+        }
+        let method = "NotifyPointerAxisDiscrete";
+        self.notify(method, |session, options| (session, options, axis, notches))
+    }
+}
+
+impl Hands for Remote {
+    fn make(&mut self, event: Event) -> Result<()> {
+        match event {
+            Event::Go(x, y) => {
+                let place = (f64::from(x - self.area.x), f64::from(y - self.area.y));
+                let stream = self.stream;
+                self.notify("NotifyPointerMotionAbsolute", |session, options| {
+                    (session, options, stream, place.0, place.1)
+                })?;
+                self.last = Some((x, y));
+                Ok(())
+            }
+            Event::Wheel(down, right) => self.wheel(0, down).and_then(|()| self.wheel(1, right)),
+            Event::Button(button, way) => turns(way, |down| self.button(button, down)),
+            Event::Key(key, way) => turns(way, |down| self.key(key, down)),
+        }
+    }
+
+    fn type_text(&mut self, text: &str) -> Result<()> {
+        for character in text.replace("\r\n", "\n").chars() {
+            let key = match character {
+                '\n' | '\r' => Key::Return,
+                '\t' => Key::Tab,
+                other => Key::Unicode(other),
+            };
+            self.make(Event::Key(key, Direction::Click))?;
+            pause(crate::hands::SPACING)?;
+        }
+        Ok(())
+    }
+
+    fn place(&self) -> Result<Option<(i32, i32)>> {
+        Ok(self.last)
+    }
+}
+
+/// Down, up, or both; up also where down failed.
+fn turns(way: Direction, mut turn: impl FnMut(bool) -> Result<()>) -> Result<()> {
+    match way {
+        Direction::Press => turn(true),
+        Direction::Release => turn(false),
+        Direction::Click => {
+            let pressed = turn(true);
+            pressed.and(turn(false))
+        }
+    }
+}
+
+/// The first monitor of a started session: its number and what it shows.
+fn monitor(started: &Results) -> Option<(u32, Area)> {
+    let Variant::Array(streams) = &**started.get("streams")? else { return None };
+    let Variant::Structure(first) = streams.inner().first()? else { return None };
+    let [Variant::U32(number), Variant::Dict(told)] = first.fields() else { return None };
+    let pair = |name: &str| {
+        let named = |key: &Variant<'_>| matches!(key, Variant::Str(key) if key.as_str() == name);
+        told.iter().find(|(key, _)| named(key)).and_then(|(_, value)| numbers(value))
+    };
+    let (width, height) = pair("size")?;
+    let (x, y) = pair("position").unwrap_or_default();
+    let (width, height) = (u32::try_from(width).ok()?, u32::try_from(height).ok()?);
+    Some((*number, Area { x, y, width, height }))
+}
+
+/// Two numbers, as they are or in a value of any kind.
+fn numbers(value: &Variant<'_>) -> Option<(i32, i32)> {
+    match value {
+        Variant::Variant(inner) => numbers(inner),
+        Variant::Structure(pair) => match pair.fields() {
+            [Variant::I32(first), Variant::I32(second)] => Some((*first, *second)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn strange(why: &str) -> Failure {
+    Failure::failed("the portal does not let pointer and keyboard be moved").because(why)
+}
