@@ -2,8 +2,8 @@
 
 use base::desktop::Area;
 
-use super::super::seen::Element;
 use super::*;
+use crate::tools::desktop::seen::Element;
 
 /// The screen is twice as large as the picture; in the picture's middle there is element 3.
 fn seen() -> Seen {
