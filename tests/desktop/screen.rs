@@ -63,6 +63,33 @@ fn pictures_show_what_was_asked_for_and_no_more() {
 }
 
 #[test]
+fn a_window_that_is_covered_is_seen_whole() {
+    let desktop = Desktop::start();
+    let below = desktop.program("Below");
+    let _above = desktop.program("Above");
+    let mut helper = Helper::on(&desktop);
+    let [above, covered] = &windows(&mut helper)[..] else { panic!("two windows") };
+    // The upper one is moved so that it hides half of the red area of the other.
+    let canvas = below.place("Canvas");
+    let left = (canvas.x + canvas.width / 2).to_string();
+    output(&desktop, "xdotool", &["windowmove", "--sync", &above.id, &left, "100"]);
+    let (x, y) = (canvas.x + canvas.width * 3 / 4, canvas.y + 20);
+    let at = |pixels: &image::RgbImage, x: i32, y: i32| {
+        *pixels.get_pixel(x.unsigned_abs(), y.unsigned_abs())
+    };
+    let screen = helper.captures(Capture::default()).1;
+    assert_ne!(at(&screen, x, y), RED, "the upper window hides it");
+    let wanted = Capture { window: Some(covered.id.clone()), ..Capture::default() };
+    let (told, pixels) = helper.captures(wanted);
+    assert_eq!(told.shows, covered.area);
+    for x in [canvas.x + 5, x, canvas.x + canvas.width - 5] {
+        assert_eq!(at(&pixels, x - told.shows.x, y - told.shows.y), RED, "{x}");
+    }
+    // The screen is as it was.
+    assert_eq!(helper.captures(Capture::default()).1, screen);
+}
+
+#[test]
 fn divergence_15_a_display_is_an_output_or_another_server() {
     let desktop = Desktop::bare();
     let other = Desktop::bare();

@@ -108,7 +108,7 @@ const DESKTOP: &[(&str, &[&str])] = &[
     ("hands", &[]),
     ("keys", &[]),
     ("typing", &["hands", "library", "patience", "x11"]),
-    ("library", &["hands", "typing"]),
+    ("library", &["hands", "patience", "typing"]),
     ("portal", &["hands", "patience"]),
     ("system", &["hands", "library", "portal", "x11"]),
     ("input", &["hands", "keys", "library", "patience", "portal", "system"]),

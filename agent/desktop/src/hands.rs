@@ -9,6 +9,12 @@ use enigo::{Direction, Key};
 /// After each character of a text.
 pub const SPACING: Duration = Duration::from_millis(20);
 
+/// Where the pointer is, where that can be known.
+pub type Place = Option<(i32, i32)>;
+
+/// Says whether to go on while the pointer is there.
+pub type Watch<'a> = &'a dyn Fn(Place) -> Result<()>;
+
 /// One thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
@@ -26,8 +32,8 @@ pub enum Event {
 pub trait Hands {
     /// Makes it happen.
     fn make(&mut self, event: Event) -> Result<()>;
-    /// Types a text.
-    fn type_text(&mut self, text: &str) -> Result<()>;
-    /// Where the pointer is, where that can be known.
-    fn place(&self) -> Result<Option<(i32, i32)>>;
+    /// Types a text, as long as it is to go on.
+    fn type_text(&mut self, text: &str, watch: Watch<'_>) -> Result<()>;
+    /// Where the pointer is.
+    fn place(&self) -> Result<Place>;
 }

@@ -6,7 +6,7 @@ use base::desktop::{Area, Button, Step};
 use base::failure::{Failure, Result};
 use enigo::{Direction, Key};
 
-use crate::hands::{Event, Hands};
+use crate::hands::{Event, Hands, Place, Watch};
 use crate::keys::combination;
 use crate::library::Library;
 use crate::patience::pause;
@@ -48,17 +48,19 @@ fn check_all(steps: &[Step], screen: Area) -> Result<()> {
 fn do_all(hands: &mut impl Hands, steps: &[Step], guarded: Option<Area>) -> Result<()> {
     let mut ours = None;
     for (at, step) in steps.iter().enumerate() {
-        // Where a step of ours put the pointer, no person asks to stop.
-        let now = hands.place()?.filter(|now| Some(*now) != ours);
-        if let (Some(now), Some(screen)) = (now, guarded)
-            && in_corner(now, screen)
-        {
-            return Err(of_step(stopped(now), at, steps));
-        }
+        let watch = |now: Place| {
+            // Where a step of ours put the pointer, no person asks to stop.
+            let now = now.filter(|now| Some(*now) != ours);
+            match now.zip(guarded) {
+                Some((now, screen)) if in_corner(now, screen) => Err(stopped(now)),
+                Some(_) | None => Ok(()),
+            }
+        };
+        watch(hands.place()?).map_err(|failure| of_step(failure, at, steps))?;
         if at > 0 {
             pause(BETWEEN)?;
         }
-        do_step(hands, step).map_err(|failure| of_step(failure, at, steps))?;
+        do_step(hands, step, &watch).map_err(|failure| of_step(failure, at, steps))?;
         if let Step::Move { x, y } | Step::Drag { x, y } = step {
             ours = Some((*x, *y));
         }
@@ -132,7 +134,7 @@ fn typable(text: &str) -> Result<()> {
     }
 }
 
-fn do_step(hands: &mut impl Hands, step: &Step) -> Result<()> {
+fn do_step(hands: &mut impl Hands, step: &Step, watch: Watch<'_>) -> Result<()> {
     match step {
         Step::Move { x, y } => hands.make(Event::Go(*x, *y)),
         Step::Click { button, times } => {
@@ -141,7 +143,7 @@ fn do_step(hands: &mut impl Hands, step: &Step) -> Result<()> {
         }
         Step::Drag { x, y } => drag(hands, (*x, *y)),
         Step::Scroll { down, right } => hands.make(Event::Wheel(*down, *right)),
-        Step::Type { text } => hands.type_text(text),
+        Step::Type { text } => hands.type_text(text, watch),
         Step::Keys { keys } => press(hands, &combination(keys)?),
     }
 }

@@ -1,18 +1,37 @@
 //! Pointer and keyboard by the library that knows X11 and macOS.
 
+use std::time::Duration;
+
 use base::desktop::Button;
 use base::failure::{Failure, OrFail, Result};
-use enigo::{Axis, Coordinate, Enigo, Keyboard as _, Mouse as _, Settings};
+use enigo::{Axis, Coordinate, Enigo, Key, Keyboard as _, Mouse as _, Settings};
 
-use crate::hands::{Event, Hands};
+use crate::hands::{Event, Hands, Place, Watch};
+use crate::patience::pause;
 
-/// The library; dropped, it lets go of every key.
-pub struct Library(pub Enigo);
+/// Programs read the keyboard's map when a key arrives, so a keycode that was lent to a character
+/// may change its meaning only after they had time for what was typed with it.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// The library; dropped, it lets go of every key and takes back the keycodes that it lent.
+pub struct Library {
+    pub(crate) enigo: Enigo,
+    lends: bool,
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        if self.lends {
+            let _ = pause(SETTLE);
+        }
+    }
+}
 
 impl Library {
     /// Opens it.
     pub fn open() -> Result<Library> {
-        Enigo::new(&Settings::default()).map(Library).map_err(|error| {
+        let opened = Enigo::new(&Settings::default());
+        opened.map(|enigo| Library { enigo, lends: false }).map_err(|error| {
             Failure::failed("pointer and keyboard cannot be steered")
                 .because(error)
                 .next("an X server needs its XTEST extension and free keycodes")
@@ -23,7 +42,7 @@ impl Library {
     /// The size of the screen.
     #[cfg(target_os = "macos")]
     pub fn area(&self) -> Result<base::desktop::Area> {
-        let (width, height) = self.0.main_display().or_fail(|| "the screen has no size")?;
+        let (width, height) = self.enigo.main_display().or_fail(|| "the screen has no size")?;
         let (width, height) = (width.unsigned_abs(), height.unsigned_abs());
         Ok(base::desktop::Area { x: 0, y: 0, width, height })
     }
@@ -32,7 +51,7 @@ impl Library {
 impl Hands for Library {
     fn make(&mut self, event: Event) -> Result<()> {
         let what = || "the input was not taken";
-        let hands = &mut self.0;
+        let hands = &mut self.enigo;
         match event {
             Event::Go(x, y) => hands.move_mouse(x, y, Coordinate::Abs).or_fail(what),
             Event::Button(button, direction) => {
@@ -47,21 +66,26 @@ impl Hands for Library {
                 hands.scroll(down, Axis::Vertical).or_fail(what)?;
                 hands.scroll(right, Axis::Horizontal).or_fail(what)
             }
-            Event::Key(key, direction) => hands.key(key, direction).or_fail(what),
+            Event::Key(key, direction) => {
+                // Letters and digits are on nearly every keyboard; of the rest it is not known.
+                let common = |c: char| c.is_ascii_alphanumeric();
+                self.lends |= matches!(key, Key::Unicode(c) if !common(c));
+                hands.key(key, direction).or_fail(what)
+            }
         }
     }
 
     #[cfg(target_os = "linux")]
-    fn type_text(&mut self, text: &str) -> Result<()> {
-        crate::typing::type_text(self, text)
+    fn type_text(&mut self, text: &str, watch: Watch<'_>) -> Result<()> {
+        crate::typing::type_text(text, watch)
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn type_text(&mut self, text: &str) -> Result<()> {
-        self.0.text(text).or_fail(|| "the text was not taken")
+    fn type_text(&mut self, text: &str, _: Watch<'_>) -> Result<()> {
+        self.enigo.text(text).or_fail(|| "the text was not taken")
     }
 
-    fn place(&self) -> Result<Option<(i32, i32)>> {
-        self.0.location().map(Some).or_fail(|| "nobody says where the pointer is")
+    fn place(&self) -> Result<Place> {
+        self.enigo.location().map(Some).or_fail(|| "nobody says where the pointer is")
     }
 }

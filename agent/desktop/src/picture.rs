@@ -7,17 +7,16 @@ use base::failure::{OrFail, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use image::codecs::jpeg::JpegEncoder;
-use image::codecs::png::{CompressionType, FilterType, PngEncoder};
-use image::{RgbImage, imageops};
+use image::imageops::FilterType;
+use image::{DynamicImage, ImageFormat, RgbImage};
 
 /// The picture as it was wanted.
 pub fn told(pixels: RgbImage, shows: Area, wanted: &Capture, backend: &str) -> Result<Picture> {
     let (width, height) = fitted((pixels.width(), pixels.height()), wanted.fit);
-    let pixels = if (width, height) == (pixels.width(), pixels.height()) {
-        pixels
-    } else {
-        imageops::resize(&pixels, width, height, imageops::FilterType::Triangle)
-    };
+    let same = (width, height) == pixels.dimensions();
+    let pixels = DynamicImage::from(pixels);
+    let pixels =
+        if same { pixels } else { pixels.resize_exact(width, height, FilterType::Triangle) };
     let (bytes, mime) = encoded(&pixels, wanted.jpeg)?;
     Ok(Picture {
         data: STANDARD.encode(bytes),
@@ -47,22 +46,21 @@ fn fitted((width, height): (u32, u32), fit: Option<(u32, u32)>) -> (u32, u32) {
     }
 }
 
-fn encoded(pixels: &RgbImage, jpeg: Option<u8>) -> Result<(Vec<u8>, &'static str)> {
+fn encoded(pixels: &DynamicImage, jpeg: Option<u8>) -> Result<(Vec<u8>, &'static str)> {
     let what = || "the picture cannot be written";
     let mut bytes = Cursor::new(Vec::new());
-    match jpeg {
+    let mime = match jpeg {
         Some(quality) => {
             let encoder = JpegEncoder::new_with_quality(&mut bytes, quality.clamp(1, 100));
             pixels.write_with_encoder(encoder).or_fail(what)?;
-            Ok((bytes.into_inner(), "image/jpeg"))
+            "image/jpeg"
         }
         None => {
-            let (effort, filter) = (CompressionType::Fast, FilterType::Adaptive);
-            let encoder = PngEncoder::new_with_quality(&mut bytes, effort, filter);
-            pixels.write_with_encoder(encoder).or_fail(what)?;
-            Ok((bytes.into_inner(), "image/png"))
+            pixels.write_to(&mut bytes, ImageFormat::Png).or_fail(what)?;
+            "image/png"
         }
-    }
+    };
+    Ok((bytes.into_inner(), mime))
 }
 
 #[cfg(test)]

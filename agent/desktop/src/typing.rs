@@ -1,19 +1,15 @@
 //! Typing under X11: keys where the keyboard has them, a free keycode for what it has not.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use base::failure::{OrFail, Result};
-use enigo::{Direction, Enigo, Key, Keyboard as _};
+use enigo::{Direction, Key, Keyboard as _};
 
-use crate::hands::SPACING;
+use crate::hands::{Event, Hands as _, SPACING, Watch};
 use crate::library::Library;
 use crate::patience::pause;
 use crate::x11::{Desk, Keyboard};
 
-/// Programs read the keyboard's map when a key arrives, so a keycode may change its meaning only
-/// after they had time for what was typed with it.
-const SETTLE: Duration = Duration::from_millis(300);
 /// How many characters that the keyboard lacks share one map, if so many keycodes are free.
 const TOGETHER: usize = 8;
 
@@ -29,43 +25,53 @@ enum Stroke {
 }
 
 /// Types the text where the focus is.
-pub fn type_text(library: &mut Library, text: &str) -> Result<()> {
-    let what = || "the text was not taken";
+pub fn type_text(text: &str, watch: Watch<'_>) -> Result<()> {
     let keyboard = Desk::open(None)?.keyboard()?;
     let most = keyboard.free().clamp(1, TOGETHER);
-    let mut lent = BTreeSet::new();
-    for character in text.replace("\r\n", "\n").chars() {
-        match keyboard.stroke(character) {
-            Stroke::Key { code, shift } => strike(&mut library.0, code.into(), shift)?,
-            Stroke::Named(key) => library.0.key(key, Direction::Click).or_fail(what)?,
-            Stroke::Lent(character) => {
-                if lent.len() == most && !lent.contains(&character) {
-                    pause(SETTLE)?;
-                    // Dropped, it takes its keycodes back.
-                    *library = Library::open()?;
-                    lent.clear();
-                }
-                lent.insert(character);
-                library.0.key(Key::Unicode(character), Direction::Click).or_fail(what)?;
-            }
+    for part in parts(&keyboard, text, most) {
+        // Opened anew for each part: it knows the map as it was when it was opened.
+        let mut library = Library::open()?;
+        for stroke in part {
+            strike(&mut library, stroke)?;
+            pause(SPACING)?;
+            watch(library.place()?)?;
         }
-        pause(SPACING)?;
-    }
-    if !lent.is_empty() {
-        pause(SETTLE)?;
     }
     Ok(())
 }
 
-fn strike(hands: &mut Enigo, code: u16, shift: bool) -> Result<()> {
-    let what = || "the text was not taken";
-    if !shift {
-        return hands.raw(code, Direction::Click).or_fail(what);
+/// The text in parts that each need at most so many keycodes lent.
+fn parts(keyboard: &Keyboard, text: &str, most: usize) -> Vec<Vec<Stroke>> {
+    let mut parts = vec![Vec::new()];
+    let mut lent = BTreeSet::new();
+    for character in text.replace("\r\n", "\n").chars() {
+        let stroke = keyboard.stroke(character);
+        if matches!(stroke, Stroke::Lent(_)) && lent.insert(character) && lent.len() > most {
+            parts.push(Vec::new());
+            lent = BTreeSet::from([character]);
+        }
+        parts.last_mut().expect("there is one from the start").push(stroke);
     }
-    hands.key(Key::Shift, Direction::Press).or_fail(what)?;
-    let struck = hands.raw(code, Direction::Click).or_fail(what);
-    let released = hands.key(Key::Shift, Direction::Release).or_fail(what);
-    struck.and(released)
+    parts
+}
+
+fn strike(library: &mut Library, stroke: Stroke) -> Result<()> {
+    match stroke {
+        Stroke::Named(key) => library.make(Event::Key(key, Direction::Click)),
+        Stroke::Lent(character) => {
+            library.make(Event::Key(Key::Unicode(character), Direction::Click))
+        }
+        Stroke::Key { code, shift } => {
+            if shift {
+                library.make(Event::Key(Key::Shift, Direction::Press))?;
+            }
+            let struck = library.enigo.raw(code.into(), Direction::Click);
+            if shift {
+                library.make(Event::Key(Key::Shift, Direction::Release))?;
+            }
+            struck.or_fail(|| "the text was not taken")
+        }
+    }
 }
 
 impl Keyboard {
@@ -120,6 +126,10 @@ mod tests {
         assert_eq!(keyboard.stroke('{'), Stroke::Lent('{'));
         assert_eq!(keyboard.stroke('\n'), Stroke::Named(Key::Return));
         assert_eq!(keyboard.free(), 2);
+        let of = |text| parts(&keyboard, text, 2).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(of(""), [0]);
+        assert_eq!(of("aaa!\r\n"), [5]);
+        assert_eq!(of("żaółżó"), [3, 2, 1], "a keycode serves as often as it is needed");
         keyboard.caps = true;
         assert_eq!(keyboard.stroke('a'), key(9, true));
         assert_eq!(keyboard.stroke('A'), key(9, false));

@@ -11,17 +11,18 @@ pub fn of_x11(wanted: &Capture) -> Result<Picture> {
     let named = wanted.display.as_deref().map(str::trim).filter(|name| !name.is_empty());
     let server = named.filter(|name| name.contains(':'));
     let desk = crate::x11::Desk::open(server)?;
-    let whole = match (&wanted.window, named) {
-        (Some(window), _) => {
-            let open = desk.find(window)?;
-            if open.told.minimized {
-                let failure = Failure::failed(format!("`{}` is not shown", open.told.title));
-                return Err(failure.because("it is minimized").next("bring it back first"));
-            }
-            open.told.area
+    if let Some(window) = &wanted.window {
+        let open = desk.find(window)?;
+        if open.told.minimized {
+            let failure = Failure::failed(format!("`{}` is not shown", open.told.title));
+            return Err(failure.because("it is minimized").next("bring it back first"));
         }
-        (None, Some(name)) if server.is_none() => output(&desk.outputs()?, name)?,
-        (None, _) => desk.area(),
+        let shows = part(open.told.area, wanted.area, desk.area())?;
+        return crate::picture::told(desk.grab_window(&open, shows)?, shows, wanted, "x11");
+    }
+    let whole = match named {
+        Some(name) if server.is_none() => output(&desk.outputs()?, name)?,
+        Some(_) | None => desk.area(),
     };
     let shows = part(whole, wanted.area, desk.area())?;
     crate::picture::told(desk.grab(shows)?, shows, wanted, "x11")

@@ -11,7 +11,7 @@ use xkeysym::Keysym;
 use zbus::{DynamicType, OwnedObjectPath, Variant};
 
 use super::{NAME, Options, PATH, Portal, Results, within};
-use crate::hands::{Event, Hands};
+use crate::hands::{Event, Hands, Place, SPACING, Watch};
 use crate::patience::pause;
 
 const REMOTE: &str = "org.freedesktop.portal.RemoteDesktop";
@@ -39,7 +39,7 @@ pub struct Remote {
     /// What of the desktop that monitor shows.
     pub area: Area,
     /// Where we put the pointer last; where a person puts it nobody tells.
-    pub last: Option<(i32, i32)>,
+    pub last: Place,
 }
 
 /// Works in the session; a session in which something failed is not used again.
@@ -139,7 +139,7 @@ impl Hands for Remote {
         }
     }
 
-    fn type_text(&mut self, text: &str) -> Result<()> {
+    fn type_text(&mut self, text: &str, watch: Watch<'_>) -> Result<()> {
         for character in text.replace("\r\n", "\n").chars() {
             let key = match character {
                 '\n' | '\r' => Key::Return,
@@ -147,12 +147,13 @@ impl Hands for Remote {
                 other => Key::Unicode(other),
             };
             self.make(Event::Key(key, Direction::Click))?;
-            pause(crate::hands::SPACING)?;
+            pause(SPACING)?;
+            watch(self.last)?;
         }
         Ok(())
     }
 
-    fn place(&self) -> Result<Option<(i32, i32)>> {
+    fn place(&self) -> Result<Place> {
         Ok(self.last)
     }
 }

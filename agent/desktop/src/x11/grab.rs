@@ -1,38 +1,112 @@
-//! Pixels of the screen.
+//! Pixels of the screen, and of a window that others cover.
+
+use std::time::Duration;
 
 use base::desktop::Area;
 use base::failure::{Failure, OrFail, Result};
 use image::RgbImage;
-use x11rb::image::{Image, PixelLayout};
+use x11rb::connection::Connection;
+use x11rb::image::{BitsPerPixel, Image, ImageOrder, PixelLayout};
+use x11rb::protocol::composite::{ConnectionExt as _, Redirect};
+use x11rb::protocol::xproto::ConnectionExt as _;
 
-use super::Desk;
+use super::{Desk, Open};
+use crate::patience::pause;
+
+/// How long a window that was covered may take to draw what nobody saw.
+const DRAWS: Duration = Duration::from_millis(300);
+/// Red, green and blue as nearly every screen has them: in this order within 32 bits.
+const USUAL: [u32; 3] = [0xff_0000, 0xff00, 0xff];
 
 impl Desk {
     /// The pixels of a part of the screen; the part must lie within it.
     pub fn grab(&self, area: Area) -> Result<RgbImage> {
+        self.pixels(self.screen.root, area, self.screen.root_visual)
+    }
+
+    /// The pixels of a part of a window, also where others cover it.
+    pub fn grab_window(&self, open: &Open, area: Area) -> Result<RgbImage> {
+        if !self.is_covered(open)? {
+            return self.grab(area);
+        }
+        // Drawn aside for as long as we are connected, a window is whole whatever is above it.
+        let what = || format!("`{}` is covered, and cannot be drawn aside", open.told.title);
+        let frame = self.outermost(open.id);
+        self.conn.composite_query_version(0, 4).or_fail(what)?.reply().or_fail(what)?;
+        let aside = self.conn.composite_redirect_window(frame, Redirect::AUTOMATIC);
+        aside.or_fail(what)?.check().or_fail(what)?;
+        pause(DRAWS)?;
+        let pixmap = self.conn.generate_id().or_fail(what)?;
+        let named = self.conn.composite_name_window_pixmap(frame, pixmap);
+        named.or_fail(what)?.check().or_fail(what)?;
+        let visual = self.conn.get_window_attributes(frame).or_fail(what)?.reply();
+        let visual = visual.or_fail(what)?.visual;
+        let Area { x, y, .. } = open.told.area;
+        self.pixels(pixmap, Area { x: area.x - x, y: area.y - y, ..area }, visual)
+    }
+
+    /// Whether a window above it takes some of its place.
+    fn is_covered(&self, open: &Open) -> Result<bool> {
+        let windows = self.windows()?;
+        let above = windows.iter().take_while(|other| other.id != open.id);
+        let mut above = above.filter(|other| !other.told.minimized);
+        Ok(above.any(|other| meet(other.told.area, open.told.area)))
+    }
+
+    /// The window around a window that lies on the screen itself: its frame, or it.
+    fn outermost(&self, id: u32) -> u32 {
+        let mut outermost = id;
+        while let Some(tree) = self.conn.query_tree(outermost).ok().and_then(|it| it.reply().ok())
+            && tree.parent != self.screen.root
+            && tree.parent != x11rb::NONE
+        {
+            outermost = tree.parent;
+        }
+        outermost
+    }
+
+    fn pixels(&self, from: u32, area: Area, visual: u32) -> Result<RgbImage> {
         let what = || "the X server gives no picture of its screen";
         let small = |number: u32| u16::try_from(number).or_fail(what);
         let near = |number: i32| i16::try_from(number).or_fail(what);
         let (x, y) = (near(area.x)?, near(area.y)?);
         let (width, height) = (small(area.width)?, small(area.height)?);
-        let root = self.screen.root;
-        let (image, visual) = Image::get(&self.conn, root, x, y, width, height).or_fail(what)?;
-        let layout = self.layout(visual)?;
-        let pixels = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
-        let bytes = pixels.flat_map(|(x, y)| {
-            let (red, green, blue) = layout.decode(image.get_pixel(x, y));
-            [red, green, blue].map(|value| (value >> 8) as u8)
-        });
-        let picture = RgbImage::from_raw(width.into(), height.into(), bytes.collect());
+        let (image, _) = Image::get(&self.conn, from, x, y, width, height).or_fail(what)?;
+        let bytes = self.colours(&image, visual)?;
+        let picture = RgbImage::from_raw(area.width, area.height, bytes);
         picture.ok_or_else(|| Failure::failed(what()))
     }
 
-    /// Where the colours are in a pixel.
-    fn layout(&self, visual: u32) -> Result<PixelLayout> {
+    /// Red, green and blue of each pixel.
+    fn colours(&self, image: &Image<'_>, visual: u32) -> Result<Vec<u8>> {
         let mut visuals = self.screen.allowed_depths.iter().flat_map(|depth| &depth.visuals);
-        let found = visuals.find(|known| known.visual_id == visual);
-        let layout = found.and_then(|known| PixelLayout::from_visual_type(*known).ok());
-        let why = "its colours are those of a palette, not red, green and blue";
-        layout.ok_or_else(|| Failure::failed("this X screen cannot be read").because(why))
+        let found = visuals.find(|known| known.visual_id == visual).copied();
+        let layout = found.and_then(|known| PixelLayout::from_visual_type(known).ok());
+        let (Some(known), Some(layout)) = (found, layout) else {
+            let why = "its colours are those of a palette, not red, green and blue";
+            return Err(Failure::failed("this X screen cannot be read").because(why));
+        };
+        let usual = [known.red_mask, known.green_mask, known.blue_mask] == USUAL
+            && image.bits_per_pixel() == BitsPerPixel::B32
+            && image.byte_order() == ImageOrder::LsbFirst;
+        if usual {
+            let pixels = image.data().chunks_exact(4);
+            return Ok(pixels.flat_map(|pixel| [pixel[2], pixel[1], pixel[0]]).collect());
+        }
+        let rows = (0..image.height()).flat_map(|y| (0..image.width()).map(move |x| (x, y)));
+        let colours = rows.flat_map(|(x, y)| {
+            let (red, green, blue) = layout.decode(image.get_pixel(x, y));
+            [red, green, blue].map(|value| (value >> 8) as u8)
+        });
+        Ok(colours.collect())
     }
+}
+
+/// Whether two areas share a pixel.
+fn meet(one: Area, other: Area) -> bool {
+    let span = |start: i32, length: u32, from: i32, most: u32| {
+        i64::from(start) < i64::from(from) + i64::from(most)
+            && i64::from(from) < i64::from(start) + i64::from(length)
+    };
+    span(one.x, one.width, other.x, other.width) && span(one.y, one.height, other.y, other.height)
 }
