@@ -1,10 +1,12 @@
 //! The tools of the screen on a real desktop: each effect is read from the log of the program that
 //! it was meant for.
 
+use base::process;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::desktop_support::{Screen, control, pixels};
-use crate::tools_support::Bench;
+use crate::tools_support::{Bench, G3};
 
 #[test]
 fn clicks_and_texts_reach_the_program() {
@@ -136,11 +138,7 @@ fn points_are_scaled_by_the_picture_that_was_seen_last() {
     // Another session has seen nothing.
     let other = ["tool", "exec", "--name", "execute_gui", "--session", "other", "--args"];
     let args = screen.at("Press_me", json!({ "action": "click" })).to_string();
-    let ran = screen.bench.env.run(
-        crate::tools_support::G3,
-        &screen.bench.dir,
-        other.into_iter().chain([args.as_str()]),
-    );
+    let ran = screen.bench.env.run(G3, &screen.bench.dir, other.into_iter().chain([args.as_str()]));
     ran.ok();
     screen.program.saw_times("clicked Press me", 3);
 }
@@ -180,15 +178,10 @@ fn controls_are_found_by_text_role_and_attributes() {
 
 #[test]
 fn collision_find_element_means_the_desktop_in_every_profile() {
-    let screen = Screen::new("g3");
+    let mut screen = Screen::new("g3");
     for profile in ["g3", "all", "core"] {
-        let bench =
-            Bench { env: testkit::env::TestEnv::new(), dir: screen.bench.dir.clone(), profile };
-        let desktop = &screen.desktop;
-        let mut bench = bench;
-        crate::desktop_support::lead(&mut bench.env, desktop);
-        bench.env.config(&control(""));
-        bench.call("find_element", json!({ "text": "Press me" })).says("push button").works();
+        screen = screen.of(profile);
+        screen.call("find_element", json!({ "text": "Press me" })).says("push button").works();
     }
 }
 
@@ -280,6 +273,30 @@ fn divergence_02_observe_screen_says_it_twice_and_its_elements_can_be_clicked() 
     let click = json!({ "action": "click", "coordinates": { "element_id": press["id"] } });
     screen.call("execute_gui", click).works();
     screen.program.saw("clicked Press me");
+}
+
+#[test]
+fn a_cancelled_action_goes_no_further_and_leaves_no_helper() {
+    let screen = Screen::new("g3");
+    screen.call("mouse_click", screen.at("Name", json!({}))).works();
+    let text = "typed ".repeat(1_500);
+    let args = json!({ "text": text }).to_string();
+    let args = ["tool", "exec", "--name", "type_text", "--args", &args];
+    let mut g3 = screen.bench.env.start(G3, &screen.bench.dir, args);
+    screen.program.saw("text typed");
+    process::signal_group(g3.id(), Signal::INT);
+    assert_eq!(g3.child.wait().unwrap().code(), Some(1));
+    // What was typed before is seen before this click, which a new helper does.
+    screen.call("mouse_click", screen.at("Press_me", json!({}))).works();
+    screen.program.saw("clicked Press me");
+    let log = screen.program.log();
+    let typed = log.lines().filter_map(|line| line.strip_prefix("text ")).map(str::len).max();
+    assert!(typed.unwrap() < text.len() - 100, "{typed:?}");
+    screen.call("mouse_click", screen.at("Press_me", json!({}))).works();
+    screen.program.saw_times("clicked Press me", 2);
+    let after = screen.program.log();
+    let more = after.lines().filter_map(|line| line.strip_prefix("text ")).map(str::len).max();
+    assert_eq!(more, typed, "nothing is typed any more");
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 
 use image::{ImageFormat, Rgb, RgbImage};
 use serde_json::json;
-use testkit::env::built;
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::Reply;
 
@@ -287,5 +286,4 @@ fn words_are_read_where_nobody_tells_of_controls() {
         "{}",
         seen.metadata["stdout"]
     );
-    assert!(built("g3-desktop").is_file());
 }

@@ -26,7 +26,7 @@ struct Text {
 /// How much of a typed text is repeated, in characters.
 const ECHO: usize = 50;
 /// The longest text that is typed, in characters.
-const LONGEST: usize = 20_000;
+const LONGEST: usize = 10_000;
 
 /// Clicks on a point of the screen.
 pub async fn click(call: &Call<'_>) -> Result<Outcome, Trouble> {
