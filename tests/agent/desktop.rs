@@ -191,8 +191,8 @@ fn divergence_03_the_context_is_a_bare_array_in_core_and_an_object_elsewhere() {
     let bare = screen.call("get_ui_context", json!({}));
     bare.works();
     let named = |list: &Value, name: &str| {
-        let all = list.as_array().unwrap().iter();
-        all.filter(|it| it["name"] == name).next().cloned().unwrap_or_else(|| panic!("{list}"))
+        let mut all = list.as_array().unwrap().iter();
+        all.find(|it| it["name"] == name).cloned().unwrap_or_else(|| panic!("{list}"))
     };
     let press = named(&bare.metadata, "Press me");
     assert_eq!(press["type"], "push button");

@@ -13,7 +13,7 @@ pub struct Screen {
     pub bench: Bench,
     pub program: Program,
     // Dropped last.
-    pub desktop: Desktop,
+    _desktop: Desktop,
 }
 
 /// The switch, and where the helper is; `more` are further keys of that section.
@@ -45,7 +45,7 @@ impl Screen {
         let mut bench = Bench::new(profile);
         lead(&mut bench.env, &desktop);
         bench.env.config(&control(more));
-        Screen { bench, program, desktop }
+        Screen { bench, program, _desktop: desktop }
     }
 
     pub fn call(&self, name: &str, args: Value) -> Called {
