@@ -1,5 +1,6 @@
 //! Pure logic of planning mode: requirements, tasks, verdicts and stages, without IO, model or clock.
 
+pub mod commit;
 pub mod document;
 pub mod history;
 pub mod requirement;

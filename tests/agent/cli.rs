@@ -29,7 +29,7 @@ fn wrong_flags_end_with_2_and_a_way_out() {
         &["--fallback-model=", "x"],
         &["--json"],
         &["acp", "--json"],
-        &["--planning"],
+        &["--plannning"],
     ] {
         let ran = stage.g3(args);
         assert_eq!(ran.code, 2, "{args:?}:\n{ran}");

@@ -20,44 +20,52 @@ const MODES: &[(&str, &[&str], &str)] = &[
     ("agent", &["--agent", "hopper", "the task"], ""),
     ("acp", &["acp"], ""),
     ("complete", &["complete"], "the task\n"),
+    ("planning", &["--planning", "--yes", "--no-git"], ""),
 ];
 
 /// A flag, an argument for it, and for each mode whether it is honoured (`y`), refused (`n`) or
 /// what chooses a mode (`-`), in the order of the modes.
 const FLAGS: &[(&str, &[&str], &str)] = &[
-    ("--provider", &["anthropic.scripted"], "yyyyyyy"),
-    ("--model", &["special"], "yyyyyyy"),
-    ("--fallback-model", &["another"], "yyyyyyy"),
-    ("--config", &["{home}/other.toml"], "yyyyyyy"),
-    ("--workspace", &["sub"], "yyyyyyy"),
-    ("--trace-file", &["{home}/trace"], "yyyyyyy"),
-    ("--profile", &["egirl"], "yyyyyyn"),
-    ("--resume", &[], "yynnynn"),
-    ("--new-session", &[], "yyyyynn"),
-    ("--chat", &[], "yynnynn"),
-    ("--acd", &[], "yyyyyyn"),
-    ("--memory", &["{home}/notes.md"], "yyyyynn"),
-    ("--auto-memory", &[], "yyyyynn"),
-    ("--no-auto-memory", &[], "yyyyynn"),
-    ("--agent", &["hopper"], "yynn-yn"),
-    ("--autonomous", &[], "n--nnnn"),
-    ("--auto", &[], "n-n-nnn"),
-    ("--requirements", &["other"], "nn-nnnn"),
-    ("--check", &["touch checked"], "nnyynnn"),
-    ("--list-agents", &[], "n-nnnnn"),
-    ("--max-turns", &["1"], "yyyyyyn"),
-    ("--max-tokens", &["1"], "yyyyyyn"),
-    ("--budget", &["0.000001"], "yyyyyyn"),
-    ("--timeout", &["600"], "yyyyyyn"),
-    ("--json", &[], "ynynynn"),
-    ("--events", &["{home}/events"], "yyyyynn"),
-    ("--quiet", &[], "yyyyynn"),
+    ("--provider", &["anthropic.scripted"], "yyyyyyyy"),
+    ("--model", &["special"], "yyyyyyyy"),
+    ("--fallback-model", &["another"], "yyyyyyyy"),
+    ("--config", &["{home}/other.toml"], "yyyyyyyy"),
+    ("--workspace", &["sub"], "yyyyyyyy"),
+    ("--trace-file", &["{home}/trace"], "yyyyyyyy"),
+    ("--profile", &["egirl"], "yyyyyyny"),
+    ("--resume", &[], "yynnynnn"),
+    ("--new-session", &[], "yyyyynny"),
+    ("--chat", &[], "yynnynnn"),
+    ("--acd", &[], "yyyyyyny"),
+    ("--memory", &["{home}/notes.md"], "yyyyynny"),
+    ("--auto-memory", &[], "yyyyynny"),
+    ("--no-auto-memory", &[], "yyyyynny"),
+    ("--agent", &["hopper"], "yynn-ynn"),
+    ("--autonomous", &[], "n--nnnnn"),
+    ("--auto", &[], "n-n-nnnn"),
+    ("--planning", &[], "n-nnnnn-"),
+    ("--codepath", &["sub"], "nnnnnnny"),
+    ("--no-git", &[], "nnnnnnn-"),
+    ("--yes", &[], "nnnnnnn-"),
+    ("--requirements", &["other"], "nn-nnnnn"),
+    ("--check", &["touch checked"], "nnyynnny"),
+    ("--list-agents", &[], "n-nnnnnn"),
+    ("--max-turns", &["1"], "yyyyyyny"),
+    ("--max-tokens", &["1"], "yyyyyyny"),
+    ("--budget", &["0.000001"], "yyyyyyny"),
+    ("--timeout", &["600"], "yyyyyyny"),
+    ("--json", &[], "ynynynny"),
+    ("--events", &["{home}/events"], "yyyyynny"),
+    ("--quiet", &[], "yyyyynny"),
 ];
 
 fn script() -> Script {
     Script::by(|request| {
         if is_coach(request) {
             return verdict(true, &["met"]);
+        }
+        if request.tool_names().contains(&"requirements".to_owned()) {
+            return Reply::call("requirements", json!({"text": "- look"}));
         }
         let first = request.assistant_messages() == 0;
         let looks =
@@ -70,6 +78,9 @@ fn stage() -> Stage {
     let stage = Stage::new(script());
     stage.repo.write("a", "x\n");
     stage.repo.write("sub/a", "x\n");
+    for plan in ["g3-plan", "sub/g3-plan"] {
+        stage.repo.write(&format!("{plan}/new_requirements.md"), "look\n");
+    }
     let price = "price = { input = 1e6, output = 1e6 }\n";
     let config = stage.model.config_toml("anthropic") + price;
     stage.env.config(&config);
@@ -109,6 +120,7 @@ fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
     let asked = stage.asked();
     let models: BTreeSet<&str> = asked.iter().filter_map(|it| it.body["model"].as_str()).collect();
     let sessions = |dir: &str| stage.repo.path().join(dir).join(".g3/sessions").exists();
+    let offers = |name: &str| asked.iter().any(|it| it.tool_names().iter().any(|it| it == name));
     match flag {
         "--trace-file" => std::fs::read_to_string(stage.env.home().join("trace"))
             .is_ok_and(|text| text.contains("process ended") && ran.code == 0),
@@ -119,12 +131,13 @@ fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
         }
         "--model" => models == BTreeSet::from(["special"]),
         "--config" => models == BTreeSet::from(["other"]),
+        "--codepath" => sessions("sub") && !sessions("."),
         "--workspace" => mode == "complete" || (sessions("sub") && !sessions(".")),
-        "--profile" => asked[0].tool_names().contains(&"execute_command".to_owned()),
+        "--profile" => offers("execute_command"),
         "--resume" => ran.err.contains("there is no session"),
         "--chat" => asked.iter().all(|it| it.tool_names().is_empty()),
-        "--acd" => asked[0].tool_names().contains(&"rehydrate".to_owned()),
-        "--memory" => asked[0].system().contains("plums"),
+        "--acd" => offers("rehydrate"),
+        "--memory" => asked.iter().any(|it| it.system().contains("plums")),
         "--auto-memory" => asked.iter().any(|it| it.last().contains("did you find out about")),
         "--no-auto-memory" => {
             ran.code == 0 && !asked.iter().any(|it| it.last().contains("find out about"))
@@ -132,7 +145,7 @@ fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
         "--agent" => asked[0].system().starts_with("You are hopper."),
         "--check" => stage.repo.path().join("checked").exists(),
         // For the autonomous modes it counts rounds, and one is enough here.
-        "--max-turns" if mode.starts_with('a') && mode != "agent" => {
+        "--max-turns" if ["autonomous", "accumulative", "planning"].contains(&mode) => {
             ran.err.contains("at most 1 round") && ran.code == 0
         }
         "--max-turns" => ran.err.contains("limit of 1 turns"),

@@ -36,6 +36,8 @@ mod memory_local;
 mod modes;
 mod personas;
 mod plan;
+mod planning;
+mod planning_commit;
 mod provider_anthropic;
 mod provider_databricks;
 mod provider_dialects;

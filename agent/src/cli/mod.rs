@@ -7,6 +7,7 @@ pub mod mcp;
 pub mod model;
 pub mod sessions;
 pub mod settings;
+mod show;
 pub mod skills;
 pub mod tool;
 pub mod trace;
@@ -14,27 +15,21 @@ pub mod trust;
 pub mod ways;
 pub mod wrong;
 
-use std::fs::OpenOptions;
 use std::io::{IsTerminal, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use base::clock::Clock;
 use base::failure::{Failure, OrFail, Result};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::gate::Asker;
-use crate::modes::{accumulative, acp, autonomous, complete, interactive, once};
+use crate::modes::{accumulative, acp, autonomous, complete, interactive, once, planning};
 use crate::run::Which;
 use crate::run::ends::tell_failure;
-use crate::ui::ask::Terminal;
-use crate::ui::json::JsonLines;
 use crate::ui::plain::Plain;
-use crate::ui::rich::Rich;
-use crate::ui::{self, Bus, Sink};
+use crate::ui::{self, Bus};
 use settings::settings;
+use show::Show;
 use ways::{Given, ModeArgs, Way};
 
 /// A coding agent: it asks a model, does what the model wants done, and shows what came of it.
@@ -122,20 +117,6 @@ struct NoteArgs {
     /// Never ask for notes
     #[arg(long)]
     no_auto_memory: bool,
-}
-
-/// What is shown, and where.
-#[derive(Clone, Debug, Default, Args)]
-struct Show {
-    /// Print events on stdout, one JSON object a line, and nothing else
-    #[arg(long, conflicts_with = "quiet")]
-    json: bool,
-    /// Write events into this file as well
-    #[arg(long, value_name = "FILE")]
-    events: Option<PathBuf>,
-    /// Print the model's words only
-    #[arg(long)]
-    quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -259,16 +240,18 @@ fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     done
 }
 
-async fn agent(common: Common, mut args: AgentArgs, given: &Given) -> Result<u8> {
+async fn agent(mut common: Common, mut args: AgentArgs, given: &Given) -> Result<u8> {
     if args.mode.list_agents {
         given.fits(Way::List)?;
         return agents::list(&common, args.show.json);
     }
-    let bus = Bus::new(Clock::from_env(), views(&args)?);
+    let bus = Bus::new(Clock::from_env(), args.show.views()?);
     let mut begun = || -> Result<_> {
         let task = task(&args)?;
         let way = Way::of(&args.mode, task.is_some());
         given.fits(way)?;
+        let cwd = common.workspace.clone().unwrap_or_else(|| PathBuf::from("."));
+        common.workspace = args.mode.code_path(&cwd)?.or(common.workspace.take());
         if let Some(wanted) = &args.resume
             && args.agent.is_none()
             && !args.mode.is_some()
@@ -287,7 +270,7 @@ async fn agent(common: Common, mut args: AgentArgs, given: &Given) -> Result<u8>
     };
     let (settings, trace, task, way) =
         begun().inspect_err(|failure| tell_failure(&bus, failure))?;
-    let asker = asker(&bus, &args);
+    let asker = args.show.asker(&bus);
     let which = match &args.resume {
         Some(wanted) => Which::Resume(wanted.clone()),
         None => Which::New(task.clone().unwrap_or_default()),
@@ -305,6 +288,9 @@ async fn agent(common: Common, mut args: AgentArgs, given: &Given) -> Result<u8>
             Way::Interactive => interactive::run(settings, which, bus.clone(), asker).await?,
             Way::Autonomous => autonomous::alone(&order(settings)?, bus.clone(), asker).await?,
             Way::Accumulative => accumulative::run(order(settings)?, bus.clone(), asker).await?,
+            Way::Planning => {
+                planning::run(ways::plan(settings, &args)?, bus.clone(), asker).await?
+            }
         };
         Ok(status.exit())
     };
@@ -363,36 +349,4 @@ fn stdin_text() -> Result<String> {
     let mut bytes = Vec::new();
     std::io::stdin().read_to_end(&mut bytes).or_fail(|| "cannot read stdin")?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Who hears the events: stdout as JSON, or a terminal, or plain text; and a file.
-fn views(args: &AgentArgs) -> Result<Vec<Box<dyn Sink>>> {
-    let (out, err) = (std::io::stdout, std::io::stderr);
-    let mut sinks: Vec<Box<dyn Sink>> = vec![if args.show.json {
-        Box::new(JsonLines::new(out()))
-    } else if args.show.quiet {
-        Box::new(Plain::new(out(), None::<std::io::Stderr>))
-    } else if out().is_terminal() {
-        Box::new(Rich::new(out()))
-    } else {
-        Box::new(Plain::new(out(), Some(err())))
-    }];
-    if let Some(path) = &args.show.events {
-        if path.as_os_str() == "-" {
-            return Err(Failure::usage("--events takes a file").next("--json, for stdout"));
-        }
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-        let file = file.map_err(|why| {
-            Failure::usage(format!("cannot write events to {}", path.display())).because(why)
-        })?;
-        sinks.push(Box::new(JsonLines::new(file)));
-    }
-    Ok(sinks)
-}
-
-/// The person at the terminal, when there is one to ask.
-fn asker(bus: &Arc<Bus>, args: &AgentArgs) -> Option<Arc<dyn Asker>> {
-    let here = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    let terminal = || -> Arc<dyn Asker> { Arc::new(Terminal::new(bus.clone())) };
-    (here && !args.show.json).then(terminal)
 }

@@ -1,11 +1,14 @@
 //! Which mode a command line means, and which flags each mode honours: every other is an error.
 
+use std::path::{Path, PathBuf};
+
 use base::failure::{Failure, Result};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
 use super::AgentArgs;
 use crate::modes::autonomous::{How, Order, requirements};
+use crate::modes::planning;
 use crate::run::Settings;
 
 /// Flags that choose a mode, and those that belong to one.
@@ -17,10 +20,12 @@ pub struct ModeArgs {
     /// Take requirements line by line; each starts such rounds over all of them
     #[arg(long)]
     auto: bool,
+    #[command(flatten)]
+    plan: PlanArgs,
     /// With --autonomous: the requirements, or their file (requirements.md unless said)
     #[arg(long, value_name = "TEXT|FILE")]
     requirements: Option<String>,
-    /// With --autonomous and --auto: a command that must pass (one `sh -c` line); may be repeated
+    /// With --autonomous, --auto and --planning: a command that must pass (one `sh -c` line); may be repeated
     #[arg(long = "check", value_name = "LINE")]
     checks: Vec<String>,
     /// List the personas
@@ -28,10 +33,33 @@ pub struct ModeArgs {
     pub list_agents: bool,
 }
 
+/// Flags of planning mode.
+#[derive(Clone, Debug, Default, clap::Args)]
+struct PlanArgs {
+    /// Go from a wish in g3-plan/new_requirements.md to a commit: a model refines it, you approve it,
+    /// player and coach work
+    #[arg(long)]
+    planning: bool,
+    /// With --planning: the directory of the code and its g3-plan/, instead of this one
+    #[arg(long, value_name = "DIR")]
+    codepath: Option<String>,
+    /// With --planning: use no git, and commit nothing
+    #[arg(long)]
+    no_git: bool,
+    /// With --planning: take every question as answered with yes
+    #[arg(long)]
+    yes: bool,
+}
+
 impl ModeArgs {
     /// Whether a mode is named.
     pub fn is_some(&self) -> bool {
-        self.autonomous || self.auto
+        self.autonomous || self.auto || self.plan.planning
+    }
+
+    /// The directory that `--codepath` means, seen from this one.
+    pub fn code_path(&self, cwd: &Path) -> Result<Option<PathBuf>> {
+        self.plan.codepath.as_ref().map(|typed| planning::code_path(typed, cwd)).transpose()
     }
 }
 
@@ -46,11 +74,13 @@ pub enum Way {
     Autonomous,
     /// Player and coach, again with each new requirement.
     Accumulative,
+    /// From a wish to a commit.
+    Planning,
     /// No work: the list of personas.
     List,
 }
 
-use Way::{Accumulative, Autonomous, Interactive, List, Once};
+use Way::{Accumulative, Autonomous, Interactive, List, Once, Planning};
 
 impl Way {
     /// The way that is meant.
@@ -58,6 +88,7 @@ impl Way {
         match has_task {
             _ if mode.autonomous => Autonomous,
             _ if mode.auto => Accumulative,
+            _ if mode.plan.planning => Planning,
             true => Once,
             false => Interactive,
         }
@@ -70,6 +101,7 @@ impl Way {
             Interactive => "interactive",
             Autonomous => "autonomous",
             Accumulative => "accumulative",
+            Planning => "planning",
             List => "list",
         }
     }
@@ -80,6 +112,7 @@ impl Way {
             Interactive => "a conversation",
             Autonomous => "g3 --autonomous",
             Accumulative => "g3 --auto",
+            Planning => "g3 --planning",
             List => "g3 --list-agents",
         }
     }
@@ -88,8 +121,8 @@ impl Way {
 /// A flag: clap's name for it, how it is typed, who honours it, and what to do elsewhere.
 type Flag = (&'static str, &'static str, &'static [Way], &'static str);
 
-const WORK: &[Way] = &[Once, Interactive, Autonomous, Accumulative];
-const ALL: &[Way] = &[Once, Interactive, Autonomous, Accumulative, List];
+const WORK: &[Way] = &[Once, Interactive, Autonomous, Accumulative, Planning];
+const ALL: &[Way] = &[Once, Interactive, Autonomous, Accumulative, Planning, List];
 
 /// Every flag there is. A new mode adds itself where it belongs.
 const FLAGS: &[Flag] = &[
@@ -111,14 +144,18 @@ const FLAGS: &[Flag] = &[
     ("agent", "--agent", &[Once, Interactive], "g3 --agent NAME TASK"),
     ("autonomous", "--autonomous", &[Autonomous], "g3 --autonomous, without another mode"),
     ("auto", "--auto", &[Accumulative], "g3 --auto, without another mode"),
+    ("planning", "--planning", &[Planning], "g3 --planning, without another mode"),
+    ("codepath", "--codepath", &[Planning], "g3 --workspace DIR"),
+    ("no_git", "--no-git", &[Planning], "g3 --planning --no-git"),
+    ("yes", "--yes", &[Planning], "leave it out"),
     ("requirements", "--requirements", &[Autonomous], "g3 --autonomous --requirements TEXT"),
-    ("checks", "--check", &[Autonomous, Accumulative], "g3 --autonomous --check LINE"),
+    ("checks", "--check", &[Autonomous, Accumulative, Planning], "g3 --autonomous --check LINE"),
     ("list_agents", "--list-agents", &[List], ""),
     ("max_turns", "--max-turns", WORK, "leave it out"),
     ("max_tokens", "--max-tokens", WORK, "leave it out"),
     ("budget", "--budget", WORK, "leave it out"),
     ("timeout", "--timeout", WORK, "leave it out"),
-    ("json", "--json", &[Once, Autonomous, List], "g3 --json TASK"),
+    ("json", "--json", &[Once, Autonomous, Planning, List], "g3 --json TASK"),
     ("events", "--events", WORK, "leave it out"),
     ("quiet", "--quiet", WORK, "leave it out"),
 ];
@@ -163,6 +200,18 @@ pub fn order(settings: Settings, args: &AgentArgs, way: Way) -> Result<Order> {
         None => How::New(requirements::text(requirements, &settings.cwd)?),
     };
     Ok(Order { settings, how, rounds: args.limits.max_turns, checks: args.mode.checks.clone() })
+}
+
+/// The planning run that is meant.
+pub fn plan(settings: Settings, args: &AgentArgs) -> Result<planning::Order> {
+    let PlanArgs { no_git, yes, .. } = args.mode.plan;
+    if args.show.json && !yes {
+        return Err(
+            Failure::usage("with --json nobody is asked").next("g3 --planning --yes --json")
+        );
+    }
+    let (rounds, checks) = (args.limits.max_turns, args.mode.checks.clone());
+    Ok(planning::Order { settings, git: !no_git, yes, rounds, checks })
 }
 
 #[cfg(test)]

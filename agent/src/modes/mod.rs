@@ -8,3 +8,4 @@ pub mod interactive;
 pub mod interrupt;
 pub mod mcp;
 pub mod once;
+pub mod planning;

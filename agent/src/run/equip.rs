@@ -16,7 +16,7 @@ use crate::session::Session;
 use crate::skills::{self, Shelf, shown};
 use crate::tools::desktop::Desk;
 use crate::tools::profile::{self, Engine, Face};
-use crate::tools::{self, Configured, Others, Profile, Screen, Switches, Workplace};
+use crate::tools::{self, MEMORY, Others, PLANNED, Profile, SCREEN, SKILLS, Switches, Workplace};
 
 /// Where and for whom the tools of a session work.
 pub fn workplace(
@@ -46,15 +46,20 @@ pub fn switches(settings: &Settings, facts: &Facts, shelf: &Shelf) -> (Switches,
     let wanted = (!facts.small || settings.config.skills.small_models)
         && profile::faces(settings.profile).iter().any(loads);
     let list = shown::prompt(shelf).filter(|_| wanted);
-    let config = &settings.config;
-    let screen = match (&config.computer_control, facts.small) {
-        (_, true) | (ComputerControl { enabled: false, .. }, _) => Screen::Off,
-        (ComputerControl { computer_use_provider: None, .. }, _) => Screen::Direct,
-        (ComputerControl { computer_use_provider: Some(_), .. }, _) => Screen::Planned,
-    };
-    let memory = config.memory.enabled && !facts.small;
-    let configured = Configured { skills: list.is_some(), memory, screen };
+    let (config, small) = (&settings.config, facts.small);
+    let configured = [
+        list.is_some().then_some(SKILLS),
+        (config.memory.enabled && !small).then_some(MEMORY),
+        None,
+        screen(&config.computer_control).filter(|_| !small),
+    ];
     (Switches { small: facts.small, acd: settings.acd, plan: false, configured }, list)
+}
+
+/// Who acts on the screen: nobody, the model itself, or one that plans there.
+fn screen(control: &ComputerControl) -> Option<&'static str> {
+    let switch = if control.computer_use_provider.is_some() { PLANNED } else { SCREEN };
+    control.enabled.then_some(switch)
 }
 
 /// What a session that goes on has found out before is no news.

@@ -41,6 +41,9 @@ pub struct Checkpoints {
     root: PathBuf,
 }
 
+/// A path, and its mode and object before and after; none where there was no file.
+pub type Differing = (Vec<u8>, Option<(String, String)>, Option<(String, String)>);
+
 /// Seconds that one call of git may take.
 const PATIENCE: u64 = 120;
 
@@ -192,6 +195,28 @@ impl Checkpoints {
         let output = output.map_err(git::GitError::from).and_then(|out| checked(&args, out));
         let patch = output.or_fail(|| "cannot look at what changed")?.stdout;
         Ok((lines, shown(&patch)))
+    }
+
+    /// What is different between two trees: path, mode and object before and after.
+    pub fn changed(&self, from: &str, to: &str) -> Result<Vec<Differing>> {
+        let words = self.paths(&["diff-tree", "-r", "-z", "--raw", "--no-renames", from, to])?;
+        let one = |pair: &[Vec<u8>]| {
+            let line = String::from_utf8_lossy(&pair[0]).into_owned();
+            let mut words = line.trim_start_matches(':').split(' ');
+            let (old, new) = (words.next()?.to_owned(), words.next()?.to_owned());
+            let (was, is) = (words.next()?.to_owned(), words.next()?.to_owned());
+            let entry = |mode: String, object| (mode != "000000").then_some((mode, object));
+            Some((pair[1].clone(), entry(old, was), entry(new, is)))
+        };
+        Ok(words.chunks_exact(2).filter_map(one).collect())
+    }
+
+    /// The content of a file in a tree.
+    pub fn blob(&self, object: &str) -> Result<Vec<u8>> {
+        let args = ["cat-file", "blob", object];
+        let output = self.git.job(args).output(Limits::seconds(PATIENCE));
+        let output = output.map_err(git::GitError::from).and_then(|out| checked(&args, out));
+        output.map(|output| output.stdout).or_fail(|| "cannot read the picture of a file")
     }
 
     fn differing(&self, from: &str, to: &str) -> Result<Vec<Vec<u8>>> {

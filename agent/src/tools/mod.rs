@@ -160,45 +160,8 @@ pub struct Switches {
     pub acd: bool,
     /// The model plans and the user approves.
     pub plan: bool,
-    /// What the configuration switches on.
-    pub configured: Configured,
-}
-
-/// What the configuration switches on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Configured {
-    /// Skills can be loaded.
-    pub skills: bool,
-    /// The user's memories.
-    pub memory: bool,
-    /// Screen, mouse and keyboard.
-    pub screen: Screen,
-}
-
-/// Who acts on the screen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Screen {
-    /// Nobody.
-    #[default]
-    Off,
-    /// The model itself.
-    Direct,
-    /// A model that plans on the screen, told what to do by ours.
-    Planned,
-}
-
-impl Configured {
-    /// Whether a tool is switched on, as far as the configuration says it.
-    fn has(self, face: &Face) -> bool {
-        let by = face.enabled_by.as_str();
-        match self.screen {
-            _ if by == SKILLS => self.skills,
-            _ if by == MEMORY => self.memory,
-            Screen::Direct => by == SCREEN,
-            Screen::Planned => by == PLANNED || by == SCREEN && !face.engine.is_planned(),
-            Screen::Off => false,
-        }
-    }
+    /// What the configuration switches on, as in [`profile::Face::enabled_by`].
+    pub configured: [Option<&'static str>; 4],
 }
 
 impl Switches {
@@ -206,6 +169,14 @@ impl Switches {
     fn on(self) -> impl Iterator<Item = &'static str> {
         let acd = self.acd.then_some("--acd");
         acd.into_iter().chain(self.plan.then_some("plan mode"))
+    }
+
+    /// Whether the configuration switches a tool on. A model that plans on the screen has some of
+    /// its tools to itself.
+    fn configured(self, face: &Face) -> bool {
+        let on = |switch: &str| self.configured.contains(&Some(switch));
+        let by = face.enabled_by.as_str();
+        on(by) || by == SCREEN && on(PLANNED) && !face.engine.is_planned()
     }
 }
 
@@ -222,7 +193,7 @@ pub const PLANNED: &str = "computer_control.computer_use_provider";
 pub fn offered(profile: Profile, switches: Switches) -> Vec<ToolSpec> {
     let mut faces = if switches.small { profile::few(profile) } else { profile::faces(profile) };
     faces.retain(|face| face.enabled_by == profile::ALWAYS);
-    let configured = |face: &&Face| switches.configured.has(face);
+    let configured = |face: &&Face| switches.configured(face);
     faces.extend(profile::faces(profile).into_iter().filter(configured));
     faces.extend(switches.on().filter_map(profile::switched));
     let mut specs: Vec<ToolSpec> = faces.into_iter().map(profile::Face::spec).collect();

@@ -4,13 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::clock::Clock;
+use base::event::Status;
 use base::failure::{Failure, OrFail, Result};
 use base::files::{self, Journal};
+use planner::verdict::Verdict;
 
 use super::evidence::{Place, Start};
 use super::owned;
 use super::purse::Purse;
-use super::record::{Note, Rounds};
+use super::record::{Note, Rounds, Step};
 use super::words::{COACH, Contract};
 use super::{How, Order, Run, report, requirements};
 use crate::gate::Asker;
@@ -161,6 +163,36 @@ fn contract(text: String, order: &Order, earlier: Vec<String>) -> Result<Contrac
     }
     let requirements = requirements::of(&text)?;
     Ok(Contract { text, requirements, checks })
+}
+
+/// An earlier run on the same requirements.
+pub struct Past {
+    /// Its session.
+    pub id: String,
+    /// Rounds that were played.
+    pub rounds: u32,
+    /// Whether the coach approved in the end.
+    pub approved: bool,
+    /// Its last verdict.
+    pub verdict: Option<Verdict>,
+}
+
+/// The latest run on exactly this text, if there is one.
+pub fn latest(cwd: &Path, text: &str) -> Result<Option<Past>> {
+    let dir = session::sessions_dir(cwd);
+    for id in session::list(cwd)?.into_iter().map(|id| id.to_string()) {
+        let Ok(notes) = files::read_journal::<Note>(&dir.join(&id).join(JOURNAL)) else { continue };
+        let is_meant =
+            matches!(notes.first(), Some(Note::Begun { requirements, .. }) if requirements == text);
+        if !is_meant {
+            continue;
+        }
+        let rounds = Rounds::of(&notes);
+        let verdict = rounds.rounds.iter().rev().find_map(|round| round.verdict().cloned());
+        let approved = rounds.next() == Step::End(Status::Done);
+        return Ok(Some(Past { id, rounds: rounds.rounds.len() as u32, approved, verdict }));
+    }
+    Ok(None)
 }
 
 /// The run that is meant: by its session, or the latest.

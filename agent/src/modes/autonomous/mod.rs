@@ -27,6 +27,7 @@ use crate::run::ends::{error, tell_failure};
 use crate::run::{Settings, Work};
 use crate::ui::Bus;
 
+pub use begin::{Past, latest};
 use evidence::{Place, Start};
 use purse::Purse;
 use record::{Note, Rounds, Step};

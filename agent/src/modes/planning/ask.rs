@@ -1,0 +1,64 @@
+//! Questions to the user, by lines of stdin; or the answers that `--yes` stands for.
+
+use base::failure::{OrFail, Result};
+use planner::stage::Answer;
+
+use crate::modes::interrupt::Interrupts;
+use crate::ui;
+
+/// Who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Voice {
+    /// Somebody types, or a program writes into stdin.
+    Lines,
+    /// `--yes`: what would be asked is done.
+    Yes,
+}
+
+/// What is taken for which answer: the words, and what an empty line stands for.
+pub struct Choice {
+    /// What is shown behind the question, e.g. `[Y/n/q]`.
+    pub shown: &'static str,
+    /// What an empty line means; the question is asked again without it.
+    pub empty: Option<Answer>,
+}
+
+/// Yes is what an empty line means.
+pub const YES: Choice = Choice { shown: "[Y/n/q]", empty: Some(Answer::Yes) };
+/// An answer is needed.
+pub const OWN: Choice = Choice { shown: "[yes/no/quit]", empty: None };
+
+impl Voice {
+    /// Asks until there is an answer. The end of stdin, or Ctrl-C, quits.
+    pub async fn ask(self, hear: &Interrupts, question: &str, choice: &Choice) -> Result<Answer> {
+        if self == Voice::Yes {
+            return Ok(Answer::Yes);
+        }
+        loop {
+            ui::say(&format!("{question} {}", choice.shown));
+            let Some(line) = line(hear).await? else { return Ok(Answer::Quit) };
+            match line.trim().to_ascii_lowercase().as_str() {
+                "" if choice.empty.is_some() => return Ok(choice.empty.unwrap_or(Answer::Quit)),
+                "y" | "yes" => return Ok(Answer::Yes),
+                "n" | "no" => return Ok(Answer::No),
+                "q" | "quit" | "exit" => return Ok(Answer::Quit),
+                _ => ui::say("answer yes, no or quit"),
+            }
+        }
+    }
+}
+
+/// A line of stdin; `None` at its end and after Ctrl-C.
+pub async fn line(hear: &Interrupts) -> Result<Option<String>> {
+    let tokens = hear.begin();
+    let reading = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).map(|bytes| (bytes > 0).then_some(line))
+    });
+    let read = tokio::select! {
+        read = reading => Some(read.or_fail(|| "the reader of answers broke")?),
+        () = tokens.cancel.cancelled() => None,
+    };
+    hear.over();
+    read.map_or(Ok(None), |read| read.or_fail(|| "cannot read stdin"))
+}

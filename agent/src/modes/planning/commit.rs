@@ -1,0 +1,119 @@
+//! The end of a plan: its files get the names that they keep, and what was done is committed.
+
+use base::failure::Result;
+use planner::history::Happened;
+use planner::stage::Answer;
+use serde_json::json;
+
+use base::event::What;
+
+use super::ask::YES;
+use super::place::{CURRENT, LIST, section};
+use super::tree::{Pick, Tree};
+use super::{Run, words};
+use crate::provider::Choice;
+use crate::run::Settings;
+use crate::ui;
+
+impl Run {
+    /// Gives both files the names that they keep.
+    pub(super) fn archive(&mut self) -> Result<Answer> {
+        let stamp = match &self.place.state.completed {
+            Some(stamp) => stamp.clone(),
+            None => self.place.time("%Y-%m-%d_%H-%M-%S"),
+        };
+        let names = [(CURRENT, "requirements"), (LIST, "todo")]
+            .map(|(from, word)| (from, format!("completed_{word}_{stamp}.md")));
+        for (from, to) in &names {
+            if self.place.file(from).exists() {
+                self.place.rename(from, to)?;
+            }
+        }
+        let [(_, requirements), (_, todo)] = names;
+        let done = Happened::Completed(requirements, todo);
+        if self.place.last()?.as_ref() != Some(&done) {
+            self.place.tell(done)?;
+        }
+        self.place.state.completed = Some(stamp);
+        self.place.state.archived = true;
+        self.place.save()?;
+        base::files::step("g3.planning.archived");
+        Ok(Answer::Yes)
+    }
+
+    /// Commits what the work changed, and nothing else.
+    pub(super) async fn commit(&mut self) -> Result<Answer> {
+        let (Some(tree), Some(since)) = (self.tree.clone(), self.place.state.tree.clone()) else {
+            self.place.forget()?;
+            return Ok(Answer::Yes);
+        };
+        let message = self.message(&tree, &since).await?;
+        let subject = message.lines().next().unwrap_or_default().to_owned();
+        let said = Happened::Committing(subject);
+        // In the history before the commit, so that the commit holds the line.
+        let pick = tree.pick(&since, &self.place.dir)?;
+        self.show(&message, &pick);
+        match self.ask("commit this?", &YES).await? {
+            Answer::Yes => {}
+            Answer::No => {
+                self.place.tell(Happened::NotCommitted)?;
+                self.place.forget()?;
+                return Ok(Answer::No);
+            }
+            Answer::Quit => return Ok(Answer::Quit),
+        }
+        if self.place.last()?.as_ref() != Some(&said) {
+            self.place.tell(said)?;
+        }
+        let pick = tree.pick(&since, &self.place.dir)?;
+        let commit = tree.commit(&pick, &message)?;
+        base::files::step("g3.planning.committed");
+        self.place.forget()?;
+        ui::say(&format!("committed as {}", base::text::head(&commit, 12)));
+        let plan = json!({"mode": "planning", "state": "committed", "commit": commit});
+        self.bus.tell(What::Plan { plan });
+        Ok(Answer::Yes)
+    }
+
+    /// The commit message: a model's, or a plain one from the requirements.
+    async fn message(&mut self, tree: &Tree, since: &str) -> Result<String> {
+        if let Some(message) = &self.place.state.message {
+            return Ok(message.clone());
+        }
+        let wanted = self.archived_text()?;
+        let paths = tree.pick(since, &self.place.dir)?.paths();
+        let commit = |settings: &Settings| {
+            let typed = &settings.choice;
+            let own = settings.config.providers.commit.clone();
+            Choice { reference: typed.reference.clone().or(own), ..typed.clone() }
+        };
+        let said = self.question(words::commit(&wanted, &paths), commit).await;
+        let read = said.map_err(|failure| failure.sentence());
+        let read = read.and_then(|words| planner::commit::read(&base::text::printable(&words)));
+        let message = read.unwrap_or_else(|why| {
+            self.warn(format!("no model wrote the commit message: {why}"));
+            planner::commit::plain(&words::plain(&wanted))
+        });
+        self.place.state.message = Some(message.clone());
+        self.place.save()?;
+        Ok(message)
+    }
+
+    fn archived_text(&self) -> Result<String> {
+        let stamp = self.place.state.completed.clone().unwrap_or_default();
+        let text = self.place.read(&format!("completed_requirements_{stamp}.md"))?;
+        Ok(text.as_deref().map(section).unwrap_or_default().to_owned())
+    }
+
+    fn show(&self, message: &str, pick: &Pick) {
+        let lines: Vec<String> = pick.paths();
+        ui::say(&format!("\n{message}\n\n{} files:", lines.len()));
+        lines
+            .iter()
+            .take(30)
+            .for_each(|line| ui::say(&format!("  {}", base::text::printable(line))));
+        for (path, why) in &pick.left {
+            self.warn(format!("left out: {path}: {why}"));
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What models are told in planning mode.
+
+use planner::requirement::Requirement;
+
+/// How whoever refines requirements is told to work.
+pub const ARCHITECT: &str = "\
+You refine the requirements of a piece of work before anybody begins it. You are given what the \
+user wrote, a report about the codebase, and the history of earlier work. You can read and search \
+files; you cannot change any, and nobody implements anything yet.
+
+How to refine
+- Read the code that the wish touches. Say what is there already, and what stands in the way.
+- Keep the user's meaning and, where they are clear, the user's words. Do not add wishes.
+- One requirement is one thing whose truth can be checked in the result: name files, commands, \
+inputs and outputs where they matter. Split what holds two things; say what is unclear as a \
+requirement that settles it in the simplest way, marked with the word `assumed`.
+- Requirements that contradict each other: keep both, and say so in the words of the later one.
+- Ids that are given stay with their requirement. New ones follow on.
+
+How to end
+Call the tool `requirements` with the whole list as Markdown, one item each (`- R1: …`), most \
+basic first, at most 40 items. Nothing else counts as an answer.";
+
+/// What whoever refines is asked.
+pub fn refine(wish: &str, report: &str, history: &str) -> String {
+    let mut text = format!("What the user wrote:\n\n{}\n\n", wish.trim());
+    if !history.trim().is_empty() {
+        text += &format!("Earlier work in this directory:\n\n{}\n\n", history.trim());
+    }
+    text + &format!("The codebase:\n\n{report}\n")
+}
+
+/// A summary of requirements for the history.
+pub fn summary(wanted: &str) -> String {
+    format!(
+        "Sum up these requirements for a log: at most 5 lines of at most 120 characters each, one \
+         thing a line, no list marks, nothing else.\n\n{}\n",
+        base::text::head(wanted, 20_000)
+    )
+}
+
+/// The lines of a summary, from a model's words; from the requirements where there are none.
+pub fn summed_up(words: Option<&str>, requirements: &[Requirement]) -> Vec<String> {
+    let lines: Vec<String> = words
+        .unwrap_or_default()
+        .lines()
+        .map(|line| line.trim().trim_start_matches(['-', '*', ' ']).to_owned())
+        .filter(|line| !line.is_empty() && !line.starts_with("```"))
+        .collect();
+    let own = || requirements.iter().map(|it| format!("{}: {}", it.id, it.text)).collect();
+    let lines = if lines.is_empty() { own() } else { lines };
+    lines.into_iter().take(5).map(|line| line.chars().take(120).collect()).collect()
+}
+
+/// The question for a commit message.
+pub fn commit(wanted: &str, files: &[String]) -> String {
+    format!(
+        "Write the commit message for work that was done on these requirements.\n\
+         The first line is the subject: imperative, at most 72 characters, no full stop.\n\
+         Then an empty line, then a body of at most 10 lines of 72 columns that says why.\n\
+         Answer with the commit message and nothing else: no quotes, no code fences, no trailers.\n\n\
+         The requirements:\n{}\n\nThe changed files:\n{}\n",
+        base::text::head(wanted, 8_000),
+        base::text::head(&files.join("\n"), 8_000),
+    )
+}
+
+/// The first requirement as words for a subject.
+pub fn plain(wanted: &str) -> String {
+    let first = planner::requirement::read(wanted).ok().and_then(|all| all.into_iter().next());
+    first.map_or_else(|| "Implement requirements".to_owned(), |it| it.text)
+}
+
+/// The list of what is to be done, each ticked off when it is met.
+pub fn todo(requirements: &[Requirement], is_met: impl Fn(&str) -> bool) -> String {
+    let item = |it: &Requirement| {
+        let mark = if is_met(&it.id) { 'x' } else { ' ' };
+        format!("- [{mark}] {}: {}\n", it.id, it.text)
+    };
+    requirements.iter().map(item).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_has_five_short_lines_whatever_was_said() {
+        let requirements = planner::requirement::read("- a\n- b").unwrap();
+        assert_eq!(summed_up(None, &requirements), ["R1: a", "R2: b"]);
+        assert_eq!(summed_up(Some(" \n```\n"), &requirements).len(), 2);
+        let long = format!("- {}\n", "x".repeat(300)).repeat(9);
+        let lines = summed_up(Some(&long), &requirements);
+        assert!(lines.len() == 5 && lines.iter().all(|line| line.len() == 120), "{lines:?}");
+        assert_eq!(todo(&requirements, |id| id == "R2"), "- [ ] R1: a\n- [x] R2: b\n");
+    }
+}

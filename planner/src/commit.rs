@@ -1,0 +1,173 @@
+//! Commit messages: what a model answered, read as one, or words of a task made into one.
+
+/// Characters of a line.
+pub const COLUMNS: usize = 72;
+/// Characters of a message.
+const LONGEST: usize = 4000;
+
+/// Reads an answer as a commit message, or says why it is none.
+pub fn read(answer: &str) -> Result<String, String> {
+    if answer.chars().count() > LONGEST {
+        return Err(format!("its answer has more than {LONGEST} characters"));
+    }
+    let answer = untagged(answer);
+    let lines: Vec<&str> = answer
+        .trim()
+        .lines()
+        .map(str::trim_end)
+        .filter(|line| !line.starts_with("```") && !is_trailer(line))
+        .skip_while(|line| line.is_empty())
+        .collect();
+    let Some((first, rest)) = lines.split_first() else {
+        return Err("its answer is empty".to_owned());
+    };
+    let first = first.trim().trim_matches(['"', '`', '*', '#', ' ']).trim_end_matches('.');
+    let words = first.split_whitespace().filter(|word| word.chars().any(char::is_alphabetic));
+    if words.count() < 2 || first.starts_with(['{', '<', '[']) {
+        return Err("its answer is no commit message".to_owned());
+    }
+    let (subject, more) = subject(first);
+    let body = wrapped(&format!("{more}\n{}", rest.join("\n")));
+    Ok(if body.is_empty() { subject } else { format!("{subject}\n\n{body}") })
+}
+
+/// The answer without the marks `{{COMMIT_SUMMARY}}` and `{{COMMIT_DESCRIPTION}}`, where it has
+/// them; what stands before the first is no part of the message.
+fn untagged(answer: &str) -> String {
+    let (summary, description) = ("{{COMMIT_SUMMARY}}", "{{COMMIT_DESCRIPTION}}");
+    let Some((_, rest)) = answer.split_once(summary) else { return answer.to_owned() };
+    let (first, more) = rest.split_once(description).unwrap_or((rest, ""));
+    let closed = |text: &str, mark: &str| {
+        let end = format!("{{{{/{}", &mark[2..]);
+        text.split_once(&end).map_or(text, |(before, _)| before).trim().to_owned()
+    };
+    format!("{}\n\n{}", closed(first, summary), closed(more, description))
+}
+
+/// Trailers are ours to write.
+fn is_trailer(line: &str) -> bool {
+    let names = ["co-authored-by:", "signed-off-by:", "task:", "session:", "requirement:"];
+    let line = line.trim_start().to_lowercase();
+    names.iter().any(|name| line.starts_with(name))
+}
+
+/// A line that fits a subject, and the whole line for the body when it was cut.
+fn subject(line: &str) -> (String, String) {
+    if line.chars().count() <= COLUMNS {
+        return (line.to_owned(), String::new());
+    }
+    let mut kept = String::new();
+    for word in line.split_whitespace() {
+        if kept.chars().count() + word.chars().count() + 2 > COLUMNS {
+            break;
+        }
+        if !kept.is_empty() {
+            kept.push(' ');
+        }
+        kept.push_str(word);
+    }
+    if kept.is_empty() {
+        kept = line.chars().take(COLUMNS - 1).collect();
+    }
+    (format!("{kept}…"), line.to_owned())
+}
+
+/// Paragraphs and list items, wrapped.
+fn wrapped(text: &str) -> String {
+    let mut out: Vec<String> = Vec::new();
+    for line in text.trim().lines() {
+        let item = line.trim_start().starts_with(['-', '*']) || line.starts_with("  ");
+        let joins = !item && !line.is_empty() && out.last().is_some_and(|last| !last.is_empty());
+        let words = match joins {
+            true => format!("{} {line}", out.pop().unwrap_or_default()),
+            false => line.to_owned(),
+        };
+        out.extend(broken(&words));
+    }
+    out.join("\n")
+}
+
+fn broken(line: &str) -> Vec<String> {
+    let indent = if line.trim_start().starts_with(['-', '*']) { "  " } else { "" };
+    let mut lines = vec![String::new()];
+    for word in line.split_whitespace() {
+        let last = lines.last_mut().expect("there is always a line");
+        if !last.trim().is_empty() && last.chars().count() + word.chars().count() + 1 > COLUMNS {
+            lines.push(format!("{indent}{word}"));
+        } else {
+            if !last.trim().is_empty() {
+                last.push(' ');
+            }
+            last.push_str(word);
+        }
+    }
+    lines
+}
+
+/// A message from the task alone.
+pub fn plain(task: &str) -> String {
+    let mut lines = task.trim().lines();
+    let first = lines.next().unwrap_or("Work of an agent").trim().trim_end_matches('.');
+    let mut letters = first.chars();
+    let first: String =
+        letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+    let (subject, more) = subject(&first);
+    let rest: String = lines.take(40).collect::<Vec<_>>().join("\n");
+    let body = wrapped(&head(format!("{more}\n{rest}").trim()));
+    if body.is_empty() { subject } else { format!("{subject}\n\n{body}") }
+}
+
+fn head(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_becomes_subject_and_wrapped_body() {
+        let body = "why ".repeat(40);
+        let text =
+            read(&format!("```\n\"Add a parser.\"\n\n{body}\nCo-authored-by: x\n```")).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines[0], lines[1]), ("Add a parser", ""));
+        assert!(lines.iter().all(|line| line.chars().count() <= 72), "{text}");
+        assert!(!text.contains("Co-authored-by"));
+        for (answer, message) in [
+            ("{{COMMIT_SUMMARY}}Mend it now{{/COMMIT_SUMMARY}} ok", "Mend it now"),
+            (
+                "{{COMMIT_SUMMARY}}\nMend it now\n{{COMMIT_DESCRIPTION}}\nIt broke.\n",
+                "Mend it now\n\nIt broke.",
+            ),
+            (
+                "Sure:\n{{COMMIT_SUMMARY}} Mend it now\n{{COMMIT_DESCRIPTION}} It broke. {{/COMMIT_DESCRIPTION}} Bye",
+                "Mend it now\n\nIt broke.",
+            ),
+        ] {
+            assert_eq!(read(answer).unwrap(), message);
+        }
+    }
+
+    #[test]
+    fn a_long_subject_is_cut_and_said_in_the_body() {
+        let long = format!("Add {}", "words and ".repeat(10));
+        let text = read(&long).unwrap();
+        assert!(text.lines().next().unwrap().chars().count() <= 72, "{text}");
+        assert!(text.contains(long.trim_end().split(' ').next_back().unwrap()));
+    }
+
+    #[test]
+    fn nonsense_is_no_message() {
+        for bad in ["", " \n ", "ok", "{\"a\": 1}", "```\n```", "12345", &"word ".repeat(2000)] {
+            assert!(read(bad).is_err(), "{bad:?} was taken");
+        }
+    }
+
+    #[test]
+    fn a_plain_message_comes_from_the_task() {
+        assert_eq!(plain("fix the login."), "Fix the login");
+        assert!(plain(&"x".repeat(300)).lines().next().unwrap().chars().count() <= 72);
+        assert_eq!(plain("a b\nmore text"), "A b\n\nmore text");
+    }
+}
