@@ -31,6 +31,18 @@ fn every_tool_has_a_valid_schema_and_is_found_by_its_name() {
                     "--webdriver, --chrome-headless or webdriver.enabled"
                 }
                 "apply_patch" => "another name",
+                "execute_computer_use" => "computer_control.computer_use_provider",
+                "take_screenshot"
+                | "screenshot"
+                | "mouse_click"
+                | "type_text"
+                | "find_element"
+                | "list_windows"
+                | "execute_gui"
+                | "observe_screen"
+                | "get_ui_context"
+                | "execute_accessible"
+                | "maximize_active_window" => "computer_control.enabled",
                 _ => "always",
             };
             assert_eq!(tool["enabled_by"], switch, "{name}");
@@ -98,6 +110,23 @@ fn the_documented_parameters_are_there() {
             &["query"],
             &["num_results", "livecrawl", "search_type", "context_max_characters"],
         ),
+        (Profile::G3, "take_screenshot", &["path", "window_id"], &["region"]),
+        (Profile::G3, "mouse_click", &["x", "y"], &["button"]),
+        (Profile::G3, "type_text", &["text"], &[]),
+        (Profile::G3, "find_element", &[], &["text", "role", "attributes", "app"]),
+        (Profile::G3, "list_windows", &[], &[]),
+        (Profile::Egirl, "screenshot", &[], &["display", "region"]),
+        (
+            Profile::Core,
+            "execute_gui",
+            &["action"],
+            &["x", "y", "text", "key", "direction", "clicks"],
+        ),
+        (Profile::Core, "observe_screen", &[], &["mode", "intent"]),
+        (Profile::Core, "get_ui_context", &[], &["max_depth"]),
+        (Profile::Core, "execute_accessible", &["action"], &["element_name", "value"]),
+        (Profile::Core, "execute_computer_use", &["instruction"], &[]),
+        (Profile::Core, "maximize_active_window", &[], &[]),
         (Profile::Core, "execute_cli", &["command"], &[]),
         (Profile::Core, "wait", &["seconds"], &[]),
         (Profile::Core, "get_action_history", &[], &["last_n"]),

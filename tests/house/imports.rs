@@ -92,6 +92,7 @@ const BASE: &[(&str, &[&str])] = &[
     ("process", &[]),
     ("secret", &[]),
     ("text", &[]),
+    ("desktop", &["failure"]),
     ("git", &["process", "failure"]),
     ("sandbox", &["failure", "files", "process"]),
     ("config", &["clock", "failure", "files", "lock", "secret", "process"]),

@@ -17,6 +17,7 @@ use crate::run::root_of;
 use crate::session::{keep_out_of_git, sessions_dir};
 use crate::skills;
 use crate::tools::browser::{self, keeper};
+use crate::tools::desktop::{self, Desk};
 use crate::tools::lsp::hub::Hub;
 use crate::tools::profile::{self, Face, page};
 use crate::tools::{self, ErrorKind, Outcome, Profile, Workplace};
@@ -173,6 +174,7 @@ fn run_to_its_end(profile: Profile, name: &str, call: &Value, at: &Workplace) ->
             () = interrupted => Outcome::default(),
         };
         at.others.lsp.close().await;
+        desktop::host::close().await;
         outcome
     }))
 }
@@ -228,6 +230,7 @@ fn workplace(cwd: &Path, session: Option<&str>, config: &Config) -> Result<Workp
     at.memory = Arc::new(Memory::new(config, None));
     at.others.web = Arc::new(config.tools.clone());
     at.others.lsp = Hub::new(config)?;
+    at.others.desk = Arc::new(Desk::of_a_person(config));
     at.others.browser = browser::hub::Hub::of_calls(&config.webdriver);
     at.skills = Arc::new(skills::find::shelf(&config.skills, cwd));
     Ok(at)

@@ -28,9 +28,11 @@ impl Fence {
     /// Why a call is denied; `None` when the fence has nothing against it.
     pub fn refusal(&self, access: &Access, root: &Path) -> Option<String> {
         match access {
-            Access::Read(_) | Access::Foreign { .. } | Access::Fetch { .. } | Access::Act(_) => {
-                None
-            }
+            Access::Read(_)
+            | Access::Foreign { .. }
+            | Access::Fetch { .. }
+            | Access::Act(_)
+            | Access::Screen { .. } => None,
             Access::Write(path) => self.refuses(path),
             Access::Run { line, cwd, .. } => {
                 let found = verbs::pieces(line);

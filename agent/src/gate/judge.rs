@@ -63,6 +63,7 @@ impl Gate {
             | Access::Write(_)
             | Access::Foreign { .. }
             | Access::Act(_)
+            | Access::Screen { .. }
             | Access::Fetch { .. } => return reach,
         };
         let Judgement { route, reason, require_confirmation, .. } = exact.judge(tool, &args, false);
@@ -109,6 +110,13 @@ fn by_reach(visitor: &Visitor<'_>) -> Verdict {
             verdict(Action::Ask, format!("the MCP server `{server}` acts outside of g3's control"))
         }
         Access::Act(_) | Access::Fetch { free: true, .. } => verdict(Action::Allow, String::new()),
+        Access::Screen { free: true, .. } => verdict(Action::Allow, String::new()),
+        Access::Screen { acts: true, .. } => {
+            verdict(Action::Ask, "it acts on the screen, outside of g3's control".to_owned())
+        }
+        Access::Screen { acts: false, .. } => {
+            verdict(Action::Ask, "it looks at the whole screen".to_owned())
+        }
         Access::Fetch { host, free: false } => {
             verdict(Action::Ask, format!("`{host}` is asked over the network"))
         }

@@ -55,6 +55,13 @@ pub enum Access {
         /// Whether the user's configuration names it.
         free: bool,
     },
+    /// Looks at the screen, or acts on it.
+    Screen {
+        /// Whether it acts.
+        acts: bool,
+        /// Whether the user's configuration lets it.
+        free: bool,
+    },
 }
 
 /// A call at the gate.

@@ -28,6 +28,8 @@ pub fn question(visitor: &Visitor<'_>, why: String) -> Question {
         Access::Write(file) => (format!("write {}", file.display()), path(file)),
         Access::Run { line, .. } => (format!("run `{line}`"), Some(("command", escape(line)))),
         Access::Act(on) => (format!("act on {on}"), None),
+        Access::Screen { acts: true, .. } => ("act on the screen".to_owned(), None),
+        Access::Screen { acts: false, .. } => ("look at the screen".to_owned(), None),
         Access::Foreign { server, .. } => (format!("run on the MCP server `{server}`"), None),
         Access::Fetch { host, .. } => {
             (format!("ask {host} over the network"), Some(("host", escape(host))))
@@ -68,7 +70,10 @@ impl Rule {
         let (path, command) = match visitor.access {
             Access::Read(path) | Access::Write(path) => (Some(path), None),
             Access::Run { line, cwd, .. } => (Some(cwd), Some((line, cwd))),
-            Access::Foreign { .. } | Access::Act(_) | Access::Fetch { .. } => (None, None),
+            Access::Foreign { .. }
+            | Access::Act(_)
+            | Access::Screen { .. }
+            | Access::Fetch { .. } => (None, None),
         };
         let host = match visitor.access {
             Access::Fetch { host, .. } => Some(Path::new(host)),
@@ -76,7 +81,8 @@ impl Rule {
             | Access::Write(_)
             | Access::Run { .. }
             | Access::Foreign { .. }
-            | Access::Act(_) => None,
+            | Access::Act(_)
+            | Access::Screen { .. } => None,
         };
         let fits = |glob: &Option<GlobMatcher>, text: Option<&Path>| {
             glob.as_ref().is_none_or(|glob| text.is_some_and(|text| glob.is_match(text)))

@@ -48,10 +48,12 @@ impl Stance {
     /// The verdict as this stance has it; the error is what the model reads.
     pub(super) fn tempered(self, verdict: Verdict, access: &Access) -> Result<Verdict, String> {
         let looks = match access {
-            Access::Read(_) | Access::Fetch { .. } => true,
-            Access::Write(_) | Access::Run { .. } | Access::Foreign { .. } | Access::Act(_) => {
-                false
-            }
+            Access::Read(_) | Access::Fetch { .. } | Access::Screen { acts: false, .. } => true,
+            Access::Write(_)
+            | Access::Run { .. }
+            | Access::Foreign { .. }
+            | Access::Act(_)
+            | Access::Screen { acts: true, .. } => false,
         };
         match self {
             Stance::Auto => Ok(verdict),

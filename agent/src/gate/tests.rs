@@ -134,9 +134,9 @@ async fn what_acts_on_a_page_runs_unasked_and_waits_for_a_plan() {
     let gate = Gate::default();
     assert_eq!(gate.admit(&visit(&access)).await, Ok(Pass::Free));
     gate.take(Stance::Plan);
-    assert!(gate.admit(&visit(&access)).await.unwrap_err().contains("plan mode"));
+    assert!(gate.admit(&visit(&access)).await.unwrap_err().why.contains("plan mode"));
     gate.take(Stance::Ask);
-    assert!(gate.admit(&visit(&access)).await.unwrap_err().contains("nobody to ask"));
+    assert!(gate.admit(&visit(&access)).await.unwrap_err().why.contains("nobody to ask"));
 }
 
 #[tokio::test]

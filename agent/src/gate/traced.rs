@@ -27,6 +27,7 @@ pub fn decided(visitor: &Visitor<'_>, decision: &str, by: &str) {
         Access::Foreign { .. } => "foreign",
         Access::Act(_) => "act",
         Access::Fetch { .. } => "fetch",
+        Access::Screen { .. } => "screen",
     };
     let tool = visitor.tool;
     if decision == "allowed" {

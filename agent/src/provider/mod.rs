@@ -185,6 +185,12 @@ fn spare(config: &Config, choice: &Choice, own: &Facts) -> Option<fallback::Open
 }
 
 impl ProviderError {
+    /// Whether the service does not know what it is asked about (404).
+    pub fn is_missing(&self) -> bool {
+        // The status begins every refusal's text: see `fault::refusal`.
+        matches!(self, ProviderError::Rejected(text) if text.starts_with("HTTP 404:"))
+    }
+
     /// The error as people read it; lines of the text that begin with `try: ` say what to try.
     pub fn failure(&self) -> Failure {
         let text = self.to_string();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base::config::Config;
+use base::config::agent::ComputerControl;
 
 use super::{Settings, root_of};
 use crate::context::Conversation;
@@ -14,8 +15,9 @@ use crate::provider::Facts;
 use crate::session::Session;
 use crate::skills::{self, Shelf, shown};
 use crate::tools::browser;
+use crate::tools::desktop::Desk;
 use crate::tools::profile::{self, Engine, Face};
-use crate::tools::{self, MEMORY, Others, Profile, SKILLS, Switches, Workplace};
+use crate::tools::{self, MEMORY, Others, PLANNED, Profile, SCREEN, SKILLS, Switches, Workplace};
 
 /// Where and for whom the tools of a session work.
 pub fn workplace(
@@ -33,7 +35,8 @@ pub fn workplace(
     let asks = Some((facts.provider.clone(), facts.model.clone()));
     let web = Arc::new(settings.config.tools.clone());
     let browser = browser::hub::Hub::of_session(&settings.config.webdriver);
-    let others = Others { asks, web, browser, ..Others::default() };
+    let desk = Arc::new(Desk::new(&settings.config));
+    let others = Others { asks, web, browser, desk, ..Others::default() };
     let root = root_of(&settings.cwd);
     Workplace { root, plain: facts.small, gate, skills, memory, others, ..quiet }
 }
@@ -50,9 +53,15 @@ pub fn switches(settings: &Settings, facts: &Facts, shelf: &Shelf) -> (Switches,
         list.is_some().then_some(SKILLS),
         (config.memory.enabled && !small).then_some(MEMORY),
         config.webdriver.enabled.then_some(browser::SWITCH),
-        None,
+        screen(&config.computer_control).filter(|_| !small),
     ];
     (Switches { small: facts.small, acd: settings.acd, plan: false, configured }, list)
+}
+
+/// Who acts on the screen: nobody, the model itself, or one that plans there.
+fn screen(control: &ComputerControl) -> Option<&'static str> {
+    let switch = if control.computer_use_provider.is_some() { PLANNED } else { SCREEN };
+    control.enabled.then_some(switch)
 }
 
 /// What a session that goes on has found out before is no news.

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::profile::{self, Engine, Face, Found};
+use super::profile::named::{self, Found};
+use super::profile::{self, Engine, Face};
 use super::{ErrorKind, Outcome, Profile};
 
 /// Arguments under the engine's names, with what was passed over.
@@ -202,7 +203,7 @@ fn expected(face: &Face) -> String {
 
 /// See [`super::malformed`].
 pub fn malformed(profile: Profile, name: &str, sent: &str) -> Outcome {
-    let face = match profile::find(profile, name, &Value::Null) {
+    let face = match named::find(profile, name, &Value::Null) {
         Found::One(face) => face,
         found @ (Found::Several(_) | Found::None(_)) => return not_found(profile, name, &found),
     };

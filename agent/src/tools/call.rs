@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 
 use super::fs::held::Held;
 use super::fs::open::Content;
-use super::profile::{self, Effect, Engine, Face, Found, Style};
+use super::profile::named::{self, Found};
+use super::profile::{Effect, Engine, Face, Style};
 use super::undo::keep::{Keeper, Wish};
-use super::{ErrorKind, Outcome, Profile, Workplace, args, engines, exec, lsp, skill};
+use super::{ErrorKind, Outcome, Profile, Workplace, args, desktop, engines, exec, lsp, skill};
 use crate::gate::{Access, Pass, Refused, Visitor, paths};
 
 /// A call that is ready to run.
@@ -78,7 +79,7 @@ pub fn prepare<'a>(
     given: &Value,
     at: &'a Workplace,
 ) -> Result<Call<'a>, Box<Outcome>> {
-    let face = match profile::find(profile, name, given) {
+    let face = match named::find(profile, name, given) {
         Found::One(face) => face,
         found @ (Found::Several(_) | Found::None(_)) => {
             return Err(Box::new(args::not_found(profile, name, &found)));
@@ -99,7 +100,8 @@ fn place(face: &Face, args: &Map<String, Value>, at: &Workplace) -> std::io::Res
     }
     let (key, start) = match face.engine.effect() {
         Effect::Runs => ("working_dir", exec::directory(face, at)),
-        Effect::Writes | Effect::Looks => ("path", at.cwd.clone()),
+        Effect::Looks if face.engine == Engine::Capture => ("path", desktop::capture::folder()),
+        Effect::Writes | Effect::Acts | Effect::Looks => ("path", at.cwd.clone()),
     };
     let Some(raw) = args.get(key).and_then(Value::as_str) else { return paths::follow(&start) };
     let place = paths::resolve(&start, raw)?;
@@ -235,7 +237,7 @@ impl Call<'_> {
             Effect::Looks if self.face.engine == Engine::Read => {
                 Some(self.place.to_string_lossy().into_owned())
             }
-            Effect::Looks | Effect::Writes => None,
+            Effect::Looks | Effect::Acts | Effect::Writes => None,
         }
     }
 
@@ -308,7 +310,15 @@ impl Call<'_> {
         {
             object.insert("ignored".to_owned(), json!(self.notes));
         }
-        outcome.text = outcome.metadata.to_string();
+        outcome.text = match outcome.metadata.as_object() {
+            // Pictures are for people who look on.
+            Some(object) if object.contains_key("image_b64") => {
+                let mut object = object.clone();
+                object.remove("image_b64");
+                Value::Object(object).to_string()
+            }
+            Some(_) | None => outcome.metadata.to_string(),
+        };
         outcome
     }
 }

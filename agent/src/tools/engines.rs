@@ -8,8 +8,8 @@ use futures_util::future::BoxFuture;
 use super::call::{Call, Trouble};
 use super::profile::{Effect, Engine};
 use super::{
-    Outcome, browser, coverage, edit, escalate, exec, fs, history, image, lsp, memory, plan,
-    rehydrate, research, search, skill, task, todo, wait, web,
+    Outcome, browser, coverage, desktop, edit, escalate, exec, fs, history, image, lsp, memory,
+    plan, rehydrate, research, search, skill, task, todo, wait, web,
 };
 use crate::gate::{Access, Pass};
 
@@ -85,6 +85,20 @@ pub fn row(engine: Engine) -> Row {
             reaches: browser::reaches,
             ..orders(|_| key("browser"), |c, p| Box::pin(browser::run(c, p)))
         },
+        Engine::Capture => Row {
+            reaches: desktop::capture::reaches,
+            ..sees(|c, _| Box::pin(desktop::capture::run(c)))
+        },
+        Engine::Observe => sees(|c, _| Box::pin(desktop::observe::run(c))),
+        Engine::FindControl => sees(|c, _| Box::pin(desktop::find::run(c))),
+        Engine::Controls => sees(|c, _| Box::pin(desktop::controls::run(c))),
+        Engine::Windows => sees(|c, _| Box::pin(desktop::windows::list(c))),
+        Engine::Click => acts(|c, _| Box::pin(desktop::input::click(c))),
+        Engine::TypeText => acts(|c, _| Box::pin(desktop::input::type_text(c))),
+        Engine::Gui => acts(|c, _| Box::pin(desktop::gui::run(c))),
+        Engine::ActOn => acts(|c, _| Box::pin(desktop::accessible::run(c))),
+        Engine::Maximize => acts(|c, _| Box::pin(desktop::windows::maximize(c))),
+        Engine::ComputerUse => acts(|c, _| Box::pin(desktop::cu::run(c))),
     }
 }
 
@@ -107,6 +121,21 @@ fn orders(touches: fn(&Call<'_>) -> Vec<String>, run: Work) -> Row {
 /// Asks somebody over the network and changes nothing here.
 fn asks(reaches: fn(&Call<'_>) -> Vec<Access>, run: Work) -> Row {
     Row { reaches, ..looks(run) }
+}
+
+/// Looks at the screen.
+fn sees(run: Work) -> Row {
+    Row {
+        reaches: |c| vec![c.at.others.desk.access(false)],
+        touches: |_| key("screen"),
+        ..looks(run)
+    }
+}
+
+/// Acts on the screen.
+fn acts(run: Work) -> Row {
+    let reaches = |c: &Call<'_>| vec![c.at.others.desk.access(true)];
+    Row { effect: Effect::Acts, reaches, ..sees(run) }
 }
 
 /// Reads the place that the call names.

@@ -121,6 +121,9 @@ fn hint(engine: Engine) -> &'static str {
     match engine.effect() {
         _ if engine == Engine::Browser(Verb::Act) => "check_command",
         Effect::Runs | Effect::Writes => "check_command",
+        Effect::Acts if engine == Engine::ActOn => "no_undo",
+        Effect::Acts if engine == Engine::Maximize => "no_op",
+        Effect::Acts => "ctrl_z",
         Effect::Looks => "no_op",
     }
 }

@@ -17,13 +17,14 @@ use crate::message::{Bill, Image};
 use crate::provider::ToolSpec;
 use crate::skills::Shelf;
 use outside::Outside;
-use profile::Face;
+use profile::{Face, named};
 use task::Subagents;
 
 pub mod args;
 pub mod browser;
 pub mod call;
 pub mod coverage;
+pub mod desktop;
 pub mod edit;
 pub mod engines;
 pub mod escalate;
@@ -134,6 +135,8 @@ pub struct Others {
     pub lsp: Arc<lsp::hub::Hub>,
     /// The browser of the session.
     pub browser: Arc<browser::hub::Hub>,
+    /// The screen, mouse and keyboard.
+    pub desk: Arc<desktop::Desk>,
 }
 
 /// A set of tool names as an ecosystem knows them.
@@ -171,18 +174,30 @@ impl Switches {
         let acd = self.acd.then_some("--acd");
         acd.into_iter().chain(self.plan.then_some("plan mode"))
     }
+
+    /// Whether the configuration switches a tool on. A model that plans on the screen has some of
+    /// its tools to itself.
+    fn configured(self, face: &Face) -> bool {
+        let on = |switch: &str| self.configured.contains(&Some(switch));
+        let by = face.enabled_by.as_str();
+        on(by) || by == SCREEN && on(PLANNED) && !face.engine.is_planned()
+    }
 }
 
 /// What switches the tool `skill` on.
 pub const SKILLS: &str = "skills.enabled";
 /// What switches the tools of the user's memories on.
 pub const MEMORY: &str = "memory.enabled";
+/// What switches the tools of the screen on.
+pub const SCREEN: &str = "computer_control.enabled";
+/// What switches a model on that plans on the screen.
+pub const PLANNED: &str = "computer_control.computer_use_provider";
 
 /// The tools to offer to a model, in a fixed order.
 pub fn offered(profile: Profile, switches: Switches) -> Vec<ToolSpec> {
     let mut faces = if switches.small { profile::few(profile) } else { profile::faces(profile) };
     faces.retain(|face| face.enabled_by == profile::ALWAYS);
-    let configured = |face: &&Face| switches.configured.contains(&Some(face.enabled_by.as_str()));
+    let configured = |face: &&Face| switches.configured(face);
     faces.extend(profile::faces(profile).into_iter().filter(configured));
     faces.extend(switches.on().filter_map(profile::switched));
     let mut specs: Vec<ToolSpec> = faces.into_iter().map(profile::Face::spec).collect();
@@ -220,9 +235,9 @@ pub async fn run(profile: Profile, name: &str, args: &Value, at: &Workplace) -> 
 
 /// What does the work of a call; `None` where no tool is meant.
 pub fn engine(profile: Profile, name: &str, args: &Value) -> Option<profile::Engine> {
-    match profile::find(profile, name, args) {
-        profile::Found::One(face) => Some(face.engine),
-        profile::Found::Several(_) | profile::Found::None(_) => None,
+    match named::find(profile, name, args) {
+        named::Found::One(face) => Some(face.engine),
+        named::Found::Several(_) | named::Found::None(_) => None,
     }
 }
 

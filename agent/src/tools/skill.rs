@@ -188,7 +188,7 @@ fn speaks_of(entry: &Entry, call: &Call<'_>) -> bool {
             below || entry.fits_path(&path.to_string_lossy())
         }
         Access::Fetch { host, .. } => entry.fits_host(host),
-        Access::Foreign { .. } | Access::Act(_) => false,
+        Access::Foreign { .. } | Access::Act(_) | Access::Screen { .. } => false,
     };
     !reached.is_empty() && reached.iter().all(fits)
 }

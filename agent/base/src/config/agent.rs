@@ -226,13 +226,50 @@ pub struct ComputerControl {
     pub enabled: bool,
     /// Whether each action asks.
     pub require_confirmation: bool,
-    /// How fast actions may follow each other.
+    /// How fast actions may follow each other; 0 is no limit.
     pub max_actions_per_second: u32,
+    /// Whether nothing is done while the pointer stands in a corner of the screen.
+    pub fail_safe: bool,
+    /// `g3-desktop`, when it lies neither beside g3 nor on `PATH`.
+    pub program: Option<PathBuf>,
+    /// Who says what there is on the screen, in the order in which they are asked.
+    pub observe: Vec<Observer>,
+    /// A provider whose model looks at pictures of the screen.
+    pub vision_provider: Option<String>,
+    /// The address of an OmniParser server, without `/parse/`.
+    pub omniparser_url: Option<String>,
+    /// A provider whose model plans on the screen by itself.
+    pub computer_use_provider: Option<String>,
+}
+
+/// Who can say what there is on the screen. A picture is always the last resort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Observer {
+    /// The model of `vision_provider`.
+    Vision,
+    /// The server at `omniparser_url`.
+    Omniparser,
+    /// What programs say of their controls.
+    Accessibility,
+    /// The words in the picture.
+    Ocr,
 }
 
 impl Default for ComputerControl {
     fn default() -> Self {
-        Self { enabled: false, require_confirmation: false, max_actions_per_second: 5 }
+        use Observer::{Accessibility, Ocr, Omniparser, Vision};
+        Self {
+            enabled: false,
+            require_confirmation: false,
+            max_actions_per_second: 5,
+            fail_safe: true,
+            program: None,
+            observe: vec![Vision, Omniparser, Accessibility, Ocr],
+            vision_provider: None,
+            omniparser_url: None,
+            computer_use_provider: None,
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! Format: <https://ai.google.dev/api/generate-content>; recorded replies lie in
 //! `tests/fixtures/wire`.
 
+pub mod computer_use;
 pub mod reply;
 pub mod request;
 
@@ -32,8 +33,8 @@ impl Gemini {
 }
 
 impl Wire for Gemini {
-    fn body(&self, request: &Request<'_>, _: &Facts) -> Value {
-        request::body(self, request)
+    fn body(&self, request: &Request<'_>, facts: &Facts) -> Value {
+        request::body(self, request, computer_use::is_meant(facts, request.tools))
     }
 
     fn decoder(&self, request: &Request<'_>) -> Box<dyn Decoder> {

@@ -9,18 +9,25 @@ use crate::provider::arguments::sendable;
 use crate::provider::history::sound;
 use crate::provider::{Request, ToolSpec};
 
-use super::Gemini;
+use super::{Gemini, computer_use};
 
 /// The body of a request; the model stands in the address.
-pub fn body(wire: &Gemini, request: &Request<'_>) -> Value {
-    let contents: Vec<Value> = sound(request.messages).iter().map(content).collect();
+/// A model that uses a computer has functions of its own.
+pub fn body(wire: &Gemini, request: &Request<'_>, uses_computer: bool) -> Value {
+    let sound = sound(request.messages);
+    let contents: Vec<Value> = sound.iter().map(|it| content(it, uses_computer)).collect();
     let mut body = json!({ "contents": contents });
     if !request.system.trim().is_empty() {
         body["systemInstruction"] = json!({"parts": [{"text": request.system}]});
     }
     if !request.tools.is_empty() {
-        let declared: Vec<Value> = request.tools.iter().map(declaration).collect();
-        body["tools"] = json!([{ "functionDeclarations": declared }]);
+        let ours = |tool: &&ToolSpec| !(uses_computer && computer_use::is_own(&tool.name));
+        let declared: Vec<Value> = request.tools.iter().filter(ours).map(declaration).collect();
+        let declared = json!({ "functionDeclarations": declared });
+        body["tools"] = match uses_computer {
+            true => json!([computer_use::tool(), declared]),
+            false => json!([declared]),
+        };
     }
     let mut settings = json!({ "maxOutputTokens": request.max_output });
     if let Some(temperature) = wire.temperature {
@@ -43,7 +50,7 @@ fn declaration(spec: &ToolSpec) -> Value {
     declared
 }
 
-fn content(message: &Message) -> Value {
+fn content(message: &Message, uses_computer: bool) -> Value {
     let role = match message.role {
         Role::User => "user",
         Role::Assistant => "model",
@@ -57,6 +64,10 @@ fn content(message: &Message) -> Value {
             Part::Image(picture) => image(picture),
             Part::Call(call) => {
                 json!({"functionCall": {"name": call.name, "args": sendable(call)}})
+            }
+            Part::Result(result) if uses_computer => {
+                parts.push(computer_use::response(result));
+                continue;
             }
             Part::Result(result) => {
                 parts.push(response(result));

@@ -169,6 +169,11 @@ fn on_white(picture: &DynamicImage) -> DynamicImage {
 }
 
 impl Ready {
+    /// The size of what is sent, in points.
+    pub fn size(&self) -> (u32, u32) {
+        self.size
+    }
+
     /// What the model reads of it.
     pub fn told(&self) -> String {
         let (kind, (width, height), bytes) = self.file;

@@ -9,6 +9,7 @@ use super::browser::verb::Verb;
 use super::{Profile, engines};
 use crate::provider::ToolSpec;
 
+pub mod named;
 pub mod page;
 
 /// A capability. Every tool of every profile is one of these with other names and defaults.
@@ -113,6 +114,39 @@ pub enum Engine {
     /// Searches the web.
     #[serde(rename = "web.search")]
     WebSearch,
+    /// Takes a picture of the screen.
+    #[serde(rename = "screen.capture")]
+    Capture,
+    /// Says what there is on the screen.
+    #[serde(rename = "screen.observe")]
+    Observe,
+    /// Clicks on a point of the screen.
+    #[serde(rename = "input.click")]
+    Click,
+    /// Types text where the focus is.
+    #[serde(rename = "input.type")]
+    TypeText,
+    /// Mouse and keyboard, as the model sees the screen.
+    #[serde(rename = "input.gui")]
+    Gui,
+    /// Finds a control by its text, role or attributes.
+    #[serde(rename = "a11y.find")]
+    FindControl,
+    /// Tells the controls of a window.
+    #[serde(rename = "a11y.query")]
+    Controls,
+    /// Acts on a control by its name.
+    #[serde(rename = "a11y.act")]
+    ActOn,
+    /// Lists the open windows.
+    #[serde(rename = "window.list")]
+    Windows,
+    /// Maximizes the active window.
+    #[serde(rename = "window.maximize")]
+    Maximize,
+    /// Lets a model act on the screen by itself.
+    #[serde(rename = "cu.plan")]
+    ComputerUse,
     /// Does one thing with a browser.
     #[serde(untagged)]
     Browser(Verb),
@@ -125,6 +159,8 @@ pub enum Effect {
     Runs,
     /// Writes a file.
     Writes,
+    /// Moves the mouse, types, changes windows.
+    Acts,
     /// Nothing outside of the session.
     Looks,
 }
@@ -133,6 +169,11 @@ impl Engine {
     /// What it does to the world.
     pub fn effect(self) -> Effect {
         engines::row(self).effect
+    }
+
+    /// Whether a model that plans on the screen does this instead of ours.
+    pub fn is_planned(self) -> bool {
+        matches!(self, Engine::Observe | Engine::Gui | Engine::Controls | Engine::ActOn)
     }
 
     /// What kind of work it does, in a word; engines that only differ in their form share it.
@@ -218,7 +259,7 @@ static TOOLS_API: LazyLock<Vec<Face>> =
 static CORE: LazyLock<Vec<Face>> = LazyLock::new(|| table(include_str!("core.json"), Style::Core));
 
 /// What the full suite has from other profiles, so that it has a name for each capability.
-const BORROWED: [(Profile, &str); 8] = [
+const BORROWED: [(Profile, &str); 14] = [
     (Profile::ToolsApi, "multiedit"),
     (Profile::ToolsApi, "patch"),
     (Profile::ToolsApi, "lsp"),
@@ -227,6 +268,12 @@ const BORROWED: [(Profile, &str); 8] = [
     (Profile::ToolsApi, "websearch"),
     (Profile::Core, "wait"),
     (Profile::Core, "get_action_history"),
+    (Profile::Core, "execute_gui"),
+    (Profile::Core, "observe_screen"),
+    (Profile::Core, "get_ui_context"),
+    (Profile::Core, "execute_accessible"),
+    (Profile::Core, "maximize_active_window"),
+    (Profile::Core, "execute_computer_use"),
 ];
 
 /// Defaults that only the profile wants which a tool comes from, since its documents say so.
@@ -285,58 +332,6 @@ pub fn few(profile: Profile) -> Vec<&'static Face> {
     FEW.into_iter().filter_map(named).collect()
 }
 
-/// Which face a name means.
-#[derive(Debug)]
-pub enum Found {
-    /// This one.
-    One(&'static Face),
-    /// Several profiles know the name and the parameters do not decide.
-    Several(Vec<Profile>),
-    /// No profile knows it; the nearest name, when there is one.
-    None(Option<&'static str>),
-}
-
-/// Finds a tool by name: in the profile first, then in every other. A name that several others
-/// know goes to the one whose parameters fit those given.
-pub fn find(profile: Profile, name: &str, args: &Value) -> Found {
-    let own = (profile != Profile::All)
-        .then(|| faces(profile).into_iter().find(|face| face.name == name))
-        .flatten();
-    if let Some(face) = own {
-        return Found::One(face);
-    }
-    // `all` has what the full suite made of a borrowed tool.
-    let as_lent = profile == Profile::All && BORROWED.iter().any(|(_, lent)| *lent == name);
-    let known: Vec<(Profile, &'static Face)> = Profile::EACH
-        .into_iter()
-        .flat_map(|each| faces(each).into_iter().map(move |face| (each, face)))
-        .filter(|(_, face)| face.name == name && face.borrowed == as_lent)
-        .collect();
-    match known.as_slice() {
-        [] => return Found::None(nearest(profile, name)),
-        [(_, face)] => return Found::One(face),
-        [..] => {}
-    }
-    let mut fitting = known.iter().filter(|(_, face)| face.fits(args));
-    match (fitting.next(), fitting.next(), profile) {
-        (Some((_, face)), None, _) => Found::One(face),
-        (_, _, Profile::All) => Found::One(known[0].1),
-        (_, _, Profile::G3 | Profile::Egirl | Profile::ToolsApi | Profile::Core) => {
-            Found::Several(known.iter().map(|(profile, _)| *profile).collect())
-        }
-    }
-}
-
-fn nearest(profile: Profile, name: &str) -> Option<&'static str> {
-    let names = faces(profile).into_iter().chain(faces(Profile::All)).map(|f| f.name.as_str());
-    let scored = names.map(|known| (strsim::jaro_winkler(known, name), known));
-    let best = scored.fold(None, |best: Option<(f64, &str)>, (score, known)| match best {
-        Some((high, _)) if high >= score => best,
-        Some(_) | None => Some((score, known)),
-    });
-    best.filter(|(score, _)| *score > 0.7).map(|(_, known)| known)
-}
-
 impl Face {
     /// The tool as a model sees it.
     pub fn spec(&self) -> ToolSpec {
@@ -370,7 +365,7 @@ impl Face {
     }
 
     /// Whether these arguments are all shown parameters and none that is required is missing.
-    fn fits(&self, args: &Value) -> bool {
+    pub(super) fn fits(&self, args: &Value) -> bool {
         let Some(args) = args.as_object() else { return false };
         args.keys().all(|key| self.parameters["properties"].get(key).is_some())
             && self.required().all(|key| args.contains_key(key))

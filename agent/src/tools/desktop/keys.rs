@@ -1,0 +1,107 @@
+//! Keys as models write them, and the combinations that are never pressed.
+
+/// Names that models use -> the name that `g3-desktop` knows.
+const NAMES: &[(&str, &str)] = &[
+    ("control", "ctrl"),
+    ("ctl", "ctrl"),
+    ("lctrl", "ctrl"),
+    ("rctrl", "ctrl"),
+    ("option", "alt"),
+    ("opt", "alt"),
+    ("win", "super"),
+    ("windows", "super"),
+    ("meta", "super"),
+    ("cmd", "super"),
+    ("command", "super"),
+    ("return", "enter"),
+    ("esc", "escape"),
+    ("del", "delete"),
+    ("ins", "insert"),
+    ("spacebar", "space"),
+    ("pageup", "page_up"),
+    ("pgup", "page_up"),
+    ("pagedown", "page_down"),
+    ("pgdn", "page_down"),
+    ("pgdown", "page_down"),
+    ("arrowup", "up"),
+    ("arrowdown", "down"),
+    ("arrowleft", "left"),
+    ("arrowright", "right"),
+    ("capslock", "caps_lock"),
+    ("printscreen", "print"),
+    ("prtsc", "print"),
+    ("plus", "+"),
+    ("minus", "-"),
+];
+
+/// Combinations that open a prompt for commands, end the session or close what is open.
+const BLOCKED: &[&[&str]] = &[&["r", "super"], &["alt", "ctrl", "delete"], &["alt", "f4"]];
+
+/// The keys of a combination like `Ctrl + S`, in their order; none in an empty text.
+pub fn parse(text: &str) -> Vec<String> {
+    let text = text.trim();
+    let (text, plus) = match text.strip_suffix('+') {
+        // The plus key itself: alone, or as the last one of a combination.
+        Some("") => return vec!["+".to_owned()],
+        Some(rest) if rest.trim_end().ends_with('+') => (rest.trim_end(), true),
+        Some(_) | None => (text, false),
+    };
+    let pieces = text.split('+').map(str::trim).filter(|piece| !piece.is_empty());
+    pieces.map(name).chain(plus.then(|| "+".to_owned())).collect()
+}
+
+/// One key by the name that `g3-desktop` knows.
+pub fn name(key: &str) -> String {
+    let plain = key.trim().to_lowercase().replace([' ', '-'], "_");
+    let plain = if plain.chars().count() == 1 { key.trim().to_lowercase() } else { plain };
+    let short = plain.replace('_', "");
+    let known = NAMES.iter().find(|(name, _)| *name == plain || *name == short);
+    known.map_or(plain, |(_, name)| (*name).to_owned())
+}
+
+/// Whether a combination that is never pressed is among these keys, whatever their order.
+pub fn is_blocked(keys: &[String]) -> bool {
+    let keys: Vec<String> = keys.iter().map(|key| name(key)).collect();
+    let has = |wanted: &&str| keys.iter().any(|key| key == wanted);
+    BLOCKED.iter().any(|all| all.iter().all(has))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_one_name_each() {
+        assert_eq!(parse("Ctrl + Shift+T"), ["ctrl", "shift", "t"]);
+        assert_eq!(parse("Control+PageDown"), ["ctrl", "page_down"]);
+        assert_eq!(parse("Page Up"), ["page_up"]);
+        assert_eq!(parse("Return"), ["enter"]);
+        assert_eq!(parse("+"), ["+"]);
+        assert_eq!(parse("ctrl++"), ["ctrl", "+"]);
+        assert_eq!(parse("ctrl+-"), ["ctrl", "-"]);
+        assert_eq!(parse("-"), ["-"]);
+        assert_eq!(parse("  "), Vec::<String>::new());
+    }
+
+    #[test]
+    fn blocked_combinations_are_known_in_every_spelling() {
+        let blocked = |text: &str| is_blocked(&parse(text));
+        for text in [
+            "Win+R",
+            "Super+R",
+            "r+meta",
+            " CMD + r ",
+            "Ctrl+Alt+Del",
+            "Ctrl+Alt+Delete",
+            "delete+control+option",
+            "Alt+F4",
+            "F4 + ALT",
+            "Alt+Shift+F4",
+        ] {
+            assert!(blocked(text), "{text}");
+        }
+        for text in ["Ctrl+R", "Super+E", "Alt+F5", "Ctrl+Delete", "F4", "R", "Ctrl+Alt+T"] {
+            assert!(!blocked(text), "{text}");
+        }
+    }
+}
