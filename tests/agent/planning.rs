@@ -170,7 +170,7 @@ fn whoever_refines_reads_the_code_and_can_change_nothing() {
     ran.exits(1);
     let asked = stage.asked();
     let tools = asked[0].tool_names();
-    assert_eq!(tools, ["read_file", "grep", "glob", "code_search", "requirements"]);
+    assert_eq!(tools, ["read_file", "read_image", "grep", "glob", "code_search", "requirements"]);
     let told = asked[0].text();
     for words in ["I want two doors.", "src/lib.rs: pub fn open_door()", "Rust: 1 files"] {
         assert!(told.contains(words), "no `{words}` in {told}");
