@@ -1,6 +1,7 @@
 //! Pure logic of planning mode: requirements, tasks, verdicts and stages, without IO, model or clock.
 
 pub mod commit;
+pub mod coverage;
 pub mod document;
 pub mod history;
 pub mod requirement;

@@ -97,6 +97,13 @@ pub fn waits_for(tasks: &[Task], at: usize, other: usize) -> bool {
     false
 }
 
+/// These tasks and all that wait for one of them.
+pub fn after_those(tasks: &[Task], mut those: BTreeSet<usize>) -> BTreeSet<usize> {
+    let first = those.clone();
+    those.extend((0..tasks.len()).filter(|at| first.iter().any(|it| waits_for(tasks, *at, *it))));
+    those
+}
+
 /// Whether two tasks may be worked on at the same time: none waits for the other, and no file
 /// can match paths of both. A task that names no paths is held back by `after` alone.
 pub fn may_run_beside(tasks: &[Task], one: usize, other: usize) -> bool {
