@@ -209,6 +209,17 @@ fn without_a_bus_there_are_no_controls_and_a_reason() {
 }
 
 #[test]
+fn a_control_whose_window_ends_with_it_was_acted_on() {
+    let desktop = Desktop::start();
+    let dialog = desktop.script("dialog.py", "dialog", &[]);
+    dialog.saw("ready");
+    let mut helper = Helper::on(&desktop);
+    let control = acts(&mut helper, act("done", Action::Click, None));
+    assert_eq!((control.name.as_str(), control.role.as_str()), ("Done", "push button"));
+    dialog.saw("done");
+}
+
+#[test]
 fn a_program_that_hangs_does_not_hang_the_helper() {
     let desktop = Desktop::start();
     let well = desktop.program("Well");

@@ -44,9 +44,11 @@ pub fn act(bus: &Bus, act: &Act) -> Result<Acted> {
         return Err(failure.because("its program does not take anything there now"));
     }
     let target = Target { bus, tree: &tree, node, interfaces: node.interfaces(bus) };
+    // What was done may end its window, and the program with it.
+    let before = node.told(bus);
     target.take(act.action, act.value.as_deref())?;
     let after = node.again(bus).unwrap_or_else(|| node.clone());
-    Ok(Acted { control: after.told(bus), available: Vec::new() })
+    Ok(Acted { control: after.told(bus).or(before), available: Vec::new() })
 }
 
 /// The control that fits best: one to be acted on before a label, the whole name before a part,
