@@ -108,6 +108,24 @@ fn the_chat_wire_writes_everything_back() {
 }
 
 #[test]
+fn two_messages_of_the_user_in_a_row_are_one_on_the_chat_wire() {
+    let picture = Image { media_type: "image/png".into(), data: "aGk=".into() };
+    let said = |text: &str| Message::text(Role::User, text);
+    let shown = Message { role: Role::User, parts: vec![Part::Image(picture)] };
+    let sent = |messages: &[Message]| {
+        let body = Chat::default().body(&request(messages, &[]), &facts());
+        body["messages"].as_array().unwrap()[1..].to_vec()
+    };
+    assert_eq!(sent(&[said("a"), said("b")]), [json!({"role": "user", "content": "a\n\nb"})]);
+    let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    assert_eq!(
+        sent(&[said("a"), shown, said("b")]),
+        [json!({"role": "user", "content": [text("a"), image, text("b")]})]
+    );
+}
+
+#[test]
 fn the_responses_wire_writes_everything_back() {
     let (mut messages, tools) = (conversation(), tools());
     let item = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"});

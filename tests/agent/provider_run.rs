@@ -68,7 +68,8 @@ fn a_service_that_stays_down_fails_the_run_and_resume_goes_on() {
         let ran = stage.g3(["--json", "--resume"]);
         ran.ok();
         assert_eq!(text(&ran.json_lines()), "here again", "{wire}");
-        assert_eq!(stage.asked()[3].first_user(), stage.asked()[0].first_user());
+        let first = |n: usize| stage.asked()[n].first_user();
+        assert!(first(3).starts_with(&first(0)), "{wire}: {}", first(3));
     }
 }
 

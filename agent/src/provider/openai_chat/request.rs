@@ -121,19 +121,28 @@ fn user(message: &Message, ids: CallIds, messages: &mut Vec<Value>) {
             Part::Call(_) | Part::Reasoning { .. } => {}
         }
     }
-    match content.as_slice() {
-        [] => {}
-        // Many servers take only a string where there is nothing but words.
-        [only] if only["type"] == "text" => {
-            messages.push(json!({"role": "user", "content": only["text"]}));
-        }
-        _ if content.iter().all(|part| part["type"] == "text") => {
-            let texts: Vec<&str> =
-                content.iter().filter_map(|part| part["text"].as_str()).collect();
-            messages.push(json!({"role": "user", "content": texts.join("\n\n")}));
-        }
-        _ => messages.push(json!({"role": "user", "content": content})),
+    if content.is_empty() {
+        return;
     }
+    // A turn without a reply leaves two messages of the user in a row, which templates of many
+    // models refuse.
+    if let Some(last) = messages.pop_if(|last| last["role"] == "user") {
+        let before = match last["content"].as_str() {
+            Some(text) => vec![json!({"type": "text", "text": text})],
+            None => last["content"].as_array().cloned().unwrap_or_default(),
+        };
+        content.splice(..0, before);
+    }
+    messages.push(json!({"role": "user", "content": plain(content)}));
+}
+
+/// Many servers take only a string where there is nothing but words.
+fn plain(content: Vec<Value>) -> Value {
+    if content.iter().any(|part| part["type"] != "text") {
+        return Value::Array(content);
+    }
+    let texts: Vec<&str> = content.iter().filter_map(|part| part["text"].as_str()).collect();
+    json!(texts.join("\n\n"))
 }
 
 fn assistant(message: &Message, ids: CallIds) -> Value {
