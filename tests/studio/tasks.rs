@@ -143,3 +143,36 @@ fn a_dry_run_says_who_waits_for_whom() {
     );
     assert!(sessions(&scene).is_empty());
 }
+
+#[test]
+fn each_requirement_is_traced_to_its_commits_and_checks() {
+    let scene = Scene::new();
+    scene.configure("checks = [\"test -e log\"]");
+    let wishes =
+        "{{CURRENT REQUIREMENTS}}\n\n- R1: a log\n- R2: two lines\n- R3: a moon\n- R4: no check\n";
+    scene.repo.commit_file("g3-plan/current_requirements.md", wishes);
+    let none = scene.studio(["trace", "--json"]).exits(1).json();
+    assert_eq!(none["requirements"][0]["state"], "not landed");
+    let chain = CHAIN.replace("after = ['second']", "after = ['second']\nrequirements = ['R2']");
+    scene.repo.write("t.toml", &chain);
+    scene.studio(["run", "--tasks", "t.toml", "--accept"]).exits(0);
+    // A commit of the user's own names one, too; it has no receipt.
+    scene.repo.git(["commit", "-q", "--allow-empty", "-m", "By hand\n\nRequirement: R4"]);
+    let traced = scene.studio(["trace", "--json"]).exits(1).json();
+    let all = traced["requirements"].as_array().expect("a list");
+    let states: Vec<&Value> = all.iter().map(|it| &it["state"]).collect();
+    assert_eq!(states, ["shown", "shown", "not landed", "no check"]);
+    assert_eq!(all[0]["commits"], json!([scene.repo.rev("main~3")]));
+    assert_eq!(all[1]["commits"].as_array().map(Vec::len), Some(2));
+    assert_eq!(all[1]["checks"], json!(["test -e log"]));
+    let table = scene.studio(["trace"]);
+    table.exits(1).says("a moon").says("2 of 4 are not landed and shown by a check");
+    let one = scene.studio(["trace", "r1"]);
+    one.exits(0).says("R1: a log (shown)").says("passed test -e log").says("session write-log-one");
+    scene.studio(["trace", "R4"]).exits(1).says("without a receipt");
+    scene.studio(["trace", "R9"]).exits(5).says("studio trace");
+    let later = scene.studio(["trace", "--since", "main", "--json"]).exits(1).json();
+    assert_eq!(later["requirements"][0]["state"], "not landed");
+    scene.studio(["trace", "--since", "nowhere"]).exits(2).says("there is no commit `nowhere`");
+    scene.studio(["trace", "--file", "gone.md"]).exits(2).says("gone.md");
+}

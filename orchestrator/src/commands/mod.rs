@@ -27,5 +27,6 @@ pub mod status;
 pub mod stop;
 pub mod supervise;
 pub mod tasks;
+pub mod trace;
 pub mod undo;
 pub mod watch;

@@ -22,6 +22,7 @@ pub mod include;
 pub mod index;
 pub mod inside;
 pub mod land;
+pub mod landings;
 pub mod leftovers;
 pub mod mend;
 pub mod merge;

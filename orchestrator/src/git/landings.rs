@@ -1,0 +1,106 @@
+//! What has landed, read from history: commits that name requirements, and their receipts.
+
+use std::collections::BTreeMap;
+
+use base::failure::{Failure, OrFail, Result};
+use serde::Deserialize;
+
+use crate::git::receipt::NOTES;
+use crate::git::repo::Repository;
+
+/// The trailer that names a requirement.
+const TRAILER: &str = "Requirement: ";
+
+/// A commit that serves requirements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Landing {
+    /// The commit.
+    pub commit: String,
+    /// The first line of its message.
+    pub subject: String,
+    /// Ids of the requirements that it names.
+    pub requirements: Vec<String>,
+    /// Its receipt; none where the commit was made anew, e.g. by a rebase.
+    pub receipt: Option<Receipt>,
+}
+
+/// What a receipt says, as far as it is asked here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Receipt {
+    /// The session.
+    pub session: String,
+    /// Ids of its requirements.
+    pub requirements: Vec<String>,
+    /// The checks of the landed tree.
+    pub checks: Vec<Check>,
+}
+
+/// A check as it ended where the work landed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Check {
+    /// The command line.
+    pub command: String,
+    /// Whether it passed.
+    pub ok: bool,
+}
+
+/// The commits in the history of `from`, without those of `since`, that name requirements, oldest
+/// first.
+pub fn read(repository: &Repository, from: &str, since: Option<&str>) -> Result<Vec<Landing>> {
+    let repo = repository.open()?;
+    let commit = |name: &str| -> Result<git2::Oid> {
+        let found = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
+        found.map(|commit| commit.id()).map_err(|why| {
+            Failure::usage(format!("there is no commit `{name}`")).because(why.message())
+        })
+    };
+    let cannot = || "cannot read the history";
+    let mut walk = repo.revwalk().or_fail(cannot)?;
+    walk.set_sorting(git2::Sort::TOPOLOGICAL | git2::Sort::REVERSE).or_fail(cannot)?;
+    walk.push(commit(from)?).or_fail(cannot)?;
+    if let Some(since) = since {
+        walk.hide(commit(since)?).or_fail(cannot)?;
+    }
+    let mut receipts = receipts(&repo).or_fail(|| "cannot read the receipts")?;
+    let mut landings = Vec::new();
+    for id in walk {
+        let id = id.or_fail(cannot)?;
+        let commit = repo.find_commit(id).or_fail(cannot)?;
+        let message = String::from_utf8_lossy(commit.message_bytes()).into_owned();
+        let receipt = receipts.remove(&id);
+        let mut requirements: Vec<String> =
+            receipt.iter().flat_map(|receipt| receipt.requirements.clone()).collect();
+        for named in message.lines().filter_map(|line| line.strip_prefix(TRAILER)) {
+            if !requirements.iter().any(|known| known == named.trim()) {
+                requirements.push(named.trim().to_owned());
+            }
+        }
+        if !requirements.is_empty() {
+            let subject = message.lines().next().unwrap_or_default().to_owned();
+            landings.push(Landing { commit: id.to_string(), subject, requirements, receipt });
+        }
+    }
+    Ok(landings)
+}
+
+/// Every receipt by its commit; notes that are none are passed over.
+fn receipts(
+    repo: &git2::Repository,
+) -> std::result::Result<BTreeMap<git2::Oid, Receipt>, git2::Error> {
+    let notes = match repo.notes(Some(NOTES)) {
+        Ok(notes) => notes,
+        Err(why) if why.code() == git2::ErrorCode::NotFound => return Ok(BTreeMap::new()),
+        Err(why) => return Err(why),
+    };
+    let mut found = BTreeMap::new();
+    for note in notes {
+        let (blob, commit) = note?;
+        let text = repo.find_blob(blob)?;
+        if let Ok(receipt) = serde_json::from_slice(text.content()) {
+            found.insert(commit, receipt);
+        }
+    }
+    Ok(found)
+}
