@@ -4,43 +4,17 @@ use std::path::Path;
 
 use base::config::agent::Action;
 
+use super::core::rows::DESTRUCTIVE;
 use super::judge::Verdict;
 use super::paths;
 use super::verbs::{Piece, pieces};
 
-/// Commands that the core profile asks about wherever they reach.
-const DESTRUCTIVE: [&str; 30] = [
-    "rm",
-    "rmdir",
-    "del",
-    "deltree",
-    "rd",
-    "erase",
-    "mv",
-    "kill",
-    "killall",
-    "pkill",
-    "taskkill",
-    "shutdown",
-    "halt",
-    "reboot",
-    "poweroff",
-    "format",
-    "mkfs",
-    "fdisk",
-    "dd",
-    "shred",
-    "truncate",
-    "wipefs",
-    "remove-item",
-    "move-item",
-    "stop-process",
-    "restart-computer",
-    "stop-computer",
-    "clear-content",
-    "clear-item",
-    "invoke-expression",
-];
+/// Commands that destroy, besides those of [`DESTRUCTIVE`]: asked about wherever they reach.
+const MORE: [&str; 4] = ["shred", "truncate", "wipefs", "invoke-expression"];
+
+fn destroys(verb: &str) -> bool {
+    DESTRUCTIVE.contains(&verb) || MORE.contains(&verb)
+}
 
 /// Statements that destroy data, wherever they stand in a line.
 const STATEMENTS: [&str; 3] = ["drop table", "drop database", "truncate table"];
@@ -168,17 +142,13 @@ fn destructive(line: &str, found: &[Piece]) -> Option<String> {
     let verb = |piece: &Piece| piece.verb().to_lowercase();
     let listed = |verb: &String| {
         let verb = verb.strip_suffix(".exe").unwrap_or(verb);
-        DESTRUCTIVE.contains(&verb) || verb.starts_with("mkfs.")
+        destroys(verb) || verb.starts_with("mkfs.")
     };
     if let Some(verb) = found.iter().map(verb).find(listed) {
         return Some(verb);
     }
     let deletes = |piece: &&Piece| {
-        piece.verb() == "find"
-            && piece
-                .words
-                .iter()
-                .any(|word| word == "-delete" || DESTRUCTIVE.contains(&word.as_str()))
+        piece.verb() == "find" && piece.words.iter().any(|word| word == "-delete" || destroys(word))
     };
     found.iter().find(deletes).map(|_| "find -delete".to_owned())
 }
