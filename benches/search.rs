@@ -20,6 +20,10 @@ use serde_json::{Value, json};
 /// How often each program runs, in turns.
 const TURNS: usize = 21;
 
+/// What calls a function by its name, in ast-grep's words.
+const ANY_CALL: &str = "{id: calls, language: rust, rule: {kind: call_expression, \
+                        has: {field: function, kind: identifier}}}";
+
 /// A home, and a repository in it.
 struct Bench {
     place: tempfile::TempDir,
@@ -40,7 +44,11 @@ fn main() {
     bench.text("grep, a rare word", "needle_\\d+", "needle");
     bench.text("grep, a word of many files", "fn step_\\d+1\\(", "step_");
     bench.files();
-    bench.syntax();
+    let given = ["run", "-p", "needle($$$)", "-l", "rust"];
+    bench.syntax("code_search, calls of one function", "(#eq? @f \"needle\")", &given);
+    // No text is given that a file could lack, so every file is parsed and walked.
+    let any = ["scan", "--inline-rules", ANY_CALL];
+    bench.syntax("code_search, calls of any function", "", &any);
 }
 
 impl Bench {
@@ -85,15 +93,13 @@ impl Bench {
         self.row("glob, one file in eight", "glob", &args, "BENCH_FD", "fd", &fd);
     }
 
-    fn syntax(&self) {
-        let query = "((call_expression function: (identifier) @f) @call (#eq? @f \"needle\"))";
+    /// Calls by a name: of one that is given, or of any.
+    fn syntax(&self, what: &str, predicate: &str, peer: &[&str]) {
+        let query = format!("((call_expression function: (identifier) @f) @call {predicate})");
         let search = json!({ "name": "calls", "query": query, "language": "rust" });
         let args = json!({ "searches": [search] });
         self.must_say("code_search", &args, "needle");
-        let ast_grep = |peer: &Path| {
-            self.job(peer).args(["run", "-p", "needle($$$)", "-l", "rust", "--color", "never"])
-        };
-        let what = "code_search, calls of one function";
+        let ast_grep = |program: &Path| self.job(program).args(peer).args(["--color", "never"]);
         self.row(what, "code_search", &args, "BENCH_AST_GREP", "ast-grep", &ast_grep);
     }
 

@@ -63,8 +63,9 @@ struct ListArgs {
     markdown: bool,
 }
 
+/// A call as it is typed.
 #[derive(Debug, Args)]
-struct ExecArgs {
+struct CallArgs {
     /// Whose names
     #[arg(long, value_enum, default_value = "g3")]
     profile: Profile,
@@ -77,6 +78,12 @@ struct ExecArgs {
     /// Where it works
     #[arg(long)]
     cwd: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct ExecArgs {
+    #[command(flatten)]
+    call: CallArgs,
     /// Which session's state it uses; one per directory when left out
     #[arg(long)]
     session: Option<String>,
@@ -128,14 +135,16 @@ fn schema(face: &Face) -> Value {
 }
 
 fn exec(args: &ExecArgs) -> Result<u8> {
-    let given = given(&args.args)?;
-    let (cwd, config) = loaded(args.cwd.as_deref())?;
+    let given = given(&args.call.args)?;
+    let (cwd, config) = loaded(args.call.cwd.as_deref())?;
     let at = workplace(&cwd, args.session.as_deref(), &config)?;
     keep(&at)?;
     let started = Instant::now();
     let outcome = match serde_json::from_str::<Value>(&given) {
-        Ok(call @ Value::Object(_)) => run_to_its_end(args.profile, &args.name, &call, &at)?,
-        Ok(_) | Err(_) => tools::malformed(args.profile, &args.name, &given),
+        Ok(call @ Value::Object(_)) => {
+            run_to_its_end(args.call.profile, &args.call.name, &call, &at)?
+        }
+        Ok(_) | Err(_) => tools::malformed(args.call.profile, &args.call.name, &given),
     };
     let text = if args.json {
         format!("{}\n", as_json(&outcome, started.elapsed()))

@@ -49,6 +49,7 @@ fn order(task: &Task) -> Order {
             name: Some(task.id.clone()),
             paths: task.paths.clone(),
             requirements: task.requirements.clone(),
+            ..Part::default()
         },
         ..Order::of(task.text.clone())
     }

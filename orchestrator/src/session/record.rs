@@ -64,6 +64,10 @@ pub struct Part {
     pub paths: Vec<String>,
     /// Ids of the requirements that it serves.
     pub requirements: Vec<String>,
+    /// Those requirements, word for word, where its agent works under them as player and coach.
+    pub contract: Option<String>,
+    /// The plan that it belongs to.
+    pub plan: Option<String>,
 }
 
 /// How branches and worktrees are called, as configured when the session was made.

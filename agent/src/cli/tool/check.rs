@@ -1,6 +1,5 @@
 //! `g3 tool check`: what the gate would say of a call. Nothing runs, and nobody is asked.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use base::config::agent::{Action, Policy};
@@ -9,28 +8,18 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{as_json, exit_code, given, loaded, print, workplace};
+use super::{CallArgs, as_json, exit_code, given, loaded, print, workplace};
 use crate::gate::Visitor;
 use crate::gate::core::{Evaluator, Judgement, Route};
 use crate::gate::judge::Verdict;
 use crate::tools::call::{self, Call};
-use crate::tools::{self, Outcome, Profile};
+use crate::tools::{self, Outcome};
 
 /// `g3 tool check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Whose names
-    #[arg(long, value_enum, default_value = "g3")]
-    profile: Profile,
-    /// The tool
-    #[arg(long)]
-    name: String,
-    /// Its arguments: a JSON object, @FILE, or - for stdin
-    #[arg(long, default_value = "{}", allow_hyphen_values = true)]
-    args: String,
-    /// Where it would work
-    #[arg(long)]
-    cwd: Option<PathBuf>,
+    #[command(flatten)]
+    call: CallArgs,
     /// Who judges (the policy of the configuration unless said)
     #[arg(long, value_enum)]
     policy: Option<Judge>,
@@ -61,26 +50,26 @@ struct Told {
 
 /// Judges a call; gives the exit code.
 pub fn run(args: &CheckArgs) -> Result<u8> {
-    let text = given(&args.args)?;
-    let (cwd, config) = loaded(args.cwd.as_deref())?;
+    let text = given(&args.call.args)?;
+    let (cwd, config) = loaded(args.call.cwd.as_deref())?;
     let policy = match args.policy {
         Some(Judge::Default) => Policy::Default,
         Some(Judge::CoreExact) => Policy::CoreExact,
         None => config.gate.policy,
     };
     let Ok(call @ Value::Object(_)) = serde_json::from_str::<Value>(&text) else {
-        return bad_call(&tools::malformed(args.profile, &args.name, &text), args.json);
+        return bad_call(&tools::malformed(args.call.profile, &args.call.name, &text), args.json);
     };
     let told = match policy {
         Policy::CoreExact => {
             let evaluator = Evaluator::new(&config.gate)?;
-            by_words(evaluator.judge(&args.name, &call, args.force_host))
+            by_words(evaluator.judge(&args.call.name, &call, args.force_host))
         }
         Policy::Default => {
             let mut config = config;
             config.gate.policy = Policy::Default;
             let at = workplace(&cwd, None, &config)?;
-            match call::prepare(args.profile, &args.name, &call, &at) {
+            match call::prepare(args.call.profile, &args.call.name, &call, &at) {
                 Ok(call) => by_gate(&call),
                 Err(wrong) => return bad_call(&wrong, args.json),
             }

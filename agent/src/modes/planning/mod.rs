@@ -163,9 +163,10 @@ impl Run {
     /// Waits for what the user wants.
     async fn write(&mut self) -> Result<Answer> {
         let file = self.place.file(NEW);
+        let mut pressed = self.voice == Voice::Yes;
         loop {
             if let Some(text) = self.place.read(NEW)?.filter(|text| !text.trim().is_empty())
-                && (self.voice == Voice::Yes || stage::stage(self.place.found()?) == Stage::Refine)
+                && (pressed || stage::stage(self.place.found()?) == Stage::Refine)
             {
                 self.place.write(NEW, &document::marked(&text))?;
                 return Ok(Answer::Yes);
@@ -174,6 +175,9 @@ impl Run {
                 return Err(Failure::usage("there are no requirements")
                     .because(format!("there is no file {}", file.display()))
                     .next("write what you want into it, and run this again"));
+            }
+            if pressed {
+                ui::say("there is nothing in it yet");
             }
             ui::say(&format!(
                 "write what you want into {}, then press Enter (q: quit)",
@@ -184,13 +188,7 @@ impl Run {
                 Some(line) if ["q", "quit", "exit"].contains(&line.trim()) => {
                     return Ok(Answer::Quit);
                 }
-                Some(_) => {}
-            }
-            if self.place.read(NEW)?.is_none_or(|text| text.trim().is_empty()) {
-                ui::say("there is nothing in it yet");
-            } else if let Some(text) = self.place.read(NEW)? {
-                self.place.write(NEW, &document::marked(&text))?;
-                return Ok(Answer::Yes);
+                Some(_) => pressed = true,
             }
         }
     }

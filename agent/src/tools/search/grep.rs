@@ -145,13 +145,16 @@ fn shortened(line: &str) -> String {
 fn told(call: &Call<'_>, found: &[Found<Matches>], given_up: bool) -> Outcome {
     let most = if call.at.plain { PLAIN } else { IN_ALL };
     let total: usize = found.iter().map(|file| file.what.lines.len()).sum();
+    let cwd = crate::gate::paths::follow(&call.at.cwd).unwrap_or_else(|_| PathBuf::new());
+    // A path as the model may use it again.
+    let shown = |path: &Path| path.strip_prefix(&cwd).unwrap_or(path).display().to_string();
     let all = found.iter().flat_map(|file| {
-        let path = shown(call, &file.path);
+        let path = shown(&file.path);
         file.what.lines.iter().map(move |(number, line)| format!("{path}:{number}:{line}\n"))
     });
     let mut text: String = all.take(most).collect();
     let cut_files: Vec<String> =
-        found.iter().filter(|file| file.what.more).map(|file| shown(call, &file.path)).collect();
+        found.iter().filter(|file| file.what.more).map(|file| shown(&file.path)).collect();
     if total > most || given_up {
         let more = if given_up { "more than " } else { "" };
         text.push_str(&format!(
@@ -175,10 +178,4 @@ fn told(call: &Call<'_>, found: &[Found<Matches>], given_up: bool) -> Outcome {
     let metadata = json!({ "count": count, "files": found.len(), "truncated": truncated });
     let text = text.trim_end_matches('\n');
     Outcome::done(text).titled(format!("{count} matches")).with(metadata)
-}
-
-/// A path as the model may use it again.
-fn shown(call: &Call<'_>, path: &Path) -> String {
-    let cwd = crate::gate::paths::follow(&call.at.cwd).unwrap_or_else(|_| PathBuf::new());
-    path.strip_prefix(&cwd).unwrap_or(path).display().to_string()
 }

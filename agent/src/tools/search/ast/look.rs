@@ -97,6 +97,7 @@ pub struct Aim<'q> {
 #[derive(Default)]
 pub struct Bench {
     parsers: HashMap<usize, Parser>,
+    cursor: QueryCursor,
 }
 
 impl Until<'_> {
@@ -145,42 +146,42 @@ impl Bench {
             Skipped::Slow
         })
     }
-}
 
-/// The matches of a query, in the order of the file, unless that takes too long.
-pub fn matches(
-    tree: &Tree,
-    text: &[u8],
-    aim: &Aim<'_>,
-    until: &Until<'_>,
-) -> Result<Vec<Match>, Skipped> {
-    let mut late = false;
-    let mut progress = |_: &tree_sitter::QueryCursorState| {
-        late = late || until.reached().is_break();
-        if late { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    let options = QueryCursorOptions::new().progress_callback(&mut progress);
-    let mut cursor = QueryCursor::new();
-    let query = &aim.query.query;
-    let mut found = cursor.matches_with_options(query, tree.root_node(), text, options);
-    let mut places = Vec::new();
-    while let Some(one) = found.next() {
-        if aim.query.holds(one, text)
-            && let Some(place) = Place::of(one)
-        {
-            places.push(place);
-            if places.len() >= aim.enough {
-                break;
+    /// The matches of a query, in the order of the file, unless that takes too long.
+    pub fn matches(
+        &mut self,
+        tree: &Tree,
+        text: &[u8],
+        aim: &Aim<'_>,
+        until: &Until<'_>,
+    ) -> Result<Vec<Match>, Skipped> {
+        let mut late = false;
+        let mut progress = |_: &tree_sitter::QueryCursorState| {
+            late = late || until.reached().is_break();
+            if late { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let options = QueryCursorOptions::new().progress_callback(&mut progress);
+        let query = &aim.query.query;
+        let mut found = self.cursor.matches_with_options(query, tree.root_node(), text, options);
+        let mut places = Vec::new();
+        while let Some(one) = found.next() {
+            if aim.query.holds(one, text)
+                && let Some(place) = Place::of(one)
+            {
+                places.push(place);
+                if places.len() >= aim.enough {
+                    break;
+                }
             }
         }
+        drop(found);
+        if late {
+            return Err(Skipped::Slow);
+        }
+        places.sort_by_key(|place| (place.nodes[0].1.start_byte(), place.pattern));
+        let starts = line_starts(text);
+        Ok(places.iter().map(|place| place.told(aim, text, &starts)).collect())
     }
-    drop(found);
-    if late {
-        return Err(Skipped::Slow);
-    }
-    places.sort_by_key(|place| (place.nodes[0].1.start_byte(), place.pattern));
-    let starts = line_starts(text);
-    Ok(places.iter().map(|place| place.told(aim, text, &starts)).collect())
 }
 
 /// A match before its text is looked up.

@@ -16,6 +16,7 @@ use crate::tools::{ErrorKind, Outcome};
 
 mod jobs;
 mod language;
+mod literal;
 mod look;
 mod query;
 mod tally;
@@ -83,14 +84,20 @@ fn in_file(
     for same in tasks.chunk_by(|a, b| a.0 == b.0) {
         let until = Until { late: Instant::now() + look::PATIENCE, cancel };
         let grammar = same[0].0;
-        let tree = bench.parse(grammar, &text, &until);
-        report.parses += 1;
+        // Parsed for the first query that needs it.
+        let mut tree = None;
         for (_, number) in same {
-            let search = &wish.searches[*number];
-            let found = tree.as_ref().map_err(|why| *why).and_then(|tree| {
-                let Some(aim) = aim(search, grammar, wish.most) else { return Ok(Vec::new()) };
-                look::matches(tree, &text, &aim, &until)
+            let aim = aim(&wish.searches[*number], grammar, wish.most);
+            let Some(aim) = aim.filter(|aim| aim.query.may_match(&text)) else {
+                report.found.push((*number, Ok(Vec::new())));
+                continue;
+            };
+            let tree = tree.get_or_insert_with(|| {
+                report.parses += 1;
+                bench.parse(grammar, &text, &until)
             });
+            let found = tree.as_ref().map_err(|why| *why);
+            let found = found.and_then(|tree| bench.matches(tree, &text, &aim, &until));
             report.found.push((*number, found));
         }
     }

@@ -6,6 +6,8 @@ use tree_sitter::{
     QueryPredicateArg,
 };
 
+use super::literal;
+
 /// What may stand behind `#` in a query. `set!` only notes something and decides nothing.
 const PREDICATES: [&str; 11] = [
     "eq?",
@@ -28,6 +30,8 @@ pub struct Compiled {
     /// Pattern -> the predicates of which one captured node has to satisfy each. The library
     /// lets them pass where no node does, so they are judged here.
     any: Vec<Vec<Any>>,
+    /// What a file must hold for the query to match in it.
+    needed: Option<Regex>,
 }
 
 /// A predicate that one node of its capture has to satisfy.
@@ -63,10 +67,16 @@ pub fn compile(language: &Language, source: &str) -> Result<Compiled, String> {
         any.collect()
     });
     let any = any.collect::<Result<Vec<Vec<Any>>, String>>()?;
-    Ok(Compiled { query, any })
+    let needed = literal::needed(&query, &ours);
+    Ok(Compiled { query, any, needed })
 }
 
 impl Compiled {
+    /// Whether a file with this text is worth parsing.
+    pub fn may_match(&self, text: &[u8]) -> bool {
+        self.needed.as_ref().is_none_or(|needed| needed.is_match(text))
+    }
+
     /// Whether the predicates hold that the library does not judge.
     pub fn holds(&self, found: &QueryMatch<'_, '_>, text: &[u8]) -> bool {
         self.any[found.pattern_index].iter().all(|any| any.holds(found, text))
@@ -119,7 +129,7 @@ fn words<'t>(node: Node<'_>, text: &'t [u8]) -> &'t [u8] {
 
 /// The predicates of a query: where each name stands, and the name. Strings and comments are
 /// passed over.
-fn operators(source: &str) -> impl Iterator<Item = (usize, &str)> {
+pub fn operators(source: &str) -> impl Iterator<Item = (usize, &str)> {
     let bytes = source.as_bytes();
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -142,7 +152,7 @@ fn operators(source: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// The place behind the string that begins here.
-fn after_string(bytes: &[u8], start: usize) -> usize {
+pub fn after_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(byte) = bytes.get(at) {
         match byte {

@@ -13,7 +13,7 @@ use super::look::{Aim, Bench, Match, Skipped, Until};
 use super::query::{Compiled, compile};
 use super::tally::{Report, Tally};
 use super::wish::{Search, Wish};
-use super::{jobs, look, search};
+use super::{jobs, search};
 
 fn rust(query: &str) -> Result<Compiled, String> {
     compile(&(GRAMMARS[0].language)(), query)
@@ -54,9 +54,10 @@ fn texts(query: &str, text: &str) -> Vec<String> {
     let query = rust(query).unwrap();
     let cancel = CancellationToken::new();
     let until = Until { late: Instant::now() + Duration::from_secs(60), cancel: &cancel };
-    let tree = Bench::default().parse(0, text.as_bytes(), &until).unwrap();
+    let mut bench = Bench::default();
+    let tree = bench.parse(0, text.as_bytes(), &until).unwrap();
     let aim = Aim { query: &query, context: 0, enough: 100 };
-    let found = look::matches(&tree, text.as_bytes(), &aim, &until).unwrap();
+    let found = bench.matches(&tree, text.as_bytes(), &aim, &until).unwrap();
     found.into_iter().map(|one| one.captures.into_iter().next().unwrap().text).collect()
 }
 
@@ -156,9 +157,9 @@ fn a_file_that_takes_too_long_is_given_up_and_the_next_is_parsed() {
     assert!(!tree.root_node().has_error());
     let query = rust("(call_expression) @c").unwrap();
     let aim = Aim { query: &query, context: 0, enough: usize::MAX };
-    let given_up = look::matches(&tree, text.as_bytes(), &aim, &late);
+    let given_up = bench.matches(&tree, text.as_bytes(), &aim, &late);
     assert_eq!(given_up.err(), Some(Skipped::Slow));
-    assert_eq!(look::matches(&tree, text.as_bytes(), &aim, &soon).unwrap().len(), 2000);
+    assert_eq!(bench.matches(&tree, text.as_bytes(), &aim, &soon).unwrap().len(), 2000);
 }
 
 #[test]
