@@ -4,6 +4,7 @@ pub mod commit;
 pub mod coverage;
 pub mod document;
 pub mod history;
+pub mod plan;
 pub mod requirement;
 pub mod stage;
 pub mod staging;

@@ -1,0 +1,283 @@
+//! A plan of several tasks: where it stands as a whole, and what is to be done next about each
+//! task.
+
+use crate::requirement::Requirement;
+use crate::task::{Task, order};
+
+/// How often something is done about one task before a person must look.
+const TRIES: u32 = 8;
+
+/// Where a plan stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// A model is to refine what the user wrote.
+    Refine,
+    /// The user is to approve the requirements.
+    Approve,
+    /// A model is to split them into tasks.
+    Split,
+    /// The user is to agree to the tasks.
+    Agree,
+    /// The tasks are worked on and land.
+    Work,
+    /// Every task is done.
+    Over,
+}
+
+/// What there is of a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The requirements.
+    pub requirements: Wish,
+    /// The user approved exactly this text.
+    pub approved: bool,
+    /// The tasks.
+    pub tasks: List,
+    /// The user agreed to exactly this text.
+    pub agreed: bool,
+    /// Every task is done.
+    pub done: bool,
+}
+
+/// What there is of the requirements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wish {
+    /// What the user wrote.
+    #[default]
+    Raw,
+    /// A section of what is to be implemented.
+    Refined,
+}
+
+/// What there is of the tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum List {
+    /// None, or some requirement has none.
+    #[default]
+    Partial,
+    /// Every requirement has a task.
+    Whole,
+}
+
+/// The stage that follows from what there is: where a plan that was interrupted goes on.
+pub fn stage(found: Found) -> Stage {
+    match found {
+        Found { requirements: Wish::Raw, .. } => Stage::Refine,
+        Found { approved: false, .. } => Stage::Approve,
+        Found { tasks: List::Partial, .. } => Stage::Split,
+        Found { agreed: false, .. } => Stage::Agree,
+        Found { done: false, .. } => Stage::Work,
+        Found { .. } => Stage::Over,
+    }
+}
+
+/// How the session of a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// There is none, or the user dropped it.
+    None,
+    /// Its agent works, or it waits for something.
+    AtWork,
+    /// It can land.
+    Ready,
+    /// Its agent, a check or its coach failed.
+    Failed,
+    /// It was stopped, or it crashed.
+    Cut,
+    /// It landed, or there was nothing to change.
+    Done,
+}
+
+/// What is to be done about a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A session begins.
+    Begin,
+    /// Its session goes on where it was cut.
+    GoOn,
+    /// Its agent is told what failed, and works on.
+    Again,
+    /// It lands.
+    Land,
+}
+
+/// What is to be done now: the task's place, and the act. `tries` says how much was done about each
+/// task in this run. Nothing is left where nobody works and this is empty.
+pub fn next(tasks: &[Task], standing: &[Standing], tries: &[u32]) -> Vec<(usize, Act)> {
+    let done = |id: &String| {
+        tasks.iter().zip(standing).any(|(task, it)| task.id == *id && *it == Standing::Done)
+    };
+    let act = |at: usize| {
+        let act = match standing[at] {
+            // What the user drops while we look is not begun again.
+            Standing::None => {
+                (tries[at] == 0 && tasks[at].after.iter().all(done)).then_some(Act::Begin)
+            }
+            Standing::Ready => Some(Act::Land),
+            Standing::Failed => Some(Act::Again),
+            Standing::Cut => Some(Act::GoOn),
+            Standing::AtWork | Standing::Done => None,
+        };
+        act.filter(|_| tries[at] < TRIES).map(|act| (at, act))
+    };
+    order(tasks).into_iter().filter_map(act).collect()
+}
+
+/// The requirements that a task serves, as it works under them; `None` where it names none.
+pub fn contract(task: &Task, all: &[Requirement]) -> Option<String> {
+    let lines = all.iter().filter(|it| task.requirements.contains(&it.id));
+    let lines: String = lines.map(|it| format!("- {}: {}\n", it.id, it.text)).collect();
+    (!lines.is_empty()).then_some(lines)
+}
+
+/// A digest for each task of all that it is: its words, checks and requirements, and those of the
+/// tasks that it waits for. Where one is another than before, the task is to be done anew.
+pub fn digests(
+    tasks: &[Task],
+    all: &[Requirement],
+    digest: impl Fn(&str) -> String,
+) -> Vec<String> {
+    let mut digests = vec![String::new(); tasks.len()];
+    for at in order(tasks) {
+        let task = &tasks[at];
+        let before = tasks.iter().zip(&digests).filter(|(it, _)| task.after.contains(&it.id));
+        let before: Vec<&str> = before.map(|(_, digest)| digest.as_str()).collect();
+        let words =
+            format!("{:?}", (&task.text, &task.checks, &task.agent, contract(task, all), before));
+        digests[at] = digest(&words);
+    }
+    digests
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::coverage::touched;
+    use crate::requirement::read;
+
+    #[test]
+    fn a_plan_goes_through_every_stage_and_back_where_something_changed() {
+        let refined = Found { requirements: Wish::Refined, ..Found::default() };
+        let approved = Found { approved: true, ..refined };
+        let split = Found { tasks: List::Whole, ..approved };
+        let agreed = Found { agreed: true, ..split };
+        let over = Found { done: true, ..agreed };
+        for (found, expected) in [
+            (Found::default(), Stage::Refine),
+            (refined, Stage::Approve),
+            (approved, Stage::Split),
+            (split, Stage::Agree),
+            (agreed, Stage::Work),
+            (over, Stage::Over),
+            // The user changed the requirements, or the tasks, of a plan that was over.
+            (Found { approved: false, ..over }, Stage::Approve),
+            (Found { tasks: List::Partial, agreed: false, ..over }, Stage::Split),
+            (Found { agreed: false, ..over }, Stage::Agree),
+            (Found { done: false, ..over }, Stage::Work),
+        ] {
+            assert_eq!(stage(found), expected, "{found:?}");
+        }
+    }
+
+    fn tasks(links: &[(usize, usize)]) -> Vec<Task> {
+        let task = |at: usize| Task {
+            id: format!("t{at}"),
+            text: "x".into(),
+            requirements: vec![format!("R{}", at + 1)],
+            after: links
+                .iter()
+                .filter(|(from, to)| *from == at && from > to)
+                .map(|(_, to)| format!("t{to}"))
+                .collect(),
+            ..Task::default()
+        };
+        (0..6).map(task).collect()
+    }
+
+    #[test]
+    fn each_standing_has_its_act() {
+        let one = &tasks(&[])[..1];
+        for (standing, act) in [
+            (Standing::None, Some(Act::Begin)),
+            (Standing::AtWork, None),
+            (Standing::Ready, Some(Act::Land)),
+            (Standing::Failed, Some(Act::Again)),
+            (Standing::Cut, Some(Act::GoOn)),
+            (Standing::Done, None),
+        ] {
+            let acts = next(one, &[standing], &[0]);
+            assert_eq!(acts.first().map(|(_, act)| *act), act, "{standing:?}");
+            assert!(next(one, &[standing], &[TRIES]).is_empty(), "{standing:?}");
+        }
+        assert!(next(one, &[Standing::None], &[1]).is_empty(), "dropped while we look");
+    }
+
+    #[test]
+    fn a_contract_holds_the_requirements_of_its_task_only() {
+        let all = read("- R1: a\n- R2: b\n- R3: c").unwrap();
+        let task = Task { requirements: vec!["R3".into(), "R1".into()], ..Task::default() };
+        assert_eq!(contract(&task, &all).as_deref(), Some("- R1: a\n- R3: c\n"));
+        assert_eq!(contract(&Task::default(), &all), None);
+    }
+
+    proptest! {
+        /// Whatever becomes of the sessions: no task begins before those it waits for are done, each
+        /// plan comes to an end, and at the end only those are open that failed, or wait for one.
+        #[test]
+        fn a_plan_ends_and_keeps_the_order(
+            links in proptest::collection::vec((0usize..6, 0usize..6), 0..9),
+            fates in proptest::collection::vec(0u8..5, 0..80),
+        ) {
+            let tasks = tasks(&links);
+            let (mut standing, mut tries) = (vec![Standing::None; 6], vec![0u32; 6]);
+            let mut fates = fates.into_iter().chain(std::iter::repeat(0));
+            for _ in 0..100 {
+                let acts = next(&tasks, &standing, &tries);
+                if acts.is_empty() {
+                    break;
+                }
+                for (at, act) in acts {
+                    tries[at] += 1;
+                    let waits = tasks[at].after.iter().any(|id| {
+                        tasks.iter().zip(&standing).any(|(it, s)| it.id == *id && *s != Standing::Done)
+                    });
+                    prop_assert!(act != Act::Begin || !waits);
+                    standing[at] = match (act, fates.next().unwrap_or(0)) {
+                        (Act::Land, 0..=2) => Standing::Done,
+                        (_, 0..=2) => Standing::Ready,
+                        (_, 3) => Standing::Failed,
+                        (_, _) => Standing::Cut,
+                    };
+                }
+            }
+            prop_assert!(next(&tasks, &standing, &tries).is_empty());
+            for (at, task) in tasks.iter().enumerate() {
+                let waits = task.after.iter().any(|id| {
+                    tasks.iter().zip(&standing).any(|(it, s)| it.id == *id && *s != Standing::Done)
+                });
+                prop_assert!(standing[at] == Standing::Done || tries[at] == TRIES || waits);
+            }
+        }
+
+        /// A digest changes exactly where a change of the requirements touches the task.
+        #[test]
+        fn digests_tell_what_a_change_touches(
+            links in proptest::collection::vec((0usize..6, 0usize..6), 0..9),
+            changed in proptest::collection::btree_set(1usize..7, 0..3),
+        ) {
+            let tasks = tasks(&links);
+            let text = |new: bool| (1..7).map(|n| {
+                format!("- R{n}: {}\n", if new && changed.contains(&n) { "new" } else { "old" })
+            }).collect::<String>();
+            let (before, now) = (read(&text(false)).unwrap(), read(&text(true)).unwrap());
+            let of = |all: &[Requirement]| digests(&tasks, all, str::to_owned);
+            let (old, new) = (of(&before), of(&now));
+            let other: BTreeSet<usize> = (0..6).filter(|at| old[*at] != new[*at]).collect();
+            prop_assert_eq!(other, touched(&before, &now, &tasks));
+        }
+    }
+}
