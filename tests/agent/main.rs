@@ -40,6 +40,7 @@ mod memory_local;
 mod modes;
 mod personas;
 mod plan;
+mod plan_parts;
 mod planning;
 mod planning_commit;
 mod provider_anthropic;

@@ -5,6 +5,7 @@ pub mod config;
 pub mod login;
 pub mod mcp;
 pub mod model;
+pub mod plan;
 pub mod sessions;
 pub mod settings;
 mod show;
@@ -127,6 +128,8 @@ enum Command {
     Acp(AcpArgs),
     /// Answer one question from stdin on stdout, without tools
     Complete(Common),
+    /// Refine a wish, or split requirements into tasks: what `studio plan` asks for
+    Plan(plan::PlanArgs),
     /// List tools, or run one
     Tool(tool::ToolArgs),
     /// Accept this repository's own configuration, by its content
@@ -217,6 +220,7 @@ fn run(cli: Cli, given: &Given) -> Result<u8> {
         None => in_runtime(agent(cli.common, cli.agent, given)),
         Some(Command::Acp(args)) => in_runtime(serve(args)),
         Some(Command::Complete(common)) => in_runtime(answer(common)),
+        Some(Command::Plan(args)) => in_runtime(plan::run(args)),
         Some(Command::Tool(args)) => tool::run(&args),
         Some(Command::Trust(args)) => trust::run(&args),
         Some(Command::Config(args)) => config::run(&args),

@@ -9,7 +9,7 @@ use planner::verdict::Status as Met;
 
 use super::ask::{Voice, YES};
 use super::place::LIST;
-use super::{Run, refine, words};
+use super::{Run, given, words};
 use crate::modes::autonomous::{self, How, Past, requirements};
 use crate::ui;
 
@@ -65,7 +65,7 @@ impl Run {
     /// What is written down before the first round.
     async fn start(&mut self, wanted: &str, all: &[Requirement]) -> Result<()> {
         self.place.write(LIST, &words::todo(all, |_| false))?;
-        let said = self.question(words::summary(wanted), refine::choice).await;
+        let said = self.question(words::summary(wanted), given::choice).await;
         let summary = words::summed_up(said.ok().as_deref(), all);
         if let Some(tree) = &self.tree {
             if let Some(head) = tree.head() {

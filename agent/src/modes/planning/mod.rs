@@ -1,12 +1,15 @@
 //! `g3 --planning`: from a wish to a commit. The user writes what is wanted, a model refines it,
 //! the user approves the text, player and coach work, and what they did is archived and committed.
 
+pub mod alone;
 mod ask;
 mod commit;
 mod explore;
+mod given;
 mod implement;
 mod place;
 mod refine;
+mod split;
 mod tree;
 mod words;
 
@@ -22,8 +25,8 @@ use planner::stage::{self, Answer, Found, Stage};
 use serde_json::json;
 
 use self::ask::{OWN, Voice, YES};
+use self::given::Came;
 use self::place::{CURRENT, LIST, NEW, Place, section};
-use self::refine::Came;
 use self::tree::Tree;
 use super::autonomous::requirements;
 use super::complete;
@@ -203,10 +206,10 @@ impl Run {
         let report = explore::report(&self.place.code);
         let history = self.place.history()?;
         let history = base::text::tail(&history, 4_000).to_owned();
-        let message = words::refine(&wish, &report, &history);
+        let (tool, asked) = refine::refine(words::refine(&wish, &report, &history));
         let tokens = self.hear.begin();
         let heard = (self.bus.clone(), self.asker.clone());
-        let came = refine::refine(&self.order.settings, message, heard, tokens.cancel).await;
+        let came = tool.ask(&self.order.settings, asked, heard, tokens.cancel).await;
         self.hear.over();
         match came? {
             Came::Text(wanted) => {

@@ -1,6 +1,7 @@
 //! What models are told in planning mode.
 
 use planner::requirement::Requirement;
+use planner::task::Task;
 
 /// How whoever refines requirements is told to work.
 pub const ARCHITECT: &str = "\
@@ -26,6 +27,41 @@ pub fn refine(wish: &str, report: &str, history: &str) -> String {
     let mut text = format!("What the user wrote:\n\n{}\n\n", wish.trim());
     if !history.trim().is_empty() {
         text += &format!("Earlier work in this directory:\n\n{}\n\n", history.trim());
+    }
+    text + &format!("The codebase:\n\n{report}\n")
+}
+
+/// How whoever splits requirements into tasks is told to work.
+pub const SPLITTER: &str = "\
+You split approved requirements into tasks that several agents work on at the same time, each in a \
+copy of the repository of its own, on a branch of its own. You can read and search files; you \
+cannot change any, and nobody implements anything yet.
+
+How to split
+- As few tasks as make sense: requirements that change the same lines belong into one task.
+- A task can be done and checked by itself. Its text says what is to be done and where; the words \
+of its requirements come with it.
+- `after` names the tasks whose result it needs. Tasks that touch the same files without needing \
+each other name those files in `paths`: then they run one after the other.
+- `checks` are commands that exist in this repository or that the task makes; a check that could \
+never fail shows nothing.
+- Every requirement is served by at least one task.
+
+How to end
+Call the tool `tasks` with all new tasks. Nothing else counts as an answer.";
+
+/// What whoever splits is asked.
+pub fn split(all: &[Requirement], open: &[&Requirement], there: &[Task], report: &str) -> String {
+    let line = |it: &Requirement| format!("- {}: {}\n", it.id, it.text);
+    let mut text = format!("The requirements:\n\n{}\n", all.iter().map(line).collect::<String>());
+    if !there.is_empty() {
+        let there = planner::task::to_toml(there);
+        let open: Vec<&str> = open.iter().map(|it| it.id.as_str()).collect();
+        text += &format!(
+            "These tasks are there already and stay as they are:\n\n{there}\n\
+             Give tasks for what none of them serves: {}.\n\n",
+            open.join(", ")
+        );
     }
     text + &format!("The codebase:\n\n{report}\n")
 }

@@ -1,0 +1,62 @@
+//! `g3 plan`: the parts of a plan that need a model, each by itself. `studio plan` asks for them.
+
+use std::path::PathBuf;
+
+use base::clock::Clock;
+use base::failure::{Failure, Result};
+use clap::{Args, Subcommand};
+
+use super::settings::settings;
+use super::{AgentArgs, Common, stdin_text, trace};
+use crate::modes::planning::alone::{self, Part};
+use crate::ui::plain::Plain;
+use crate::ui::{self, Bus};
+
+/// `g3 plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    #[command(subcommand)]
+    command: PlanCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum PlanCommand {
+    /// Refine a wish from stdin: prints a Markdown list of requirements
+    Refine(Common),
+    /// Split requirements from stdin into tasks: prints TOML for studio
+    Split(SplitArgs),
+}
+
+#[derive(Debug, Args)]
+struct SplitArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Tasks that are there already (TOML): only what they do not serve is split
+    #[arg(long, value_name = "FILE")]
+    tasks: Option<PathBuf>,
+}
+
+/// Runs it; what the model does is told on stderr.
+pub async fn run(args: PlanArgs) -> Result<u8> {
+    let (common, part) = match args.command {
+        PlanCommand::Refine(common) => (common, Part::Refine),
+        PlanCommand::Split(args) => (args.common, Part::Split(args.tasks.map(file).transpose()?)),
+    };
+    let settings = settings(&common, &AgentArgs::default())?;
+    let trace = trace::begin(&common, &settings.config, "plan")?;
+    let work = async {
+        let text = stdin_text()?;
+        let talk = Plain::new(std::io::sink(), Some(std::io::stderr()));
+        let bus = Bus::new(Clock::from_env(), vec![Box::new(talk)]);
+        let came = alone::run(&settings, &part, &text, (bus, None)).await?;
+        ui::print(&format!("{}\n", came.trim_end())).map(|()| 0)
+    };
+    trace.over(work.await)
+}
+
+fn file(path: PathBuf) -> Result<(String, String)> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(&path)
+        .map_err(|why| Failure::usage(format!("cannot read {name}")).because(why))?;
+    Ok((name, text))
+}

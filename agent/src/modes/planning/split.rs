@@ -1,0 +1,91 @@
+//! Splitting: a model that can only look reads the code, and gives the tasks of a plan by a tool.
+
+use std::collections::BTreeSet;
+
+use planner::coverage::strangers;
+use planner::requirement::Requirement;
+use planner::task::{self, Task};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::given::{Asked, Given};
+use super::words;
+use crate::provider::ToolSpec;
+
+/// A task as the model gives it.
+#[derive(Deserialize)]
+struct Row {
+    id: String,
+    text: String,
+    requirements: Vec<String>,
+    #[serde(default)]
+    after: Vec<String>,
+    #[serde(default)]
+    paths: Vec<String>,
+    #[serde(default)]
+    checks: Vec<String>,
+}
+
+/// The tool, and what is asked: tasks for the requirements that none of these tasks serves. What is
+/// given is TOML.
+pub fn split(all: Vec<Requirement>, there: Vec<Task>, report: &str) -> (Given, Asked) {
+    let message = words::split(&all, &open(&all, &there), &there, report);
+    let list =
+        |what: &str| json!({"type": "array", "items": {"type": "string"}, "description": what});
+    let row = json!({
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "description": "A short name: letters, digits and `-`."},
+            "text": {"type": "string", "description": "What is to be done, so that somebody who sees only this and the requirements can do it."},
+            "requirements": list("Ids of the requirements that it serves; at least one."),
+            "after": list("Ids of the tasks that must have landed before it begins."),
+            "paths": list("Files that it will touch, as glob patterns from the root."),
+            "checks": list("Commands that must pass when it is done, one shell line each."),
+        },
+        "required": ["id", "text", "requirements"]
+    });
+    let spec = ToolSpec {
+        name: "tasks".to_owned(),
+        description: "Gives the tasks and ends the work.".to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": { "tasks": { "type": "array", "items": row } },
+            "required": ["tasks"]
+        }),
+    };
+    let asked = Asked { identity: words::SPLITTER, title: "split into tasks", message };
+    (Given::by(spec, move |args| read(args, &all, &there)), asked)
+}
+
+/// The requirements that no task serves.
+fn open<'a>(all: &'a [Requirement], tasks: &[Task]) -> Vec<&'a Requirement> {
+    let served: BTreeSet<&String> = tasks.iter().flat_map(|task| &task.requirements).collect();
+    all.iter().filter(|it| !served.contains(&it.id)).collect()
+}
+
+fn read(args: &Value, all: &[Requirement], there: &[Task]) -> Result<String, String> {
+    let rows: Vec<Row> =
+        Deserialize::deserialize(&args["tasks"]).map_err(|why| format!("`tasks`: {why}"))?;
+    let new: Vec<Task> = rows.into_iter().map(task).collect();
+    let mut tasks = there.to_vec();
+    tasks.extend(new.iter().cloned());
+    let mut wrong: Vec<String> = task::faults(&tasks).into_iter().map(|it| it.what).collect();
+    wrong.extend(
+        strangers(all, &tasks)
+            .iter()
+            .map(|(task, id)| format!("task `{}` names {id}, which is no requirement", task.id)),
+    );
+    let idle = new.iter().filter(|task| task.requirements.is_empty());
+    wrong.extend(idle.map(|task| format!("task `{}` serves no requirement", task.id)));
+    wrong.extend(open(all, &tasks).iter().map(|it| format!("no task serves {}", it.id)));
+    match wrong.is_empty() {
+        true => Ok(task::to_toml(&new)),
+        false => Err(format!("{}. Give all new tasks anew", wrong.join("; "))),
+    }
+}
+
+fn task(row: Row) -> Task {
+    let Row { id, text, requirements, after, paths, checks } = row;
+    let text = text.trim().to_owned();
+    Task { id, text, requirements, after, paths, checks, ..Task::default() }
+}

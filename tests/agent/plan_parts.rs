@@ -1,0 +1,116 @@
+//! `g3 plan refine` and `g3 plan split`: one part of a plan each, for `studio plan`.
+
+use planner::task::from_toml;
+use serde_json::{Value, json};
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
+
+use crate::stage::Stage;
+
+const REQUIREMENTS: &str = "# Doors\n\n- R1: a front door\n- R2: a back door\n- R3: a bell\n";
+
+fn row(id: &str, requirements: &[&str], after: &[&str]) -> Value {
+    json!({"id": id, "text": format!("build {id}"), "requirements": requirements, "after": after,
+           "checks": [format!("test -f {id}")], "paths": [format!("{id}/**")]})
+}
+
+fn tasks(rows: &[Value]) -> Reply {
+    Reply::call("tasks", json!({"tasks": rows}))
+}
+
+#[test]
+fn a_wish_on_stdin_becomes_a_list_on_stdout_and_nothing_is_changed() {
+    let stage = Stage::new(Script::new([
+        Reply::call("write_file", json!({"file_path": "x", "content": "x"})),
+        Reply::call("requirements", json!({"text": "- R1: {{CURRENT REQUIREMENTS}}"})),
+        Reply::call("requirements", json!({"text": "- R1: a door\n- a bell"})),
+        Reply::says("That is all."),
+    ]));
+    let before = stage.repo.git(["status", "--porcelain"]);
+    let ran = stage.g3_with_input(["plan", "refine"], "I want a door.\n");
+    ran.exits(0);
+    assert_eq!(ran.out, "- R1: a door\n- a bell\n");
+    assert_eq!(stage.repo.git(["status", "--porcelain"]), before);
+    assert!(stage.asked()[0].text().contains("I want a door."));
+    let told = stage.asked()[2].text();
+    assert!(told.contains("leave out the marks"), "{told}");
+}
+
+#[test]
+fn requirements_become_tasks_that_studio_reads() {
+    let stage = Stage::new(Script::new([
+        Reply::call("read_file", json!({"file_path": "README.md"})),
+        tasks(&[row("front", &["R1"], &[]), row("rest", &["R2", "R3"], &["front"])]),
+        Reply::says("Done."),
+    ]));
+    let ran = stage.g3_with_input(["plan", "split"], REQUIREMENTS);
+    ran.exits(0);
+    let tasks = from_toml(&ran.out).unwrap();
+    assert_eq!((tasks[0].id.as_str(), tasks[1].after.as_slice()), ("front", &["front".into()][..]));
+    assert_eq!(tasks[1].requirements, ["R2", "R3"]);
+    assert_eq!((tasks[0].checks.len(), tasks[0].paths.len()), (1, 1));
+}
+
+#[test]
+fn a_model_is_told_all_that_is_wrong_with_its_tasks() {
+    let stage = Stage::new(Script::new([
+        tasks(&[
+            row("a", &["R1"], &["b"]),
+            row("b", &["R9"], &["a", "c"]),
+            row("d", &[], &[]),
+            row("a", &["R2"], &[]),
+        ]),
+        Reply::call("tasks", json!({"tasks": [{"id": "a"}]})),
+        tasks(&[row("all", &["R1", "R2", "R3"], &[])]),
+        Reply::says("Done."),
+    ]));
+    let ran = stage.g3_with_input(["plan", "split"], REQUIREMENTS);
+    ran.exits(0);
+    let (first, second) = (stage.asked()[1].text(), stage.asked()[2].text());
+    for words in [
+        "already the id",
+        "waits for `c`",
+        "wait for each other",
+        "names R9, which is no requirement",
+        "task `d` serves no requirement",
+        "no task serves R3",
+    ] {
+        assert!(first.contains(words), "no `{words}` in {first}");
+    }
+    assert!(second.contains("missing field `text`"), "{second}");
+    assert_eq!(from_toml(&ran.out).unwrap().len(), 1);
+}
+
+#[test]
+fn only_what_no_task_serves_is_split() {
+    let stage = Stage::new(Script::new([
+        tasks(&[row("front", &["R3"], &[])]),
+        tasks(&[row("bell", &["R3"], &["front"])]),
+        Reply::says("Done."),
+    ]));
+    let there = "[[task]]\nid = 'front'\ntext = 'x'\nrequirements = ['R1', 'R2']\n";
+    stage.repo.write("tasks.toml", there);
+    let ran = stage.g3_with_input(["plan", "split", "--tasks", "tasks.toml"], REQUIREMENTS);
+    ran.exits(0);
+    assert!(stage.asked()[0].text().contains("what none of them serves: R3."));
+    assert!(stage.asked()[1].text().contains("`front` is already the id"));
+    let new = from_toml(&ran.out.replace("after = [\"front\"]\n", "")).unwrap();
+    assert_eq!((new.len(), new[0].id.as_str()), (1, "bell"));
+}
+
+#[test]
+fn what_cannot_be_used_is_said_and_nothing_is_printed() {
+    let stage = Stage::new(Script::by(|_| Reply::says("I would rather not.")));
+    let refused = stage.g3_with_input(["plan", "refine"], "a door");
+    refused.exits(1).says("the model gave no requirements");
+    assert_eq!(refused.out, "");
+    let asked = stage.asked().len();
+    let empty = stage.g3_with_input(["plan", "refine"], " \n");
+    empty.exits(2).says("there is no wish on stdin");
+    let none = stage.g3_with_input(["plan", "split"], "");
+    none.exits(2).says("the requirements are empty");
+    stage.repo.write("bad.toml", "[[task]]\nid = 'a'\n");
+    let bad = stage.g3_with_input(["plan", "split", "--tasks", "bad.toml"], REQUIREMENTS);
+    bad.exits(2).says("bad.toml:1: missing field `text`");
+    assert_eq!(stage.asked().len(), asked, "no model is asked");
+}
