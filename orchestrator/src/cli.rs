@@ -7,7 +7,7 @@ use base::failure::Result;
 use crate::commands::desk::Common;
 use crate::commands::{
     accept, answer, completions, config, diff, discard, doctor, explain, gc, list, logs,
-    operations, resume, run, send, shell, status, stop, supervise, trace, undo,
+    operations, plan, resume, run, send, shell, status, stop, supervise, trace, undo,
 };
 
 /// Runs many coding agents on one git repository at once, each in a worktree of its own, and lands
@@ -90,6 +90,11 @@ enum Verb {
     /// What was accepted, discarded and undone
     #[command(after_help = "Examples:\n  studio operations\n  studio operations --json")]
     Operations,
+    /// From a wish to landed work: a model refines and splits it, you approve, agents work
+    #[command(
+        after_help = "Examples:\n  studio plan wish.md      refine, approve, split, work, land\n  studio plan              go on where it stopped, or after g3-plan/ was changed\n  studio plan --yes --json wish.md"
+    )]
+    Plan(plan::Args),
     /// Which commit landed which requirement, and which checks passed there
     #[command(
         after_help = "Examples:\n  studio trace\n  studio trace R2\n  studio trace --file wishes.md --since v1.0 --json\n\nExit code 1: a requirement is not landed, or no check passed where it landed"
@@ -143,6 +148,7 @@ impl Cli {
             Some(Verb::Send(args)) => send::run(common, &args),
             Some(Verb::Answer(args)) => answer::run(common, &args),
             Some(Verb::Stop(args)) => stop::run(common, &args),
+            Some(Verb::Plan(args)) => plan::run(common, &args),
             Some(Verb::Trace(args)) => trace::run(common, &args),
             Some(Verb::Resume(args)) => resume::run(common, &args),
             Some(Verb::Accept(args)) => accept::run(common, &args),

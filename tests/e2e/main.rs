@@ -5,4 +5,5 @@ mod g3_under_studio;
 mod journey;
 mod login;
 mod personas;
+mod plan;
 mod scene;

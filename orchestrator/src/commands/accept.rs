@@ -140,7 +140,8 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     Ok(refused.first().map_or(0, |(_, why)| why.failure.exit_code()))
 }
 
-fn one(desk: &Desk, view: &View, options: &Options) -> std::result::Result<Landed, Refused> {
+/// Lands a session that nobody else works on.
+pub fn one(desk: &Desk, view: &View, options: &Options) -> std::result::Result<Landed, Refused> {
     let id = &view.record.id;
     let Some(lock) = desk.lock_soon(id)? else {
         let state = desk.view(id)?.state;

@@ -1,12 +1,10 @@
 //! `studio discard`: drops sessions, in a way that can be undone.
 
-use std::io::{BufRead, IsTerminal};
-
 use base::failure::{Failure, Result};
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
-use crate::commands::stop;
+use crate::commands::{question, stop};
 use crate::git::{engine, snapshot, trash};
 use crate::report;
 use crate::report::view::View;
@@ -40,12 +38,27 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
             return Err(Failure::refused("nothing was discarded"));
         }
     }
+    let operation = drop_all(&desk, &views)?;
+    let ids: Vec<_> = views.iter().map(|view| view.record.id.clone()).collect();
+    if desk.json {
+        report::json_line(&json!({"schema": 1, "operation": operation, "discarded": ids}));
+        return Ok(0);
+    }
+    for id in &ids {
+        report::out(&format!("{id} discarded"));
+    }
+    report::say(&format!("undo: studio undo {operation}"));
+    Ok(0)
+}
+
+/// Drops sessions, those at work too; gives the operation that brings them back.
+pub fn drop_all(desk: &Desk, views: &[View]) -> Result<String> {
     for view in views.iter().filter(|view| !view.state.is_settled()) {
-        stop::ask(&desk, &view.record.id)?;
-        stop::wait(&desk, &view.record.id)?;
+        stop::ask(desk, &view.record.id)?;
+        stop::wait(desk, &view.record.id)?;
     }
     let mut locks = Vec::new();
-    for view in &views {
+    for view in views {
         let id = &view.record.id;
         let lock = desk.lock_soon(id)?.ok_or_else(|| {
             Failure::refused(format!("session `{id}` is in use"))
@@ -61,16 +74,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let operation = trash::discard(&desk.repository, &places, &desk.clock.stamp())?;
     drop(locks);
     desk.schedule()?;
-    let ids: Vec<_> = views.iter().map(|view| view.record.id.clone()).collect();
-    if desk.json {
-        report::json_line(&json!({"schema": 1, "operation": operation, "discarded": ids}));
-        return Ok(0);
-    }
-    for id in &ids {
-        report::out(&format!("{id} discarded"));
-    }
-    report::say(&format!("undo: studio undo {operation}"));
-    Ok(0)
+    Ok(operation)
 }
 
 fn refuse(view: &View) -> Result<()> {
@@ -98,13 +102,10 @@ fn refuse_none(desk: &Desk, ids: &[String]) -> Result<()> {
 /// Asks on a terminal; refuses elsewhere.
 fn agreed(view: &View) -> Result<bool> {
     let id = &view.record.id;
-    if !std::io::stdin().is_terminal() {
-        return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))
+    let state = view.state.name();
+    question::yes(&format!("{id} is {state}: stop it and discard it?")).ok_or_else(|| {
+        Failure::refused(format!("session `{id}` is {state}"))
             .because("its agent is at work")
-            .next(format!("studio discard --yes {id}")));
-    }
-    report::say(&format!("{id} is {}: stop it and discard it? [y/N]", view.state.name()));
-    let mut answer = String::new();
-    let read = std::io::stdin().lock().read_line(&mut answer);
-    Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
+            .next(format!("studio discard --yes {id}"))
+    })
 }

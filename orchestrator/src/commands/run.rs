@@ -86,7 +86,8 @@ pub struct Ways {
     pub sandbox: String,
 }
 
-fn dollars(text: &str) -> std::result::Result<f64, String> {
+/// An amount of money, 0 or more.
+pub fn dollars(text: &str) -> std::result::Result<f64, String> {
     match text.parse() {
         Ok(usd) if f64::is_finite(usd) && usd >= 0.0 => Ok(usd),
         Ok(_) => Err("it must be a number of dollars, 0 or more".to_owned()),

@@ -29,7 +29,8 @@ pub fn read(path: &Path) -> Result<Vec<Order>> {
     Ok(orders)
 }
 
-fn refused(path: &Path, mistakes: &[Mistake]) -> Failure {
+/// The refusal of a list with mistakes, each with its line.
+pub fn refused(path: &Path, mistakes: &[Mistake]) -> Failure {
     let lines: Vec<String> =
         mistakes.iter().map(|it| format!("{}:{}: {}", path.display(), it.line, it.what)).collect();
     Failure::usage(format!("{} is not a list of tasks; nothing was started", path.display()))

@@ -6,6 +6,7 @@ use base::event::{Event, What};
 use base::failure::{OrFail, Result};
 use base::id::Id;
 use serde_json::json;
+use tokio::runtime::Runtime;
 
 use crate::commands::desk::Desk;
 use crate::commands::stop;
@@ -30,6 +31,15 @@ pub enum Seen {
     Interrupted,
 }
 
+/// When enough was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enough {
+    /// All have settled.
+    All,
+    /// One has settled; it is not watched any more.
+    One,
+}
+
 /// One watched session.
 struct Watched {
     id: Id,
@@ -37,57 +47,107 @@ struct Watched {
     shown: Option<State>,
     /// Its landing was interrupted and cannot be ended now; that was said.
     stuck: bool,
+    settled: bool,
 }
 
 /// Shows the sessions until all have settled. Ctrl-C stops them in order, and keeps everything.
 pub fn watch(desk: &Desk, ids: &[Id], events: bool) -> Result<Seen> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.or_fail(|| "cannot start the runtime")?.block_on(look(desk, ids, events))
+    let mut watcher = Watcher::begin(desk, events)?;
+    ids.iter().for_each(|id| watcher.add(id));
+    watcher.until(Enough::All)
 }
 
-async fn look(desk: &Desk, ids: &[Id], events: bool) -> Result<Seen> {
-    let mut progress = Progress::new(desk.json);
-    let mut watched: Vec<Watched> = ids
-        .iter()
-        .map(|id| Watched {
+/// Shows sessions while they work.
+pub struct Watcher<'d> {
+    desk: &'d Desk,
+    events: bool,
+    watched: Vec<Watched>,
+    progress: Progress,
+    interrupt: Interrupt,
+    interrupted: bool,
+    looks: u32,
+    runtime: Runtime,
+}
+
+impl<'d> Watcher<'d> {
+    /// A watcher of nothing yet; from now on Ctrl-C is heard.
+    pub fn begin(desk: &'d Desk, events: bool) -> Result<Watcher<'d>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.or_fail(|| "cannot start the runtime")?;
+        let interrupt = {
+            let _inside = runtime.enter();
+            Interrupt::listen()?
+        };
+        let progress = Progress::new(desk.json);
+        let watched = Vec::new();
+        let (interrupted, looks) = (false, 0);
+        Ok(Watcher { desk, events, watched, progress, interrupt, interrupted, looks, runtime })
+    }
+
+    /// One more session, unless it is watched already.
+    pub fn add(&mut self, id: &Id) {
+        if self.watched.iter().any(|watched| watched.id == *id) {
+            return;
+        }
+        self.watched.push(Watched {
             id: id.clone(),
-            tail: Tail::from_start(desk.store.file(id, "journal.jsonl")),
+            tail: Tail::from_start(self.desk.store.file(id, "journal.jsonl")),
             shown: None,
             stuck: false,
-        })
-        .collect();
-    let mut interrupt = Interrupt::listen()?;
-    let mut interrupted = false;
-    let mut ticks = tokio::time::interval(LOOK);
-    let mut looks = 0u32;
-    loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
-            () = interrupt.heard() => {
-                if interrupted {
+            settled: false,
+        });
+    }
+
+    /// Watches until enough was seen.
+    pub fn until(&mut self, enough: Enough) -> Result<Seen> {
+        loop {
+            if self.tick() {
+                if self.interrupted {
                     return Ok(Seen::Interrupted);
                 }
-                interrupted = true;
-                if !desk.json {
+                self.interrupted = true;
+                if !self.desk.json {
                     report::say("stopping; everything is kept (again: do not wait)");
                 }
-                stop_all(desk, ids)?;
+                stop_all(self.desk, self.watched.iter().map(|watched| &watched.id))?;
+            }
+            self.look()?;
+            if self.watched.iter().all(|watched| watched.settled) {
+                return Ok(if self.interrupted { Seen::Interrupted } else { Seen::Settled });
+            }
+            if enough == Enough::One && !self.interrupted {
+                let before = self.watched.len();
+                self.watched.retain(|watched| !watched.settled);
+                if self.watched.len() < before {
+                    return Ok(Seen::Settled);
+                }
+            }
+            self.looks += 1;
+            if self.looks.is_multiple_of(LOOKS_PER_STEP) && !self.interrupted {
+                self.desk.schedule()?;
             }
         }
-        let mut settled = true;
-        let fates = desk.fates()?;
-        for session in &mut watched {
+    }
+
+    /// Waits a moment; whether Ctrl-C was pressed meanwhile.
+    fn tick(&mut self) -> bool {
+        self.runtime.block_on(async {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => false,
+                () = self.interrupt.heard() => true,
+            }
+        })
+    }
+
+    fn look(&mut self) -> Result<()> {
+        let (desk, fates) = (self.desk, self.desk.fates()?);
+        for session in &mut self.watched {
             let view = desk.view_with(&session.id, &fates)?;
             // One that waits for others moves when they do: alone it holds nobody up.
-            settled &= session.look(desk, &view, &mut progress, events)? || view.is_held();
+            session.settled =
+                session.look(desk, &view, &mut self.progress, self.events)? || view.is_held();
         }
-        if settled {
-            return Ok(if interrupted { Seen::Interrupted } else { Seen::Settled });
-        }
-        looks += 1;
-        if looks.is_multiple_of(LOOKS_PER_STEP) && !interrupted {
-            desk.schedule()?;
-        }
+        Ok(())
     }
 }
 
@@ -114,7 +174,7 @@ impl Interrupt {
     }
 }
 
-fn stop_all(desk: &Desk, ids: &[Id]) -> Result<()> {
+fn stop_all<'i>(desk: &Desk, ids: impl Iterator<Item = &'i Id>) -> Result<()> {
     for id in ids {
         stop::ask(desk, id)?;
     }

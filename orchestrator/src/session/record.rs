@@ -68,6 +68,8 @@ pub struct Part {
     pub contract: Option<String>,
     /// The plan that it belongs to.
     pub plan: Option<String>,
+    /// A digest of all that its task was in that plan when the session was made.
+    pub digest: Option<String>,
 }
 
 /// How branches and worktrees are called, as configured when the session was made.

@@ -1,0 +1,385 @@
+//! `studio plan`: from a wish to landed work. A model refines the wish and splits it into tasks, the
+//! user says yes to both, sessions work on the tasks, and what they did lands in order.
+
+mod paper;
+mod tell;
+mod work;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::config::trust::hash;
+use base::failure::{Failure, OrFail, Result};
+use base::lock::Lock;
+use base::process::{Job, Limits, Stream};
+use planner::document;
+use planner::plan::{self, Found, List, Stage, Wish};
+use planner::requirement::Requirement;
+use planner::task::Task;
+
+use crate::commands::desk::{Common, Desk};
+use crate::commands::{question, trace};
+use crate::git::engine;
+use crate::launch::table::g3_program;
+use crate::report;
+use crate::session::random;
+use crate::session::record::Manner;
+use paper::{Paper, REQUIREMENTS, Saved, TASKS};
+use work::Worked;
+
+/// How long a model may take for its part.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// The command line of `plan`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// What you want, in your words; without it, the plan that there is goes on
+    #[arg(value_name = "FILE")]
+    pub wish: Option<PathBuf>,
+    /// Say yes to the requirements and to the tasks
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Set the plan that is at work aside, and begin this one
+    #[arg(long, requires = "wish")]
+    pub new: bool,
+    /// A command that must pass for each task, one `sh -c` line (repeats; adds to the others)
+    #[arg(long = "check", value_name = "LINE")]
+    pub checks: Vec<String>,
+    /// How many sessions work at once
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub jobs: Option<u32>,
+    /// What each session may use
+    #[command(flatten)]
+    pub limits: LimitArgs,
+    /// `off` runs the agents without the box
+    #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
+    pub sandbox: String,
+}
+
+/// When a session of the plan is stopped.
+#[derive(Clone, Debug, clap::Args)]
+pub struct LimitArgs {
+    /// Stop a session after so much money, in US dollars
+    #[arg(long, value_name = "USD", value_parser = crate::commands::run::dollars)]
+    budget: Option<f64>,
+    /// Stop a session after so many tokens
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<u64>,
+    /// Stop a session after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+}
+
+/// A plan, and all that is needed to go on with it.
+struct Plan<'a> {
+    desk: &'a Desk,
+    args: &'a Args,
+    paper: Paper,
+    saved: Saved,
+    /// A model was asked to split already: what it left open stays open.
+    split: bool,
+    _alone: Lock,
+}
+
+/// Runs it.
+pub fn run(common: &Common, args: &Args) -> Result<u8> {
+    let desk = Desk::open(common)?;
+    for said in engine::recover(&desk.repository)? {
+        report::say(&said);
+    }
+    let mut plan = Plan::open(&desk, args)?;
+    loop {
+        let stage = plan.stage()?;
+        tell::stage(&desk, stage);
+        match stage {
+            Stage::Refine => plan.refine()?,
+            Stage::Approve => plan.approve()?,
+            Stage::Split => plan.split()?,
+            Stage::Agree => plan.agree()?,
+            Stage::Work => match plan.work()? {
+                Worked::Done => {}
+                Worked::Stuck => return plan.report(common).map(|_| 1),
+                Worked::Interrupted => {
+                    report::say("stopped; go on with: studio plan");
+                    return Ok(130);
+                }
+            },
+            Stage::Over => {
+                plan.saved.over = true;
+                plan.paper.save(&plan.saved)?;
+                return plan.report(common);
+            }
+        }
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// The plan that is meant: the one at work, or a new one.
+    fn open(desk: &'a Desk, args: &'a Args) -> Result<Plan<'a>> {
+        let top = desk.repository.main_checkout.clone().ok_or_else(|| {
+            Failure::refused("a plan needs a checkout")
+                .because("its files are in g3-plan/, and this repository is bare")
+        })?;
+        let studio = desk.repository.studio_dir()?;
+        let lock = studio.join("plan.lock");
+        let alone = Lock::try_take(&lock).or_fail(|| format!("cannot lock {}", lock.display()))?;
+        let _alone = alone.ok_or_else(|| {
+            Failure::refused("`studio plan` runs already in this repository")
+                .next("studio list")
+                .next("or end the other one with Ctrl-C")
+        })?;
+        let paper = Paper::at(top, &studio);
+        let saved = paper.saved()?;
+        let wish = args.wish.as_deref().map(|file| wish(desk, file)).transpose()?;
+        let saved = match (wish, saved) {
+            (Some(wish), Some(saved)) if wish == saved.wish => saved,
+            (Some(wish), before) => begin(desk, args, &paper, &wish, before)?,
+            (None, saved) => go_on(desk, &paper, saved)?,
+        };
+        Ok(Plan { desk, args, paper, saved, split: false, _alone })
+    }
+
+    fn requirements(&self) -> Result<(String, Vec<Requirement>)> {
+        let text = self.paper.read(REQUIREMENTS)?.unwrap_or_default();
+        let all = self.paper.requirements(&text)?;
+        Ok((text, all))
+    }
+
+    fn tasks(&self, all: &[Requirement]) -> Result<(String, Vec<Task>)> {
+        let text = self.paper.read(TASKS)?.unwrap_or_default();
+        let tasks = self.paper.tasks(&text, all)?;
+        Ok((text, tasks))
+    }
+
+    fn stage(&self) -> Result<Stage> {
+        let (text, all) = self.requirements()?;
+        let mut found =
+            Found { approved: self.saved.approved.as_ref() == Some(&text), ..Found::default() };
+        if document::current(&text).is_none() {
+            return Ok(plan::stage(found));
+        }
+        found.requirements = Wish::Refined;
+        if found.approved {
+            let (text, tasks) = self.tasks(&all)?;
+            let served =
+                |it: &Requirement| tasks.iter().any(|task| task.requirements.contains(&it.id));
+            if self.split || all.iter().all(served) {
+                found.tasks = List::Whole;
+            }
+            found.agreed = self.saved.agreed.as_ref() == Some(&text);
+            found.done = found.agreed && self.is_done(&tasks, &all)?;
+        }
+        Ok(plan::stage(found))
+    }
+
+    /// Lets a model refine what the user wrote.
+    fn refine(&mut self) -> Result<()> {
+        let text = self.paper.read(REQUIREMENTS)?.unwrap_or_default();
+        let text = document::marked(&text);
+        let wish = document::original(&text).unwrap_or(&text);
+        let wanted = self.model(&["plan", "refine"], wish)?;
+        let refined = document::with_current(&text, &wanted);
+        let (refined, _) = document::numbered(&refined)
+            .map_err(|_| Failure::failed("the refined requirements cannot be told apart"))?;
+        self.paper.write(REQUIREMENTS, &refined)
+    }
+
+    /// Lets the user approve the requirements as they are in the file.
+    fn approve(&mut self) -> Result<()> {
+        let (text, all) = self.requirements()?;
+        let before = self.saved.approved.as_deref().unwrap_or_default();
+        let before = self.paper.requirements(before).unwrap_or_default();
+        tell::requirements(self.desk, &all, &before);
+        self.ask("approve these requirements?", "the requirements are not approved", REQUIREMENTS)?;
+        self.saved.approved = Some(text);
+        // What follows from them for the tasks is shown, and asked, too.
+        self.saved.agreed = None;
+        self.saved.over = false;
+        self.paper.save(&self.saved)
+    }
+
+    /// Lets a model split what no task serves.
+    fn split(&mut self) -> Result<()> {
+        let (text, all) = self.requirements()?;
+        let (there, _) = self.tasks(&all)?;
+        let new = match there.trim().is_empty() {
+            true => self.model(&["plan", "split"], &text)?,
+            false => {
+                let path = self.paper.top.join(TASKS);
+                let path = path.to_string_lossy();
+                self.model(&["plan", "split", "--tasks", &path], &text)?
+            }
+        };
+        let gap = if there.is_empty() || there.ends_with("\n\n") { "" } else { "\n" };
+        self.split = true;
+        self.paper.write(TASKS, &format!("{there}{gap}{new}"))
+    }
+
+    /// Lets the user agree to the tasks as they are in the file.
+    fn agree(&mut self) -> Result<()> {
+        let (_, all) = self.requirements()?;
+        let (text, tasks) = self.tasks(&all)?;
+        tell::tasks(self.desk, &tasks, &self.standing(&tasks, &all)?);
+        self.ask("work on these tasks?", "the tasks are not agreed to", TASKS)?;
+        self.saved.agreed = Some(text);
+        self.paper.save(&self.saved)
+    }
+
+    /// Asks, unless everything is answered with yes.
+    fn ask(&self, question: &str, refused: &str, file: &str) -> Result<()> {
+        let said = if self.args.yes { Some(true) } else { question::yes(question) };
+        match said {
+            Some(true) => Ok(()),
+            Some(false) => {
+                Err(Failure::refused(refused).next(format!("change {file}, then: studio plan")))
+            }
+            None => Err(Failure::refused(refused)
+                .because("nobody is there to ask")
+                .next(format!("read {file}, then: studio plan --yes"))),
+        }
+    }
+
+    /// What a model says to a text on stdin.
+    fn model(&self, part: &[&str], input: &str) -> Result<String> {
+        let mut job = Job::new(g3_program(), &self.paper.top).args(part);
+        if let Some(file) = &self.desk.config_file {
+            job = job.arg("--config").arg(file);
+        }
+        let limits = Limits { time: Some(PATIENCE), bytes: 4 << 20 };
+        let fail = || "cannot run g3";
+        let output = job.input(input).stderr(Stream::Piped).output(limits).or_fail(fail)?;
+        if output.ok() {
+            return Ok(output.text());
+        }
+        let said = output.error_text();
+        let at = said.find("error: ").map_or(0, |at| at + "error: ".len());
+        let why = base::text::printable(base::text::tail(said[at..].trim(), 2000));
+        Err(Failure::failed("a model did not do its part of the plan")
+            .because(why)
+            .next("studio plan    tries again"))
+    }
+
+    /// How the sessions of this plan are run.
+    fn manner(&self) -> Manner {
+        Manner {
+            jobs: self.args.jobs.unwrap_or(0),
+            accept: true,
+            boxed: self.args.sandbox != "off",
+            ..Manner::default()
+        }
+    }
+
+    fn digests(&self, tasks: &[Task], all: &[Requirement]) -> Vec<String> {
+        plan::digests(tasks, all, |text| hash(text.as_bytes()))
+    }
+
+    fn report(&self, common: &Common) -> Result<u8> {
+        let (_, all) = self.requirements()?;
+        let (_, tasks) = self.tasks(&all)?;
+        let standing = self.standing(&tasks, &all)?;
+        tell::end(self.desk, &tasks, &standing);
+        if !self.desk.json {
+            trace::run(
+                common,
+                &trace::Args {
+                    id: None,
+                    file: self.paper.top.join(REQUIREMENTS),
+                    since: Some(self.saved.since.clone()),
+                    onto: self.saved.branch.clone(),
+                },
+            )?;
+        }
+        Ok(0)
+    }
+}
+
+/// What the user wants, from a file.
+fn wish(desk: &Desk, file: &Path) -> Result<String> {
+    let path = desk.directory.as_deref().unwrap_or(Path::new(".")).join(file);
+    let text = std::fs::read_to_string(&path)
+        .map_err(|why| Failure::usage(format!("cannot read {}", file.display())).because(why))?;
+    match text.trim().is_empty() {
+        true => Err(Failure::usage(format!("{} is empty", file.display()))
+            .next("write what you want into it")),
+        false => Ok(text),
+    }
+}
+
+/// Begins a plan for a wish.
+fn begin(
+    desk: &Desk,
+    args: &Args,
+    paper: &Paper,
+    wish: &str,
+    before: Option<Saved>,
+) -> Result<Saved> {
+    let at_work = before.as_ref().is_some_and(|before| !before.over);
+    let strange = before.is_none() && paper.read(REQUIREMENTS)?.is_some();
+    if (at_work || strange) && !args.new {
+        let file = args.wish.as_deref().unwrap_or(Path::new("FILE")).display();
+        return Err(Failure::refused("another plan is at work")
+            .because(format!("it is in {REQUIREMENTS}"))
+            .next("studio plan    goes on with it")
+            .next(format!("studio plan --new {file}    sets it aside; nothing is lost")));
+    }
+    let saved = fresh(desk, wish)?;
+    let stamp = desk.clock.now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
+    let how = if at_work || strange { "dropped" } else { "completed" };
+    for name in paper.set_aside(how, &stamp)? {
+        report::say(&format!("the earlier plan is kept: {name}"));
+    }
+    let text = match document::current(wish) {
+        Some(_) => numbered(wish)?,
+        None => document::marked(wish),
+    };
+    // The text first: without it, what is remembered would speak of the plan before.
+    paper.write(REQUIREMENTS, &text)?;
+    paper.save(&saved)?;
+    Ok(saved)
+}
+
+/// Goes on with the plan that there is; requirements that somebody else wrote, e.g. in
+/// `g3 --planning`, are one.
+fn go_on(desk: &Desk, paper: &Paper, saved: Option<Saved>) -> Result<Saved> {
+    let Some(text) = paper.read(REQUIREMENTS)? else {
+        return Err(Failure::usage("there is no plan in this repository")
+            .because(format!("there is no {REQUIREMENTS}"))
+            .next("studio plan WISH.md    where WISH.md says what you want"));
+    };
+    if let Some(saved) = saved {
+        return Ok(saved);
+    }
+    let saved = fresh(desk, &text)?;
+    if document::current(&text).is_some() {
+        let text_now = numbered(&text)?;
+        if text_now != text {
+            paper.write(REQUIREMENTS, &text_now)?;
+        }
+    }
+    paper.save(&saved)?;
+    Ok(saved)
+}
+
+fn numbered(text: &str) -> Result<String> {
+    let (text, _) = document::numbered(text).map_err(|unclear| {
+        Failure::usage("the requirements cannot be told apart").because(format!("{unclear:?}"))
+    })?;
+    Ok(text)
+}
+
+fn fresh(desk: &Desk, wish: &str) -> Result<Saved> {
+    let base = desk.repository.base(None)?;
+    let branch = base.branch.ok_or_else(|| {
+        Failure::refused("a plan needs a branch to land on")
+            .because("no branch is checked out here")
+            .next("git switch BRANCH")
+    })?;
+    let id: String = random::four(wish, 0)?.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Saved {
+        id: format!("plan-{id}"),
+        wish: wish.to_owned(),
+        branch: branch.to_string(),
+        since: base.commit,
+        ..Saved::default()
+    })
+}

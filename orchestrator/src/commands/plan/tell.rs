@@ -1,0 +1,144 @@
+//! What a plan tells while it goes on, and at its end.
+
+use base::text::{head, printable};
+use planner::plan::{Stage, Standing};
+use planner::requirement::Requirement;
+use planner::task::Task;
+use serde_json::{Value, json};
+
+use super::paper::{REQUIREMENTS, TASKS};
+use super::work::Placed;
+use crate::commands::desk::Desk;
+use crate::commands::landing::Landed;
+use crate::report;
+use crate::report::table;
+use crate::session::facts::Fate;
+
+/// What happens next.
+pub fn stage(desk: &Desk, stage: Stage) {
+    let (word, sentence) = match stage {
+        Stage::Refine => ("refine", "a model reads the code and refines the requirements"),
+        Stage::Approve => ("approve", ""),
+        Stage::Split => ("split", "a model splits the requirements into tasks"),
+        Stage::Agree => ("agree", ""),
+        Stage::Work => ("work", ""),
+        Stage::Over => ("over", ""),
+    };
+    if desk.json {
+        report::json_line(&json!({"type": "plan", "stage": word}));
+    } else if !sentence.is_empty() {
+        report::say(&format!("{sentence} …"));
+    }
+}
+
+/// The requirements, and what changed since the user approved some.
+pub fn requirements(desk: &Desk, all: &[Requirement], before: &[Requirement]) {
+    if desk.json {
+        return;
+    }
+    report::out(&format!("{REQUIREMENTS}:"));
+    for it in all {
+        let mark = match before.iter().find(|old| old.id == it.id) {
+            Some(old) if old.text == it.text => " ",
+            Some(_) => "~",
+            None if before.is_empty() => " ",
+            None => "+",
+        };
+        report::out(&printable(&format!("{mark} {}: {}", it.id, it.text)));
+    }
+    for old in before.iter().filter(|old| all.iter().all(|it| it.id != old.id)) {
+        report::out(&printable(&format!("- {}: {}", old.id, old.text)));
+    }
+}
+
+/// The tasks, and what is to be done about each.
+pub fn tasks(desk: &Desk, tasks: &[Task], placed: &[Placed]) {
+    if desk.json {
+        return;
+    }
+    let row = |(task, placed): (&Task, &Placed)| {
+        let now = match (placed.standing, &placed.earlier) {
+            (Standing::None, Some(_)) => "done anew",
+            (standing, _) => word(standing),
+        };
+        [
+            task.id.clone(),
+            now.to_owned(),
+            task.requirements.join(" "),
+            task.after.join(" "),
+            printable(&task.checks.join("; ")),
+            printable(&table::first_lines(&task.text, 2)),
+        ]
+    };
+    let rows = tasks.iter().zip(placed).map(row).collect();
+    report::out(&format!("{TASKS}:"));
+    report::out(&table::plain(["ID", "NOW", "SERVES", "AFTER", "CHECKS", "TASK"], rows));
+}
+
+/// A session of the plan landed.
+pub fn landed(desk: &Desk, landed: &Landed) {
+    if !desk.json {
+        let commit = head(landed.commit.as_deref().unwrap_or_default(), 12);
+        report::say(&format!("{} landed on {} as {commit}", landed.id, landed.target));
+    }
+}
+
+/// How it ended.
+pub fn end(desk: &Desk, tasks: &[Task], placed: &[Placed]) {
+    let rows = tasks.iter().zip(placed);
+    if desk.json {
+        let tasks: Vec<Value> = rows.map(|(task, placed)| told(task, placed)).collect();
+        report::json_line(&json!({"type": "summary", "schema": 1, "tasks": tasks}));
+        return;
+    }
+    let row = |(task, placed): (&Task, &Placed)| {
+        let view = placed.view.as_ref();
+        let id = view.map(|view| view.record.id.to_string()).unwrap_or_default();
+        let commit = commit(placed).map(|commit| head(&commit, 12).to_owned());
+        [task.id.clone(), state(placed).to_owned(), id, commit.unwrap_or_default()]
+    };
+    report::out(&table::plain(
+        ["TASK", "STATE", "SESSION", "COMMIT"],
+        rows.clone().map(row).collect(),
+    ));
+    for (task, placed) in rows.filter(|(_, placed)| placed.standing != Standing::Done) {
+        let why = placed.view.as_ref().and_then(|view| view.why());
+        let why = why.unwrap_or_else(|| match task.after.is_empty() {
+            true => "it did not begin".to_owned(),
+            false => format!("it waits for {}", task.after.join(", ")),
+        });
+        report::say(&format!("{}: {why}", task.id));
+    }
+}
+
+fn told(task: &Task, placed: &Placed) -> Value {
+    let view = placed.view.as_ref();
+    json!({
+        "id": task.id, "requirements": task.requirements, "after": task.after,
+        "state": state(placed), "session": view.map(|view| &view.record.id),
+        "commit": commit(placed), "why": view.and_then(|view| view.why()),
+    })
+}
+
+fn commit(placed: &Placed) -> Option<String> {
+    match &placed.view.as_ref()?.facts.fate {
+        Fate::Accepted { commit, .. } => commit.clone(),
+        Fate::Open | Fate::Landing | Fate::Discarded { .. } => None,
+    }
+}
+
+/// The state of the session, else what is to be done.
+fn state(placed: &Placed) -> &'static str {
+    placed.view.as_ref().map_or(word(placed.standing), |view| view.state.name())
+}
+
+fn word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::None => "to do",
+        Standing::AtWork => "at work",
+        Standing::Ready => "ready",
+        Standing::Failed => "failed",
+        Standing::Cut => "cut off",
+        Standing::Done => "done",
+    }
+}

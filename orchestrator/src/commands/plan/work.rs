@@ -1,0 +1,258 @@
+//! The tasks of a plan at work: sessions begin when those they wait for have landed, are told what
+//! failed, and land.
+
+use base::failure::{Kind, Result};
+use base::id::Id;
+use base::text::{head, tail};
+use planner::plan::{self, Act, Standing};
+use planner::requirement::Requirement;
+use planner::task::Task;
+
+use super::{Plan, tell};
+use crate::commands::landing::{Options, Refused};
+use crate::commands::order::{self, Order};
+use crate::commands::watch::{Enough, Seen, Watcher};
+use crate::commands::{accept, discard, resume};
+use crate::report;
+use crate::report::view::View;
+use crate::session::facts::Fate;
+use crate::session::record::{Limits, Part};
+use crate::session::state::State;
+
+/// Bytes of what a failing check wrote that an agent is shown.
+const TAIL: usize = 3000;
+
+/// How the work ended.
+pub enum Worked {
+    /// Every task is done.
+    Done,
+    /// A person must look.
+    Stuck,
+    /// The user pressed Ctrl-C; everything is kept.
+    Interrupted,
+}
+
+/// A task and its session.
+pub struct Placed {
+    /// The session; none before it begins, or where the user dropped it.
+    pub view: Option<View>,
+    /// How it stands.
+    pub standing: Standing,
+    /// The commit that landed earlier work on the task, under other requirements.
+    pub earlier: Option<String>,
+}
+
+impl Plan<'_> {
+    /// Whether every task is done.
+    pub fn is_done(&self, tasks: &[Task], all: &[Requirement]) -> Result<bool> {
+        Ok(self.standing(tasks, all)?.iter().all(|placed| placed.standing == Standing::Done))
+    }
+
+    /// Every task with its session. A session counts where its task, its requirements and all that
+    /// it waits for are as they were when it was made.
+    pub fn standing(&self, tasks: &[Task], all: &[Requirement]) -> Result<Vec<Placed>> {
+        let views = self.sessions()?;
+        let placed = |(task, digest): (&Task, String)| {
+            let of_task = |view: &&View| view.record.part.name.as_ref() == Some(&task.id);
+            let same = |view: &View| view.record.part.digest.as_ref() == Some(&digest);
+            let view = views.iter().filter(of_task).rfind(|view| same(view)).cloned();
+            let earlier = views.iter().filter(of_task).filter(|view| !same(view));
+            let earlier = earlier.filter_map(landed_as).next_back();
+            let view = view.filter(|view| view.state != State::Discarded);
+            let standing = match &view {
+                _ if task.done => Standing::Done,
+                None => Standing::None,
+                Some(view) => stands(view),
+            };
+            Placed { view, standing, earlier }
+        };
+        Ok(tasks.iter().zip(self.digests(tasks, all)).map(placed).collect())
+    }
+
+    /// The sessions of this plan, oldest first.
+    fn sessions(&self) -> Result<Vec<View>> {
+        let mut views = self.desk.views()?;
+        views.retain(|view| view.record.part.plan.as_ref() == Some(&self.saved.id));
+        Ok(views)
+    }
+
+    /// Works until nothing is left to be done, or a person must look.
+    pub fn work(&mut self) -> Result<Worked> {
+        let (_, all) = self.requirements()?;
+        let (_, tasks) = self.tasks(&all)?;
+        self.drop_others(&tasks, &all)?;
+        let desk = self.desk;
+        let mut watcher = Watcher::begin(desk, false)?;
+        let mut tries = vec![0; tasks.len()];
+        loop {
+            let placed = self.standing(&tasks, &all)?;
+            let standing: Vec<Standing> = placed.iter().map(|it| it.standing).collect();
+            let acts = plan::next(&tasks, &standing, &tries);
+            for (at, act) in &acts {
+                tries[*at] += 1;
+                if let Err(failure) = self.carry_out(*act, &tasks[*at], &placed[*at], &all) {
+                    // The others go on.
+                    report::say(&format!("{}: {}", tasks[*at].id, failure.in_full()));
+                    tries[*at] = u32::MAX;
+                }
+            }
+            if !acts.is_empty() {
+                desk.schedule()?;
+                continue;
+            }
+            let at_work: Vec<&Id> = placed
+                .iter()
+                .filter(|placed| placed.standing == Standing::AtWork)
+                .filter_map(|placed| Some(&placed.view.as_ref()?.record.id))
+                .collect();
+            if at_work.is_empty() {
+                let done = standing.iter().all(|standing| *standing == Standing::Done);
+                return Ok(if done { Worked::Done } else { Worked::Stuck });
+            }
+            at_work.into_iter().for_each(|id| watcher.add(id));
+            if watcher.until(Enough::One)? == Seen::Interrupted {
+                return Ok(Worked::Interrupted);
+            }
+        }
+    }
+
+    /// Drops sessions that work on what is not wanted any more; `undo` brings them back.
+    fn drop_others(&self, tasks: &[Task], all: &[Requirement]) -> Result<()> {
+        let digests = self.digests(tasks, all);
+        let wanted = |view: &View| {
+            let part = &view.record.part;
+            tasks.iter().zip(&digests).any(|(task, digest)| {
+                part.name.as_ref() == Some(&task.id) && part.digest.as_ref() == Some(digest)
+            })
+        };
+        let mut others = self.sessions()?;
+        others.retain(|view| !view.state.is_over() && !wanted(view));
+        if others.is_empty() {
+            return Ok(());
+        }
+        let operation = discard::drop_all(self.desk, &others)?;
+        let ids: Vec<&str> = others.iter().map(|view| view.record.id.as_str()).collect();
+        report::say(&format!("dropped, for the plan has changed: {}", ids.join(", ")));
+        report::say(&format!("undo: studio undo {operation}"));
+        Ok(())
+    }
+
+    fn carry_out(&self, act: Act, task: &Task, placed: &Placed, all: &[Requirement]) -> Result<()> {
+        let view = match (&placed.view, act) {
+            (None, _) | (_, Act::Begin) => return self.begin_task(task, placed, all),
+            (Some(view), Act::GoOn | Act::Again | Act::Land) => view,
+        };
+        let id = &view.record.id;
+        match act {
+            Act::Begin => Ok(()),
+            Act::GoOn => resume::wake(self.desk, id, None),
+            Act::Again => resume::wake(self.desk, id, Some(why_again(view))),
+            Act::Land => match accept::one(self.desk, view, &Options::default()) {
+                Ok(landed) => {
+                    tell::landed(self.desk, &landed);
+                    Ok(())
+                }
+                Err(refused) => self.not_landed(id, refused),
+            },
+        }
+    }
+
+    /// A conflict, or a check that fails on the merged tree, goes back to the agent.
+    fn not_landed(&self, id: &Id, refused: Refused) -> Result<()> {
+        let Refused { failure, turn, .. } = refused;
+        match (failure.kind, turn) {
+            (Kind::Conflict, Some(turn)) => resume::wake(self.desk, id, Some(turn.into())),
+            (Kind::Failed, _) => {
+                let branch = &self.saved.branch;
+                let tip = self.desk.repository.base(Some(branch))?.commit;
+                let text = format!(
+                    "Your work does not land: {}. The branch `{branch}` is at commit {tip}. Commit \
+                     what you have, run `git merge {tip}`, and make it pass.",
+                    failure.in_full()
+                );
+                resume::wake(self.desk, id, Some(text))
+            }
+            (_, _) => Err(failure),
+        }
+    }
+
+    fn begin_task(&self, task: &Task, placed: &Placed, all: &[Requirement]) -> Result<()> {
+        let at = |tasks: &[Task]| tasks.iter().position(|it| it.id == task.id);
+        let (_, tasks) = self.tasks(all)?;
+        let digest = at(&tasks).and_then(|at| self.digests(&tasks, all).into_iter().nth(at));
+        let text = match &placed.earlier {
+            Some(commit) => format!(
+                "{}\n\nEarlier work on this has landed as commit {}. Its requirements, or what it \
+                 builds on, have changed since: bring it in line with them.",
+                task.text,
+                head(commit, 12)
+            ),
+            None => task.text.clone(),
+        };
+        let mut checks = task.checks.clone();
+        checks.extend(self.args.checks.iter().filter(|it| !task.checks.contains(it)).cloned());
+        let configured = self.desk.config.studio.agent.clone();
+        let limits = &self.args.limits;
+        let order = Order {
+            agent: task.agent.clone().or(configured),
+            persona: task.persona.clone(),
+            base: task.base.clone().or_else(|| Some(self.saved.branch.clone())),
+            checks,
+            part: Part {
+                name: Some(task.id.clone()),
+                paths: task.paths.clone(),
+                requirements: task.requirements.clone(),
+                contract: plan::contract(task, all),
+                plan: Some(self.saved.id.clone()),
+                digest,
+            },
+            limits: Limits {
+                seconds: limits.timeout,
+                tokens: limits.max_tokens,
+                usd: limits.budget,
+                ..Limits::default()
+            },
+            manner: self.manner(),
+            ..Order::of(text)
+        };
+        order::create(self.desk, &[order]).map(|_| ())
+    }
+}
+
+/// How a session stands in its plan.
+fn stands(view: &View) -> Standing {
+    match &view.state {
+        // Its supervisor lands it.
+        State::Ready if view.facts.locked => Standing::AtWork,
+        State::Ready => Standing::Ready,
+        State::Failed { .. } => Standing::Failed,
+        State::Stopped | State::Crashed => Standing::Cut,
+        State::Accepted | State::Empty => Standing::Done,
+        State::Discarded => Standing::None,
+        State::Queued
+        | State::Starting
+        | State::Working
+        | State::Waiting { .. }
+        | State::Checking
+        | State::Landing => Standing::AtWork,
+    }
+}
+
+/// The commit as which a session landed.
+fn landed_as(view: &View) -> Option<String> {
+    match &view.facts.fate {
+        Fate::Accepted { commit, .. } => commit.clone(),
+        Fate::Open | Fate::Landing | Fate::Discarded { .. } => None,
+    }
+}
+
+/// What an agent is told whose session failed.
+fn why_again(view: &View) -> String {
+    let mut text = format!("It is not done yet: {}.", view.why().unwrap_or_default());
+    let checks = view.facts.story.checks.iter().flatten();
+    for check in checks.filter(|check| !check.ok && !check.tail.trim().is_empty()) {
+        let said = tail(check.tail.trim_end(), TAIL);
+        text.push_str(&format!("\n\n`{}` wrote:\n{said}", check.command));
+    }
+    text + "\n\nSet that right."
+}

@@ -1,0 +1,167 @@
+//! `studio plan` end to end: a wish of eight requirements, two of them in conflict, one whose check
+//! fails twice, one whose session is killed in the middle, becomes landed and traced work.
+
+use serde_json::{Value, json};
+use testkit::env::until;
+use testkit::model_server::gate::Gate;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::request::Request;
+use testkit::model_server::script::Script;
+
+use crate::scene::Scene;
+
+const WISH: &str = "I want eight things: files, a shared list with two and three, and a bell.\n";
+
+/// Task, the requirements that it serves, the tasks that it waits for, its check.
+const TASKS: [(&str, &[&str], &[&str], &str); 7] = [
+    ("one", &["R1"], &[], "test -f one.txt"),
+    ("two", &["R2"], &[], "grep -qx two shared.txt"),
+    ("three", &["R3"], &[], "grep -qx three shared.txt"),
+    ("four", &["R4"], &[], "test \"$(cat four.txt)\" = 3"),
+    ("five", &["R5"], &[], "test -f five.txt"),
+    ("six", &["R6", "R7"], &["one", "two"], "test -f six.txt -a -f one.txt"),
+    ("seven", &["R8"], &["six"], "test -f seven.txt -a -f six.txt"),
+];
+
+/// A model for every part of the plan; the one that works on `five` waits at the gate.
+fn model(gate: &Gate) -> Script {
+    let gate = gate.clone();
+    Script::by(move |request| {
+        let tools = request.tool_names();
+        let offers = |name: &str| tools.iter().any(|tool| tool == name);
+        if request.asks_for_commit_message() {
+            Reply::says("Do a part of the plan\n\nIt was asked for.")
+        } else if offers("requirements") {
+            let list: String = (1..=8).map(|n| format!("- R{n}: thing {n} is there\n")).collect();
+            after_a_call(request, Reply::call("requirements", json!({"text": list})))
+        } else if offers("tasks") {
+            after_a_call(request, Reply::call("tasks", json!({"tasks": rows()})))
+        } else if offers("verdict") {
+            after_a_call(request, verdict(request))
+        } else {
+            player(request, &gate)
+        }
+    })
+}
+
+fn after_a_call(request: &Request, call: Reply) -> Reply {
+    if request.assistant_messages() == 0 { call } else { Reply::says("That is all.") }
+}
+
+fn rows() -> Vec<Value> {
+    let row = |(id, requirements, after, check): &(&str, &[&str], &[&str], &str)| {
+        json!({"id": id, "text": format!("Do the part called <{id}>."), "requirements": requirements,
+               "after": after, "checks": [check]})
+    };
+    TASKS.iter().map(row).collect()
+}
+
+/// A coach that approves what no check stands against.
+fn verdict(request: &Request) -> Reply {
+    let text = request.text();
+    let red = text.contains("failed");
+    let met = if red { "unmet" } else { "met" };
+    let ids =
+        (1..=8).map(|n| format!("R{n}")).filter(|id| text.contains(&format!("- {id}: thing")));
+    let judged: Vec<Value> =
+        ids.map(|id| json!({"id": id, "status": met, "evidence": "the check"})).collect();
+    let feedback = if red { "the check fails" } else { "" };
+    Reply::call("verdict", json!({"approved": !red, "requirements": judged, "feedback": feedback}))
+}
+
+/// Works on the task whose name stands in the prompt.
+fn player(request: &Request, gate: &Gate) -> Reply {
+    let task = TASKS
+        .iter()
+        .map(|(id, ..)| *id)
+        .find(|id| request.first_user().contains(&format!("<{id}>")))
+        .expect("a task of the plan");
+    let said = request.assistant_messages();
+    if said % 2 == 1 {
+        return Reply::says("It is done.");
+    }
+    let last = request.last();
+    if let Some((_, merge)) = last.split_once("run `git merge ") {
+        let tip = merge.split('`').next().unwrap_or_default();
+        let command = format!(
+            "git add -A; git commit -qm mine; git merge -q {tip}; \
+             printf 'two\\nthree\\n' > shared.txt; git add -A; git commit -qm both"
+        );
+        return Reply::call("shell", json!({"command": command}));
+    }
+    let write = |name: &str, content: String| {
+        Reply::call("write_file", json!({"file_path": name, "content": content}))
+    };
+    match task {
+        "two" | "three" => write("shared.txt", format!("{task}\n")),
+        "four" => write("four.txt", format!("{}\n", said / 2 + 1)),
+        "five" => write("five.txt", "five\n".to_owned()).gate(gate),
+        other => write(&format!("{other}.txt"), format!("{other}\n")),
+    }
+}
+
+fn kill_9(pid: u64) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let signal = rustix::process::Signal::KILL;
+    rustix::process::kill_process(pid.expect("a process id"), signal).expect("it can be killed");
+}
+
+/// The supervisor of the session that works on a task.
+fn supervisor(scene: &Scene, words: &str) -> Option<u64> {
+    let session = scene.sessions().into_iter().find(|it| {
+        it["task"].as_str().is_some_and(|task| task.contains(words)) && it["state"] == "working"
+    })?;
+    let id = session["id"].as_str()?;
+    let journal = scene.repo.path().join(format!(".git/studio/sessions/{id}/journal.jsonl"));
+    let text = std::fs::read_to_string(journal).ok()?;
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.rev().find(|line| line["entry"] == "spawned")?["pid"].as_u64()
+}
+
+#[test]
+fn eight_requirements_land_and_are_traced_whatever_goes_wrong_on_the_way() {
+    let gate = Gate::new();
+    let scene = Scene::new("anthropic", model(&gate));
+    scene.repo.write("shared.txt", "nothing\n");
+    scene.repo.git(["add", "."]);
+    scene.repo.git(["commit", "-qm", "Begin"]);
+    scene.repo.write("wish.md", WISH);
+
+    let run = scene.job(["plan", "--yes", "-j", "3", "--json", "wish.md"]);
+    let mut running = run.stdout(base::process::Stream::Null).spawn().expect("studio is there");
+    let killed = until("the fifth task is at work", || supervisor(&scene, "<five>"));
+    kill_9(killed);
+    gate.open_all();
+    let ended = until("the plan is over", || running.child.try_wait().expect("a child"));
+    let list = scene.studio(["list", "--all"]);
+    assert!(ended.success(), "{list}");
+
+    assert_eq!(scene.repo.read("shared.txt"), "two\nthree\n", "both sides of the conflict");
+    assert_eq!(scene.repo.read("four.txt"), "3\n", "the third try passes its check");
+    for name in ["one", "five", "six", "seven"] {
+        assert_eq!(scene.repo.read(&format!("{name}.txt")), format!("{name}\n"));
+    }
+    let trace = scene.studio(["trace", "--json"]);
+    trace.exits(0);
+    let rows = trace.json()["requirements"].as_array().expect("rows").clone();
+    assert_eq!(rows.len(), 8);
+    for row in &rows {
+        assert_eq!(row["state"], "shown", "{row:#}");
+        assert_eq!(row["commits"].as_array().map(Vec::len), Some(1), "{row:#}");
+    }
+    let order = scene.repo.git(["log", "--reverse", "--format=%(trailers:key=Task,valueonly)"]);
+    let place = |task: &str| order.find(&format!("<{task}>")).unwrap_or_else(|| panic!("{order}"));
+    assert!(
+        place("one") < place("six") && place("two") < place("six") && place("six") < place("seven")
+    );
+    let plan = scene.repo.read("g3-plan/current_requirements.md");
+    assert!(plan.contains("- R8: thing 8 is there") && plan.contains(WISH), "{plan}");
+    scene.repo.is_sound();
+
+    let again = scene.studio(["plan", "--json"]);
+    again.exits(0);
+    let summary = again.json_lines().pop().expect("a summary");
+    let states: Vec<&Value> =
+        summary["tasks"].as_array().expect("tasks").iter().map(|it| &it["state"]).collect();
+    assert_eq!(states, ["accepted"; 7], "{summary:#}");
+}
