@@ -21,6 +21,7 @@ mod git_worktree;
 mod gone;
 mod leftovers;
 mod model_host;
+mod plan;
 mod run;
 mod scene;
 mod shapes;

@@ -1,11 +1,12 @@
 //! `studio plan`: from a wish to landed work. A model refines the wish and splits it into tasks, the
 //! user says yes to both, sessions work on the tasks, and what they did lands in order.
 
+mod begin;
 mod paper;
 mod tell;
 mod work;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use base::config::trust::hash;
@@ -22,7 +23,6 @@ use crate::commands::{question, trace};
 use crate::git::engine;
 use crate::launch::table::g3_program;
 use crate::report;
-use crate::session::random;
 use crate::session::record::Manner;
 use paper::{Paper, REQUIREMENTS, Saved, TASKS};
 use work::Worked;
@@ -130,11 +130,11 @@ impl<'a> Plan<'a> {
         })?;
         let paper = Paper::at(top, &studio);
         let saved = paper.saved()?;
-        let wish = args.wish.as_deref().map(|file| wish(desk, file)).transpose()?;
+        let wish = args.wish.as_deref().map(|file| begin::wish(desk, file)).transpose()?;
         let saved = match (wish, saved) {
             (Some(wish), Some(saved)) if wish == saved.wish => saved,
-            (Some(wish), before) => begin(desk, args, &paper, &wish, before)?,
-            (None, saved) => go_on(desk, &paper, saved)?,
+            (Some(wish), before) => begin::begin(desk, args, &paper, &wish, before)?,
+            (None, saved) => begin::go_on(desk, &paper, saved)?,
         };
         Ok(Plan { desk, args, paper, saved, split: false, _alone })
     }
@@ -291,95 +291,4 @@ impl<'a> Plan<'a> {
         }
         Ok(0)
     }
-}
-
-/// What the user wants, from a file.
-fn wish(desk: &Desk, file: &Path) -> Result<String> {
-    let path = desk.directory.as_deref().unwrap_or(Path::new(".")).join(file);
-    let text = std::fs::read_to_string(&path)
-        .map_err(|why| Failure::usage(format!("cannot read {}", file.display())).because(why))?;
-    match text.trim().is_empty() {
-        true => Err(Failure::usage(format!("{} is empty", file.display()))
-            .next("write what you want into it")),
-        false => Ok(text),
-    }
-}
-
-/// Begins a plan for a wish.
-fn begin(
-    desk: &Desk,
-    args: &Args,
-    paper: &Paper,
-    wish: &str,
-    before: Option<Saved>,
-) -> Result<Saved> {
-    let at_work = before.as_ref().is_some_and(|before| !before.over);
-    let strange = before.is_none() && paper.read(REQUIREMENTS)?.is_some();
-    if (at_work || strange) && !args.new {
-        let file = args.wish.as_deref().unwrap_or(Path::new("FILE")).display();
-        return Err(Failure::refused("another plan is at work")
-            .because(format!("it is in {REQUIREMENTS}"))
-            .next("studio plan    goes on with it")
-            .next(format!("studio plan --new {file}    sets it aside; nothing is lost")));
-    }
-    let saved = fresh(desk, wish)?;
-    let stamp = desk.clock.now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
-    let how = if at_work || strange { "dropped" } else { "completed" };
-    for name in paper.set_aside(how, &stamp)? {
-        report::say(&format!("the earlier plan is kept: {name}"));
-    }
-    let text = match document::current(wish) {
-        Some(_) => numbered(wish)?,
-        None => document::marked(wish),
-    };
-    // The text first: without it, what is remembered would speak of the plan before.
-    paper.write(REQUIREMENTS, &text)?;
-    paper.save(&saved)?;
-    Ok(saved)
-}
-
-/// Goes on with the plan that there is; requirements that somebody else wrote, e.g. in
-/// `g3 --planning`, are one.
-fn go_on(desk: &Desk, paper: &Paper, saved: Option<Saved>) -> Result<Saved> {
-    let Some(text) = paper.read(REQUIREMENTS)? else {
-        return Err(Failure::usage("there is no plan in this repository")
-            .because(format!("there is no {REQUIREMENTS}"))
-            .next("studio plan WISH.md    where WISH.md says what you want"));
-    };
-    if let Some(saved) = saved {
-        return Ok(saved);
-    }
-    let saved = fresh(desk, &text)?;
-    if document::current(&text).is_some() {
-        let text_now = numbered(&text)?;
-        if text_now != text {
-            paper.write(REQUIREMENTS, &text_now)?;
-        }
-    }
-    paper.save(&saved)?;
-    Ok(saved)
-}
-
-fn numbered(text: &str) -> Result<String> {
-    let (text, _) = document::numbered(text).map_err(|unclear| {
-        Failure::usage("the requirements cannot be told apart").because(format!("{unclear:?}"))
-    })?;
-    Ok(text)
-}
-
-fn fresh(desk: &Desk, wish: &str) -> Result<Saved> {
-    let base = desk.repository.base(None)?;
-    let branch = base.branch.ok_or_else(|| {
-        Failure::refused("a plan needs a branch to land on")
-            .because("no branch is checked out here")
-            .next("git switch BRANCH")
-    })?;
-    let id: String = random::four(wish, 0)?.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Saved {
-        id: format!("plan-{id}"),
-        wish: wish.to_owned(),
-        branch: branch.to_string(),
-        since: base.commit,
-        ..Saved::default()
-    })
 }

@@ -177,24 +177,29 @@ impl Plan<'_> {
     }
 
     fn begin_task(&self, task: &Task, placed: &Placed, all: &[Requirement]) -> Result<()> {
-        let at = |tasks: &[Task]| tasks.iter().position(|it| it.id == task.id);
         let (_, tasks) = self.tasks(all)?;
-        let digest = at(&tasks).and_then(|at| self.digests(&tasks, all).into_iter().nth(at));
-        let text = match &placed.earlier {
-            Some(commit) => format!(
-                "{}\n\nEarlier work on this has landed as commit {}. Its requirements, or what it \
+        let at = tasks.iter().position(|it| it.id == task.id);
+        let digest = at.and_then(|at| self.digests(&tasks, all).into_iter().nth(at));
+        let agent = task.agent.clone().or_else(|| self.desk.config.studio.agent.clone());
+        let agent = agent.unwrap_or_else(|| "g3".to_owned());
+        let mut text = task.text.clone();
+        if let Some(commit) = &placed.earlier {
+            text.push_str(&format!(
+                "\n\nEarlier work on this has landed as commit {}. Its requirements, or what it \
                  builds on, have changed since: bring it in line with them.",
-                task.text,
                 head(commit, 12)
-            ),
-            None => task.text.clone(),
-        };
+            ));
+        }
+        let mut contract = plan::contract(task, all);
+        // Only g3 has a coach; another agent is told what its work is for.
+        if let Some(lines) = contract.take_if(|_| agent != "g3") {
+            text.push_str(&format!("\n\nIt serves these requirements:\n\n{lines}"));
+        }
         let mut checks = task.checks.clone();
         checks.extend(self.args.checks.iter().filter(|it| !task.checks.contains(it)).cloned());
-        let configured = self.desk.config.studio.agent.clone();
         let limits = &self.args.limits;
         let order = Order {
-            agent: task.agent.clone().or(configured),
+            agent: Some(agent),
             persona: task.persona.clone(),
             base: task.base.clone().or_else(|| Some(self.saved.branch.clone())),
             checks,
@@ -202,7 +207,7 @@ impl Plan<'_> {
                 name: Some(task.id.clone()),
                 paths: task.paths.clone(),
                 requirements: task.requirements.clone(),
-                contract: plan::contract(task, all),
+                contract,
                 plan: Some(self.saved.id.clone()),
                 digest,
             },

@@ -1,0 +1,105 @@
+//! Which plan is meant: a new one for a wish, or the one that is there.
+
+use std::path::Path;
+
+use base::failure::{Failure, Result};
+use planner::document;
+
+use super::Args;
+use super::paper::{Paper, REQUIREMENTS, Saved};
+use crate::commands::desk::Desk;
+use crate::report;
+use crate::session::random;
+
+/// What the user wants, from a file.
+pub fn wish(desk: &Desk, file: &Path) -> Result<String> {
+    let path = desk.directory.as_deref().unwrap_or(Path::new(".")).join(file);
+    let text = std::fs::read_to_string(&path)
+        .map_err(|why| Failure::usage(format!("cannot read {}", file.display())).because(why))?;
+    match text.trim().is_empty() {
+        true => Err(Failure::usage(format!("{} is empty", file.display()))
+            .next("write what you want into it")),
+        false => Ok(text),
+    }
+}
+
+/// Begins a plan for a wish.
+pub fn begin(
+    desk: &Desk,
+    args: &Args,
+    paper: &Paper,
+    wish: &str,
+    before: Option<Saved>,
+) -> Result<Saved> {
+    let at_work = before.as_ref().is_some_and(|before| !before.over);
+    let strange = before.is_none() && paper.read(REQUIREMENTS)?.is_some();
+    if (at_work || strange) && !args.new {
+        let file = args.wish.as_deref().unwrap_or(Path::new("FILE")).display();
+        return Err(Failure::refused("another plan is at work")
+            .because(format!("it is in {REQUIREMENTS}"))
+            .next("studio plan    goes on with it")
+            .next(format!("studio plan --new {file}    sets it aside; nothing is lost")));
+    }
+    let saved = fresh(desk, wish)?;
+    let stamp = desk.clock.now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
+    let how = if at_work || strange { "dropped" } else { "completed" };
+    // A list of tasks alone is the user's own, for this plan.
+    let earlier = before.is_some() || strange;
+    for name in earlier.then(|| paper.set_aside(how, &stamp)).transpose()?.unwrap_or_default() {
+        report::say(&format!("the earlier plan is kept: {name}"));
+    }
+    let text = match document::current(wish) {
+        Some(_) => numbered(wish)?,
+        None => document::marked(wish),
+    };
+    // The text first: without it, what is remembered would speak of the plan before.
+    paper.write(REQUIREMENTS, &text)?;
+    paper.save(&saved)?;
+    Ok(saved)
+}
+
+/// Goes on with the plan that there is; requirements that somebody else wrote, e.g. in
+/// `g3 --planning`, are one.
+pub fn go_on(desk: &Desk, paper: &Paper, saved: Option<Saved>) -> Result<Saved> {
+    let Some(text) = paper.read(REQUIREMENTS)? else {
+        return Err(Failure::usage("there is no plan in this repository")
+            .because(format!("there is no {REQUIREMENTS}"))
+            .next("studio plan WISH.md    where WISH.md says what you want"));
+    };
+    if let Some(saved) = saved {
+        return Ok(saved);
+    }
+    let saved = fresh(desk, &text)?;
+    if document::current(&text).is_some() {
+        let text_now = numbered(&text)?;
+        if text_now != text {
+            paper.write(REQUIREMENTS, &text_now)?;
+        }
+    }
+    paper.save(&saved)?;
+    Ok(saved)
+}
+
+fn numbered(text: &str) -> Result<String> {
+    let (text, _) = document::numbered(text).map_err(|unclear| {
+        Failure::usage("the requirements cannot be told apart").because(format!("{unclear:?}"))
+    })?;
+    Ok(text)
+}
+
+fn fresh(desk: &Desk, wish: &str) -> Result<Saved> {
+    let base = desk.repository.base(None)?;
+    let branch = base.branch.ok_or_else(|| {
+        Failure::refused("a plan needs a branch to land on")
+            .because("no branch is checked out here")
+            .next("git switch BRANCH")
+    })?;
+    let id: String = random::four(wish, 0)?.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Saved {
+        id: format!("plan-{id}"),
+        wish: wish.to_owned(),
+        branch: branch.to_string(),
+        since: base.commit,
+        ..Saved::default()
+    })
+}

@@ -1,0 +1,288 @@
+//! `studio plan` with requirements and tasks that are there: what is asked, what lands, what is done
+//! anew, and what is refused. The agents are scripts.
+
+use serde_json::{Value, json};
+use testkit::env::{Ran, until};
+
+use crate::scene::{Scene, studio};
+
+const REQUIREMENTS: &str = "g3-plan/current_requirements.md";
+const TASKS: &str = "g3-plan/tasks.toml";
+
+/// A text with these requirements.
+fn refined(lines: &[&str]) -> String {
+    let lines: String = lines.iter().map(|line| format!("- {line}\n")).collect();
+    format!("{{{{CURRENT REQUIREMENTS}}}}\n\n{lines}")
+}
+
+/// A list with these tasks: id, text, requirements, and the tasks it waits for.
+fn tasks(rows: &[(&str, &str, &[&str], &[&str])]) -> String {
+    let row = |(id, text, serves, after): &(&str, &str, &[&str], &[&str])| {
+        format!(
+            "[[task]]\nid = {id:?}\ntext = {text:?}\nrequirements = {serves:?}\nafter = {after:?}\n\n"
+        )
+    };
+    rows.iter().map(row).collect()
+}
+
+/// Three requirements, and a task for each; the third waits for the first.
+fn scene() -> Scene {
+    let scene = Scene::new();
+    scene.repo.write(REQUIREMENTS, refined(&["R1: an a", "R2: a b", "R3: a c"]));
+    scene.repo.write(
+        TASKS,
+        tasks(&[
+            ("third", "sh cat a > c", &["R3"], &["first"]),
+            ("first", "write a 1", &["R1"], &[]),
+            ("second", "write b 1", &["R2"], &[]),
+        ]),
+    );
+    scene
+}
+
+fn sessions(scene: &Scene) -> Vec<Value> {
+    scene.studio(["list", "--all", "--json"]).json()["sessions"].as_array().expect("a list").clone()
+}
+
+/// What the last line of `plan --json` says of each task: id and state.
+fn states(ran: &Ran) -> Vec<(String, String)> {
+    let summary = ran.json_lines().pop().expect("a summary");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let tasks = summary["tasks"].as_array().unwrap_or_else(|| panic!("{ran}")).clone();
+    tasks.iter().map(|task| (text(&task["id"]), text(&task["state"]))).collect()
+}
+
+#[test]
+fn nothing_begins_before_the_user_said_yes_to_both_texts() {
+    let scene = scene();
+    let ran = scene.studio(["plan"]);
+    ran.exits(3).says("R2: a b").says("the requirements are not approved").says("--yes");
+    assert!(sessions(&scene).is_empty());
+    scene.studio(["plan", "--yes"]).exits(0).says("accepted").says("third");
+    assert_eq!((scene.repo.read("a"), scene.repo.read("c")), ("1\n".into(), "1\n".into()));
+    let log =
+        scene.repo.git(["log", "--format=%(trailers:key=Requirement,valueonly,separator=%x2C)"]);
+    assert_eq!(log.lines().next(), Some("R3"), "what waits lands last: {log}");
+    assert!(sessions(&scene).iter().all(|it| it["state"] == "accepted"));
+    let again = scene.studio(["plan"]);
+    again.exits(0).says("accepted");
+    assert_eq!(sessions(&scene).len(), 3, "what is done stays done");
+    assert_eq!(scene.repo.git(["status", "--porcelain", "-uno"]), "");
+}
+
+#[test]
+fn what_was_approved_is_that_text_and_only_what_a_change_touches_is_done_anew() {
+    let scene = scene();
+    scene.studio(["plan", "--yes"]).exits(0);
+    let before = sessions(&scene);
+    scene.repo.write(REQUIREMENTS, refined(&["R1: an a with 2", "R2: a b", "R3: a c"]));
+    let changed = tasks(&[
+        ("third", "sh cat a > c", &["R3"], &["first"]),
+        ("first", "write a 2", &["R1"], &[]),
+        ("second", "write b 1", &["R2"], &[]),
+    ]);
+    scene.repo.write(TASKS, &changed);
+    let ran = scene.studio(["plan"]);
+    ran.exits(3).says("~ R1: an a with 2").says("  R2: a b").says("not approved");
+    assert_eq!(sessions(&scene).len(), before.len());
+    scene.studio(["plan", "--yes"]).exits(0).says("done anew");
+    assert_eq!((scene.repo.read("a"), scene.repo.read("c")), ("2\n".into(), "2\n".into()));
+    let now = sessions(&scene);
+    assert_eq!(now.len(), 5, "the first, and the third that builds on it");
+    let anew: Vec<&Value> = now.iter().filter(|it| !before.contains(it)).collect();
+    let told = anew[0]["task"].as_str().unwrap_or_default();
+    assert!(told.starts_with("write a 2\n\nEarlier work on this has landed as commit"), "{told}");
+}
+
+#[test]
+fn a_change_drops_the_session_at_work_on_what_was_wanted_before() {
+    let scene = scene();
+    let list = tasks(&[("one", "write a 1; gate go", &["R1", "R2", "R3"], &[])]);
+    scene.repo.write(TASKS, &list);
+    let mut first = scene.env.start(studio(), scene.repo.path(), ["plan", "--yes"]);
+    until("the agent works", || (sessions(&scene).first()?["state"] == "working").then_some(()));
+    let busy = scene.studio(["plan", "--yes"]);
+    busy.exits(3).says("`studio plan` runs already");
+    first.child.kill().expect("it can be killed");
+    until("it is gone", || first.child.try_wait().expect("a child"));
+    scene.repo.write(TASKS, list.replace("write a 1; gate go", "write a 2"));
+    let ran = scene.studio(["plan", "--yes"]);
+    ran.exits(0).says("dropped, for the plan has changed").says("undo: studio undo op1");
+    assert_eq!(scene.repo.read("a"), "2\n");
+    let states: Vec<Value> = sessions(&scene).iter().map(|it| it["state"].clone()).collect();
+    assert_eq!(states, ["discarded", "accepted"]);
+}
+
+#[test]
+fn a_new_requirement_without_a_task_is_split_and_what_the_user_wrote_stays() {
+    let scene = scene();
+    scene.studio(["plan", "--yes"]).exits(0);
+    scene.repo.write(REQUIREMENTS, refined(&["R1: an a", "R2: a b", "R3: a c", "R4: a d"]));
+    let ran = scene.studio(["plan", "--yes"]);
+    // Nobody configured a model here.
+    ran.exits(1).says("a model did not do its part of the plan").says("tries again");
+    let more = "\n# my own\n[[task]]\nid = 'fourth'\ntext = 'write d 1'\nrequirements = ['R4']\n";
+    let text = scene.repo.read(TASKS) + more;
+    scene.repo.write(TASKS, &text);
+    let ran = scene.studio(["plan", "--yes", "--json"]);
+    ran.exits(0);
+    assert_eq!(states(&ran).last(), Some(&("fourth".to_owned(), "accepted".to_owned())));
+    assert_eq!((sessions(&scene).len(), scene.repo.read(TASKS)), (4, text));
+}
+
+#[test]
+fn mistakes_are_told_with_their_lines_and_start_nothing() {
+    let scene = scene();
+    for (list, words) in [
+        (
+            "[[task]]\nid='a'\ntext='x'\n\n[[task]]\nid='b'\ntext='y'\nrequirements=['R9']\n",
+            "tasks.toml:5: task `b` serves R9, which is not in g3-plan/current_requirements.md",
+        ),
+        (
+            "[[task]]\nid='a'\ntext='x'\nafter=['a']\n",
+            "tasks.toml:1: these tasks wait for each other",
+        ),
+        ("[[task]]\ntext='x'\naftr=[]\n", "tasks.toml:3:"),
+    ] {
+        scene.repo.write(TASKS, list);
+        scene.studio(["plan", "--yes"]).exits(2).says(words);
+    }
+    scene.repo.write(REQUIREMENTS, refined(&["R1: a", "R1: b"]));
+    scene.studio(["plan", "--yes"]).exits(2).says("two requirements have the id R1");
+    scene.studio(["plan", "nowhere.md"]).exits(2).says("cannot read nowhere.md");
+    scene.repo.write("empty.md", " \n");
+    scene.studio(["plan", "empty.md"]).exits(2).says("empty.md is empty");
+    assert!(sessions(&scene).is_empty());
+    let other = Scene::new();
+    other.studio(["plan"]).exits(2).says("there is no plan in this repository");
+    other.repo.write("wish.md", "- R1: x\n");
+    other.repo.git(["switch", "-q", "--detach"]);
+    other.studio(["plan", "wish.md"]).exits(3).says("a plan needs a branch to land on");
+}
+
+#[test]
+fn another_plan_is_set_aside_only_when_that_is_said() {
+    let scene = scene();
+    scene.studio(["plan"]).exits(3);
+    let (old, list) = (scene.repo.read(REQUIREMENTS), scene.repo.read(TASKS));
+    scene.repo.write("wish.md", refined(&["R1: a d"]));
+    scene.studio(["plan", "--yes", "wish.md"]).exits(3).says("another plan is at work");
+    assert_eq!(scene.repo.read(REQUIREMENTS), old);
+    scene
+        .studio(["plan", "--new", "wish.md"])
+        .exits(3)
+        .says("the earlier plan is kept: g3-plan/dropped_");
+    let kept = |kind: &str| {
+        let names = std::fs::read_dir(scene.repo.path().join("g3-plan")).expect("there");
+        let mut names = names.flatten().map(|it| it.file_name().to_string_lossy().into_owned());
+        let name = names.find(|name| name.starts_with(kind)).unwrap_or_else(|| panic!("no {kind}"));
+        scene.repo.read(&format!("g3-plan/{name}"))
+    };
+    assert_eq!((kept("dropped_requirements"), kept("dropped_tasks")), (old, list));
+    scene.repo.write(TASKS, tasks(&[("d", "write d 1", &["R1"], &[])]));
+    scene.studio(["plan", "--yes", "wish.md"]).exits(0);
+    assert_eq!(scene.repo.read("d"), "1\n");
+    scene.repo.write("next.md", refined(&["R1: an e"]));
+    scene.studio(["plan", "next.md"]).exits(3).says("g3-plan/completed_");
+}
+
+#[test]
+fn what_fails_is_tried_again_and_told_and_holds_up_only_what_waits_for_it() {
+    let scene = scene();
+    scene.repo.write(
+        TASKS,
+        tasks(&[
+            ("first", "exit 1", &["R1"], &[]),
+            ("second", "write b 1", &["R2"], &[]),
+            ("third", "write c 1", &["R3"], &["first"]),
+        ]),
+    );
+    let ran = scene.studio(["plan", "--yes", "--json"]);
+    ran.exits(1);
+    let told = states(&ran);
+    let of = |id: &str| told.iter().find(|(task, _)| task == id).map(|(_, state)| state.as_str());
+    assert_eq!(
+        (of("first"), of("second"), of("third")),
+        (Some("failed"), Some("accepted"), Some("to do"))
+    );
+    let turns = |it: &Value| {
+        scene
+            .journal(it["id"].as_str().unwrap_or_default())
+            .iter()
+            .filter(|line| line["entry"] == "turn")
+            .count()
+    };
+    let failed =
+        sessions(&scene).into_iter().find(|it| it["state"] == "failed").expect("it failed");
+    assert_eq!(turns(&failed), 8, "a bounded number of tries");
+    let people = scene.studio(["plan"]);
+    people.exits(1).says("third: it waits for first").says("not landed");
+}
+
+#[test]
+fn a_session_that_the_user_dropped_begins_anew_and_ctrl_c_keeps_everything() {
+    let scene = scene();
+    scene.repo.write(TASKS, tasks(&[("one", "write a 1; gate go", &["R1", "R2", "R3"], &[])]));
+    let args = ["plan", "--yes", "--json"];
+    let mut first = scene.env.start(studio(), scene.repo.path(), args);
+    until("the agent works", || (sessions(&scene).first()?["state"] == "working").then_some(()));
+    let pid = rustix::process::Pid::from_child(&first.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it hears");
+    let ended = until("it ends", || first.child.try_wait().expect("a child"));
+    assert_eq!(ended.code(), Some(130));
+    let stopped = sessions(&scene).remove(0);
+    assert_eq!(stopped["state"], "stopped");
+    scene.studio(["discard", stopped["id"].as_str().expect("an id")]).exits(0);
+    let mut again = scene.env.start(studio(), scene.repo.path(), args);
+    let id = until("another works", || {
+        let second = sessions(&scene).into_iter().nth(1)?;
+        (second["state"] == "working").then(|| second["id"].as_str().unwrap_or_default().to_owned())
+    });
+    scene.worktree(&id).write("go", "");
+    assert!(until("it ends", || again.child.try_wait().expect("a child")).success());
+    assert_eq!(scene.repo.read("a"), "1\n");
+}
+
+#[test]
+fn a_plan_that_is_killed_at_any_step_goes_on() {
+    for step in [
+        "plan.written",
+        "plan.saved:1",
+        "plan.saved:2",
+        "plan.saved:3",
+        "plan.saved:4",
+        "run.supervisor",
+        "run.supervisor:2",
+    ] {
+        let scene = Scene::new();
+        scene.repo.write("wish.md", refined(&["an a", "a b"]));
+        scene.repo.write(
+            TASKS,
+            tasks(&[("a", "write a 1", &["R1"], &[]), ("b", "write b 1", &["R2"], &["a"])]),
+        );
+        let plan = |kill: Option<&str>| {
+            let job = scene.env.job(studio(), scene.repo.path()).args(["plan", "--yes", "wish.md"]);
+            let job = match kill {
+                Some(step) => job.env("G3_TEST_KILL_AT", step),
+                None => job,
+            };
+            scene.env.run_job(job)
+        };
+        assert_ne!(plan(Some(step)).code, 0, "{step}");
+        let mut ran = plan(None);
+        if ran.code == 3 {
+            // Killed between the text and what is remembered of it.
+            ran.says("another plan is at work");
+            ran = scene.studio(["plan", "--yes"]);
+        }
+        ran.exits(0);
+        assert_eq!(
+            (scene.repo.read("a"), scene.repo.read("b")),
+            ("1\n".into(), "1\n".into()),
+            "{step}"
+        );
+        let landed = sessions(&scene).iter().filter(|it| it["state"] == json!("accepted")).count();
+        assert_eq!(landed, 2, "{step}");
+        scene.repo.is_sound();
+    }
+}
