@@ -37,6 +37,20 @@ fn a_wish_on_stdin_becomes_a_list_on_stdout_and_nothing_is_changed() {
 }
 
 #[test]
+fn a_model_that_gets_lost_is_asked_once_more_with_nothing_to_look_at() {
+    let stage = Stage::new(Script::by(|request| match request.tool_names().len() {
+        1 if request.assistant_messages() == 0 => {
+            Reply::call("requirements", json!({"text": "- R1: a door"}))
+        }
+        1 => Reply::says("That is all."),
+        _ => Reply::call("read_file", json!({"file_path": "README.md"})),
+    }));
+    let ran = stage.g3_with_input(["plan", "refine"], "I want a door.\n");
+    ran.exits(0);
+    assert_eq!(ran.out, "- R1: a door\n");
+}
+
+#[test]
 fn requirements_become_tasks_that_studio_reads() {
     let stage = Stage::new(Script::new([
         Reply::call("read_file", json!({"file_path": "README.md"})),

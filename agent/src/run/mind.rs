@@ -42,11 +42,12 @@ impl Mind {
             offered = tools::offered(settings.profile, switches);
             let help = help::reference(settings, facts).and(profile::switched(help::SWITCH));
             offered.extend(help.map(Face::spec));
-            offered = settings.role.offered(settings.profile, offered);
         }
+        // A role without other tools still has its own.
+        let offered = settings.role.offered(settings.profile, offered);
         let (skills, notes) = (skills.as_deref(), settings.notes.file.as_deref());
         let skills = skills.filter(|_| !settings.role.reads_only);
-        let (cwd, tools, identity) = (&settings.cwd, settings.tools, &settings.role.identity);
+        let (cwd, tools, identity) = (&settings.cwd, !offered.is_empty(), &settings.role.identity);
         let place = Place { cwd, date, tools, skills, notes, identity };
         let system = prompt::system(facts, &place);
         let room = equip::window(&settings.config, facts, turn::overhead(&system, &offered));

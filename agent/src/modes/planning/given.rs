@@ -12,7 +12,7 @@ use crate::gate::Asker;
 use crate::limits::Limits;
 use crate::message::{Message, Role as Speaker};
 use crate::prompt::Identity;
-use crate::provider::{Choice, ToolSpec};
+use crate::provider::{self, Choice, ToolSpec};
 use crate::role::{OwnTool, Role};
 use crate::run::{Settings, Which, Work};
 use crate::tools::{Outcome, Profile};
@@ -70,38 +70,48 @@ impl Given {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks the planner's model.
+    /// Asks the planner's model. One that gives nothing is asked once more, without anything to
+    /// look at; a small one, which gets lost in looking, begins with that.
     pub async fn ask(
         self,
         settings: &Settings,
         asked: Asked,
-        (bus, asker): Heard,
+        heard: Heard,
         cancel: CancellationToken,
     ) -> Result<Came> {
+        let choice = choice(settings);
+        let small = provider::open(&settings.config, &choice)?.facts().small;
         let tool = Arc::new(self);
-        // Those that were typed are rounds of player and coach.
-        let limits = Limits { turns: None, ..settings.limits };
-        let settings = Settings {
-            choice: choice(settings),
-            limits,
-            profile: Profile::G3,
-            role: Role {
-                identity: Identity::Whole(asked.identity.to_owned()),
-                reads_only: true,
-                own: Some(tool.clone()),
-                ..Role::default()
-            },
-            ..settings.clone()
-        };
-        let mut work = Work::begin(&settings, &Which::New(asked.title.into()), bus, asker)?;
-        let ended = work.part(Message::text(Speaker::User, asked.message), cancel).await;
-        work.leave().close().await;
-        let none = || Failure::failed(format!("the model gave no {}", tool.spec.name));
-        Ok(match (ended.status, tool.taken()) {
-            (Status::Cancelled, _) => Came::Cancelled,
-            (_, Some(text)) => Came::Text(text),
-            (_, None) => Came::Nothing(ended.failure.unwrap_or_else(none)),
-        })
+        let mut came = Came::Cancelled;
+        for looks in [!small, false] {
+            // Those that were typed are rounds of player and coach.
+            let limits = Limits { turns: None, ..settings.limits };
+            let settings = Settings {
+                choice: choice.clone(),
+                limits,
+                profile: Profile::G3,
+                tools: looks,
+                role: Role {
+                    identity: Identity::Whole(asked.identity.to_owned()),
+                    reads_only: true,
+                    own: Some(tool.clone()),
+                    ..Role::default()
+                },
+                ..settings.clone()
+            };
+            let (bus, asker) = heard.clone();
+            let mut work = Work::begin(&settings, &Which::New(asked.title.into()), bus, asker)?;
+            let message = Message::text(Speaker::User, asked.message.clone());
+            let ended = work.part(message, cancel.clone()).await;
+            work.leave().close().await;
+            let none = || Failure::failed(format!("the model gave no {}", tool.spec.name));
+            came = match (ended.status, tool.taken()) {
+                (Status::Cancelled, _) => return Ok(Came::Cancelled),
+                (_, Some(text)) => return Ok(Came::Text(text)),
+                (_, None) => Came::Nothing(ended.failure.unwrap_or_else(none)),
+            };
+        }
+        Ok(came)
     }
 }
 

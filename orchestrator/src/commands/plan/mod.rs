@@ -6,6 +6,7 @@ mod paper;
 mod tell;
 mod work;
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -247,16 +248,19 @@ impl<'a> Plan<'a> {
         }
         let limits = Limits { time: Some(PATIENCE), bytes: 4 << 20 };
         let fail = || "cannot run g3";
-        let output = job.input(input).stderr(Stream::Piped).output(limits).or_fail(fail)?;
+        // Who looks on sees what the model does, and why it failed.
+        let seen = !self.desk.json && std::io::stderr().is_terminal();
+        let stderr = if seen { Stream::Inherit } else { Stream::Piped };
+        let output = job.input(input).stderr(stderr).output(limits).or_fail(fail)?;
         if output.ok() {
             return Ok(output.text());
         }
+        let failure = Failure::failed("a model did not do its part of the plan")
+            .next("studio plan    tries again");
         let said = output.error_text();
         let at = said.find("error: ").map_or(0, |at| at + "error: ".len());
         let why = base::text::printable(base::text::tail(said[at..].trim(), 2000));
-        Err(Failure::failed("a model did not do its part of the plan")
-            .because(why)
-            .next("studio plan    tries again"))
+        Err(if why.is_empty() { failure } else { failure.because(why) })
     }
 
     /// How the sessions of this plan are run.
