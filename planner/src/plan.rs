@@ -123,6 +123,27 @@ pub fn next(tasks: &[Task], standing: &[Standing], tries: &[u32]) -> Vec<(usize,
     order(tasks).into_iter().filter_map(act).collect()
 }
 
+/// A task for each requirement that no task serves, one after the other: what a plan falls back on
+/// where no model splits it.
+pub fn one_each(all: &[Requirement], there: &[Task]) -> Vec<Task> {
+    let mut new: Vec<Task> = Vec::new();
+    let served = |it: &Requirement| there.iter().any(|task| task.requirements.contains(&it.id));
+    for requirement in all.iter().filter(|it| !served(it)) {
+        let id = requirement.id.to_lowercase();
+        let taken = |id: &str| there.iter().chain(&new).any(|task| task.id == id);
+        let names = (1..).map(|n| if n == 1 { id.clone() } else { format!("{id}-{n}") });
+        let task = Task {
+            id: names.into_iter().find(|id| !taken(id)).unwrap_or_default(),
+            text: requirement.text.clone(),
+            requirements: vec![requirement.id.clone()],
+            after: new.last().map(|before| before.id.clone()).into_iter().collect(),
+            ..Task::default()
+        };
+        new.push(task);
+    }
+    new
+}
+
 /// The requirements that a task serves, as it works under them; `None` where it names none.
 pub fn contract(task: &Task, all: &[Requirement]) -> Option<String> {
     let lines = all.iter().filter(|it| task.requirements.contains(&it.id));
@@ -222,6 +243,18 @@ mod tests {
         let task = Task { requirements: vec!["R3".into(), "R1".into()], ..Task::default() };
         assert_eq!(contract(&task, &all).as_deref(), Some("- R1: a\n- R3: c\n"));
         assert_eq!(contract(&Task::default(), &all), None);
+    }
+
+    #[test]
+    fn one_task_each_serves_what_was_not_served() {
+        let all = read("- R1: a\n- R2: b\n- R3: c").unwrap();
+        let there = [Task { id: "r3".into(), requirements: vec!["R2".into()], ..Task::default() }];
+        let new = one_each(&all, &there);
+        let told: Vec<_> = new.iter().map(|it| (it.id.as_str(), it.text.as_str())).collect();
+        assert_eq!(told, [("r1", "a"), ("r3-2", "c")]);
+        assert_eq!(new[1].after, ["r1"]);
+        let together: Vec<Task> = there.iter().chain(&new).cloned().collect();
+        assert!(one_each(&all, &together).is_empty());
     }
 
     proptest! {

@@ -47,6 +47,11 @@ pub fn read(text: &str) -> Result<Vec<Requirement>, Unclear> {
     Ok(named.map(|(item, id)| Requirement { id, text: item.text }).collect())
 }
 
+/// How many items the outermost lists of a text have; none where it is prose.
+pub fn items_of(text: &str) -> usize {
+    items(text).len()
+}
+
 /// The items that give no id: the byte at which their words begin, and the id that they have.
 pub fn unnumbered(text: &str) -> Result<Vec<(usize, String)>, Unclear> {
     let items = items(text);
@@ -156,8 +161,14 @@ fn given_id(words: &str) -> Option<(String, String)> {
     let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let number: u32 = rest[..digits].parse().ok()?;
     let after = &rest[digits..];
-    let text =
-        after.trim_start_matches(['*', ']', ')', '`', '_', ':', '.', '-', '–', '—', ' ', '\t']);
+    // Marks that close those before the id; what follows a space belongs to the words.
+    let close = |c: char| match c {
+        ':' | '.' | ')' | '-' | '–' | '—' => true,
+        '*' | ']' | '`' | '_' => decorated,
+        _ => false,
+    };
+    let text = after.trim_start_matches(close).trim_start();
+    let text = ["- ", "– ", "— "].iter().find_map(|mark| text.strip_prefix(mark)).unwrap_or(text);
     let parted = decorated || after.starts_with([':', '.', ')']) || after.starts_with(" - ");
     (parted && text.len() < after.len()).then(|| (format!("R{number}"), text.trim().to_owned()))
 }
@@ -184,6 +195,7 @@ mod tests {
         let text = "R2: b\nR7 - g\n- **R4** d\n- [R5] e\n- something new\n1. first";
         assert_eq!(ids(text), ["R2=b", "R7=g", "R4=d", "R5=e", "R1=something new", "R3=first"]);
         assert_eq!(read("R1: a\nR1: b"), Err(Unclear::Twice("R1".into())));
+        assert_eq!(ids("- R1: `a.py` has **b**\n- **R2:** `c`"), ["R1=`a.py` has **b**", "R2=`c`"]);
         assert_eq!(ids("- R2D2 must beep\n- RFC 7 holds"), ["R1=R2D2 must beep", "R2=RFC 7 holds"]);
     }
 

@@ -23,17 +23,21 @@ fn a_wish_on_stdin_becomes_a_list_on_stdout_and_nothing_is_changed() {
     let stage = Stage::new(Script::new([
         Reply::call("write_file", json!({"file_path": "x", "content": "x"})),
         Reply::call("requirements", json!({"text": "- R1: {{CURRENT REQUIREMENTS}}"})),
+        Reply::call("requirements", json!({"text": "There is a door."})),
+        Reply::call("requirements", json!({"text": "- R1: a door with a bell"})),
         Reply::call("requirements", json!({"text": "- R1: a door\n- a bell"})),
         Reply::says("That is all."),
     ]));
     let before = stage.repo.git(["status", "--porcelain"]);
-    let ran = stage.g3_with_input(["plan", "refine"], "I want a door.\n");
+    let ran = stage.g3_with_input(["plan", "refine"], "I want:\n\n- a door\n- a bell\n");
     ran.exits(0);
     assert_eq!(ran.out, "- R1: a door\n- a bell\n");
     assert_eq!(stage.repo.git(["status", "--porcelain"]), before);
-    assert!(stage.asked()[0].text().contains("I want a door."));
-    let told = stage.asked()[2].text();
-    assert!(told.contains("leave out the marks"), "{told}");
+    assert!(stage.asked()[0].text().contains("- a door\n- a bell"));
+    let told = stage.asked()[4].text();
+    for words in ["leave out the marks", "`text` is no list", "has 2 items and this has 1"] {
+        assert!(told.contains(words), "no `{words}` in {told}");
+    }
 }
 
 #[test]

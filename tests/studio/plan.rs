@@ -118,16 +118,21 @@ fn a_new_requirement_without_a_task_is_split_and_what_the_user_wrote_stays() {
     let scene = scene();
     scene.studio(["plan", "--yes"]).exits(0);
     scene.repo.write(REQUIREMENTS, refined(&["R1: an a", "R2: a b", "R3: a c", "R4: a d"]));
-    let ran = scene.studio(["plan", "--yes"]);
+    let before = scene.repo.read(TASKS);
     // Nobody configured a model here.
-    ran.exits(1).says("a model did not do its part of the plan").says("tries again");
+    let ran = scene.studio(["plan"]);
+    ran.exits(3).says("+ R4: a d");
+    scene.studio(["plan", "--yes"]).exits(0).says("each requirement becomes a task").says("r4");
+    let added = "\n[[task]]\nid = \"r4\"\ntext = \"a d\"\nrequirements = [\"R4\"]\n";
+    assert_eq!(scene.repo.read(TASKS), before.trim_end().to_owned() + "\n" + added);
+    scene.repo.write(TASKS, &before);
     let more = "\n# my own\n[[task]]\nid = 'fourth'\ntext = 'write d 1'\nrequirements = ['R4']\n";
     let text = scene.repo.read(TASKS) + more;
     scene.repo.write(TASKS, &text);
     let ran = scene.studio(["plan", "--yes", "--json"]);
     ran.exits(0);
     assert_eq!(states(&ran).last(), Some(&("fourth".to_owned(), "accepted".to_owned())));
-    assert_eq!((sessions(&scene).len(), scene.repo.read(TASKS)), (4, text));
+    assert_eq!((sessions(&scene).len(), scene.repo.read(TASKS)), (5, text));
 }
 
 #[test]

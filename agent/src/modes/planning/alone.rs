@@ -29,7 +29,7 @@ pub async fn run(settings: &Settings, part: &Part, text: &str, heard: Heard) -> 
                 Failure::usage("there is no wish on stdin").next("g3 plan refine < wish.md")
             );
         }
-        Part::Refine => refine::refine(words::refine(text, &report, "")),
+        Part::Refine => refine::refine(text, words::refine(text, &report, "")),
         Part::Split(there) => {
             let there = there.as_ref().map(|(name, text)| (Path::new(name), text));
             let there = there.map(|(name, text)| {

@@ -206,7 +206,7 @@ impl Run {
         let report = explore::report(&self.place.code);
         let history = self.place.history()?;
         let history = base::text::tail(&history, 4_000).to_owned();
-        let (tool, asked) = refine::refine(words::refine(&wish, &report, &history));
+        let (tool, asked) = refine::refine(&wish, words::refine(&wish, &report, &history));
         let tokens = self.hear.begin();
         let heard = (self.bus.clone(), self.asker.clone());
         let came = tool.ask(&self.order.settings, asked, heard, tokens.cancel).await;

@@ -8,7 +8,8 @@ use super::words;
 use crate::provider::ToolSpec;
 
 /// The tool, and what is asked.
-pub fn refine(message: String) -> (Given, Asked) {
+pub fn refine(wish: &str, message: String) -> (Given, Asked) {
+    let wished = requirement::items_of(wish);
     let text = json!({
         "type": "string",
         "description": "All requirements as a Markdown list, one item each: `- R1: …`."
@@ -21,14 +22,25 @@ pub fn refine(message: String) -> (Given, Asked) {
         }),
     };
     let asked = Asked { identity: words::ARCHITECT, title: "refine requirements", message };
-    (Given::by(spec, read), asked)
+    (Given::by(spec, move |args| read(args, wished)), asked)
 }
 
-fn read(args: &Value) -> Result<String, String> {
+/// The list; `wished` items are in what the user wrote.
+fn read(args: &Value, wished: usize) -> Result<String, String> {
     let text = args["text"].as_str().unwrap_or_default().trim();
     // Marks are ours: a text with them could hide a part of itself.
     if text.contains("{{CURRENT REQUIREMENTS") || text.contains("{{ORIGINAL USER") {
         return Err("leave out the marks in double braces: only the list".to_owned());
+    }
+    let items = requirement::items_of(text);
+    if items == 0 && !text.is_empty() {
+        return Err("`text` is no list: one requirement an item, `- R1: …`".to_owned());
+    }
+    if items < wished {
+        return Err(format!(
+            "the user's list has {wished} items and this has {items}: keep each of them, as one \
+             requirement at least"
+        ));
     }
     match requirement::read(text) {
         Ok(_) => Ok(text.to_owned()),

@@ -16,8 +16,8 @@ use base::lock::Lock;
 use base::process::{Job, Limits, Stream};
 use planner::document;
 use planner::plan::{self, Found, List, Stage, Wish};
-use planner::requirement::Requirement;
-use planner::task::Task;
+use planner::requirement::{self, Requirement};
+use planner::task::{self, Task};
 
 use crate::commands::desk::{Common, Desk};
 use crate::commands::{question, trace};
@@ -178,7 +178,14 @@ impl<'a> Plan<'a> {
         let text = self.paper.read(REQUIREMENTS)?.unwrap_or_default();
         let text = document::marked(&text);
         let wish = document::original(&text).unwrap_or(&text);
-        let wanted = self.model(&["plan", "refine"], wish)?;
+        let wanted = match self.model(&["plan", "refine"], wish) {
+            // A list can do without.
+            Err(failure) if requirement::items_of(wish) > 0 => {
+                tell::without_a_model(&failure, "your own list is what is to be approved");
+                wish.to_owned()
+            }
+            wanted_or_failed => wanted_or_failed?,
+        };
         let refined = document::with_current(&text, &wanted);
         let (refined, _) = document::numbered(&refined)
             .map_err(|_| Failure::failed("the refined requirements cannot be told apart"))?;
@@ -202,15 +209,17 @@ impl<'a> Plan<'a> {
     /// Lets a model split what no task serves.
     fn split(&mut self) -> Result<()> {
         let (text, all) = self.requirements()?;
-        let (there, _) = self.tasks(&all)?;
-        let new = match there.trim().is_empty() {
-            true => self.model(&["plan", "split"], &text)?,
-            false => {
-                let path = self.paper.top.join(TASKS);
-                let path = path.to_string_lossy();
-                self.model(&["plan", "split", "--tasks", &path], &text)?
-            }
+        let (there, tasks) = self.tasks(&all)?;
+        let path = self.paper.top.join(TASKS);
+        let path = path.to_string_lossy();
+        let part: &[&str] = match there.trim().is_empty() {
+            true => &["plan", "split"],
+            false => &["plan", "split", "--tasks", &path],
         };
+        let new = self.model(part, &text).unwrap_or_else(|failure| {
+            tell::without_a_model(&failure, "each requirement becomes a task, one after the other");
+            task::to_toml(&plan::one_each(&all, &tasks))
+        });
         let gap = if there.is_empty() || there.ends_with("\n\n") { "" } else { "\n" };
         self.split = true;
         self.paper.write(TASKS, &format!("{there}{gap}{new}"))

@@ -1,5 +1,6 @@
 //! What a plan tells while it goes on, and at its end.
 
+use base::failure::Failure;
 use base::text::{head, printable};
 use planner::plan::{Stage, Standing};
 use planner::requirement::Requirement;
@@ -73,6 +74,12 @@ pub fn tasks(desk: &Desk, tasks: &[Task], placed: &[Placed]) {
     let rows = tasks.iter().zip(placed).map(row).collect();
     report::out(&format!("{TASKS}:"));
     report::out(&table::plain(["ID", "NOW", "SERVES", "AFTER", "CHECKS", "TASK"], rows));
+}
+
+/// A model did not do its part, and the plan goes on without.
+pub fn without_a_model(failure: &Failure, instead: &str) {
+    let why = failure.why.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
+    report::say(&format!("note: {}: {why}; {instead}", failure.what));
 }
 
 /// A session of the plan landed.
