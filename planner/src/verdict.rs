@@ -100,6 +100,94 @@ pub fn open(verdict: &Verdict) -> impl Iterator<Item = &Judged> {
     verdict.requirements.iter().filter(|judged| judged.status != Status::Met)
 }
 
+/// How the checks of judged work went, as their command lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// Those that passed.
+    pub green: Vec<String>,
+    /// Those that failed.
+    pub red: Vec<String>,
+}
+
+impl Checks {
+    /// Command lines, each with whether it passed.
+    pub fn of<'a>(all: impl IntoIterator<Item = (&'a str, bool)>) -> Checks {
+        let mut checks = Checks::default();
+        for (line, ok) in all {
+            let lines = if ok { &mut checks.green } else { &mut checks.red };
+            lines.push(line.to_owned());
+        }
+        checks
+    }
+
+    /// Whether at least one ran, and none failed.
+    pub fn passed(&self) -> bool {
+        self.red.is_empty() && !self.green.is_empty()
+    }
+}
+
+/// One point in which a coach and the checks do not say the same. It proves neither wrong: it is
+/// where a person should look.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disagreement {
+    /// The requirement; none where it is about the verdict as a whole.
+    #[serde(default)]
+    pub id: Option<String>,
+    /// One sentence.
+    pub text: String,
+}
+
+/// Where a verdict and the checks disagree; empty when they do not.
+pub fn disagreements(verdict: &Verdict, checks: &Checks) -> Vec<Disagreement> {
+    let mut found = Vec::new();
+    for judged in &verdict.requirements {
+        let id = &judged.id;
+        let mut say = |text| found.push(Disagreement { id: Some(id.clone()), text });
+        match judged.status {
+            Status::Met => {
+                for line in checks.red.iter().filter(|line| names(&judged.evidence, line)) {
+                    say(format!("`{id}` is said to be met by `{line}`, which failed"));
+                }
+            }
+            Status::Unmet if checks.passed() => {
+                say(format!("`{id}` is said to be unmet, and every check passed"));
+            }
+            Status::Unknown if checks.passed() => {
+                say(format!("`{id}` is said to be unknown, and every check passed"));
+            }
+            Status::Unmet | Status::Unknown => {}
+        }
+    }
+    if !verdict.approved && checks.passed() && open(verdict).next().is_none() {
+        let text = "not approved, although everything is met and every check passed".to_owned();
+        found.push(Disagreement { id: None, text });
+    }
+    found
+}
+
+/// Whether words name a command line: as a whole, or without its flags where two words stay.
+fn names(words: &str, line: &str) -> bool {
+    let words = one_spaced(words.split_whitespace());
+    let bare: Vec<&str> = line.split_whitespace().filter(|word| !word.starts_with('-')).collect();
+    let whole = one_spaced(line.split_whitespace());
+    stands_in(&words, &whole) || (bare.len() > 1 && stands_in(&words, &one_spaced(bare)))
+}
+
+fn one_spaced<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    words.into_iter().collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a text stands in another with no letter, digit, `-`, `_` or `/` right beside it.
+fn stands_in(words: &str, text: &str) -> bool {
+    let joins = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '/');
+    !text.is_empty()
+        && words.match_indices(text).any(|(at, _)| {
+            let before = words[..at].chars().next_back();
+            let after = words[at + text.len()..].chars().next();
+            !before.is_some_and(joins) && !after.is_some_and(joins)
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,5 +244,66 @@ mod tests {
         assert!(serde_json::from_value::<Verdict>(json).is_err());
         let json = serde_json::json!({"approved": "true", "requirements": []});
         assert!(serde_json::from_value::<Verdict>(json).is_err());
+    }
+
+    fn told(verdict: &Verdict, green: &[&str], red: &[&str]) -> Vec<String> {
+        let lines = green.iter().map(|line| (*line, true)).chain(red.iter().map(|it| (*it, false)));
+        let found = disagreements(verdict, &Checks::of(lines));
+        found.into_iter().map(|it| format!("{:?} {}", it.id, it.text)).collect()
+    }
+
+    #[test]
+    fn coach_and_checks_that_agree_say_nothing() {
+        use Status::{Met, Unmet};
+        let good = verdict(true, &[("R1", Met, "make test passes"), ("R2", Met, "a.rs:3")]);
+        assert!(told(&good, &["make test"], &[]).is_empty());
+        assert!(told(&good, &[], &[]).is_empty());
+        let open = verdict(false, &[("R1", Unmet, ""), ("R2", Met, "make tests, a.rs")]);
+        assert!(told(&open, &["make lint"], &["make test"]).is_empty(), "others are red");
+        assert!(told(&open, &[], &[]).is_empty(), "no check ran");
+    }
+
+    #[test]
+    fn each_way_to_disagree_has_its_sentence() {
+        use Status::{Met, Unknown, Unmet};
+        let met = verdict(false, &[("R1", Met, "seen: `cargo  test\n-q shop`"), ("R2", Met, "b")]);
+        let said = told(&met, &["make"], &["cargo test -q shop"]);
+        assert_eq!(
+            said,
+            ["Some(\"R1\") `R1` is said to be met by `cargo test -q shop`, which failed"]
+        );
+        let short = verdict(false, &[("R1", Met, "cargo test shop is green"), ("R2", Met, "b")]);
+        assert_eq!(told(&short, &[], &["cargo test -q shop"]).len(), 1);
+        let open = verdict(false, &[("R1", Unmet, ""), ("R2", Unknown, "")]);
+        let said = told(&open, &["make"], &[]);
+        assert_eq!(
+            said,
+            [
+                "Some(\"R1\") `R1` is said to be unmet, and every check passed",
+                "Some(\"R2\") `R2` is said to be unknown, and every check passed",
+            ]
+        );
+        let whole = verdict(false, &[("R1", Met, "a"), ("R2", Met, "b")]);
+        let said = told(&whole, &["make"], &[]);
+        assert_eq!(said, ["None not approved, although everything is met and every check passed"]);
+    }
+
+    proptest::proptest! {
+        /// A verdict that counts and approves never disagrees with the checks that it was measured by.
+        #[test]
+        fn what_is_approved_disagrees_with_no_check(
+            evidence in proptest::collection::vec("[a-z -]{1,12}", 2),
+            green in proptest::collection::vec("[a-z -]{1,8}", 0..3),
+            red in proptest::collection::vec("[a-z -]{1,8}", 0..3),
+        ) {
+            use Status::Met;
+            let good = verdict(true, &[("R1", Met, &evidence[0]), ("R2", Met, &evidence[1])]);
+            let requirements = read("- a\n- b").unwrap();
+            let counts = faults(&good, &Measure { requirements: &requirements, red: &red });
+            if counts.is_empty() {
+                let found = disagreements(&good, &Checks { green, red });
+                proptest::prop_assert!(found.is_empty());
+            }
+        }
     }
 }

@@ -201,6 +201,29 @@ fn a_coach_cannot_write_or_run_whatever_it_calls() {
 }
 
 #[test]
+fn where_coach_and_checks_disagree_the_round_says_so() {
+    let judged = |second: &str| {
+        let told = |id: &str, status: &str, evidence: &str| json!({"id": id, "status": status, "evidence": evidence});
+        let all = [told("R1", "met", "`test -e one.txt` passes"), told("R2", second, "two.txt:1")];
+        Reply::call("verdict", json!({"approved": false, "requirements": all, "feedback": "go on"}))
+    };
+    let player = [vec![Reply::says("nothing yet")], writes("one.txt").into()].concat();
+    let script = || sides(player.clone(), [judged("unknown"), judged("unknown")]);
+    let args = ["--autonomous", "--max-turns", "2", "--check", "test -e one.txt"];
+    let met = "`R1` is said to be met by `test -e one.txt`, which failed";
+    let unknown = "`R2` is said to be unknown, and every check passed";
+    let shown = stage(script()).g3(args);
+    shown.exits(3).says(&format!("look at this: {met}")).says(&format!("look at this: {unknown}"));
+    let ran = stage(script()).g3([&args[..], &["--json"]].concat());
+    let events = ran.exits(3).json_lines();
+    let plans = of_type(&events, "plan");
+    let rounds: Vec<&Value> = plans.iter().filter(|it| it["state"] == "judged").copied().collect();
+    assert_eq!(rounds[0]["disagreements"], json!([{"id": "R1", "text": met}]));
+    assert_eq!(rounds[1]["disagreements"], json!([{"id": "R2", "text": unknown}]));
+    assert_eq!(plans.last().unwrap()["report"][1]["disagreements"], rounds[1]["disagreements"]);
+}
+
+#[test]
 fn rounds_that_are_used_up_end_with_3_and_the_events_say_it() {
     let player = [writes("one.txt"), writes("one.txt")].concat();
     let coach = [verdict(false, &["met", "unmet"]), verdict(false, &["met", "unknown"])];

@@ -26,6 +26,8 @@ struct Told {
     checks: Vec<Value>,
     requirements: Option<Vec<Value>>,
     #[serde(default)]
+    disagreements: Vec<Value>,
+    #[serde(default)]
     report: Vec<Line>,
     cost: Option<Cost>,
 }
@@ -38,6 +40,8 @@ struct Line {
     requirements: Option<Vec<Value>>,
     #[serde(default)]
     checks: Vec<Value>,
+    #[serde(default)]
+    disagreements: Vec<Value>,
     cost: Cost,
 }
 
@@ -85,6 +89,7 @@ fn judged(of: &str, told: &Told) -> Vec<String> {
     let mut lines = vec![format!("{of}: {word}{why}")];
     lines.extend(checks(&told.checks));
     lines.extend(statuses(told.requirements.as_deref()));
+    lines.extend(apart(&told.disagreements));
     lines
 }
 
@@ -103,6 +108,11 @@ fn statuses(requirements: Option<&[Value]>) -> impl Iterator<Item = String> {
         let evidence = text("evidence").lines().next().unwrap_or_default();
         cut_to(&format!("  {:4} {:7}  {evidence}", text("id"), text("status")), WIDE)
     })
+}
+
+/// Where coach and checks disagree.
+fn apart(all: &[Value]) -> impl Iterator<Item = String> {
+    all.iter().map(|it| format!("  look at this: {}", it["text"].as_str().unwrap_or_default()))
 }
 
 fn ended(told: &Told) -> Vec<String> {
@@ -130,6 +140,7 @@ fn ended(told: &Told) -> Vec<String> {
     lines.extend(last.and_then(|line| line.why.as_ref()).map(|why| format!("  {why}")));
     lines.extend(last.into_iter().flat_map(|line| checks(&line.checks).collect::<Vec<_>>()));
     lines.extend(statuses(last.and_then(|line| line.requirements.as_deref())));
+    lines.extend(last.into_iter().flat_map(|line| apart(&line.disagreements)));
     lines
 }
 
@@ -165,6 +176,7 @@ mod tests {
                 "requirements": [
                     {"id": "R1", "status": "met", "evidence": "a.rs:3"},
                     {"id": "R2", "status": "unmet", "evidence": "nothing there\nat all"}],
+                "disagreements": [{"id": "R1", "text": "`R1` is said to be met by `make`"}],
             }],
         });
         insta::assert_snapshot!(lines(&plan).join("\n"), @r"
@@ -173,6 +185,7 @@ mod tests {
           check failed (2): make
           R1   met      a.rs:3
           R2   unmet    nothing there
+          look at this: `R1` is said to be met by `make`
         ");
     }
 

@@ -1,7 +1,7 @@
 //! The rounds of a run as they are written down, and the one step that follows from them.
 
 use base::event::{Status, Usage};
-use planner::verdict::Verdict;
+use planner::verdict::{Checks, Disagreement, Verdict, disagreements};
 use serde::{Deserialize, Serialize};
 
 use super::checks::Ran;
@@ -102,6 +102,13 @@ impl Round {
     pub fn red(&self) -> Vec<String> {
         let all = self.checks.iter().flatten();
         all.filter(|ran| !ran.ok).map(|ran| ran.command.clone()).collect()
+    }
+
+    /// Where its coach and its checks disagree.
+    pub fn disagreements(&self) -> Vec<Disagreement> {
+        let ran = self.checks.iter().flatten().map(|ran| (ran.command.as_str(), ran.ok));
+        let checks = Checks::of(ran);
+        self.verdict().map(|verdict| disagreements(verdict, &checks)).unwrap_or_default()
     }
 
     /// What both parts took.

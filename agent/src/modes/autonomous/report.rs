@@ -59,6 +59,7 @@ fn round_of(n: u32, round: &Round) -> Value {
         "round": n, "verdict": word, "why": why,
         "requirements": verdict.map(|verdict| &verdict.requirements),
         "feedback": verdict.map(|verdict| &verdict.feedback),
+        "disagreements": round.disagreements(),
         "checks": checks.collect::<Vec<_>>(), "cost": cost(round.cost()),
     })
 }
