@@ -3,6 +3,7 @@
 mod accept;
 mod boxed;
 mod boxed_session;
+mod coach;
 mod control;
 mod crash;
 mod discard;

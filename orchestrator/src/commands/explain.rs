@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::commands::desk::{Common, Desk};
 use crate::git::worktree;
 use crate::report;
+use crate::report::coach;
 use crate::report::view::View;
 use crate::session::facts::{Fate, Phase};
 use crate::session::journal::Outcome;
@@ -36,6 +37,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
                 "journal": {
                     "phase": story.phase, "turns": story.turns, "updated_at": story.updated_at,
                 },
+                "coach": coach::json(story),
                 "operation": view.facts.fate,
                 "worktree": stands,
                 "tip": tip,
@@ -76,7 +78,9 @@ fn text(view: &View, stands: bool, tip: Option<String>) -> String {
         true => view.record.place.worktree.display().to_string(),
         false => "not made, or moved away".to_owned(),
     };
-    [
+    let coach = coach::rows(story);
+    let coach = coach.iter().map(|(name, text)| format!("  {name:<10} {text}"));
+    let facts = [
         format!("{} is {}", view.record.id, view.state.name()),
         format!("  because    {}", view.why().unwrap_or_default()),
         format!("  lock       {lock}"),
@@ -84,6 +88,6 @@ fn text(view: &View, stands: bool, tip: Option<String>) -> String {
         format!("  operation  {operation}"),
         format!("  worktree   {worktree}"),
         format!("  branch     {} at {}", view.record.place.branch, tip.as_deref().unwrap_or("-")),
-    ]
-    .join("\n")
+    ];
+    facts.into_iter().chain(coach).collect::<Vec<_>>().join("\n")
 }

@@ -15,6 +15,7 @@ use crate::git::snapshot::{self, Snapshot};
 use crate::launch::table::g3_program;
 use crate::message::{self, Subject, Written};
 use crate::report;
+use crate::report::coach;
 use crate::report::view::{View, checks_json};
 use crate::session::home;
 use crate::session::journal::CheckResult;
@@ -320,7 +321,7 @@ fn by_model(desk: &Desk, record: &Record, candidate: &Candidate) -> Result<Writt
 /// What is noted at the landed commit.
 fn receipt(view: &View, candidate: &Candidate, landed: &Landed) -> String {
     let record = &view.record;
-    let receipt = json!({
+    let mut receipt = json!({
         "session": record.id,
         "task": base::text::head(&record.task, 4000),
         "agent": record.agent,
@@ -332,5 +333,9 @@ fn receipt(view: &View, candidate: &Candidate, landed: &Landed) -> String {
         "usage": view.facts.story.usage,
         "requirements": record.part.requirements,
     });
+    let coach = coach::noted(&view.facts.story, &candidate.work, &landed.checks);
+    if let (Value::Object(receipt), Value::Object(coach)) = (&mut receipt, coach) {
+        receipt.extend(coach);
+    }
     format!("{receipt:#}\n")
 }

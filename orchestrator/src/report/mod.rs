@@ -1,5 +1,6 @@
 //! What people and scripts read: data to stdout, talk to stderr.
 
+pub mod coach;
 pub mod journal;
 pub mod progress;
 pub mod table;

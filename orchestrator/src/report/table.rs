@@ -5,6 +5,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use jiff::Timestamp;
 
+use crate::report::coach;
 use crate::report::view::View;
 use crate::session::record::Record;
 use crate::session::state::State;
@@ -107,6 +108,7 @@ pub fn page(view: &View) -> String {
             lines.push(row("conflicts", &standing.conflicts.join(", ")));
         }
     }
+    lines.extend(coach::rows(story).iter().map(|(name, text)| row(name, text)));
     if let Some(usage) = &story.usage {
         let cost = usage.cost_usd.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
         lines.push(row("usage", &format!("{} in, {} out{cost}", usage.input, usage.output)));

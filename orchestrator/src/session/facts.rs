@@ -6,6 +6,7 @@ use base::event::{Event, Usage, What};
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
+use crate::session::coach::{self, Coach};
 use crate::session::journal::{CheckResult, Entry, Line, Outcome, Work};
 
 /// Everything from which the state of a session follows.
@@ -106,6 +107,10 @@ pub struct Story {
     pub asks: BTreeMap<u32, String>,
     /// The number of the last request.
     pub last_ask: u32,
+    /// Replies of models that the agent told of.
+    pub replies: u32,
+    /// What its coach said, where it has one.
+    pub coach: Option<Coach>,
     /// What was used, all turns together.
     pub usage: Option<Usage>,
     /// What the agent said last.
@@ -178,9 +183,15 @@ impl Story {
                 self.asks.clear();
                 self.phase = Phase::Working;
             }
-            Entry::Work(work) => self.work = Some(work.clone()),
+            Entry::Work(work) => {
+                self.coach.iter_mut().for_each(|coach| coach.brought(work));
+                self.work = Some(work.clone());
+            }
             Entry::Checking => self.phase = Phase::Checking,
-            Entry::Checked { results } => self.checks = Some(results.clone()),
+            Entry::Checked { results } => {
+                self.coach.iter_mut().for_each(|coach| coach.checked(results));
+                self.checks = Some(results.clone());
+            }
             Entry::StopRequested | Entry::Limit { .. } => {}
             Entry::Note { text } => self.note = Some(text.clone()),
             Entry::Exit { outcome } => {
@@ -188,6 +199,23 @@ impl Story {
                 self.asks.clear();
             }
         }
+    }
+
+    /// Whether the verdict of its coach is of what the session holds now.
+    pub fn is_judged_now(&self) -> bool {
+        let now = self.work.as_ref().filter(|_| !self.in_turn).map(Work::commit);
+        let of_now = |coach: &Coach| match &coach.of {
+            Some(_) => now.is_some_and(|now| coach.is_of(now)),
+            // The turn in which it was given goes on.
+            None => !coach.played_on,
+        };
+        self.coach.as_ref().is_some_and(of_now)
+    }
+
+    /// Replies of models, as far as they are known.
+    pub fn replies(&self) -> Option<u32> {
+        let told = self.coach.as_ref().map_or(0, |coach| coach.cost().turns);
+        Some(self.replies.max(told)).filter(|replies| *replies > 0)
     }
 
     fn wait_or_work(&mut self) {
@@ -213,8 +241,9 @@ impl Story {
                 self.phase = Phase::Waiting { reason: format!("it tries again: {why}") };
             }
             What::Error { text, .. } => self.last_words = Some(text),
+            What::Turn { .. } => self.replies += 1,
+            What::Plan { plan } => coach::hear(&mut self.coach, &plan),
             What::Start { .. }
-            | What::Turn { .. }
             | What::Text { .. }
             | What::Reasoning { .. }
             | What::ToolStart { .. }
@@ -222,7 +251,6 @@ impl Story {
             | What::ToolEnd { .. }
             | What::Context { .. }
             | What::Todo { .. }
-            | What::Plan { .. }
             | What::Thinned { .. }
             | What::Compacted { .. }
             | What::Notice { .. }

@@ -56,7 +56,7 @@ pub fn fetch(
 /// Notes what checks left in the worktree since the work was brought home: it is not the agent's.
 pub fn note_leftovers(repository: &Repository, record: &Record, work: &Work) -> Result<()> {
     let now = Clock::from_env().now();
-    let before = Before { work: commit_of(work), left_out: &work.left_out };
+    let before = Before { work: work.commit(), left_out: &work.left_out };
     git::leftovers::note(repository, &record.place, before, now)
 }
 
@@ -113,7 +113,7 @@ pub fn standing(repository: &Repository, record: &Record, work: &Work) -> Result
     let repo = repository.open()?;
     let fail = || "cannot compare the work with its branch";
     let commit = |id: &str| repo.find_commit(refs::oid(id)?).or_fail(fail);
-    let (ours, theirs) = (commit(&tip)?, commit(commit_of(work))?);
+    let (ours, theirs) = (commit(&tip)?, commit(work.commit())?);
     let mut index = repo.merge_commits(&ours, &theirs, None).or_fail(fail)?;
     let conflicts = git::conflict::settle(&repo, &mut index)?;
     Ok(Some(Standing {
@@ -126,15 +126,10 @@ pub fn standing(repository: &Repository, record: &Record, work: &Work) -> Result
 /// The session's changes against its base as a patch, uncommitted ones included, as they were
 /// brought home last.
 pub fn diff(repository: &Repository, record: &Record, work: &Work) -> Result<String> {
-    git::diff::patch(repository, &record.base.commit, commit_of(work))
+    git::diff::patch(repository, &record.base.commit, work.commit())
 }
 
 /// One line per changed file, as `git diff --stat` has it.
 pub fn stat(repository: &Repository, record: &Record, work: &Work, width: usize) -> Result<String> {
-    git::diff::stat(repository, &record.base.commit, commit_of(work), width)
-}
-
-/// The commit that holds all of a session's work.
-fn commit_of(work: &Work) -> &str {
-    work.snapshot.as_ref().unwrap_or(&work.head)
+    git::diff::stat(repository, &record.base.commit, work.commit(), width)
 }

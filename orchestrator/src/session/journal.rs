@@ -131,6 +131,13 @@ pub struct Work {
     pub notes: Vec<String>,
 }
 
+impl Work {
+    /// The commit that holds all of it.
+    pub fn commit(&self) -> &str {
+        self.snapshot.as_ref().unwrap_or(&self.head)
+    }
+}
+
 /// How one check went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckResult {

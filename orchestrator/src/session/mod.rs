@@ -1,5 +1,6 @@
 //! One attempt at a task by one agent: what is recorded about it, and what that says.
 
+pub mod coach;
 pub mod facts;
 pub mod fates;
 pub mod home;
