@@ -7,7 +7,7 @@ use base::failure::Result;
 use crate::commands::desk::Common;
 use crate::commands::{
     accept, answer, completions, config, diff, discard, doctor, explain, gc, list, logs,
-    operations, plan, resume, run, send, shell, status, stop, supervise, trace, undo,
+    operations, plan, resume, run, send, shell, status, stop, supervise, trace, undo, verify,
 };
 
 /// Runs many coding agents on one git repository at once, each in a worktree of its own, and lands
@@ -95,11 +95,16 @@ enum Verb {
         after_help = "Examples:\n  studio plan wish.md      refine, approve, split, work, land\n  studio plan              go on where it stopped, or after g3-plan/ was changed\n  studio plan --yes --json wish.md"
     )]
     Plan(plan::Args),
-    /// Which commit landed which requirement, and which checks passed there
+    /// Which commit landed which requirement, which checks passed there, what the coach said, what it took
     #[command(
-        after_help = "Examples:\n  studio trace\n  studio trace R2\n  studio trace --file wishes.md --since v1.0 --json\n\nExit code 1: a requirement is not landed, or no check passed where it landed"
+        after_help = "Examples:\n  studio trace\n  studio trace R2\n  studio trace --file wishes.md --since v1.0 --json\n  studio trace --markdown > report.md\n\nExit code 1: a requirement is not landed, or no check passed where it landed"
     )]
     Trace(trace::Args),
+    /// Run the checks anew that the landings of requirements recorded
+    #[command(
+        after_help = "Examples:\n  studio verify\n  studio verify R2 --since v1.0\n  studio verify --each\n  studio verify --markdown > proof.md\n\nExit code 0: every requirement is landed with a check, and every recorded check passes now; else 1"
+    )]
+    Verify(verify::Args),
     /// Open a shell, or run a command, in a session's worktree and box
     #[command(
         after_help = "Examples:\n  studio shell fix-the\n  studio shell fix-the -- cargo test"
@@ -150,6 +155,7 @@ impl Cli {
             Some(Verb::Stop(args)) => stop::run(common, &args),
             Some(Verb::Plan(args)) => plan::run(common, &args),
             Some(Verb::Trace(args)) => trace::run(common, &args),
+            Some(Verb::Verify(args)) => verify::run(common, &args),
             Some(Verb::Resume(args)) => resume::run(common, &args),
             Some(Verb::Accept(args)) => accept::run(common, &args),
             Some(Verb::Discard(args)) => discard::run(common, &args),

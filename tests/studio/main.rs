@@ -28,4 +28,6 @@ mod scene;
 mod shapes;
 mod shown;
 mod tasks;
+mod trace;
+mod verify;
 mod words;

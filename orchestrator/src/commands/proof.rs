@@ -1,4 +1,5 @@
-//! Checks on the merged tree, in a check worktree of their own; green results are remembered.
+//! Checks on merged and on landed trees, in a check worktree of their own; green results are
+//! remembered.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,9 +12,9 @@ use crate::check;
 use crate::commands::desk::Desk;
 use crate::git::check_worktree;
 use crate::git::merge::Candidate;
-use crate::room::Room;
+use crate::room::{Ended, Room};
 use crate::session::journal::CheckResult;
-use crate::session::record::Record;
+use crate::session::record::{Record, Templates};
 
 /// How long one check may take unless the configuration says otherwise.
 const SECONDS: u64 = 3600;
@@ -32,25 +33,17 @@ pub fn check_merged(
     if known.iter().all(Option::is_some) {
         return Ok(known.into_iter().flatten().collect());
     }
-    let templates = &record.templates;
-    let (worktrees, branches) = (templates.worktrees()?, templates.branches()?);
-    let prepared =
-        check_worktree::prepare(&desk.repository, &worktrees, &branches, &candidate.merged)?;
-    let temporary = prepared.place.git_dir.with_file_name("tmp");
-    let room = Room::at(&desk.repository, &prepared.place, &temporary, &desk.config.sandbox, None)?;
-    let seconds = desk.config.studio.limits.check_seconds.unwrap_or(SECONDS);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    let most = Duration::from_secs(seconds);
-    let set_up = runtime.block_on(set_up(&room, &desk.config.studio.setup.list(), most));
-    set_up.map_err(|failure| {
-        let (id, target) = (&record.id, &candidate.target);
-        failure.next(format!("studio send {id} 'merge {target} and make the setup pass'"))
-    })?;
-    let results = runtime.block_on(check::run(&room, &checks, most));
-    for result in results.iter().filter(|result| result.ok) {
-        remember(&key(desk, &candidate.tree, &result.command), result);
-    }
+    let (id, target) = (&record.id, &candidate.target);
+    let state = State { commit: &candidate.merged, tree: &candidate.tree };
+    let results = match run(desk, &record.templates, state, &checks)? {
+        Ran::Checks(results) => results,
+        Ran::SetUpFailed { line, ended } => {
+            let what = format!("setup `{line}` fails on the merged tree");
+            return Err(Failure::failed(format!("{what} with exit code {}", ended.exit))
+                .because(tail(ended.tail.trim_end(), 1500))
+                .next(format!("studio send {id} 'merge {target} and make the setup pass'")));
+        }
+    };
     match results.iter().find(|result| !result.ok) {
         None => Ok(results),
         Some(bad) => Err(Failure::failed(format!(
@@ -58,21 +51,65 @@ pub fn check_merged(
             bad.command, bad.exit
         ))
         .because(tail(bad.tail.trim_end(), 1500))
-        .next(format!("studio send {} 'merge {} and make it pass'", record.id, candidate.target))),
+        .next(format!("studio send {id} 'merge {target} and make it pass'"))),
     }
 }
 
-/// Prepares the worktree as a session's is. Each time: what the work needs may have changed.
-async fn set_up(room: &Room, setup: &[String], most: Duration) -> Result<()> {
+/// Files that are to be checked.
+#[derive(Clone, Copy, Debug)]
+pub struct State<'a> {
+    /// A commit that has them.
+    pub commit: &'a str,
+    /// Their tree.
+    pub tree: &'a str,
+}
+
+/// What came of checks.
+#[derive(Debug)]
+pub enum Ran {
+    /// One result for each.
+    Checks(Vec<CheckResult>),
+    /// None ran: a line of the setup failed.
+    SetUpFailed {
+        /// The line.
+        line: String,
+        /// How.
+        ended: Ended,
+    },
+}
+
+/// Runs checks on a state of the files: in a check worktree that nobody else has meanwhile, set up
+/// as configured, in a box of its own. What is green is remembered.
+pub fn run(desk: &Desk, templates: &Templates, state: State<'_>, checks: &[String]) -> Result<Ran> {
+    let (worktrees, branches) = (templates.worktrees()?, templates.branches()?);
+    let prepared = check_worktree::prepare(&desk.repository, &worktrees, &branches, state.commit)?;
+    let temporary = prepared.place.git_dir.with_file_name("tmp");
+    let room = Room::at(&desk.repository, &prepared.place, &temporary, &desk.config.sandbox, None)?;
+    let seconds = desk.config.studio.limits.check_seconds.unwrap_or(SECONDS);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.or_fail(|| "cannot start the runtime")?;
+    let most = Duration::from_secs(seconds);
+    let setup = desk.config.studio.setup.list();
+    if let Some((line, ended)) = runtime.block_on(set_up(&room, &setup, most))? {
+        return Ok(Ran::SetUpFailed { line, ended });
+    }
+    let results = runtime.block_on(check::run(&room, checks, most));
+    for result in results.iter().filter(|result| result.ok) {
+        remember(&key(desk, state.tree, &result.command), result);
+    }
+    Ok(Ran::Checks(results))
+}
+
+/// Prepares the worktree as a session's is; the line that failed. Each time: what the work needs
+/// may have changed.
+async fn set_up(room: &Room, setup: &[String], most: Duration) -> Result<Option<(String, Ended)>> {
     for line in setup {
         let ended = room.line(line, most).await?;
         if ended.exit != 0 {
-            let what = format!("setup `{line}` fails on the merged tree");
-            return Err(Failure::failed(format!("{what} with exit code {}", ended.exit))
-                .because(tail(ended.tail.trim_end(), 1500)));
+            return Ok(Some((line.clone(), ended)));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// The file that remembers a green check: by tree, command, setup, toolchain and environment.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use base::event::Usage;
 use base::failure::{Failure, OrFail, Result};
+use planner::verdict::{Disagreement, Judged};
 use serde::Deserialize;
 
 use crate::git::receipt::NOTES;
@@ -11,11 +13,13 @@ use crate::git::repo::Repository;
 /// The trailer that names a requirement.
 const TRAILER: &str = "Requirement: ";
 
-/// A commit that serves requirements.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A commit that serves requirements, or that has a receipt.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Landing {
     /// The commit.
     pub commit: String,
+    /// Its tree.
+    pub tree: String,
     /// The first line of its message.
     pub subject: String,
     /// Ids of the requirements that it names.
@@ -25,15 +29,29 @@ pub struct Landing {
 }
 
 /// What a receipt says, as far as it is asked here.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Receipt {
     /// The session.
     pub session: String,
     /// Ids of its requirements.
     pub requirements: Vec<String>,
+    /// The tree that landed.
+    pub tree: Option<String>,
     /// The checks of the landed tree.
     pub checks: Vec<Check>,
+    /// What the coach said of each requirement.
+    pub verdict: Option<Vec<Judged>>,
+    /// Whether the coach judged another state of the work, so that there is no verdict here.
+    pub judged_earlier: bool,
+    /// Rounds of player and coach.
+    pub rounds: Option<u32>,
+    /// Replies of models.
+    pub turns: Option<u32>,
+    /// Tokens and money.
+    pub usage: Option<Usage>,
+    /// Where coach and checks disagreed.
+    pub disagreements: Vec<Disagreement>,
 }
 
 /// A check as it ended where the work landed.
@@ -46,16 +64,11 @@ pub struct Check {
     pub ok: bool,
 }
 
-/// The commits in the history of `from`, without those of `since`, that name requirements, oldest
-/// first.
+/// The commits in the history of `from`, without those of `since`, that name requirements or have
+/// a receipt, oldest first.
 pub fn read(repository: &Repository, from: &str, since: Option<&str>) -> Result<Vec<Landing>> {
     let repo = repository.open()?;
-    let commit = |name: &str| -> Result<git2::Oid> {
-        let found = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
-        found.map(|commit| commit.id()).map_err(|why| {
-            Failure::usage(format!("there is no commit `{name}`")).because(why.message())
-        })
-    };
+    let commit = |name: &str| named(&repo, name).map(|commit| commit.id());
     let cannot = || "cannot read the history";
     let mut walk = repo.revwalk().or_fail(cannot)?;
     walk.set_sorting(git2::Sort::TOPOLOGICAL | git2::Sort::REVERSE).or_fail(cannot)?;
@@ -77,12 +90,28 @@ pub fn read(repository: &Repository, from: &str, since: Option<&str>) -> Result<
                 requirements.push(named.trim().to_owned());
             }
         }
-        if !requirements.is_empty() {
+        if !requirements.is_empty() || receipt.is_some() {
             let subject = message.lines().next().unwrap_or_default().to_owned();
-            landings.push(Landing { commit: id.to_string(), subject, requirements, receipt });
+            let (commit, tree) = (id.to_string(), commit.tree_id().to_string());
+            landings.push(Landing { commit, tree, subject, requirements, receipt });
         }
     }
     Ok(landings)
+}
+
+/// A commit by any name of it, and its tree.
+pub fn commit(repository: &Repository, name: &str) -> Result<(String, String)> {
+    let repo = repository.open()?;
+    let commit = named(&repo, name)?;
+    Ok((commit.id().to_string(), commit.tree_id().to_string()))
+}
+
+fn named<'a>(repo: &'a git2::Repository, name: &str) -> Result<git2::Commit<'a>> {
+    let found = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
+    found.map_err(|why| {
+        let shown = base::text::printable(name);
+        Failure::usage(format!("there is no commit `{shown}`")).because(why.message())
+    })
 }
 
 /// Every receipt by its commit; notes that are none are passed over.

@@ -216,6 +216,13 @@ pub fn list(repository: &Repository) -> Result<Vec<Operation>> {
     Ok(listed(&lines))
 }
 
+/// The receipts of all landings that were begun here, oldest first. Waits for nobody.
+pub fn receipts(repository: &Repository) -> Result<Vec<String>> {
+    let path = repository.common_dir.join("studio/operations.jsonl");
+    let lines = read_journal(&path).or_fail(|| "cannot read the operations log")?;
+    Ok(intents(&lines).filter_map(|intent| intent.receipt.clone()).collect())
+}
+
 fn listed(lines: &[Line]) -> Vec<Operation> {
     intents(lines)
         .filter(|intent| outcome(lines, &intent.id) == Some(true))

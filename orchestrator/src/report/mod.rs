@@ -2,8 +2,12 @@
 
 pub mod coach;
 pub mod journal;
+pub mod markdown;
 pub mod progress;
+pub mod served;
 pub mod table;
+pub mod traced;
+pub mod verified;
 pub mod view;
 
 use std::io::{ErrorKind, Write};

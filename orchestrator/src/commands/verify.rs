@@ -1,0 +1,184 @@
+//! `studio verify`: runs the checks anew that the receipts of landed requirements recorded.
+
+use std::collections::BTreeSet;
+
+use base::failure::Result;
+use base::text::head;
+
+use crate::commands::desk::{Common, Desk};
+use crate::commands::proof::{self, Ran};
+use crate::commands::scope::{Found, Scope};
+use crate::commands::{known, trace};
+use crate::git::landings::{self, Landing};
+use crate::report;
+use crate::report::verified::{Finding, Line, Now, Verified};
+use crate::session::record::Templates;
+
+/// The command line.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Which requirements.
+    #[command(flatten)]
+    pub scope: Scope,
+    /// Run the checks of each landed commit on its own tree instead of on the tip
+    #[arg(long)]
+    pub each: bool,
+    /// Also run lines that only a receipt names: a fetched one may be a stranger's
+    #[arg(long)]
+    pub run_recorded: bool,
+    /// Print a report in Markdown
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+/// Runs it. The exit code is 1 unless everything asked for is landed, has a check, and passes.
+pub fn run(common: &Common, args: &Args) -> Result<u8> {
+    trace::refuse_both(common, args.markdown)?;
+    let desk = Desk::open(common)?;
+    let found = args.scope.read(common, &desk)?;
+    let tip = landings::commit(&desk.repository, &args.scope.onto)?;
+    let asked = asked(&found, args.scope.id.is_some());
+    let mut lines = lines(&found, &asked, args.each, &tip);
+    let known = known::lines(&desk)?;
+    run_lines(&desk, &mut lines, |line| args.run_recorded || known.contains(line))?;
+    let verified = Verified {
+        onto: tip.0,
+        each: args.each,
+        requirements: found.served(),
+        findings: findings(&found, &asked, &lines),
+        lines,
+    };
+    match (desk.json, args.markdown) {
+        (true, _) => report::json_line(&verified.json()),
+        (false, true) => report::out(&verified.markdown()),
+        (false, false) => report::out(&verified.text()),
+    }
+    if !desk.json {
+        report::say(&verified.outcome());
+    }
+    Ok(u8::from(!verified.holds()))
+}
+
+/// The landings that count: all, or where one requirement is asked for, those that name it.
+fn asked(found: &Found, one: bool) -> Vec<&Landing> {
+    let ids = ids(found);
+    let serves = |it: &&Landing| !one || it.requirements.iter().any(|id| ids.contains(id.as_str()));
+    found.landings.iter().filter(serves).collect()
+}
+
+fn ids(found: &Found) -> BTreeSet<&str> {
+    found.requirements.iter().map(|it| it.id.as_str()).collect()
+}
+
+/// Every recorded line once for each state of the files on which it is to run.
+fn lines(
+    found: &Found,
+    asked: &[&Landing],
+    each: bool,
+    (tip, tree): &(String, String),
+) -> Vec<Line> {
+    let ids = ids(found);
+    let mut lines: Vec<Line> = Vec::new();
+    for landing in asked {
+        let (commit, tree) = if each { (&landing.commit, &landing.tree) } else { (tip, tree) };
+        for check in landing.receipt.iter().flat_map(|receipt| &receipt.checks) {
+            let same = |it: &Line| it.command == check.command && it.on == *commit;
+            let at = lines.iter().position(same).unwrap_or_else(|| {
+                let (command, on) = (check.command.clone(), commit.clone());
+                lines.push(Line::new(command, on, tree.clone()));
+                lines.len() - 1
+            });
+            let line = &mut lines[at];
+            line.then &= check.ok;
+            line.commits.push(landing.commit.clone());
+            let serves = landing.requirements.iter().filter(|id| ids.contains(id.as_str()));
+            for id in serves {
+                if !line.requirements.contains(id) {
+                    line.requirements.push(id.clone());
+                }
+            }
+        }
+    }
+    lines
+}
+
+/// Runs the lines that may run, those of one state of the files together.
+fn run_lines(desk: &Desk, lines: &mut [Line], may_run: impl Fn(&str) -> bool) -> Result<()> {
+    let studio = &desk.config.studio;
+    let templates = Templates { branch: studio.branch.clone(), worktree: studio.worktree.clone() };
+    for part in lines.chunk_by_mut(|a, b| a.on == b.on) {
+        let commands: Vec<String> =
+            part.iter().map(|line| line.command.clone()).filter(|line| may_run(line)).collect();
+        let Some(first) = part.first().filter(|_| !commands.is_empty()) else { continue };
+        if !desk.json {
+            let word = if commands.len() == 1 { "check" } else { "checks" };
+            report::say(&format!("runs {} {word} on {}", commands.len(), head(&first.on, 12)));
+        }
+        let (on, tree) = (first.on.clone(), first.tree.clone());
+        let state = proof::State { commit: &on, tree: &tree };
+        let ran = proof::run(desk, &templates, state, &commands)?;
+        for line in part.iter_mut().filter(|line| commands.contains(&line.command)) {
+            line.now = match &ran {
+                Ran::Checks(results) => {
+                    let of_this = results.iter().find(|it| it.command == line.command);
+                    of_this.map_or(Now::Refused, |result| Now::Ran(result.clone()))
+                }
+                Ran::SetUpFailed { line, ended } => Now::SetUpFailed {
+                    line: line.clone(),
+                    exit: ended.exit,
+                    tail: ended.tail.clone(),
+                },
+            };
+        }
+    }
+    Ok(())
+}
+
+/// What else a person should know, the worst first.
+fn findings(found: &Found, asked: &[&Landing], lines: &[Line]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for it in found.served() {
+        let id = &it.row.id;
+        match it.state() {
+            "not landed" => {
+                findings.push(Finding::new("not_landed", format!("{id} is not landed")))
+            }
+            "no check" => {
+                let text = format!("{id} has no check: none passed where it landed");
+                findings.push(Finding::new("no_check", text));
+            }
+            _ => {}
+        }
+    }
+    for landing in asked {
+        let commit = head(&landing.commit, 12);
+        match &landing.receipt {
+            None => {
+                let ids = landing.requirements.join(", ");
+                let text = format!("{commit} names {ids} and has no receipt: it was made anew");
+                findings.push(Finding::new("no_receipt", text));
+            }
+            Some(receipt) if receipt.tree.as_ref() != Some(&landing.tree) => {
+                let text = format!("the receipt of {commit} is of another tree than the commit's");
+                findings.push(Finding::new("other_tree", text));
+            }
+            Some(_) => {}
+        }
+    }
+    for line in lines {
+        if line.requirements.is_empty() {
+            let text = format!("`{}` serves no requirement", line.command);
+            findings.push(Finding::new("no_requirement", text));
+        }
+        if matches!(line.now, Now::Refused) {
+            let text = format!(
+                "`{}` was not run: only a receipt names it, and receipts come along when a \
+                 repository is fetched; `studio verify --run-recorded` runs it",
+                line.command
+            );
+            findings.push(Finding::new("refused", text));
+        }
+    }
+    findings.dedup();
+    findings
+}

@@ -1,0 +1,106 @@
+//! Words of others in Markdown: nothing in them is markup, and nothing in them leaves its place.
+
+use base::text::printable;
+
+/// What Markdown, in the flavour of code hosts, may take for markup wherever it stands.
+const MARKS: &str = "\\`*_[]<>&|~#!$";
+
+/// Text on one line.
+pub fn text(words: &str) -> String {
+    let line = one_line(words);
+    let digits = line.len() - line.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let mut out = String::with_capacity(line.len());
+    for (at, c) in line.char_indices() {
+        let begins_a_list = at == digits && digits > 0 && matches!(c, '.' | ')');
+        let begins_a_line = at == 0 && matches!(c, '-' | '+' | '=');
+        if MARKS.contains(c) || begins_a_list || begins_a_line {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// Code within a line: a command, a commit.
+pub fn code(words: &str) -> String {
+    let line = one_line(words);
+    let fence = "`".repeat(longest_run(&line) + 1);
+    match line.starts_with('`') || line.ends_with('`') || line.is_empty() {
+        true => format!("{fence} {line} {fence}"),
+        false => format!("{fence}{line}{fence}"),
+    }
+}
+
+/// Output, in a block of its own.
+pub fn block(words: &str) -> String {
+    let words = printable(words);
+    let fence = "`".repeat(longest_run(&words).max(2) + 1);
+    format!("{fence}text\n{}\n{fence}", words.trim_end_matches('\n'))
+}
+
+/// Rows under a header; the cells are Markdown already, without line ends.
+pub fn table<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
+    // A bar ends a cell even within code, unless an odd number of backslashes stands before it.
+    let cell = |cell: &String| {
+        let (mut out, mut odd) = (String::with_capacity(cell.len()), false);
+        for c in cell.chars() {
+            if c == '|' && !odd {
+                out.push('\\');
+            }
+            odd = c == '\\' && !odd;
+            out.push(c);
+        }
+        out
+    };
+    let mut lines = vec![format!("| {} |", header.join(" | ")), format!("|{}", "---|".repeat(N))];
+    lines.extend(rows.iter().map(|row| format!("| {} |", row.each_ref().map(cell).join(" | "))));
+    lines.join("\n")
+}
+
+fn one_line(words: &str) -> String {
+    printable(words).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn longest_run(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_no_markup() {
+        assert_eq!(text("a | b <img src=x> *c*"), r"a \| b \<img src=x\> \*c\*");
+        assert_eq!(text("- x\n# y\u{1b}[2J `z`"), r"\- x \# y \`z\`");
+        assert_eq!(text("12. x 3. y"), r"12\. x 3. y");
+        assert_eq!(text("&lt; [a](b) $x$"), r"\&lt; \[a\](b) \$x\$");
+    }
+
+    #[test]
+    fn code_and_blocks_are_fenced_by_more_than_they_hold() {
+        assert_eq!(code("make test"), "`make test`");
+        assert_eq!(code("echo `x` ``"), "``` echo `x` `` ```");
+        assert_eq!(code("a\n## b"), "`a ## b`");
+        assert_eq!(block("a\n````\nb\n"), "`````text\na\n````\nb\n`````");
+        assert_eq!(block(""), "```text\n\n```");
+    }
+
+    #[test]
+    fn a_bar_ends_no_cell() {
+        let rows = [[code("a | b"), text("c | d")]];
+        assert_eq!(table(["x", "y"], &rows), "| x | y |\n|---|---|\n| `a \\| b` | c \\| d |");
+    }
+
+    proptest::proptest! {
+        /// Whatever is written: it stays on its line, and a code span ends where it should.
+        #[test]
+        fn nothing_leaves_its_place(words in "[a-z`|<\\\\\n #*-]{0,30}") {
+            proptest::prop_assert!(!text(&words).contains('\n') && !code(&words).contains('\n'));
+            let span = code(&words);
+            let fence = span.len() - span.trim_start_matches('`').len();
+            let inner = &span[fence..span.len() - fence];
+            proptest::prop_assert!(!inner.contains(&"`".repeat(fence)));
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! `studio verify`: the recorded checks, run anew on what has landed.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use testkit::env::until;
+
+use crate::scene::{Scene, studio};
+
+const WISHES: &str = "{{CURRENT REQUIREMENTS}}\n\n- R1: a log\n";
+
+/// A repository in which one session landed for R1, with this configured check, or with this one
+/// typed for it.
+fn landed(configured: &str, typed: Option<&str>) -> Scene {
+    let scene = Scene::new();
+    scene.configure(configured);
+    scene.repo.commit_file("g3-plan/current_requirements.md", WISHES);
+    land(&scene, "write log 1", "'R1'", typed);
+    scene
+}
+
+fn land(scene: &Scene, text: &str, requirements: &str, check: Option<&str>) {
+    let checks = check.map(|line| format!("checks = ['''{line}''']\n")).unwrap_or_default();
+    let task = format!("[[task]]\nrequirements = [{requirements}]\n{checks}text = '''{text}'''\n");
+    scene.repo.write("t.toml", &task);
+    scene.studio(["run", "--tasks", "t.toml", "--accept"]).exits(0);
+}
+
+fn kinds(verified: &Value) -> Vec<&str> {
+    let all = verified["findings"].as_array().expect("a list");
+    all.iter().map(|it| it["kind"].as_str().expect("a kind")).collect()
+}
+
+#[test]
+fn recorded_checks_run_anew_on_the_tip_and_on_each_landing() {
+    let scene = landed("checks = [\"test -e log\"]", None);
+    let good = scene.studio(["verify"]);
+    good.exits(0)
+        .says("R1")
+        .says("test -e log")
+        .says("passed (")
+        .says("every recorded check passes on");
+    let main = scene.repo.rev("main");
+    let told = scene.studio(["verify", "r1", "--json"]).exits(0).json();
+    let check = &told["checks"][0];
+    assert_eq!(
+        (&told["ok"], &told["onto"], &told["schema"]),
+        (&json!(true), &json!(main), &json!(1))
+    );
+    assert_eq!(
+        (&check["ran"], &check["exit"], &check["on"]),
+        (&json!(true), &json!(0), &json!(main))
+    );
+    assert_eq!((&check["requirements"], &check["commits"]), (&json!(["R1"]), &json!([main])));
+    assert_eq!(told["findings"], json!([]));
+
+    scene.repo.git(["rm", "-q", "log"]);
+    scene.repo.git(["commit", "-q", "-m", "Lose it"]);
+
+    let bad = scene.studio(["verify"]);
+    bad.exits(1).says("failed (1").says("test -e log failed with 1 on").says("1 of 1 checks");
+    let told = scene.studio(["verify", "--json"]).exits(1).json();
+    assert_eq!(
+        (&told["checks"][0]["passed_then"], &told["checks"][0]["ok"]),
+        (&json!(true), &json!(false))
+    );
+    let each = scene.studio(["verify", "--each", "--json"]).exits(0).json();
+    assert_eq!(each["checks"][0]["on"], main);
+    scene.studio(["verify", "--onto", &main]).exits(0);
+    assert_eq!(
+        scene.repo.git(["status", "--porcelain", "--", "log"]),
+        "",
+        "the checkout is left alone"
+    );
+    scene.studio(["verify", "R9"]).exits(5);
+    scene.studio(["verify", "--onto", "nowhere"]).exits(2);
+    scene.repo.is_sound();
+}
+
+#[test]
+fn a_green_result_of_before_is_not_taken_for_one_of_now() {
+    let scene = Scene::new();
+    let flag = scene.env.home().join("flag");
+    let check = format!("echo 'why ``` not'; test ! -e {}", flag.display());
+    scene.configure(&format!("checks = [\"{check}\"]"));
+    scene.repo.commit_file("g3-plan/current_requirements.md", WISHES);
+    land(&scene, "write log 1", "'R1'", None);
+    fs::write(&flag, "").expect("it can be written");
+    let bad = scene.studio(["verify"]);
+    bad.exits(1).says("  why ``` not").says("1 of 1 checks do not pass");
+    let report = scene.studio(["verify", "--markdown"]);
+    report
+        .exits(1)
+        .says("| requirement | check | then | now | on |")
+        .says("| R1 |")
+        .says("passed | failed (1,");
+    report.says("````text\nwhy ``` not\n````");
+    scene.configure("setup = \"echo no; exit 4\"");
+    let told = scene.studio(["verify"]);
+    told.exits(1).says("setup failed (4)").says("setup echo no; exit 4 failed with 4").says("  no");
+}
+
+#[test]
+fn a_strangers_line_does_not_run_by_itself() {
+    let scene = landed("", Some("exit $(test -e log; echo $?)"));
+    scene.studio(["verify"]).exits(0);
+    let clone = scene.env.home().join("clone");
+    let (from, to) = (scene.repo.path().to_str().expect("text"), clone.to_str().expect("text"));
+    scene.repo.git(["clone", "-q", from, to]);
+    testkit::repo::Repo::at(&clone).git(["fetch", "-q", "origin", "refs/notes/*:refs/notes/*"]);
+
+    let refused = scene.studio_in(&clone, ["verify"]);
+
+    refused.exits(1).says("not run").says("only a receipt names it").says("--run-recorded");
+    let told = scene.studio_in(&clone, ["verify", "--json"]).exits(1).json();
+    assert_eq!((&told["checks"][0]["ran"], kinds(&told)), (&json!(false), vec!["refused"]));
+    scene.studio_in(&clone, ["verify", "--run-recorded"]).exits(0);
+    scene.configure("checks = [\"exit $(test -e log; echo $?)\"]");
+    scene.studio_in(&clone, ["verify"]).exits(0);
+    // Whoever dropped the sessions still knows what landed here.
+    scene.configure("");
+    fs::remove_dir_all(scene.repo.path().join(".git/studio/sessions")).expect("they are there");
+    scene.studio(["verify"]).exits(0);
+}
+
+#[test]
+fn what_proves_nothing_is_named() {
+    let scene = landed("", Some("test -e log"));
+    let wishes = format!("{WISHES}- R2: by hand\n- R3: nothing\n");
+    scene.repo.commit_file("g3-plan/current_requirements.md", &wishes);
+    scene.repo.git(["commit", "-q", "--allow-empty", "-m", "By hand\n\nRequirement: R2"]);
+    land(&scene, "write more 1", "", Some("test -e more"));
+    let told = scene.studio(["verify", "--json"]).exits(1).json();
+    assert_eq!(kinds(&told), ["no_check", "not_landed", "no_receipt", "no_requirement"]);
+    let shown = scene.studio(["verify"]);
+    shown.exits(1).says("look at: R2 has no check").says("look at: R3 is not landed");
+    shown.says("names R2 and has no receipt").says("`test -e more` serves no requirement");
+    shown.says("2 of 3 requirements are not landed and shown by a check; 0 of 2 checks");
+    let one = scene.studio(["verify", "R1", "--json"]).exits(0).json();
+    assert_eq!(one["checks"].as_array().map(Vec::len), Some(1), "only what R1 needs");
+
+    let first = scene.repo.git(["log", "--format=%H", "--grep=Requirement: R1"]);
+    let forged = json!({
+        "session": "x", "tree": scene.repo.rev("main^{tree}"), "requirements": ["R1"],
+        "checks": [{"command": "test -e log", "ok": true}],
+    });
+    scene.repo.git(["notes", "--ref=studio", "add", "-f", "-m", &forged.to_string(), &first]);
+
+    let told = scene.studio(["verify", "R1", "--json"]).exits(1).json();
+    assert_eq!(kinds(&told), ["other_tree"]);
+    assert_eq!(told["checks"][0]["ok"], true);
+}
+
+#[test]
+fn a_verify_and_an_accept_at_the_same_time_leave_each_other_alone() {
+    let scene = Scene::new();
+    let go = scene.env.home().join("go");
+    fs::write(&go, "").expect("it can be written");
+    let check = format!(
+        "touch running; for n in $(seq 1200); do test -e {} && exec test -e log; sleep 0.05; done; false",
+        go.display()
+    );
+    scene.configure(&format!("checks = [\"{check}\"]"));
+    scene.repo.commit_file("g3-plan/current_requirements.md", WISHES);
+    land(&scene, "write log 1", "'R1'", None);
+    let id = scene.ready("write more 1");
+    scene.await_free(&id);
+    fs::remove_file(&go).expect("it is there");
+    let running = |slot: u32| {
+        let marker = scene.repo.path().join(format!(".worktrees/.checks/{slot}/running"));
+        until("a check runs", || marker.exists().then_some(()));
+    };
+    for slot in [1, 2] {
+        let _ =
+            fs::remove_file(scene.repo.path().join(format!(".worktrees/.checks/{slot}/running")));
+    }
+    let mut verify = scene.env.start(studio(), scene.repo.path(), ["verify"]);
+    running(1);
+    let mut accept = scene.env.start(studio(), scene.repo.path(), ["accept", &id, "-m", "More"]);
+    running(2);
+    fs::write(&go, "").expect("it can be written");
+    let verified = until("verify has ended", || verify.child.try_wait().expect("it is ours"));
+    let accepted = until("accept has ended", || accept.child.try_wait().expect("it is ours"));
+    assert!(verified.success() && accepted.success(), "{verified} {accepted}");
+    assert_eq!(scene.repo.show("main", "more"), "1");
+    scene.repo.is_sound();
+}
