@@ -213,7 +213,7 @@ fn where_coach_and_checks_disagree_the_round_says_so() {
     let met = "`R1` is said to be met by `test -e one.txt`, which failed";
     let unknown = "`R2` is said to be unknown, and every check passed";
     let shown = stage(script()).g3(args);
-    shown.exits(3).says(&format!("look at this: {met}")).says(&format!("look at this: {unknown}"));
+    shown.exits(3).says(&format!("look at: {met}")).says(&format!("look at: {unknown}"));
     let ran = stage(script()).g3([&args[..], &["--json"]].concat());
     let events = ran.exits(3).json_lines();
     let plans = of_type(&events, "plan");

@@ -71,6 +71,7 @@ fn the_json_of_a_session_has_every_field() {
             "dirty",
             "conflicts",
             "checks",
+            "coach",
             "usage",
             "attempt",
             "after",

@@ -152,6 +152,26 @@ fn what_proves_nothing_is_named() {
 }
 
 #[test]
+fn what_a_coach_relied_on_and_fails_now_is_named() {
+    let scene = Scene::new();
+    scene.configure("checks = [\"test -e log\"]");
+    scene.repo.commit_file("g3-plan/current_requirements.md", WISHES);
+    let judged = crate::coach::run(&[("R1", "met", "`test -e log` passes")], true);
+    let task = format!(
+        "[[task]]\nagent = 'talk'\nrequirements = ['R1']\ntext = '''write log 1; {judged}'''\n"
+    );
+    scene.repo.write("t.toml", &task);
+    scene.studio(["run", "--tasks", "t.toml", "--accept"]).exits(0);
+    assert!(kinds(&scene.studio(["verify", "--json"]).exits(0).json()).is_empty());
+    scene.repo.git(["rm", "-q", "log"]);
+    scene.repo.git(["commit", "-q", "-m", "Lose it"]);
+    let told = scene.studio(["verify", "--json"]).exits(1).json();
+    assert_eq!(kinds(&told), ["disagreement"]);
+    let text = "`R1` is said to be met by `test -e log`, which failed";
+    assert_eq!(told["findings"][0]["text"], text);
+}
+
+#[test]
 fn a_verify_and_an_accept_at_the_same_time_leave_each_other_alone() {
     let scene = Scene::new();
     let go = scene.env.home().join("go");

@@ -112,7 +112,7 @@ fn statuses(requirements: Option<&[Value]>) -> impl Iterator<Item = String> {
 
 /// Where coach and checks disagree.
 fn apart(all: &[Value]) -> impl Iterator<Item = String> {
-    all.iter().map(|it| format!("  look at this: {}", it["text"].as_str().unwrap_or_default()))
+    all.iter().map(|it| format!("  look at: {}", it["text"].as_str().unwrap_or_default()))
 }
 
 fn ended(told: &Told) -> Vec<String> {
@@ -185,7 +185,7 @@ mod tests {
           check failed (2): make
           R1   met      a.rs:3
           R2   unmet    nothing there
-          look at this: `R1` is said to be met by `make`
+          look at: `R1` is said to be met by `make`
         ");
     }
 

@@ -79,7 +79,7 @@ fn requirements(directory: &Path, file: &Path) -> Result<Vec<Requirement>> {
     let text = std::fs::read_to_string(&path).map_err(|why| {
         Failure::usage(format!("cannot read the requirements in {}", file.display()))
             .because(why)
-            .next("studio trace --file FILE")
+            .next("say where they are: --file FILE")
     })?;
     let section = document::current(&text).unwrap_or(&text);
     requirement::read(section).map_err(|unclear| {

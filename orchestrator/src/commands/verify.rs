@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use base::failure::Result;
 use base::text::head;
+use planner::verdict::{self, Checks, Verdict};
 
 use crate::commands::desk::{Common, Desk};
 use crate::commands::proof::{self, Ran};
@@ -11,6 +12,7 @@ use crate::commands::scope::{Found, Scope};
 use crate::commands::{known, trace};
 use crate::git::landings::{self, Landing};
 use crate::report;
+use crate::report::served::Served;
 use crate::report::verified::{Finding, Line, Now, Verified};
 use crate::session::record::Templates;
 
@@ -90,7 +92,9 @@ fn lines(
             });
             let line = &mut lines[at];
             line.then &= check.ok;
-            line.commits.push(landing.commit.clone());
+            if line.commits.last() != Some(&landing.commit) {
+                line.commits.push(landing.commit.clone());
+            }
             let serves = landing.requirements.iter().filter(|id| ids.contains(id.as_str()));
             for id in serves {
                 if !line.requirements.contains(id) {
@@ -179,6 +183,24 @@ fn findings(found: &Found, asked: &[&Landing], lines: &[Line]) -> Vec<Finding> {
             findings.push(Finding::new("refused", text));
         }
     }
-    findings.dedup();
+    findings.extend(disagreements(found, lines));
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    findings.retain(|it| known.insert(it.text.clone()));
     findings
+}
+
+/// Where the word of a coach and the checks, as they went now, disagree.
+fn disagreements(found: &Found, lines: &[Line]) -> Vec<Finding> {
+    let ran = lines.iter().filter_map(|line| match &line.now {
+        Now::Ran(result) => Some((line.command.as_str(), result.ok)),
+        Now::Refused | Now::SetUpFailed { .. } => None,
+    });
+    let checks = Checks::of(ran);
+    let of_one = |it: Served<'_>| {
+        let requirements = it.coach().map(|(judged, _)| judged.clone()).into_iter().collect();
+        let verdict = Verdict { approved: true, requirements, feedback: String::new() };
+        verdict::disagreements(&verdict, &checks)
+    };
+    let all = found.served().into_iter().flat_map(of_one);
+    all.map(|it| Finding::new("disagreement", it.text)).collect()
 }

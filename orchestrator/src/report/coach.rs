@@ -73,16 +73,16 @@ pub fn rows(story: &Story) -> Vec<(String, String)> {
         Some(last) => {
             let why = last.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
             let earlier = if story.is_judged_now() { "" } else { ", of an earlier state" };
-            format!("{}{why}{earlier}", last.verdict)
+            one_line(&format!("{}{why}{earlier}", last.verdict))
         }
     };
     let usage = usage(&cost.usage);
     let mut rows = vec![("coach".to_owned(), format!("{said}; {rounds}, {turns}, {usage}"))];
     for it in coach.verdict().into_iter().flat_map(|verdict| verdict.requirements) {
-        let evidence = head(it.evidence.trim(), MOST);
-        rows.push((it.id, format!("{:7} {evidence}", it.status.word())));
+        let evidence = one_line(&it.evidence);
+        rows.push((one_line(&it.id), format!("{:7} {evidence}", it.status.word())));
     }
-    let look = |it: Disagreement| ("look at".to_owned(), it.text);
+    let look = |it: Disagreement| ("look at".to_owned(), one_line(&it.text));
     rows.extend(coach.disagreements().into_iter().map(look));
     rows
 }
@@ -90,6 +90,11 @@ pub fn rows(story: &Story) -> Vec<(String, String)> {
 /// `1 round`, `2 rounds`.
 pub fn count(n: usize, word: &str) -> String {
     if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
+}
+
+/// Words of others on one line, and not without end.
+pub fn one_line(words: &str) -> String {
+    head(&words.split_whitespace().collect::<Vec<_>>().join(" "), MOST).to_owned()
 }
 
 /// Tokens in and out, and money where it is known.

@@ -158,3 +158,31 @@ impl Served<'_> {
         self.landings.iter().filter_map(|landing| landing.receipt.as_ref())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_counted_once_by_its_newest_receipt() {
+        let session = |id: &str, turns: Option<u32>, input: Option<u64>| Session {
+            id: id.into(),
+            commit: String::new(),
+            rounds: None,
+            turns,
+            usage: input.map(|input| Usage { input, ..Usage::default() }),
+            shared_with: Vec::new(),
+        };
+        let all = [
+            session("a", Some(2), Some(10)),
+            session("b", None, None),
+            session("a", Some(5), Some(30)),
+            session("c", Some(1), None),
+            session("", Some(99), None),
+        ];
+        let took = Took::of(&all);
+        assert_eq!((took.sessions, took.turns), (3, Some(6)));
+        assert_eq!(took.usage.map(|usage| usage.input), Some(30));
+        assert_eq!(Took::of(&all[1..2]), Took { sessions: 1, turns: None, usage: None });
+    }
+}

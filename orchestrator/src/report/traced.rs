@@ -3,14 +3,12 @@
 use base::text::{head, printable};
 
 use crate::git::landings::Landing;
-use crate::report::coach::{count, usage};
+use crate::report::coach::{count, one_line, usage};
 use crate::report::served::{Served, Session, Took};
 use crate::report::{markdown, table};
 
 /// Characters of a commit's name.
 const NAME: usize = 12;
-/// Bytes of evidence that are shown.
-const EVIDENCE: usize = 1_000;
 
 /// A line for each requirement, and what all sessions took.
 pub fn summary(all: &[Served<'_>]) -> String {
@@ -185,8 +183,4 @@ pub fn sessions(all: &[Served<'_>]) -> Vec<Session> {
 
 fn turns(n: u32) -> String {
     count(n as usize, "turn")
-}
-
-fn one_line(words: &str) -> String {
-    head(&words.split_whitespace().collect::<Vec<_>>().join(" "), EVIDENCE).to_owned()
 }
