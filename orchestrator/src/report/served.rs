@@ -83,13 +83,11 @@ impl Served<'_> {
 
     /// What a coach said of it last, and of which landing.
     pub fn coach(&self) -> Option<(&Judged, &Landing)> {
-        let of = |landing: &&'_ Landing| {
+        self.landings.iter().rev().find_map(|landing| {
             let all = landing.receipt.as_ref()?.verdict.as_ref()?;
-            all.iter().position(|it| it.id == self.row.id)
-        };
-        let landing = self.landings.iter().rev().find(|landing| of(landing).is_some())?;
-        let judged = landing.receipt.as_ref()?.verdict.as_ref()?.get(of(landing)?)?;
-        Some((judged, landing))
+            let judged = all.iter().find(|it| it.id == self.row.id)?;
+            Some((judged, *landing))
+        })
     }
 
     /// The coach's word, and whether more has landed since; `earlier` where only another state of

@@ -114,11 +114,13 @@ pub fn hear(coach: &mut Option<Coach>, plan: &Value) {
             let coach = coach.get_or_insert_default();
             coach.costs = told.report.iter().map(|round| round.cost).collect();
             coach.status = told.status;
+            let goes_beyond = told.report.last().is_some_and(|round| !round.was_reached());
             let last = told.report.into_iter().rfind(Round::was_reached);
             // What is only said again is not judged again.
             if let Some(round) = last.filter(|round| coach.last.as_ref() != Some(round)) {
                 coach.judged(round);
             }
+            coach.played_on |= goes_beyond && coach.last.is_some();
         }
         _ => {}
     }
@@ -232,7 +234,11 @@ mod tests {
         assert!(coach.as_ref().is_some_and(|it| it.is_of("a") && it.status == Some(Status::Done)));
         round["requirements"][0]["evidence"] = json!("other");
         hear(&mut coach, &json!({"mode": "autonomous", "state": "ended", "report": [round]}));
-        assert!(!coach.unwrap().is_of("a"));
+        coach.as_mut().unwrap().brought(&work("a"));
+        assert!(coach.as_ref().is_some_and(|it| it.is_of("a")), "it was judged anew");
+        let open = json!({"round": 2, "verdict": "not reached"});
+        hear(&mut coach, &json!({"mode": "autonomous", "state": "ended", "report": [round, open]}));
+        assert!(!coach.unwrap().is_of("a"), "the player had begun another round");
     }
 
     #[test]

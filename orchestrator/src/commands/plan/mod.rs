@@ -20,6 +20,7 @@ use planner::requirement::{self, Requirement};
 use planner::task::{self, Task};
 
 use crate::commands::desk::{Common, Desk};
+use crate::commands::scope::Scope;
 use crate::commands::{question, trace};
 use crate::git::engine;
 use crate::launch::table::g3_program;
@@ -292,15 +293,13 @@ impl<'a> Plan<'a> {
         let standing = self.standing(&tasks, &all)?;
         tell::end(self.desk, &tasks, &standing);
         if !self.desk.json {
-            trace::run(
-                common,
-                &trace::Args {
-                    id: None,
-                    file: self.paper.top.join(REQUIREMENTS),
-                    since: Some(self.saved.since.clone()),
-                    onto: self.saved.branch.clone(),
-                },
-            )?;
+            let scope = Scope {
+                id: None,
+                file: self.paper.top.join(REQUIREMENTS),
+                since: Some(self.saved.since.clone()),
+                onto: self.saved.branch.clone(),
+            };
+            trace::run(common, &trace::Args { scope, markdown: false })?;
         }
         Ok(0)
     }
