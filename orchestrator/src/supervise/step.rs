@@ -1,6 +1,7 @@
 //! What a supervisor does next. Asks nobody, touches nothing: `run` carries out the `Do`s.
 
 use base::event::{Event, What};
+use base::text::GO_ON;
 use serde_json::Value;
 
 use crate::session::facts::{Phase, Story};
@@ -166,8 +167,6 @@ impl Life {
         )
     }
 }
-
-const GO_ON: &str = "Go on with the task where you left off.";
 
 /// The deeds of one step, and the life that they change.
 struct Deeds<'a> {

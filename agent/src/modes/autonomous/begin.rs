@@ -29,28 +29,28 @@ pub struct Heard {
     pub asker: Option<Arc<dyn Asker>>,
 }
 
-/// Where a run stands when it is taken in hand.
-pub enum Beginning {
-    /// At its first step.
-    New,
-    /// Where it stopped, after this note.
-    Again(Found, Note),
+/// A run that is taken up again.
+pub struct Again {
+    /// As it stopped.
+    pub found: Found,
+    /// That it goes on, and for how long.
+    pub note: Note,
 }
 
-/// Begins a run of this pair in the player's session, or goes on with one.
+/// Begins a run of this pair in the player's session, or goes on with the one that is there.
 pub async fn open<'w>(
     pair: &Pair,
     contract: Contract,
-    beginning: Beginning,
+    again: Option<Again>,
     work: &'w mut Work,
     heard: Heard,
 ) -> Result<Run<'w>> {
     let place = Place { cwd: pair.player.cwd.clone(), keep: work.session.dir.clone() };
     let path = work.session.dir.join(JOURNAL);
     let journal = Journal::open(&path).or_fail(|| format!("cannot open {}", path.display()))?;
-    let (rounds, start, note) = match beginning {
-        Beginning::Again(found, note) => (found.rounds, found.start, note),
-        Beginning::New => {
+    let (rounds, start, note) = match again {
+        Some(Again { found, note }) => (found.rounds, found.start, note),
+        None => {
             let start = place.begin().await?;
             let note = Note::Begun {
                 time: Clock::from_env().stamp(),

@@ -31,7 +31,7 @@ use crate::run::{Settings, Which, Work};
 use crate::session;
 use crate::ui::Bus;
 
-use begin::Beginning;
+use begin::Again;
 pub use begin::Heard;
 use evidence::{Place, Start};
 pub use pair::{Pair, Terms};
@@ -105,13 +105,13 @@ pub async fn run(
     tokens: &Tokens,
 ) -> Result<Status> {
     let told = |failure: &Failure| tell_failure(&bus, failure);
-    let Plan { pair, which, contract, beginning } = plan(order).inspect_err(told)?;
+    let Plan { pair, which, contract, again } = plan(order).inspect_err(told)?;
     let mut work = Work::begin(&pair.player, &which, bus.clone(), asker.clone())?;
-    if let Beginning::New = beginning {
+    if again.is_none() {
         owned::remember(&work.session.dir, &contract.checks).inspect_err(told)?;
     }
     let heard = Heard { bus: bus.clone(), asker };
-    let begun = begin::open(&pair, contract, beginning, &mut work, heard).await;
+    let begun = begin::open(&pair, contract, again, &mut work, heard).await;
     let mut run = begun.inspect_err(told)?;
     let ended = tokio::select! {
         ended = run.go(&tokens.cancel) => ended,
@@ -131,7 +131,7 @@ struct Plan {
     pair: Pair,
     which: Which,
     contract: Contract,
-    beginning: Beginning,
+    again: Option<Again>,
 }
 
 fn plan(order: &Order) -> Result<Plan> {
@@ -141,7 +141,7 @@ fn plan(order: &Order) -> Result<Plan> {
         How::New(text) => {
             let contract = pair.contract(text.clone(), &[])?;
             let named = contract.requirements.iter().take(1).map(|it| it.text.as_str()).collect();
-            Ok(Plan { pair, which: Which::New(named), contract, beginning: Beginning::New })
+            Ok(Plan { pair, which: Which::New(named), contract, again: None })
         }
         How::Resume(wanted) => {
             let cwd = &order.settings.cwd;
@@ -151,8 +151,8 @@ fn plan(order: &Order) -> Result<Plan> {
             let contract = pair.contract(found.text.clone(), &found.checks)?;
             let rounds = pair.rounds.unwrap_or(found.rounds.most);
             let note = Note::Resumed { rounds, more: false, said: None };
-            let beginning = Beginning::Again(found, note);
-            Ok(Plan { pair, which: Which::Resume(Some(id)), contract, beginning })
+            let again = Some(Again { found, note });
+            Ok(Plan { pair, which: Which::Resume(Some(id)), contract, again })
         }
     }
 }

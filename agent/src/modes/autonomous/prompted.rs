@@ -7,7 +7,7 @@ use base::text::GO_ON;
 use planner::document;
 use tokio_util::sync::CancellationToken;
 
-use super::begin::{Beginning, Heard, ROUNDS, open};
+use super::begin::{Again, Heard, ROUNDS, open};
 use super::past::Found;
 use super::record::{Note, Step};
 use super::words::Contract;
@@ -39,17 +39,17 @@ impl Team {
     }
 
     async fn begin<'w>(&self, text: &str, work: &'w mut Work) -> Result<Run<'w>> {
-        let (contract, beginning) = match Found::at(&work.session.dir)? {
-            None => (self.first(text)?, Beginning::New),
+        let (contract, again) = match Found::at(&work.session.dir)? {
+            None => (self.first(text)?, None),
             Some(found) => {
                 owned::refuse_strangers(&work.session.dir, &found.checks, &self.pair.checks)?;
                 let contract = self.pair.contract(found.text.clone(), &found.checks)?;
                 let note = self.later(text, &found);
-                (contract, Beginning::Again(found, note))
+                (contract, Some(Again { found, note }))
             }
         };
         // Limits count for each prompt.
-        let mut run = open(&self.pair, contract, beginning, work, self.heard.clone()).await?;
+        let mut run = open(&self.pair, contract, again, work, self.heard.clone()).await?;
         let spent = run.cost().usage;
         run.purse.leave_out(spent);
         Ok(run)
