@@ -139,7 +139,7 @@ fn g3_killed_at_a_step_goes_on_there() {
         let resumes = step == "resumed";
         let at = |step: &str| format!("g3.rounds.{step}");
         scene.env.set("G3_TEST_KILL_AT", at(if resumes { "played" } else { step }));
-        let args = ["run", "--requirements", "../plan.md", "--check", BOTH];
+        let args = ["run", "--requirements", "../plan.md", "--check", BOTH, "in haste"];
         scene.studio(args).exits(1).says("exit code 137");
         let id = id(&scene.sessions()[0]).to_owned();
         if resumes {
@@ -155,8 +155,10 @@ fn g3_killed_at_a_step_goes_on_there() {
         scene.studio(["resume", &id]).exits(0);
         settled(&scene, "ready");
         assert_eq!(rounds(&scene, &id), 2, "no round is lost or played twice: {step}");
-        let first = scene.model.requests().into_iter().filter(is_coach).count();
-        assert!(first <= 3, "{first} coaches after a kill at {step}");
+        let asked = scene.model.requests();
+        let coaches = asked.iter().filter(|request| is_coach(request)).count();
+        assert!(coaches <= 3, "{coaches} coaches after a kill at {step}");
+        assert!(asked[0].text().contains("in haste\n\n{{CURRENT"), "its task is lost at {step}");
     }
 }
 

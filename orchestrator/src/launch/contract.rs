@@ -25,6 +25,11 @@ pub fn row(
     table::playing(row, agent, persona)
 }
 
+/// Whether such an agent can work under requirements; another one can only be told them.
+pub fn has_rounds(config: &Config, agent: &str, persona: Option<&str>) -> bool {
+    table::row(config, agent).is_ok_and(|row| in_rounds(row, agent, persona, &[]).is_ok())
+}
+
 fn in_rounds(
     mut row: AgentRow,
     agent: &str,
@@ -88,6 +93,9 @@ mod tests {
         let persona = command("g3", Some("scout"), &Part::default()).unwrap();
         assert_eq!(persona, ["acp", "--agent", "scout"]);
         assert!(command("g3", Some("scout"), &part()).is_err());
+        let has = |persona| has_rounds(&Config::default(), "g3", persona);
+        assert!(has(None) && !has(Some("scout")));
+        assert!(!has_rounds(&Config::default(), "nobody", None));
     }
 
     #[test]

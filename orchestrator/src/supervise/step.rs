@@ -146,7 +146,9 @@ impl Life {
     /// What the agent is told next, and whether it needs the story so far.
     fn next_prompt(&self, loaded: bool) -> (String, bool) {
         let said = self.story.pending.front().cloned().flatten();
-        let fresh = self.story.turns == 0;
+        // Whoever works under requirements and never answered may not have got its task either.
+        let unheard = self.record.part.contract.is_some() && self.story.usage.is_none();
+        let fresh = self.story.turns == 0 || unheard;
         let task = &self.record.task;
         match (fresh, loaded, said) {
             (true, _, None) => (task.clone(), false),

@@ -77,12 +77,15 @@ impl Team {
     }
 }
 
-/// What the user has to say in a later prompt: not that it goes on, and not the requirements again.
+/// What the user has to say in a later prompt: not that it goes on, and nothing that the run began
+/// with.
 fn said(text: &str, began_with: &str) -> Option<String> {
     let again = document::current(text)
         .is_some_and(|section| section.trim() == requirements::section(began_with).trim());
     let words = if again { document::without(text, document::CURRENT) } else { text.to_owned() };
-    let words = words.trim();
+    let known = document::without(began_with, document::CURRENT);
+    let known = Some(known.trim()).filter(|known| again && !known.is_empty());
+    let words = known.and_then(|known| words.trim().strip_prefix(known)).unwrap_or(&words).trim();
     (!words.is_empty() && words != GO_ON).then(|| words.to_owned())
 }
 
@@ -101,6 +104,9 @@ mod tests {
             Some("be quick".into())
         );
         assert_eq!(said("be quick", &began), Some("be quick".into()));
+        assert_eq!(said(&began, &began), None);
+        let task = began.replace("it\n", "it\n\nbe quick\n");
+        assert_eq!(said(&task, &began), Some("be quick".into()));
         let other = format!("{mark}\n- R1: b");
         assert_eq!(said(&other, &began), Some(other.clone()), "new words are not lost");
         assert_eq!(said(" \n", &began), None);
