@@ -27,6 +27,25 @@ pub fn original(text: &str) -> Option<&str> {
     section(text, ORIGINAL).map(|(_, section)| section)
 }
 
+/// The text without a section and its mark: what it says besides.
+pub fn without(text: &str, mark: &str) -> String {
+    let (Some(start), Some((at, section))) = (find(text, mark), section(text, mark)) else {
+        return text.to_owned();
+    };
+    format!("{}{}", &text[..start], &text[at + section.len()..])
+}
+
+/// Words in which no line is a mark, so that they can stand above a section.
+pub fn unmarked(words: &str) -> String {
+    let lines = words.split_inclusive('\n').map(|line| {
+        match find(line, CURRENT).or(find(line, ORIGINAL)) {
+            Some(_) => format!(" {}", line.trim_start_matches('\u{feff}')),
+            None => line.to_owned(),
+        }
+    });
+    lines.collect()
+}
+
 /// The text with this below the mark of what is to be implemented; what the user wrote stays.
 pub fn with_current(text: &str, wanted: &str) -> String {
     let wanted = wanted.trim();
@@ -92,6 +111,24 @@ mod tests {
         {
             assert_eq!(current(none), None, "{none}");
         }
+    }
+
+    #[test]
+    fn a_section_is_left_out_with_its_mark() {
+        let text = format!("do it\n\n{CURRENT}\n\n- a\n{ORIGINAL}\nplease\n");
+        assert_eq!(without(&text, ORIGINAL), format!("do it\n\n{CURRENT}\n\n- a\n"));
+        assert_eq!(without(&text, CURRENT), format!("do it\n\n{ORIGINAL}\nplease\n"));
+        assert_eq!(without("do it", CURRENT), "do it");
+    }
+
+    #[test]
+    fn words_that_hold_a_mark_open_no_section() {
+        for mark in [CURRENT, ORIGINAL] {
+            let words = format!("see\n\u{feff}{mark}\r\n- not this\n{mark}");
+            let text = format!("{}\n{CURRENT}\n- this\n", unmarked(&words));
+            assert_eq!(current(&text), Some("- this\n"), "{text}");
+        }
+        assert_eq!(unmarked("a\n b\n"), "a\n b\n");
     }
 
     #[test]

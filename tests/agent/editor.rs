@@ -30,6 +30,11 @@ impl Editor {
         self.g3.wait_until(None).unwrap();
     }
 
+    /// Waits until g3 ended by itself, or was killed.
+    pub fn wait_for_end(mut self) {
+        self.g3.wait_until(None).unwrap();
+    }
+
     /// An editor with these capabilities.
     pub fn offering(stage: &Stage, able: Value) -> Editor {
         Editor::before(stage, &["acp"], able)

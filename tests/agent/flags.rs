@@ -43,7 +43,7 @@ const FLAGS: &[(&str, &[&str], &str)] = &[
     ("--webdriver", &[], "yyyyyyny"),
     ("--chrome-headless", &[], "yyyyyyny"),
     ("--agent", &["hopper"], "yynn-ynn"),
-    ("--autonomous", &[], "n--nnnnn"),
+    ("--autonomous", &[], "n--nnynn"),
     ("--auto", &[], "n-n-nnnn"),
     ("--planning", &[], "n-nnnnn-"),
     ("--codepath", &["sub"], "nnnnnnny"),

@@ -4,6 +4,7 @@
 
 mod accumulative;
 mod acp;
+mod acp_autonomous;
 mod acp_outside;
 mod autonomous;
 mod autonomous_resume;

@@ -6,4 +6,5 @@ mod journey;
 mod login;
 mod personas;
 mod plan;
+mod requirements;
 mod scene;

@@ -23,6 +23,7 @@ mod gone;
 mod leftovers;
 mod model_host;
 mod plan;
+mod requirements;
 mod run;
 mod scene;
 mod shapes;

@@ -1,5 +1,8 @@
 //! Cutting and cleaning text without breaking a character.
 
+/// What an agent is told that is to go on by itself, because nobody has anything else to say.
+pub const GO_ON: &str = "Go on with the task where you left off.";
+
 /// The longest prefix of at most `max` bytes that ends at a character boundary.
 pub fn head(text: &str, max: usize) -> &str {
     let mut end = max.min(text.len());

@@ -24,6 +24,7 @@ use base::failure::{Failure, OrFail, Result};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::modes::autonomous::Terms;
 use crate::modes::{accumulative, acp, autonomous, complete, interactive, once, planning};
 use crate::run::Which;
 use crate::run::ends::tell_failure;
@@ -168,9 +169,22 @@ struct AcpArgs {
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     #[command(flatten)]
+    rounds: RoundArgs,
+    #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
     browser: BrowserArgs,
+}
+
+/// Player and coach over ACP.
+#[derive(Clone, Debug, Args)]
+struct RoundArgs {
+    /// Let a player and a coach carry the prompts out: the first says the requirements
+    #[arg(long, conflicts_with = "agent")]
+    autonomous: bool,
+    /// With --autonomous: a command that must pass (one `sh -c` line); may be repeated
+    #[arg(long = "check", value_name = "LINE", requires = "autonomous")]
+    checks: Vec<String>,
 }
 
 /// When to stop; each counts for one run (over ACP: one prompt), and ends it with exit code 3.
@@ -306,14 +320,16 @@ async fn agent(mut common: Common, mut args: AgentArgs, given: &Given) -> Result
 }
 
 async fn serve(args: AcpArgs) -> Result<u8> {
-    let AcpArgs { common, profile, acd, agent, limits, browser } = args;
+    let AcpArgs { common, profile, acd, agent, rounds, limits, browser } = args;
+    let terms = Terms { rounds: limits.max_turns, checks: rounds.checks };
+    let rounds = rounds.autonomous.then_some(terms);
     let trace = trace::begin_anywhere(&common, "acp")?;
     let agent = AgentArgs { profile, acd, agent, limits, browser, ..AgentArgs::default() };
     let for_directory = move |cwd: &std::path::Path| {
         let common = Common { workspace: Some(cwd.to_owned()), ..common.clone() };
         settings(&common, &agent)
     };
-    trace.over(acp::run(Box::new(for_directory)).await.map(|()| 0))
+    trace.over(acp::run(Box::new(for_directory), rounds).await.map(|()| 0))
 }
 
 async fn answer(common: Common) -> Result<u8> {

@@ -21,6 +21,7 @@ pub mod order;
 pub mod plan;
 pub mod proof;
 pub mod question;
+pub mod requirements;
 pub mod resolve;
 pub mod resume;
 pub mod run;

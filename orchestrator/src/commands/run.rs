@@ -9,10 +9,10 @@ use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
 use crate::commands::order::{Order, create, draft};
-use crate::commands::tasks;
 use crate::commands::watch::{self, Seen};
+use crate::commands::{requirements, tasks};
 use crate::git::worktree;
-use crate::launch;
+use crate::launch::{command, contract};
 use crate::report;
 use crate::report::table;
 use crate::report::view::View;
@@ -81,6 +81,9 @@ pub struct Ways {
     /// With --json: print the agents' events too
     #[arg(long)]
     pub events: bool,
+    /// Work as player and coach until these requirements are met; without a TASK they are the task
+    #[arg(long, value_name = "FILE")]
+    pub requirements: Option<PathBuf>,
     /// `off` runs the agents without the box
     #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
     pub sandbox: String,
@@ -122,6 +125,12 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 
 /// What was asked for, one order per task.
 fn orders(desk: &Desk, args: &Args) -> Result<Vec<Order>> {
+    let held = args.ways.requirements.as_deref().map(requirements::read).transpose()?;
+    if held.is_some() && args.file.is_some() {
+        return Err(Failure::usage("--requirements has no meaning with --tasks")
+            .because("the tasks of a list name their own requirements")
+            .next("give the tasks themselves: studio run --requirements FILE 'one' 'two'"));
+    }
     let mut orders = Vec::new();
     for task in &args.tasks {
         orders.push(Order::of(if task == "-" { stdin_task()? } else { task.clone() }));
@@ -129,19 +138,24 @@ fn orders(desk: &Desk, args: &Args) -> Result<Vec<Order>> {
     if let Some(file) = &args.file {
         orders.extend(tasks::read(file)?);
     }
+    if let Some(held) = held.as_ref().filter(|_| orders.is_empty()) {
+        orders.push(Order::of(held.title.clone()));
+    }
     if orders.is_empty() {
         return Err(Failure::usage("there is no task")
             .next("studio run 'add a test for the parser'")
-            .next("studio run --tasks FILE"));
+            .next("studio run --tasks FILE")
+            .next("studio run --requirements FILE"));
     }
     for order in &mut orders {
         order.take_flags(args);
+        held.iter().for_each(|held| held.hold(order));
         refuse_bad_task(&order.task)?;
         let agent = order.agent.take().or_else(|| desk.config.studio.agent.clone());
         let agent = agent.unwrap_or_else(|| "g3".to_owned());
-        let row = launch::table::row(&desk.config, &agent)?;
-        let row = launch::table::playing(row, &agent, order.persona.as_deref())?;
-        launch::command::refuse_too_long(&row, &order.task)?;
+        let persona = order.persona.as_deref();
+        let row = contract::row(&desk.config, &agent, persona, &order.part, &order.checks)?;
+        command::refuse_too_long(&row, &order.task)?;
         order.agent = Some(agent);
     }
     Ok(orders)
@@ -183,7 +197,7 @@ fn dry_run(desk: &Desk, orders: &[Order]) -> Result<u8> {
                 "task": record.task, "agent": record.agent, "persona": record.persona,
                 "base": record.base, "checks": record.checks, "name": order.part.name,
                 "after": order.after, "paths": order.part.paths,
-                "requirements": order.part.requirements,
+                "requirements": order.part.requirements, "contract": order.part.contract,
             }));
             continue;
         }
@@ -191,8 +205,12 @@ fn dry_run(desk: &Desk, orders: &[Order]) -> Result<u8> {
             [] => String::new(),
             after => format!(", after {}", after.join(", ")),
         };
+        let under = match &order.part.contract {
+            Some(_) => format!(", player and coach for {}", order.part.requirements.join(", ")),
+            None => String::new(),
+        };
         report::out(&base::text::printable(&format!(
-            "would start: {} (agent {}, base {}{after})",
+            "would start: {} (agent {}, base {}{after}{under})",
             table::first_lines(&order.task, 1),
             table::agent(&record),
             base::text::head(&record.base.commit, 12),

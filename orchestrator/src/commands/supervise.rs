@@ -10,7 +10,7 @@ use base::id::Id;
 use crate::commands::desk::Desk;
 use crate::commands::landing;
 use crate::git::repo::Repository;
-use crate::launch;
+use crate::launch::{contract, host};
 use crate::room::Room;
 use crate::session::journal::{Entry, Outcome};
 use crate::session::record::Record;
@@ -87,11 +87,11 @@ fn prepare(repository: Repository, record: &Record) -> Result<(Desk, Charge)> {
 
 /// What the supervisor needs to know.
 fn charge(desk: &Desk, record: &Record) -> Result<Charge> {
-    let row = launch::table::row(&desk.config, &record.agent)?;
-    let row = launch::table::playing(row, &record.agent, record.persona.as_deref())?;
+    let persona = record.persona.as_deref();
+    let row = contract::row(&desk.config, &record.agent, persona, &record.part, &record.checks)?;
     let mut room = Room::of(&desk.repository, record, &desk.config, Some(&row))?;
     if record.agent == "g3"
-        && let Some(socket) = launch::host::socket(&desk.config)
+        && let Some(socket) = host::socket(&desk.config)
     {
         room = room.with_host(socket?);
     }

@@ -15,7 +15,7 @@ use agent_client_protocol::v1::schema::{
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Client, JsonRpcNotification, Lines};
 use base::clock::Clock;
-use base::event::{Status, What};
+use base::event::What;
 use base::failure::Result;
 use base::process::GRACE;
 use futures_util::future::BoxFuture;
@@ -24,7 +24,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use crate::launch::end::End;
+use crate::launch::end::{self, End};
 use crate::launch::update::heard;
 use crate::launch::voice::Voice;
 use crate::launch::{Agent, Launcher, News, Order, Seat, cannot_start, wire};
@@ -325,7 +325,7 @@ impl Shared {
             Ok(What::Error { text, .. }) => heard.last_error = Some(text),
             Ok(What::End { status, .. }) => {
                 let error = heard.last_error.take();
-                heard.failed = end_why(status, error);
+                heard.failed = end::of_g3(status, error);
             }
             Ok(_) | Err(_) => {}
         }
@@ -370,29 +370,11 @@ impl Shared {
         self.flush();
         let failed = self.lock().failed.take();
         let why = match stop {
-            Ok(StopReason::EndTurn) => failed,
-            Ok(StopReason::Cancelled) => Some("the turn was cancelled".to_owned()),
-            Ok(StopReason::Refusal) => Some("the agent refused to go on".to_owned()),
-            Ok(StopReason::MaxTokens) => Some("the agent reached its limit of tokens".to_owned()),
-            Ok(StopReason::MaxTurnRequests) => {
-                Some("the agent reached its limit of requests".to_owned())
-            }
-            Ok(other) => Some(format!("the agent ended its turn with `{other:?}`")),
+            Ok(reason) => end::why_stopped(reason, failed),
             // Its process ended: how is said by `serve`, which waits for it.
             Err(e) if agent_client_protocol::is_incoming_transport_closed(&e) => return,
             Err(e) => Some(failed.unwrap_or_else(|| wire::sentence(&e))),
         };
         let _ = self.tell.send(News::TurnEnded(why));
-    }
-}
-
-/// What a g3 run's end means for the turn.
-fn end_why(status: Status, error: Option<String>) -> Option<String> {
-    match status {
-        Status::Done => None,
-        Status::Failed => Some(error.unwrap_or_else(|| "the agent failed".to_owned())),
-        Status::Limit => Some("the agent reached a limit of its own".to_owned()),
-        Status::NotApproved => Some("the work was not approved".to_owned()),
-        Status::Cancelled => Some("the turn was cancelled".to_owned()),
     }
 }

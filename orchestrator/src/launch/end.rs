@@ -2,6 +2,9 @@
 
 use std::process::ExitStatus;
 
+use agent_client_protocol::v1::schema::StopReason;
+use base::event::Status;
+
 use crate::launch::wire;
 
 /// How a conversation over ACP ended.
@@ -76,5 +79,34 @@ pub fn not_started(status: ExitStatus, said: &str) -> Option<String> {
         127 => Some(format!("there is no such program, or its interpreter is missing: {error}")),
         126 => Some(format!("it is not executable, or closed in the box: {error}")),
         _ => None,
+    }
+}
+
+/// What the end of a turn over ACP means for it; `said` is the agent's own sentence about it.
+pub fn why_stopped(reason: StopReason, said: Option<String>) -> Option<String> {
+    let or = |words: &str| Some(said.clone().unwrap_or_else(|| words.to_owned()));
+    match reason {
+        StopReason::EndTurn => said,
+        StopReason::Cancelled => Some("the turn was cancelled".to_owned()),
+        StopReason::Refusal => or("the agent refused to go on"),
+        StopReason::MaxTokens => or("the agent reached its limit of tokens"),
+        StopReason::MaxTurnRequests => or("the agent reached its limit of requests"),
+        other => or(&format!("the agent ended its turn with `{other:?}`")),
+    }
+}
+
+/// What the end of a g3 run means for the turn, in its own words where it has any.
+pub fn of_g3(status: Status, error: Option<String>) -> Option<String> {
+    let or = |words: &str| {
+        let error = error.clone().filter(|error| !error.trim().is_empty());
+        let lines = error.unwrap_or_else(|| words.to_owned());
+        Some(lines.lines().collect::<Vec<_>>().join("; "))
+    };
+    match status {
+        Status::Done => None,
+        Status::Failed => or("the agent failed"),
+        Status::Limit => or("the agent reached a limit of its own"),
+        Status::NotApproved => or("the work was not approved"),
+        Status::Cancelled => Some("the turn was cancelled".to_owned()),
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod acp;
 pub mod command;
+pub mod contract;
 pub mod end;
 pub mod host;
 pub mod log;

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::git::repo::Repository;
 use crate::launch::acp::Acp;
 use crate::launch::command::Command;
+use crate::launch::contract;
 use crate::launch::{Agent, Launcher, News, Order, Seat};
 use crate::room::Room;
 use crate::session::facts::Phase;
@@ -225,7 +226,7 @@ impl Desk {
                 } else {
                     text
                 };
-                self.order(Order::Prompt(text));
+                self.order(Order::Prompt(contract::prompt(&self.charge.record.part, text)));
             }
             Do::Answer { n, allow } => {
                 let n = n.saturating_sub(self.asked_before);

@@ -1,6 +1,7 @@
 //! What a supervisor does next. Asks nobody, touches nothing: `run` carries out the `Do`s.
 
 use base::event::{Event, What};
+use base::text::GO_ON;
 use serde_json::Value;
 
 use crate::session::facts::{Phase, Story};
@@ -145,7 +146,9 @@ impl Life {
     /// What the agent is told next, and whether it needs the story so far.
     fn next_prompt(&self, loaded: bool) -> (String, bool) {
         let said = self.story.pending.front().cloned().flatten();
-        let fresh = self.story.turns == 0;
+        // Whoever works under requirements and never answered may not have got its task either.
+        let unheard = self.record.part.contract.is_some() && self.story.usage.is_none();
+        let fresh = self.story.turns == 0 || unheard;
         let task = &self.record.task;
         match (fresh, loaded, said) {
             (true, _, None) => (task.clone(), false),
@@ -166,8 +169,6 @@ impl Life {
         )
     }
 }
-
-const GO_ON: &str = "Go on with the task where you left off.";
 
 /// The deeds of one step, and the life that they change.
 struct Deeds<'a> {

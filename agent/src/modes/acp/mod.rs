@@ -32,6 +32,8 @@ use base::failure::{Failure, OrFail, Result};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
+use super::autonomous::prompted::Team;
+use super::autonomous::{Heard, Pair, Terms};
 use super::interrupt::{self, Interrupts};
 use crate::gate::stance::Stance;
 use crate::run::{Settings, Which, Work};
@@ -46,6 +48,8 @@ pub type SettingsFor = dyn Fn(&Path) -> Result<Settings> + Send + Sync;
 /// The sessions of this process.
 struct Host {
     settings: Box<SettingsFor>,
+    /// How player and coach carry the prompts out, where they do.
+    rounds: Option<Terms>,
     open: Mutex<HashMap<String, Arc<Open>>>,
     /// What the editor offers.
     able: Mutex<ClientCapabilities>,
@@ -55,17 +59,20 @@ struct Host {
 struct Open {
     cwd: PathBuf,
     work: Arc<tokio::sync::Mutex<Work>>,
+    /// Player and coach, where they carry the prompts out.
+    team: Option<Team>,
     cancel: Mutex<CancellationToken>,
 }
 
 /// A session that a prompt has to itself, and the token that cancels it.
-type Entered = (OwnedMutexGuard<Work>, CancellationToken);
+type Entered = (Arc<Open>, OwnedMutexGuard<Work>, CancellationToken);
 
-/// Serves until stdin ends, or a signal comes.
-pub async fn run(settings: Box<SettingsFor>) -> Result<()> {
+/// Serves until stdin ends, or a signal comes. With terms of rounds, player and coach carry the
+/// prompts out.
+pub async fn run(settings: Box<SettingsFor>, rounds: Option<Terms>) -> Result<()> {
     let interrupts = Interrupts::listen()?;
     let tokens = interrupts.begin();
-    let host = Arc::new(Host { settings, open: Mutex::default(), able: Mutex::default() });
+    let host = Arc::new(Host { settings, rounds, open: Mutex::default(), able: Mutex::default() });
     let served = tokio::select! {
         served = serve(&host) => served,
         () = tokens.cancel.cancelled() => Err(interrupt::failure()),
@@ -295,11 +302,15 @@ impl Host {
         let editor = Arc::new(Editor::new(client, sink.session()));
         let bus = Bus::new(Clock::from_env(), vec![Box::new(sink)]);
         editor.tells(&bus);
-        let mut work = Work::begin(&settings, which, bus, Some(editor))?;
+        let pair = self.rounds.as_ref().map(|terms| Pair::of(&settings, terms)).transpose()?;
+        let player = pair.as_ref().map_or(&settings, |pair| &pair.player);
+        let mut work = Work::begin(player, which, bus.clone(), Some(editor.clone()))?;
         work.use_outside(Arc::new(held));
+        let team = pair.map(|pair| Team { pair, heard: Heard { bus, asker: Some(editor) } });
         let id = work.session.id.to_string();
         let cancel = Mutex::new(CancellationToken::new());
-        let open = Arc::new(Open { cwd, work: Arc::new(tokio::sync::Mutex::new(work)), cancel });
+        let work = Arc::new(tokio::sync::Mutex::new(work));
+        let open = Arc::new(Open { cwd, work, team, cancel });
         self.opened().insert(id.clone(), open.clone());
         Ok((id, open))
     }
@@ -311,7 +322,7 @@ impl Host {
         })?;
         let cancel = CancellationToken::new();
         *open.cancel.lock().unwrap_or_else(PoisonError::into_inner) = cancel.clone();
-        Ok((work, cancel))
+        Ok((open, work, cancel))
     }
 
     fn cancel(&self, id: &str) {
@@ -346,8 +357,15 @@ fn modes(open: &Open) -> Option<SessionModeState> {
 }
 
 /// Carries a prompt out.
-async fn answer((mut work, cancel): Entered, request: PromptRequest) -> Result<PromptResponse> {
-    let ended = work.turn(convert::message(request.prompt), cancel).await;
+async fn answer(
+    (open, mut work, cancel): Entered,
+    request: PromptRequest,
+) -> Result<PromptResponse> {
+    let message = convert::message(request.prompt);
+    let ended = match &open.team {
+        Some(team) => team.prompt(&message.words(), &mut work, &cancel).await,
+        None => work.turn(message, cancel).await,
+    };
     match (ended.status, ended.failure) {
         (Status::Done, _) => Ok(PromptResponse::new(StopReason::EndTurn)),
         (Status::Cancelled, _) => Ok(PromptResponse::new(StopReason::Cancelled)),

@@ -9,6 +9,7 @@ use base::process::{GRACE, Job, Stream, exit_code};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use crate::tools::exec::boxed;
 use crate::tools::exec::environment::{self, Environment};
 
 /// Bytes of the end of an output that are kept.
@@ -72,7 +73,7 @@ async fn one(
     let job = environment::apply(job, Environment::Quiet)
         .stderr(Stream::File(out.try_clone()?))
         .stdout(Stream::File(out));
-    let (exit, more) = match job.spawn_async() {
+    let (exit, more) = match boxed::spawn(job, boxed::free()) {
         Err(why) => (NOT_STARTED, why.to_string()),
         Ok(mut running) => {
             let ended = tokio::select! {

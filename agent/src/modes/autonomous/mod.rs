@@ -6,7 +6,10 @@ mod checks;
 mod coach;
 mod evidence;
 mod owned;
+mod pair;
 mod parts;
+mod past;
+pub mod prompted;
 mod purse;
 mod record;
 mod report;
@@ -23,12 +26,17 @@ use tokio_util::sync::CancellationToken;
 use super::interrupt::{Interrupts, Tokens};
 use crate::gate::Asker;
 use crate::limits::Limit;
-use crate::run::ends::{error, tell_failure};
-use crate::run::{Settings, Work};
+use crate::run::ends::{Ended, error, tell_failure};
+use crate::run::{Settings, Which, Work};
+use crate::session;
 use crate::ui::Bus;
 
-pub use begin::{Past, latest};
+use begin::Again;
+pub use begin::Heard;
 use evidence::{Place, Start};
+pub use pair::{Pair, Terms};
+use past::Found;
+pub use past::{Past, latest};
 use purse::Purse;
 use record::{Note, Rounds, Step};
 use words::Contract;
@@ -56,7 +64,7 @@ pub enum How {
 }
 
 /// A run at work.
-struct Run {
+struct Run<'w> {
     contract: Contract,
     rounds: Rounds,
     journal: Journal,
@@ -64,7 +72,7 @@ struct Run {
     start: Start,
     purse: Purse,
     /// The player, in the one conversation that it keeps.
-    work: Work,
+    work: &'w mut Work,
     /// How a coach is set up.
     coach: Settings,
     /// Bytes of evidence that a coach can take.
@@ -96,7 +104,15 @@ pub async fn run(
     asker: Option<Arc<dyn Asker>>,
     tokens: &Tokens,
 ) -> Result<Status> {
-    let mut run = begin::run(order, bus.clone(), asker).await?;
+    let told = |failure: &Failure| tell_failure(&bus, failure);
+    let Plan { pair, which, contract, again } = plan(order).inspect_err(told)?;
+    let mut work = Work::begin(&pair.player, &which, bus.clone(), asker.clone())?;
+    if again.is_none() {
+        owned::remember(&work.session.dir, &contract.checks).inspect_err(told)?;
+    }
+    let heard = Heard { bus: bus.clone(), asker };
+    let begun = begin::open(&pair, contract, again, &mut work, heard).await;
+    let mut run = begun.inspect_err(told)?;
     let ended = tokio::select! {
         ended = run.go(&tokens.cancel) => ended,
         () = tokens.end.cancelled() => {
@@ -105,12 +121,43 @@ pub async fn run(
             return Err(failure);
         }
     };
-    let status = run.finish(ended);
-    run.work.leave().close().await;
-    status
+    let ended = run.finish(ended);
+    work.leave().close().await;
+    ended.failure.map_or(Ok(ended.status), Err)
 }
 
-impl Run {
+/// All that is known before the session is opened.
+struct Plan {
+    pair: Pair,
+    which: Which,
+    contract: Contract,
+    again: Option<Again>,
+}
+
+fn plan(order: &Order) -> Result<Plan> {
+    let terms = Terms { rounds: order.rounds, checks: order.checks.clone() };
+    let pair = Pair::of(&order.settings, &terms)?;
+    match &order.how {
+        How::New(text) => {
+            let contract = pair.contract(text.clone(), &[])?;
+            let named = contract.requirements.iter().take(1).map(|it| it.text.as_str()).collect();
+            Ok(Plan { pair, which: Which::New(named), contract, again: None })
+        }
+        How::Resume(wanted) => {
+            let cwd = &order.settings.cwd;
+            let (id, found) = Found::meant(cwd, wanted.as_deref())?;
+            let dir = session::sessions_dir(cwd).join(&id);
+            owned::refuse_strangers(&dir, &found.checks, &pair.checks)?;
+            let contract = pair.contract(found.text.clone(), &found.checks)?;
+            let rounds = pair.rounds.unwrap_or(found.rounds.most);
+            let note = Note::Resumed { rounds, more: false, said: None };
+            let again = Some(Again { found, note });
+            Ok(Plan { pair, which: Which::Resume(Some(id)), contract, again })
+        }
+    }
+}
+
+impl Run<'_> {
     async fn go(&mut self, cancel: &CancellationToken) -> Result<End> {
         loop {
             if cancel.is_cancelled() {
@@ -144,7 +191,7 @@ impl Run {
     }
 
     /// Tells how it ended.
-    fn finish(&self, ended: Result<End>) -> Result<Status> {
+    fn finish(&self, ended: Result<End>) -> Ended {
         let (status, failure) = match ended {
             Err(failure) => (Status::Failed, Some(failure)),
             Ok(End::Cancelled) => (Status::Cancelled, None),
@@ -169,7 +216,7 @@ impl Run {
         let cost = self.cost();
         let (exit, turns, usage) = (status.exit(), cost.turns, cost.usage);
         self.bus.tell(What::End { status, exit, turns, usage });
-        failure.map_or(Ok(status), Err)
+        Ended { status, failure }
     }
 
     /// What kept a run from being approved.

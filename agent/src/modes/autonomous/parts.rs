@@ -27,7 +27,7 @@ const CHECK_SECONDS: u64 = 3_600;
 /// What came of one coach: its verdict or why there is none, and what it cost.
 type Judged = (std::result::Result<Verdict, String>, Cost);
 
-impl Run {
+impl Run<'_> {
     /// The player's part. A part that fails is tried again with the reason, then left to the coach.
     pub async fn play(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
         let of = (n, self.rounds.most);
@@ -35,8 +35,9 @@ impl Run {
         let before = n.checked_sub(2).and_then(|at| self.rounds.rounds.get(at as usize));
         let prompt = words::play(&self.contract, of, before);
         let asked = self.work.talk.request();
-        let goes_on = asked.contains(&prompt) || asked == words::interrupted(n);
+        let goes_on = asked.contains(&prompt) || asked.starts_with(&words::interrupted(n));
         let mut message = if goes_on { words::interrupted(n) } else { prompt };
+        message.push_str(&words::said(&self.rounds.said));
         let since = Instant::now();
         let mut why = None;
         for _ in 0..PLAYER_TRIES {
@@ -112,7 +113,7 @@ impl Run {
 
     /// Asks one coach, in a conversation of its own. `None` when the user cancelled.
     async fn one_coach(
-        &self,
+        &mut self,
         n: u32,
         room: usize,
         left: Limits,

@@ -10,17 +10,25 @@ use crate::limits::{Limit, Limits};
 #[derive(Debug)]
 pub struct Purse {
     limits: Limits,
+    /// What was spent before, which does not count.
+    before: Usage,
     began: Instant,
 }
 
 impl Purse {
     /// A purse that is opened now.
     pub fn new(limits: Limits) -> Purse {
-        Purse { limits, began: Instant::now() }
+        Purse { limits, before: Usage::default(), began: Instant::now() }
+    }
+
+    /// What was spent so far does not count.
+    pub fn leave_out(&mut self, spent: Usage) {
+        self.before = spent;
     }
 
     /// What is left when so much was spent; the error is the limit that was reached.
     pub fn left(&self, spent: Usage) -> Result<Limits, Limit> {
+        let spent = beyond(spent, self.before);
         let Limits { tokens, cost_usd, time, .. } = self.limits;
         let used = spent.input + spent.output + spent.cache_read + spent.cache_write;
         if let Some(most) = tokens.filter(|most| used >= *most) {
@@ -62,11 +70,13 @@ mod tests {
     #[test]
     fn a_part_gets_what_the_parts_before_it_left() {
         let limits = Limits { tokens: Some(100), cost_usd: Some(2.0), ..Limits::default() };
-        let purse = Purse::new(limits);
         let spent = |tokens, usd| Usage { input: tokens, cost_usd: Some(usd), ..Usage::default() };
+        let mut purse = Purse::new(limits);
         let left = purse.left(spent(30, 0.5)).unwrap();
         assert_eq!((left.tokens, left.cost_usd), (Some(70), Some(1.5)));
         assert_eq!(purse.left(spent(100, 0.0)).unwrap_err(), Limit::Tokens(100));
         assert_eq!(purse.left(spent(0, 2.5)).unwrap_err(), Limit::Cost(2.0));
+        purse.leave_out(spent(100, 2.5));
+        assert_eq!(purse.left(spent(130, 3.0)).unwrap().tokens, Some(70));
     }
 }

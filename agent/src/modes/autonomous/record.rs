@@ -28,6 +28,12 @@ pub enum Note {
     Resumed {
         /// Rounds at most.
         rounds: u32,
+        /// Whether the player works once more, whatever was judged before.
+        #[serde(default)]
+        more: bool,
+        /// What the user says to the player.
+        #[serde(default)]
+        said: Option<String>,
     },
     /// The player's part of a round is over.
     Played {
@@ -98,6 +104,11 @@ impl Round {
         self.judged.as_ref()?.0.as_ref().ok()
     }
 
+    /// Whether the coach approved it.
+    pub fn is_approved(&self) -> bool {
+        self.verdict().is_some_and(|verdict| verdict.approved)
+    }
+
     /// The command lines of the checks that failed.
     pub fn red(&self) -> Vec<String> {
         let all = self.checks.iter().flatten();
@@ -130,6 +141,10 @@ pub struct Rounds {
     pub most: u32,
     /// The rounds that were begun; the first is round 1.
     pub rounds: Vec<Round>,
+    /// Whether the player was to work once more, and has not yet.
+    pub more: bool,
+    /// What the user said to the player since its last part.
+    pub said: Vec<String>,
 }
 
 /// What is to be done next.
@@ -157,12 +172,18 @@ impl Rounds {
     pub fn take(&mut self, note: Note) {
         match note {
             Note::Begun { rounds, .. } => self.most = rounds,
-            Note::Resumed { rounds } => {
+            Note::Resumed { rounds, more, said } => {
                 self.most = rounds;
+                self.more |= more;
+                self.said.extend(said);
                 // A round without a single answer is played anew: the reason may be gone.
                 self.rounds.pop_if(|round| round.judged.is_some() && round.was_silent());
             }
-            Note::Played { round, why, cost } => self.at(round).played = Some((why, cost)),
+            Note::Played { round, why, cost } => {
+                self.at(round).played = Some((why, cost));
+                self.more = false;
+                self.said.clear();
+            }
             Note::Checked { round, results } => self.at(round).checks = Some(results),
             Note::Judged { round, verdict, why, cost } => {
                 let judged = verdict.ok_or_else(|| why.unwrap_or_default());
@@ -187,9 +208,7 @@ impl Rounds {
             Round { played: None, .. } => Step::Play(count),
             Round { checks: None, .. } => Step::Check(count),
             Round { judged: None, .. } => Step::Judge(count),
-            round if round.verdict().is_some_and(|verdict| verdict.approved) => {
-                Step::End(Status::Done)
-            }
+            round if round.is_approved() && !self.more => Step::End(Status::Done),
             round if round.was_silent() => Step::End(Status::Failed),
             _ if count >= self.most => Step::End(Status::NotApproved),
             _ => Step::Play(count + 1),
@@ -224,6 +243,14 @@ mod tests {
         Note::Judged { round, verdict: Some(verdict), why: None, cost: cost() }
     }
 
+    fn resumed(rounds: u32) -> Note {
+        Note::Resumed { rounds, more: false, said: None }
+    }
+
+    fn more(rounds: u32) -> Note {
+        Note::Resumed { rounds, more: true, said: Some("do more".into()) }
+    }
+
     #[test]
     fn each_prefix_of_the_notes_has_its_step() {
         let begun = Note::Begun {
@@ -243,10 +270,17 @@ mod tests {
             (played(2), Step::Check(2)),
             (checked(2), Step::Judge(2)),
             (judged(2, false), Step::End(Status::NotApproved)),
-            (Note::Resumed { rounds: 3 }, Step::Play(3)),
+            (resumed(3), Step::Play(3)),
             (played(3), Step::Check(3)),
             (checked(3), Step::Judge(3)),
             (judged(3, true), Step::End(Status::Done)),
+            (resumed(8), Step::End(Status::Done)),
+            (more(8), Step::Play(4)),
+            (resumed(8), Step::Play(4)),
+            (played(4), Step::Check(4)),
+            (checked(4), Step::Judge(4)),
+            (more(9), Step::Judge(4)),
+            (judged(4, true), Step::Play(5)),
         ];
         for n in 1..=notes.len() {
             let so_far: Vec<Note> = notes[..n].iter().map(|(note, _)| note.clone()).collect();
@@ -255,9 +289,17 @@ mod tests {
     }
 
     #[test]
+    fn what_the_user_said_waits_for_the_players_next_part() {
+        let mut rounds = Rounds::of(&[more(5), judged(1, true), more(6)]);
+        assert_eq!((rounds.said.len(), rounds.next()), (2, Step::Play(1)), "never played");
+        rounds.take(Note::Played { round: 1, why: None, cost: cost() });
+        assert_eq!((rounds.said.len(), rounds.more), (0, false));
+    }
+
+    #[test]
     fn a_round_in_which_no_model_answered_ends_the_run() {
         let mut silent = vec![
-            Note::Resumed { rounds: 5 },
+            resumed(5),
             Note::Played { round: 1, why: Some("401".into()), cost: Cost::default() },
             Note::Checked { round: 1, results: Vec::new() },
             Note::Judged {
@@ -268,7 +310,7 @@ mod tests {
             },
         ];
         assert_eq!(Rounds::of(&silent).next(), Step::End(Status::Failed));
-        silent.push(Note::Resumed { rounds: 5 });
+        silent.push(resumed(5));
         assert_eq!(Rounds::of(&silent).next(), Step::Play(1), "once more when it is taken up");
     }
 }

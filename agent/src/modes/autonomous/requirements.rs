@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use base::failure::{Failure, Result};
+use planner::document;
 use planner::requirement::{Requirement, Unclear, read};
 
 /// The file that is read when no flag names another.
@@ -33,14 +34,19 @@ pub fn text(flag: Option<&str>, cwd: &Path) -> Result<String> {
     }
 }
 
-/// The requirements of a text.
+/// The requirements of a text: of the section that is marked as such, else of all of it.
 pub fn of(text: &str) -> Result<Vec<Requirement>> {
-    read(text).map_err(|unclear| match unclear {
+    read(section(text)).map_err(|unclear| match unclear {
         Unclear::Empty => Failure::usage("the requirements are empty")
             .next("write them as a list, one a line, into requirements.md"),
         Unclear::Twice(id) => Failure::usage(format!("two requirements have the id {id}"))
             .next("give one of them another id"),
     })
+}
+
+/// Where the requirements of a text stand.
+pub fn section(text: &str) -> &str {
+    document::current(text).unwrap_or(text)
 }
 
 fn missing(file: &Path) -> Failure {
@@ -79,5 +85,12 @@ mod tests {
         assert_eq!(text(Some("1. a\n2. b"), cwd).unwrap(), "1. a\n2. b");
         assert!(text(Some("nowhere.md"), cwd).unwrap_err().to_string().contains("nowhere.md"));
         assert_eq!(of(" \n").unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn words_beside_the_marked_section_are_no_requirements() {
+        let text = format!("- the task\n\n{}\n\n- R4: this\n", document::CURRENT);
+        let all = of(&format!("{text}{}\n- wished\n", document::ORIGINAL)).unwrap();
+        assert_eq!(all.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), ["R4"]);
     }
 }

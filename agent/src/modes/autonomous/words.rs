@@ -3,12 +3,14 @@
 
 use std::fmt::Write as _;
 
+use planner::document;
 use planner::requirement::Requirement;
 use planner::verdict::{self, Status};
 
 use super::checks::Ran;
 use super::evidence::Changes;
 use super::record::Round;
+use super::requirements;
 
 /// What both sides agree on.
 #[derive(Clone, Debug)]
@@ -52,6 +54,10 @@ pub fn play(contract: &Contract, (n, most): (u32, u32), before: Option<&Round>) 
             "Fulfil these requirements. Somebody else will review your work against them, in at \
              most {most} rounds; what counts is what is in the files, not what you say about it.\n"
         ),
+        Some(round) if round.is_approved() => format!(
+            "Round {n} of {most}: your work was approved, and the user wants you to go on. Go \
+             through all requirements once more.\n"
+        ),
         Some(_) => format!(
             "Round {n} of {most}: your work was reviewed and is not approved yet. Do what is \
              missing, then go through all requirements once more.\n"
@@ -60,7 +66,11 @@ pub fn play(contract: &Contract, (n, most): (u32, u32), before: Option<&Round>) 
     if let Some(round) = before {
         text.push_str(&review_of(round));
     }
-    text.push_str(&requirements(contract));
+    let shown = match document::current(&contract.text) {
+        Some(_) => document::without(&contract.text, document::ORIGINAL),
+        None => contract.text.clone(),
+    };
+    text.push_str(&requirements(contract, &shown));
     if !contract.checks.is_empty() {
         text.push_str("\nThese commands must pass; they are run for the review:\n");
         contract.checks.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
@@ -79,6 +89,14 @@ pub fn again(why: &str) -> String {
 /// What a player reads whose process was ended in the middle of a round.
 pub fn interrupted(n: u32) -> String {
     format!("Round {n} was interrupted. Look at what is done already, and go on with it.")
+}
+
+/// What the user said since the player heard from them.
+pub fn said(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        words => format!("\n\nThe user says:\n\n{}\n", words.join("\n\n")),
+    }
 }
 
 /// What the review of a round left for the player.
@@ -127,7 +145,7 @@ pub struct Case<'a> {
 pub fn judge(contract: &Contract, case: &Case<'_>) -> String {
     let (n, most) = case.round;
     let mut text = format!("Round {n} of {most}. Review the work against these requirements.\n");
-    text.push_str(&requirements(contract));
+    text.push_str(&requirements(contract, requirements::section(&contract.text)));
     if let Some((Some(why), _)) = &case.now.played {
         let _ = writeln!(text, "\nThe player's part of this round ended early: {why}");
     }
@@ -150,8 +168,8 @@ pub fn judge(contract: &Contract, case: &Case<'_>) -> String {
     text
 }
 
-fn requirements(contract: &Contract) -> String {
-    let mut text = format!("\nThe requirements, word for word:\n\n{}\n", contract.text.trim());
+fn requirements(contract: &Contract, shown: &str) -> String {
+    let mut text = format!("\nThe requirements, word for word:\n\n{}\n", shown.trim());
     text.push_str("\nTheir ids:\n");
     for requirement in &contract.requirements {
         let _ = writeln!(text, "- {}: {}", requirement.id, short(&requirement.text));

@@ -27,7 +27,7 @@ pub enum Hold {
 /// we are in studio's box, which opens our configuration and logins for us and not for it.
 pub fn hold(pass: Pass, at: &Workplace) -> io::Result<Option<Hold>> {
     Ok(match pass {
-        Pass::Free => studios().map(Hold::Studios),
+        Pass::Free => free(),
         Pass::Boxed => {
             // Without rules nothing can be reached.
             let around = around().unwrap_or_else(|_| Some(Rules::default()));
@@ -35,6 +35,11 @@ pub fn hold(pass: Pass, at: &Workplace) -> io::Result<Option<Hold>> {
         }
         Pass::Sandboxed => Some(Hold::Sandbox(Arc::new(Sandbox::new(at)?))),
     })
+}
+
+/// What holds a command that is free: studio's box, where there is one around us.
+pub fn free() -> Option<Hold> {
+    studios().map(Hold::Studios)
 }
 
 fn studios() -> Option<PathBuf> {

@@ -13,6 +13,7 @@ use crate::commands::landing::{Options, Refused};
 use crate::commands::order::{self, Order};
 use crate::commands::watch::{Enough, Seen, Watcher};
 use crate::commands::{accept, discard, resume};
+use crate::launch::contract::has_rounds;
 use crate::report;
 use crate::report::view::View;
 use crate::session::facts::Fate;
@@ -191,8 +192,10 @@ impl Plan<'_> {
             ));
         }
         let mut contract = plan::contract(task, all);
-        // Only g3 has a coach; another agent is told what its work is for.
-        if let Some(lines) = contract.take_if(|_| agent != "g3") {
+        // Only g3 has a coach; another agent, or a persona, is told what its work is for.
+        let persona = task.persona.as_deref();
+        let coached = has_rounds(&self.desk.config, &agent, persona);
+        if let Some(lines) = contract.take_if(|_| !coached) {
             text.push_str(&format!("\n\nIt serves these requirements:\n\n{lines}"));
         }
         let mut checks = task.checks.clone();

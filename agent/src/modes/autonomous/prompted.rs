@@ -1,0 +1,114 @@
+//! Runs over the Agent Client Protocol: a session's first prompt says the requirements and begins
+//! the run, and each later one goes on with it.
+
+use base::event::Status;
+use base::failure::{Failure, Result};
+use base::text::GO_ON;
+use planner::document;
+use tokio_util::sync::CancellationToken;
+
+use super::begin::{Again, Heard, ROUNDS, open};
+use super::past::Found;
+use super::record::{Note, Step};
+use super::words::Contract;
+use super::{Pair, Run, owned, requirements};
+use crate::run::Work;
+use crate::run::ends::{Ended, tell_failure};
+
+/// Player and coach of one session, who wait for prompts.
+pub struct Team {
+    /// The two sides.
+    pub pair: Pair,
+    /// Who hears them, and is asked.
+    pub heard: Heard,
+}
+
+impl Team {
+    /// Carries a prompt out; its end has been told as an event.
+    pub async fn prompt(&self, text: &str, work: &mut Work, cancel: &CancellationToken) -> Ended {
+        match self.begin(text, work).await {
+            Ok(mut run) => {
+                let ended = run.go(cancel).await;
+                run.finish(ended)
+            }
+            Err(failure) => {
+                tell_failure(&self.heard.bus, &failure);
+                Ended { status: Status::Failed, failure: Some(failure) }
+            }
+        }
+    }
+
+    async fn begin<'w>(&self, text: &str, work: &'w mut Work) -> Result<Run<'w>> {
+        let (contract, again) = match Found::at(&work.session.dir)? {
+            None => (self.first(text)?, None),
+            Some(found) => {
+                owned::refuse_strangers(&work.session.dir, &found.checks, &self.pair.checks)?;
+                let contract = self.pair.contract(found.text.clone(), &found.checks)?;
+                let note = self.later(text, &found);
+                (contract, Some(Again { found, note }))
+            }
+        };
+        // Limits count for each prompt.
+        let mut run = open(&self.pair, contract, again, work, self.heard.clone()).await?;
+        let spent = run.cost().usage;
+        run.purse.leave_out(spent);
+        Ok(run)
+    }
+
+    /// What the first prompt asks for. Words that only say to go on are no requirement.
+    fn first(&self, text: &str) -> Result<Contract> {
+        if text.trim() == GO_ON {
+            return Err(Failure::usage("this session has no requirements yet")
+                .because("nothing was begun that could go on")
+                .next("say what is required, one item a line"));
+        }
+        self.pair.contract(text.to_owned(), &[])
+    }
+
+    /// How the run goes on: where it was cut short. When it was over, or the user has something to
+    /// say, the player works once more, and there are as many rounds again.
+    fn later(&self, text: &str, found: &Found) -> Note {
+        let rounds = &found.rounds;
+        let said = said(text, &found.text);
+        let more = said.is_some() || matches!(rounds.next(), Step::End(_));
+        let allowance = self.pair.rounds.unwrap_or(ROUNDS);
+        let most = if more { rounds.rounds.len() as u32 + allowance } else { rounds.most };
+        Note::Resumed { rounds: most, more, said }
+    }
+}
+
+/// What the user has to say in a later prompt: not that it goes on, and nothing that the run began
+/// with.
+fn said(text: &str, began_with: &str) -> Option<String> {
+    let again = document::current(text)
+        .is_some_and(|section| section.trim() == requirements::section(began_with).trim());
+    let words = if again { document::without(text, document::CURRENT) } else { text.to_owned() };
+    let known = document::without(began_with, document::CURRENT);
+    let known = Some(known.trim()).filter(|known| again && !known.is_empty());
+    let words = known.and_then(|known| words.trim().strip_prefix(known)).unwrap_or(&words).trim();
+    (!words.is_empty() && words != GO_ON).then(|| words.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_already_is_not_said_again() {
+        let mark = document::CURRENT;
+        let began = format!("Build it\n\n{mark}\n\n- R1: a\n");
+        assert_eq!(said(GO_ON, &began), None);
+        assert_eq!(said(&format!("{GO_ON}\n\n{mark}\n\n- R1: a"), &began), None);
+        assert_eq!(
+            said(&format!("be quick\n\n{mark}\n\n- R1: a"), &began),
+            Some("be quick".into())
+        );
+        assert_eq!(said("be quick", &began), Some("be quick".into()));
+        assert_eq!(said(&began, &began), None);
+        let task = began.replace("it\n", "it\n\nbe quick\n");
+        assert_eq!(said(&task, &began), Some("be quick".into()));
+        let other = format!("{mark}\n- R1: b");
+        assert_eq!(said(&other, &began), Some(other.clone()), "new words are not lost");
+        assert_eq!(said(" \n", &began), None);
+    }
+}

@@ -1,0 +1,133 @@
+//! `--requirements FILE`: what sessions are held to, read before anything is started.
+
+use std::path::Path;
+
+use base::failure::{Failure, Result};
+use planner::document;
+use planner::requirement::{self, Requirement, Unclear};
+
+use crate::commands::order::Order;
+
+/// Bytes of such a file at most.
+const MOST: u64 = 1 << 20;
+
+/// The requirements of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Requirements {
+    /// Their first heading, else the first of them.
+    pub title: String,
+    /// All of them, each with its id.
+    pub contract: String,
+    /// Their ids.
+    pub ids: Vec<String>,
+}
+
+impl Requirements {
+    /// Lets a session work under them.
+    pub fn hold(&self, order: &mut Order) {
+        order.part.contract = Some(self.contract.clone());
+        order.part.requirements.clone_from(&self.ids);
+    }
+}
+
+/// Reads a file: what stands below its mark, else all of it.
+pub fn read(path: &Path) -> Result<Requirements> {
+    let wrong = |what: String| {
+        Failure::usage(format!("cannot read the requirements in {}", path.display()))
+            .because(what)
+            .next("write one list item per requirement: `- R1: what must hold`")
+    };
+    let size = std::fs::metadata(path).map_err(|e| wrong(e.to_string()))?.len();
+    if size > MOST {
+        return Err(wrong(format!("it has {size} bytes, more than {MOST}")));
+    }
+    let bytes = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|e| {
+        let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        wrong(format!("{}:{line}: it is not UTF-8", path.display()))
+    })?;
+    of(&text).map_err(|mistake| match mistake {
+        Mistake { line: Some(line), what } => wrong(format!("{}:{line}: {what}", path.display())),
+        Mistake { line: None, what } => wrong(what),
+    })
+}
+
+/// What is wrong with a text, and where.
+#[derive(Debug, PartialEq, Eq)]
+struct Mistake {
+    line: Option<usize>,
+    what: String,
+}
+
+fn of(text: &str) -> std::result::Result<Requirements, Mistake> {
+    let text = text.trim_start_matches('\u{feff}');
+    let nothing = |what: &str| Mistake { line: None, what: what.to_owned() };
+    let (above, section) = match document::current(text) {
+        Some(section) => (text.find(section).unwrap_or(0), section),
+        None if document::original(text).is_some() => {
+            return Err(nothing("there is nothing below {{CURRENT REQUIREMENTS}}"));
+        }
+        None => (0, text),
+    };
+    let (contract, all) = document::numbered(section).map_err(|unclear| match unclear {
+        Unclear::Empty => nothing("it is empty"),
+        Unclear::Twice(id) => {
+            let mut lines = (1..).zip(section.lines()).filter(|(_, line)| gives(line, &id));
+            let line = lines.nth(1).map(|(n, _)| n + text[..above].matches('\n').count());
+            Mistake { line, what: format!("the id {id} stands there once more") }
+        }
+    })?;
+    let title = heading(section).or_else(|| all.first().map(|it| it.text.clone()));
+    let ids = all.into_iter().map(|Requirement { id, .. }| id).collect();
+    let contract = contract.trim_matches(['\n', '\r']).trim_end().to_owned();
+    Ok(Requirements { title: title.unwrap_or_default(), contract, ids })
+}
+
+/// Whether a line is an item that gives itself this id.
+fn gives(line: &str, id: &str) -> bool {
+    let is_it = |all: Vec<Requirement>| all.first().is_some_and(|it| it.id == id);
+    requirement::read(line).is_ok_and(is_it)
+        && requirement::unnumbered(line).is_ok_and(|none| none.is_empty())
+}
+
+fn heading(text: &str) -> Option<String> {
+    let mut lines = text.lines().take_while(|line| !line.starts_with("```"));
+    let found = lines.find_map(|line| {
+        let words = line.trim_start_matches('#');
+        (words.len() < line.len() && words.starts_with(' ')).then(|| words.trim())
+    });
+    found.filter(|words| !words.is_empty()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_marked_section_counts_and_every_requirement_gets_an_id() {
+        let text = "# Wish\n{{CURRENT REQUIREMENTS}}\n\n# A shop\n- sell\n- R7: ship\n\n\
+                    {{ORIGINAL USER REQUIREMENTS -- THIS SECTION WILL BE IGNORED BY THE IMPLEMENTATION}}\n- a shop!\n";
+        let read = of(text).unwrap();
+        assert_eq!(read.title, "A shop");
+        assert_eq!(read.contract, "# A shop\n- R1: sell\n- R7: ship");
+        assert_eq!(read.ids, ["R1", "R7"]);
+        let plain = of("\u{feff}1. print dates\n2. as RFC 3339\n").unwrap();
+        assert_eq!((plain.title.as_str(), plain.ids.len()), ("print dates", 2));
+        let prose = of("Print dates\nas RFC 3339.\n").unwrap();
+        assert_eq!(prose.title, "Print dates as RFC 3339.");
+        assert_eq!(
+            (prose.contract.as_str(), &prose.ids[..]),
+            ("Print dates\nas RFC 3339.", &["R1".to_owned()][..])
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        let twice = of("x\n{{CURRENT REQUIREMENTS}}\n- R1: a\n- b\n- R1: c\n").unwrap_err();
+        assert_eq!((twice.line, twice.what.contains("R1")), (Some(5), true));
+        assert_eq!(of(" \n").unwrap_err().what, "it is empty");
+        let marked = document::marked("a wish");
+        assert!(of(&marked).unwrap_err().what.contains("nothing below"));
+    }
+}

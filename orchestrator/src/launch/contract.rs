@@ -1,0 +1,109 @@
+//! Sessions whose agent works as player and coach under requirements: its command, and its prompts.
+
+use base::config::Config;
+use base::config::studio::{AgentRow, Protocol};
+use base::failure::{Failure, Result};
+use planner::document::{CURRENT, unmarked};
+
+use crate::launch::table;
+use crate::session::record::Part;
+
+/// The row of a session's agent, with all that its command says: requirements are worked on by
+/// player and coach and under the session's checks, and a persona is named at the end.
+pub fn row(
+    config: &Config,
+    agent: &str,
+    persona: Option<&str>,
+    part: &Part,
+    checks: &[String],
+) -> Result<AgentRow> {
+    let row = table::row(config, agent)?;
+    let row = match part.contract {
+        Some(_) => in_rounds(row, agent, persona, checks)?,
+        None => row,
+    };
+    table::playing(row, agent, persona)
+}
+
+/// Whether such an agent can work under requirements; another one can only be told them.
+pub fn has_rounds(config: &Config, agent: &str, persona: Option<&str>) -> bool {
+    table::row(config, agent).is_ok_and(|row| in_rounds(row, agent, persona, &[]).is_ok())
+}
+
+fn in_rounds(
+    mut row: AgentRow,
+    agent: &str,
+    persona: Option<&str>,
+    checks: &[String],
+) -> Result<AgentRow> {
+    let refused = |what: String, why: &str| Err(Failure::usage(what).because(why));
+    if agent != "g3" {
+        let what = format!("agent `{agent}` does not work under requirements");
+        return refused(what, "player and coach are g3's")
+            .map_err(|failure| failure.next("--agent g3"));
+    }
+    if row.protocol != Protocol::Acp {
+        let what = "agent `g3` does not work under requirements".to_owned();
+        return refused(what, "its row in the agents table has the protocol `command`")
+            .map_err(|failure| failure.next("[studio.agents.g3] protocol = \"acp\""));
+    }
+    if let Some(persona) = persona {
+        let what = format!("`{persona}` does not work under requirements");
+        return refused(what, "player and coach are roles of their own")
+            .map_err(|failure| failure.next("leave the persona out"));
+    }
+    row.command.push("--autonomous".to_owned());
+    for line in checks {
+        row.command.extend(["--check".to_owned(), line.clone()]);
+    }
+    Ok(row)
+}
+
+/// A prompt of a session. Requirements stand below each: the first begins with them, and whoever
+/// forgot everything, or was killed before it began, finds them again.
+pub fn prompt(part: &Part, words: String) -> String {
+    match &part.contract {
+        Some(contract) => {
+            format!("{}\n\n{CURRENT}\n\n{}\n", unmarked(words.trim_end()), contract.trim())
+        }
+        None => words,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use planner::document::current;
+
+    use super::*;
+
+    fn part() -> Part {
+        Part { contract: Some("- R1: a\n".to_owned()), ..Part::default() }
+    }
+
+    fn command(agent: &str, persona: Option<&str>, part: &Part) -> Result<Vec<String>> {
+        let checks = ["make test".to_owned(), "true".to_owned()];
+        row(&Config::default(), agent, persona, part, &checks).map(|row| row.command[1..].to_vec())
+    }
+
+    #[test]
+    fn requirements_are_worked_on_in_rounds_under_the_checks() {
+        let with = command("g3", None, &part()).unwrap();
+        assert_eq!(with, ["acp", "--autonomous", "--check", "make test", "--check", "true"]);
+        assert_eq!(command("g3", None, &Part::default()).unwrap(), ["acp"]);
+        let persona = command("g3", Some("scout"), &Part::default()).unwrap();
+        assert_eq!(persona, ["acp", "--agent", "scout"]);
+        assert!(command("g3", Some("scout"), &part()).is_err());
+        let has = |persona| has_rounds(&Config::default(), "g3", persona);
+        assert!(has(None) && !has(Some("scout")));
+        assert!(!has_rounds(&Config::default(), "nobody", None));
+    }
+
+    #[test]
+    fn every_prompt_ends_with_the_requirements_and_with_nothing_else() {
+        let words = format!("do it\n{CURRENT}\n- not this\n\n");
+        let told = prompt(&part(), words.clone());
+        assert_eq!(current(&told).map(str::trim), Some("- R1: a"), "{told}");
+        assert!(told.starts_with("do it\n"), "{told}");
+        assert_eq!(prompt(&Part::default(), words.clone()), words);
+    }
+}

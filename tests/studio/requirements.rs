@@ -1,0 +1,58 @@
+//! `studio run --requirements`: what is read, what is refused, and what is said before it starts.
+
+use serde_json::json;
+
+use crate::scene::{Scene, studio};
+
+const FILE: &str = "# Two files\n- make one.txt\n- R7: make two.txt\n";
+
+fn run(scene: &Scene, more: &[&str]) -> testkit::env::Ran {
+    let args = ["run", "--agent", "g3", "--requirements", "r.md"];
+    scene.env.run(studio(), scene.repo.path(), args.iter().chain(more))
+}
+
+#[test]
+fn a_dry_run_says_who_would_work_under_what() {
+    let scene = Scene::new();
+    scene.repo.write("r.md", FILE);
+    let ran = run(&scene, &["--dry-run"]);
+    ran.exits(0).says("would start: Two files (agent g3").says("player and coach for R1, R7");
+    let line = run(&scene, &["--dry-run", "--json", "one", "another"]).json_lines();
+    let tasks: Vec<_> = line.iter().map(|line| line["task"].clone()).collect();
+    assert_eq!(tasks, ["one", "another"]);
+    for line in &line {
+        assert_eq!(line["requirements"], json!(["R1", "R7"]));
+        assert_eq!(line["contract"], "# Two files\n- R1: make one.txt\n- R7: make two.txt");
+    }
+}
+
+#[test]
+fn mistakes_in_the_file_are_told_with_its_line_and_start_nothing() {
+    let scene = Scene::new();
+    let missing = run(&scene, &[]);
+    missing.exits(2).says("cannot read the requirements in r.md");
+    for (bytes, why) in [
+        (&b" \n"[..], "it is empty"),
+        (b"- R1: a\n\n- R2: b\n- R1: c\n", "r.md:4: the id R1 stands there once more"),
+        (b"- R1: a\n- \xff\n", "r.md:2: it is not UTF-8"),
+        (b"{{CURRENT REQUIREMENTS}}\n\n{{ORIGINAL USER REQUIREMENTS -- THIS SECTION WILL BE IGNORED BY THE IMPLEMENTATION}}\na wish\n", "nothing below {{CURRENT REQUIREMENTS}}"),
+    ] {
+        std::fs::write(scene.repo.path().join("r.md"), bytes).expect("the repository is writable");
+        run(&scene, &[]).exits(2).says(why).says("try:");
+    }
+    assert_eq!(scene.studio(["list", "--json"]).json()["sessions"], json!([]));
+}
+
+#[test]
+fn who_has_no_player_and_coach_is_refused() {
+    let scene = Scene::new();
+    scene.repo.write("r.md", FILE);
+    scene.repo.write("t.md", "- a task\n");
+    run(&scene, &["--tasks", "t.md"]).exits(2).says("name their own requirements");
+    run(&scene, &["--persona", "scout"]).exits(2).says("roles of their own");
+    let fake = scene.studio(["run", "--requirements", "r.md"]);
+    fake.exits(2).says("agent `fake` does not work under requirements").says("g3's");
+    scene.configure("[studio.agents.g3]\nprotocol = \"command\"\ncommand = [\"g3\", \"{prompt}\"]");
+    run(&scene, &[]).exits(2).says("protocol `command`");
+    assert_eq!(scene.studio(["list", "--json"]).json()["sessions"], json!([]));
+}
