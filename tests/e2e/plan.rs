@@ -148,7 +148,14 @@ fn eight_requirements_land_and_are_traced_whatever_goes_wrong_on_the_way() {
     for row in &rows {
         assert_eq!(row["state"], "shown", "{row:#}");
         assert_eq!(row["commits"].as_array().map(Vec::len), Some(1), "{row:#}");
+        assert_eq!(
+            (&row["coach"]["status"], &row["judged_earlier"]),
+            (&json!("met"), &json!(false)),
+            "{row:#}"
+        );
+        assert!(row["turns"].as_u64().is_some_and(|turns| turns > 1), "{row:#}");
     }
+    scene.studio(["verify"]).exits(0);
     let order = scene.repo.git(["log", "--reverse", "--format=%(trailers:key=Task,valueonly)"]);
     let place = |task: &str| order.find(&format!("<{task}>")).unwrap_or_else(|| panic!("{order}"));
     assert!(

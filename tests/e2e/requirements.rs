@@ -97,6 +97,19 @@ fn requirements_are_met_checked_billed_and_named_by_the_commit() {
     assert!(landed.contains("Requirement: R1\nRequirement: R7"), "{landed}");
     assert!(landed.contains("\"requirements\": [\n    \"R1\",\n    \"R7\""), "{landed}");
     assert_eq!(scene.repo.read("two.txt"), "two.txt\n");
+    let said = |id: &str| json!({"id": id, "status": "met", "evidence": format!("saw {id}")});
+    assert_eq!(session["coach"]["requirements"], json!([said("R1"), said("R7")]));
+    assert_eq!(
+        (&session["coach"]["status"], &session["coach"]["earlier"]),
+        (&json!("done"), &json!(false))
+    );
+    let receipt: Value = serde_json::from_str(&scene.repo.git(["notes", "--ref=studio", "show"]))
+        .expect("a receipt");
+    assert_eq!(receipt["verdict"], session["coach"]["requirements"], "{receipt:#}");
+    assert_eq!((&receipt["rounds"], &receipt["turns"]), (&json!(2), &json!(asked.len())));
+    let traced = scene.studio(["trace", "--file", "../plan.md", "--json"]).exits(0).json();
+    assert_eq!(traced["requirements"][1]["coach"]["status"], "met", "{traced:#}");
+    scene.studio(["verify", "--file", "../plan.md"]).exits(0);
 }
 
 #[test]
