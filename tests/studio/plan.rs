@@ -291,3 +291,24 @@ fn a_plan_that_is_killed_at_any_step_goes_on() {
         scene.repo.is_sound();
     }
 }
+
+#[test]
+fn a_plan_that_is_set_aside_and_killed_on_the_way_loses_no_text() {
+    for step in ["plan.set_aside", "plan.set_aside:2", "plan.written", "plan.saved"] {
+        let scene = scene();
+        scene.studio(["plan"]).exits(3);
+        let texts = [scene.repo.read(REQUIREMENTS), scene.repo.read(TASKS)];
+        scene.repo.write("wish.md", refined(&["an x"]));
+        let job = scene.env.job(studio(), scene.repo.path()).args(["plan", "--new", "wish.md"]);
+        let killed = scene.env.run_job(job.env("G3_TEST_KILL_AT", step));
+        assert_eq!(killed.code, 137, "{step}: {killed}");
+        let entries = std::fs::read_dir(scene.repo.path().join("g3-plan")).expect("there");
+        let kept: Vec<String> = entries
+            .flatten()
+            .map(|it| std::fs::read_to_string(it.path()).expect("a text"))
+            .collect();
+        assert!(texts.iter().all(|text| kept.contains(text)), "{step}: {kept:?}");
+        let again = scene.studio(["plan", "--new", "wish.md"]);
+        again.exits(3).says("R1: an x").says("not approved");
+    }
+}
