@@ -21,7 +21,7 @@ pub fn read(answer: &str) -> Result<String, String> {
     let Some((first, rest)) = lines.split_first() else {
         return Err("its answer is empty".to_owned());
     };
-    let first = first.trim().trim_matches(['"', '`', '*', '#', ' ']).trim_end_matches('.');
+    let first = undecorated(first).trim_end_matches('.');
     let words = first.split_whitespace().filter(|word| word.chars().any(char::is_alphabetic));
     if words.count() < 2 || first.starts_with(['{', '<', '[']) {
         return Err("its answer is no commit message".to_owned());
@@ -29,6 +29,18 @@ pub fn read(answer: &str) -> Result<String, String> {
     let (subject, more) = subject(first);
     let body = wrapped(&format!("{more}\n{}", rest.join("\n")));
     Ok(if body.is_empty() { subject } else { format!("{subject}\n\n{body}") })
+}
+
+/// A line without the marks of a heading, and without quotes, stars or backticks around all of it.
+fn undecorated(line: &str) -> &str {
+    let mut line = line.trim().trim_start_matches('#').trim();
+    for mark in ["**", "*", "\"", "`"] {
+        let inner = line.strip_prefix(mark).and_then(|rest| rest.strip_suffix(mark));
+        if let Some(inner) = inner.filter(|inner| !inner.contains(mark)) {
+            line = inner.trim();
+        }
+    }
+    line
 }
 
 /// The answer without the marks `{{COMMIT_SUMMARY}}` and `{{COMMIT_DESCRIPTION}}`, where it has
@@ -135,6 +147,10 @@ mod tests {
         assert!(lines.iter().all(|line| line.chars().count() <= 72), "{text}");
         assert!(!text.contains("Co-authored-by"));
         for (answer, message) in [
+            ("`a.py`: set the price", "`a.py`: set the price"),
+            ("`a.py` calls `b.py`", "`a.py` calls `b.py`"),
+            ("## **Mend it now.**", "Mend it now"),
+            ("`Mend it now`", "Mend it now"),
             ("{{COMMIT_SUMMARY}}Mend it now{{/COMMIT_SUMMARY}} ok", "Mend it now"),
             (
                 "{{COMMIT_SUMMARY}}\nMend it now\n{{COMMIT_DESCRIPTION}}\nIt broke.\n",
