@@ -64,6 +64,14 @@ fn nothing_begins_before_the_user_said_yes_to_both_texts() {
         scene.repo.git(["log", "--format=%(trailers:key=Requirement,valueonly,separator=%x2C)"]);
     assert_eq!(log.lines().next(), Some("R3"), "what waits lands last: {log}");
     assert!(sessions(&scene).iter().all(|it| it["state"] == "accepted"));
+    let history = scene.repo.read("g3-plan/planner_history.txt");
+    let told: Vec<&str> =
+        history.lines().filter_map(|line| line.split_once(" - ")).map(|(_, it)| it).collect();
+    assert!(
+        told[0].starts_with("APPROVED REQUIREMENTS (") && told[1].starts_with("GIT HEAD ("),
+        "{history}"
+    );
+    assert!(history.ends_with("START IMPLEMENTING (current_requirements.md)\n<<\n  R1: an a\n  R2: a b\n  R3: a c\n>>\n"), "{history}");
     let again = scene.studio(["plan"]);
     again.exits(0).says("accepted");
     assert_eq!(sessions(&scene).len(), 3, "what is done stays done");

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use base::failure::{Failure, Result};
 use planner::document;
+use planner::history::Happened;
 
 use super::Args;
 use super::paper::{Paper, REQUIREMENTS, Saved};
@@ -45,8 +46,16 @@ pub fn begin(
     let how = if at_work || strange { "dropped" } else { "completed" };
     // A list of tasks alone is the user's own, for this plan.
     let earlier = before.is_some() || strange;
-    for name in earlier.then(|| paper.set_aside(how, &stamp)).transpose()?.unwrap_or_default() {
+    let kept = earlier.then(|| paper.set_aside(how, &stamp)).transpose()?.unwrap_or_default();
+    for name in &kept {
         report::say(&format!("the earlier plan is kept: {name}"));
+    }
+    if let [tasks, requirements] = kept.as_slice() {
+        let what = match how {
+            "completed" => Happened::Completed(requirements.clone(), tasks.clone()),
+            _ => Happened::Other(format!("SET ASIDE ({requirements}, {tasks})")),
+        };
+        paper.tell(desk.clock, vec![what])?;
     }
     let text = match document::current(wish) {
         Some(_) => numbered(wish)?,

@@ -15,6 +15,7 @@ use base::failure::{Failure, OrFail, Result};
 use base::lock::Lock;
 use base::process::{Job, Limits, Stream};
 use planner::document;
+use planner::history::Happened;
 use planner::plan::{self, Found, List, Stage, Wish};
 use planner::requirement::{self, Requirement};
 use planner::task::{self, Task};
@@ -200,11 +201,13 @@ impl<'a> Plan<'a> {
         let before = self.paper.requirements(before).unwrap_or_default();
         tell::requirements(self.desk, &all, &before);
         self.ask("approve these requirements?", "the requirements are not approved", REQUIREMENTS)?;
+        let approved = Happened::Approved(hash(text.as_bytes()));
         self.saved.approved = Some(text);
         // What follows from them for the tasks is shown, and asked, too.
         self.saved.agreed = None;
         self.saved.over = false;
-        self.paper.save(&self.saved)
+        self.paper.save(&self.saved)?;
+        self.paper.tell(self.desk.clock, vec![approved])
     }
 
     /// Lets a model split what no task serves.
@@ -233,7 +236,10 @@ impl<'a> Plan<'a> {
         tell::tasks(self.desk, &tasks, &self.standing(&tasks, &all)?);
         self.ask("work on these tasks?", "the tasks are not agreed to", TASKS)?;
         self.saved.agreed = Some(text);
-        self.paper.save(&self.saved)
+        self.paper.save(&self.saved)?;
+        let tip = self.desk.repository.base(Some(&self.saved.branch))?.commit;
+        let lines = all.iter().map(|it| format!("{}: {}", it.id, it.text)).collect();
+        self.paper.tell(self.desk.clock, vec![Happened::Head(tip), Happened::Started(lines)])
     }
 
     /// Asks, unless everything is answered with yes.

@@ -3,10 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use base::clock::Clock;
 use base::failure::{Failure, OrFail, Result};
 use base::files::{self, step};
 use planner::coverage::strangers;
 use planner::document;
+use planner::history::{self, Happened};
 use planner::requirement::{self, Requirement, Unclear};
 use planner::task::{self, Task};
 use serde::{Deserialize, Serialize};
@@ -17,6 +19,9 @@ use crate::commands::tasks;
 pub const REQUIREMENTS: &str = "g3-plan/current_requirements.md";
 /// The tasks.
 pub const TASKS: &str = "g3-plan/tasks.toml";
+
+/// What happened, a line each.
+const HISTORY: &str = "g3-plan/planner_history.txt";
 
 /// What studio remembers of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +92,19 @@ impl Paper {
         step("plan.written");
         std::fs::create_dir_all(path.parent().unwrap_or(&self.top)).or_fail(fail)?;
         files::replace(&path, text.as_bytes()).or_fail(fail)
+    }
+
+    /// Writes lines of the history.
+    pub fn tell(&self, clock: Clock, all: Vec<Happened>) -> Result<()> {
+        let now = clock.now().to_zoned(jiff::tz::TimeZone::system());
+        let time = now.strftime("%Y-%m-%d %H:%M:%S").to_string();
+        let mut text = self.read(HISTORY)?.unwrap_or_default();
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let lines = all.into_iter().map(|what| history::Line { time: time.clone(), what }.text());
+        text.extend(lines);
+        self.write(HISTORY, &text)
     }
 
     /// Gives the files of an earlier plan names that they keep; gives those names.
