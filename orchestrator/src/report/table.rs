@@ -109,10 +109,7 @@ pub fn page(view: &View) -> String {
         }
     }
     lines.extend(coach::rows(story).iter().map(|(name, text)| row(name, text)));
-    if let Some(usage) = &story.usage {
-        let cost = usage.cost_usd.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
-        lines.push(row("usage", &format!("{} in, {} out{cost}", usage.input, usage.output)));
-    }
+    lines.extend(story.usage.as_ref().map(|usage| row("usage", &coach::usage(usage))));
     for (n, what) in &story.asks {
         lines.push(row(&format!("asks {n}"), what));
     }
