@@ -320,3 +320,23 @@ fn a_plan_that_is_set_aside_and_killed_on_the_way_loses_no_text() {
         again.exits(3).says("R1: an x").says("not approved");
     }
 }
+
+#[test]
+fn what_is_written_into_the_files_during_the_work_is_not_worked_on() {
+    let scene = scene();
+    let list = tasks(&[
+        ("one", "write a 1; gate go", &["R1", "R2"], &[]),
+        ("two", "write b 1", &["R3"], &["one"]),
+    ]);
+    scene.repo.write(TASKS, &list);
+    let mut run = scene.env.start(studio(), scene.repo.path(), ["plan", "--yes"]);
+    let id = until("the agent works", || {
+        let first = sessions(&scene).into_iter().next()?;
+        (first["state"] == "working").then(|| first["id"].as_str().unwrap_or_default().to_owned())
+    });
+    scene.repo.write(TASKS, list.replace("write b 1", "write b 2") + "[[task]\n");
+    scene.worktree(&id).write("go", "");
+    let ended = until("it ends", || run.child.try_wait().expect("a child"));
+    assert_eq!(scene.repo.read("b"), "1\n", "what the user said yes to");
+    assert_eq!(ended.code(), Some(2), "and the mistake is told at the end");
+}

@@ -79,9 +79,11 @@ impl Plan<'_> {
 
     /// Works until nothing is left to be done, or a person must look.
     pub fn work(&mut self) -> Result<Worked> {
-        let (_, all) = self.requirements()?;
-        let (_, tasks) = self.tasks(&all)?;
+        // What the user said yes to counts, whatever becomes of the files meanwhile.
+        let all = self.paper.requirements(self.saved.approved.as_deref().unwrap_or_default())?;
+        let tasks = self.paper.tasks(self.saved.agreed.as_deref().unwrap_or_default(), &all)?;
         self.drop_others(&tasks, &all)?;
+        let digests = self.digests(&tasks, &all);
         let desk = self.desk;
         let mut watcher = Watcher::begin(desk, false)?;
         let mut tries = vec![0; tasks.len()];
@@ -91,7 +93,9 @@ impl Plan<'_> {
             let acts = plan::next(&tasks, &standing, &tries);
             for (at, act) in &acts {
                 tries[*at] += 1;
-                if let Err(failure) = self.carry_out(*act, &tasks[*at], &placed[*at], &all) {
+                if let Err(failure) =
+                    self.carry_out(*act, (&tasks[*at], &digests[*at]), &placed[*at], &all)
+                {
                     // The others go on.
                     report::say(&format!("{}: {}", tasks[*at].id, failure.in_full()));
                     tries[*at] = u32::MAX;
@@ -138,7 +142,13 @@ impl Plan<'_> {
         Ok(())
     }
 
-    fn carry_out(&self, act: Act, task: &Task, placed: &Placed, all: &[Requirement]) -> Result<()> {
+    fn carry_out(
+        &self,
+        act: Act,
+        task: (&Task, &str),
+        placed: &Placed,
+        all: &[Requirement],
+    ) -> Result<()> {
         let view = match (&placed.view, act) {
             (None, _) | (_, Act::Begin) => return self.begin_task(task, placed, all),
             (Some(view), Act::GoOn | Act::Again | Act::Land) => view,
@@ -177,10 +187,12 @@ impl Plan<'_> {
         }
     }
 
-    fn begin_task(&self, task: &Task, placed: &Placed, all: &[Requirement]) -> Result<()> {
-        let (_, tasks) = self.tasks(all)?;
-        let at = tasks.iter().position(|it| it.id == task.id);
-        let digest = at.and_then(|at| self.digests(&tasks, all).into_iter().nth(at));
+    fn begin_task(
+        &self,
+        (task, digest): (&Task, &str),
+        placed: &Placed,
+        all: &[Requirement],
+    ) -> Result<()> {
         let agent = task.agent.clone().or_else(|| self.desk.config.studio.agent.clone());
         let agent = agent.unwrap_or_else(|| "g3".to_owned());
         let mut text = task.text.clone();
@@ -212,7 +224,7 @@ impl Plan<'_> {
                 requirements: task.requirements.clone(),
                 contract,
                 plan: Some(self.saved.id.clone()),
-                digest,
+                digest: Some(digest.to_owned()),
             },
             limits: Limits {
                 seconds: limits.timeout,
