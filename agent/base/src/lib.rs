@@ -15,3 +15,4 @@ pub mod process;
 pub mod sandbox;
 pub mod secret;
 pub mod text;
+pub mod user_dirs;

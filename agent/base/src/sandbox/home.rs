@@ -17,6 +17,8 @@ const SECRETS: &[&str] = &[
     ".config/git/credentials",
     ".config/g3",
     ".g3/oauth",
+    ".local/state/g3",
+    ".local/state/studio",
     ".aws",
     ".azure",
     ".config/gcloud",
@@ -156,6 +158,7 @@ pub fn home_rules(home: &Path, closed: &[PathBuf]) -> Rules {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let mut shut: Vec<PathBuf> = closed.to_vec();
     shut.extend(SECRETS.iter().map(|secret| home.join(secret)));
+    shut.extend(["g3", "studio"].iter().filter_map(|name| crate::user_dirs::state_dir(name).ok()));
     shut.extend(MAYBE.iter().map(|file| home.join(file)).filter(|file| holds_login(file)));
     if rustix::process::geteuid().is_root() {
         shut.extend(ROOTS.iter().map(PathBuf::from));

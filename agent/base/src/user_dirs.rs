@@ -1,0 +1,57 @@
+//! The user's own directories, by the XDG Base Directory Specification: what a program keeps
+//! outside of every repository.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The home directory, when `HOME` names an absolute path.
+pub fn home_dir() -> Option<PathBuf> {
+    absolute("HOME")
+}
+
+/// Where a program keeps what must outlive it and belongs to no repository:
+/// `$XDG_STATE_HOME/<program>`, else `~/.local/state/<program>`. Every box closes both. Fails when
+/// neither variable names an absolute path.
+pub fn state_dir(program: &str) -> io::Result<PathBuf> {
+    let base = absolute("XDG_STATE_HOME").or_else(|| Some(home_dir()?.join(".local/state")));
+    let base = base.ok_or_else(|| io::Error::other("neither XDG_STATE_HOME nor HOME is set"))?;
+    Ok(base.join(program))
+}
+
+/// A directory name for a path: its last part, readable, and 16 hexadecimal digits of the SHA-256
+/// of the whole path, so that two paths never share a name.
+pub fn name_for_path(path: &Path) -> String {
+    use sha2::Digest;
+    use std::fmt::Write;
+    use std::os::unix::ffi::OsStrExt;
+    let last = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let readable: String = last
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' })
+        .take(40)
+        .collect();
+    let mut name = format!("{}-", readable.trim_start_matches('.'));
+    for byte in &sha2::Sha256::digest(path.as_os_str().as_bytes())[..8] {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}
+
+fn absolute(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_paths_are_readable_and_differ() {
+        let one = name_for_path(Path::new("/a/my project"));
+        let two = name_for_path(Path::new("/b/my project"));
+        assert!(one.starts_with("my-project-") && two.starts_with("my-project-"));
+        assert_ne!(one, two);
+        assert!(!name_for_path(Path::new("/")).contains('/'));
+        assert!(!name_for_path(Path::new("/..")).starts_with('.'));
+    }
+}
