@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use base::process::{Job, Limits};
-use base::text::{head, printable};
+use base::text::{head, printable, printable_output};
 
 use planner::commit::{self, COLUMNS};
 
@@ -52,7 +52,7 @@ impl Writer {
     pub fn write(&self, subject: &Subject<'_>, directory: &Path) -> Written {
         let asked = self
             .ask(&prompt(subject), directory)
-            .and_then(|answer| commit::read(&printable(&answer)));
+            .and_then(|answer| commit::read(&printable_output(&answer)));
         match asked {
             Ok(text) => Written { message: signed(subject.record, text), by: "model", note: None },
             Err(why) => Written {

@@ -147,9 +147,9 @@ fn quiet_prints_the_words_only() {
 }
 
 #[test]
-fn control_sequences_of_a_model_do_not_reach_the_terminal() {
+fn control_characters_of_a_model_are_written_out() {
     let stage = Stage::new([Reply::says("a\u{1b}]52;c;aGk=\u{7}b\u{1b}[2Jc")]);
-    assert_eq!(stage.g3(["x"]).ok(), "abc");
+    assert_eq!(stage.g3(["x"]).ok(), "a^[]52;c;aGk=^Gb^[[2Jc");
 }
 
 #[test]

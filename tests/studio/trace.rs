@@ -77,7 +77,7 @@ fn people_read_a_table_a_page_and_a_report() {
     report.says("| R3 | not landed | - |  | none | \\- |");
     report.says("### R1\n\na \\*log\\*\n\n- State: shown\n- Commit");
     report.says("two \\| lines \\<b\\>").says("  - passed: `test -e log`");
-    report.says("- Coach: met. log:1 \\`x\\`\n").never_says("\u{1b}");
+    report.says("- Coach: met. log:1 \\`x\\`^\\[\\[2J\n").never_says("\u{1b}");
     report.says("- Look at: \\`R2\\` is said to be unmet, and every check passed");
     scene.studio(["trace", "--markdown", "--json"]).exits(2).says("two forms");
     scene.repo.git(["commit", "-q", "--allow-empty", "-m", "By hand\n\nRequirement: R1"]);

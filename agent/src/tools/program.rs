@@ -96,7 +96,7 @@ impl Program {
         tokio::task::yield_now().await;
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = said.iter().copied().collect();
-        let words = base::text::printable(&String::from_utf8_lossy(&bytes));
+        let words = base::text::printable_output(&String::from_utf8_lossy(&bytes));
         match words.trim() {
             "" => how,
             words => format!("{how}; its last words on stderr: {words}"),

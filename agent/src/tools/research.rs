@@ -104,6 +104,6 @@ async fn words_of(running: &mut AsyncRunning) -> (String, String) {
         }
     };
     tokio::join!(read_out, read_err);
-    let text = |bytes: &[u8]| base::text::printable(&String::from_utf8_lossy(bytes));
+    let text = |bytes: &[u8]| base::text::printable_output(&String::from_utf8_lossy(bytes));
     (text(&report), text(&errors))
 }

@@ -73,7 +73,7 @@ impl Asker for Terminal {
             }
             let text = format!(
                 "{} wants to {}\n  ({})\nAllow? [y]es, [a]lways in this session, [N]o: ",
-                question.tool,
+                printable(&question.tool),
                 printable(&question.what),
                 printable(&question.why)
             );

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use base::event::{Event, Level, What};
-use base::text::printable;
+use base::text::{printable, printable_output};
 
 use super::{Sink, call_line, summed_up};
 
@@ -56,7 +56,7 @@ impl<O: Write + Send, T: Write + Send> Sink for Plain<O, T> {
             }
             What::ToolEnd { ok: false, text, .. } => {
                 let first = text.lines().next().unwrap_or_default();
-                self.say(&format!("  failed: {}", super::cut_to(&printable(first), 160)));
+                self.say(&format!("  failed: {}", super::cut_to(&printable_output(first), 160)));
             }
             What::Retry { why, after_ms, .. } => {
                 self.end_line();

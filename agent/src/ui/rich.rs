@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use base::event::{Event, Level, TodoItem, What};
-use base::text::printable;
+use base::text::{printable, printable_output};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::markdown::Painter;
@@ -100,7 +100,7 @@ impl<O: Write + Send> Rich<O> {
     }
 
     fn result(&mut self, ok: bool, text: &str, ms: u64) {
-        let text = printable(text);
+        let text = printable_output(text);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         for line in lines.iter().take(RESULT_LINES) {
             let colour = if ok { DIM } else { RED };
@@ -246,6 +246,7 @@ mod tests {
         drop(rich);
         let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
         assert!(shown.contains("hi") && shown.contains("ls") && shown.contains("out"));
-        assert!(!shown.contains("\u{1b}]") && !shown.contains("[2J"), "{shown:?}");
+        assert!(!shown.contains("\u{1b}]") && !shown.contains("\u{1b}[2J"), "{shown:?}");
+        assert!(shown.contains("ls^[]52;c;aGk=^G^[[2J"), "{shown:?}");
     }
 }

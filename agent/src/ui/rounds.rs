@@ -182,7 +182,7 @@ mod tests {
         insta::assert_snapshot!(lines(&plan).join("\n"), @r"
         round verdict      met      checks  turns in      out     cost     time
         1     not approved 1 of 2   0 of 1  3     1.2k    80      -        1.5 s
-          check failed (2): make
+          check failed (2): make^[[2J
           R1   met      a.rs:3
           R2   unmet    nothing there
           look at: `R1` is said to be met by `make`

@@ -34,7 +34,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let id = &view.record.id;
     if args.raw {
         let raw = std::fs::read(desk.store.file(id, "agent.log")).unwrap_or_default();
-        report::out(&base::text::printable(&String::from_utf8_lossy(&raw)));
+        report::out(&base::text::printable_output(&String::from_utf8_lossy(&raw)));
         return Ok(0);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

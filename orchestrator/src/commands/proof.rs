@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::failure::{Failure, OrFail, Result};
-use base::text::tail;
+use base::text::{printable_output, tail};
 use sha2::{Digest, Sha256};
 
 use crate::check;
@@ -40,7 +40,7 @@ pub fn check_merged(
         Ran::SetUpFailed { line, ended } => {
             let what = format!("setup `{line}` fails on the merged tree");
             return Err(Failure::failed(format!("{what} with exit code {}", ended.exit))
-                .because(tail(ended.tail.trim_end(), 1500))
+                .because(printable_output(tail(ended.tail.trim_end(), 1500)))
                 .next(format!("studio send {id} 'merge {target} and make the setup pass'")));
         }
     };
@@ -50,7 +50,7 @@ pub fn check_merged(
             "check `{}` fails on the merged tree with exit code {}",
             bad.command, bad.exit
         ))
-        .because(tail(bad.tail.trim_end(), 1500))
+        .because(printable_output(tail(bad.tail.trim_end(), 1500)))
         .next(format!("studio send {id} 'merge {target} and make it pass'"))),
     }
 }

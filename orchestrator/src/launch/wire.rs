@@ -138,7 +138,7 @@ impl Tail {
         let text = String::from_utf8_lossy(&self.0);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = lines[lines.len().saturating_sub(3)..].join("\n");
-        base::text::printable(base::text::tail(&last, 600))
+        base::text::printable_output(base::text::tail(&last, 600))
     }
 }
 

@@ -48,6 +48,7 @@ pub fn check(result: &CheckResult) -> String {
         return format!("check `{}` passed in {} ms", result.command, result.ms);
     }
     let tail = base::text::tail(result.tail.trim_end(), 1500);
+    let tail = base::text::printable_output(tail);
     format!("check `{}` failed with exit code {}\n{tail}", result.command, result.exit)
 }
 

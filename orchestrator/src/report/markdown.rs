@@ -1,6 +1,6 @@
 //! Words of others in Markdown: nothing in them is markup, and nothing in them leaves its place.
 
-use base::text::printable;
+use base::text::{printable, printable_output};
 
 /// What Markdown, in the flavour of code hosts, may take for markup wherever it stands.
 const MARKS: &str = "\\`*_[]<>&|~#!$";
@@ -33,7 +33,7 @@ pub fn code(words: &str) -> String {
 
 /// Output, in a block of its own.
 pub fn block(words: &str) -> String {
-    let words = printable(words);
+    let words = printable_output(words);
     let fence = "`".repeat(longest_run(&words).max(2) + 1);
     format!("{fence}text\n{}\n{fence}", words.trim_end_matches('\n'))
 }
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn words_are_no_markup() {
         assert_eq!(text("a | b <img src=x> *c*"), r"a \| b \<img src=x\> \*c\*");
-        assert_eq!(text("- x\n# y\u{1b}[2J `z`"), r"\- x \# y \`z\`");
+        assert_eq!(text("- x\n# y\u{1b}[2J `z`"), r"\- x \# y^\[\[2J \`z\`");
         assert_eq!(text("12. x 3. y"), r"12\. x 3. y");
         assert_eq!(text("&lt; [a](b) $x$"), r"\&lt; \[a\](b) \$x\$");
     }

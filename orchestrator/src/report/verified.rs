@@ -1,6 +1,6 @@
 //! What `studio verify` found, for people and for scripts.
 
-use base::text::{head, printable, tail};
+use base::text::{head, printable, printable_output, tail};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -187,6 +187,7 @@ impl Verified<'_> {
         lines.extend(self.findings.iter().map(|it| format!("look at: {}", it.text)));
         for (what, wrote) in self.wrote() {
             lines.push(format!("\n{what}:"));
+            let wrote = printable_output(wrote);
             lines.extend(wrote.lines().map(|line| format!("  {line}")));
             lines.extend(wrote.is_empty().then(|| "  (it wrote nothing)".to_owned()));
         }

@@ -89,7 +89,8 @@ impl Run {
         };
         let said = self.question(words::commit(&wanted, &paths), commit).await;
         let read = said.map_err(|failure| failure.sentence());
-        let read = read.and_then(|words| planner::commit::read(&base::text::printable(&words)));
+        let read =
+            read.and_then(|words| planner::commit::read(&base::text::printable_output(&words)));
         let message = read.unwrap_or_else(|why| {
             self.warn(format!("no model wrote the commit message: {why}"));
             planner::commit::plain(&words::plain(&wanted))

@@ -287,7 +287,7 @@ async fn press(session: &Session, id: Option<&str>, keys: &[char]) -> Told {
 async fn extract(session: &Session) -> Told {
     let here = session.here().await?;
     let text = dom::look(session, "text", [Value::Null, Value::Null]).await?;
-    let text = base::text::printable(text.as_str().unwrap_or_default());
+    let text = base::text::printable_output(text.as_str().unwrap_or_default());
     let text = match text.char_indices().nth(TEXT) {
         None => text,
         Some((end, _)) => {

@@ -152,7 +152,7 @@ async fn address(order: &Order, stdout: ChildStdout) -> Option<String> {
 
 fn last_words(place: &Place) -> String {
     let said = std::fs::read(place.log()).unwrap_or_default();
-    let said = base::text::printable(&String::from_utf8_lossy(&said));
+    let said = base::text::printable_output(&String::from_utf8_lossy(&said));
     match base::text::tail(said.trim(), 500) {
         "" => "it said nothing".to_owned(),
         words => format!("its last words: {words}"),

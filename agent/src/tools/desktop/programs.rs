@@ -149,7 +149,7 @@ async fn run(
         };
         let status = status.map_err(|why| why.to_string())?;
         if !status.success() {
-            let said = base::text::printable(&String::from_utf8_lossy(&said));
+            let said = base::text::printable_output(&String::from_utf8_lossy(&said));
             return Err(format!("it ended with code {}: {}", exit_code(status), said.trim()));
         }
     }

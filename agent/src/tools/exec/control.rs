@@ -120,7 +120,7 @@ fn log(record: &Record, lines: usize) -> Result<Outcome, Trouble> {
         false => String::new(),
     };
     let state = state(record);
-    let text = format!("{note}{}", base::text::printable(&text));
+    let text = format!("{note}{}", base::text::printable_output(&text));
     Ok(Outcome::done(text).titled(format!("{}: {state}", record.name)).with(facts(record, state)))
 }
 

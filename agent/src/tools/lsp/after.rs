@@ -157,7 +157,7 @@ impl Written {
             return None;
         }
         let at = client.encoding.of_server(Some(&self.text), &item["range"]["start"]);
-        let words = base::text::printable(item["message"].as_str().unwrap_or_default());
+        let words = base::text::printable_output(item["message"].as_str().unwrap_or_default());
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
         let mut message = base::text::head(&words, LONGEST).to_owned();
         if message.len() < words.len() {

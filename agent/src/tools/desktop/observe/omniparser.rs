@@ -48,7 +48,7 @@ async fn exchange(endpoint: &Endpoint, body: String) -> Result<Value, String> {
         }
     }
     if !(200..300).contains(&status) {
-        let said = base::text::printable(&String::from_utf8_lossy(&bytes));
+        let said = base::text::printable_output(&String::from_utf8_lossy(&bytes));
         return Err(format!("it answers {status}: {}", base::text::head(said.trim(), 300)));
     }
     serde_json::from_slice(&bytes).map_err(|why| format!("its answer is no JSON: {why}"))
