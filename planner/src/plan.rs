@@ -80,6 +80,8 @@ pub enum Standing {
     AtWork,
     /// It can land.
     Ready,
+    /// It landed, and the user undid the landing.
+    Undone,
     /// Its agent, a check or its coach failed.
     Failed,
     /// It was stopped, or it crashed.
@@ -116,7 +118,8 @@ pub fn next(tasks: &[Task], standing: &[Standing], tries: &[u32]) -> Vec<(usize,
             Standing::Ready => Some(Act::Land),
             Standing::Failed => Some(Act::Again),
             Standing::Cut => Some(Act::GoOn),
-            Standing::AtWork | Standing::Done => None,
+            // Only the user may land it again.
+            Standing::AtWork | Standing::Undone | Standing::Done => None,
         };
         act.filter(|_| tries[at] < TRIES).map(|act| (at, act))
     };
@@ -228,6 +231,7 @@ mod tests {
             (Standing::Ready, Some(Act::Land)),
             (Standing::Failed, Some(Act::Again)),
             (Standing::Cut, Some(Act::GoOn)),
+            (Standing::Undone, None),
             (Standing::Done, None),
         ] {
             let acts = next(one, &[standing], &[0]);

@@ -340,3 +340,21 @@ fn what_is_written_into_the_files_during_the_work_is_not_worked_on() {
     assert_eq!(scene.repo.read("b"), "1\n", "what the user said yes to");
     assert_eq!(ended.code(), Some(2), "and the mistake is told at the end");
 }
+
+#[test]
+fn a_landing_that_the_user_undid_is_not_repeated_without_a_question() {
+    let scene = scene();
+    scene.repo.write(TASKS, tasks(&[("one", "write a 1", &["R1", "R2", "R3"], &[])]));
+    scene.studio(["plan", "--yes"]).exits(0);
+    scene.studio(["undo"]).exits(0);
+    assert!(!scene.repo.path().join("a").exists());
+    let id = sessions(&scene)[0]["id"].as_str().expect("an id").to_owned();
+    for _ in 0..2 {
+        let ran = scene.studio(["plan", "--yes"]);
+        ran.exits(1).says("its landing was undone").says(&format!("studio accept {id}"));
+        assert!(!scene.repo.path().join("a").exists(), "{ran}");
+    }
+    scene.studio(["accept", &id]).exits(0);
+    scene.studio(["plan", "--yes"]).exits(0);
+    assert_eq!(scene.repo.read("a"), "1\n");
+}

@@ -15,6 +15,7 @@ use crate::session::record::Record;
 /// What became of every session that an operation took up.
 pub struct Fates {
     by_session: BTreeMap<Id, Fate>,
+    undone: BTreeSet<Id>,
     intents: BTreeMap<String, Intent>,
 }
 
@@ -22,6 +23,11 @@ impl Fates {
     /// What became of one session.
     pub fn of(&self, id: &Id) -> &Fate {
         self.by_session.get(id).unwrap_or(&Fate::Open)
+    }
+
+    /// Whether a session had landed and its landing was undone.
+    pub fn is_landing_undone(&self, id: &Id) -> bool {
+        self.undone.contains(id)
     }
 
     /// The sessions that must have landed before this one starts, and have not.
@@ -44,7 +50,7 @@ impl Fates {
 pub fn read(repository: &Repository) -> Result<Fates> {
     let path = repository.common_dir.join("studio/operations.jsonl");
     let lines: Vec<Line> = read_journal(&path).or_fail(|| "cannot read the operations log")?;
-    let by_session = of(&lines);
+    let (by_session, undone) = of(&lines);
     let mut intents = BTreeMap::new();
     for line in lines {
         if let Line::Intent(mut intent) = line {
@@ -52,10 +58,11 @@ pub fn read(repository: &Repository) -> Result<Fates> {
             intents.insert(intent.id.clone(), *intent);
         }
     }
-    Ok(Fates { by_session, intents })
+    Ok(Fates { by_session, undone, intents })
 }
 
-fn of(lines: &[Line]) -> BTreeMap<Id, Fate> {
+/// What became of each session, and the sessions whose landing was undone.
+fn of(lines: &[Line]) -> (BTreeMap<Id, Fate>, BTreeSet<Id>) {
     let ended = |wanted: bool| -> BTreeSet<&str> {
         let of = |line: &'_ Line| matches!(line, Line::Outcome(end) if end.done == wanted);
         let named = lines.iter().filter(|line| of(line));
@@ -67,7 +74,7 @@ fn of(lines: &[Line]) -> BTreeMap<Id, Fate> {
             .collect()
     };
     let (done, taken_back) = (ended(true), ended(false));
-    let mut fates = BTreeMap::new();
+    let (mut fates, mut undone) = (BTreeMap::new(), BTreeSet::new());
     for line in lines {
         let Line::Intent(intent) = line else { continue };
         if taken_back.contains(intent.id.as_str()) {
@@ -75,13 +82,18 @@ fn of(lines: &[Line]) -> BTreeMap<Id, Fate> {
         }
         let fate = fate(intent, done.contains(intent.id.as_str()));
         for place in &intent.sessions {
-            match &fate {
+            let before = match &fate {
                 Some(fate) => fates.insert(place.id.clone(), fate.clone()),
                 None => fates.remove(&place.id),
             };
+            match (&fate, before) {
+                (None, Some(Fate::Accepted { .. })) => undone.insert(place.id.clone()),
+                (Some(Fate::Accepted { .. }), _) => undone.remove(&place.id),
+                (_, _) => false,
+            };
         }
     }
-    fates
+    (fates, undone)
 }
 
 /// What an operation makes of its sessions; none when it brings them back.

@@ -6,12 +6,14 @@ mod paper;
 mod tell;
 mod work;
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use base::config::trust::hash;
 use base::failure::{Failure, OrFail, Result};
+use base::id::Id;
 use base::lock::Lock;
 use base::process::{Job, Limits, Stream};
 use planner::document;
@@ -81,6 +83,8 @@ struct Plan<'a> {
     saved: Saved,
     /// A model was asked to split already: what it left open stays open.
     split: bool,
+    /// Sessions whose landing was undone and which the user agreed to land again.
+    land_again: BTreeSet<Id>,
     _alone: Lock,
 }
 
@@ -139,7 +143,7 @@ impl<'a> Plan<'a> {
             (Some(wish), before) => begin::begin(desk, args, &paper, &wish, before)?,
             (None, saved) => begin::go_on(desk, &paper, saved)?,
         };
-        Ok(Plan { desk, args, paper, saved, split: false, _alone })
+        Ok(Plan { desk, args, paper, saved, split: false, land_again: BTreeSet::new(), _alone })
     }
 
     fn requirements(&self) -> Result<(String, Vec<Requirement>)> {

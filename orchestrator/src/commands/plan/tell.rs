@@ -109,6 +109,15 @@ pub fn end(desk: &Desk, tasks: &[Task], placed: &[Placed]) {
         rows.clone().map(row).collect(),
     ));
     for (task, placed) in rows.filter(|(_, placed)| placed.standing != Standing::Done) {
+        let undone = placed.view.as_ref().filter(|_| placed.standing == Standing::Undone);
+        if let Some(view) = undone {
+            let id = &view.record.id;
+            report::say(&format!(
+                "{}: its landing was undone; to land it again: studio accept {id}",
+                task.id
+            ));
+            continue;
+        }
         let why = placed.view.as_ref().and_then(|view| view.why());
         let why = why.unwrap_or_else(|| match task.after.is_empty() {
             true => "it did not begin".to_owned(),
@@ -144,6 +153,7 @@ fn word(standing: Standing) -> &'static str {
         Standing::None => "to do",
         Standing::AtWork => "at work",
         Standing::Ready => "ready",
+        Standing::Undone => "landing undone",
         Standing::Failed => "failed",
         Standing::Cut => "cut off",
         Standing::Done => "done",

@@ -12,11 +12,12 @@ use super::{Plan, tell};
 use crate::commands::landing::{Options, Refused};
 use crate::commands::order::{self, Order};
 use crate::commands::watch::{Enough, Seen, Watcher};
-use crate::commands::{accept, discard, resume};
+use crate::commands::{accept, discard, question, resume};
 use crate::launch::contract::has_rounds;
 use crate::report;
 use crate::report::view::View;
 use crate::session::facts::Fate;
+use crate::session::fates::Fates;
 use crate::session::record::{Limits, Part};
 use crate::session::state::State;
 
@@ -53,6 +54,7 @@ impl Plan<'_> {
     /// it waits for are as they were when it was made.
     pub fn standing(&self, tasks: &[Task], all: &[Requirement]) -> Result<Vec<Placed>> {
         let views = self.sessions()?;
+        let fates = self.desk.fates()?;
         let placed = |(task, digest): (&Task, String)| {
             let of_task = |view: &&View| view.record.part.name.as_ref() == Some(&task.id);
             let same = |view: &View| view.record.part.digest.as_ref() == Some(&digest);
@@ -63,11 +65,36 @@ impl Plan<'_> {
             let standing = match &view {
                 _ if task.done => Standing::Done,
                 None => Standing::None,
-                Some(view) => stands(view),
+                Some(view) => match stands(view) {
+                    Standing::Ready if self.stays_undone(&fates, &view.record.id) => {
+                        Standing::Undone
+                    }
+                    standing => standing,
+                },
             };
             Placed { view, standing, earlier }
         };
         Ok(tasks.iter().zip(self.digests(tasks, all)).map(placed).collect())
+    }
+
+    /// Whether the user undid the landing of a session and did not agree to land it again.
+    fn stays_undone(&self, fates: &Fates, id: &Id) -> bool {
+        fates.is_landing_undone(id) && !self.land_again.contains(id)
+    }
+
+    /// Asks about each session whose landing was undone whether it is to land again. The answer
+    /// counts for this call of `studio plan`.
+    fn ask_about_undone(&mut self, tasks: &[Task], all: &[Requirement]) -> Result<()> {
+        for (task, placed) in tasks.iter().zip(self.standing(tasks, all)?) {
+            let Some(view) = placed.view.filter(|_| placed.standing == Standing::Undone) else {
+                continue;
+            };
+            let question = format!("the landing of task `{}` was undone; land it again?", task.id);
+            if question::yes(&question) == Some(true) {
+                self.land_again.insert(view.record.id);
+            }
+        }
+        Ok(())
     }
 
     /// The sessions of this plan, oldest first.
@@ -83,6 +110,7 @@ impl Plan<'_> {
         let all = self.paper.requirements(self.saved.approved.as_deref().unwrap_or_default())?;
         let tasks = self.paper.tasks(self.saved.agreed.as_deref().unwrap_or_default(), &all)?;
         self.drop_others(&tasks, &all)?;
+        self.ask_about_undone(&tasks, &all)?;
         let digests = self.digests(&tasks, &all);
         let desk = self.desk;
         let mut watcher = Watcher::begin(desk, false)?;
