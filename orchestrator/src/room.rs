@@ -1,7 +1,11 @@
 //! Where a session's processes run: its worktree, in its box, with an environment without secrets.
 
+pub mod build_caches;
+
+mod visible;
+
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +24,7 @@ use crate::boxed::session::Places;
 use crate::boxed::{self, BoxSpec, Lifeline};
 use crate::git::private::Place;
 use crate::git::repo::Repository;
+use crate::room::build_caches::BuildCaches;
 use crate::session::record::Record;
 
 /// The number under which an agent finds its connection to the model host.
@@ -33,6 +38,15 @@ pub struct Room {
     spec: BoxSpec,
     host: Option<Arc<OwnedFd>>,
     tasks: TaskTracker,
+}
+
+/// Directories that a room's processes may write besides the worktree.
+#[derive(Clone, Copy, Debug)]
+pub struct Directories<'a> {
+    /// For temporary files.
+    pub temporary: &'a Path,
+    /// For the caches of build tools.
+    pub cache: &'a Path,
 }
 
 /// A started program and what keeps it alive. Dropped, everything in its box ends.
@@ -55,40 +69,61 @@ pub struct Ended {
     pub took: Duration,
 }
 
+/// What runs in a session's box.
+#[derive(Clone, Copy, Debug)]
+pub enum Purpose<'a> {
+    /// The agent; its row says what it alone may read and know.
+    Agent(&'a AgentRow),
+    /// The configured lines that prepare a worktree.
+    Setup,
+    /// The checks.
+    Checks,
+    /// A person's shell.
+    Shell,
+}
+
 impl Room {
-    /// The room of a session; `row` is its agent's, with what it alone may read and know.
+    /// The room of a session.
     pub fn of(
         repository: &Repository,
         record: &Record,
         config: &Config,
-        row: Option<&AgentRow>,
+        purpose: Purpose<'_>,
     ) -> Result<Room> {
         let temporary = repository.session_dir(&record.id).join("tmp");
         let sandbox = Sandbox {
             enabled: config.sandbox.enabled && record.manner.boxed,
             ..config.sandbox.clone()
         };
-        Room::at(repository, &record.place, &temporary, &sandbox, row)
+        let caches = BuildCaches::of(repository, &record.id);
+        let (cache, row) = match purpose {
+            Purpose::Agent(row) => (caches.agent(), Some(row)),
+            Purpose::Shell => (caches.agent(), None),
+            Purpose::Setup => (caches.setup(), None),
+            Purpose::Checks => (caches.checks(), None),
+        };
+        let directories = Directories { temporary: &temporary, cache: &cache };
+        Room::at(repository, &record.place, directories, &sandbox, row)
     }
 
     /// A room in any worktree of ours.
     pub fn at(
         repository: &Repository,
         place: &Place,
-        temporary: &Path,
+        directories: Directories<'_>,
         sandbox: &Sandbox,
         row: Option<&AgentRow>,
     ) -> Result<Room> {
-        let home = std::env::var_os("HOME").unwrap_or_else(|| "/".into());
-        let cache = repository.studio_dir()?.join("cache/build");
-        std::fs::create_dir_all(&cache).or_fail(|| "cannot make the build caches")?;
+        let home = home();
+        let closed = visible::closed(repository, place, &home);
         let places = Places {
-            home: Path::new(&home),
+            home: &home,
             worktree: &place.worktree,
             private_git: &place.git_dir,
             repository_git: &repository.common_dir,
-            temp: temporary,
-            cache: &cache,
+            temp: directories.temporary,
+            cache: directories.cache,
+            closed: &closed,
         };
         let spec = BoxSpec::for_session(&places, row, sandbox).or_fail(|| "cannot plan the box")?;
         Ok(Room { spec, host: None, tasks: TaskTracker::new() })
@@ -149,6 +184,11 @@ impl Room {
         drop(wanted);
         ended.or_fail(|| "cannot wait for it")?
     }
+}
+
+/// The user's home directory.
+pub fn home() -> PathBuf {
+    std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }
 
 /// Waits for a line; ends it when its time is up, or when nobody wants it any more.

@@ -12,12 +12,16 @@ use crate::check;
 use crate::commands::desk::Desk;
 use crate::git::check_worktree;
 use crate::git::merge::Candidate;
-use crate::room::{Ended, Room};
+use crate::git::names::WorktreeTemplate;
+use crate::room::{self, Directories, Ended, Room, build_caches};
 use crate::session::journal::CheckResult;
 use crate::session::record::{Record, Templates};
 
 /// How long one check may take unless the configuration says otherwise.
 const SECONDS: u64 = 3600;
+
+/// Changes whenever an earlier version's green result may not be one today.
+const KEY_VERSION: &str = "2: outside of the main checkout";
 
 /// Runs the session's and the repository's checks on merged work; exit code 1 when one fails.
 pub fn check_merged(
@@ -81,10 +85,19 @@ pub enum Ran {
 /// Runs checks on a state of the files: in a check worktree that nobody else has meanwhile, set up
 /// as configured, in a box of its own. What is green is remembered.
 pub fn run(desk: &Desk, templates: &Templates, state: State<'_>, checks: &[String]) -> Result<Ran> {
-    let (worktrees, branches) = (templates.worktrees()?, templates.branches()?);
-    let prepared = check_worktree::prepare(&desk.repository, &worktrees, &branches, state.commit)?;
-    let temporary = prepared.place.git_dir.with_file_name("tmp");
-    let room = Room::at(&desk.repository, &prepared.place, &temporary, &desk.config.sandbox, None)?;
+    let (repository, studio) = (&desk.repository, &desk.config.studio);
+    // Where the user wants worktrees now, also for a session of before.
+    let worktrees = WorktreeTemplate::parse(&studio.worktree)?;
+    let kept = check_worktree::kept_paths(&studio.check_caches.list())?;
+    let branches = templates.branches()?;
+    let prepared =
+        check_worktree::prepare(repository, &worktrees, &branches, &kept, state.commit)?;
+    let home = room::home();
+    build_caches::renew(&prepared.caches, &home)?;
+    build_caches::seed(&prepared.caches, &prepared.place.worktree, &home)?;
+    let directories = Directories { temporary: &prepared.temporary, cache: &prepared.caches };
+    let sandbox = &desk.config.sandbox;
+    let room = Room::at(repository, &prepared.place, directories, sandbox, None)?;
     let seconds = desk.config.studio.limits.check_seconds.unwrap_or(SECONDS);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
@@ -115,6 +128,7 @@ async fn set_up(room: &Room, setup: &[String], most: Duration) -> Result<Option<
 /// The file that remembers a green check: by tree, command, setup, toolchain and environment.
 fn key(desk: &Desk, tree: &str, command: &str) -> PathBuf {
     let mut hash = Sha256::new();
+    hash.update(KEY_VERSION);
     let setup = desk.config.studio.setup.list().join("\n");
     for part in [tree, command, &setup] {
         hash.update(part);

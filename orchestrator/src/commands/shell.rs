@@ -4,7 +4,7 @@ use base::failure::{Failure, Result};
 
 use crate::commands::desk::{Common, Desk};
 use crate::git::worktree;
-use crate::room::Room;
+use crate::room::{Purpose, Room};
 
 /// The command line of `shell`.
 #[derive(Clone, Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         [] => vec![std::env::var("SHELL").unwrap_or_else(|_| "sh".to_owned())],
         command => command.to_vec(),
     };
-    let room = Room::of(&desk.repository, record, &desk.config, None)?;
+    let room = Room::of(&desk.repository, record, &desk.config, Purpose::Shell)?;
     Err(Failure::failed(format!("cannot start `{}`", command[0]))
         .because(room.enter(&command, &lock)))
 }

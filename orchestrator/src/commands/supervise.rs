@@ -11,7 +11,7 @@ use crate::commands::desk::Desk;
 use crate::commands::landing;
 use crate::git::repo::Repository;
 use crate::launch::{contract, host};
-use crate::room::Room;
+use crate::room::{Purpose, Room};
 use crate::session::journal::{Entry, Outcome};
 use crate::session::record::Record;
 use crate::session::store::Store;
@@ -89,7 +89,8 @@ fn prepare(repository: Repository, record: &Record) -> Result<(Desk, Charge)> {
 fn charge(desk: &Desk, record: &Record) -> Result<Charge> {
     let persona = record.persona.as_deref();
     let row = contract::row(&desk.config, &record.agent, persona, &record.part, &record.checks)?;
-    let mut room = Room::of(&desk.repository, record, &desk.config, Some(&row))?;
+    let room_for = |purpose| Room::of(&desk.repository, record, &desk.config, purpose);
+    let mut room = room_for(Purpose::Agent(&row))?;
     if record.agent == "g3"
         && let Some(socket) = host::socket(&desk.config)
     {
@@ -100,7 +101,8 @@ fn charge(desk: &Desk, record: &Record) -> Result<Charge> {
         repository: desk.repository.clone(),
         record: record.clone(),
         room,
-        check_room: Room::of(&desk.repository, record, &desk.config, None)?,
+        check_room: room_for(Purpose::Checks)?,
+        setup_room: room_for(Purpose::Setup)?,
         row,
         setup: desk.config.studio.setup.list(),
         limits: desk.config.studio.limits,

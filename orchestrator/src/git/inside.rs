@@ -47,6 +47,23 @@ impl Dir {
         }
     }
 
+    /// A directory in it, made when nothing has that name; none when something else has it.
+    pub fn existing_or_made(&self, name: &str) -> io::Result<Option<Dir>> {
+        match rustix::fs::mkdirat(&self.0, name, Mode::RWXU | Mode::RGRP | Mode::XGRP) {
+            Ok(()) | Err(Errno::EXIST) => self.existing(name),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Moves an entry into another directory of the same file system, unless one of that name is
+    /// there.
+    pub fn move_to(&self, name: &str, other: &Dir) -> io::Result<()> {
+        if rustix::fs::statat(&other.0, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            return Ok(());
+        }
+        Ok(rustix::fs::renameat(&self.0, name, &other.0, name)?)
+    }
+
     /// The content of a regular file of at most `limit` bytes; none when it is missing or is
     /// something else.
     pub fn read(&self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {

@@ -11,7 +11,7 @@ use crate::git::operations::{Intent, Kind, Landing, Log, Move};
 use crate::git::private::Place;
 use crate::git::refs::{self, RefChange};
 use crate::git::repo::Repository;
-use crate::git::{checkout, mend, worktree};
+use crate::git::{checkout, mend, names, worktree};
 
 /// What it takes to drop a session.
 pub struct Dropping {
@@ -150,7 +150,9 @@ pub fn dropping(repository: &Repository, place: &Place, operation: &str) -> Resu
     let admin = worktree::registration_of(repository, place)?;
     let private = private_trash(repository, operation).join(place.id.as_str());
     let beside = place.worktree.parent().unwrap_or(&place.worktree);
-    let worktree_trash = beside.join(".trash").join(operation).join(place.id.as_str());
+    let trash = names::trash_of(repository, beside);
+    worktree::refuse_symlink(&trash)?;
+    let worktree_trash = trash.join(operation).join(place.id.as_str());
     let mut moves = vec![
         Move { from: place.worktree.clone(), to: worktree_trash },
         Move { from: place.git_dir.clone(), to: private.join("git") },

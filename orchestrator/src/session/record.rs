@@ -87,12 +87,9 @@ impl Templates {
         BranchTemplate::parse(&self.branch)
     }
 
-    /// Where worktrees lie.
+    /// Where worktrees are.
     pub fn worktrees(&self) -> Result<WorktreeTemplate> {
-        match self.worktree.as_str() {
-            ".worktrees/{id}" => Ok(WorktreeTemplate::Beside),
-            other => WorktreeTemplate::parse(other),
-        }
+        WorktreeTemplate::parse(&self.worktree)
     }
 
     /// What is to be made for a session.
@@ -115,11 +112,9 @@ impl Record {
     /// The record with its place where the repository is now: repositories are moved. What lies at
     /// a place of its own stays there.
     pub fn located(mut self, repository: &Repository) -> Result<Record> {
-        self.place = match self.templates.worktrees()? {
-            WorktreeTemplate::Beside => {
-                self.templates.order(&self.id, &self.base)?.place(repository)?
-            }
-            WorktreeTemplate::At(_) => mend::place_now(&repository.common_dir, &self.place),
+        self.place = match self.templates.worktrees()?.is_relative() {
+            true => self.templates.order(&self.id, &self.base)?.place(repository)?,
+            false => mend::place_now(&repository.common_dir, &self.place),
         };
         Ok(self)
     }

@@ -8,9 +8,10 @@ use base::failure::{Failure, Result};
 use crate::git::remake::Remade;
 use crate::git::repo::Repository;
 use crate::git::{import, remake, snapshot, worktree};
-use crate::room::Room;
+use crate::room::build_caches::BuildCaches;
+use crate::room::{self, Room};
 use crate::session::home;
-use crate::session::journal::Work;
+use crate::session::journal::{CheckResult, Work};
 use crate::session::record::Record;
 use crate::supervise::run::Charge;
 use crate::supervise::step::Input;
@@ -23,13 +24,14 @@ const DIFF_BYTES: usize = 20_000;
 /// Makes the worktree, or finds it, and runs the setup lines.
 pub fn make_worktree(charge: &Charge) -> impl Future<Output = Input> + Send + 'static {
     let (repository, record) = (charge.repository.clone(), charge.record.clone());
-    let (room, setup) = (charge.check_room.clone(), charge.setup.clone());
+    let (setup_room, setup) = (charge.setup_room.clone(), charge.setup.clone());
+    let caches = BuildCaches::of(&charge.repository, &charge.record.id);
     let most = line_limit(charge);
     async move {
         let made = tokio::task::spawn_blocking(move || stand_up(&repository, &record)).await;
         match made.unwrap_or_else(|e| Err(Failure::new(base::failure::Kind::Bug, e.to_string()))) {
             Ok(Stands::Before) => Input::WorktreeStands { note: None },
-            Ok(Stands::New { note }) => prepared(&room, &setup, most, note).await,
+            Ok(Stands::New { note }) => prepared(&setup_room, &setup, most, note, caches).await,
             Err(failure) => Input::CannotStart { why: failure.in_full() },
         }
     }
@@ -42,22 +44,33 @@ enum Stands {
 }
 
 fn stand_up(repository: &Repository, record: &Record) -> Result<Stands> {
+    let caches = BuildCaches::of(repository, &record.id);
     if worktree::is_finished(&record.place) {
         let remade = remake::if_gone(repository, &record.place)?;
         // Nothing of a turn could come home: said before it is paid for.
         import::check_pointer(&record.place)?;
-        return Ok(match remade {
-            Remade::Yes { note } => Stands::New { note },
-            Remade::No => Stands::Before,
-        });
+        if !caches.setup().exists() {
+            // Emptied by `studio gc`, or a session of before.
+            caches.begin(&record.place.worktree, &room::home())?;
+        }
+        return match remade {
+            Remade::Yes { note } => Ok(Stands::New { note }),
+            Remade::No => caches.hand_over().map(|()| Stands::Before),
+        };
     }
     worktree::unmake(repository, &record.place)?;
-    let order = record.templates.order(&record.id, &record.base)?;
-    worktree::make(repository, &order)?;
+    worktree::make_at(repository, &record.place, &record.templates.branches()?)?;
+    caches.begin(&record.place.worktree, &room::home())?;
     Ok(Stands::New { note: None })
 }
 
-async fn prepared(room: &Room, setup: &[String], most: Duration, note: Option<String>) -> Input {
+async fn prepared(
+    room: &Room,
+    setup: &[String],
+    most: Duration,
+    note: Option<String>,
+    caches: BuildCaches,
+) -> Input {
     for line in setup {
         match room.line(line, most).await {
             Ok(ended) if ended.exit == 0 => {}
@@ -69,6 +82,8 @@ async fn prepared(room: &Room, setup: &[String], most: Duration, note: Option<St
             Err(failure) => return Input::CannotStart { why: failure.in_full() },
         }
     }
+    // Cold caches cost time and nothing else.
+    let _ = tokio::task::spawn_blocking(move || caches.hand_over()).await;
     Input::WorktreeStands { note }
 }
 
@@ -91,7 +106,12 @@ pub fn check(charge: &Charge, work: Option<&Work>) -> impl Future<Output = Input
     let (repository, record) = (charge.repository.clone(), charge.record.clone());
     let work = work.cloned();
     let most = line_limit(charge);
+    let caches = BuildCaches::of(&charge.repository, &charge.record.id);
     async move {
+        let renewed = tokio::task::spawn_blocking(move || caches.renew_checks(&room::home())).await;
+        if let Ok(Err(failure)) = renewed {
+            return Input::Checked { results: not_run(&checks, &failure) };
+        }
         let results = crate::check::run(&room, &checks, most).await;
         if let Some(work) = work {
             // What cannot be noted counts as the session's work, and nothing is lost.
@@ -100,6 +120,18 @@ pub fn check(charge: &Charge, work: Option<&Work>) -> impl Future<Output = Input
         }
         Input::Checked { results }
     }
+}
+
+/// Checks that could not be run are red.
+fn not_run(checks: &[String], failure: &Failure) -> Vec<CheckResult> {
+    let result = |command: &String| CheckResult {
+        command: command.clone(),
+        ok: false,
+        exit: 127,
+        ms: 0,
+        tail: failure.in_full(),
+    };
+    checks.iter().map(result).collect()
 }
 
 fn line_limit(charge: &Charge) -> Duration {

@@ -45,8 +45,10 @@ pub struct Charge {
     pub row: AgentRow,
     /// Where the agent runs.
     pub room: Room,
-    /// Where checks and setup run.
+    /// Where checks run.
     pub check_room: Room,
+    /// Where setup runs.
+    pub setup_room: Room,
     /// `sh -c` lines that prepare a fresh worktree.
     pub setup: Vec<String>,
     /// The configured limits.
@@ -82,8 +84,8 @@ pub async fn run(charge: Charge) -> Result<Outcome> {
     let deadline = timeout.map(|time| Instant::now() + time);
     let outcome = desk.attend(told, asked, deadline).await?;
     // Whoever gets the session's lock next must find nobody at work there.
-    let (room, check_room) = (&desk.charge.room, &desk.charge.check_room);
-    let gone = async { tokio::join!(room.emptied(), check_room.emptied()) };
+    let Charge { room, check_room, setup_room, .. } = &desk.charge;
+    let gone = async { tokio::join!(room.emptied(), check_room.emptied(), setup_room.emptied()) };
     let _ = tokio::time::timeout(LEAVING, gone).await;
     Ok(outcome)
 }

@@ -169,6 +169,7 @@ pub static KEYS: &[Key] = &[
     key("studio.setup", Kind::TextOrTexts),
     key("studio.branch", Kind::Text),
     key("studio.worktree", Kind::Text),
+    key("studio.check_caches", Kind::TextOrTexts),
     // Without the user's word it follows the machine, which has one core at least.
     limit("studio.jobs", U32, Some(1)),
     limit("studio.limits.timeout_seconds", BIG, None),

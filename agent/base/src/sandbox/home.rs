@@ -197,6 +197,17 @@ fn open_around(path: &Path, shut: &[PathBuf], read: &mut Vec<PathBuf>) {
     }
 }
 
+/// Whether the path of a file, relative to its repository, looks like that of a secret.
+pub fn looks_like_a_secret(path: &Path) -> bool {
+    let words = ["secret", "credential", "password", "passwd", "private", "token"];
+    path.iter().any(|part| {
+        let name = part.to_string_lossy().to_ascii_lowercase();
+        looks_like_a_key(&name)
+            || words.iter().any(|word| name.contains(word))
+            || [".netrc", ".npmrc", ".pypirc", ".pgpass"].contains(&name.as_str())
+    })
+}
+
 /// Key files that lie about in directories which are opened entry by entry.
 fn looks_like_a_key(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
