@@ -139,6 +139,11 @@ impl Room {
         self
     }
 
+    /// The worktree that its programs start in.
+    pub fn worktree(&self) -> &Path {
+        &self.spec.directory
+    }
+
     /// Starts a program with piped streams.
     pub fn start(&self, argv: &[String]) -> Result<Process> {
         let cannot = || format!("cannot start `{}`", argv.first().map_or("", String::as_str));

@@ -2,6 +2,7 @@
 
 mod boxed_git;
 mod g3_under_studio;
+mod included_files;
 mod journey;
 mod login;
 mod personas;

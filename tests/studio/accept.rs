@@ -311,7 +311,7 @@ fn the_merged_tree_is_prepared_for_its_checks_as_a_sessions_worktree_is() {
     scene.await_free(&second);
     scene.studio(["accept", &second, "-m", "Add b"]).exits(0);
 
-    let check = scene.repo.path().join(".worktrees/.checks/1");
+    let check = scene.repo.worktrees().join(".checks/1");
     assert_eq!(std::fs::read_to_string(check.join(".env")).unwrap(), "2\n", "copied again");
     assert!(!check.join("local").exists(), "what is gone does not stay");
     scene.configure("setup = \"test ! -e c\"\nchecks = \"true\"");

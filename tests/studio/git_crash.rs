@@ -124,7 +124,7 @@ fn state(scene: &Scene) -> BTreeMap<String, String> {
     all.insert("<status>".into(), repo.git(["status", "--porcelain"]));
     all.insert("<worktrees>".into(), repo.git(["worktree", "list", "--porcelain"]));
     for id in ["task-abcd", "task-new"] {
-        let path = repo.path().join(".worktrees").join(id);
+        let path = repo.worktrees().join(id);
         if path.is_dir() {
             let files = tree(&path);
             all.extend(files.into_iter().map(|(name, text)| (format!("{id}/{name}"), text)));

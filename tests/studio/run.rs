@@ -134,7 +134,7 @@ fn a_run_works_from_a_sub_directory_a_linked_worktree_and_a_bare_repository() {
     let linked = scene.env.home().join("linked");
     scene.studio_in(&linked, ["run", "write b 1"]).exits(0);
     let status = scene.studio(["status", "@latest", "--json"]).json();
-    assert!(scene.repo.path().join(".worktrees").read_dir().unwrap().count() == 2, "{status}");
+    assert!(scene.repo.worktrees().read_dir().unwrap().count() == 2, "{status}");
 
     scene.repo.git(["clone", "-q", "--bare", ".", "../bare.git"]);
     let bare = scene.env.home().join("bare.git");

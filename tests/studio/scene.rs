@@ -99,7 +99,7 @@ impl Scene {
 
     /// The worktree of a session.
     pub fn worktree(&self, id: &str) -> Repo {
-        Repo::at(&self.repo.path().join(".worktrees").join(id))
+        Repo::at(&self.repo.worktrees().join(id))
     }
 
     /// The entries of a session's journal.

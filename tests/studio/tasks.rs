@@ -109,7 +109,7 @@ fn a_list_with_mistakes_starts_nothing_and_names_their_lines() {
         }
     }
     assert!(sessions(&scene).is_empty());
-    assert!(!scene.repo.path().join(".worktrees").exists());
+    assert!(!scene.repo.worktrees().exists());
 }
 
 #[test]

@@ -187,12 +187,12 @@ fn a_verify_and_an_accept_at_the_same_time_leave_each_other_alone() {
     scene.await_free(&id);
     fs::remove_file(&go).expect("it is there");
     let running = |slot: u32| {
-        let marker = scene.repo.path().join(format!(".worktrees/.checks/{slot}/running"));
+        let marker = scene.repo.worktrees().join(format!(".checks/{slot}/running"));
         until("a check runs", || marker.exists().then_some(()));
     };
     for slot in [1, 2] {
         let _ =
-            fs::remove_file(scene.repo.path().join(format!(".worktrees/.checks/{slot}/running")));
+            fs::remove_file(scene.repo.worktrees().join(format!(".checks/{slot}/running")));
     }
     let mut verify = scene.env.start(studio(), scene.repo.path(), ["verify"]);
     running(1);

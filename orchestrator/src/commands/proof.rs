@@ -13,6 +13,7 @@ use crate::commands::desk::Desk;
 use crate::git::check_worktree;
 use crate::git::merge::Candidate;
 use crate::git::names::WorktreeTemplate;
+use crate::path_dependencies;
 use crate::room::{self, Directories, Ended, Room, build_caches};
 use crate::session::journal::CheckResult;
 use crate::session::record::{Record, Templates};
@@ -41,10 +42,10 @@ pub fn check_merged(
     let state = State { commit: &candidate.merged, tree: &candidate.tree };
     let results = match run(desk, &record.templates, state, &checks)? {
         Ran::Checks(results) => results,
-        Ran::SetUpFailed { line, ended } => {
+        Ran::SetUpFailed { line, ended, hint } => {
             let what = format!("setup `{line}` fails on the merged tree");
             return Err(Failure::failed(format!("{what} with exit code {}", ended.exit))
-                .because(printable_output(tail(ended.tail.trim_end(), 1500)))
+                .because(with_hint(&printable_output(tail(ended.tail.trim_end(), 1500)), hint.as_deref()))
                 .next(format!("studio send {id} 'merge {target} and make the setup pass'")));
         }
     };
@@ -54,8 +55,15 @@ pub fn check_merged(
             "check `{}` fails on the merged tree with exit code {}",
             bad.command, bad.exit
         ))
-        .because(printable_output(tail(bad.tail.trim_end(), 1500)))
+        .because(with_hint(&printable_output(tail(bad.tail.trim_end(), 1500)), bad.hint.as_deref()))
         .next(format!("studio send {id} 'merge {target} and make it pass'"))),
+    }
+}
+
+fn with_hint(tail: &str, hint: Option<&str>) -> String {
+    match hint {
+        Some(hint) => format!("{tail}\n{hint}"),
+        None => tail.to_owned(),
     }
 }
 
@@ -79,6 +87,8 @@ pub enum Ran {
         line: String,
         /// How.
         ended: Ended,
+        /// A likely cause.
+        hint: Option<String>,
     },
 }
 
@@ -104,7 +114,8 @@ pub fn run(desk: &Desk, templates: &Templates, state: State<'_>, checks: &[Strin
     let most = Duration::from_secs(seconds);
     let setup = desk.config.studio.setup.list();
     if let Some((line, ended)) = runtime.block_on(set_up(&room, &setup, most))? {
-        return Ok(Ran::SetUpFailed { line, ended });
+        let hint = path_dependencies::hint(&prepared.place.worktree);
+        return Ok(Ran::SetUpFailed { line, ended, hint });
     }
     let results = runtime.block_on(check::run(&room, checks, most));
     for result in results.iter().filter(|result| result.ok) {

@@ -11,7 +11,8 @@ use crate::commands::desk::{Common, Desk};
 use crate::commands::order::{Order, create, draft};
 use crate::commands::watch::{self, Seen};
 use crate::commands::{requirements, tasks};
-use crate::git::worktree;
+use crate::git::names::WorktreeTemplate;
+use crate::git::{self, worktree};
 use crate::launch::{command, contract};
 use crate::report;
 use crate::report::table;
@@ -108,6 +109,9 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if args.ways.sandbox == "off" {
         report::say("warning: the agents run without the box: they can read and write all you can");
     }
+    if !desk.json {
+        omissions(&desk, &orders)?.iter().for_each(|text| report::say(text));
+    }
     let ids = create(&desk, &orders)?;
     desk.schedule()?;
     if args.ways.detach {
@@ -121,6 +125,24 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     }
     let seen = watch::watch(&desk, &ids, args.ways.events)?;
     summary(&desk, &ids, seen)
+}
+
+/// What the sessions will not contain, each sentence once.
+fn omissions(desk: &Desk, orders: &[Order]) -> Result<Vec<String>> {
+    let template = WorktreeTemplate::parse(&desk.config.studio.worktree)?;
+    let mut said: Vec<String> = Vec::new();
+    let mut bases: Vec<Option<&str>> = orders.iter().map(|order| order.base.as_deref()).collect();
+    bases.dedup();
+    for wanted in bases {
+        let base = desk.repository.base(wanted)?;
+        let is_head = wanted.is_none_or(|wanted| wanted == "HEAD");
+        for text in git::omissions::of(&desk.repository, &template, &base.commit, is_head)? {
+            if !said.contains(&text) {
+                said.push(text);
+            }
+        }
+    }
+    Ok(said)
 }
 
 /// What was asked for, one order per task.

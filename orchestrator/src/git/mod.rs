@@ -27,6 +27,7 @@ pub mod leftovers;
 pub mod mend;
 pub mod merge;
 pub mod names;
+pub mod omissions;
 pub mod operations;
 pub mod pins;
 pub mod private;

@@ -49,7 +49,7 @@ pub fn check(result: &CheckResult) -> String {
     }
     let tail = base::text::tail(result.tail.trim_end(), 1500);
     let tail = base::text::printable_output(tail);
-    format!("check `{}` failed with exit code {}\n{tail}", result.command, result.exit)
+    format!("{}\n{tail}", result.failure())
 }
 
 fn of_event(event: &serde_json::Value) -> Option<String> {

@@ -246,7 +246,7 @@ mod tests {
         let mut coach = heard(&[judged(1, "met")]);
         assert_eq!(coach.disagreements().len(), 1);
         let green =
-            CheckResult { command: "make".into(), ok: true, exit: 0, ms: 1, tail: String::new() };
+            CheckResult { command: "make".into(), ok: true, exit: 0, ms: 1, tail: String::new(), hint: None };
         coach.checked(&[green]);
         assert!(coach.disagreements().is_empty());
     }

@@ -152,6 +152,20 @@ pub struct CheckResult {
     /// The end of what it wrote.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tail: String,
+    /// A likely cause of the failure that is not in what it wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl CheckResult {
+    /// Why a check failed, in one line.
+    pub fn failure(&self) -> String {
+        let failed = format!("check `{}` failed with exit code {}", self.command, self.exit);
+        match &self.hint {
+            Some(hint) => format!("{failed}: {hint}"),
+            None => failed,
+        }
+    }
 }
 
 /// How a supervised run ended.

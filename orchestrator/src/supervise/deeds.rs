@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use base::failure::{Failure, Result};
 
+use crate::check;
 use crate::git::remake::Remade;
 use crate::git::repo::Repository;
 use crate::git::{import, remake, snapshot, worktree};
+use crate::path_dependencies;
 use crate::room::build_caches::BuildCaches;
 use crate::room::{self, Room};
 use crate::session::home;
-use crate::session::journal::{CheckResult, Work};
+use crate::session::journal::Work;
 use crate::session::record::Record;
 use crate::supervise::run::Charge;
 use crate::supervise::step::Input;
@@ -76,7 +78,10 @@ async fn prepared(
             Ok(ended) if ended.exit == 0 => {}
             Ok(ended) => {
                 let tail = base::text::tail(ended.tail.trim_end(), 500);
-                let why = format!("setup `{line}` failed with exit code {}: {tail}", ended.exit);
+                let mut why = format!("setup `{line}` failed with exit code {}: {tail}", ended.exit);
+                if let Some(hint) = path_dependencies::hint(room.worktree()) {
+                    why = format!("{why}\n{hint}");
+                }
                 return Input::CannotStart { why };
             }
             Err(failure) => return Input::CannotStart { why: failure.in_full() },
@@ -110,9 +115,10 @@ pub fn check(charge: &Charge, work: Option<&Work>) -> impl Future<Output = Input
     async move {
         let renewed = tokio::task::spawn_blocking(move || caches.renew_checks(&room::home())).await;
         if let Ok(Err(failure)) = renewed {
-            return Input::Checked { results: not_run(&checks, &failure) };
+            let red = |command: &String| check::not_run(command.clone(), failure.in_full());
+            return Input::Checked { results: checks.iter().map(red).collect() };
         }
-        let results = crate::check::run(&room, &checks, most).await;
+        let results = check::run(&room, &checks, most).await;
         if let Some(work) = work {
             // What cannot be noted counts as the session's work, and nothing is lost.
             let note = move || home::note_leftovers(&repository, &record, &work);
@@ -120,18 +126,6 @@ pub fn check(charge: &Charge, work: Option<&Work>) -> impl Future<Output = Input
         }
         Input::Checked { results }
     }
-}
-
-/// Checks that could not be run are red.
-fn not_run(checks: &[String], failure: &Failure) -> Vec<CheckResult> {
-    let result = |command: &String| CheckResult {
-        command: command.clone(),
-        ok: false,
-        exit: 127,
-        ms: 0,
-        tail: failure.in_full(),
-    };
-    checks.iter().map(result).collect()
 }
 
 fn line_limit(charge: &Charge) -> Duration {

@@ -315,7 +315,7 @@ impl Deeds<'_> {
         match failed {
             None => self.finish(Outcome::Ready),
             Some(check) => self.finish(Outcome::Failed {
-                why: format!("check `{}` failed with exit code {}", check.command, check.exit),
+                why: check.failure(),
             }),
         }
     }

@@ -24,7 +24,7 @@ fn life(checks: &[&str], limits: Limits, attended: bool) -> Life {
             branch: BranchName::parse("studio/task-aaaa").unwrap(),
             base: "c0".into(),
         },
-        templates: Templates { branch: "studio/{id}".into(), worktree: ".worktrees/{id}".into() },
+        templates: Templates { branch: "studio/{id}".into(), worktree: "/w/{id}".into() },
         checks: checks.iter().map(|check| (*check).to_owned()).collect(),
         limits,
         manner: Manner { attended, ..Manner::default() },
@@ -86,7 +86,7 @@ fn work(files_changed: u64) -> Input {
 
 fn check(ok: bool) -> Input {
     let exit = i32::from(!ok);
-    let result = CheckResult { command: "true".into(), ok, exit, ms: 1, tail: String::new() };
+    let result = CheckResult { command: "true".into(), ok, exit, ms: 1, tail: String::new(), hint: None };
     Input::Checked { results: vec![result] }
 }
 
