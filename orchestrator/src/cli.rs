@@ -111,8 +111,8 @@ enum Verb {
     )]
     Shell(shell::Args),
     /// Look for what crashes left behind, and mend it
-    #[command(after_help = "Examples:\n  studio doctor")]
-    Doctor,
+    #[command(after_help = "Examples:\n  studio doctor\n  studio doctor --move-worktrees")]
+    Doctor(doctor::Args),
     /// Delete what was discarded or accepted a week ago
     #[command(after_help = "Examples:\n  studio gc --dry-run\n  studio gc --older 1")]
     Gc(gc::Args),
@@ -162,7 +162,7 @@ impl Cli {
             Some(Verb::Undo(args)) => undo::run(common, &args),
             Some(Verb::Operations) => operations::run(common),
             Some(Verb::Shell(args)) => shell::run(common, &args),
-            Some(Verb::Doctor) => doctor::run(common),
+            Some(Verb::Doctor(args)) => doctor::run(common, &args),
             Some(Verb::Gc(args)) => gc::run(common, &args),
             Some(Verb::Config(args)) => config::run(common, &args),
             Some(Verb::Completions(args)) => completions::run(&args, Cli::command()),

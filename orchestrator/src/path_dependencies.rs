@@ -144,7 +144,8 @@ fn in_package_json(text: &str) -> Vec<String> {
     let groups = ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"];
     let named = groups.iter().filter_map(|group| package[group].as_object());
     let paths = named.flat_map(serde_json::Map::values).filter_map(serde_json::Value::as_str);
-    let local = paths.filter_map(|it| it.strip_prefix("file:").or_else(|| it.strip_prefix("link:")));
+    let local =
+        paths.filter_map(|it| it.strip_prefix("file:").or_else(|| it.strip_prefix("link:")));
     local.filter_map(upward).collect()
 }
 
@@ -152,7 +153,8 @@ fn in_package_json(text: &str) -> Vec<String> {
 fn in_requirements(text: &str) -> Vec<String> {
     let lines = text.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
     let path = |line: &str| {
-        let line = line.strip_prefix("-e").or_else(|| line.strip_prefix("--editable")).unwrap_or(line);
+        let line =
+            line.strip_prefix("-e").or_else(|| line.strip_prefix("--editable")).unwrap_or(line);
         let line = line.trim_start_matches(['=', ' ']);
         let line = line.split_once("file:").map_or(line, |(_, path)| path);
         upward(line)
@@ -191,10 +193,16 @@ mod tests {
              c = { path = \"crates/c\" }\n[target.'cfg(unix)'.dependencies.d]\npath = \"../d\"",
         );
         write("work/crates/c/Cargo.toml", "[dependencies]\nx = { path = \"../gone\" }");
-        write("work/web/package.json", r#"{"devDependencies": {"l": "file:../../lib", "r": "^1"}}"#);
+        write(
+            "work/web/package.json",
+            r#"{"devDependencies": {"l": "file:../../lib", "r": "^1"}}"#,
+        );
         write("work/requirements.txt", "requests\n-e ../py[extra] # ours\nname @ file:../whl\n");
         write("work/go.mod", "replace example.org/m => ../m\n");
-        write("work/node_modules/p/package.json", r#"{"dependencies": {"q": "file:../../../../q"}}"#);
+        write(
+            "work/node_modules/p/package.json",
+            r#"{"dependencies": {"q": "file:../../../../q"}}"#,
+        );
         let mut found: Vec<String> =
             missing(&top).into_iter().map(|it| format!("{} {}", it.manifest, it.path)).collect();
         found.sort();

@@ -2,7 +2,8 @@
 //! the list.
 
 use testkit::env::built;
-use testkit::model_server::script::{Reply, Script};
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
 
 use crate::scene::Scene;
 

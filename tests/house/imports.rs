@@ -59,10 +59,7 @@ const ORCHESTRATOR: &[(&str, &[&str])] = &[
     ("redact", &[]),
     ("message", &["git", "redact", "session"]),
     ("check", &["boxed", "git", "path_dependencies", "room", "session"]),
-    (
-        "supervise",
-        &["boxed", "check", "git", "launch", "path_dependencies", "room", "session"],
-    ),
+    ("supervise", &["boxed", "check", "git", "launch", "path_dependencies", "room", "session"]),
     ("schedule", &["git", "session", "supervise"]),
     ("report", &["git", "session"]),
     (

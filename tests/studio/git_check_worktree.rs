@@ -105,9 +105,8 @@ fn check_worktrees_and_trash_never_go_through_a_symlink() {
     let main = s.repo.rev("main");
     let (worktrees, branches) = (WorktreeTemplate::default(), BranchTemplate::default());
     let session = s.session("task-abcd");
-    let prepare = || {
-        check_worktree::prepare(&s.repository, &worktrees, &branches, &[], &main).map(drop)
-    };
+    let prepare =
+        || check_worktree::prepare(&s.repository, &worktrees, &branches, &[], &main).map(drop);
     symlink(&outside, s.repo.worktrees().join(".checks")).unwrap();
     assert_eq!(prepare().unwrap_err().kind, Kind::Refused);
     fs::remove_file(s.repo.worktrees().join(".checks")).unwrap();
@@ -129,8 +128,9 @@ fn a_directory_of_the_users_is_not_taken_for_a_check_worktree() {
     fs::write(theirs.join("file"), "theirs").unwrap();
     let worktrees = WorktreeTemplate::parse("{parent}/{repo}-{id}").unwrap();
     let main = s.repo.rev("main");
-    let prepare =
-        || check_worktree::prepare(&s.repository, &worktrees, &BranchTemplate::default(), &[], &main);
+    let prepare = || {
+        check_worktree::prepare(&s.repository, &worktrees, &BranchTemplate::default(), &[], &main)
+    };
     assert_eq!(prepare().unwrap_err().kind, Kind::Refused);
     assert_eq!(fs::read_to_string(theirs.join("file")).unwrap(), "theirs");
     fs::remove_dir_all(&theirs).unwrap();

@@ -23,6 +23,7 @@ mod git_worktree;
 mod gone;
 mod leftovers;
 mod model_host;
+mod places;
 mod plan;
 mod ready;
 mod requirements;

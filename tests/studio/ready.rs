@@ -70,7 +70,10 @@ fn a_configuration_that_only_the_main_checkout_has_neither_helps_nor_disturbs_ca
     let toolchain = Path::new(env!("CARGO")).parent().expect("cargo lies in a directory");
     let path = std::env::var("PATH").unwrap_or_default();
     scene.env.set("PATH", format!("{}:{path}", toolchain.display()));
-    scene.repo.commit_file("Cargo.toml", "[package]\nname = \"p\"\nversion = \"0.1.0\"\nedition = \"2021\"\n");
+    scene.repo.commit_file(
+        "Cargo.toml",
+        "[package]\nname = \"p\"\nversion = \"0.1.0\"\nedition = \"2021\"\n",
+    );
     scene.repo.commit_file("src/lib.rs", "pub const NEEDED: &str = env!(\"NEEDED\");\n");
     scene.repo.commit_file(".gitignore", "target/\n.cargo/\nCargo.lock\n");
     scene.repo.write(".cargo/config.toml", "[env]\nNEEDED = \"1\"\n");
@@ -112,8 +115,11 @@ fn nothing_of_the_main_checkout_can_be_read_unless_the_user_opens_it() {
     let mut scene = Scene::new();
     let main = scene.repo.path().canonicalize().expect("it is there");
     scene.repo.write("tools/hello", "#!/bin/sh\necho hello\n");
-    fs::set_permissions(main.join("tools/hello"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .expect("it is ours");
+    fs::set_permissions(
+        main.join("tools/hello"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .expect("it is ours");
     let path = std::env::var("PATH").unwrap_or_default();
     scene.env.set("PATH", format!("{}:{path}", main.join("tools").display()));
     scene.repo.git(["worktree", "add", "-q", "-b", "linked", "../linked"]);

@@ -191,8 +191,7 @@ fn a_verify_and_an_accept_at_the_same_time_leave_each_other_alone() {
         until("a check runs", || marker.exists().then_some(()));
     };
     for slot in [1, 2] {
-        let _ =
-            fs::remove_file(scene.repo.worktrees().join(format!(".checks/{slot}/running")));
+        let _ = fs::remove_file(scene.repo.worktrees().join(format!(".checks/{slot}/running")));
     }
     let mut verify = scene.env.start(studio(), scene.repo.path(), ["verify"]);
     running(1);

@@ -27,6 +27,7 @@ pub fn run(common: &Common) -> Result<u8> {
                 Kind::Accept => "accept",
                 Kind::Discard => "discard",
                 Kind::Undo => "undo",
+                Kind::Relocate => "move",
             };
             let sessions: Vec<String> =
                 operation.sessions.iter().map(ToString::to_string).collect();

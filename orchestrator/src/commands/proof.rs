@@ -100,8 +100,7 @@ pub fn run(desk: &Desk, templates: &Templates, state: State<'_>, checks: &[Strin
     let worktrees = WorktreeTemplate::parse(&studio.worktree)?;
     let kept = check_worktree::kept_paths(&studio.check_caches.list())?;
     let branches = templates.branches()?;
-    let prepared =
-        check_worktree::prepare(repository, &worktrees, &branches, &kept, state.commit)?;
+    let prepared = check_worktree::prepare(repository, &worktrees, &branches, &kept, state.commit)?;
     let home = room::home();
     build_caches::renew(&prepared.caches, &home)?;
     build_caches::seed(&prepared.caches, &prepared.place.worktree, &home)?;

@@ -75,14 +75,11 @@ pub fn wake(desk: &Desk, id: &Id, prompt: Option<String>) -> Result<()> {
     };
     {
         let _lock = desk.lock_soon(id)?.ok_or_else(busy)?;
-        let mut view = desk.view(id)?;
-        if view.state == State::Landing {
-            // Nobody holds its lock, so whoever landed it was killed.
-            for said in engine::recover(&desk.repository)? {
-                report::say(&said);
-            }
-            view = desk.view(id)?;
+        // Nobody holds its lock, so whoever landed it or moved its worktree was killed.
+        for said in engine::recover(&desk.repository)? {
+            report::say(&said);
         }
+        let view = desk.view(id)?;
         if view.state.is_over() {
             return Err(Desk::is_over(&view));
         }

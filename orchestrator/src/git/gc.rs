@@ -126,7 +126,8 @@ fn trash_of_worktrees(intent: &Intent) -> impl Iterator<Item = PathBuf> {
         let of_operation = moving.to.parent()?;
         let is_trash = of_operation.file_name()? == intent.id.as_str();
         let mut sessions = intent.sessions.iter();
-        let is_of_session = sessions.any(|place| moving.to.file_name() == Some(place.id.as_str().as_ref()));
+        let is_of_session =
+            sessions.any(|place| moving.to.file_name() == Some(place.id.as_str().as_ref()));
         (is_trash && is_of_session).then(|| of_operation.to_owned())
     })
 }

@@ -71,8 +71,7 @@ fn moved(old: &Path, new: &Path, path: &Path) -> PathBuf {
     let beside = || {
         // `<checkout>.worktrees`, or `<bare>.worktrees`
         let is_bare = !old.ends_with(".git");
-        let (old, new) =
-            if is_bare { (old, new) } else { (old.parent()?, new.parent()?) };
+        let (old, new) = if is_bare { (old, new) } else { (old.parent()?, new.parent()?) };
         let text = path.to_str()?.strip_prefix(old.to_str()?)?;
         text.starts_with(".worktrees/").then(|| PathBuf::from(format!("{}{text}", new.display())))
     };
@@ -170,7 +169,10 @@ mod tests {
     fn paths_move_with_their_repository() {
         let way = |old, new, path| moved(Path::new(old), Path::new(new), Path::new(path));
         assert_eq!(way("/a/.git", "/b/.git", "/a/.worktrees/x"), Path::new("/b/.worktrees/x"));
-        assert_eq!(way("/r/a/.git", "/s/b/.git", "/r/a.worktrees/x"), Path::new("/s/b.worktrees/x"));
+        assert_eq!(
+            way("/r/a/.git", "/s/b/.git", "/r/a.worktrees/x"),
+            Path::new("/s/b.worktrees/x")
+        );
         assert_eq!(way("/a.git", "/b.git", "/a.git.worktrees/x"), Path::new("/b.git.worktrees/x"));
         assert_eq!(way("/r/a/.git", "/r/b/.git", "/srv/x"), Path::new("/srv/x"));
         assert_eq!(way("/r/a.git", "/s/b.git", "/r/linked"), Path::new("/r/linked"));

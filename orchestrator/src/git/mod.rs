@@ -34,6 +34,7 @@ pub mod private;
 pub mod rebase;
 pub mod receipt;
 pub mod refs;
+pub mod relocate;
 pub mod remake;
 pub mod repo;
 pub mod scratch;

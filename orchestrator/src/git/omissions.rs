@@ -25,7 +25,8 @@ pub fn of(
 ) -> Result<Vec<String>> {
     let mut said = Vec::new();
     let parent = worktrees.parent(repository);
-    if let Some(checkout) = repository.main_checkout.as_deref().filter(|top| parent.starts_with(top))
+    if let Some(checkout) =
+        repository.main_checkout.as_deref().filter(|top| parent.starts_with(top))
     {
         said.push(format!(
             "warning: the worktrees are inside the main checkout ({}): programs that search the \

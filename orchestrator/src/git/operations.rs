@@ -25,6 +25,8 @@ pub enum Kind {
     Discard,
     /// An operation was taken back.
     Undo,
+    /// Worktrees were moved.
+    Relocate,
 }
 
 /// What an operation is about to do. Enough to finish it, or to take it back, in another process.
@@ -162,7 +164,7 @@ impl Log {
     /// whether what it dropped is there. Refuses one that was undone already.
     pub fn to_undo(&self, id: Option<&str>, is_kept: impl Fn(&Intent) -> bool) -> Result<Intent> {
         let undoable = |intent: &&Intent| {
-            intent.kind != Kind::Undo
+            matches!(intent.kind, Kind::Accept | Kind::Discard)
                 && self.outcome(&intent.id) == Some(true)
                 && undone_by(&self.lines, &intent.id).is_none()
         };
@@ -188,6 +190,9 @@ impl Log {
         let why = match (undone_by(&self.lines, id), found.kind) {
             (Some(by), _) => format!("`{by}` undid it already"),
             (None, Kind::Undo) => "an undo is not undone; do the thing again instead".to_owned(),
+            (None, Kind::Relocate) => {
+                "it moved worktrees; nothing was landed or dropped".to_owned()
+            }
             (None, Kind::Accept | Kind::Discard) => "it never took effect".to_owned(),
         };
         Err(Failure::refused(format!("`{id}` cannot be undone")).because(why))

@@ -11,9 +11,9 @@ use base::failure::{OrFail, Result};
 use base::id::Id;
 use base::sandbox::environment::cache_env;
 
+use crate::git::gc;
 use crate::git::inside::Dir;
 use crate::git::repo::Repository;
-use crate::git::gc;
 
 /// Bytes of a lock file that are read.
 const LOCK_FILE: u64 = 32 << 20;
@@ -105,7 +105,8 @@ pub fn seed(cache: &Path, worktree: &Path, home: &Path) -> Result<()> {
     let Ok(Some(locked)) = locked else { return Ok(()) };
     let crates = crates_of(&String::from_utf8_lossy(&locked));
     let mut left = BOUNDS;
-    let copied = seed_cargo(&users.join("registry"), &cache.join("cargo/registry"), &crates, &mut left);
+    let copied =
+        seed_cargo(&users.join("registry"), &cache.join("cargo/registry"), &crates, &mut left);
     copied.or_fail(|| "cannot fill the build caches")
 }
 

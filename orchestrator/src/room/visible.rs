@@ -20,7 +20,8 @@ pub fn closed(repository: &Repository, place: &Place, home: &Path) -> Vec<PathBu
     };
     let mut trees = vec![repository.common_dir.clone()];
     trees.extend(repository.main_checkout.clone());
-    trees.extend(place.worktree.parent().filter(|dir| is_ours(repository, dir)).map(Path::to_owned));
+    trees
+        .extend(place.worktree.parent().filter(|dir| is_ours(repository, dir)).map(Path::to_owned));
     let admins = worktree::admin_dirs(repository).unwrap_or_default();
     trees.extend(admins.iter().map(|admin| worktree::named_by(admin)));
     trees.retain(|tree| can_close(tree));

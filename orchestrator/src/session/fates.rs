@@ -77,7 +77,7 @@ fn of(lines: &[Line]) -> (BTreeMap<Id, Fate>, BTreeSet<Id>) {
     let (mut fates, mut undone) = (BTreeMap::new(), BTreeSet::new());
     for line in lines {
         let Line::Intent(intent) = line else { continue };
-        if taken_back.contains(intent.id.as_str()) {
+        if taken_back.contains(intent.id.as_str()) || intent.kind == Kind::Relocate {
             continue;
         }
         let fate = fate(intent, done.contains(intent.id.as_str()));
@@ -105,6 +105,6 @@ fn fate(intent: &Intent, done: bool) -> Option<Fate> {
             Some(Fate::Accepted { operation: intent.id.clone(), commit })
         }
         (Kind::Discard, _) => Some(Fate::Discarded { operation: intent.id.clone() }),
-        (Kind::Undo, _) => None,
+        (Kind::Undo | Kind::Relocate, _) => None,
     }
 }

@@ -5,13 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use base::clock::Clock;
+use base::config::studio::DEFAULT_WORKTREE;
 use base::failure::{Failure, OrFail, Result};
 use base::files;
 use base::id::Id;
 use base::lock::Lock;
 use serde::{Deserialize, Serialize};
 
-use crate::git::mend;
+use crate::git::{mend, relocate};
 use crate::session::facts::Story;
 use crate::session::journal::{Entry, Writer};
 use crate::session::record::Record;
@@ -111,6 +112,16 @@ impl Store {
             }
             Err(e) => return Err(unreadable(id, "session.json", e)),
         };
+        match fs::read(self.file(id, relocate::PLACE)) {
+            Ok(text) => {
+                let fail = |e| unreadable(id, relocate::PLACE, e);
+                record.place = serde_json::from_slice(&text).map_err(fail)?;
+                // The template that it was made from says no longer where it is.
+                record.templates.worktree = DEFAULT_WORKTREE.to_owned();
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(unreadable(id, relocate::PLACE, e)),
+        }
         if let Some(common) = self.root.parent() {
             record.place = mend::place_now(common, &record.place);
         }

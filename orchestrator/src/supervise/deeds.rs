@@ -78,7 +78,8 @@ async fn prepared(
             Ok(ended) if ended.exit == 0 => {}
             Ok(ended) => {
                 let tail = base::text::tail(ended.tail.trim_end(), 500);
-                let mut why = format!("setup `{line}` failed with exit code {}: {tail}", ended.exit);
+                let mut why =
+                    format!("setup `{line}` failed with exit code {}: {tail}", ended.exit);
                 if let Some(hint) = path_dependencies::hint(room.worktree()) {
                     why = format!("{why}\n{hint}");
                 }

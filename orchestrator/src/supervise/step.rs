@@ -314,9 +314,7 @@ impl Deeds<'_> {
         }
         match failed {
             None => self.finish(Outcome::Ready),
-            Some(check) => self.finish(Outcome::Failed {
-                why: check.failure(),
-            }),
+            Some(check) => self.finish(Outcome::Failed { why: check.failure() }),
         }
     }
 

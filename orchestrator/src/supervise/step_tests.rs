@@ -86,7 +86,8 @@ fn work(files_changed: u64) -> Input {
 
 fn check(ok: bool) -> Input {
     let exit = i32::from(!ok);
-    let result = CheckResult { command: "true".into(), ok, exit, ms: 1, tail: String::new(), hint: None };
+    let result =
+        CheckResult { command: "true".into(), ok, exit, ms: 1, tail: String::new(), hint: None };
     Input::Checked { results: vec![result] }
 }
 
