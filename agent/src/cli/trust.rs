@@ -99,7 +99,8 @@ fn show(store: &Path) -> Result<String> {
         return Ok("nothing is accepted\n".to_owned());
     }
     let line = |entry: &trust::Entry| {
-        format!("{}  {}  {}\n", &entry.sha256[..12], entry.time, entry.path.display())
+        let files = copied_files(&entry.path);
+        format!("{}  {}  {}\n{files}", &entry.sha256[..12], entry.time, entry.path.display())
     };
     Ok(entries.iter().map(line).collect())
 }

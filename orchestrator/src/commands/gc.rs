@@ -37,10 +37,10 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if desk.json {
         let (dry_run, bytes) = (args.dry_run, freed.bytes);
         report::json_line(
-            &json!({"schema": 1, "deleted": deleted, "bytes": bytes, "dry_run": dry_run}),
+            &json!({"schema": 1, "deleted": deleted, "bytes": bytes, "caches": caches, "dry_run": dry_run}),
         );
-    } else if deleted.is_empty() && caches == 0 {
-        report::say("nothing is old enough to be deleted");
+    } else if deleted.is_empty() {
+        report::say("nothing is old enough to be deleted from the trash");
     }
     let verb = if args.dry_run { "would delete" } else { "deleted" };
     for id in deleted.iter().filter(|_| !desk.json) {

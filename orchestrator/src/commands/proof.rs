@@ -10,9 +10,9 @@ use sha2::{Digest, Sha256};
 
 use crate::check;
 use crate::commands::desk::Desk;
-use crate::git::check_worktree;
 use crate::git::merge::Candidate;
 use crate::git::names::WorktreeTemplate;
+use crate::git::{check_worktree, include};
 use crate::path_dependencies;
 use crate::room::{self, Directories, Ended, Room, build_caches};
 use crate::session::journal::CheckResult;
@@ -114,9 +114,13 @@ pub fn run(desk: &Desk, templates: &Templates, state: State<'_>, checks: &[Strin
     let setup = desk.config.studio.setup.list();
     if let Some((line, ended)) = runtime.block_on(set_up(&room, &setup, most))? {
         let hint = path_dependencies::hint(&prepared.place.worktree);
+        let hint = hint.or_else(|| include::notice(&prepared.withheld));
         return Ok(Ran::SetUpFailed { line, ended, hint });
     }
-    let results = runtime.block_on(check::run(&room, checks, most));
+    let mut results = runtime.block_on(check::run(&room, checks, most));
+    for result in results.iter_mut().filter(|result| !result.ok && result.hint.is_none()) {
+        result.hint = include::notice(&prepared.withheld);
+    }
     for result in results.iter().filter(|result| result.ok) {
         remember(&key(desk, state.tree, &result.command), result);
     }
@@ -144,6 +148,9 @@ fn key(desk: &Desk, tree: &str, command: &str) -> PathBuf {
         hash.update(part);
         hash.update([0]);
     }
+    let studio = &desk.config.studio;
+    let around = (&desk.config.sandbox, &studio.check_caches, &studio.worktree);
+    hash.update(serde_json::to_vec(&around).unwrap_or_default());
     let program = command.split_whitespace().next().unwrap_or_default();
     if let Some(found) = base::process::find_program(program)
         && let Ok(meta) = std::fs::metadata(&found)

@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::thread::JoinHandle;
 
@@ -95,8 +96,7 @@ pub fn prepare(
     let top = worktrees.parent(repository);
     let old = put_aside(repository, &top, &place, &dir)?;
     step("check.aside");
-    base::files::replace(&dir.join(MADE), place.worktree.as_os_str().as_encoded_bytes())
-        .or_fail(cannot)?;
+    base::files::replace(&dir.join(MADE), place.worktree.as_os_str().as_bytes()).or_fail(cannot)?;
     std::fs::create_dir(&place.worktree).or_fail(cannot)?;
     let originals = Originals::for_place(repository, &place)?;
     private::make(repository, &place, &originals, branches)?;
@@ -124,6 +124,16 @@ pub fn prepare(
     })
 }
 
+/// Every check worktree that there is.
+pub fn all(repository: &Repository) -> Vec<PathBuf> {
+    let slots = std::fs::read_dir(repository.common_dir.join("studio/checks"));
+    let made = slots.into_iter().flatten().flatten().filter_map(|slot| {
+        let path = std::fs::read(slot.path().join(MADE)).ok()?;
+        Some(PathBuf::from(OsStr::from_bytes(&path)))
+    });
+    made.filter(|path| path.is_absolute()).collect()
+}
+
 /// Renames what an earlier use left. Nothing of it is opened: checks could put links there.
 fn put_aside(repository: &Repository, top: &Path, place: &Place, dir: &Path) -> Result<Old> {
     let parent = place.worktree.parent().unwrap_or(top);
@@ -146,7 +156,7 @@ fn put_aside(repository: &Repository, top: &Path, place: &Place, dir: &Path) -> 
     old.remove();
     if let Ok(found) = place.worktree.symlink_metadata() {
         let made = std::fs::read(dir.join(MADE)).unwrap_or_default();
-        let is_ours = made == place.worktree.as_os_str().as_encoded_bytes()
+        let is_ours = made == place.worktree.as_os_str().as_bytes()
             || names::is_for_worktrees(repository, top);
         if !is_ours || !found.is_dir() {
             return Err(Failure::refused(format!("{} exists", place.worktree.display()))

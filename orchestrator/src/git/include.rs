@@ -48,6 +48,28 @@ pub fn withheld(checkout: &Path, worktree: &Path) -> Result<Vec<PathBuf>> {
     Ok(withheld)
 }
 
+/// What to say of files that are withheld; none where there are none.
+pub fn notice(withheld: &[PathBuf]) -> Option<String> {
+    const NAMED: usize = 5;
+    if withheld.is_empty() {
+        return None;
+    }
+    let shown: Vec<String> = withheld
+        .iter()
+        .take(NAMED)
+        .map(|path| base::text::printable(&path.to_string_lossy()))
+        .collect();
+    let more = match withheld.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "`{LIST}` is not trusted, so these are not copied: {}{more}; to trust it: g3 trust --file \
+         {LIST}",
+        shown.join(", ")
+    ))
+}
+
 /// The files that may be copied; the others are added to `withheld`.
 fn listed(checkout: &Path, worktree: &Path, withheld: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     let Some(patterns) = patterns(checkout)? else { return Ok(Vec::new()) };

@@ -45,14 +45,7 @@ pub fn of(
     }
     said.extend(submodules(repository, commit)?);
     if let Some(checkout) = &repository.main_checkout {
-        let withheld = include::withheld(checkout, &parent.join("id"))?;
-        if !withheld.is_empty() {
-            said.push(format!(
-                "`.worktreeinclude` is not trusted, so these are not copied: {}; to trust it: g3 \
-                 trust --file .worktreeinclude",
-                named(&withheld)
-            ));
-        }
+        said.extend(include::notice(&include::withheld(checkout, &parent.join("id"))?));
     }
     Ok(said)
 }

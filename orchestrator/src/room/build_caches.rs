@@ -22,6 +22,10 @@ const BOUNDS: Bounds = Bounds { files: 100_000, bytes: 4 << 30 };
 /// What a cache holds that is made from its downloads in no time, or that only its own build needs.
 const NOT_COPIED: &[&str] = &["cargo/registry/src", "cargo/git/checkouts"];
 
+/// Marks of a cache that was prepared, and of one that the agent got.
+const BEGUN: &str = "begun";
+const HANDED_OVER: &str = "handed-over";
+
 /// The build caches of one session.
 #[derive(Clone, Debug)]
 pub struct BuildCaches {
@@ -59,12 +63,19 @@ impl BuildCaches {
     /// Prepares the cache of the setup for a new worktree.
     pub fn begin(&self, worktree: &Path, home: &Path) -> Result<()> {
         renew(&self.setup(), home)?;
-        seed(&self.setup(), worktree, home)
+        seed(&self.setup(), worktree, home)?;
+        base::files::replace(&self.dir.join(BEGUN), b"").or_fail(|| "cannot fill the build caches")
+    }
+
+    /// Whether [`BuildCaches::begin`] has to be called: `studio gc` removes unused caches, and
+    /// sessions of earlier versions have none.
+    pub fn are_missing(&self) -> bool {
+        !self.dir.join(BEGUN).exists()
     }
 
     /// Gives the agent what the setup downloaded, the first time.
     pub fn hand_over(&self) -> Result<()> {
-        let done = self.dir.join("handed-over");
+        let done = self.dir.join(HANDED_OVER);
         if done.exists() {
             return Ok(());
         }

@@ -3,10 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::git::names;
 use crate::git::private::Place;
 use crate::git::repo::Repository;
-use crate::git::worktree;
+use crate::git::{check_worktree, names, worktree};
 
 /// Directories without which no program runs. A repository that contains one stays readable.
 const NEEDED: &[&str] =
@@ -20,19 +19,23 @@ pub fn closed(repository: &Repository, place: &Place, home: &Path) -> Vec<PathBu
     };
     let mut trees = vec![repository.common_dir.clone()];
     trees.extend(repository.main_checkout.clone());
-    trees
-        .extend(place.worktree.parent().filter(|dir| is_ours(repository, dir)).map(Path::to_owned));
+    trees.extend(worktrees_around(repository, &place.worktree));
     let admins = worktree::admin_dirs(repository).unwrap_or_default();
     trees.extend(admins.iter().map(|admin| worktree::named_by(admin)));
+    trees.extend(check_worktree::all(repository));
     trees.retain(|tree| can_close(tree));
     trees.sort();
     trees.dedup();
     trees
 }
 
-/// Whether a directory holds worktrees of this repository and nothing else: sessions', or those of
-/// checks.
-fn is_ours(repository: &Repository, directory: &Path) -> bool {
-    let mut directories = directory.ancestors().take(2);
-    directories.any(|directory| names::is_for_worktrees(repository, directory))
+/// The directory of this repository's worktrees around one of them, or the trash in a directory that
+/// holds other things as well.
+fn worktrees_around(repository: &Repository, worktree: &Path) -> Option<PathBuf> {
+    let mut directories = worktree.ancestors().skip(1).take(2);
+    let own = directories.find(|directory| names::is_for_worktrees(repository, directory));
+    match own {
+        Some(own) => Some(own.to_owned()),
+        None => Some(names::trash_of(repository, worktree.parent()?)),
+    }
 }

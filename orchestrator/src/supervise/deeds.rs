@@ -51,8 +51,7 @@ fn stand_up(repository: &Repository, record: &Record) -> Result<Stands> {
         let remade = remake::if_gone(repository, &record.place)?;
         // Nothing of a turn could come home: said before it is paid for.
         import::check_pointer(&record.place)?;
-        if !caches.setup().exists() {
-            // Emptied by `studio gc`, or a session of before.
+        if caches.are_missing() {
             caches.begin(&record.place.worktree, &room::home())?;
         }
         return match remade {
