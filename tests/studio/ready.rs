@@ -146,3 +146,41 @@ fn nothing_of_the_main_checkout_can_be_read_unless_the_user_opens_it() {
     let check = format!("cat '{}'", all[0].display());
     assert_eq!(checked(&scene, &check, "write new 1").1, "failed");
 }
+
+#[test]
+fn what_the_dry_run_of_one_session_leaves_does_not_turn_anothers_landing_green() {
+    let scene = Scene::new();
+    scene.repo.commit_file(".gitignore", "node_modules/\n.venv/\n");
+    scene.repo.commit_file("gate.sh", "test ! -e bad && test ! -d .venv\n");
+    scene.repo.commit_file("check.sh", "exec sh gate.sh\n");
+    let canary = scene.env.home().join("profile");
+    fs::write(&canary, "theirs\n").expect("the home is writable");
+    // Its own check is green, and leaves what an attacker would leave for the next.
+    let attack = format!(
+        "mkdir -p .venv node_modules/dep && echo 'exit 0' > gate.sh && \
+         git update-index --skip-worktree gate.sh && d=$(git rev-parse --git-dir) && \
+         {{ test ! -e $d/refs/heads/studio-check || ln -sf '{0}' $d/refs/heads/studio-check; }} && \
+         mv $d/index '{1}' 2>/dev/null; true",
+        canary.display(),
+        scene.env.home().join("index").display(),
+    );
+    scene.configure("checks = [\"sh check.sh\"]");
+    scene.repo.write("attack.sh", attack);
+    scene.repo.git(["add", "attack.sh"]);
+    scene.repo.git(["commit", "-q", "-m", "attack"]);
+    let evil = scene.exec(["sh printf 'sh gate.sh && sh attack.sh' > check.sh"]);
+    scene.await_state(&evil, "ready");
+    scene.await_free(&evil);
+    scene.studio(["accept", "--dry-run", &evil]).exits(0);
+    scene.studio(["discard", &evil, "--yes"]).exits(0);
+
+    scene.configure("");
+    let red = scene.ready("write bad 1");
+    scene.await_free(&red);
+    scene.configure("checks = [\"sh check.sh\"]");
+    scene.studio(["accept", &red, "-m", "Bad"]).exits(1).says("fails on the merged tree");
+    let green = scene.ready("write good 1");
+    scene.await_free(&green);
+    scene.studio(["accept", &green, "-m", "Good"]).exits(0);
+    assert_eq!(fs::read_to_string(&canary).expect("it is there"), "theirs\n");
+}

@@ -11,6 +11,7 @@ use crate::commands::desk::Desk;
 use crate::commands::landing;
 use crate::git::repo::Repository;
 use crate::launch::{contract, host};
+use crate::room::build_caches::BuildCaches;
 use crate::room::{Purpose, Room};
 use crate::session::journal::{Entry, Outcome};
 use crate::session::record::Record;
@@ -58,6 +59,7 @@ pub fn run(args: &Args) -> Result<u8> {
     // What the agent and the checks left in their temporary directory is of no use to anybody.
     if let Ok(_shut) = desk.store.without_shell(&id) {
         let _ = std::fs::remove_dir_all(desk.store.file(&id, "tmp"));
+        BuildCaches::of(&desk.repository, &id).remove_checks();
     }
     drop(lock);
     desk.schedule()?;

@@ -90,10 +90,10 @@ impl BuildCaches {
         copy(&self.setup(), &self.checks())
     }
 
-    /// Removes them; they are filled again when the session goes on.
-    pub fn remove(&self) {
-        if self.dir.symlink_metadata().is_ok() {
-            gc::remove(&self.dir);
+    /// Removes what the last checks left.
+    pub fn remove_checks(&self) {
+        if self.checks().symlink_metadata().is_ok() {
+            gc::remove(&self.checks());
         }
     }
 }
