@@ -40,14 +40,14 @@ pub fn hint(worktree: &Path) -> Option<String> {
     let first = missing.first()?;
     let named: Vec<String> =
         missing.iter().take(5).map(|it| format!("`{}` in {}", it.path, it.manifest)).collect();
-    Some(format!(
+    Some(base::text::printable(&format!(
         "{} leads out of the worktree and is not there: paths begin at the worktree, {}, not at the \
          main checkout. To put worktrees beside the main checkout, where `{}` is the same directory, \
          set `[studio] worktree = \"{{parent}}/{{repo}}-{{id}}\"`",
         named.join(", "),
         worktree.display(),
         first.path,
-    ))
+    )))
 }
 
 /// The dependencies that are not there. Agents write these files: nothing is followed out of the

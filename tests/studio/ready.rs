@@ -134,7 +134,10 @@ fn nothing_of_the_main_checkout_can_be_read_unless_the_user_opens_it() {
     let (_, state) = checked(&scene, "! command -v hello", "write new 1");
     assert_eq!(state, "ready", "a program of the main checkout is not in the PATH");
 
-    let fake = testkit::env::built("fake-agent");
+    // The agent's own program may be built in the main checkout.
+    let fake = main.join("bin/agent");
+    fs::create_dir(main.join("bin")).expect("it is ours");
+    fs::copy(testkit::env::built("fake-agent"), &fake).expect("it is ours");
     scene.env.config(&format!(
         "[studio]\nagent = \"fake\"\n[sandbox]\nread = [{:?}]\n\
          [studio.agents.fake]\nprotocol = \"command\"\ncommand = [{:?}, \"{{prompt}}\"]\n",

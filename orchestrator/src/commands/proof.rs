@@ -45,7 +45,10 @@ pub fn check_merged(
         Ran::SetUpFailed { line, ended, hint } => {
             let what = format!("setup `{line}` fails on the merged tree");
             return Err(Failure::failed(format!("{what} with exit code {}", ended.exit))
-                .because(with_hint(&printable_output(tail(ended.tail.trim_end(), 1500)), hint.as_deref()))
+                .because(with_hint(
+                    &printable_output(tail(ended.tail.trim_end(), 1500)),
+                    hint.as_deref(),
+                ))
                 .next(format!("studio send {id} 'merge {target} and make the setup pass'")));
         }
     };

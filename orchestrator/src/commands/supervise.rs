@@ -56,10 +56,10 @@ pub fn run(args: &Args) -> Result<u8> {
             writer.write(note).or_fail(|| "cannot write the journal")?;
         }
     }
+    BuildCaches::of(&desk.repository, &id).remove_checks();
     // What the agent and the checks left in their temporary directory is of no use to anybody.
     if let Ok(_shut) = desk.store.without_shell(&id) {
         let _ = std::fs::remove_dir_all(desk.store.file(&id, "tmp"));
-        BuildCaches::of(&desk.repository, &id).remove_checks();
     }
     drop(lock);
     desk.schedule()?;

@@ -150,10 +150,9 @@ fn put_aside(repository: &Repository, top: &Path, place: &Place, dir: &Path) -> 
     let trash = names::trash_of(repository, top);
     worktree::refuse_symlink(&trash)?;
     let old = Old {
-        worktree: trash.join(format!("{}{}", place.id, gc::EMPTIED)),
-        writable: WRITABLE.iter().map(|name| dir.join(format!("{name}{}", gc::EMPTIED))).collect(),
+        worktree: aside(&trash, place.id.as_str()),
+        writable: WRITABLE.iter().map(|name| aside(dir, name)).collect(),
     };
-    old.remove();
     if let Ok(found) = place.worktree.symlink_metadata() {
         let made = std::fs::read(dir.join(MADE)).unwrap_or_default();
         let is_ours = made == place.worktree.as_os_str().as_bytes()
@@ -173,6 +172,20 @@ fn put_aside(repository: &Repository, top: &Path, place: &Place, dir: &Path) -> 
         }
     }
     Ok(old)
+}
+
+/// A name for what is put aside, after what an interrupted removal left is removed.
+fn aside(dir: &Path, name: &str) -> PathBuf {
+    let begin = format!("{name}.");
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let found = entry.file_name().to_string_lossy().into_owned();
+        if found.starts_with(&begin) && found.ends_with(gc::EMPTIED) {
+            gc::remove(&entry.path());
+        }
+    }
+    // What cannot be removed keeps its name and stops nothing.
+    let mut names = (0..).map(|n| dir.join(format!("{begin}{n}{}", gc::EMPTIED)));
+    names.find(|path| path.symlink_metadata().is_err()).expect("numbers do not end")
 }
 
 impl Old {
