@@ -155,8 +155,8 @@ fn a_read_only_repository_is_said_so() {
 
 /// Moves a repository and the directory of its worktrees.
 fn move_with_worktrees(repo: &Repo, there: &Path) {
-    fs::rename(repo.path(), there).unwrap();
-    fs::rename(repo.worktrees(), Repo::at(there).worktrees()).unwrap();
+    fs::rename(repo.path(), there).expect("it is ours");
+    fs::rename(repo.worktrees(), Repo::at(there).worktrees()).expect("it is ours");
 }
 
 #[test]
@@ -181,7 +181,8 @@ fn worktrees_that_stayed_where_they_were_are_found_undone_and_emptied_there() {
     assert_eq!(live.work.git(["status", "--porcelain"]), "?? ignored");
     trash::undo(&moved.repository, None, NOW).unwrap();
     assert_eq!(Repo::at(&stayed.join("dropped-b")).read("README.md"), "changed");
-    let operation = trash::discard(&moved.repository, &[live.place.clone()], NOW).unwrap();
+    let operation =
+        trash::discard(&moved.repository, std::slice::from_ref(&live.place), NOW).unwrap();
     let after = now() + jiff::SignedDuration::from_hours(24 * 8);
     let freed = gc::empty(&moved.repository, Keep::default(), after).unwrap();
     assert!(freed.operations.contains(&operation));

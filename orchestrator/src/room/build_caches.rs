@@ -1,6 +1,7 @@
 //! The caches of build tools (`CARGO_HOME`, `npm_config_cache` …): each session has its own, and
 //! each check a new one, so that nothing that one agent writes is run by another's build or check.
-//! They start with the downloads that the user's own caches hold and the lock file names.
+//! They start with links to the downloads that the user's own caches hold and the lock file names:
+//! those can be read in a box and not be written.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -107,18 +108,16 @@ pub fn renew(cache: &Path, home: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies the downloads that the lock file of a worktree names from the user's own caches, which
-/// no box may write.
+/// Links the downloads that the lock file of a worktree names and the user's own caches hold. No box
+/// may write there; what is missing is downloaded beside the links.
 pub fn seed(cache: &Path, worktree: &Path, home: &Path) -> Result<()> {
     let users = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let users = users.unwrap_or_else(|| home.join(".cargo"));
     let locked = Dir::open(worktree).and_then(|top| top.read("Cargo.lock", LOCK_FILE));
     let Ok(Some(locked)) = locked else { return Ok(()) };
     let crates = crates_of(&String::from_utf8_lossy(&locked));
-    let mut left = BOUNDS;
-    let copied =
-        seed_cargo(&users.join("registry"), &cache.join("cargo/registry"), &crates, &mut left);
-    copied.or_fail(|| "cannot fill the build caches")
+    let linked = seed_cargo(&users.join("registry"), &cache.join("cargo/registry"), &crates);
+    linked.or_fail(|| "cannot fill the build caches")
 }
 
 /// A package of a registry, as a lock file names it.
@@ -148,28 +147,34 @@ fn crates_of(text: &str) -> BTreeSet<Crate> {
 }
 
 /// The layout is cargo's: `cache/REGISTRY/NAME-VERSION.crate`, and `index/REGISTRY/.cache/…/NAME`.
-fn seed_cargo(
-    from: &Path,
-    to: &Path,
-    crates: &BTreeSet<Crate>,
-    left: &mut Bounds,
-) -> io::Result<()> {
+fn seed_cargo(from: &Path, to: &Path, crates: &BTreeSet<Crate>) -> io::Result<()> {
     for registry in names_in(&from.join("cache")) {
         for package in crates {
             let file = format!("cache/{registry}/{}-{}.crate", package.name, package.version);
-            copy_file(&from.join(&file), &to.join(&file), left)?;
+            link(&from.join(&file), &to.join(&file))?;
         }
     }
     for registry in names_in(&from.join("index")) {
         let config = format!("index/{registry}/config.json");
-        copy_file(&from.join(&config), &to.join(&config), left)?;
+        link(&from.join(&config), &to.join(&config))?;
         let known: BTreeSet<&str> = crates.iter().map(|package| package.name.as_str()).collect();
         for name in known {
             let file = format!("index/{registry}/.cache/{}", index_path(name));
-            copy_file(&from.join(&file), &to.join(&file), left)?;
+            link(&from.join(&file), &to.join(&file))?;
         }
     }
     Ok(())
+}
+
+/// Links a file that is there.
+fn link(from: &Path, to: &Path) -> io::Result<()> {
+    if !from.is_file() || to.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    std::os::unix::fs::symlink(from, to)
 }
 
 /// Where the index of a registry keeps a package
@@ -257,7 +262,7 @@ mod tests {
         ";
         let crates = crates_of(lock);
         assert_eq!(crates.len(), 1);
-        seed_cargo(&from, &to, &crates, &mut BOUNDS.clone()).unwrap();
+        seed_cargo(&from, &to, &crates).unwrap();
         let there = |path: &str| to.join(path).exists();
         assert!(there("cache/r-1/serde-1.0.0.crate") && there("index/r-1/.cache/se/rd/serde"));
         assert!(there("index/r-1/config.json"));
