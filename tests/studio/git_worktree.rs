@@ -217,7 +217,7 @@ fn named_untracked_files_come_along() {
     assert_eq!(work.read("README.md"), "# A repository\n");
     assert!(fs::symlink_metadata(work.path().join("local/link")).unwrap().is_symlink());
 
-    // A list that came with the repository is somebody else's word.
+    // A list that came with the repository is not trusted.
     s.repo.git(["add", ".worktreeinclude"]);
     s.repo.git(["commit", "-q", "-m", "list"]);
     let made = worktree::make(&s.repository, &s.order("other-abcd")).unwrap();

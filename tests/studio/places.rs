@@ -54,7 +54,7 @@ fn sessions_that_are_inside_the_main_checkout_go_on_land_and_come_back() {
 }
 
 #[test]
-fn doctor_offers_to_move_worktrees_and_moves_those_nobody_works_in() {
+fn doctor_offers_to_move_worktrees_and_moves_those_not_in_use() {
     let scene = inside();
     scene.repo.commit_file(".gitignore", "cache/\n");
     let idle = scene.ready("write a 1; write cache/big warm; sh git add a");
@@ -107,7 +107,7 @@ fn where_the_parent_cannot_be_written_worktrees_go_to_the_users_state_directory(
         fake.display()
     ));
     fs::set_permissions(&parent, fs::Permissions::from_mode(0o555)).expect("it is ours");
-    // Root may write everywhere, so somebody else it is.
+    // Root may write everywhere, so another user runs it.
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
         let home = env.home().display().to_string();

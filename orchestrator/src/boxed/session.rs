@@ -42,8 +42,8 @@ impl BoxSpec {
         switches: &Sandbox,
     ) -> io::Result<BoxSpec> {
         let at_home = |path| expanded(path, places.home);
-        // What studio keeps about all sessions (tokens among it) is nobody's but studio's, and the
-        // repository's configuration may hold a login.
+        // Only studio reads what it keeps about sessions (tokens among it), and the repository's
+        // configuration may hold a login.
         let mut closed = places.closed.to_vec();
         closed.extend([places.repository_git.join("studio"), places.repository_git.join("config")]);
         let mut rules = home_rules(places.home, &closed);

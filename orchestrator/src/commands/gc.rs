@@ -53,7 +53,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-/// Removes the build caches of sessions that are over or at which nobody worked for so many days,
+/// Removes the build caches of sessions that are over or that were unused for so many days,
 /// those of checks that do not run, and the one that earlier versions shared between sessions. Gives
 /// how many there were.
 fn remove_unused_caches(desk: &Desk, days: i64) -> Result<usize> {

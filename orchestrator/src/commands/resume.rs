@@ -75,7 +75,7 @@ pub fn wake(desk: &Desk, id: &Id, prompt: Option<String>) -> Result<()> {
     };
     {
         let _lock = desk.lock_soon(id)?.ok_or_else(busy)?;
-        // Nobody holds its lock, so whoever landed it or moved its worktree was killed.
+        // Its lock is free: a command that landed it or moved its worktree was killed.
         for said in engine::recover(&desk.repository)? {
             report::say(&said);
         }

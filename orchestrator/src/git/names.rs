@@ -229,8 +229,8 @@ pub fn trash_of(repository: &Repository, worktrees: &Path) -> PathBuf {
     }
 }
 
-/// Whether files can be made in a directory, which itself may have to be made. What is there and
-/// is no directory is left for others to refuse.
+/// Whether files can be made in a directory, which itself may have to be made. A file or
+/// a link in its place is refused elsewhere.
 fn can_hold_files(directory: &Path) -> bool {
     use rustix::fs::Access;
     let at = match directory.symlink_metadata() {
