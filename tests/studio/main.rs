@@ -11,6 +11,7 @@ mod ends;
 mod git_crash;
 mod git_door;
 mod git_hardship;
+mod git_hostile;
 mod git_import;
 mod git_land;
 mod git_merge;

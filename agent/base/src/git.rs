@@ -143,6 +143,8 @@ pub struct Git {
     git_dir: PathBuf,
     work_tree: Option<PathBuf>,
     attributes: Attributes,
+    objects: Option<OsString>,
+    user_config: bool,
     drivers: Arc<OnceLock<Vec<Setting>>>,
 }
 
@@ -165,6 +167,8 @@ impl Git {
             git_dir: git_dir.into(),
             work_tree: None,
             attributes: Attributes::OfFiles,
+            objects: None,
+            user_config: true,
             drivers: Arc::default(),
         }
     }
@@ -180,6 +184,19 @@ impl Git {
     #[must_use]
     pub fn without_attributes(&self) -> Git {
         Git { attributes: Attributes::None, ..self.clone() }
+    }
+
+    /// The same, with further object directories: the value of `GIT_ALTERNATE_OBJECT_DIRECTORIES`.
+    #[must_use]
+    pub fn with_objects(&self, alternates: impl Into<OsString>) -> Git {
+        Git { objects: Some(alternates.into()), ..self.clone() }
+    }
+
+    /// The same, without the configuration of the user and the system: for calls that are confined,
+    /// where those files cannot be read.
+    #[must_use]
+    pub fn without_user_config(&self) -> Git {
+        Git { user_config: false, drivers: Arc::default(), ..self.clone() }
     }
 
     /// A call to be finished by the caller: environment or input may be added.
@@ -215,6 +232,12 @@ impl Git {
         let mut job = cleared(directory).arg("--git-dir").arg(&self.git_dir);
         if let Some(work_tree) = &self.work_tree {
             job = job.arg("--work-tree").arg(work_tree);
+        }
+        if let Some(objects) = &self.objects {
+            job = job.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects);
+        }
+        if !self.user_config {
+            job = job.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
         }
         job = job.env("GIT_CONFIG_COUNT", settings.len().to_string());
         for (at, (key, value)) in settings.into_iter().enumerate() {

@@ -59,7 +59,7 @@ fn import(repository: &Repository, place: &Place, head: &str, tip: Option<String
     let repo = repository.open()?;
     let name = pins::name(&place.id);
     let pinned = refs::read(&repo, &name)?;
-    let scratch = Scratch::for_session(repository, &place.git_dir)?;
+    let scratch = Scratch::open(repository)?;
     let known = pinned.clone().unwrap_or_else(|| place.base.clone());
     let pin = match &pinned {
         Some(pinned) if pins::end_in(&repo, pinned, head) => pinned.clone(),

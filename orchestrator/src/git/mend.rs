@@ -1,7 +1,6 @@
 //! After a repository was moved or renamed: its sessions are found again at their new place.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -66,10 +65,10 @@ pub fn mend(repository: &Repository, place: &Place) -> Result<Vec<String>> {
         return Ok(did);
     }
     let pointer = place.worktree.join(".git");
-    let leads_to_registration = fs::read_to_string(&pointer).is_ok_and(|text| {
+    let leads_to_registration = worktree::pointer_in(&place.worktree).is_some_and(|text| {
         let registrations = repository.common_dir.join("worktrees");
-        let target = text.trim_end().strip_prefix("gitdir: ").unwrap_or_default();
-        !target.is_empty() && Path::new(target).starts_with(registrations)
+        let target = text.trim_ascii_end().strip_prefix(b"gitdir: ").unwrap_or_default();
+        !target.is_empty() && Path::new(OsStr::from_bytes(target)).starts_with(registrations)
     });
     repoint(place, &pointer, &mut did)?;
     if leads_to_registration {
@@ -102,7 +101,7 @@ fn repoint(place: &Place, pointer: &Path, did: &mut Vec<String>) -> Result<()> {
     }
     let was = std::mem::replace(&mut originals.pointer, wanted);
     // The record last: as long as it leads nowhere, the next call begins anew.
-    if fs::read(pointer).is_ok_and(|found| found == was) {
+    if worktree::pointer_in(&place.worktree).is_some_and(|found| found == was) {
         base::files::replace_with_mode(pointer, &originals.pointer, 0o644)
             .or_fail(|| format!("cannot write {}", pointer.display()))?;
         did.push(format!("{} leads to the moved repository", pointer.display()));
@@ -122,7 +121,7 @@ pub fn target_of(place: &Place, pointer: &[u8]) -> Option<PathBuf> {
 /// Refuses (3) to put away the worktree of another repository's session: in a copy of a repository,
 /// worktrees at a place of their own still are the original's.
 pub fn refuse_another(place: &Place) -> Result<()> {
-    let pointer = fs::read(place.worktree.join(".git")).unwrap_or_default();
+    let pointer = worktree::pointer_in(&place.worktree).unwrap_or_default();
     let ours = place.git_dir.canonicalize().ok();
     let Some(target) = target_of(place, &pointer).filter(|to| Some(to) != ours.as_ref()) else {
         return Ok(());

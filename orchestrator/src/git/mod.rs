@@ -10,6 +10,7 @@
 pub mod along;
 pub mod check_worktree;
 pub mod checkout;
+pub mod confined;
 pub mod conflict;
 pub mod diff;
 pub mod engine;
@@ -28,6 +29,7 @@ pub mod mend;
 pub mod merge;
 pub mod names;
 pub mod operations;
+pub mod patterns;
 pub mod pins;
 pub mod private;
 pub mod rebase;

@@ -28,6 +28,9 @@ const SHARED: &[&str] = &[
     "user.email",
 ];
 
+/// How deep an object directory is: `ab/…`, `pack/…`, `info/commit-graphs/…`.
+const OBJECTS_DEPTH: u32 = 2;
+
 /// Where the parts of one session are. Plain data for the session's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
@@ -144,7 +147,9 @@ impl Originals {
                 info.remove_all(&name)?;
             }
         }
-        let objects_info = top.sub("objects")?.sub("info")?;
+        let objects = top.sub("objects")?;
+        objects.remove_specials(OBJECTS_DEPTH)?;
+        let objects_info = objects.sub("info")?;
         objects_info.write("alternates", &self.alternates)?;
         objects_info.remove_all("http-alternates")?;
         match &self.shallow {

@@ -14,11 +14,15 @@ use base::lock::Lock;
 use base::process::Limits;
 use serde::{Deserialize, Serialize};
 
+use crate::git::inside::read_file;
 use crate::git::names::{BranchTemplate, WorktreeTemplate};
 use crate::git::private::{self, Originals, Place};
 use crate::git::refs::{self, RefChange};
 use crate::git::repo::{Base, Repository};
 use crate::git::{include, pins};
+
+/// The largest `.git` file that is read: one line with a path.
+const POINTER_BYTES: u64 = 8192;
 
 /// The lines in the repository's `info/exclude`.
 const EXCLUDED: &[&str] = &[".worktrees/", ".g3/*", "!.g3/skills/"];
@@ -164,9 +168,15 @@ pub fn named_by(admin: &Path) -> PathBuf {
 /// in a copy, of the original.
 pub fn leads_to(admin: &Path) -> Option<PathBuf> {
     let worktree = named_by(admin);
-    let text = std::fs::read(worktree.join(".git")).ok()?;
+    let text = pointer_in(&worktree)?;
     let target = text.trim_ascii_end().strip_prefix(b"gitdir: ")?;
     worktree.join(OsStr::from_bytes(target)).canonicalize().ok()
+}
+
+/// The `.git` file of a worktree, which an agent may have replaced by anything; none where it is not
+/// a small regular file.
+pub fn pointer_in(worktree: &Path) -> Option<Vec<u8>> {
+    read_file(&worktree.join(".git"), POINTER_BYTES).ok().flatten()
 }
 
 /// All registrations.
