@@ -5,7 +5,7 @@ use base::lock::Lock;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
-use crate::git::operations::Log;
+use crate::git::operations::{Entries, Log};
 use crate::git::{engine, import, mend, merge, refs, remake, worktree};
 use crate::report;
 use crate::report::view::View;
@@ -35,6 +35,13 @@ pub fn run(common: &Common) -> Result<u8> {
             "{}; its branch and worktree are kept: mend the file, or move {} away",
             failure.sentence(),
             desk.store.dir(id).display(),
+        ));
+    }
+    for line in Entries::read(&desk.repository)?.unreadable() {
+        found.open.push(format!(
+            "{}: what it is about is left alone; mend or remove the line in {}",
+            line.sentence(),
+            desk.store.root().join("operations.jsonl").display(),
         ));
     }
     leftovers(&desk, &mut found)?;

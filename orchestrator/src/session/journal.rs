@@ -17,7 +17,8 @@ pub struct Line {
     pub entry: Entry,
 }
 
-/// What can happen to a session. Readers skip entries that they do not know.
+/// What can happen to a session. A reader that does not know an entry cannot tell the session's state
+/// and says so.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum Entry {

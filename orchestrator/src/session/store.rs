@@ -137,7 +137,12 @@ impl Store {
             return Ok(cached.story);
         }
         let fail = |e| unreadable(id, "journal.jsonl", e);
-        let lines = files::read_journal(&journal).map_err(fail)?;
+        let (lines, unreadable) = files::read_lines(&journal).map_err(fail)?;
+        if let Some(line) = unreadable.first() {
+            // The state follows from all lines: without one of them it would be a guess.
+            let why = format!("line {} is {}", line.number, line.why);
+            return Err(fail(io::Error::other(why)));
+        }
         if lines.is_empty() {
             // Each has a line from the beginning; without one it would seem to wait for its start.
             return Err(fail(io::Error::other("it is gone, or nothing in it can be read")));
