@@ -75,8 +75,8 @@ fn send_waits_for_a_supervisor_that_does_not_listen_yet() {
     scene.await_free(&id);
     // We are that supervisor: the lock is held, and the token tells when somebody asks.
     let lock = Lock::try_take(&scene.session_file(&id, "lock")).unwrap().expect("it is free");
-    let token = scene.session_file(&id, "token");
-    std::fs::remove_file(&token).unwrap();
+    let token = scene.control_file(&id, "token");
+    std::fs::create_dir_all(token.parent().unwrap()).unwrap();
     scene.env.run("mkfifo", scene.repo.path(), [&token]).ok();
     let args = ["send", id.as_str(), "write b 2"];
     let mut send = scene.env.start(studio(), scene.repo.path(), args);
@@ -359,4 +359,36 @@ fn ctrl_c_stops_the_agents_and_keeps_everything() {
     assert_eq!(base::process::exit_code(status), 130);
     assert_eq!(scene.status(&id)["state"], "stopped");
     assert_eq!(scene.worktree(&id).read("a"), "1\n");
+}
+
+#[test]
+fn a_box_reads_nothing_that_studio_keeps_of_another_repository() {
+    let scene = Scene::new();
+    let other = scene.env.repo_at("other");
+    let working = scene.studio_in(other.path(), ["exec", "--agent", "talk", "write a 1; gate go"]);
+    let working = working.ok().to_owned();
+    let git = other.path().canonicalize().unwrap().join(".git");
+    let state = scene.env.home().canonicalize().unwrap().join(".local/state/studio");
+    let token = state.join(base::user_dirs::name_for_path(&git)).join(&working).join("token");
+    until("the token of the other session", || token.exists().then_some(()));
+    assert!(!git.join("studio/sessions").join(&working).join("token").exists());
+    let journal = git.join("studio/sessions").join(&working).join("journal.jsonl");
+    assert!(journal.exists());
+
+    let readable = format!("cat '{}'", other.path().join("README.md").display());
+    let id = scene.exec(["write b 1", "--check", &readable]);
+    scene.await_state(&id, "ready");
+    for secret in [&token, &journal] {
+        let check = format!("cat '{}'", secret.display());
+        let id = scene.exec(["write b 1", "--check", &check]);
+        let failed = until("the check to fail", || {
+            let status = scene.status(&id);
+            assert_ne!(status["state"], "ready", "{} was read", secret.display());
+            (status["state"] == "failed").then_some(status)
+        });
+        assert!(failed.to_string().contains("Permission denied"), "{failed}");
+    }
+    let stopped = scene.studio_in(other.path(), ["stop", &working]);
+    stopped.ok();
+    until("the token to be gone", || (!token.exists()).then_some(()));
 }

@@ -97,6 +97,13 @@ impl Scene {
         self.repo.path().join(".git/studio/sessions").join(id).join(name)
     }
 
+    /// A file of a session outside of every box: its token, its socket.
+    pub fn control_file(&self, id: &str, name: &str) -> PathBuf {
+        let common = self.repo.path().canonicalize().expect("it is there").join(".git");
+        let state = self.env.home().join(".local/state/studio");
+        state.join(base::user_dirs::name_for_path(&common)).join(id).join(name)
+    }
+
     /// The worktree of a session.
     pub fn worktree(&self, id: &str) -> Repo {
         Repo::at(&self.repo.path().join(".worktrees").join(id))

@@ -10,6 +10,7 @@ pub mod files;
 pub mod git;
 pub mod host;
 pub mod id;
+pub mod known_repositories;
 pub mod lock;
 pub mod process;
 pub mod sandbox;

@@ -22,7 +22,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let (id, n, allow) = parse(&args.words)?;
     let view = desk.find(id.as_deref(), |state| matches!(state, State::Waiting { .. }))?;
     let id = &view.record.id;
-    if !control::ask(&desk.store.dir(id), Request::Answer { n, allow })? {
+    if !control::ask(&desk.repository.common_dir, id, &Request::Answer { n, allow })? {
         return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))
             .because("nobody there waits for an answer")
             .next(format!("studio status {id}")));

@@ -92,6 +92,10 @@ impl Desk {
         if !common.json {
             loaded.notices.iter().for_each(|notice| report::say(notice));
         }
+        if repository.common_dir.join("studio").is_dir() {
+            // Without it other repositories' boxes may read what studio keeps here, and all works.
+            let _ = base::known_repositories::remember(&repository.common_dir);
+        }
         let desk = Desk::with(repository, loaded.config);
         let directory = Some(directory);
         Ok(Desk { config_file: sources.only, directory, json: common.json, ..desk })
@@ -135,6 +139,7 @@ impl Desk {
     /// One session as it is now, where the fates are known.
     pub fn view_with(&self, id: &Id, fates: &Fates) -> Result<View> {
         let record = self.store.load(id)?.located(&self.repository)?;
+        fates.refuse_doubt(id)?;
         // The lock is looked at first: a run that ends in between has its exit line then.
         let locked = self.store.is_locked(id);
         let story = self.store.story(id)?;

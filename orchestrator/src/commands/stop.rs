@@ -58,7 +58,9 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 pub fn ask(desk: &Desk, id: &Id) -> Result<()> {
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
-        if desk.view(id)?.state.is_settled() || control::ask(&desk.store.dir(id), Request::Stop)? {
+        if desk.view(id)?.state.is_settled()
+            || control::ask(&desk.repository.common_dir, id, &Request::Stop)?
+        {
             return Ok(());
         }
         // It waits in the queue, or was just started and does not listen yet.

@@ -3,12 +3,15 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::failure::{Failure, OrFail, Result};
 use base::host::place::with_short_name;
+use base::id::Id;
+use base::known_repositories;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream as Stream};
@@ -61,8 +64,47 @@ struct Reply {
 /// A request and where its answer goes.
 pub type Asked = (Request, oneshot::Sender<std::result::Result<(), String>>);
 
-/// Opens the socket in a session's directory and hands on what comes in.
-pub fn serve(dir: &Path, tell: mpsc::UnboundedSender<Asked>) -> io::Result<()> {
+/// An open socket. Dropped, its name and its token are gone.
+#[derive(Debug)]
+pub struct Endpoint {
+    directory: PathBuf,
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        for name in ["token", "control.sock"] {
+            let _ = std::fs::remove_file(self.directory.join(name));
+        }
+        // Only where nothing else is in it: never the session's own directory.
+        let _ = std::fs::remove_dir(&self.directory);
+    }
+}
+
+/// Where the token and the socket of a session are: in the user's state directory, which every box
+/// closes, so that no agent, of this repository or of another, can speak for the user.
+fn directory(common: &Path, id: &Id) -> io::Result<PathBuf> {
+    Ok(known_repositories::directory(common)?.join(id.as_str()))
+}
+
+/// Where an earlier studio had them, and where they are when there is no state directory.
+fn directory_in_repository(common: &Path, id: &Id) -> PathBuf {
+    common.join("studio/sessions").join(id.as_str())
+}
+
+/// Opens the socket of a session and hands on what comes in, as long as the endpoint lives.
+pub fn serve(common: &Path, id: &Id, tell: mpsc::UnboundedSender<Asked>) -> io::Result<Endpoint> {
+    let private = || -> io::Result<PathBuf> {
+        known_repositories::remember(common)?;
+        let directory = directory(common, id)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        Ok(directory)
+    };
+    let directory = private().unwrap_or_else(|_| directory_in_repository(common, id));
+    serve_in(&directory, tell)?;
+    Ok(Endpoint { directory })
+}
+
+fn serve_in(dir: &Path, tell: mpsc::UnboundedSender<Asked>) -> io::Result<()> {
     let token = fresh_token()?;
     base::files::replace(&dir.join("token"), token.as_bytes())?;
     let socket = dir.join("control.sock");
@@ -107,15 +149,26 @@ async fn passed_on(
     answered.await.unwrap_or_else(|_| Err(gone()))
 }
 
-/// Asks the supervisor of a session; `false` when nobody listens.
-pub fn ask(dir: &Path, request: Request) -> Result<bool> {
+/// Asks the supervisor of a session; `false` when none listens. One that an earlier studio started
+/// is found too.
+pub fn ask(common: &Path, id: &Id, request: &Request) -> Result<bool> {
+    let state = directory(common, id).ok();
+    for directory in state.into_iter().chain([directory_in_repository(common, id)]) {
+        if ask_in(&directory, request)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn ask_in(dir: &Path, request: &Request) -> Result<bool> {
     let Ok(token) = std::fs::read_to_string(dir.join("token")) else { return Ok(false) };
     let stream = with_short_name(&dir.join("control.sock"), |name| UnixStream::connect(name));
     let Ok(mut stream) = stream else { return Ok(false) };
     let fail = || "the supervisor does not answer";
     stream.set_read_timeout(Some(PATIENCE)).or_fail(fail)?;
     stream.set_write_timeout(Some(PATIENCE)).or_fail(fail)?;
-    let mut line = serde_json::to_vec(&Signed { token, request }).or_fail(fail)?;
+    let mut line = serde_json::to_vec(&Signed { token, request: request.clone() }).or_fail(fail)?;
     line.push(b'\n');
     stream.write_all(&line).or_fail(fail)?;
     let mut answer = String::new();
@@ -147,17 +200,33 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("d".repeat(120));
         std::fs::create_dir(&dir).unwrap();
-        assert!(!ask(&dir, Request::Stop).unwrap(), "nobody listens yet");
+        assert!(!ask_in(&dir, &Request::Stop).unwrap(), "nothing listens yet");
         let (tell, mut asked) = mpsc::unbounded_channel();
-        serve(&dir, tell).unwrap();
+        serve_in(&dir, tell).unwrap();
         let there = dir.clone();
-        let caller = tokio::task::spawn_blocking(move || ask(&there, Request::Stop));
+        let caller = tokio::task::spawn_blocking(move || ask_in(&there, &Request::Stop));
         let (request, answer) = asked.recv().await.unwrap();
         assert_eq!(request, Request::Stop);
         answer.send(Ok(())).unwrap();
         assert!(caller.await.unwrap().unwrap());
         std::fs::write(dir.join("token"), "guessed").unwrap();
-        let refused = tokio::task::spawn_blocking(move || ask(&dir, Request::Stop)).await.unwrap();
+        let refused =
+            tokio::task::spawn_blocking(move || ask_in(&dir, &Request::Stop)).await.unwrap();
         assert!(refused.unwrap_err().why.unwrap().contains("token"));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_supervisor_of_an_earlier_studio_is_found() {
+        let common = tempfile::tempdir().unwrap();
+        let id = Id::parse("task-abcd").unwrap();
+        let old = directory_in_repository(common.path(), &id);
+        std::fs::create_dir_all(&old).unwrap();
+        let (tell, mut asked) = mpsc::unbounded_channel();
+        serve_in(&old, tell).unwrap();
+        let there = common.path().to_owned();
+        let caller = tokio::task::spawn_blocking(move || ask(&there, &id, &Request::Status));
+        let (_, answer) = asked.recv().await.unwrap();
+        answer.send(Ok(())).unwrap();
+        assert!(caller.await.unwrap().unwrap());
     }
 }

@@ -63,7 +63,8 @@ pub async fn run(charge: Charge) -> Result<Outcome> {
     let journal = store.writer(id, clock)?;
     let life = Life::new(charge.record.clone(), store.story(id)?);
     let (asked_in, asked) = mpsc::unbounded_channel();
-    control::serve(&store.dir(id), asked_in).or_fail(|| "cannot open the control socket")?;
+    let _endpoint = control::serve(&charge.repository.common_dir, id, asked_in)
+        .or_fail(|| "cannot open the control socket")?;
     let (tell, told) = mpsc::unbounded_channel();
     let timeout = charge.record.limits.seconds.map(Duration::from_secs);
     let mut desk = Desk {

@@ -159,6 +159,7 @@ pub fn home_rules(home: &Path, closed: &[PathBuf]) -> Rules {
     let mut shut: Vec<PathBuf> = closed.to_vec();
     shut.extend(SECRETS.iter().map(|secret| home.join(secret)));
     shut.extend(["g3", "studio"].iter().filter_map(|name| crate::user_dirs::state_dir(name).ok()));
+    shut.extend(crate::known_repositories::list().iter().map(|common| common.join("studio")));
     shut.extend(MAYBE.iter().map(|file| home.join(file)).filter(|file| holds_login(file)));
     if rustix::process::geteuid().is_root() {
         shut.extend(ROOTS.iter().map(PathBuf::from));
