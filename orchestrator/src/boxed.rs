@@ -8,6 +8,8 @@ pub mod session;
 mod descendants;
 mod guard;
 
+pub use descendants::{Frozen, freeze};
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Seek, Write};

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::config::Config;
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::boxed::session::Places;
-use crate::boxed::{self, BoxSpec, Lifeline};
+use crate::boxed::{self, BoxSpec, Frozen, Lifeline};
 use crate::git::private::Place;
 use crate::git::repo::Repository;
 use crate::session::record::Record;
@@ -33,6 +33,8 @@ pub struct Room {
     spec: BoxSpec,
     host: Option<Arc<OwnedFd>>,
     tasks: TaskTracker,
+    /// The guards of the boxes that were started here.
+    guards: Arc<Mutex<Vec<u32>>>,
 }
 
 /// A started program and what keeps it alive. Dropped, everything in its box ends.
@@ -91,7 +93,7 @@ impl Room {
             cache: &cache,
         };
         let spec = BoxSpec::for_session(&places, row, sandbox).or_fail(|| "cannot plan the box")?;
-        Ok(Room { spec, host: None, tasks: TaskTracker::new() })
+        Ok(Room { spec, host: None, tasks: TaskTracker::new(), guards: Arc::default() })
     }
 
     /// The room with a connection to the model host, which lives outside every box.
@@ -113,7 +115,18 @@ impl Room {
             job = job.descriptor(host.try_clone().or_fail(cannot)?, HOST_FD);
         }
         let running = job.stdin(Stream::Piped).spawn_async().or_fail(cannot)?;
+        let mut guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
+        guards.retain(|guard| base::process::is_alive(*guard));
+        guards.extend(running.child.id());
+        drop(guards);
         Ok(Process { running, lifeline })
+    }
+
+    /// Stops everything that was started here until the result is dropped: what it may write to
+    /// holds still while we look at it.
+    pub fn freeze(&self) -> Frozen {
+        let guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        boxed::freeze(&guards)
     }
 
     /// Runs what sees a program to its end, also when nobody waits for that any more.

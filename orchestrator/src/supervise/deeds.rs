@@ -75,8 +75,12 @@ async fn prepared(room: &Room, setup: &[String], most: Duration, note: Option<St
 /// Brings the session's work home: import, then a snapshot of what is not committed.
 pub fn bring_home(charge: &Charge) -> impl Future<Output = Input> + Send + 'static {
     let (repository, record) = (charge.repository.clone(), charge.record.clone());
+    let room = charge.room.clone();
     async move {
-        let bring = move || home::bring(&repository, &record, &snapshot::Limits::default());
+        let bring = move || {
+            let _frozen = room.freeze();
+            home::bring(&repository, &record, &snapshot::Limits::default())
+        };
         match tokio::task::spawn_blocking(bring).await {
             Ok(Ok(brought)) => Input::Imported { work: brought.work },
             Ok(Err(failure)) => Input::CannotImport { why: failure.in_full() },
