@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::failure::Kind;
-use orchestrator::git::merge::Strategy;
+use orchestrator::git::import::tampered;
+use orchestrator::git::merge::{self, Message, Prepared, Strategy};
 use orchestrator::git::snapshot::Limits;
-use orchestrator::git::{land, snapshot, trash};
+use orchestrator::git::{land, landings, snapshot, trash};
 use rustix::fs::{CWD, Mode, RenameFlags, mkfifoat, renameat_with};
 use testkit::env::NOW;
 use testkit::repo::Repo;
@@ -201,4 +202,50 @@ fn an_object_whose_content_is_not_its_name_does_not_come_home() {
         s.repo.git(["gc", "-q"]);
         s.repo.is_sound();
     }
+}
+
+#[test]
+fn what_an_agent_changed_of_its_git_is_told_until_it_is_put_back() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    let told = || tampered(&session.place);
+    assert_eq!(told(), None);
+    session.work.git(["config", "core.fsmonitor", "/evil"]);
+    let git_dir = &session.place.git_dir;
+    fs::write(git_dir.join("hooks/post-checkout"), "#!/bin/sh\n").unwrap();
+    assert_eq!(told().as_deref(), Some("the agent changed config, hooks of its git"));
+    s.home(&session);
+    assert_eq!(told(), None, "put back when the work came home");
+    fs::write(git_dir.join("info/attributes"), "* filter=evil\n").unwrap();
+    assert!(told().unwrap().contains("info/attributes"));
+    fs::write(session.work.path().join(".git"), "gitdir: /elsewhere\n").unwrap();
+    assert!(told().unwrap().contains(".git was changed"));
+}
+
+#[test]
+fn requirements_that_an_agent_claims_in_its_own_commits_do_not_count() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.write("new", "work");
+    session.work.git(["add", "new"]);
+    session.work.git(["commit", "-qm", "Work\n\nRequirement: R1\nRequirement: R9"]);
+    let mut order = s.ready(&session, Strategy::Ff);
+    order.receipt = Some("{\"requirements\":[\"R1\"],\"checks\":[]}".to_owned());
+    land::accept(&s.repository, &order).unwrap_or_else(|failure| panic!("{failure}"));
+    let landed = landings::read(&s.repository, "main", None).unwrap();
+    assert_eq!(landed.len(), 1);
+    assert_eq!(landed[0].requirements, ["R1"]);
+
+    let session = s.session("next-abcd");
+    session.work.commit_file("other", "work");
+    let Prepared::Ready(candidate) = s.prepared(&session, Strategy::Squash) else {
+        panic!("it fits");
+    };
+    let text = "Do it\n\nA long line that ends in\nRequirement: R9\n  session: other-abcd\n";
+    let trailers = vec![("Requirement".to_owned(), "R2".to_owned())];
+    let message = Message { text: text.to_owned(), trailers };
+    let place = &session.place;
+    let made = merge::commit(&s.repository, place, &candidate, &message, None, now()).unwrap();
+    let body = s.repo.git(["log", "-1", "--format=%B", &made.commit]);
+    assert_eq!(body, "Do it\n\nA long line that ends in\n\nRequirement: R2");
 }

@@ -295,3 +295,23 @@ fn a_line_that_a_crash_cut_off_is_no_operation() {
     assert_eq!(discard(&s, &s.session("two-abcd")), "op2", "it never began");
     trash::undo(&s.repository, Some("op1"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
 }
+
+#[test]
+fn after_a_revert_an_undo_brings_the_session_back_and_it_lands_again() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.commit_file("new", "work");
+    s.accept(&session).unwrap_or_else(|failure| panic!("{failure}"));
+    s.repo.commit_file("later", "x");
+    let refused = trash::undo(&s.repository, Some("op1"), NOW).unwrap_err();
+    assert_eq!(refused.kind, Kind::Refused, "its changes are still there");
+    s.repo.git(["revert", "--no-edit", "HEAD~1"]);
+    let tip = s.repo.rev("main");
+    trash::undo(&s.repository, Some("op1"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(s.repo.rev("main"), tip, "the branch stays where the user put it");
+    assert_eq!(session.work.read("new"), "work");
+    assert!(!s.repo.path().join("new").exists());
+    s.accept(&session).unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(s.repo.read("new"), "work");
+    assert_eq!(s.repo.git(["status", "--porcelain"]), "");
+}
