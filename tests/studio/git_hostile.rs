@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base::failure::Kind;
 use orchestrator::git::import::tampered;
 use orchestrator::git::merge::{self, Message, Prepared, Strategy};
+use orchestrator::git::names::BranchName;
 use orchestrator::git::snapshot::Limits;
 use orchestrator::git::{land, landings, snapshot, trash};
 use rustix::fs::{CWD, Mode, RenameFlags, mkfifoat, renameat_with};
@@ -248,4 +249,54 @@ fn requirements_that_an_agent_claims_in_its_own_commits_do_not_count() {
     let made = merge::commit(&s.repository, place, &candidate, &message, None, now()).unwrap();
     let body = s.repo.git(["log", "-1", "--format=%B", &made.commit]);
     assert_eq!(body, "Do it\n\nA long line that ends in\n\nRequirement: R2");
+}
+
+/// Commits a tree that nobody ever had as files, on top of the session's HEAD.
+fn commit_tree(session: &Session, entries: &str) {
+    let tree = mktree(session, entries);
+    let commit = session.work.git(["commit-tree", "-p", "HEAD", "-m", "odd", &tree]);
+    session.work.git(["update-ref", "HEAD", &commit]);
+}
+
+fn mktree(session: &Session, entries: &str) -> String {
+    let job = session.work.job().arg("mktree").input(entries.as_bytes());
+    let output = job.output(base::process::Limits::seconds(60)).expect("git runs");
+    assert!(output.ok(), "{}", output.error_text());
+    output.text()
+}
+
+#[test]
+fn work_that_cannot_be_checked_out_is_refused_by_what_is_wrong_with_it() {
+    let s = setting();
+    let main = BranchName::parse("main").unwrap();
+    let prepare = |session: &Session, strategy| {
+        let snapshot = s.snapshot(session);
+        merge::prepare(&s.repository, &session.place, &snapshot, &main, strategy, now())
+    };
+    let long = s.session("long-abcd");
+    let blob = long.work.rev("HEAD:README.md");
+    commit_tree(&long, &format!("100644 blob {blob}\t{}\n", "d".repeat(4000)));
+    let refused = prepare(&long, Strategy::Squash).unwrap_err();
+    assert_eq!(refused.kind, Kind::Refused);
+    assert!(refused.in_full().contains("has 4000 bytes; the most is 255"), "{}", refused.in_full());
+
+    for (levels, fits) in [(2, true), (9, false)] {
+        let session = s.session(if fits { "small-abcd" } else { "bomb-abcd" });
+        let level = |kind: &str, id: &str| -> String {
+            (0..10).map(|n| format!("{kind} {id}\t{n}\n")).collect()
+        };
+        let mut entries = level("100644 blob", &blob);
+        for _ in 1..levels {
+            entries = level("040000 tree", &mktree(&session, &entries));
+        }
+        commit_tree(&session, &entries);
+        let prepared = prepare(&session, Strategy::Rebase);
+        match fits {
+            true => assert!(prepared.is_ok(), "a hundred files are no bomb"),
+            false => {
+                let refused = prepared.unwrap_err().in_full();
+                assert!(refused.contains("expands to 1000000000 files"), "{refused}");
+            }
+        }
+    }
 }

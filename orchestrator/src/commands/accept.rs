@@ -49,6 +49,12 @@ pub struct OnTheWay {
     /// Open the message in an editor first
     #[arg(long)]
     pub edit: bool,
+    /// Land lines that look like a private key or a token
+    #[arg(long)]
+    pub allow_secrets: bool,
+    /// Do not ask whether to land work that changed since `studio diff` showed it
+    #[arg(short, long)]
+    pub yes: bool,
     /// Give conflicts back to the agent, and land when it has solved them
     #[arg(long, conflicts_with = "dry_run")]
     pub resolve: bool,
@@ -104,6 +110,8 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         dry_run: args.dry_run,
         force: args.force,
         include: args.include.clone(),
+        allow_secrets: args.on_the_way.allow_secrets,
+        yes: args.on_the_way.yes,
     };
     let mut landed = Vec::new();
     let mut refused = Vec::new();

@@ -5,12 +5,14 @@ use base::lock::Lock;
 use serde_json::{Value, json};
 
 use crate::commands::desk::Desk;
-use crate::commands::{customs, proof, resolve};
+use crate::commands::{customs, proof, question, resolve};
 use crate::git::conflict::Conflict;
 use crate::git::diff;
 use crate::git::land::{self, Accepted};
+use crate::git::landings;
 use crate::git::merge::{self, Candidate, Prepared, Strategy};
 use crate::git::names::BranchName;
+use crate::git::secrets::{self, Secret};
 use crate::git::snapshot::{self, Snapshot};
 use crate::launch::table::g3_program;
 use crate::message::{self, Subject, Written};
@@ -20,8 +22,11 @@ use crate::report::view::{View, checks_json};
 use crate::session::home;
 use crate::session::journal::CheckResult;
 use crate::session::record::Record;
+use crate::session::shown;
 use crate::session::state::State;
 
+/// How many lines with secrets are named in a sentence.
+const SECRETS_SHOWN: usize = 20;
 /// How often the target may move while a session lands.
 const TRIES: u32 = 5;
 
@@ -42,6 +47,10 @@ pub struct Options {
     pub force: bool,
     /// Large files that land all the same, relative paths.
     pub include: Vec<std::path::PathBuf>,
+    /// Lands what looks like a private key or a token.
+    pub allow_secrets: bool,
+    /// Asks nothing.
+    pub yes: bool,
 }
 
 /// A session that landed.
@@ -104,16 +113,17 @@ pub fn land(
     let shut = || desk.store.without_shell(&view.record.id);
     let _shut = (!options.dry_run).then(shut).transpose()?;
     let turn = (!options.dry_run).then(|| take_turn(desk)).transpose()?;
-    let mut tries = Tries { desk, view, options, turn, edited: None };
+    let mut tries = Tries { desk, view, options, turn, edited: None, secrets_allowed: false };
     let record = &view.record;
     let limits = snapshot::Limits { include: options.include.clone(), ..Default::default() };
     let (home, snapshot) = home::fetch(&desk.repository, record, &limits)?;
     snapshot::refuse_left_out(&snapshot, &record.place.worktree)?;
+    let changed = changed_since_shown(desk, record, &snapshot, options)?;
     let target = target(view, options)?;
     for _ in 0..TRIES {
         let candidate = candidate(desk, view, &snapshot, &target, options.strategy)?;
         if let Some(mut landed) = tries.attempt(candidate)? {
-            landed.notes.splice(0..0, home.notes);
+            landed.notes.splice(0..0, home.notes.into_iter().chain(changed));
             return Ok(landed);
         }
     }
@@ -143,6 +153,32 @@ struct Tries<'a> {
     turn: Option<Lock>,
     /// The message as the user left it in an earlier try.
     edited: Option<Written>,
+    /// Whether the user agreed to land what looks like a secret.
+    secrets_allowed: bool,
+}
+
+/// Says that the work is not what `studio diff` showed last, and asks on a terminal. Gives the note
+/// for the end.
+fn changed_since_shown(
+    desk: &Desk,
+    record: &Record,
+    snapshot: &Snapshot,
+    options: &Options,
+) -> Result<Option<String>> {
+    let Some(shown) = shown::last(&desk.repository, &record.id) else { return Ok(None) };
+    if shown == landings::commit(&desk.repository, &snapshot.work)?.1 {
+        return Ok(None);
+    }
+    let id = &record.id;
+    let note = format!("the work of `{id}` changed since `studio diff` showed it");
+    let asks = !(options.yes || options.dry_run || desk.json);
+    match asks.then(|| question::yes(&format!("{note}: land it all the same?"))).flatten() {
+        Some(false) => Err(Failure::refused(format!("session `{id}` was not landed"))
+            .because(note)
+            .next(format!("studio diff {id}"))),
+        Some(true) => Ok(None),
+        None => Ok(Some(note)),
+    }
 }
 
 /// Refuses a session whose state does not allow it to land.
@@ -206,13 +242,27 @@ fn candidate(
         Prepared::Ready(candidate) => Ok(*candidate),
         Prepared::Nothing => {
             let id = &place.id;
-            Err(Failure::refused(format!("session `{id}` has nothing to land"))
-                .because(format!("`{target}` has all of it already"))
-                .next(format!("studio discard {id}"))
-                .into())
+            let nothing = Failure::refused(format!("session `{id}` has nothing to land"));
+            let worktree = place.worktree.display();
+            Err(match undone_in_worktree(desk, view, snapshot)? {
+                true => nothing
+                    .because("its worktree has nothing of what its commits changed any more")
+                    .next(format!("git -C '{worktree}' status"))
+                    .next(format!("git -C '{worktree}' checkout -- .    brings it back")),
+                false => nothing.because(format!("`{target}` has all of it already")),
+            }
+            .next(format!("studio discard {id}"))
+            .into())
         }
         Prepared::Conflicts(conflicts) => Err(conflict(desk, view, target, &conflicts)),
     }
+}
+
+/// Whether the session committed something that its worktree, as it is now, takes back.
+fn undone_in_worktree(desk: &Desk, view: &View, snapshot: &Snapshot) -> Result<bool> {
+    let tree = |commit: &str| landings::commit(&desk.repository, commit).map(|(_, tree)| tree);
+    let (base, head) = (tree(&view.record.base.commit)?, tree(&snapshot.head)?);
+    Ok(head != base && tree(&snapshot.work)? == base)
 }
 
 fn conflict(desk: &Desk, view: &View, target: &BranchName, conflicts: &[Conflict]) -> Refused {
@@ -235,6 +285,8 @@ impl Tries<'_> {
         let (desk, record) = (self.desk, &self.view.record);
         let repository = &desk.repository;
         land::preflight(repository, &candidate)?;
+        let secrets = secrets::added(repository, &candidate)?;
+        self.refuse_secrets(&secrets)?;
         let checks = proof::check_merged(desk, record, &candidate)?;
         let mut landed = Landed {
             operation: None,
@@ -253,7 +305,8 @@ impl Tries<'_> {
         landed.message_by = written.by;
         landed.notes.extend(written.note);
         let time = desk.clock.now();
-        let receipt = receipt(self.view, &candidate, &landed);
+        landed.notes.extend(secrets.iter().map(Secret::sentence));
+        let receipt = receipt(self.view, &candidate, &landed, &secrets);
         let (place, message) = (&record.place, &written.message);
         let committed =
             merge::commit(repository, place, &candidate, message, Some(&receipt), time)?;
@@ -274,6 +327,30 @@ impl Tries<'_> {
                 Ok(Some(landed))
             }
         }
+    }
+
+    /// Refuses (3) what looks like a private key or a token, unless the user agrees to land it.
+    fn refuse_secrets(&mut self, secrets: &[Secret]) -> Result<()> {
+        let options = self.options;
+        if secrets.is_empty() || options.allow_secrets || self.secrets_allowed {
+            return Ok(());
+        }
+        let id = &self.view.record.id;
+        let mut lines: Vec<String> =
+            secrets.iter().take(SECRETS_SHOWN).map(Secret::sentence).collect();
+        if secrets.len() > lines.len() {
+            lines.push(format!("and {} more", secrets.len() - lines.len()));
+        }
+        let asks = !(options.dry_run || self.desk.json);
+        let question = format!("{}\nland it all the same?", lines.join("\n"));
+        if asks && question::yes(&question) == Some(true) {
+            self.secrets_allowed = true;
+            return Ok(());
+        }
+        Err(Failure::refused("the work adds what looks like a secret")
+            .because(lines.join("\n"))
+            .next(format!("take it out in {}", self.view.record.place.worktree.display()))
+            .next(format!("or land it all the same: studio accept {id} --allow-secrets")))
     }
 
     /// The commit message: the user's, the model's or a plain one.
@@ -319,7 +396,7 @@ fn by_model(desk: &Desk, record: &Record, candidate: &Candidate) -> Result<Writt
 }
 
 /// What is noted at the landed commit.
-fn receipt(view: &View, candidate: &Candidate, landed: &Landed) -> String {
+fn receipt(view: &View, candidate: &Candidate, landed: &Landed, secrets: &[Secret]) -> String {
     let record = &view.record;
     let mut receipt = json!({
         "session": record.id,
@@ -333,6 +410,9 @@ fn receipt(view: &View, candidate: &Candidate, landed: &Landed) -> String {
         "usage": view.facts.story.usage,
         "requirements": record.part.requirements,
     });
+    if !secrets.is_empty() {
+        receipt["secrets_allowed"] = json!(secrets);
+    }
     let coach = coach::noted(&view.facts.story, &candidate.work, &landed.checks);
     if let (Value::Object(receipt), Value::Object(coach)) = (&mut receipt, coach) {
         receipt.extend(coach);

@@ -9,6 +9,7 @@ use crate::git::leftovers::Before;
 use crate::git::refs;
 use crate::git::repo::Repository;
 use crate::git::snapshot::{self, Limits, Snapshot};
+use crate::git::tree_limits;
 use crate::session::journal::Work;
 use crate::session::record::Record;
 
@@ -79,6 +80,7 @@ fn sum(repository: &Repository, record: &Record, home: &Home, snapshot: &Snapsho
     let stats = git::diff::stats(repository, base, &snapshot.work)?;
     let commits = git::diff::apart(repository, &home.head, base)?.ahead;
     let mut notes = home.notes.clone();
+    notes.extend(unlandable(repository, base, &home.head)?);
     let left = snapshot.left_out.iter().take(20);
     notes.extend(left.map(|left| format!("left out: {}: {}", left.path, left.why.sentence())));
     Ok(Work {
@@ -92,6 +94,13 @@ fn sum(repository: &Repository, record: &Record, home: &Home, snapshot: &Snapsho
         left_out: snapshot.left_out.iter().map(|left| left.path.clone()).collect(),
         notes,
     })
+}
+
+/// Why the session's last commit could not land, where that can be told from the commit alone.
+fn unlandable(repository: &Repository, base: &str, head: &str) -> Result<Option<String>> {
+    let repo = repository.open()?;
+    let target = git::checkout::tree_of(&repo, base)?;
+    Ok(tree_limits::refuse(&repo, head, &target).err().map(|failure| failure.sentence()))
 }
 
 /// How the work stands to the branch that it would land on.
