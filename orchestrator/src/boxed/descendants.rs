@@ -39,6 +39,7 @@ const FREEZE_ROUNDS: u32 = 50;
 /// of who looks. Where the system does not tell what runs there, nothing is stopped.
 pub fn freeze(guards: &[u32]) -> Frozen {
     let mut stopped = BTreeSet::new();
+    let mut quiet = 0;
     for _ in 0..FREEZE_ROUNDS {
         let parents = parents();
         let boxes = parents.iter().filter(|(_, parent)| guards.contains(parent));
@@ -50,7 +51,9 @@ pub fn freeze(guards: &[u32]) -> Frozen {
                 let _ = rustix::process::kill_process(pid, Signal::STOP);
             }
         }
-        if !is_new {
+        // A process whose parent ends while we read is seen below nothing: it takes a second look.
+        quiet = if is_new { 0 } else { quiet + 1 };
+        if quiet == 2 {
             break;
         }
     }

@@ -177,30 +177,31 @@ pub fn bring(
 fn pack(repository: &Repository, from: &[PathBuf]) -> Result<Packer> {
     let errors = tempfile::tempfile().or_fail(|| "cannot make a temporary file")?;
     let error_copy = errors.try_clone().or_fail(|| "cannot make a temporary file")?;
-    let packer = repository
-        .door()
+    // In a directory of its own: the files beside the repository's objects come and go.
+    let shallow = std::fs::read(repository.common_dir.join("shallow")).ok();
+    let desk = Scratch::make(repository, b"[core]\n\tbare = true\n", shallow.as_deref())?;
+    let mut seen = vec![repository.common_dir.join("objects")];
+    seen.extend_from_slice(from);
+    let packer = Git::at(desk.path())
         .without_user_config()
         .job(["--no-replace-objects", "pack-objects", "--revs", "--thin", "--stdout", "-q"])
-        .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(from))
+        .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&seen))
         .stdin(Stream::Piped)
         .stderr(Stream::File(error_copy));
     let mut read = confined::object_directories(&repository.common_dir);
     read.extend_from_slice(from);
-    for entry in std::fs::read_dir(&repository.common_dir).into_iter().flatten().flatten() {
-        if entry.file_name() != "studio" {
-            read.push(entry.path());
-        }
-    }
+    read.push(desk.path().to_owned());
     let rules = confined::rules(read, Vec::new());
     let start = move || packer.spawn().or_fail(|| "cannot start git");
     let packing = confined::run(rules, LONGEST, "cannot pack the session's objects", start)?;
-    Ok(Packer { packing, errors })
+    Ok(Packer { packing, errors, _desk: desk })
 }
 
 /// A `git pack-objects` at work, and where it complains.
 struct Packer {
     packing: Running,
     errors: std::fs::File,
+    _desk: Scratch,
 }
 
 /// Moves a finished pack into the repository: its `.keep` first, its index, which makes git see
@@ -231,7 +232,7 @@ fn hand_over(from: &Path, to: &Path, name: &str) -> std::io::Result<Kept> {
 
 /// Runs one git into another; both must succeed. Gives the name of the pack.
 fn pipe(packer: Packer, indexer: Job, input: Vec<u8>) -> Result<String> {
-    let Packer { mut packing, errors } = packer;
+    let Packer { mut packing, errors, _desk } = packer;
     let stdout = packing.child.stdout.take().expect("its stdout is a pipe");
     let mut stdin = packing.child.stdin.take().expect("its stdin is a pipe");
     let feeder = std::thread::spawn(move || stdin.write_all(&input));
