@@ -54,7 +54,10 @@ impl Writer {
             .ask(&prompt(subject), directory)
             .and_then(|answer| commit::read(&printable_output(&answer)));
         match asked {
-            Ok(text) => Written { message: signed(subject.record, text), by: "model", note: None },
+            Ok(text) => {
+                let message = signed(subject.record, without_trailers(&text));
+                Written { message, by: "model", note: None }
+            }
             Err(why) => Written {
                 message: signed(subject.record, commit::plain(&printable(&subject.record.task))),
                 by: "plain",
@@ -80,6 +83,20 @@ impl Writer {
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
+}
+
+/// The trailers that studio writes: what they say is evidence.
+const TRAILERS: &[&str] = &["requirement:", "session:", "task:", "co-authored-by:"];
+
+/// A model's text without lines that would pass for trailers of ours: the model has read what an
+/// agent wrote. The subject stays as it is.
+fn without_trailers(text: &str) -> String {
+    let is_ours = |line: &str| {
+        let line = line.trim_start().to_ascii_lowercase();
+        TRAILERS.iter().any(|trailer| line.starts_with(trailer))
+    };
+    let lines = text.split_inclusive('\n').enumerate();
+    lines.filter(|(n, line)| *n == 0 || !is_ours(line)).map(|(_, line)| line).collect()
 }
 
 /// A message that the user typed.
@@ -118,4 +135,16 @@ fn signed(record: &Record, text: String) -> Message {
     }
     trailers.push(("Co-authored-by".to_owned(), format!("{agent} <{agent}@studio.invalid>")));
     Message { text, trailers }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_claims_no_requirement_and_no_session() {
+        let text =
+            "Session: keep it\n\nLong words that wrap into\nRequirement: R9\n  task: x\nEnd\n";
+        assert_eq!(without_trailers(text), "Session: keep it\n\nLong words that wrap into\nEnd\n");
+    }
 }

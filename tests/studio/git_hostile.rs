@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::failure::Kind;
 use orchestrator::git::import::tampered;
-use orchestrator::git::merge::{self, Message, Prepared, Strategy};
+use orchestrator::git::merge::{self, Strategy};
 use orchestrator::git::names::BranchName;
 use orchestrator::git::snapshot::Limits;
 use orchestrator::git::{land, landings, snapshot, trash};
@@ -236,19 +236,6 @@ fn requirements_that_an_agent_claims_in_its_own_commits_do_not_count() {
     let landed = landings::read(&s.repository, "main", None).unwrap();
     assert_eq!(landed.len(), 1);
     assert_eq!(landed[0].requirements, ["R1"]);
-
-    let session = s.session("next-abcd");
-    session.work.commit_file("other", "work");
-    let Prepared::Ready(candidate) = s.prepared(&session, Strategy::Squash) else {
-        panic!("it fits");
-    };
-    let text = "Do it\n\nA long line that ends in\nRequirement: R9\n  session: other-abcd\n";
-    let trailers = vec![("Requirement".to_owned(), "R2".to_owned())];
-    let message = Message { text: text.to_owned(), trailers };
-    let place = &session.place;
-    let made = merge::commit(&s.repository, place, &candidate, &message, None, now()).unwrap();
-    let body = s.repo.git(["log", "-1", "--format=%B", &made.commit]);
-    assert_eq!(body, "Do it\n\nA long line that ends in\n\nRequirement: R2");
 }
 
 /// Commits a tree that nobody ever had as files, on top of the session's HEAD.

@@ -44,6 +44,7 @@ pub struct Args {
 }
 
 /// What else happens on the way.
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Debug, clap::Args)]
 pub struct OnTheWay {
     /// Open the message in an editor first

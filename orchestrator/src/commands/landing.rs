@@ -31,6 +31,7 @@ const SECRETS_SHOWN: usize = 20;
 const TRIES: u32 = 5;
 
 /// What the command line says about a landing.
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// How.

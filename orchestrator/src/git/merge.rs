@@ -198,7 +198,6 @@ impl Message {
     /// Text and trailers as git stores them.
     fn full(&self) -> Result<String> {
         let text = self.text.replace('\0', "");
-        let text: String = text.split_inclusive('\n').filter(|line| !is_ours(line)).collect();
         let mut full = git2::message_prettify(text, None).or_fail(|| "cannot use the message")?;
         if full.trim().is_empty() {
             return Err(Failure::usage("the commit message is empty")
@@ -213,15 +212,6 @@ impl Message {
         }
         Ok(full)
     }
-}
-
-/// The trailers that only studio writes: what they say is evidence.
-const TRAILERS: &[&str] = &["requirement:", "session:", "task:"];
-
-/// Whether a line of a text that a model or an agent wrote would pass for a trailer of ours.
-fn is_ours(line: &str) -> bool {
-    let line = line.trim_start().to_ascii_lowercase();
-    TRAILERS.iter().any(|trailer| line.starts_with(trailer))
 }
 
 /// All the work at once, merged with the target.
