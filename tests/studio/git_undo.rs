@@ -246,12 +246,13 @@ fn two_undos_at_the_same_moment_undo_one_operation_once() {
 /// Replaces one line of the operations log, counted from 0.
 fn damage(s: &Setting, at: usize, replace: impl Fn(&str) -> String) {
     let path = s.repository.common_dir.join("studio/operations.jsonl");
-    let text = fs::read_to_string(&path).unwrap();
+    let text = fs::read_to_string(&path).expect("there is a log");
     let damaged = |(n, line): (usize, &str)| match n == at {
         true => format!("{}\n", replace(line)),
         false => format!("{line}\n"),
     };
-    fs::write(&path, text.lines().enumerate().map(damaged).collect::<String>()).unwrap();
+    fs::write(&path, text.lines().enumerate().map(damaged).collect::<String>())
+        .expect("the log is writable");
 }
 
 #[test]
