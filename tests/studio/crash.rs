@@ -259,3 +259,28 @@ fn one_busy_session_does_not_keep_the_others_from_going_on() {
         scene.await_state(id, "ready");
     }
 }
+
+#[test]
+fn a_damaged_line_of_the_operations_log_is_named_and_stands_in_nobodys_way() {
+    let scene = Scene::new();
+    let dropped = scene.ready("write a 1");
+    let good = scene.ready("write b 1");
+    scene.studio(["discard", &dropped]).exits(0);
+    let log = scene.repo.path().join(".git/studio/operations.jsonl");
+    let text = std::fs::read_to_string(&log).unwrap();
+    std::fs::write(&log, text.replacen("\"discard\"", "\"dis", 1)).unwrap();
+
+    let named = "line 1 of studio/operations.jsonl is damaged";
+    scene.studio(["operations"]).exits(0).says(named);
+    scene.studio(["doctor"]).exits(1).says(named).says("operations.jsonl");
+    scene.studio(["undo", "op1"]).exits(3).says(named);
+    scene.studio(["status", &dropped]).exits(1).says(named);
+    scene.studio(["list"]).exits(0).says(&good).says(&format!("`{dropped}` cannot be read"));
+    scene.studio(["accept", &good, "-m", "b"]).exits(0).says("studio undo op2");
+    scene.studio(["undo", "op2"]).exits(0);
+
+    let mended = std::fs::read_to_string(&log).unwrap().replacen("\"dis,", "\"discard\",", 1);
+    std::fs::write(&log, mended).unwrap();
+    scene.studio(["undo", "op1"]).exits(0);
+    assert_eq!(scene.worktree(&dropped).read("a"), "1\n", "the line was mended by hand");
+}

@@ -287,3 +287,14 @@ fn work_that_cannot_be_checked_out_is_refused_by_what_is_wrong_with_it() {
         }
     }
 }
+
+#[test]
+fn a_pattern_without_end_does_not_land() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.commit_file("dir/.gitignore", format!("*.o\n{}b\n", "*a".repeat(60)));
+    let order = s.ready(&session, Strategy::Squash);
+    let refused = land::preflight(&s.repository, &order.candidate).unwrap_err();
+    assert_eq!(refused.kind, Kind::Refused);
+    assert!(refused.in_full().contains("dir/.gitignore:2"), "{}", refused.in_full());
+}
