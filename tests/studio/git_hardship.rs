@@ -9,7 +9,7 @@ use base::process::{Job, Limits};
 use orchestrator::git::gc::{self, Keep};
 use orchestrator::git::repo::Repository;
 use orchestrator::git::{engine, import, land, mend, trash, worktree};
-use testkit::env::{NOW, TestEnv};
+use testkit::env::{NOW, TestEnv, until};
 use testkit::repo::{Repo, tree};
 
 use crate::git_setting::{Session, Setting, now, setting};
@@ -136,8 +136,11 @@ fn a_read_only_repository_is_said_so() {
     let session = s.session("task-abcd");
     session.work.write("README.md", "changed");
     let remount = |how: &str| {
-        let job = Job::new("mount", "/").args(["-o", how]).arg(&disk.0);
-        assert!(job.output(Limits::seconds(60)).unwrap().ok());
+        // The kernel frees the rules of a confined thread, and the files in them, a moment later.
+        until("the disk to be mounted again", || {
+            let job = Job::new("mount", "/").args(["-o", how]).arg(&disk.0);
+            job.output(Limits::seconds(60)).unwrap().ok().then_some(())
+        });
     };
     remount("remount,ro");
     let order = s.order("other-abcd");

@@ -54,16 +54,15 @@ pub fn run<T: Send + 'static>(
         let _ = tx.send(entered.and_then(|_| work()));
     };
     let thread = std::thread::Builder::new().name("confined".to_owned()).stack_size(STACK_BYTES);
-    thread.spawn(confined).or_fail(|| "cannot start a thread")?;
-    match rx.recv_timeout(longest) {
-        Ok(result) => result,
-        Err(RecvTimeoutError::Timeout) => {
-            Err(Failure::failed(what).because(format!("timed out after {} s", longest.as_secs())))
-        }
-        Err(RecvTimeoutError::Disconnected) => {
-            Err(Failure::failed(what).because("the thread that does it panicked"))
-        }
+    let handle = thread.spawn(confined).or_fail(|| "cannot start a thread")?;
+    let received = rx.recv_timeout(longest);
+    if matches!(&received, Err(RecvTimeoutError::Timeout)) {
+        let why = format!("timed out after {} s", longest.as_secs());
+        return Err(Failure::failed(what).because(why));
     }
+    // Its rules hold on to the files that they name until it has ended.
+    let _ = handle.join();
+    received.unwrap_or_else(|_| Err(Failure::failed(what).because("its thread panicked")))
 }
 
 /// The object directories that a repository reads: its own and those it borrows from.
