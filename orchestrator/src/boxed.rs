@@ -12,7 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use base::process::{Job, Stream};
@@ -38,6 +38,22 @@ pub struct BoxSpec {
     /// Descriptors that the program gets, by number (5 or more), e.g. a connection to the model
     /// host; the caller adds them with [`Job::descriptor`].
     pub descriptors: Vec<i32>,
+}
+
+impl BoxSpec {
+    /// Whether the rules let a program write this absolute path, seen through symbolic links.
+    pub fn may_write(&self, path: &Path) -> bool {
+        if !self.confined {
+            return true;
+        }
+        let real = path.ancestors().find_map(|above| {
+            let below = path.strip_prefix(above).ok()?;
+            Some(above.canonicalize().ok()?.join(below))
+        });
+        let Some(real) = real else { return false };
+        let open = self.rules.write.iter().chain(&self.temp);
+        open.filter_map(|root| root.canonicalize().ok()).any(|root| real.starts_with(root))
+    }
 }
 
 /// The end of a pipe that the supervisor holds: when it closes, by whatever cause, everything in

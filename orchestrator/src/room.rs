@@ -104,6 +104,11 @@ impl Room {
         self
     }
 
+    /// Whether a program here can write this path, so that permission to do it means something.
+    pub fn may_write(&self, path: &Path) -> bool {
+        self.spec.may_write(path)
+    }
+
     /// Starts a program with piped streams.
     pub fn start(&self, argv: &[String]) -> Result<Process> {
         let cannot = || format!("cannot start `{}`", argv.first().map_or("", String::as_str));

@@ -117,21 +117,47 @@ pub struct Usage {
     pub cost_usd: Option<f64>,
 }
 
+/// Tokens of one kind that a single reply can report; a larger number is an error of its sender.
+const MOST_TOKENS: u64 = 1_000_000_000;
+/// US dollars that a single reply can cost; a larger amount is an error of its sender.
+const MOST_USD: f64 = 10_000.0;
+
 impl Usage {
-    /// The sum of two usages; the cost is known when either is.
+    /// The sum of two usages. The cost is known only when it is known of every token: a sum with an
+    /// unknown part would be too low for a budget.
     #[must_use]
     pub fn plus(self, other: Usage) -> Usage {
         let cost_usd = match (self.cost_usd, other.cost_usd) {
-            (None, None) => None,
-            (a, b) => Some(a.unwrap_or(0.0) + b.unwrap_or(0.0)),
+            (Some(a), Some(b)) => Some(a + b),
+            (known, None) if other.tokens() == 0 => known,
+            (None, known) if self.tokens() == 0 => known,
+            (Some(_) | None, None) | (None, Some(_)) => None,
         };
         Usage {
-            input: self.input + other.input,
-            output: self.output + other.output,
-            cache_read: self.cache_read + other.cache_read,
-            cache_write: self.cache_write + other.cache_write,
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
             cost_usd,
         }
+    }
+
+    /// Tokens of all kinds together.
+    pub fn tokens(&self) -> u64 {
+        let cached = self.cache_read.saturating_add(self.cache_write);
+        self.input.saturating_add(self.output).saturating_add(cached)
+    }
+
+    /// Whether tokens were used whose price is not known.
+    pub fn is_unpriced(&self) -> bool {
+        self.cost_usd.is_none() && self.tokens() > 0
+    }
+
+    /// Whether these can be the numbers of a single reply: neither absurd nor negative.
+    pub fn is_plausible(&self) -> bool {
+        let counts = [self.input, self.output, self.cache_read, self.cache_write];
+        counts.iter().all(|tokens| *tokens <= MOST_TOKENS)
+            && self.cost_usd.is_none_or(|usd| usd.is_finite() && (0.0..=MOST_USD).contains(&usd))
     }
 }
 
@@ -216,6 +242,29 @@ mod tests {
             r#"{"seq":3,"time":"2026-01-02T10:00:00Z","type":"usage","input":5,"output":0,"cache_read":0,"cache_write":0,"cost_usd":null}"#
         );
         assert_eq!(Event::parse(&line), Some(event));
+    }
+
+    #[test]
+    fn a_sum_with_an_unknown_price_has_no_known_cost() {
+        let priced = Usage { input: 10, cost_usd: Some(1.0), ..Usage::default() };
+        let unpriced = Usage { input: 10, ..Usage::default() };
+        assert_eq!(Usage::default().plus(priced).cost_usd, Some(1.0));
+        assert_eq!(priced.plus(priced).cost_usd, Some(2.0));
+        for sum in [priced.plus(unpriced), unpriced.plus(priced), unpriced.plus(unpriced)] {
+            assert!(sum.is_unpriced(), "{sum:?}");
+            assert!(sum.plus(priced).is_unpriced(), "it stays unknown");
+        }
+    }
+
+    #[test]
+    fn absurd_numbers_are_recognised_and_never_overflow() {
+        let most = Usage { input: u64::MAX, output: u64::MAX, ..Usage::default() };
+        assert_eq!((most.plus(most).input, most.tokens()), (u64::MAX, u64::MAX));
+        let cost = |usd| Usage { cost_usd: Some(usd), ..Usage::default() };
+        for bad in [most, cost(-1.0), cost(f64::NAN), cost(f64::INFINITY), cost(1e9)] {
+            assert!(!bad.is_plausible(), "{bad:?}");
+        }
+        assert!(cost(0.25).is_plausible() && Usage::default().is_plausible());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use base::failure::{Failure, Kind, OrFail, Result};
 use base::id::Id;
+use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
@@ -16,6 +17,7 @@ use crate::launch::{command, contract};
 use crate::report;
 use crate::report::table;
 use crate::report::view::View;
+use crate::session::record::Limits;
 use crate::session::state::State;
 
 /// Bytes of one task.
@@ -45,21 +47,48 @@ pub struct Args {
     /// A command that must pass, one `sh -c` line (repeats; adds to the configured ones)
     #[arg(long = "check", value_name = "LINE")]
     pub checks: Vec<String>,
-    /// Stop after so much money, in US dollars
-    #[arg(long, value_name = "USD", value_parser = dollars)]
-    pub budget: Option<f64>,
-    /// Stop after so many tokens
-    #[arg(long, value_name = "N")]
-    pub max_tokens: Option<u64>,
-    /// Stop after so many turns of the model
-    #[arg(long, value_name = "N")]
-    pub max_turns: Option<u32>,
-    /// Stop after so many seconds
-    #[arg(long, value_name = "SECONDS")]
-    pub timeout: Option<u64>,
+    /// The model that g3 asks, instead of the configured one
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub model: Option<String>,
+    /// The names of g3's tools: g3, egirl, tools-api, core or all
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub profile: Option<String>,
+    /// When each session is stopped
+    #[command(flatten)]
+    pub limits: LimitArgs,
     /// How the sessions are run
     #[command(flatten)]
     pub ways: Ways,
+}
+
+/// Limits of one session, over all its runs together.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct LimitArgs {
+    /// Maximum cost of a session in US dollars
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    pub budget: Option<f64>,
+    /// Maximum number of tokens of a session
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_tokens: Option<u64>,
+    /// Maximum number of model replies in a session
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_turns: Option<u32>,
+    /// Maximum working time of a session in seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: Option<u64>,
+}
+
+impl LimitArgs {
+    /// The limits that were typed.
+    pub fn limits(self) -> Limits {
+        Limits {
+            seconds: self.timeout,
+            turns: self.max_turns,
+            tokens: self.max_tokens,
+            usd: self.budget,
+            ..Limits::default()
+        }
+    }
 }
 
 /// How the sessions are run.

@@ -65,7 +65,7 @@ pub fn ask(desk: &Desk, id: &Id) -> Result<()> {
         if let Some(_lock) = desk.store.lock(id)? {
             if desk.view(id)?.state == State::Queued {
                 let mut writer = desk.store.writer(id, desk.clock)?;
-                let exit = Entry::Exit { outcome: Outcome::Stopped };
+                let exit = Entry::Exit { outcome: Outcome::Stopped, ms: None };
                 writer.write(exit).or_fail(|| "cannot write the journal")?;
             }
             return Ok(());

@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> Result<u8> {
 fn end(store: &Store, id: &Id, failure: &Failure) -> Result<u8> {
     let mut writer = store.writer(id, Clock::from_env())?;
     let outcome = Outcome::Failed { why: failure.in_full() };
-    for entry in [Entry::Spawned { pid: std::process::id() }, Entry::Exit { outcome }] {
+    for entry in [Entry::Spawned { pid: std::process::id() }, Entry::Exit { outcome, ms: None }] {
         writer.write(entry).or_fail(|| "cannot write the journal")?;
     }
     Ok(failure.exit_code())

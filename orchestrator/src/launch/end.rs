@@ -91,7 +91,11 @@ pub fn why_stopped(reason: StopReason, said: Option<String>) -> Option<String> {
         StopReason::Refusal => or("the agent refused to go on"),
         StopReason::MaxTokens => or("the agent reached its limit of tokens"),
         StopReason::MaxTurnRequests => or("the agent reached its limit of requests"),
-        other => or(&format!("the agent ended its turn with `{other:?}`")),
+        other => {
+            let name = serde_json::to_value(other).ok();
+            let name = name.as_ref().and_then(serde_json::Value::as_str).unwrap_or("unknown");
+            or(&format!("the agent ended its turn with `{name}`"))
+        }
     }
 }
 

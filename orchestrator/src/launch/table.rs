@@ -73,5 +73,6 @@ fn g3() -> AgentRow {
         read: vec!["~/.config/g3".into(), "~/.g3".into()],
         write: vec!["~/.g3/oauth".into()],
         env: KEYS.iter().map(|key| (*key).to_owned()).chain(settings).collect(),
+        events: Some(true),
     }
 }

@@ -3,7 +3,9 @@
 use base::event::{Event, What};
 
 use crate::report::table::first_lines;
+use crate::report::count;
 use crate::session::journal::{CheckResult, Entry, Line, Outcome};
+use crate::session::record::Limits;
 
 /// One line for people; none for what they need not see.
 pub fn text(line: &Line) -> Option<String> {
@@ -17,15 +19,22 @@ pub fn text(line: &Line) -> Option<String> {
         Entry::Agent { .. } => "the agent runs".to_owned(),
         Entry::Turn { n, .. } => format!("turn {n}"),
         Entry::Event { event } => of_event(event)?,
-        Entry::Asked { n, what } => format!("asks {n}: {what}"),
-        Entry::Answered { n, allow, by } => {
-            format!("answer {n}: {} by {by}", if *allow { "allowed" } else { "denied" })
+        Entry::Asked { n, what, .. } => format!("asks {n}: {what}"),
+        Entry::Answered { n, allow, always, by, why } => {
+            let word = if *allow { "allowed" } else { "denied" };
+            let long = if *always { " for this session" } else { "" };
+            let why = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            format!("answer {n}: {word}{long} by {by}{why}")
         }
+        Entry::Settings { limits, attended } => settings(limits, *attended),
         Entry::TurnEnd { n, why: None } => format!("turn {n} ended"),
         Entry::TurnEnd { n, why: Some(why) } => format!("turn {n} failed: {why}"),
         Entry::Work(work) => format!(
-            "it holds {} commits, {} changed files, +{} -{}",
-            work.commits, work.files_changed, work.insertions, work.deletions
+            "work: {}, {}, +{} -{}",
+            count(work.commits, "commit"),
+            count(work.files_changed, "changed file"),
+            work.insertions,
+            work.deletions
         ),
         Entry::Checking => "the checks run".to_owned(),
         Entry::Checked { results } if results.is_empty() => return None,
@@ -33,13 +42,25 @@ pub fn text(line: &Line) -> Option<String> {
         Entry::StopRequested => "asked to stop".to_owned(),
         Entry::Limit { what } => format!("limit reached: {what}"),
         Entry::Note { text } => format!("note: {text}"),
-        Entry::Exit { outcome: Outcome::Failed { why } } => format!("failed: {why}"),
-        Entry::Exit { outcome: Outcome::Ready } => "ready".to_owned(),
-        Entry::Exit { outcome: Outcome::Empty } => "empty".to_owned(),
-        Entry::Exit { outcome: Outcome::Stopped } => "stopped".to_owned(),
+        Entry::Exit { outcome: Outcome::Failed { why }, .. } => format!("failed: {why}"),
+        Entry::Exit { outcome: Outcome::Ready, .. } => "ready".to_owned(),
+        Entry::Exit { outcome: Outcome::Empty, .. } => "empty".to_owned(),
+        Entry::Exit { outcome: Outcome::Stopped, .. } => "stopped".to_owned(),
     };
     let clock = line.time.get(11..19).unwrap_or(&line.time);
     Some(base::text::printable(&format!("{clock}  {}", what.replace('\n', "\n          "))))
+}
+
+/// What the user changed.
+fn settings(limits: &Limits, attended: Option<bool>) -> String {
+    let all = [
+        limits.usd.map(|usd| format!("a budget of ${usd}")),
+        limits.tokens.map(|n| count(n, "token")),
+        limits.turns.map(|n| count(u64::from(n), "turn")),
+        limits.seconds.map(|n| count(n, "second")),
+        attended.filter(|attended| *attended).map(|_| "requests wait for an answer".to_owned()),
+    ];
+    format!("from now on: {}", all.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 /// How a check went, with the end of what it wrote when it failed.

@@ -40,6 +40,11 @@ pub fn json_line(value: &Value) {
     out(&value.to_string());
 }
 
+/// `1 file`, `2 files`.
+pub fn count(n: u64, word: &str) -> String {
+    format!("{n} {word}{}", if n == 1 { "" } else { "s" })
+}
+
 /// Talk: one sentence to stderr, control sequences removed.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", base::text::printable(text));

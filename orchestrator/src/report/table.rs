@@ -110,8 +110,8 @@ pub fn page(view: &View) -> String {
     }
     lines.extend(coach::rows(story).iter().map(|(name, text)| row(name, text)));
     lines.extend(story.usage.as_ref().map(|usage| row("usage", &coach::usage(usage))));
-    for (n, what) in &story.asks {
-        lines.push(row(&format!("asks {n}"), what));
+    for (n, ask) in &story.asks {
+        lines.push(row(&format!("asks {n}"), &ask.what));
     }
     for note in view.work().into_iter().flat_map(|work| &work.notes).chain(&story.note) {
         lines.push(row("note", note));

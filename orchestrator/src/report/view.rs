@@ -63,6 +63,7 @@ impl View {
             State::Waiting { .. } => &["answer", "stop"],
             State::Ready => &["diff", "accept", "discard"],
             State::Failed { .. } => &["logs", "resume", "discard"],
+            State::Empty if self.facts.story.denied.count > 0 => &["resume --ask", "discard"],
             State::Empty => &["send", "discard"],
             State::Stopped | State::Crashed => &["resume", "discard"],
             State::Landing => &["doctor"],
@@ -76,6 +77,7 @@ impl View {
         let id = &self.record.id;
         match verb {
             "logs -f" => format!("studio logs {id} -f"),
+            "resume --ask" => format!("studio resume {id} --ask"),
             "answer" => {
                 let n = self.facts.story.asks.keys().next().copied().unwrap_or(1);
                 format!("studio answer {id} {n} allow")

@@ -1,13 +1,18 @@
 //! What is known about a session: who holds its lock, what its journal tells, what became of it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::event::{Event, Usage, What};
 use base::id::Id;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::session::coach::{self, Coach};
 use crate::session::journal::{CheckResult, Entry, Line, Outcome, Work};
+use crate::session::record::Limits;
+
+/// Bytes of a request that the reason of a state holds; `status` has all of it.
+const REASON: usize = 300;
 
 /// Everything from which the state of a session follows.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,10 +108,26 @@ pub struct Story {
     pub in_turn: bool,
     /// The name of the agent's conversation.
     pub talk: Option<String>,
+    /// Whether the last turn was cut off, or still is at work.
+    pub interrupted: bool,
     /// Requests without an answer.
-    pub asks: BTreeMap<u32, String>,
+    pub asks: BTreeMap<u32, Ask>,
     /// The number of the last request.
     pub last_ask: u32,
+    /// Kinds of requests that the user allowed for the whole session.
+    pub always: BTreeSet<String>,
+    /// Requests of the newest run that studio denied without asking anybody.
+    pub denied: Denials,
+    /// The number of the last event.
+    pub last_seq: u64,
+    /// Limits that the user changed since the session was made.
+    pub limits: Limits,
+    /// Whether the user said since then that requests wait for an answer.
+    pub attended: Option<bool>,
+    /// Milliseconds of the runs that are over.
+    pub worked_ms: u64,
+    /// When the run began that is not over, RFC 3339.
+    pub run_began: Option<String>,
     /// Replies of models that the agent told of.
     pub replies: u32,
     /// What its coach said, where it has one.
@@ -127,6 +148,27 @@ pub struct Story {
     pub has_worktree: bool,
 }
 
+/// A request for permission.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// What the agent wants, as it says it.
+    pub what: String,
+    /// What further requests of the same kind have in common.
+    pub rule: String,
+}
+
+/// Requests that studio denied without asking anybody.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Denials {
+    /// How many.
+    pub count: u32,
+    /// What the first of them was about.
+    pub what: String,
+    /// Why the first of them was denied, and how to allow it.
+    pub why: String,
+}
+
 impl Story {
     /// Reads lines in order.
     pub fn of<'a>(lines: impl IntoIterator<Item = &'a Line>) -> Story {
@@ -139,7 +181,18 @@ impl Story {
 
     /// Takes one more line into account.
     pub fn hear(&mut self, line: &Line) {
-        self.updated_at = Some(line.time.clone());
+        let before = self.updated_at.replace(line.time.clone());
+        if let Entry::Spawned { .. } = &line.entry {
+            // A run without a last line ended with the last one that it wrote.
+            let ended = self.run_began.replace(line.time.clone()).zip(before);
+            let took = ended.and_then(|(began, ended)| milliseconds(&began, &ended));
+            self.worked_ms = self.worked_ms.saturating_add(took.unwrap_or(0));
+        }
+        if let Entry::Exit { ms, .. } = &line.entry {
+            let began = self.run_began.take();
+            let took = ms.or_else(|| milliseconds(&began?, &line.time));
+            self.worked_ms = self.worked_ms.saturating_add(took.unwrap_or(0));
+        }
         self.hear_entry(&line.entry);
     }
 
@@ -156,6 +209,7 @@ impl Story {
                 self.phase = Phase::Starting;
                 self.in_turn = false;
                 self.asks.clear();
+                self.denied = Denials::default();
             }
             Entry::Worktree => self.has_worktree = true,
             Entry::Agent { talk } => {
@@ -165,20 +219,33 @@ impl Story {
                 self.pending.pop_front();
                 self.turns = *n;
                 self.in_turn = true;
+                self.interrupted = true;
                 self.phase = Phase::Working;
             }
             Entry::Event { event } => self.hear_event(event),
-            Entry::Asked { n, what } => {
-                self.asks.insert(*n, what.clone());
-                self.last_ask = *n;
+            Entry::Asked { n, what, rule } => {
+                let rule = rule.clone().unwrap_or_else(|| what.clone());
+                self.asks.insert(*n, Ask { what: what.clone(), rule });
+                self.last_ask = self.last_ask.max(*n);
                 self.wait_or_work();
             }
-            Entry::Answered { n, .. } => {
-                self.asks.remove(n);
+            Entry::Answered { n, allow, always, why, .. } => {
+                let ask = self.asks.remove(n).unwrap_or_default();
+                if let (false, Some(why)) = (allow, why) {
+                    self.denied.add(&ask.what, why);
+                }
+                if *allow && *always {
+                    self.always.insert(ask.rule);
+                }
                 self.wait_or_work();
+            }
+            Entry::Settings { limits, attended } => {
+                self.limits = limits.or(self.limits);
+                self.attended = attended.or(self.attended);
             }
             Entry::Sent { text } => self.pending.push_back(Some(text.clone())),
-            Entry::TurnEnd { .. } => {
+            Entry::TurnEnd { why, .. } => {
+                self.interrupted = why.is_some();
                 self.in_turn = false;
                 self.asks.clear();
                 self.phase = Phase::Working;
@@ -194,7 +261,7 @@ impl Story {
             }
             Entry::StopRequested | Entry::Limit { .. } => {}
             Entry::Note { text } => self.note = Some(text.clone()),
-            Entry::Exit { outcome } => {
+            Entry::Exit { outcome, .. } => {
                 self.phase = Phase::Ended { outcome: outcome.clone() };
                 self.asks.clear();
             }
@@ -220,12 +287,17 @@ impl Story {
 
     fn wait_or_work(&mut self) {
         self.phase = match self.asks.iter().next() {
-            Some((n, what)) => Phase::Waiting { reason: format!("permission {n}: {what}") },
+            Some((n, ask)) => {
+                let what = base::text::head(&ask.what, REASON).replace('\n', " ");
+                let cut = if ask.what.len() > REASON { "…" } else { "" };
+                Phase::Waiting { reason: format!("permission {n}: {what}{cut}") }
+            }
             None => Phase::Working,
         };
     }
 
     fn hear_event(&mut self, event: &serde_json::Value) {
+        self.last_seq = event["seq"].as_u64().map_or(self.last_seq, |seq| seq.max(self.last_seq));
         let Ok(event) = serde_json::from_value::<Event>(event.clone()) else { return };
         if let Phase::Waiting { .. } = self.phase
             && self.asks.is_empty()
@@ -241,7 +313,7 @@ impl Story {
                 self.phase = Phase::Waiting { reason: format!("it tries again: {why}") };
             }
             What::Error { text, .. } => self.last_words = Some(text),
-            What::Turn { .. } => self.replies += 1,
+            What::Turn { .. } => self.replies = self.replies.saturating_add(1),
             What::Plan { plan } => coach::hear(&mut self.coach, &plan),
             What::Start { .. }
             | What::Text { .. }
@@ -258,4 +330,20 @@ impl Story {
             | What::End { .. } => {}
         }
     }
+}
+
+impl Denials {
+    fn add(&mut self, what: &str, why: &str) {
+        if self.count == 0 {
+            self.what = base::text::head(what, REASON).replace('\n', " ");
+            self.why = why.to_owned();
+        }
+        self.count = self.count.saturating_add(1);
+    }
+}
+
+/// The time between two moments, RFC 3339.
+fn milliseconds(from: &str, to: &str) -> Option<u64> {
+    let (from, to): (Timestamp, Timestamp) = (from.parse().ok()?, to.parse().ok()?);
+    u64::try_from(to.duration_since(from).as_millis()).ok()
 }

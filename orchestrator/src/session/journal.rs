@@ -7,6 +7,8 @@ use base::clock::Clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::session::record::Limits;
+
 /// One line of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
@@ -52,10 +54,13 @@ pub enum Entry {
     },
     /// The agent asks whether it may do something.
     Asked {
-        /// The number to answer with.
+        /// The number to answer with. Counts from 1 through the life of the session.
         n: u32,
-        /// What it wants.
+        /// What it wants, as the agent says it.
         what: String,
+        /// Requests with the same text here are of one kind; `what` itself when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
     },
     /// A request was decided.
     Answered {
@@ -63,8 +68,22 @@ pub enum Entry {
         n: u32,
         /// The decision.
         allow: bool,
-        /// `user` or `nobody`.
+        /// Whether it holds for further requests of this kind.
+        #[serde(default, skip_serializing_if = "is_false")]
+        always: bool,
+        /// `user`, or `studio` where no person was asked.
         by: String,
+        /// Why studio decided it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
+    /// The user changed how the session is run; what is absent stays as it is.
+    Settings {
+        /// Limits that replace the earlier ones.
+        limits: Limits,
+        /// Whether permission requests wait for the user.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attended: Option<bool>,
     },
     /// Text for the agent that waits for the end of its turn.
     Sent {
@@ -103,7 +122,14 @@ pub enum Entry {
     Exit {
         /// How it ended.
         outcome: Outcome,
+        /// Milliseconds that the run took; the times of its lines tell it when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ms: Option<u64>,
     },
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What a session holds, compared with its base.

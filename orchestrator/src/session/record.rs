@@ -29,6 +29,12 @@ pub struct Record {
     /// The persona that g3 plays, if any.
     #[serde(default)]
     pub persona: Option<String>,
+    /// The model that g3 asks instead of the configured one.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// The names that g3's tools have instead of the configured ones.
+    #[serde(default)]
+    pub profile: Option<String>,
     /// Where it started.
     pub base: Base,
     /// Its worktree, branch and private git directory.
@@ -125,13 +131,13 @@ impl Record {
     }
 }
 
-/// When a session is stopped by itself; absent means no limit.
+/// When a session is stopped by itself, over all its runs together; absent means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// Time of one supervised run, in seconds.
+    /// Time of all runs together, in seconds.
     pub seconds: Option<u64>,
-    /// Turns of the conversation.
+    /// Replies of models.
     pub turns: Option<u32>,
     /// Tokens in and out, caches included.
     pub tokens: Option<u64>,
@@ -141,6 +147,21 @@ pub struct Limits {
     pub output_bytes: Option<u64>,
     /// Bytes that must stay free on the disk of the worktree.
     pub disk_floor_bytes: Option<u64>,
+}
+
+impl Limits {
+    /// These limits where there are any, else the earlier ones.
+    #[must_use]
+    pub fn or(self, earlier: Limits) -> Limits {
+        Limits {
+            seconds: self.seconds.or(earlier.seconds),
+            turns: self.turns.or(earlier.turns),
+            tokens: self.tokens.or(earlier.tokens),
+            usd: self.usd.or(earlier.usd),
+            output_bytes: self.output_bytes.or(earlier.output_bytes),
+            disk_floor_bytes: self.disk_floor_bytes.or(earlier.disk_floor_bytes),
+        }
+    }
 }
 
 /// How a session is to be run.

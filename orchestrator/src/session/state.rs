@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::session::facts::{Facts, Fate, Hold, Phase};
+use crate::session::facts::{Denials, Facts, Fate, Hold, Phase};
 use crate::session::journal::Outcome;
 
 /// The states of a session. The life of a session is the diagram of docs/architecture.md.
@@ -120,9 +120,21 @@ pub fn why(facts: &Facts, state: &State) -> Option<String> {
         },
         State::Discarded => "it was discarded".into(),
     };
-    match (&story.note, state) {
-        (Some(note), State::Ready) => Some(format!("{why}; {note}")),
-        _ => Some(why),
+    let note = story.note.as_ref().filter(|_| *state == State::Ready);
+    let denied = denied(&story.denied).filter(|_| {
+        matches!(state, State::Ready | State::Empty | State::Failed { .. })
+    });
+    let all = [Some(why), note.cloned(), denied];
+    Some(all.into_iter().flatten().collect::<Vec<_>>().join("; "))
+}
+
+/// What studio denied without asking anybody, in a clause.
+fn denied(denials: &Denials) -> Option<String> {
+    let Denials { count, what, why } = denials;
+    match count {
+        0 => None,
+        1 => Some(format!("a request was denied ({what}): {why}")),
+        n => Some(format!("{n} requests were denied (the first: {what}): {why}")),
     }
 }
 
@@ -157,15 +169,21 @@ mod tests {
             "queued" => Entry::Queued { prompt: None },
             "spawned" => Entry::Spawned { pid: 7 },
             "turn" => Entry::Turn { n: 1, text: "do".into() },
-            "asked" => Entry::Asked { n: 1, what: "rm".into() },
-            "answered" => Entry::Answered { n: 1, allow: true, by: "user".into() },
+            "asked" => Entry::Asked { n: 1, what: "rm".into(), rule: None },
+            "answered" => Entry::Answered {
+                n: 1,
+                allow: true,
+                always: false,
+                by: "user".into(),
+                why: None,
+            },
             "turn_end" => Entry::TurnEnd { n: 1, why: None },
             "checking" => Entry::Checking,
             "stop" => Entry::StopRequested,
-            "ready" => Entry::Exit { outcome: Outcome::Ready },
-            "failed" => Entry::Exit { outcome: Outcome::Failed { why: "w".into() } },
-            "empty" => Entry::Exit { outcome: Outcome::Empty },
-            "stopped" => Entry::Exit { outcome: Outcome::Stopped },
+            "ready" => Entry::Exit { outcome: Outcome::Ready, ms: None },
+            "failed" => Entry::Exit { outcome: Outcome::Failed { why: "w".into() }, ms: None },
+            "empty" => Entry::Exit { outcome: Outcome::Empty, ms: None },
+            "stopped" => Entry::Exit { outcome: Outcome::Stopped, ms: None },
             other => panic!("no entry is called {other}"),
         }
     }

@@ -19,9 +19,6 @@ const LONGEST: u64 = 4 << 20;
 /// How long a supervisor may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The answer of a supervisor that no longer takes anything in.
-const ENDING: &str = "the session is ending";
-
 /// What can be asked of a supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
@@ -39,6 +36,9 @@ pub enum Request {
         n: Option<u32>,
         /// Whether it may.
         allow: bool,
+        /// Whether that holds for further requests of its kind.
+        #[serde(default)]
+        always: bool,
     },
     /// Whether it is there.
     Status,
@@ -52,10 +52,16 @@ struct Signed {
     request: Request,
 }
 
-/// The answer: nothing, or why not.
+/// The answer on the wire.
 #[derive(Serialize, Deserialize)]
-struct Reply {
-    error: Option<String>,
+#[serde(rename_all = "snake_case")]
+enum Reply {
+    /// It was done.
+    Done,
+    /// The supervisor no longer takes anything in: as good as gone.
+    Ending,
+    /// It was not done, for this reason.
+    Refused(String),
 }
 
 /// A request and where its answer goes.
@@ -83,28 +89,30 @@ async fn attend(stream: Stream, token: String, tell: mpsc::UnboundedSender<Asked
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     let mut read = tokio::io::BufReader::new(read.take(LONGEST));
-    let error = match read.read_line(&mut line).await {
+    let reply = match read.read_line(&mut line).await {
         Ok(_) => match serde_json::from_str::<Signed>(&line) {
-            Ok(signed) if signed.token == token => passed_on(signed.request, &tell).await.err(),
-            Ok(_) => Some("the token is wrong".to_owned()),
-            Err(e) => Some(format!("the request cannot be read: {e}")),
+            Ok(signed) if signed.token == token => passed_on(signed.request, &tell).await,
+            Ok(_) => Reply::Refused("the token is wrong".to_owned()),
+            Err(e) => Reply::Refused(format!("the request cannot be read: {e}")),
         },
-        Err(e) => Some(e.to_string()),
+        Err(e) => Reply::Refused(e.to_string()),
     };
-    if let Ok(mut bytes) = serde_json::to_vec(&Reply { error }) {
+    if let Ok(mut bytes) = serde_json::to_vec(&reply) {
         bytes.push(b'\n');
         let _ = write.write_all(&bytes).await;
     }
 }
 
-async fn passed_on(
-    request: Request,
-    tell: &mpsc::UnboundedSender<Asked>,
-) -> std::result::Result<(), String> {
+async fn passed_on(request: Request, tell: &mpsc::UnboundedSender<Asked>) -> Reply {
     let (answer, answered) = oneshot::channel();
-    let gone = || ENDING.to_owned();
-    tell.send((request, answer)).map_err(|_| gone())?;
-    answered.await.unwrap_or_else(|_| Err(gone()))
+    if tell.send((request, answer)).is_err() {
+        return Reply::Ending;
+    }
+    match answered.await {
+        Ok(Ok(())) => Reply::Done,
+        Ok(Err(why)) => Reply::Refused(why),
+        Err(_) => Reply::Ending,
+    }
 }
 
 /// Asks the supervisor of a session; `false` when nobody listens.
@@ -123,12 +131,10 @@ pub fn ask(dir: &Path, request: Request) -> Result<bool> {
     if answer.is_empty() {
         return Ok(false);
     }
-    let reply: Reply = serde_json::from_str(&answer).or_fail(fail)?;
-    match reply.error {
-        None => Ok(true),
-        // As good as gone.
-        Some(why) if why == ENDING => Ok(false),
-        Some(why) => Err(Failure::refused("the supervisor refused").because(why)),
+    match serde_json::from_str(&answer).or_fail(fail)? {
+        Reply::Done => Ok(true),
+        Reply::Ending => Ok(false),
+        Reply::Refused(why) => Err(Failure::refused("the supervisor refused").because(why)),
     }
 }
 

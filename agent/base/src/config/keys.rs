@@ -190,6 +190,7 @@ pub static KEYS: &[Key] = &[
     key("studio.agents.*.read", Kind::Texts),
     key("studio.agents.*.write", Kind::Texts),
     key("studio.agents.*.env", Kind::Texts),
+    key("studio.agents.*.events", Kind::Switch),
     key("tools.webfetch.allow_hosts", Kind::Texts),
     key("tools.codesearch.endpoint", Kind::Text),
     key("tools.codesearch.api_key", Kind::Hidden),

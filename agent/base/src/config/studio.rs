@@ -120,6 +120,17 @@ pub struct AgentRow {
     pub write: Vec<PathBuf>,
     /// Variables that it gets, secrets among them.
     pub env: Vec<String>,
+    /// Whether it sends g3's own events over ACP (`_g3/event`): turns, costs, rounds. Those of
+    /// other agents are ignored. Absent, it is so where the program is called `g3`.
+    pub events: Option<bool>,
+}
+
+impl AgentRow {
+    /// Whether its own events count.
+    pub fn sends_events(&self) -> bool {
+        let program = self.command.first().map(Path::new).and_then(Path::file_name);
+        self.events.unwrap_or_else(|| program.is_some_and(|name| name == "g3"))
+    }
 }
 
 /// A path with its leading `~/` replaced by the home directory.

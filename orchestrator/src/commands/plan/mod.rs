@@ -23,6 +23,7 @@ use planner::requirement::{self, Requirement};
 use planner::task::{self, Task};
 
 use crate::commands::desk::{Common, Desk};
+use crate::commands::run::LimitArgs;
 use crate::commands::scope::Scope;
 use crate::commands::{question, trace};
 use crate::git::engine;
@@ -59,20 +60,6 @@ pub struct Args {
     /// `off` runs the agents without the box
     #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
     pub sandbox: String,
-}
-
-/// When a session of the plan is stopped.
-#[derive(Clone, Debug, clap::Args)]
-pub struct LimitArgs {
-    /// Stop a session after so much money, in US dollars
-    #[arg(long, value_name = "USD", value_parser = crate::commands::run::dollars)]
-    budget: Option<f64>,
-    /// Stop a session after so many tokens
-    #[arg(long, value_name = "N")]
-    max_tokens: Option<u64>,
-    /// Stop a session after so many seconds
-    #[arg(long, value_name = "SECONDS")]
-    timeout: Option<u64>,
 }
 
 /// A plan, and all that is needed to go on with it.

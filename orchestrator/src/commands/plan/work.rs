@@ -18,7 +18,7 @@ use crate::report;
 use crate::report::view::View;
 use crate::session::facts::Fate;
 use crate::session::fates::Fates;
-use crate::session::record::{Limits, Part};
+use crate::session::record::Part;
 use crate::session::state::State;
 
 /// Bytes of what a failing check wrote that an agent is shown.
@@ -240,7 +240,6 @@ impl Plan<'_> {
         }
         let mut checks = task.checks.clone();
         checks.extend(self.args.checks.iter().filter(|it| !task.checks.contains(it)).cloned());
-        let limits = &self.args.limits;
         let order = Order {
             agent: Some(agent),
             persona: task.persona.clone(),
@@ -254,12 +253,7 @@ impl Plan<'_> {
                 plan: Some(self.saved.id.clone()),
                 digest: Some(digest.to_owned()),
             },
-            limits: Limits {
-                seconds: limits.timeout,
-                tokens: limits.max_tokens,
-                usd: limits.budget,
-                ..Limits::default()
-            },
+            limits: self.args.limits.limits(),
             manner: self.manner(),
             ..Order::of(text)
         };
