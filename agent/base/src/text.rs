@@ -23,6 +23,11 @@ pub fn tail(text: &str, max: usize) -> &str {
     &text[start..]
 }
 
+/// A number and what it counts: `1 file`, `2 files`.
+pub fn count(n: u64, word: &str) -> String {
+    format!("{n} {word}{}", if n == 1 { "" } else { "s" })
+}
+
 /// Text for a person to read, on a terminal or in a page: every character that a terminal would
 /// act on or would not show is written out. Control characters look as in `cat -v` (`^[`, `^M`),
 /// others by their number (`<U+202E>`). Newline and tab stay, and no character is dropped.

@@ -26,6 +26,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::modes::autonomous::Terms;
 use crate::modes::{accumulative, acp, autonomous, complete, interactive, once, planning};
+use crate::provider;
 use crate::run::Which;
 use crate::run::ends::tell_failure;
 use crate::ui::plain::Plain;
@@ -174,6 +175,9 @@ struct AcpArgs {
     limits: LimitArgs,
     #[command(flatten)]
     browser: BrowserArgs,
+    /// Check flags, configuration and provider, print an error as JSON, and end
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// Player and coach over ACP.
@@ -320,11 +324,26 @@ async fn agent(mut common: Common, mut args: AgentArgs, given: &Given) -> Result
 }
 
 async fn serve(args: AcpArgs) -> Result<u8> {
-    let AcpArgs { common, profile, acd, agent, rounds, limits, browser } = args;
+    let AcpArgs { common, profile, acd, agent, rounds, limits, browser, dry_run } = args;
     let terms = Terms { rounds: limits.max_turns, checks: rounds.checks };
     let rounds = rounds.autonomous.then_some(terms);
-    let trace = trace::begin_anywhere(&common, "acp")?;
     let agent = AgentArgs { profile, acd, agent, limits, browser, ..AgentArgs::default() };
+    if dry_run {
+        let checked = settings(&common, &agent).and_then(|settings| {
+            let roles = &settings.config.providers;
+            let roles = rounds.as_ref().map(|_| [&roles.player, &roles.coach]);
+            let roles = roles.into_iter().flatten().flatten().cloned();
+            provider::check(&settings.config, &settings.choice, roles)
+        });
+        return match checked {
+            Ok(()) => Ok(0),
+            Err(failure) => {
+                let told = serde_json::json!({ "error": failure.to_json() });
+                ui::print(&format!("{told}\n")).map(|()| failure.exit_code())
+            }
+        };
+    }
+    let trace = trace::begin_anywhere(&common, "acp")?;
     let for_directory = move |cwd: &std::path::Path| {
         let common = Common { workspace: Some(cwd.to_owned()), ..common.clone() };
         settings(&common, &agent)

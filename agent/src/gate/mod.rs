@@ -88,10 +88,12 @@ pub struct Question {
     pub why: String,
     /// The rule that would answer it once and for all; empty when there can be none.
     pub rule: String,
+    /// The file that it wants to write; none where it wants something else.
+    pub writes: Option<PathBuf>,
 }
 
 /// What the user says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// This once.
     Once,
@@ -99,6 +101,8 @@ pub enum Answer {
     Always,
     /// No.
     No,
+    /// No, without asking the user, and why.
+    Unasked(String),
 }
 
 /// Somebody who can be asked: a terminal, an editor, an orchestrator.
@@ -222,7 +226,7 @@ impl Gate {
             return Ok(());
         }
         let answer = self.put(question).await;
-        traced::asked(&question.tool, answer);
+        traced::asked(&question.tool, answer.as_ref());
         let Some(answer) = answer else {
             if question.rule.is_empty() {
                 let why = format!("denied: {}, and there is nobody to ask", question.why);
@@ -242,6 +246,7 @@ impl Gate {
                 Ok(())
             }
             Answer::No => Err(Refused::now(format!("denied by the user: {}", question.what))),
+            Answer::Unasked(why) => Err(Refused::now(format!("denied: {}: {why}", question.what))),
         }
     }
 

@@ -41,7 +41,16 @@ pub fn question(visitor: &Visitor<'_>, why: String) -> Question {
         quoted(visitor.tool),
         narrower.unwrap_or_default()
     );
-    Question { tool, what, why, rule }
+    let writes = match visitor.access {
+        Access::Write(file) => Some(file.clone()),
+        Access::Read(_)
+        | Access::Run { .. }
+        | Access::Foreign { .. }
+        | Access::Act(_)
+        | Access::Fetch { .. }
+        | Access::Screen { .. } => None,
+    };
+    Question { tool, what, why, rule, writes }
 }
 
 /// A text as a glob that matches just that text.

@@ -10,7 +10,7 @@ struct Says(Answer, Mutex<Vec<Question>>);
 impl Asker for Says {
     fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
         self.1.lock().unwrap().push(question.clone());
-        Box::pin(async { self.0 })
+        Box::pin(async { self.0.clone() })
     }
 }
 

@@ -305,6 +305,7 @@ fn reply(parts: Vec<Part>, stop: wire::Stop, usage: wire::Usage) -> Reply {
         cache_read: usage.reused,
         cache_write: 0,
         cost_usd: Some(0.0),
+        cost_incomplete: false,
     };
     Reply { message, usage, stop }
 }

@@ -175,6 +175,26 @@ pub fn open(config: &Config, choice: &Choice) -> Result<Box<dyn Provider>, Failu
     Ok(Box::new(retry::Retrying::new(models, attempts, retry::Pace::from_env())))
 }
 
+/// Whether the chosen provider, and those that other roles name, could be opened: key, model and
+/// address are there. Asks no model, and starts none on this machine.
+pub fn check(
+    config: &Config,
+    choice: &Choice,
+    roles: impl Iterator<Item = String>,
+) -> Result<(), Failure> {
+    let chosen = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
+    for (n, reference) in std::iter::once(chosen).chain(roles).enumerate() {
+        let model = choice.model.as_deref().filter(|_| n == 0);
+        if reference.split('.').next() == Some("embedded") {
+            base::host::find::Wanted::of(&config.providers.local(&reference), model)?;
+        } else {
+            let choice = Choice { reference: Some(reference), ..choice.clone() };
+            open(config, &Choice { model: model.map(str::to_owned), ..choice })?;
+        }
+    }
+    Ok(())
+}
+
 /// How the model to fall back on is opened, when there is one.
 fn spare(config: &Config, choice: &Choice, own: &Facts) -> Option<fallback::Open> {
     let reference = own.provider.clone();

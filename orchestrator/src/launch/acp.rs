@@ -24,7 +24,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::launch::end::{self, End};
-use crate::launch::update::Updates;
+use crate::launch::update::{Updates, is_plausible};
 use crate::launch::voice::Voice;
 use crate::launch::{Agent, Decision, Launcher, News, Order, Seat, cannot_start, permission, wire};
 use crate::room::Process;
@@ -333,7 +333,7 @@ impl Shared {
                 let error = heard.last_error.take();
                 heard.failed = end::of_g3(status, error);
             }
-            Ok(What::Usage { usage }) if !usage.is_plausible() => {
+            Ok(What::Usage { usage }) if !is_plausible(&usage) => {
                 let text = "an impossible usage that the agent reported is not counted".to_owned();
                 let events = heard.voice.event(What::Notice { level: Level::Warning, text });
                 return self.tell(events);

@@ -68,7 +68,7 @@ impl Updates {
                 if let Some(now) = usage.cost.filter(|now| now.amount > self.cost) {
                     let more = Some(now.amount - self.cost);
                     let usage = Usage { cost_usd: more, ..Usage::default() };
-                    if usage.is_plausible() {
+                    if is_plausible(&usage) {
                         self.cost = now.amount;
                         all.extend(voice.event(What::Usage { usage }));
                     }
@@ -137,6 +137,18 @@ impl Call {
     }
 }
 
+/// Tokens of one kind that a single reply can report.
+const MOST_TOKENS: u64 = 1_000_000_000;
+/// US dollars that a single reply can cost.
+const MOST_USD: f64 = 10_000.0;
+
+/// Whether these can be the numbers of a single reply: neither absurd nor negative.
+pub fn is_plausible(usage: &Usage) -> bool {
+    let counts = [usage.input, usage.output, usage.cache_read, usage.cache_write];
+    counts.iter().all(|tokens| *tokens <= MOST_TOKENS)
+        && usage.cost_usd.is_none_or(|usd| usd.is_finite() && (0.0..=MOST_USD).contains(&usd))
+}
+
 fn wire_name(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value)
         .ok()
@@ -180,6 +192,16 @@ mod tests {
         let announced = ToolCall::new("c", "bash").status(ToolCallStatus::Pending);
         let all = heard(vec![SessionUpdate::ToolCall(announced)]);
         assert_eq!(all[0]["name"], "bash");
+    }
+
+    #[test]
+    fn absurd_numbers_are_recognised() {
+        let cost = |usd| Usage { cost_usd: Some(usd), ..Usage::default() };
+        let tokens = Usage { input: u64::MAX, ..Usage::default() };
+        for bad in [tokens, cost(-1.0), cost(f64::NAN), cost(f64::INFINITY), cost(1e9)] {
+            assert!(!is_plausible(&bad), "{bad:?}");
+        }
+        assert!(is_plausible(&cost(0.25)) && is_plausible(&Usage::default()));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Lines of a journal as people read them.
 
 use base::event::{Event, What};
+use base::text::count;
 
 use crate::report::table::first_lines;
-use crate::report::count;
 use crate::session::journal::{CheckResult, Entry, Line, Outcome};
 use crate::session::record::Limits;
 

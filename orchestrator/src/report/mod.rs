@@ -40,11 +40,6 @@ pub fn json_line(value: &Value) {
     out(&value.to_string());
 }
 
-/// `1 file`, `2 files`.
-pub fn count(n: u64, word: &str) -> String {
-    format!("{n} {word}{}", if n == 1 { "" } else { "s" })
-}
-
 /// Talk: one sentence to stderr, control sequences removed.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", base::text::printable(text));
@@ -53,15 +48,7 @@ pub fn say(text: &str) {
 /// A failure, as people read it; with `--json` also as an object on stdout.
 pub fn failure(failure: &Failure, json: bool) {
     if json {
-        json_line(&json!({
-            "schema": 1,
-            "error": {
-                "what": failure.what,
-                "why": failure.why,
-                "try": failure.next,
-                "exit": failure.exit_code(),
-            },
-        }));
+        json_line(&json!({"schema": 1, "error": failure.to_json()}));
     }
     say(&failure.to_string());
 }

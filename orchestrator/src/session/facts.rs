@@ -336,7 +336,7 @@ impl Denials {
     fn add(&mut self, what: &str, why: &str) {
         if self.count == 0 {
             self.what = base::text::head(what, REASON).replace('\n', " ");
-            self.why = why.to_owned();
+            self.why = why.lines().next().unwrap_or_default().to_owned();
         }
         self.count = self.count.saturating_add(1);
     }

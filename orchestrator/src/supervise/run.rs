@@ -8,6 +8,7 @@ use base::clock::Clock;
 use base::config::studio::{AgentRow, Protocol, SessionLimits};
 use base::failure::{OrFail, Result};
 use base::files::step as durable_step;
+use base::text::count;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -24,7 +25,7 @@ use crate::session::record::Record;
 use crate::session::store::Store;
 use crate::supervise::control::{self, Asked};
 use crate::supervise::deeds;
-use crate::supervise::step::{self, Do, Input, Life, Memory, count, step as decide};
+use crate::supervise::step::{self, Do, Input, Life, Memory, step as decide};
 
 /// How long an agent may take to end its turn when it is asked to.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);

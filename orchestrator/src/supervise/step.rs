@@ -1,7 +1,7 @@
 //! What a supervisor does next. Asks nobody, touches nothing: `run` carries out the `Do`s.
 
 use base::event::Usage;
-use base::text::GO_ON;
+use base::text::{GO_ON, count};
 use serde_json::Value;
 
 use crate::launch::Decision;
@@ -214,7 +214,7 @@ pub fn over_limit(limits: &Limits, story: &Story) -> Option<Reached> {
     let turns = limits.turns.filter(|most| story.replies > *most);
     let tokens = limits.tokens.filter(|most| usage.tokens() > *most);
     let spent = usage.cost_usd.unwrap_or(0.0);
-    let usd = limits.usd.filter(|most| usage.is_unpriced() || spent > *most);
+    let usd = limits.usd.filter(|most| !usage.is_cost_known() || spent > *most);
     turns.map(of_turns).or(tokens.map(of_tokens)).or(usd.map(|most| of_money(most, &usage)))
 }
 
@@ -224,7 +224,7 @@ pub fn used_up(limits: &Limits, story: &Story) -> Option<Reached> {
     let turns = limits.turns.filter(|most| story.replies >= *most);
     let tokens = limits.tokens.filter(|most| usage.tokens() >= *most);
     let spent = usage.cost_usd.unwrap_or(0.0);
-    let usd = limits.usd.filter(|most| usage.is_unpriced() || (spent > 0.0 && spent >= *most));
+    let usd = limits.usd.filter(|most| !usage.is_cost_known() || (spent > 0.0 && spent >= *most));
     let seconds = limits.seconds.filter(|most| story.worked_ms / 1000 >= *most);
     let of_time = |most| Reached { what: count(most, "second"), flag: "--timeout SECONDS" };
     let others = tokens.map(of_tokens).or(usd.map(|most| of_money(most, &usage)));
@@ -240,7 +240,7 @@ fn of_tokens(most: u64) -> Reached {
 }
 
 fn of_money(most: f64, usage: &Usage) -> Reached {
-    let unknown = match usage.is_unpriced() {
+    let unknown = match !usage.is_cost_known() {
         true => {
             ": the price of a model that it asked is not known (`[[models]] name = \"NAME\", price \
              = { input = USD, output = USD }` in ~/.config/g3/config.toml sets it)"
@@ -248,11 +248,6 @@ fn of_money(most: f64, usage: &Usage) -> Reached {
         false => "",
     };
     Reached { what: format!("a budget of ${most}{unknown}"), flag: "--budget USD" }
-}
-
-/// `1 turn`, `2 turns`.
-pub fn count(n: u64, word: &str) -> String {
-    format!("{n} {word}{}", if n == 1 { "" } else { "s" })
 }
 
 /// The deeds of one step, and the life that they change.
@@ -329,7 +324,13 @@ impl Deeds<'_> {
             Some(why) => Some(why),
             None if known => None,
             None if !self.life.is_attended() => {
-                Some(format!("nobody was asked; `studio resume {id} --ask` asks you"))
+                let rule = self.life.story.asks.get(&n).map(|ask| ask.rule.as_str());
+                let rule = rule.filter(|rule| rule.starts_with("[[gate.rules]]"));
+                let rule = rule.map(|rule| {
+                    format!("\nThis rule in ~/.config/g3/config.toml allows it:\n{rule}")
+                });
+                let rule = rule.unwrap_or_default();
+                Some(format!("nobody was asked; `studio resume {id} --ask` asks you{rule}"))
             }
             None => return,
         };

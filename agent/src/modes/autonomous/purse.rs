@@ -60,6 +60,7 @@ pub fn beyond(now: Usage, before: Usage) -> Usage {
         cache_read: now.cache_read.saturating_sub(before.cache_read),
         cache_write: now.cache_write.saturating_sub(before.cache_write),
         cost_usd: cost,
+        cost_incomplete: now.cost_incomplete && before.is_cost_known(),
     }
 }
 
