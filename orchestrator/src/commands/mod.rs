@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod answer;
+pub mod changes;
 pub mod completions;
 pub mod config;
 pub mod customs;
@@ -12,13 +13,16 @@ pub mod doctor;
 pub mod editor;
 pub mod explain;
 pub mod gc;
+pub mod input;
 pub mod known;
 pub mod landing;
 pub mod list;
 pub mod logs;
 pub mod operations;
 pub mod order;
+pub mod permission_prompt;
 pub mod plan;
+pub mod preflight;
 pub mod proof;
 pub mod question;
 pub mod requirements;

@@ -9,6 +9,7 @@ use base::id::Id;
 use crate::commands::desk::Desk;
 use crate::commands::run::{Args, is_attended};
 use crate::git::{checkout, worktree};
+use crate::launch::contract::Options;
 use crate::schedule::default_jobs;
 use crate::session::random;
 use crate::session::record::{Limits, Manner, Part, Record, SCHEMA, Templates};
@@ -47,6 +48,15 @@ impl Order {
     /// A task with everything else as it is configured.
     pub fn of(task: String) -> Order {
         Order { task, ..Order::default() }
+    }
+
+    /// How g3 is to work on it.
+    pub fn options(&self) -> Options<'_> {
+        Options {
+            persona: self.persona.as_deref(),
+            model: self.model.as_deref(),
+            profile: self.profile.as_deref(),
+        }
     }
 
     /// What the command line says goes for every task that does not say it itself.

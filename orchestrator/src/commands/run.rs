@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
 use crate::commands::order::{Order, create, draft};
-use crate::commands::watch::{self, Seen};
-use crate::commands::{requirements, tasks};
+use crate::commands::watch::{self, Seen, Show};
+use crate::commands::{preflight, requirements, tasks};
 use crate::git::worktree;
 use crate::launch::{command, contract};
 use crate::report;
@@ -131,6 +131,7 @@ pub fn dollars(text: &str) -> std::result::Result<f64, String> {
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let desk = Desk::open(common)?;
     let orders = orders(&desk, args)?;
+    preflight::check(&desk, &orders)?;
     if args.ways.dry_run {
         return dry_run(&desk, &orders);
     }
@@ -148,7 +149,8 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         }
         return Ok(0);
     }
-    let seen = watch::watch(&desk, &ids, args.ways.events)?;
+    let show = if args.ways.events { Show::Events } else { Show::States };
+    let seen = watch::watch(&desk, &ids, show)?;
     summary(&desk, &ids, seen)
 }
 
@@ -182,8 +184,8 @@ fn orders(desk: &Desk, args: &Args) -> Result<Vec<Order>> {
         refuse_bad_task(&order.task)?;
         let agent = order.agent.take().or_else(|| desk.config.studio.agent.clone());
         let agent = agent.unwrap_or_else(|| "g3".to_owned());
-        let persona = order.persona.as_deref();
-        let row = contract::row(&desk.config, &agent, persona, &order.part, &order.checks)?;
+        let options = order.options();
+        let row = contract::row(&desk.config, &agent, options, &order.part, &order.checks)?;
         command::refuse_too_long(&row, &order.task)?;
         order.agent = Some(agent);
     }

@@ -87,8 +87,12 @@ fn prepare(repository: Repository, record: &Record) -> Result<(Desk, Charge)> {
 
 /// What the supervisor needs to know.
 fn charge(desk: &Desk, record: &Record) -> Result<Charge> {
-    let persona = record.persona.as_deref();
-    let row = contract::row(&desk.config, &record.agent, persona, &record.part, &record.checks)?;
+    let options = contract::Options {
+        persona: record.persona.as_deref(),
+        model: record.model.as_deref(),
+        profile: record.profile.as_deref(),
+    };
+    let row = contract::row(&desk.config, &record.agent, options, &record.part, &record.checks)?;
     let mut room = Room::of(&desk.repository, record, &desk.config, Some(&row))?;
     if record.agent == "g3"
         && let Some(socket) = host::socket(&desk.config)

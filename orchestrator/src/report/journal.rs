@@ -3,13 +3,55 @@
 use base::event::{Event, What};
 use base::text::count;
 
+use crate::report::rounds;
 use crate::report::table::first_lines;
 use crate::session::journal::{CheckResult, Entry, Line, Outcome};
 use crate::session::record::Limits;
 
-/// One line for people; none for what they need not see.
-pub fn text(line: &Line) -> Option<String> {
-    let what = match &line.entry {
+/// Reads the lines of a journal in order.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// Who speaks, where player and coach take turns.
+    speaker: Option<&'static str>,
+}
+
+impl Reader {
+    /// One line for people; none for what they need not see.
+    pub fn text(&mut self, line: &Line) -> Option<String> {
+        if let Entry::Turn { .. } = line.entry {
+            self.speaker = None;
+        }
+        let what = match &line.entry {
+            Entry::Event { event } => self.event(event)?,
+            other => entry(other)?,
+        };
+        let clock = line.time.get(11..19).unwrap_or(&line.time);
+        Some(base::text::printable(&format!("{clock}  {}", what.replace('\n', "\n          "))))
+    }
+
+    fn event(&mut self, event: &serde_json::Value) -> Option<String> {
+        let what = serde_json::from_value::<Event>(event.clone()).ok()?.what;
+        if let What::Plan { plan } = &what {
+            self.speaker = rounds::speaker(plan).or(self.speaker);
+            return rounds::part(plan);
+        }
+        let said = of_event(what)?;
+        Some(self.speaker.map_or_else(|| said.clone(), |speaker| format!("{speaker}: {said}")))
+    }
+}
+
+/// A line that a program wrote during its turn.
+pub fn output(line: &str) -> String {
+    format!("          | {}", base::text::printable_output(line))
+}
+
+/// Whether a line holds what the agent said.
+pub fn is_text(line: &Line) -> bool {
+    matches!(&line.entry, Entry::Event { event } if event["type"] == "text")
+}
+
+fn entry(entry: &Entry) -> Option<String> {
+    Some(match entry {
         Entry::Queued { prompt: None } => "queued".to_owned(),
         Entry::Queued { prompt: Some(text) } | Entry::Sent { text } => {
             format!("you: {}", first_lines(text, 5))
@@ -18,7 +60,7 @@ pub fn text(line: &Line) -> Option<String> {
         Entry::Worktree => "the worktree stands".to_owned(),
         Entry::Agent { .. } => "the agent runs".to_owned(),
         Entry::Turn { n, .. } => format!("turn {n}"),
-        Entry::Event { event } => of_event(event)?,
+        Entry::Event { .. } => return None,
         Entry::Asked { n, what, .. } => format!("asks {n}: {what}"),
         Entry::Answered { n, allow, always, by, why } => {
             let word = if *allow { "allowed" } else { "denied" };
@@ -46,9 +88,7 @@ pub fn text(line: &Line) -> Option<String> {
         Entry::Exit { outcome: Outcome::Ready, .. } => "ready".to_owned(),
         Entry::Exit { outcome: Outcome::Empty, .. } => "empty".to_owned(),
         Entry::Exit { outcome: Outcome::Stopped, .. } => "stopped".to_owned(),
-    };
-    let clock = line.time.get(11..19).unwrap_or(&line.time);
-    Some(base::text::printable(&format!("{clock}  {}", what.replace('\n', "\n          "))))
+    })
 }
 
 /// What the user changed.
@@ -73,8 +113,8 @@ pub fn check(result: &CheckResult) -> String {
     format!("check `{}` failed with exit code {}\n{tail}", result.command, result.exit)
 }
 
-fn of_event(event: &serde_json::Value) -> Option<String> {
-    match serde_json::from_value::<Event>(event.clone()).ok()?.what {
+fn of_event(what: What) -> Option<String> {
+    match what {
         What::Text { text } => Some(text.trim().to_owned()),
         What::ToolStart { name, args, .. } => {
             Some(format!("> {name} {}", base::text::head(&args.to_string(), 200)))
@@ -84,7 +124,7 @@ fn of_event(event: &serde_json::Value) -> Option<String> {
         }
         What::Error { text, .. } => Some(format!("error: {text}")),
         What::Notice { text, .. } => Some(format!("notice: {text}")),
-        What::Retry { why, after_ms, .. } => Some(format!("tries again in {after_ms} ms: {why}")),
+        What::Retry { why, after_ms, .. } => Some(format!("retrying in {}: {why}", seconds(after_ms))),
         What::Start { .. }
         | What::Turn { .. }
         | What::Reasoning { .. }
@@ -98,5 +138,13 @@ fn of_event(event: &serde_json::Value) -> Option<String> {
         | What::Compacted { .. }
         | What::Ask { .. }
         | What::End { .. } => None,
+    }
+}
+
+/// A time for people: `250 ms`, `3.5 s`.
+fn seconds(ms: u64) -> String {
+    match ms {
+        0..=999 => format!("{ms} ms"),
+        _ => format!("{:.1} s", ms as f64 / 1e3),
     }
 }

@@ -4,6 +4,7 @@ pub mod coach;
 pub mod journal;
 pub mod markdown;
 pub mod progress;
+pub mod rounds;
 pub mod served;
 pub mod table;
 pub mod traced;
@@ -23,6 +24,17 @@ static LOST: OnceLock<String> = OnceLock::new();
 pub fn out(text: &str) {
     let mut stdout = std::io::stdout().lock();
     match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            let _ = LOST.set(e.to_string());
+        }
+        Ok(()) | Err(_) => {}
+    }
+}
+
+/// Data as it is, without a newline of ours.
+pub fn part(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {
             let _ = LOST.set(e.to_string());
         }

@@ -48,6 +48,11 @@ impl View {
         self.facts.story.work.as_ref()
     }
 
+    /// The number of the first permission request without an answer.
+    pub fn open_request(&self) -> Option<u32> {
+        self.facts.story.asks.keys().next().copied()
+    }
+
     /// The commands that make sense now, the likeliest first.
     pub fn next(&self) -> Vec<String> {
         if self.is_held() {

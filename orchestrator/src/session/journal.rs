@@ -46,6 +46,9 @@ pub enum Entry {
         n: u32,
         /// What it was told.
         text: String,
+        /// The length of its log before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        log_bytes: Option<u64>,
     },
     /// An event in g3's wire form (`base::event`), as it came.
     Event {

@@ -168,7 +168,7 @@ mod tests {
         match name {
             "queued" => Entry::Queued { prompt: None },
             "spawned" => Entry::Spawned { pid: 7 },
-            "turn" => Entry::Turn { n: 1, text: "do".into() },
+            "turn" => Entry::Turn { n: 1, text: "do".into(), log_bytes: None },
             "asked" => Entry::Asked { n: 1, what: "rm".into(), rule: None },
             "answered" => Entry::Answered {
                 n: 1,

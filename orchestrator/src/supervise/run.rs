@@ -241,6 +241,9 @@ impl Desk {
                 if let Entry::Exit { ms, .. } = &mut entry {
                     *ms = u64::try_from(self.began.elapsed().as_millis()).ok();
                 }
+                if let Entry::Turn { log_bytes, .. } = &mut entry {
+                    *log_bytes = std::fs::metadata(&self.log).ok().map(|log| log.len());
+                }
                 return self.journal.write(entry).or_fail(|| "cannot write the journal");
             }
             Do::MakeWorktree => {

@@ -300,7 +300,7 @@ impl Deeds<'_> {
         }
         let (text, recap) = self.life.next_prompt(loaded);
         let n = self.life.story.turns + 1;
-        self.write(Entry::Turn { n, text: text.clone() });
+        self.write(Entry::Turn { n, text: text.clone(), log_bytes: None });
         self.list.push(Do::Prompt { text, recap });
     }
 

@@ -21,6 +21,7 @@ use planner::history::Happened;
 use planner::plan::{self, Found, List, Stage, Wish};
 use planner::requirement::{self, Requirement};
 use planner::task::{self, Task};
+use serde_json::Value;
 
 use crate::commands::desk::{Common, Desk};
 use crate::commands::run::LimitArgs;
@@ -249,25 +250,27 @@ impl<'a> Plan<'a> {
 
     /// What a model says to a text on stdin.
     fn model(&self, part: &[&str], input: &str) -> Result<String> {
-        let mut job = Job::new(g3_program(), &self.paper.top).args(part);
+        let mut job = Job::new(g3_program(), &self.paper.top).args(part).arg("--json");
         if let Some(file) = &self.desk.config_file {
             job = job.arg("--config").arg(file);
         }
         let limits = Limits { time: Some(PATIENCE), bytes: 4 << 20 };
         let fail = || "cannot run g3";
-        // Who looks on sees what the model does, and why it failed.
+        // Who looks on sees what the model does.
         let seen = !self.desk.json && std::io::stderr().is_terminal();
         let stderr = if seen { Stream::Inherit } else { Stream::Piped };
         let output = job.input(input).stderr(stderr).output(limits).or_fail(fail)?;
-        if output.ok() {
-            return Ok(output.text());
+        let failed = || Failure::failed("the planning model failed").next("retry with: studio plan");
+        let told: Value = serde_json::from_slice(&output.stdout)
+            .map_err(|_| failed().because(format!("g3 ended with exit code {}", output.code())))?;
+        if let Some(text) = told["text"].as_str() {
+            return Ok(text.to_owned());
         }
-        let failure = Failure::failed("a model did not do its part of the plan")
-            .next("studio plan    tries again");
-        let said = output.error_text();
-        let at = said.find("error: ").map_or(0, |at| at + "error: ".len());
-        let why = base::text::printable(base::text::tail(said[at..].trim(), 2000));
-        Err(if why.is_empty() { failure } else { failure.because(why) })
+        let why = Failure::from_json(&told["error"]);
+        Err(why.map_or_else(failed, |why| {
+            let failure = failed().because(base::text::printable(&why.sentence()));
+            why.next.into_iter().fold(failure, Failure::next)
+        }))
     }
 
     /// How the sessions of this plan are run.

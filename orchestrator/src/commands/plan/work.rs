@@ -11,7 +11,7 @@ use planner::task::Task;
 use super::{Plan, tell};
 use crate::commands::landing::{Options, Refused};
 use crate::commands::order::{self, Order};
-use crate::commands::watch::{Enough, Seen, Watcher};
+use crate::commands::watch::{Enough, Seen, Show, Watcher};
 use crate::commands::{accept, discard, question, resume};
 use crate::launch::contract::has_rounds;
 use crate::report;
@@ -113,7 +113,7 @@ impl Plan<'_> {
         self.ask_about_undone(&tasks, &all)?;
         let digests = self.digests(&tasks, &all);
         let desk = self.desk;
-        let mut watcher = Watcher::begin(desk, false)?;
+        let mut watcher = Watcher::begin(desk, Show::FromNow)?;
         let mut tries = vec![0; tasks.len()];
         loop {
             let placed = self.standing(&tasks, &all)?;
