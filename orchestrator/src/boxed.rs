@@ -4,6 +4,7 @@
 
 pub mod inside;
 pub mod session;
+mod terminal;
 
 mod descendants;
 mod guard;
@@ -93,27 +94,24 @@ pub fn job_of<S: AsRef<OsStr>>(
     Ok((job.arg("--").arg(program).args(args), write.into()))
 }
 
-/// Becomes the box, on our terminal and in our process group: for a person's shell in a session.
-/// The box keeps `held` open, and nothing in it gets that. Returns only when that failed.
-pub fn exec<S: AsRef<OsStr>>(
+/// Runs a person's shell in a session: on a terminal of its own where we have one, so that nothing
+/// in the box can put input into ours; else by becoming the box. The lock is held until it ends.
+/// Gives the exit code.
+pub fn attended<S: AsRef<OsStr>>(
     spec: &BoxSpec,
     held: OwnedFd,
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
-) -> io::Error {
-    let job = ourselves().and_then(|studio| prepared(&studio, "__box", spec));
-    match job {
-        Ok(job) => job
-            .descriptor(held, HELD_FD)
-            .arg("--")
-            .arg(program)
-            .args(args)
-            .stdin(Stream::Inherit)
-            .stdout(Stream::Inherit)
-            .stderr(Stream::Inherit)
-            .exec(),
-        Err(error) => error,
+) -> io::Result<i32> {
+    let job = prepared(&ourselves()?, "__box", spec)?.arg("--").arg(program).args(args);
+    if let Some(ours) = terminal::ours() {
+        let code = terminal::run(job, ours);
+        drop(held);
+        return code;
     }
+    let job = job.descriptor(held, HELD_FD);
+    let streams = job.stdin(Stream::Inherit).stdout(Stream::Inherit).stderr(Stream::Inherit);
+    Err(streams.exec())
 }
 
 fn prepared(studio: &OsStr, verb: &str, spec: &BoxSpec) -> io::Result<Job> {

@@ -7,7 +7,7 @@ use base::failure::Result;
 use crate::commands::desk::Common;
 use crate::commands::{
     accept, answer, completions, config, diff, discard, doctor, explain, gc, list, logs,
-    operations, plan, resume, run, send, shell, status, stop, supervise, trace, undo, verify,
+    operations, plan, resume, run, send, shell, status, stop, trace, undo, verify,
 };
 
 /// Runs many coding agents on one git repository at once, each in a worktree of its own, and lands
@@ -34,10 +34,10 @@ Examples:
 enum Verb {
     /// Start one session per task and show them until they settle
     #[command(
-        after_help = "Examples:\n  studio run 'fix the flaky test'\n  studio run --check 'cargo test' -j 4 --tasks TASKS.md\n  studio run --agent codex --base develop 'add a changelog'\n  studio run --persona hopper 'test the parser'\n  studio run --detach - < task.txt"
+        after_help = "Examples:\n  studio run 'fix the flaky test'\n  studio run --check 'cargo test' -j 4 --tasks TASKS.md\n  studio run --model claude-sonnet-4-5 --base develop 'add a changelog'\n  studio run --persona hopper 'test the parser'\n  studio run --detach - < task.txt"
     )]
     Run(run::Args),
-    /// Start one session and print its id
+    /// Start one session per task and print their ids
     #[command(
         after_help = "Examples:\n  id=$(studio exec 'fix the flaky test')\n  studio logs $id -f"
     )]
@@ -65,15 +65,15 @@ enum Verb {
     Send(send::Args),
     /// Decide what an agent asked for
     #[command(
-        after_help = "Examples:\n  studio answer fix-the allow\n  studio answer fix-the 2 deny"
+        after_help = "Examples:\n  studio answer fix-the allow\n  studio answer fix-the allow --always\n  studio answer fix-the 2 deny"
     )]
     Answer(answer::Args),
     /// End sessions' runs; everything is kept
     #[command(after_help = "Examples:\n  studio stop fix-the document")]
     Stop(stop::Args),
-    /// Let sessions go on that ended, crashed or were stopped
+    /// Resume stopped, failed or crashed sessions
     #[command(
-        after_help = "Examples:\n  studio resume fix-the\n  studio resume --all      after a reboot"
+        after_help = "Examples:\n  studio resume fix-the\n  studio resume fix-the --budget 5 --max-turns 200\n  studio resume fix-the --ask\n  studio resume --all      after a reboot"
     )]
     Resume(resume::Args),
     /// Land sessions' work on its branch, tested on the merged tree
@@ -124,9 +124,6 @@ enum Verb {
         after_help = "Examples:\n  studio completions bash > ~/.local/share/bash-completion/completions/studio"
     )]
     Completions(completions::Args),
-    /// One supervisor; started by studio itself
-    #[command(name = "__supervise", hide = true)]
-    Supervise(supervise::Args),
 }
 
 impl Cli {
@@ -166,7 +163,6 @@ impl Cli {
             Some(Verb::Gc(args)) => gc::run(common, &args),
             Some(Verb::Config(args)) => config::run(common, &args),
             Some(Verb::Completions(args)) => completions::run(&args, Cli::command()),
-            Some(Verb::Supervise(args)) => supervise::run(&args),
         }
     }
 }

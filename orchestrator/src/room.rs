@@ -135,14 +135,12 @@ impl Room {
         self.tasks.wait().await;
     }
 
-    /// Becomes a program on the user's terminal, in this room, and holds the lock until that ends.
-    /// Returns only when that failed.
-    pub fn enter(&self, argv: &[String], lock: &Lock) -> std::io::Error {
-        match (argv.split_first(), lock.share()) {
-            (Some((program, args)), Ok(held)) => boxed::exec(&self.spec, held, program, args),
-            (None, _) => std::io::Error::other("there is no program"),
-            (_, Err(error)) => error,
-        }
+    /// Runs a program for the person at the terminal, in this room, and holds the lock until it
+    /// ends. Gives its exit code.
+    pub fn enter(&self, argv: &[String], lock: &Lock) -> std::io::Result<i32> {
+        let (program, args) =
+            argv.split_first().ok_or_else(|| std::io::Error::other("there is no program"))?;
+        boxed::attended(&self.spec, lock.share()?, program, args)
     }
 
     /// Runs one `sh -c` line to its end, at most so long. Dropped, it ends the line.

@@ -6,6 +6,7 @@ mod bounds;
 mod collect;
 mod descriptors;
 mod output;
+mod pty;
 mod running;
 mod system;
 
@@ -23,6 +24,7 @@ pub use bounds::Bounds;
 use collect::Collector;
 pub use descriptors::{inherited, keep_from_children};
 pub use output::{Limits, Output, exit_code};
+pub use pty::Pty;
 use system::{Group, Place, named};
 
 /// How long a group may take to end after TERM before it gets KILL.
@@ -64,6 +66,8 @@ pub struct Job {
     place: Place,
     last_signal: Signal,
     bounds: Option<Bounds>,
+    /// Kept open until the child has it.
+    terminal: Option<OwnedFd>,
 }
 
 impl Job {
@@ -76,7 +80,8 @@ impl Job {
         let program = program.as_ref().to_owned();
         let (descriptors, place) = (Vec::new(), Place::default());
         let (input, bounds) = (None, None);
-        Job { command, program, input, descriptors, place, last_signal: Signal::KILL, bounds }
+        let (last_signal, terminal) = (Signal::KILL, None);
+        Job { command, program, input, descriptors, place, last_signal, bounds, terminal }
     }
 
     /// Adds one argument.
@@ -154,6 +159,15 @@ impl Job {
     #[must_use]
     pub fn detached(mut self) -> Job {
         self.place.group = Group::Detached;
+        self
+    }
+
+    /// Gives the child a process session of its own, with this terminal.
+    #[must_use]
+    pub fn on_terminal(mut self, terminal: OwnedFd) -> Job {
+        self.place.group = Group::Detached;
+        self.place.terminal = Some(terminal.as_raw_fd());
+        self.terminal = Some(terminal);
         self
     }
 
@@ -239,7 +253,7 @@ impl Job {
 
     /// Puts group, session and descriptors into place. The descriptors must live until the start.
     fn prepared(self) -> io::Result<Prepared> {
-        let Job { mut command, program, descriptors, place, bounds, .. } = self;
+        let Job { mut command, program, descriptors, place, bounds, terminal, .. } = self;
         if place.group == Group::Own {
             command.process_group(0);
         }
@@ -257,12 +271,12 @@ impl Job {
         if let Some(bounds) = bounds {
             bounds::before_exec(&mut command, bounds)?;
         }
-        Ok((command, program, descriptors))
+        Ok((command, program, (descriptors, terminal)))
     }
 }
 
 /// A command, its name for errors, and the descriptors that must live until it started.
-type Prepared = (Command, OsString, Vec<(OwnedFd, i32)>);
+type Prepared = (Command, OsString, (Vec<(OwnedFd, i32)>, Option<OwnedFd>));
 
 /// A process and its group. Dropped, the group gets KILL.
 #[derive(Debug)]

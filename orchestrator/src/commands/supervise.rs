@@ -1,5 +1,6 @@
 //! The hidden command behind every running session: one supervisor.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use base::clock::Clock;
@@ -16,15 +17,26 @@ use crate::session::journal::{Entry, Outcome};
 use crate::session::record::Record;
 use crate::session::store::Store;
 use crate::supervise::run::Charge;
-use crate::supervise::start::inherited_lock;
+use crate::supervise::start::{COMMAND, inherited_lock};
 
 /// The command line of a supervisor.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug)]
 pub struct Args {
-    /// The repository's common git directory
+    /// The repository's common git directory.
     pub common: PathBuf,
-    /// The session
+    /// The session.
     pub id: String,
+}
+
+impl Args {
+    /// Reads `__supervise COMMON ID`, which studio types itself; nothing when it is another command.
+    pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Args> {
+        if args.next()? != COMMAND {
+            return None;
+        }
+        let (common, id) = (args.next()?.into(), args.next()?.into_string().ok()?);
+        args.next().is_none().then_some(Args { common, id })
+    }
 }
 
 /// Runs it.

@@ -29,6 +29,8 @@ pub struct Place {
     pub group: Group,
     /// Whether the kernel ends it when the thread that started it ends.
     pub dies_with_us: bool,
+    /// The descriptor of the terminal that becomes that of its session.
+    pub terminal: Option<i32>,
 }
 
 impl Place {
@@ -41,12 +43,17 @@ impl Place {
 /// Puts the child into its place and moves descriptors to their numbers, in the child.
 #[allow(unsafe_code)]
 pub fn before_exec(command: &mut Command, moves: Vec<(i32, i32)>, place: Place) {
-    // SAFETY: between fork and exec only `setsid`, `prctl` and `dup2` run, all async-signal-safe,
+    // SAFETY: between fork and exec only `setsid`, `ioctl`, `prctl` and `dup2` run, all async-signal-safe,
     // and nothing allocates.
     unsafe {
         command.pre_exec(move || {
             if place.group == Group::Detached {
                 rustix::process::setsid()?;
+            }
+            if let Some(terminal) = place.terminal
+                && libc::ioctl(terminal, libc::TIOCSCTTY as _, 0) == -1
+            {
+                return Err(io::Error::last_os_error());
             }
             #[cfg(target_os = "linux")]
             if place.dies_with_us {
