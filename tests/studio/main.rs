@@ -22,6 +22,7 @@ mod git_worktree;
 mod gone;
 mod leftovers;
 mod model_host;
+mod permissions;
 mod plan;
 mod requirements;
 mod run;

@@ -15,7 +15,8 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// A repository with one commit, and the agents `fake` (a command), `talk` and `loads` (ACP).
+    /// A repository with one commit, and the agents `fake` (a command), `talk` and `loads` (ACP, whose
+    /// own events count) and `stranger` (ACP).
     pub fn new() -> Scene {
         Scene::at("my repö")
     }
@@ -36,8 +37,9 @@ impl Scene {
         self.env.config(&format!(
             "[studio]\nagent = \"fake\"\n{more}\n\
              [studio.agents.fake]\nprotocol = \"command\"\ncommand = [\"{fake}\", \"{{prompt}}\"]\n\
-             [studio.agents.talk]\ncommand = [\"{fake}\", \"acp\"]\n\
-             [studio.agents.loads]\ncommand = [\"{fake}\", \"acp-load\"]\n",
+             [studio.agents.talk]\ncommand = [\"{fake}\", \"acp\"]\nevents = true\n\
+             [studio.agents.loads]\ncommand = [\"{fake}\", \"acp-load\"]\nevents = true\n\
+             [studio.agents.stranger]\ncommand = [\"{fake}\", \"acp\"]\n",
         ));
     }
 
