@@ -6,10 +6,19 @@ fn answers(scene: &Scene, id: &str) -> Vec<String> {
     scene.worktree(id).read("answers.txt").lines().map(str::to_owned).collect()
 }
 
+/// The numbers of the requests without an answer.
 fn open_requests(scene: &Scene, id: &str) -> Vec<u64> {
-    let facts = scene.studio(["explain", id, "--json"]).json();
-    let asks = facts["facts"]["journal"]["asks"].as_object().cloned().unwrap_or_default();
-    asks.keys().map(|n| n.parse().expect("a number")).collect()
+    let mut open = Vec::new();
+    for line in scene.journal(id) {
+        let n = line["n"].as_u64();
+        match line["entry"].as_str() {
+            Some("asked") => open.extend(n),
+            Some("answered") => open.retain(|one| Some(*one) != n),
+            Some("spawned" | "turn_end") => open.clear(),
+            _ => {}
+        }
+    }
+    open
 }
 
 #[test]
@@ -86,7 +95,7 @@ fn two_sessions_are_answered_each_for_itself() {
 #[test]
 fn unattended_each_request_is_denied_with_the_way_to_allow_it() {
     let scene = Scene::new();
-    let id = scene.exec(["--agent", "talk", "ask one; askall two | three"]);
+    let id = scene.exec(["--agent", "loads", "ask one; askall two | three"]);
     let ready = scene.await_state(&id, "ready");
     let denied = format!("no nobody was asked; `studio resume {id} --ask` asks you");
     let mut said = answers(&scene, &id);
@@ -162,11 +171,11 @@ fn a_write_that_the_box_closes_is_denied_with_the_line_that_opens_it() {
 #[test]
 fn a_request_is_shown_whole_and_one_that_cannot_be_read_is_denied() {
     let scene = Scene::new();
-    let call = r#"request {"title":"Tidy up","kind":"execute","rawInput":{"command":"rm -rf /\u001b]0;x","cwd":"/w"}}"#;
+    let call = r#"request {"title":"Tidy up","kind":"execute","rawInput":{"command":"rm -rf /\u001b]0,x","cwd":"/w"}}"#;
     let id = scene.exec(["--agent", "talk", "--ask", call]);
     scene.await_state(&id, "waiting");
     let page = scene.studio(["status", &id]);
-    page.exits(0).says("Tidy up").says("rm -rf /^[]0").says("in /w");
+    page.exits(0).says("Tidy up").says("rm -rf /^[]0,x").says("in /w");
     scene.studio(["answer", &id, "deny"]).exits(0);
     scene.await_state(&id, "ready");
 

@@ -317,7 +317,7 @@ fn a_persona_for_another_agent_or_of_a_strange_name_is_refused() {
         .says("personas are roles of g3");
     for name in ["--yolo", "a b", "../x", ""] {
         let ran = scene.studio(["run", "--agent", "g3", &format!("--persona={name}"), "x"]);
-        ran.exits(2).says("is no name of a persona");
+        ran.exits(2).says("invalid persona name");
     }
     assert_eq!(scene.studio(["list", "--json"]).json()["sessions"], serde_json::json!([]));
 }
