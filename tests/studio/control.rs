@@ -399,7 +399,8 @@ fn logs_name_player_and_coach_and_the_round() {
             r#"event {{"seq":1,"time":"t","type":"plan","mode":"autonomous","state":"{state}","round":1,"rounds":5,"model":null}}"#
         )
     };
-    let text = |text: &str| format!(r#"event {{"seq":1,"time":"t","type":"text","text":"{text}"}}"#);
+    let text =
+        |text: &str| format!(r#"event {{"seq":1,"time":"t","type":"text","text":"{text}"}}"#);
     let script = [
         plan("playing"),
         text("I wrote it"),

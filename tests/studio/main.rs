@@ -30,6 +30,7 @@ mod scene;
 mod shapes;
 mod shown;
 mod tasks;
+mod terminal;
 mod trace;
 mod verify;
 mod words;

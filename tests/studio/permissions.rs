@@ -123,7 +123,10 @@ fn a_session_that_changed_nothing_says_what_was_denied() {
     let id = scene.exec(["--agent", "talk", script]);
     let empty = scene.await_state(&id, "empty");
     let why = empty["why"].as_str().unwrap();
-    assert!(why.starts_with("the agent finished and changed nothing; a request was denied"), "{why}");
+    assert!(
+        why.starts_with("the agent finished and changed nothing; a request was denied"),
+        "{why}"
+    );
     assert_eq!(empty["next"][0], format!("studio resume {id} --ask"));
 }
 

@@ -177,7 +177,10 @@ mod tests {
     #[test]
     fn an_empty_cause_is_left_out() {
         let failure = Failure::failed("it failed").because(" ");
-        assert_eq!((failure.to_string(), failure.sentence()), ("error: it failed".into(), "it failed".into()));
+        assert_eq!(
+            (failure.to_string(), failure.sentence()),
+            ("error: it failed".into(), "it failed".into())
+        );
     }
 
     #[test]

@@ -47,9 +47,7 @@ pub async fn run(args: PlanArgs) -> Result<u8> {
     }
     let (told, code) = match part(args.command).await {
         Ok(came) => (serde_json::json!({ "text": came }), 0),
-        Err(failure) => {
-            (serde_json::json!({ "error": failure.to_json() }), failure.exit_code())
-        }
+        Err(failure) => (serde_json::json!({ "error": failure.to_json() }), failure.exit_code()),
     };
     ui::print(&format!("{told}\n")).map(|()| code)
 }

@@ -9,8 +9,8 @@ use std::thread;
 
 use base::process::{Job, Pty, Stream, exit_code};
 use rustix::fs::{Mode, OFlags};
-use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 use rustix::termios::tcsetwinsize;
+use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Ctrl-C, as a terminal sends it.

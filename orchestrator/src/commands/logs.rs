@@ -36,7 +36,11 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let shown = Shown { desk: &desk, id, follow: args.follow };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    runtime.block_on(if args.raw { shown.raw().boxed_local() } else { shown.journal().boxed_local() })
+    runtime.block_on(if args.raw {
+        shown.raw().boxed_local()
+    } else {
+        shown.journal().boxed_local()
+    })
 }
 
 /// The logs of one session.
@@ -74,7 +78,8 @@ impl Shown<'_> {
     async fn journal(self) -> Result<u8> {
         let mut changes = self.changes();
         let mut tail = Tail::from_start(self.desk.store.file(self.id, "journal.jsonl"));
-        let mut output = Output::of(RawTail::from_start(self.desk.store.file(self.id, "agent.log")));
+        let mut output =
+            Output::of(RawTail::from_start(self.desk.store.file(self.id, "agent.log")));
         let mut reader = journal::Reader::default();
         let streams = self.follow && !self.desk.json && self.is_command()?;
         loop {

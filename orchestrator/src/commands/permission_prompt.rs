@@ -97,7 +97,9 @@ impl PermissionPrompt {
         // A refusal means that it was answered elsewhere meanwhile.
         match control::ask(&desk.store.dir(&id), request) {
             Ok(true) => progress.say(&format!("{id}: permission {n} {word}")),
-            Ok(false) | Err(_) => progress.say(&format!("{id}: permission {n} is not asked any more")),
+            Ok(false) | Err(_) => {
+                progress.say(&format!("{id}: permission {n} is not asked any more"))
+            }
         }
         Ok(())
     }
@@ -106,8 +108,7 @@ impl PermissionPrompt {
     /// was typed before the request was shown is no answer to it, and is dropped.
     fn read_keys(&mut self) -> bool {
         let terminal = &self.terminal;
-        let is_ours = rustix::termios::tcgetpgrp(terminal).ok()
-            == Some(rustix::process::getpgrp());
+        let is_ours = rustix::termios::tcgetpgrp(terminal).ok() == Some(rustix::process::getpgrp());
         let Some(before) = rustix::termios::tcgetattr(terminal).ok().filter(|_| is_ours) else {
             return false;
         };

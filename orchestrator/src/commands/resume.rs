@@ -61,11 +61,8 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let (mut ids, mut refused): (Vec<&Id>, Vec<Failure>) = (Vec::new(), Vec::new());
     for view in &views {
         let id = &view.record.id;
-        let given = Wake {
-            prompt: None,
-            limits: args.limits.limits(),
-            attended: args.ask.then_some(true),
-        };
+        let given =
+            Wake { prompt: None, limits: args.limits.limits(), attended: args.ask.then_some(true) };
         match if view.state == State::Queued { Ok(()) } else { wake_with(&desk, id, given) } {
             Ok(()) => ids.push(id),
             // One that is busy is no reason to leave the others.
@@ -120,9 +117,11 @@ pub fn wake_with(desk: &Desk, id: &Id, given: Wake) -> Result<()> {
         let story = &view.facts.story;
         let limits = given.limits.or(story.limits).or(view.record.limits);
         if let Some(Reached { what, flag }) = used_up(&limits, story) {
-            return Err(Failure::refused(format!("session `{id}` has reached its limit of {what}"))
-                .because("limits count all its runs together")
-                .next(format!("studio resume {id} {flag}")));
+            return Err(Failure::refused(format!(
+                "session `{id}` has reached its limit of {what}"
+            ))
+            .because("limits count all its runs together")
+            .next(format!("studio resume {id} {flag}")));
         }
         desk.repository.remember_checkout()?;
         let mut writer = desk.store.writer(id, desk.clock)?;

@@ -146,8 +146,9 @@ impl Repository {
             Ok(commit) => Ok(Base { branch: None, commit: commit.id().to_string() }),
             Err(why) => {
                 let shown = base::text::printable(name);
-                let failure = Failure::not_found(format!("no such branch, tag or commit: `{shown}`"))
-                    .next("git branch --all");
+                let failure =
+                    Failure::not_found(format!("no such branch, tag or commit: `{shown}`"))
+                        .next("git branch --all");
                 Err(match why.code() {
                     git2::ErrorCode::NotFound => failure,
                     _ => failure.because(why.message()),

@@ -37,7 +37,9 @@ pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
 /// The lines of a row for a program that many people have, as docs/studio.md explains them.
 fn suggested(name: &str) -> Option<&'static str> {
     Some(match name {
-        "codex" => "command = [\"codex-acp\", \"-c\", \"sandbox_mode=danger-full-access\"]\nwrite = [\"~/.codex\"]",
+        "codex" => {
+            "command = [\"codex-acp\", \"-c\", \"sandbox_mode=danger-full-access\"]\nwrite = [\"~/.codex\"]"
+        }
         "opencode" => {
             "command = [\"opencode\", \"acp\"]\nwrite = [\"~/.local/share/opencode\", \
              \"~/.local/state/opencode\", \"~/.config/opencode\"]"

@@ -124,7 +124,9 @@ fn of_event(what: What) -> Option<String> {
         }
         What::Error { text, .. } => Some(format!("error: {text}")),
         What::Notice { text, .. } => Some(format!("notice: {text}")),
-        What::Retry { why, after_ms, .. } => Some(format!("retrying in {}: {why}", seconds(after_ms))),
+        What::Retry { why, after_ms, .. } => {
+            Some(format!("retrying in {}: {why}", seconds(after_ms)))
+        }
         What::Start { .. }
         | What::Turn { .. }
         | What::Reasoning { .. }

@@ -121,9 +121,8 @@ pub fn why(facts: &Facts, state: &State) -> Option<String> {
         State::Discarded => "it was discarded".into(),
     };
     let note = story.note.as_ref().filter(|_| *state == State::Ready);
-    let denied = denied(&story.denied).filter(|_| {
-        matches!(state, State::Ready | State::Empty | State::Failed { .. })
-    });
+    let denied = denied(&story.denied)
+        .filter(|_| matches!(state, State::Ready | State::Empty | State::Failed { .. }));
     let all = [Some(why), note.cloned(), denied];
     Some(all.into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
@@ -170,13 +169,9 @@ mod tests {
             "spawned" => Entry::Spawned { pid: 7 },
             "turn" => Entry::Turn { n: 1, text: "do".into(), log_bytes: None },
             "asked" => Entry::Asked { n: 1, what: "rm".into(), rule: None },
-            "answered" => Entry::Answered {
-                n: 1,
-                allow: true,
-                always: false,
-                by: "user".into(),
-                why: None,
-            },
+            "answered" => {
+                Entry::Answered { n: 1, allow: true, always: false, by: "user".into(), why: None }
+            }
             "turn_end" => Entry::TurnEnd { n: 1, why: None },
             "checking" => Entry::Checking,
             "stop" => Entry::StopRequested,

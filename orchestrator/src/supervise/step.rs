@@ -350,9 +350,12 @@ impl Deeds<'_> {
         self.write(Entry::Answered { n, allow, always, by, why });
         self.list.push(Do::Answer { n, decision });
         // What was asked before the user said `always` is answered with it.
-        let same = self.life.story.asks.iter().find(|(_, ask)| {
-            allow && always && self.life.story.always.contains(&ask.rule)
-        });
+        let same = self
+            .life
+            .story
+            .asks
+            .iter()
+            .find(|(_, ask)| allow && always && self.life.story.always.contains(&ask.rule));
         if let Some(n) = same.map(|(n, _)| *n) {
             self.answer(n, Decision { allow: true, always: true, why: None });
         }

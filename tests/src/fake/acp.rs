@@ -87,7 +87,8 @@ impl Talk {
                 let call: Value = serde_json::from_str(call).expect("a call is JSON");
                 self.request(&[call]);
             } else if let Some(all) = step.strip_prefix("askall ") {
-                let calls: Vec<Value> = all.split('|').map(|it| json!({"title": it.trim()})).collect();
+                let calls: Vec<Value> =
+                    all.split('|').map(|it| json!({"title": it.trim()})).collect();
                 self.request(&calls);
             } else if let Some(why) = step.strip_prefix("fail ") {
                 return fail(id, why);

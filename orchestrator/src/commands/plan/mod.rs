@@ -260,7 +260,8 @@ impl<'a> Plan<'a> {
         let seen = !self.desk.json && std::io::stderr().is_terminal();
         let stderr = if seen { Stream::Inherit } else { Stream::Piped };
         let output = job.input(input).stderr(stderr).output(limits).or_fail(fail)?;
-        let failed = || Failure::failed("the planning model failed").next("retry with: studio plan");
+        let failed =
+            || Failure::failed("the planning model failed").next("retry with: studio plan");
         let told: Value = serde_json::from_slice(&output.stdout)
             .map_err(|_| failed().because(format!("g3 ended with exit code {}", output.code())))?;
         if let Some(text) = told["text"].as_str() {
