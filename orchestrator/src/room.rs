@@ -109,6 +109,11 @@ impl Room {
         self.spec.may_write(path)
     }
 
+    /// Whether the box confines programs here.
+    pub fn is_confined(&self) -> bool {
+        self.spec.confined
+    }
+
     /// Starts a program with piped streams.
     pub fn start(&self, argv: &[String]) -> Result<Process> {
         let cannot = || format!("cannot start `{}`", argv.first().map_or("", String::as_str));

@@ -4,6 +4,7 @@ mod boxed_git;
 mod g3_under_studio;
 mod journey;
 mod login;
+mod permissions;
 mod personas;
 mod plan;
 mod requirements;

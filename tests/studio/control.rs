@@ -204,6 +204,15 @@ fn limits_count_all_runs_and_resume_raises_them() {
     scene.studio(["send", &id, &more]).exits(0);
     assert_eq!(scene.await_state(&id, "failed")["why"], "it reached its limit of 9 turns");
 
+    let busy = scene.exec(["-j", "1", "gate go; write a 1"]);
+    scene.await_state(&busy, "working");
+    let waits = scene.exec(["-j", "1", "--agent", "loads", "write a 1"]);
+    scene.studio(["resume", &waits, "--max-turns", "7"]).exits(0).says("waits for a free place");
+    scene.worktree(&busy).write("go", "");
+    scene.await_state(&waits, "ready");
+    let turns = scene.journal(&waits).iter().filter(|line| line["entry"] == "turn").count();
+    assert_eq!(turns, 1, "its settings were changed, and nothing else");
+
     let id = scene.exec(["--agent", "loads", "--timeout", "2", "write a 1; hang"]);
     scene.await_state(&id, "failed");
     scene.await_free(&id);

@@ -41,6 +41,13 @@ pub struct Wake {
     pub attended: Option<bool>,
 }
 
+impl Wake {
+    /// Whether the session is run in another way from now on.
+    fn changes_settings(&self) -> bool {
+        self.limits != Limits::default() || self.attended.is_some()
+    }
+}
+
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let desk = Desk::open(common)?;
@@ -63,7 +70,8 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         let id = &view.record.id;
         let given =
             Wake { prompt: None, limits: args.limits.limits(), attended: args.ask.then_some(true) };
-        match if view.state == State::Queued { Ok(()) } else { wake_with(&desk, id, given) } {
+        let as_it_is = view.state == State::Queued && !given.changes_settings();
+        match if as_it_is { Ok(()) } else { wake_with(&desk, id, given) } {
             Ok(()) => ids.push(id),
             // One that is busy is no reason to leave the others.
             Err(failure) => refused.push(failure),
@@ -126,11 +134,13 @@ pub fn wake_with(desk: &Desk, id: &Id, given: Wake) -> Result<()> {
         desk.repository.remember_checkout()?;
         let mut writer = desk.store.writer(id, desk.clock)?;
         let fail = || "cannot write the journal";
-        if given.limits != Limits::default() || given.attended.is_some() {
+        if given.changes_settings() {
             let Wake { limits, attended, .. } = given;
             writer.write(Entry::Settings { limits, attended }).or_fail(fail)?;
         }
-        writer.write(Entry::Queued { prompt: given.prompt }).or_fail(fail)?;
+        if view.state != State::Queued || given.prompt.is_some() {
+            writer.write(Entry::Queued { prompt: given.prompt }).or_fail(fail)?;
+        }
         base::files::step("resume.queued");
         writer.sync().or_fail(fail)?;
     }

@@ -262,7 +262,9 @@ impl Watched {
             // A state is told before what happens in it.
             let now = state(&self.read);
             if self.shown.as_ref() != Some(&now) {
-                self.tell(&now, why(&self.read, &now), Some(&line.time));
+                // Of the state that it is in now more is known than its lines tell.
+                let why = if now == view.state { view.why() } else { why(&self.read, &now) };
+                self.tell(&now, why, Some(&line.time));
             }
             if let (Entry::Event { event }, Show::Events) = (&line.entry, show) {
                 report::json_line(&json!({"type": "event", "id": self.id, "event": event}));

@@ -99,6 +99,8 @@ struct Shared {
     /// It is known to be g3: its own events count, and the protocol's updates would tell everything
     /// twice.
     is_g3: bool,
+    /// It runs in the box, which may deny it something.
+    boxed: bool,
 }
 
 /// The agent's requests for permission.
@@ -135,6 +137,7 @@ async fn serve(seat: Seat, mut process: Process, mut talk: Talk) {
         heard: Mutex::new(heard),
         asks: Mutex::new(Asks { last: seat.asked, open: BTreeMap::new() }),
         is_g3: seat.row.sends_events(),
+        boxed: seat.room.is_confined(),
     });
     let stderr = process.running.child.stderr.take();
     let log = wire::SharedLog::open(&seat.log, seat.log_bytes);
@@ -158,9 +161,9 @@ async fn serve(seat: Seat, mut process: Process, mut talk: Talk) {
     shared.flush();
     if let Some(ready) = talk.ready.take() {
         let line = shared.lock().strange.take().or_else(|| first.try_recv().ok());
-        let _ = ready.send(Err(end.before_it_opened(status, &said, line)));
+        let _ = ready.send(Err(end.before_it_opened(status, &said, line, shared.boxed)));
     } else {
-        let _ = talk.tell.send(News::Gone(end.why(status, &said)));
+        let _ = talk.tell.send(News::Gone(end.why(status, &said, shared.boxed)));
     }
 }
 
@@ -400,7 +403,9 @@ impl Shared {
             Ok(reason) => end::why_stopped(reason, failed),
             // Its process ended: how is said by `serve`, which waits for it.
             Err(e) if agent_client_protocol::is_incoming_transport_closed(&e) => return,
-            Err(e) => Some(failed.unwrap_or_else(|| wire::sentence(&e))),
+            Err(e) => {
+                Some(failed.unwrap_or_else(|| end::explained(wire::sentence(&e), self.boxed)))
+            }
         };
         let _ = self.tell.send(News::TurnEnded(why));
     }
