@@ -31,7 +31,7 @@ impl Run<'_> {
     /// The player's part. A part that fails is tried again with the reason, then left to the coach.
     pub async fn play(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
         let of = (n, self.rounds.most);
-        self.bus.tell(report::at("playing", of, Some(&self.work.facts().model)));
+        self.bus.tell(report::playing(of.0, of.1, &self.work.facts().model));
         let before = n.checked_sub(2).and_then(|at| self.rounds.rounds.get(at as usize));
         let prompt = words::play(&self.contract, of, before);
         let asked = self.work.talk.request();
@@ -68,7 +68,7 @@ impl Run<'_> {
     /// The checks.
     pub async fn check(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
         if !self.contract.checks.is_empty() {
-            self.bus.tell(report::at("checking", (n, self.rounds.most), None));
+            self.bus.tell(report::checking(n, self.rounds.most));
         }
         let logs = self.work.session.dir.join(format!("checks/round-{n}"));
         let seconds = self.coach.config.studio.limits.check_seconds.unwrap_or(CHECK_SECONDS);
@@ -131,7 +131,7 @@ impl Run<'_> {
         let place = (&*self.work.session, name.as_str());
         let mut work = Work::aside(&settings, place, self.bus.clone(), self.asker.clone())?;
         work.limits = Limits { turns: work.limits.turns, ..left };
-        self.bus.tell(report::at("judging", of, Some(&work.facts().model)));
+        self.bus.tell(report::judging(of.0, of.1, &work.facts().model));
         let since = Instant::now();
         let ended = work.part(Message::text(Role::User, message), cancel.child_token()).await;
         if ended.status == Status::Cancelled {
