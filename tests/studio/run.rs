@@ -247,7 +247,7 @@ fn a_configuration_file_goes_with_the_session() {
     let other = scene.env.home().join("other.toml");
     std::fs::rename(usual, &other).unwrap();
     let other = other.display().to_string();
-    scene.studio(["run", "write a 1"]).exits(1);
+    scene.studio(["run", "write a 1"]).exits(2);
     scene.studio(["run", "--config", &other, "write a 1"]).exits(0).says("ready");
     scene.studio(["config", "show", "--origin", "--config", &other]).exits(0).says("studio.agent");
 }
@@ -298,6 +298,7 @@ fn a_persona_is_handed_to_g3_recorded_and_kept() {
 #[test]
 fn each_task_of_a_file_has_its_persona_and_the_flag_stands_for_the_others() {
     let scene = Scene::new();
+    scene.configure_g3();
     let tasks = "[[task]]\ntext = 'one'\npersona = 'hopper'\n[[task]]\ntext = 'two'\n";
     scene.repo.write("t.toml", tasks);
     let args = ["run", "--dry-run", "--json", "--tasks", "t.toml", "--agent", "g3"];

@@ -43,6 +43,11 @@ impl Scene {
         ));
     }
 
+    /// A configuration with a key for g3, so that it could start.
+    pub fn configure_g3(&self) {
+        self.configure("[providers.anthropic.main]\napi_key = \"not a real one\"\n");
+    }
+
     /// Runs `studio` in the repository.
     pub fn studio<const N: usize>(&self, args: [&str; N]) -> Ran {
         self.studio_in(self.repo.path(), args)

@@ -13,6 +13,8 @@ struct Terminal {
     program: Running,
     controller: File,
     name: String,
+    /// What was read and is not looked at yet.
+    rest: String,
 }
 
 impl Terminal {
@@ -28,18 +30,22 @@ impl Terminal {
             program,
             controller: File::from(controller),
             name: name.to_string_lossy().into_owned(),
+            rest: String::new(),
         }
     }
 
-    /// Reads until the words come; gives all that was read.
+    /// Reads until the words come; gives all up to their end.
     fn until(&mut self, words: &str) -> String {
-        let (mut text, mut bytes) = (String::new(), [0; 4096]);
-        while !text.contains(words) {
+        let mut bytes = [0; 4096];
+        loop {
+            if let Some(at) = self.rest.find(words) {
+                let rest = self.rest.split_off(at + words.len());
+                return std::mem::replace(&mut self.rest, rest);
+            }
             let n = self.controller.read(&mut bytes).unwrap_or(0);
-            assert!(n > 0, "no `{words}` in:\n{text}");
-            text.push_str(&String::from_utf8_lossy(&bytes[..n]));
+            assert!(n > 0, "no `{words}` in:\n{}", self.rest);
+            self.rest.push_str(&String::from_utf8_lossy(&bytes[..n]));
         }
-        text
     }
 
     fn types(&mut self, text: &str) {

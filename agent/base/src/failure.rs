@@ -141,7 +141,7 @@ impl fmt::Display for Failure {
             write!(f, "\n  why: {}", why.replace('\n', "\n       "))?;
         }
         for next in &self.next {
-            write!(f, "\n  try: {next}")?;
+            write!(f, "\n  try: {}", next.replace('\n', "\n       "))?;
         }
         Ok(())
     }

@@ -75,7 +75,10 @@ impl PermissionPrompt {
                 return std::future::pending().await;
             }
             match self.terminal.try_read(&mut keys) {
-                Ok(1..) => return char::from(keys[0]),
+                Ok(n @ 1..) => {
+                    let known = keys[..n].iter().find(|key| b"yYnNaA".contains(key));
+                    return char::from(*known.unwrap_or(&keys[0]));
+                }
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
                 // The terminal is gone.
                 Ok(0) | Err(_) => return std::future::pending().await,
