@@ -229,7 +229,7 @@ fn a_conversation_that_is_gone_begins_anew_under_the_same_requirements() {
     scene.studio(["send", id(&session), "- is two.txt there?"]).exits(0);
     let again = until("another player", || {
         let asked = scene.model.requests();
-        asked.into_iter().find(|request| request.text().contains("were interrupted"))
+        asked.into_iter().find(|request| request.text().contains("You have worked on"))
     });
     assert!(again.text().contains("is two.txt there?"), "{}", again.text());
     settled(&scene, "ready");
