@@ -23,7 +23,7 @@ pub struct Changes {
 
 impl Changes {
     /// Watches nothing yet. Called within a runtime.
-    pub fn new() -> Changes {
+    pub fn start() -> Changes {
         #[cfg(target_os = "linux")]
         let inotify = {
             use rustix::fs::inotify::{CreateFlags, init};
@@ -109,7 +109,7 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn a_written_journal_wakes_and_other_files_do_not() {
         let dir = tempfile::tempdir().unwrap();
-        let changes = Changes::new();
+        let changes = Changes::start();
         changes.add(dir.path());
         std::fs::write(dir.path().join("status.json"), "x").unwrap();
         let other = tokio::time::timeout(Duration::from_millis(100), changes.written()).await;

@@ -52,7 +52,7 @@ struct Shown<'d> {
 
 impl Shown<'_> {
     fn changes(&self) -> Changes {
-        let changes = Changes::new();
+        let changes = Changes::start();
         changes.add(&self.desk.store.dir(self.id));
         changes.add(self.desk.store.root());
         changes

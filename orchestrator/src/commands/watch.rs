@@ -105,7 +105,7 @@ impl<'d> Watcher<'d> {
         let (interrupt, changes, prompt) = {
             let _inside = runtime.enter();
             let prompt = if desk.json { None } else { PermissionPrompt::new() };
-            (Interrupt::listen()?, Changes::new(), prompt)
+            (Interrupt::listen()?, Changes::start(), prompt)
         };
         changes.add(desk.store.root());
         Ok(Watcher {
