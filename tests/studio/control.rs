@@ -372,7 +372,7 @@ fn logs_follow_a_session_to_its_end() {
 fn read_until(out: &mut impl std::io::Read, words: &str) -> String {
     let (mut text, mut bytes) = (String::new(), [0; 4096]);
     while !text.contains(words) {
-        let n = out.read(&mut bytes).unwrap();
+        let n = out.read(&mut bytes).expect("the program can be read");
         assert!(n > 0, "no `{words}` in:\n{text}");
         text.push_str(&String::from_utf8_lossy(&bytes[..n]));
     }

@@ -19,13 +19,17 @@ struct Terminal {
 
 impl Terminal {
     fn start(scene: &Scene, args: &[&str]) -> Terminal {
-        let Pty { controller, terminal } = Pty::open().unwrap();
-        let stream = || Stream::File(File::from(terminal.try_clone().unwrap()));
+        let Pty { controller, terminal } = Pty::open().expect("a terminal can be made");
+        let stream =
+            || Stream::File(File::from(terminal.try_clone().expect("a descriptor can be copied")));
         let fd = std::os::fd::AsRawFd::as_raw_fd(&terminal);
-        let name = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
+        let name = std::fs::read_link(format!("/proc/self/fd/{fd}")).expect("it is open");
         let job = scene.env.job(studio(), scene.repo.path()).args(args).env("TERM", "xterm");
         let job = job.stdin(stream()).stdout(stream()).stderr(stream());
-        let program = job.on_terminal(terminal.try_clone().unwrap()).spawn().unwrap();
+        let program = job
+            .on_terminal(terminal.try_clone().expect("a descriptor can be copied"))
+            .spawn()
+            .expect("the program can be started");
         Terminal {
             program,
             controller: File::from(controller),
@@ -49,16 +53,16 @@ impl Terminal {
     }
 
     fn types(&mut self, text: &str) {
-        self.controller.write_all(text.as_bytes()).unwrap();
+        self.controller.write_all(text.as_bytes()).expect("the terminal is there");
     }
 
     /// Waits for the end; gives the exit code.
     fn ends(mut self) -> i32 {
         // Somebody must read, or the program waits for room.
-        let mut controller = self.controller.try_clone().unwrap();
+        let mut controller = self.controller.try_clone().expect("a descriptor can be copied");
         std::thread::spawn(move || std::io::copy(&mut controller, &mut std::io::sink()));
         let until = Instant::now() + Duration::from_secs(60);
-        exit_code(self.program.wait_until(Some(until)).unwrap().expect("it ends"))
+        exit_code(self.program.wait_until(Some(until)).expect("it is our child").expect("it ends"))
     }
 }
 
