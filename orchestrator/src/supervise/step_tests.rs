@@ -175,8 +175,12 @@ fn asks(n: u32, what: &str) -> Input {
     Input::Asked(Asked { n, what: what.into(), rule: what.into(), futile: None })
 }
 
-fn answers(n: u32, allow: bool, always: bool) -> Input {
-    Input::Answer { n, allow, always }
+fn allows(n: u32) -> Input {
+    Input::Answer { n, allow: true, always: false }
+}
+
+fn always_allows(n: u32) -> Input {
+    Input::Answer { n, allow: true, always: true }
 }
 
 /// What the agent is told of its requests.
@@ -206,10 +210,7 @@ fn requests_without_a_person_are_denied_each_at_once_with_the_way_to_allow_them(
 fn a_request_waits_for_the_user_and_is_answered_by_number() {
     let mut life = life(&[], Limits::default(), true);
     step_all(&mut life, begun());
-    let told = answered(
-        &mut life,
-        vec![asks(1, "a"), asks(2, "b"), answers(2, true, false), answers(9, true, false)],
-    );
+    let told = answered(&mut life, vec![asks(1, "a"), asks(2, "b"), allows(2), allows(9)]);
     assert_eq!(told, [(2, true, None)]);
     assert_eq!(life.story.phase, Phase::Waiting { reason: "permission 1: a".into() });
     assert_eq!(answered(&mut life, vec![asks(3, "b")]), [], "`allow` is for once");
@@ -219,7 +220,7 @@ fn a_request_waits_for_the_user_and_is_answered_by_number() {
 fn always_answers_requests_of_that_kind_also_those_that_wait() {
     let mut life = life(&[], Limits::default(), true);
     step_all(&mut life, begun());
-    let news = vec![asks(1, "a"), asks(2, "b"), asks(3, "a"), answers(1, true, true)];
+    let news = vec![asks(1, "a"), asks(2, "b"), asks(3, "a"), always_allows(1)];
     assert_eq!(answered(&mut life, news), [(1, true, None), (3, true, None)]);
     assert_eq!(answered(&mut life, vec![asks(4, "a")]), [(4, true, None)]);
     assert_eq!(life.story.asks.keys().collect::<Vec<_>>(), [&2], "another kind still waits");
