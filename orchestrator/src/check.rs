@@ -23,9 +23,11 @@ async fn one(room: &Room, command: &str, most: Duration) -> CheckResult {
             exit: ended.exit,
             ms: u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX),
             tail: ended.tail,
+            fails_on: None,
         },
         Err(failure) => {
-            CheckResult { command, ok: false, exit: 127, ms: 0, tail: failure.to_string() }
+            let tail = failure.to_string();
+            CheckResult { command, ok: false, exit: 127, ms: 0, tail, fails_on: None }
         }
     }
 }

@@ -6,8 +6,8 @@ use base::failure::Result;
 
 use crate::commands::desk::Common;
 use crate::commands::{
-    accept, answer, completions, config, diff, discard, doctor, explain, gc, list, logs,
-    operations, plan, resume, run, send, shell, status, stop, supervise, trace, undo, verify,
+    accept, answer, check, completions, config, diff, discard, doctor, edit, explain, gc, list,
+    logs, operations, plan, resume, run, send, shell, status, stop, supervise, trace, undo, verify,
 };
 
 /// Runs many coding agents on one git repository at once, each in a worktree of its own, and lands
@@ -37,7 +37,7 @@ enum Verb {
         after_help = "Examples:\n  studio run 'fix the flaky test'\n  studio run --check 'cargo test' -j 4 --tasks TASKS.md\n  studio run --agent codex --base develop 'add a changelog'\n  studio run --persona hopper 'test the parser'\n  studio run --detach - < task.txt"
     )]
     Run(run::Args),
-    /// Start one session and print its id
+    /// Start sessions without waiting for them, and print their ids
     #[command(
         after_help = "Examples:\n  id=$(studio exec 'fix the flaky test')\n  studio logs $id -f"
     )]
@@ -58,8 +58,20 @@ enum Verb {
     #[command(after_help = "Examples:\n  studio logs fix-the -f\n  studio logs fix-the --raw")]
     Logs(logs::Args),
     /// What a session changed
-    #[command(after_help = "Examples:\n  studio diff fix-the\n  studio diff fix-the --stat")]
+    #[command(
+        after_help = "Examples:\n  studio diff fix-the\n  studio diff fix-the --stat\n  studio diff fix-the -- src docs/guide.md\n  studio diff fix-the > fix.patch      a patch for `git apply`\n  studio diff fix-the --tool=meld"
+    )]
     Diff(diff::Args),
+    /// Run a session's checks again, without its agent
+    #[command(
+        after_help = "Examples:\n  studio check fix-the\n  studio check fix-the --check 'cargo test --doc'\n\nExit code 1: a check failed"
+    )]
+    Check(check::Args),
+    /// Change the checks of a session
+    #[command(
+        after_help = "Examples:\n  studio edit fix-the --check 'cargo test'\n  studio edit fix-the --add-check 'cargo clippy'\n  studio edit fix-the --no-checks"
+    )]
+    Edit(edit::Args),
     /// Say something to a session's agent
     #[command(after_help = "Examples:\n  studio send fix-the 'also update the changelog'")]
     Send(send::Args),
@@ -78,7 +90,7 @@ enum Verb {
     Resume(resume::Args),
     /// Land sessions' work on its branch, tested on the merged tree
     #[command(
-        after_help = "Examples:\n  studio accept fix-the\n  studio accept fix-the --strategy merge --onto develop\n  studio accept fix-the -m 'Fix the flaky test'\n  studio accept fix-the --dry-run"
+        after_help = "Examples:\n  studio accept fix-the\n  studio accept fix-the --strategy merge --onto develop\n  studio accept fix-the -m 'Fix the flaky test'\n  studio accept fix-the --dry-run\n  studio accept fix-the --include data/model.bin\n  studio accept fix-the --no-checks        lands it unchecked"
     )]
     Accept(accept::Args),
     /// Drop sessions; `undo` brings them back
@@ -150,6 +162,8 @@ impl Cli {
             Some(Verb::Explain(args)) => explain::run(common, &args),
             Some(Verb::Logs(args)) => logs::run(common, &args),
             Some(Verb::Diff(args)) => diff::run(common, &args),
+            Some(Verb::Check(args)) => check::run(common, &args),
+            Some(Verb::Edit(args)) => edit::run(common, &args),
             Some(Verb::Send(args)) => send::run(common, &args),
             Some(Verb::Answer(args)) => answer::run(common, &args),
             Some(Verb::Stop(args)) => stop::run(common, &args),

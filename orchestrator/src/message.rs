@@ -49,9 +49,10 @@ pub struct Writer {
 
 impl Writer {
     /// Asks for a message; a plain one takes its place when the model fails.
-    pub fn write(&self, subject: &Subject<'_>, directory: &Path) -> Written {
+    pub async fn write(&self, subject: &Subject<'_>, directory: &Path) -> Written {
         let asked = self
             .ask(&prompt(subject), directory)
+            .await
             .and_then(|answer| commit::read(&printable_output(&answer)));
         match asked {
             Ok(text) => Written { message: signed(subject.record, text), by: "model", note: None },
@@ -63,13 +64,13 @@ impl Writer {
         }
     }
 
-    fn ask(&self, prompt: &str, directory: &Path) -> Result<String, String> {
+    async fn ask(&self, prompt: &str, directory: &Path) -> Result<String, String> {
         let Some((program, args)) = self.command.split_first() else {
             return Err("there is no program to ask".to_owned());
         };
         let job = Job::new(program, directory).args(args).input(prompt.as_bytes());
         let limits = Limits { time: Some(PATIENCE), bytes: 256 << 10 };
-        let output = job.output(limits).map_err(|e| e.to_string())?;
+        let output = job.output_beside(limits).await.map_err(|e| e.to_string())?;
         if output.timed_out {
             return Err(format!("it did not answer within {} s", PATIENCE.as_secs()));
         }

@@ -251,6 +251,25 @@ fn cleared(directory: &Path) -> Job {
     VARIABLES.iter().fold(job, |job, (key, value)| job.env(key, value))
 }
 
+/// A setting of the user's own configuration (system and global files), never of a repository.
+pub fn user_setting(key: &str) -> Option<String> {
+    let job = cleared(Path::new("/")).env("GIT_DIR", "/dev/null");
+    let output = job.args(["config", "--get", key]).output(Limits::seconds(30)).ok()?;
+    output.ok().then(|| output.text())
+}
+
+/// The user's own git, with the user's own configuration, in a directory outside every repository.
+pub fn outside_repositories(directory: &Path) -> Job {
+    let mut job = Job::new("git", directory);
+    for (key, _) in std::env::vars_os() {
+        let is_users = KEPT.iter().chain(&["GIT_PAGER"]).any(|kept| key == *kept);
+        if key.as_bytes().starts_with(b"GIT_") && !is_users {
+            job = job.env_remove(key);
+        }
+    }
+    job.env("GIT_CEILING_DIRECTORIES", directory.parent().unwrap_or(directory))
+}
+
 /// Where the user's own configuration lies is the user's word.
 const KEPT: &[&str] = &["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"];
 

@@ -47,6 +47,34 @@ pub fn printable(text: &str) -> String {
     out
 }
 
+/// Bytes of a file for a person to read: as [`printable`]; what is not UTF-8 is written as `<FF>`.
+pub fn printable_bytes(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(&printable(chunk.valid()));
+        for byte in chunk.invalid() {
+            let _ = write!(out, "<{byte:02X}>");
+        }
+    }
+    out
+}
+
+/// A JSON text whose hidden characters are escaped, so that showing it on a terminal is harmless.
+/// They can only be part of its strings.
+pub fn json_escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_hidden(c) || c == '\u{7f}' {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
 /// Output of a program: [`printable`], without complete colour sequences (`ESC [ 1 ; 31 m`,
 /// `ESC [ K`, `ESC ( B`) and without the carriage return of a line end. Everything else is written
 /// out, so an incomplete or unknown sequence hides nothing of what follows it.
@@ -173,6 +201,20 @@ mod tests {
         assert_eq!(printable_output("10%\r20%\u{1b}[2Jx\u{1b}[?25l"), "10%^M20%^[[2Jx^[[?25l");
         assert_eq!(printable_output("end\u{1b}[3"), "end^[[3");
         assert_eq!(printable_output("\u{1b}[8mhidden\u{1b}[é"), "hidden^[[é");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_written_out() {
+        assert_eq!(printable_bytes(b"a\xff\xc3\xa9\xc3\r"), "a<FF>é<C3>^M");
+    }
+
+    #[test]
+    fn json_is_safe_on_a_terminal_and_says_the_same() {
+        let text = "a\u{9b}2J\u{202e}b\u{e0041}\u{7f}é";
+        let json = serde_json::to_string(text).unwrap();
+        let escaped = json_escaped(&json);
+        assert_eq!(escaped, r#""a\u009b2J\u202eb\udb40\udc41\u007fé""#);
+        assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), text);
     }
 
     /// Every text of at most four of these characters.

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use base::failure::{Failure, Result};
+use base::failure::{Failure, Kind, Result};
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
+use crate::commands::interrupt::Interrupt;
 use crate::commands::landing::{self, Landed, Options, Refused};
 use crate::commands::{customs, resolve};
 use crate::git::engine;
@@ -29,7 +30,7 @@ pub struct Args {
     /// The commit message, instead of a model's
     #[arg(short, long, value_name = "TEXT")]
     pub message: Option<String>,
-    /// A file that lands although it is large (repeats)
+    /// Also land this file, although it is large (repeats)
     #[arg(long, value_name = "PATH")]
     pub include: Vec<PathBuf>,
     /// What else happens on the way.
@@ -38,9 +39,12 @@ pub struct Args {
     /// Merge and check, and land nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Land what was stopped, failed or crashed
+    /// Also land a session that is stopped, failed, crashed or empty; its checks still have to pass
     #[arg(long)]
     pub force: bool,
+    /// Do not run the checks; the receipt records that
+    #[arg(long)]
+    pub no_checks: bool,
 }
 
 /// What else happens on the way.
@@ -80,7 +84,8 @@ impl Way {
 
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
+    let interrupt = Interrupt::listen()?;
+    let desk = Desk { interrupt, ..Desk::open(common)? };
     for said in engine::recover(&desk.repository)? {
         report::say(&said);
     }
@@ -92,7 +97,9 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     }
     let can = |state: &State| match state {
         State::Ready => true,
-        State::Stopped | State::Failed { .. } | State::Crashed => args.force,
+        State::Stopped | State::Crashed => args.force,
+        State::Empty => args.force || !args.include.is_empty(),
+        State::Failed { .. } => args.force || args.no_checks,
         _ => false,
     };
     let views = desk.find_all(&args.ids, can)?;
@@ -103,6 +110,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         edit: args.on_the_way.edit,
         dry_run: args.dry_run,
         force: args.force,
+        no_checks: args.no_checks,
         include: args.include.clone(),
     };
     let mut landed = Vec::new();
@@ -116,15 +124,23 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         match tried {
             Ok(one) => {
                 if !desk.json {
-                    tell(&one);
+                    tell(&one, views.len() > 1);
                 }
                 landed.push(one);
             }
-            Err(why) => {
+            Err(mut why) => {
+                let id = view.record.id.as_str();
+                if views.len() > 1 && !why.failure.what.contains(id) {
+                    why.failure.what = format!("{id}: {}", why.failure.what);
+                }
                 if !desk.json {
                     report::say(&why.failure.to_string());
                 }
+                let is_interrupted = why.failure.kind == Kind::Interrupted;
                 refused.push((view, why));
+                if is_interrupted {
+                    break;
+                }
             }
         }
     }
@@ -137,7 +153,8 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if desk.json {
         print_json(&landed, &refused);
     }
-    Ok(refused.first().map_or(0, |(_, why)| why.failure.exit_code()))
+    let interrupted = refused.last().filter(|(_, why)| why.failure.kind == Kind::Interrupted);
+    Ok(interrupted.or(refused.first()).map_or(0, |(_, why)| why.failure.exit_code()))
 }
 
 /// Lands a session that nobody else works on.
@@ -161,11 +178,14 @@ pub fn one(desk: &Desk, view: &View, options: &Options) -> std::result::Result<L
     landing::land(desk, &desk.view(id)?, options, &lock)
 }
 
-fn tell(landed: &Landed) {
-    for note in &landed.notes {
-        report::say(&format!("note: {note}"));
-    }
+fn tell(landed: &Landed, is_one_of_many: bool) {
     let id = &landed.id;
+    for note in &landed.notes {
+        match is_one_of_many {
+            true => report::say(&format!("note: {id}: {note}")),
+            false => report::say(&format!("note: {note}")),
+        }
+    }
     match (&landed.commit, &landed.operation) {
         (Some(commit), Some(operation)) => {
             let short = base::text::head(commit, 12);

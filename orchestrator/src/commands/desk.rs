@@ -12,16 +12,17 @@ use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use base::lock::Lock;
 
+use crate::commands::interrupt::Interrupt;
 use crate::commands::stop::pause;
 use crate::git::repo::Repository;
 use crate::git::snapshot::Limits;
 use crate::report;
 use crate::report::view::View;
-use crate::session::facts::Facts;
+use crate::session::facts::{Facts, Phase};
 use crate::session::fates::{self, Fates};
 use crate::session::home;
 use crate::session::id::{Candidate, resolve};
-use crate::session::journal::Entry;
+use crate::session::journal::{Entry, Outcome};
 use crate::session::state::State;
 use crate::session::store::Store;
 
@@ -46,6 +47,8 @@ pub struct Desk {
     pub clock: Clock,
     /// Whether a script reads.
     pub json: bool,
+    /// Whether the user asked the command to end.
+    pub interrupt: Interrupt,
 }
 
 /// A session that cannot be read, and why.
@@ -101,7 +104,9 @@ impl Desk {
     pub fn with(repository: Repository, config: Config) -> Desk {
         let store = Store::at(&repository.common_dir);
         let clock = Clock::from_env();
-        Desk { repository, store, config, config_file: None, directory: None, clock, json: false }
+        let interrupt = Interrupt::default();
+        let (config_file, directory) = (None, None);
+        Desk { repository, store, config, config_file, directory, clock, json: false, interrupt }
     }
 
     /// What the operations log says became of the sessions.
@@ -140,6 +145,7 @@ impl Desk {
         let story = self.store.story(id)?;
         let fate = fates.of(id).clone();
         let holds = fates.holds(&record);
+        let record = record.with_checks_of(&story);
         let mut view = View::new(record, Facts { locked, story, fate, holds });
         view.way_back.take_if(|operation| !fates.is_kept(&self.repository, operation));
         Ok(view)
@@ -213,6 +219,39 @@ impl Desk {
             self.view(id)
         };
         salvage().unwrap_or(view)
+    }
+
+    /// The session with what its worktree holds now, when its agent changed nothing: somebody may
+    /// have changed or committed files there by hand. Anything in the way changes nothing.
+    pub fn refreshed(&self, view: View) -> View {
+        let is_empty = view.facts.story.phase == (Phase::Ended { outcome: Outcome::Empty });
+        if !is_empty || view.state.is_over() {
+            return view;
+        }
+        let id = &view.record.id;
+        let refresh = || -> Result<View> {
+            if let Some(_lock) = self.store.lock(id)? {
+                self.refresh(id)?;
+            }
+            self.view(id)
+        };
+        refresh().unwrap_or(view)
+    }
+
+    /// As [`Desk::refreshed`], for a session whose lock the caller holds.
+    pub fn refresh(&self, id: &Id) -> Result<View> {
+        let view = self.view(id)?;
+        let is_empty = view.facts.story.phase == (Phase::Ended { outcome: Outcome::Empty });
+        if !is_empty || view.state.is_over() {
+            return Ok(view);
+        }
+        let brought = home::bring(&self.repository, &view.record, &Limits::default())?;
+        if view.work() == Some(&brought.work) {
+            return Ok(view);
+        }
+        let mut writer = self.store.writer(id, self.clock)?;
+        writer.write(Entry::Work(brought.work)).or_fail(|| "cannot write the journal")?;
+        self.view(id)
     }
 
     /// Every session that can be read, oldest first.

@@ -5,6 +5,7 @@ use base::lock::Lock;
 use serde_json::{Value, json};
 
 use crate::commands::desk::Desk;
+use crate::commands::stop::pause;
 use crate::commands::{customs, proof, resolve};
 use crate::git::conflict::Conflict;
 use crate::git::diff;
@@ -16,6 +17,7 @@ use crate::launch::table::g3_program;
 use crate::message::{self, Subject, Written};
 use crate::report;
 use crate::report::coach;
+use crate::report::progress::Step;
 use crate::report::view::{View, checks_json};
 use crate::session::home;
 use crate::session::journal::CheckResult;
@@ -24,6 +26,8 @@ use crate::session::state::State;
 
 /// How often the target may move while a session lands.
 const TRIES: u32 = 5;
+/// What is said of work that lands without checks.
+const UNCHECKED: &str = "no checks were run (--no-checks); the receipt says so";
 
 /// What the command line says about a landing.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +44,8 @@ pub struct Options {
     pub dry_run: bool,
     /// Lands what is not ready.
     pub force: bool,
+    /// Runs no checks.
+    pub no_checks: bool,
     /// Large files that land all the same, relative paths.
     pub include: Vec<std::path::PathBuf>,
 }
@@ -100,7 +106,9 @@ pub fn land(
     options: &Options,
     _lock: &Lock,
 ) -> std::result::Result<Landed, Refused> {
-    refuse_state(view, options.force)?;
+    // What was empty when its agent ended may have been changed by hand since.
+    let view = &desk.refresh(&view.record.id)?;
+    refuse_state(view, options)?;
     let shut = || desk.store.without_shell(&view.record.id);
     let _shut = (!options.dry_run).then(shut).transpose()?;
     let turn = (!options.dry_run).then(|| take_turn(desk)).transpose()?;
@@ -111,13 +119,15 @@ pub fn land(
     snapshot::refuse_left_out(&snapshot, &record.place.worktree)?;
     let target = target(view, options)?;
     for _ in 0..TRIES {
+        desk.interrupt.check()?;
         let candidate = candidate(desk, view, &snapshot, &target, options.strategy)?;
         if let Some(mut landed) = tries.attempt(candidate)? {
             landed.notes.splice(0..0, home.notes);
             return Ok(landed);
         }
     }
-    let failure = Failure::refused(format!("`{target}` moves faster than this can land"));
+    let what = format!("`{target}` kept changing; gave up after {TRIES} attempts");
+    let failure = Failure::refused(what);
     Err(failure.next(format!("studio accept {}", record.id)).into())
 }
 
@@ -129,9 +139,15 @@ fn take_turn(desk: &Desk) -> Result<Lock> {
         return Ok(turn);
     }
     if !desk.json {
-        report::say("waits for another landing in this repository");
+        report::say("waiting for another `studio accept` in this repository to finish");
     }
-    Lock::take(&path).or_fail(fail)
+    loop {
+        desk.interrupt.check()?;
+        if let Some(turn) = Lock::try_take(&path).or_fail(fail)? {
+            return Ok(turn);
+        }
+        pause();
+    }
 }
 
 /// What the tries of one landing share.
@@ -146,8 +162,10 @@ struct Tries<'a> {
 }
 
 /// Refuses a session whose state does not allow it to land.
-fn refuse_state(view: &View, force: bool) -> Result<()> {
+fn refuse_state(view: &View, options: &Options) -> Result<()> {
     let id = &view.record.id;
+    let force = options.force;
+    let is_red = view.facts.story.red_check().is_some();
     let refuse = |why: String, next: String| {
         let what = format!("session `{id}` is {}", view.state.name());
         Err(Failure::refused(what).because(why).next(next))
@@ -156,17 +174,29 @@ fn refuse_state(view: &View, force: bool) -> Result<()> {
     match &view.state {
         State::Ready => Ok(()),
         State::Stopped | State::Failed { .. } | State::Crashed if force => Ok(()),
+        State::Failed { .. } if is_red && options.no_checks => Ok(()),
+        State::Empty if force || !options.include.is_empty() => Ok(()),
         // Landing runs the checks again: force would end at the same one.
-        State::Failed { .. } if has_red_check(view) => {
-            refuse(why, format!("studio send {id} 'make the check pass'"))
-                .map_err(|failure| failure.next(format!("studio logs {id}")))
+        State::Failed { .. } if is_red => refuse(why, format!("studio check {id}")).map_err(|it| {
+            it.next(format!("studio send {id} 'make the check pass'"))
+                .next(format!("studio edit {id} --check 'another command'"))
+                .next(format!("studio accept {id} --no-checks    lands it unchecked"))
+        }),
+        State::Stopped if view.facts.story.unchecked.is_some() => {
+            refuse(why, format!("studio check {id}")).map_err(|failure| {
+                failure.next(format!("or land it as it is: studio accept --force {id}"))
+            })
         }
         State::Stopped | State::Failed { .. } | State::Crashed => {
             refuse(why, format!("studio resume {id}")).map_err(|failure| {
                 failure.next(format!("or land it as it is: studio accept --force {id}"))
             })
         }
-        State::Empty => refuse(why, format!("studio send {id} 'what to do'")),
+        State::Empty => {
+            let left_out = view.work().and_then(|work| work.left_out.first());
+            let include = left_out.map(|file| format!("studio accept {id} --include '{file}'"));
+            refuse(why, include.unwrap_or_else(|| format!("studio send {id} 'what to do'")))
+        }
         State::Accepted | State::Discarded => Err(Desk::is_over(view)),
         State::Landing => refuse(why, "studio doctor".into()),
         State::Queued
@@ -176,10 +206,6 @@ fn refuse_state(view: &View, force: bool) -> Result<()> {
         | State::Checking => refuse("its agent is not done".into(), format!("studio logs {id} -f"))
             .map_err(|failure| failure.next(format!("studio stop {id}"))),
     }
-}
-
-fn has_red_check(view: &View) -> bool {
-    view.facts.story.checks.iter().flatten().any(|check| !check.ok)
 }
 
 fn target(view: &View, options: &Options) -> Result<BranchName> {
@@ -235,7 +261,10 @@ impl Tries<'_> {
         let (desk, record) = (self.desk, &self.view.record);
         let repository = &desk.repository;
         land::preflight(repository, &candidate)?;
-        let checks = proof::check_merged(desk, record, &candidate)?;
+        let checks = match self.options.no_checks {
+            true => Vec::new(),
+            false => proof::check_merged(desk, record, &candidate)?,
+        };
         let mut landed = Landed {
             operation: None,
             id: record.id.clone(),
@@ -246,6 +275,9 @@ impl Tries<'_> {
             checks,
             notes: Vec::new(),
         };
+        if self.options.no_checks {
+            landed.notes.push(UNCHECKED.to_owned());
+        }
         if self.options.dry_run {
             return Ok(Some(landed));
         }
@@ -253,7 +285,8 @@ impl Tries<'_> {
         landed.message_by = written.by;
         landed.notes.extend(written.note);
         let time = desk.clock.now();
-        let receipt = receipt(self.view, &candidate, &landed);
+        let receipt = receipt(self.view, &candidate, &landed, self.options);
+        desk.interrupt.check()?;
         let (place, message) = (&record.place, &written.message);
         let committed =
             merge::commit(repository, place, &candidate, message, Some(&receipt), time)?;
@@ -285,7 +318,11 @@ impl Tries<'_> {
         if let Some(edited) = &self.edited {
             return Ok(edited.clone());
         }
-        let written = by_model(self.desk, record, candidate)?;
+        let written = {
+            let what = "writing the commit message";
+            let _step = Step::begin(self.desk.json, &record.id, what);
+            by_model(self.desk, record, candidate)?
+        };
         if !self.options.edit {
             return Ok(written);
         }
@@ -315,11 +352,13 @@ fn by_model(desk: &Desk, record: &Record, candidate: &Candidate) -> Result<Writt
     let writer = message::Writer { command };
     let subject = Subject { record, stat: &stat, patch: &patch };
     let directory = desk.repository.main_checkout.as_ref().unwrap_or(&desk.repository.common_dir);
-    Ok(writer.write(&subject, directory))
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.or_fail(|| "cannot start the runtime")?;
+    runtime.block_on(desk.interrupt.or(writer.write(&subject, directory)))
 }
 
 /// What is noted at the landed commit.
-fn receipt(view: &View, candidate: &Candidate, landed: &Landed) -> String {
+fn receipt(view: &View, candidate: &Candidate, landed: &Landed, options: &Options) -> String {
     let record = &view.record;
     let mut receipt = json!({
         "session": record.id,
@@ -336,6 +375,9 @@ fn receipt(view: &View, candidate: &Candidate, landed: &Landed) -> String {
     let coach = coach::noted(&view.facts.story, &candidate.work, &landed.checks);
     if let (Value::Object(receipt), Value::Object(coach)) = (&mut receipt, coach) {
         receipt.extend(coach);
+        if options.no_checks {
+            receipt.insert("no_checks".to_owned(), Value::Bool(true));
+        }
     }
     format!("{receipt:#}\n")
 }

@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod answer;
+pub mod check;
 pub mod completions;
 pub mod config;
 pub mod customs;
@@ -9,9 +10,11 @@ pub mod desk;
 pub mod diff;
 pub mod discard;
 pub mod doctor;
+pub mod edit;
 pub mod editor;
 pub mod explain;
 pub mod gc;
+pub mod interrupt;
 pub mod known;
 pub mod landing;
 pub mod list;

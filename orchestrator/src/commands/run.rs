@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::commands::desk::{Common, Desk};
 use crate::commands::order::{Order, create, draft};
 use crate::commands::watch::{self, Seen};
-use crate::commands::{requirements, tasks};
+use crate::commands::{list, requirements, tasks};
 use crate::git::worktree;
 use crate::launch::{command, contract};
 use crate::report;
@@ -226,7 +226,7 @@ fn summary(desk: &Desk, ids: &[Id], seen: Seen) -> Result<u8> {
         let sessions: Vec<_> = views.iter().map(|view| view.json()).collect();
         report::json_line(&json!({"type": "summary", "sessions": sessions}));
     } else {
-        report::out(&table::sessions(&views, desk.clock.now()));
+        list::show(desk, &views)?;
     }
     if seen == Seen::Interrupted {
         return Ok(130);

@@ -1,14 +1,17 @@
 //! The hidden command behind every running session: one supervisor.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use base::clock::Clock;
 use base::config::Sources;
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
+use tokio_util::sync::CancellationToken;
 
 use crate::commands::desk::Desk;
-use crate::commands::landing;
+use crate::commands::interrupt::Interrupt;
+use crate::commands::{landing, proof};
 use crate::git::repo::Repository;
 use crate::launch::{contract, host};
 use crate::room::Room;
@@ -33,7 +36,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let store = Store::at(&args.common);
     let lock = inherited_lock(&store, &id)?;
     let repository = Repository::discover(&args.common)?;
-    let record = store.load(&id)?.located(&repository)?;
+    let record = store.load(&id)?.located(&repository)?.with_checks_of(&store.story(&id)?);
     let prepared = prepare(repository, &record);
     let (desk, charge) = match prepared {
         Ok(prepared) => prepared,
@@ -96,6 +99,12 @@ fn charge(desk: &Desk, record: &Record) -> Result<Charge> {
         room = room.with_host(socket?);
     }
     let again = Desk::with(desk.repository.clone(), desk.config.clone());
+    let (repository, config, of) = (desk.repository.clone(), desk.config.clone(), record.clone());
+    let fails_on_base = Arc::new(move |check: &str, cancel: CancellationToken| {
+        let interrupt = Interrupt::with(cancel);
+        let desk = Desk { interrupt, ..Desk::with(repository.clone(), config.clone()) };
+        proof::fails_on_base(&desk, &of, check).ok().flatten()
+    });
     Ok(Charge {
         repository: desk.repository.clone(),
         record: record.clone(),
@@ -104,6 +113,7 @@ fn charge(desk: &Desk, record: &Record) -> Result<Charge> {
         row,
         setup: desk.config.studio.setup.list(),
         limits: desk.config.studio.limits,
+        fails_on_base,
         tick: Box::new(move || {
             let _ = again.schedule();
         }),

@@ -28,6 +28,7 @@ pub mod mend;
 pub mod merge;
 pub mod names;
 pub mod operations;
+pub mod patch;
 pub mod pins;
 pub mod private;
 pub mod rebase;

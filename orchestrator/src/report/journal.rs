@@ -2,7 +2,7 @@
 
 use base::event::{Event, What};
 
-use crate::report::table::first_lines;
+use crate::report::table::{count, first_lines};
 use crate::session::journal::{CheckResult, Entry, Line, Outcome};
 
 /// One line for people; none for what they need not see.
@@ -24,12 +24,20 @@ pub fn text(line: &Line) -> Option<String> {
         Entry::TurnEnd { n, why: None } => format!("turn {n} ended"),
         Entry::TurnEnd { n, why: Some(why) } => format!("turn {n} failed: {why}"),
         Entry::Work(work) => format!(
-            "it holds {} commits, {} changed files, +{} -{}",
-            work.commits, work.files_changed, work.insertions, work.deletions
+            "{}, {}, +{} -{}",
+            count(work.commits, "commit"),
+            count(work.files_changed, "changed file"),
+            work.insertions,
+            work.deletions
         ),
         Entry::Checking => "the checks run".to_owned(),
         Entry::Checked { results } if results.is_empty() => return None,
         Entry::Checked { results } => results.iter().map(check).collect::<Vec<_>>().join("\n"),
+        Entry::Checks { commands } if commands.is_empty() => "you: no checks".to_owned(),
+        Entry::Checks { commands } => {
+            let all: Vec<String> = commands.iter().map(|line| format!("`{line}`")).collect();
+            format!("you: the checks are {}", all.join(", "))
+        }
         Entry::StopRequested => "asked to stop".to_owned(),
         Entry::Limit { what } => format!("limit reached: {what}"),
         Entry::Note { text } => format!("note: {text}"),
@@ -49,7 +57,9 @@ pub fn check(result: &CheckResult) -> String {
     }
     let tail = base::text::tail(result.tail.trim_end(), 1500);
     let tail = base::text::printable_output(tail);
-    format!("check `{}` failed with exit code {}\n{tail}", result.command, result.exit)
+    let also = result.fails_on.as_ref().map(|it| format!("; it fails on `{it}` as well"));
+    let also = also.unwrap_or_default();
+    format!("check `{}` failed with exit code {}{also}\n{tail}", result.command, result.exit)
 }
 
 fn of_event(event: &serde_json::Value) -> Option<String> {

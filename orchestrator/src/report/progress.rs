@@ -10,6 +10,38 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use crate::report::view::View;
 use crate::report::{say, table};
 
+/// One step of a command that takes its time, shown while it lasts: on a terminal with the time
+/// that has passed, elsewhere as a sentence.
+pub struct Step(Option<ProgressBar>);
+
+impl Step {
+    /// The step begins; silent where a script reads.
+    pub fn begin(silent: bool, id: &Id, what: &str) -> Step {
+        let line = printable(&format!("{id}: {what}")).replace(['\n', '\t'], " ");
+        if silent || !std::io::stderr().is_terminal() {
+            if !silent {
+                say(&line);
+            }
+            return Step(None);
+        }
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}") {
+            bar.set_style(style);
+        }
+        bar.set_message(line);
+        bar.enable_steady_tick(std::time::Duration::from_millis(120));
+        Step(Some(bar))
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
 /// One line for each session.
 pub enum Progress {
     /// Lines that are drawn anew.

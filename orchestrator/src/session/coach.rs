@@ -245,8 +245,14 @@ mod tests {
     fn the_newest_result_of_a_check_counts() {
         let mut coach = heard(&[judged(1, "met")]);
         assert_eq!(coach.disagreements().len(), 1);
-        let green =
-            CheckResult { command: "make".into(), ok: true, exit: 0, ms: 1, tail: String::new() };
+        let green = CheckResult {
+            command: "make".into(),
+            ok: true,
+            exit: 0,
+            ms: 1,
+            tail: String::new(),
+            fails_on: None,
+        };
         coach.checked(&[green]);
         assert!(coach.disagreements().is_empty());
     }

@@ -89,6 +89,16 @@ pub enum Phase {
     },
 }
 
+/// Why the work of a session whose run ended well counts as unchecked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unchecked {
+    /// Its agent changed nothing, and somebody changed the worktree since.
+    ChangedByHand,
+    /// It has other checks than those that passed.
+    OtherChecks,
+}
+
 /// A journal, read once and summed up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -119,6 +129,12 @@ pub struct Story {
     pub work: Option<Work>,
     /// How the checks went; absent before they ran.
     pub checks: Option<Vec<CheckResult>>,
+    /// Whether they ran on what the last turn left.
+    pub is_checked: bool,
+    /// The commands that must pass, where the user has changed them.
+    pub commands: Option<Vec<String>>,
+    /// Why the work of an ended session counts as unchecked.
+    pub unchecked: Option<Unchecked>,
     /// The last note.
     pub note: Option<String>,
     /// The time of the last line, RFC 3339.
@@ -155,6 +171,7 @@ impl Story {
             Entry::Spawned { .. } => {
                 self.phase = Phase::Starting;
                 self.in_turn = false;
+                self.unchecked = None;
                 self.asks.clear();
             }
             Entry::Worktree => self.has_worktree = true,
@@ -165,6 +182,7 @@ impl Story {
                 self.pending.pop_front();
                 self.turns = *n;
                 self.in_turn = true;
+                self.is_checked = false;
                 self.phase = Phase::Working;
             }
             Entry::Event { event } => self.hear_event(event),
@@ -186,11 +204,27 @@ impl Story {
             Entry::Work(work) => {
                 self.coach.iter_mut().for_each(|coach| coach.brought(work));
                 self.work = Some(work.clone());
+                if self.phase == (Phase::Ended { outcome: Outcome::Empty }) {
+                    self.unchecked = work.is_changed().then_some(Unchecked::ChangedByHand);
+                }
             }
             Entry::Checking => self.phase = Phase::Checking,
             Entry::Checked { results } => {
                 self.coach.iter_mut().for_each(|coach| coach.checked(results));
                 self.checks = Some(results.clone());
+                self.is_checked = true;
+                self.unchecked = None;
+            }
+            Entry::Checks { commands } => {
+                let has_passed = |command: &String| {
+                    let mut results = self.checks.iter().flatten();
+                    results.any(|result| result.ok && result.command == *command)
+                };
+                if self.phase == (Phase::Ended { outcome: Outcome::Ready }) {
+                    let all = commands.iter().all(has_passed);
+                    self.unchecked = (!all).then_some(Unchecked::OtherChecks);
+                }
+                self.commands = Some(commands.clone());
             }
             Entry::StopRequested | Entry::Limit { .. } => {}
             Entry::Note { text } => self.note = Some(text.clone()),
@@ -199,6 +233,13 @@ impl Story {
                 self.asks.clear();
             }
         }
+    }
+
+    /// The check that ended the run, where a red check did.
+    pub fn red_check(&self) -> Option<&CheckResult> {
+        let failed = matches!(self.phase, Phase::Ended { outcome: Outcome::Failed { .. } });
+        let red = self.checks.iter().flatten().find(|result| !result.ok);
+        red.filter(|_| failed && self.is_checked)
     }
 
     /// Whether the verdict of its coach is of what the session holds now.

@@ -87,6 +87,11 @@ pub enum Entry {
         /// One result for each command.
         results: Vec<CheckResult>,
     },
+    /// The user changed the commands that must pass; the new list.
+    Checks {
+        /// One `sh -c` line each.
+        commands: Vec<String>,
+    },
     /// Somebody wants the session to end.
     StopRequested,
     /// A limit was reached.
@@ -110,11 +115,14 @@ pub enum Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Work {
+    /// The commit that it is compared with: the merge base with the branch that it would land on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
     /// The tip of the session's branch.
     pub head: String,
     /// The snapshot of uncommitted work, when there is any.
     pub snapshot: Option<String>,
-    /// Commits since the base.
+    /// Commits since that one.
     pub commits: u64,
     /// Files that differ from the base, uncommitted ones included.
     pub files_changed: u64,
@@ -136,6 +144,11 @@ impl Work {
     pub fn commit(&self) -> &str {
         self.snapshot.as_ref().unwrap_or(&self.head)
     }
+
+    /// Whether anything differs from the base.
+    pub fn is_changed(&self) -> bool {
+        self.commits > 0 || self.files_changed > 0
+    }
 }
 
 /// How one check went.
@@ -152,6 +165,9 @@ pub struct CheckResult {
     /// The end of what it wrote.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tail: String,
+    /// The branch whose tip it fails on as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fails_on: Option<String>,
 }
 
 /// How a supervised run ended.

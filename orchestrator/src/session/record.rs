@@ -11,6 +11,7 @@ use crate::git::names::{BranchTemplate, WorktreeTemplate};
 use crate::git::private::Place;
 use crate::git::repo::{Base, Repository};
 use crate::git::worktree::Order;
+use crate::session::facts::Story;
 
 /// The schema of `session.json`.
 pub const SCHEMA: u32 = 1;
@@ -110,6 +111,13 @@ impl Record {
     /// Whether it starts from its branch as that is then, not as it was when it was made.
     pub fn starts_from_the_tip(&self) -> bool {
         !self.after.is_empty() || !self.part.paths.is_empty()
+    }
+
+    /// The record with the checks that the user has set since it was made.
+    #[must_use]
+    pub fn with_checks_of(mut self, story: &Story) -> Record {
+        self.checks = story.commands.clone().unwrap_or(self.checks);
+        self
     }
 
     /// The record with its place where the repository is now: repositories are moved. What lies at

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use base::failure::{Failure, Result};
+use tokio_util::sync::CancellationToken;
 
 use crate::git::remake::Remade;
 use crate::git::repo::Repository;
@@ -90,13 +91,21 @@ pub fn check(charge: &Charge, work: Option<&Work>) -> impl Future<Output = Input
     let (room, checks) = (charge.check_room.clone(), charge.record.checks.clone());
     let (repository, record) = (charge.repository.clone(), charge.record.clone());
     let work = work.cloned();
+    let fails_on_base = charge.fails_on_base.clone();
     let most = line_limit(charge);
     async move {
-        let results = crate::check::run(&room, &checks, most).await;
+        let mut results = crate::check::run(&room, &checks, most).await;
         if let Some(work) = work {
             // What cannot be noted counts as the session's work, and nothing is lost.
             let note = move || home::note_leftovers(&repository, &record, &work);
             let _ = tokio::task::spawn_blocking(note).await;
+        }
+        if let Some(red) = results.iter_mut().find(|result| !result.ok) {
+            let (cancel, command) = (CancellationToken::new(), red.command.clone());
+            // Dropped with this future, so that checks which are abandoned end.
+            let _guard = cancel.clone().drop_guard();
+            let find_out = move || fails_on_base(&command, cancel);
+            red.fails_on = tokio::task::spawn_blocking(find_out).await.ok().flatten();
         }
         Input::Checked { results }
     }

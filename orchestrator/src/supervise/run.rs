@@ -2,6 +2,7 @@
 //! `step` decides.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::clock::Clock;
@@ -11,6 +12,7 @@ use base::files::step;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::git::repo::Repository;
 use crate::launch::acp::Acp;
@@ -35,6 +37,9 @@ const TICK: Duration = Duration::from_secs(30);
 /// Bytes of raw output that are kept unless the configuration says otherwise.
 const LOG_BYTES: u64 = 64 << 20;
 
+/// Tells whether a check fails without the session's work too.
+pub type FailsOnBase = Arc<dyn Fn(&str, CancellationToken) -> Option<String> + Send + Sync>;
+
 /// What a supervisor is in charge of, and what it needs to know.
 pub struct Charge {
     /// The repository.
@@ -51,6 +56,9 @@ pub struct Charge {
     pub setup: Vec<String>,
     /// The configured limits.
     pub limits: SessionLimits,
+    /// The base branch, where a check fails on its tip as well. It takes as long as the check, and
+    /// ends when it is cancelled.
+    pub fails_on_base: FailsOnBase,
     /// Called every half minute.
     pub tick: Box<dyn Fn()>,
 }

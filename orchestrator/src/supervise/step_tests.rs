@@ -86,7 +86,14 @@ fn work(files_changed: u64) -> Input {
 
 fn check(ok: bool) -> Input {
     let exit = i32::from(!ok);
-    let result = CheckResult { command: "true".into(), ok, exit, ms: 1, tail: String::new() };
+    let result = CheckResult {
+        command: "true".into(),
+        ok,
+        exit,
+        ms: 1,
+        tail: String::new(),
+        fails_on: None,
+    };
     Input::Checked { results: vec![result] }
 }
 
