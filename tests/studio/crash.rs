@@ -162,7 +162,7 @@ fn a_queue_outlives_the_run_that_made_it_and_even_its_supervisor() {
             let spawned = journal.iter().find(|line| line["entry"] == "spawned").unwrap();
             kill(u32::try_from(spawned["pid"].as_u64().unwrap()).unwrap());
             wanted(&["crashed", "queued", "queued"]);
-            scene.studio(["list"]).exits(0).says("2 wait and nobody is at work: studio resume");
+            scene.studio(["list"]).exits(0).says("2 queued and none running: studio resume");
             scene.studio(["stop", &id(0)]).exits(3);
             // One of them by name: the place is free, and the oldest that waits comes first.
             scene.studio(["resume", &id(2)]).exits(0);
@@ -183,7 +183,7 @@ fn a_queue_that_nobody_started_is_started_by_resume() {
     let tasks = ["run", "-j", "2", "write a 1", "write b 1"];
     let ran = with(&scene, "G3_TEST_KILL_AT", "run.supervisor", &tasks);
     assert_ne!(ran.code, 0);
-    scene.studio(["list"]).exits(0).says("2 wait and nobody is at work: studio resume --all");
+    scene.studio(["list"]).exits(0).says("2 queued and none running: studio resume --all");
     let resumed = scene.studio(["resume", "--all"]);
     resumed.exits(0).says("goes on").never_says("no session");
     until("both to be ready", || (states(&scene) == ["ready", "ready"]).then_some(()));

@@ -20,6 +20,8 @@ const GAP: usize = 2;
 const TASK: usize = 16;
 /// The width of the task from which on ids are written in full.
 const ROOMY_TASK: usize = 36;
+/// The longest command that is printed where there is little room.
+const LONGEST_COMMAND: usize = 32;
 
 const DIM: &str = "\u{1b}[2m";
 const BOLD: &str = "\u{1b}[1m";
@@ -44,10 +46,8 @@ pub struct Page {
 pub fn sessions(views: &[View], ids: &[Id], now: Timestamp, page: Page) -> String {
     let mut views: Vec<&View> = views.iter().collect();
     views.sort_by_key(|view| rank(view));
-    let full: Vec<Row> =
-        views.iter().map(|view| Row::of(view, view.record.id.as_str(), now)).collect();
-    let short =
-        || views.iter().map(|view| Row::of(view, shortest_prefix(&view.record.id, ids), now));
+    let full: Vec<Row> = views.iter().map(|view| Row::full(view, now)).collect();
+    let short = || views.iter().map(|view| Row::short(view, ids, now));
     let (rows, widths) = match Widths::of(&full, page.width).filter(|it| it.task >= ROOMY_TASK) {
         Some(widths) => (full, Some(widths)),
         None => {
@@ -119,9 +119,28 @@ struct Row {
 }
 
 impl Row {
+    /// With the whole id.
+    fn full(view: &View, now: Timestamp) -> Row {
+        Row::of(view, view.record.id.as_str(), now)
+    }
+
+    /// With the shortest beginning of the id that is enough, and without what is in `status`.
+    fn short(view: &View, ids: &[Id], now: Timestamp) -> Row {
+        let id = shortest_prefix(&view.record.id, ids);
+        let mut row = Row::of(view, id, now);
+        if let Some(work) = view.work() {
+            let dirty = if work.dirty { "*" } else { "" };
+            row.changes = format!("+{} -{}{dirty}", work.insertions, work.deletions);
+        }
+        if row.next.width() > LONGEST_COMMAND {
+            row.next = format!("studio status {id}");
+        }
+        row
+    }
+
     fn of(view: &View, id: &str, now: Timestamp) -> Row {
-        let conflicts = view.standing.as_ref().is_some_and(|it| !it.conflicts.is_empty());
-        let mark = if conflicts { ", conflict" } else { "" };
+        let conflicts = has_conflicts(view);
+        let mark = if conflicts { " (!)" } else { "" };
         let one_line =
             |text: &str| printable(text).split_whitespace().collect::<Vec<_>>().join(" ");
         Row {
@@ -162,8 +181,20 @@ impl Row {
     }
 }
 
+fn has_conflicts(view: &View) -> bool {
+    view.standing.as_ref().is_some_and(|it| !it.conflicts.is_empty())
+}
+
 /// Why a session is where it is, where that is worth a line.
 fn reason(view: &View) -> Option<String> {
+    if let (Some(standing), Some(branch)) = (&view.standing, &view.record.base.branch)
+        && let [first, rest @ ..] = standing.conflicts.as_slice()
+        && view.state == State::Ready
+    {
+        let more =
+            if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        return Some(format!("conflicts with {branch} in {first}{more}"));
+    }
     let story = &view.facts.story;
     let tells = match &view.state {
         State::Waiting { .. } | State::Failed { .. } => true,
