@@ -329,9 +329,9 @@ fn landings_wait_for_each_other_and_say_so_but_not_for_an_editor() {
     let held = base::lock::Lock::try_take(&lock).unwrap().expect("nobody lands");
     scene.studio(["accept", "--dry-run", &ids[0]]).exits(0).says("would land");
     let mut waits = scene.env.start(studio(), scene.repo.path(), ["accept", "-m", "1", &ids[0]]);
-    let mut said = [0; 9];
+    let mut said = [0; 11];
     std::io::Read::read_exact(waits.child.stderr.as_mut().unwrap(), &mut said).unwrap();
-    assert_eq!(&said, b"waits for");
+    assert_eq!(&said, b"waiting for");
     drop(held);
     assert!(waits.wait_until(None).unwrap().expect("it ends").success());
 
@@ -340,7 +340,7 @@ fn landings_wait_for_each_other_and_say_so_but_not_for_an_editor() {
     let job = scene.env.job(studio(), scene.repo.path()).env("EDITOR", editor);
     let mut edits = job.args(["accept", "--edit", &ids[1]]).spawn().unwrap();
     until("the editor", || scene.env.home().join("edits").exists().then_some(()));
-    scene.studio(["accept", "-m", "3", &ids[2]]).exits(0).never_says("waits for");
+    scene.studio(["accept", "-m", "3", &ids[2]]).exits(0).never_says("waiting for");
     std::fs::write(scene.env.home().join("saved"), "").unwrap();
     assert!(edits.wait_until(None).unwrap().expect("it ends").success());
 

@@ -212,7 +212,7 @@ fn a_killed_supervisor_leaves_no_process_and_a_session_that_goes_on() {
     until("the daemon to end", || (!runs(pid)).then_some(()));
     let status = scene.status(&id);
     assert_eq!((&status["files_changed"], &status["dirty"]), (&2.into(), &true.into()), "{status}");
-    scene.studio(["list"]).exits(0).says("2 files +2 -0*");
+    scene.studio(["list"]).exits(0).says("+2 -0*");
     scene.studio(["explain", &id]).exits(0).says("nobody is at work").says("crashed");
     scene.studio(["doctor"]).exits(1).says("studio resume");
     scene.worktree(&id).write("go", "");

@@ -56,7 +56,7 @@ impl<'a> Terminal<'a> {
         self.line("echo code=$?.");
         until("the exit code", || {
             let screen = self.screen();
-            let at = screen.find("code=").filter(|at| screen[*at..].contains('.'))?;
+            let at = screen.rfind("code=").filter(|at| screen[*at..].contains('.'))?;
             let rest = screen[at..].trim_start_matches("code=");
             let code: String = rest.chars().take_while(char::is_ascii_digit).collect();
             (!code.is_empty()).then_some(code)

@@ -85,7 +85,7 @@ fn the_json_of_a_session_has_every_field() {
     scene.repo.commit_file("a", "2");
     let status = scene.studio(["status", &id, "--json"]).json();
     assert_eq!(status["conflicts"], serde_json::json!(["a"]), "{status}");
-    scene.studio(["status", &id]).exits(0).says("0 ahead, 1 behind");
+    scene.studio(["status", &id]).exits(0).says("1 commit behind main");
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn what_proves_nothing_is_named() {
     let shown = scene.studio(["verify"]);
     shown.exits(1).says("look at: R2 has no check").says("look at: R3 is not landed");
     shown.says("names R2 and has no receipt").says("`test -e more` serves no requirement");
-    shown.says("2 of 3 requirements are not landed and shown by a check; 0 of 2 checks");
+    shown.says("2 of 3 requirements have not landed with a passing check; 0 of 2 checks");
     let one = scene.studio(["verify", "R1", "--json"]).exits(0).json();
     assert_eq!(one["checks"].as_array().map(Vec::len), Some(1), "only what R1 needs");
 

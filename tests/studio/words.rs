@@ -140,3 +140,11 @@ fn a_linked_worktrees_own_trusted_configuration_goes_with_the_session() {
 
     assert_eq!(scene.worktree(&id).read("made.txt"), "from-here\n");
 }
+
+#[test]
+fn completions_offer_no_hidden_command() {
+    let scene = Scene::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        scene.studio(["completions", shell]).exits(0).says("accept").never_says("__supervise");
+    }
+}

@@ -86,8 +86,8 @@ impl Failure {
     /// What and why in one line, for journals and tables.
     pub fn sentence(&self) -> String {
         match &self.why {
-            Some(why) => format!("{}: {}", self.what, why.trim()),
-            None => self.what.clone(),
+            Some(why) if !why.trim().is_empty() => format!("{}: {}", self.what, why.trim()),
+            Some(_) | None => self.what.clone(),
         }
     }
 
@@ -108,7 +108,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", self.what)?;
-        if let Some(why) = &self.why {
+        if let Some(why) = self.why.as_ref().filter(|why| !why.trim().is_empty()) {
             write!(f, "\n  why: {}", why.replace('\n', "\n       "))?;
         }
         for next in &self.next {

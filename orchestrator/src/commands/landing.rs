@@ -31,6 +31,7 @@ const UNCHECKED: &str = "no checks were run (--no-checks); the receipt says so";
 
 /// What the command line says about a landing.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags of a command line")]
 pub struct Options {
     /// How.
     pub strategy: Strategy,

@@ -144,10 +144,9 @@ impl Repository {
         let found = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
         match found {
             Ok(commit) => Ok(Base { branch: None, commit: commit.id().to_string() }),
-            Err(why) => {
+            Err(_) => {
                 let shown = base::text::printable(name);
                 Err(Failure::not_found(format!("there is no branch, tag or commit `{shown}`"))
-                    .because(why.message())
                     .next("git branch --all"))
             }
         }

@@ -44,7 +44,7 @@ pub fn show(from: impl Read, mut to: impl Write, kind: Kind, colours: bool) -> i
         let rest = if ends || read == 0 { 0 } else { unfinished(&piece) };
         let whole = piece.len() - rest;
         let text = &piece[..whole - usize::from(ends)];
-        painter.piece(&mut to, text, begins, ends)?;
+        painter.piece(&mut to, Piece { text, begins, ends })?;
         begins = ends;
         piece.drain(..whole);
     }
@@ -72,6 +72,16 @@ enum Place {
     },
 }
 
+/// A part of a line.
+#[derive(Clone, Copy)]
+struct Piece<'a> {
+    text: &'a [u8],
+    /// Whether the line begins with it.
+    begins: bool,
+    /// Whether the line ends with it.
+    ends: bool,
+}
+
 struct Painter {
     kind: Kind,
     colours: bool,
@@ -81,13 +91,8 @@ struct Painter {
 }
 
 impl Painter {
-    fn piece(
-        &mut self,
-        to: &mut impl Write,
-        text: &[u8],
-        begins: bool,
-        ends: bool,
-    ) -> io::Result<()> {
+    fn piece(&mut self, to: &mut impl Write, piece: Piece<'_>) -> io::Result<()> {
+        let Piece { text, begins, ends } = piece;
         match self.kind {
             Kind::Patch => {
                 if begins {
@@ -95,7 +100,7 @@ impl Painter {
                 }
                 self.styled(to, self.style, text)?;
             }
-            Kind::Words => return self.words(to, text, begins, ends),
+            Kind::Words => return self.words(to, piece),
             Kind::Stat => self.bar(to, text)?,
             Kind::Lines => self.styled(to, "", text)?,
         }
@@ -138,14 +143,8 @@ impl Painter {
     }
 
     /// Changed words: each piece of a line is a line of its own, `~` ends the line of the file.
-    fn words(
-        &mut self,
-        to: &mut impl Write,
-        text: &[u8],
-        begins: bool,
-        ends: bool,
-    ) -> io::Result<()> {
-        let mut text = text;
+    fn words(&mut self, to: &mut impl Write, piece: Piece<'_>) -> io::Result<()> {
+        let Piece { mut text, begins, ends } = piece;
         if begins {
             let is_hunk = hunk(text).is_some();
             let starts_file = text.starts_with(b"diff --git ");
