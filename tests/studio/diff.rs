@@ -24,7 +24,7 @@ fn changed(scene: &Scene, change: impl Fn(&Repo)) -> (String, Repo) {
     let id = scene.ready("write made.txt x");
     scene.await_free(&id);
     let worktree = scene.worktree(&id);
-    std::fs::remove_file(worktree.path().join("made.txt")).unwrap();
+    std::fs::remove_file(worktree.path().join("made.txt")).expect("the agent made it");
     change(&worktree);
     (id, worktree)
 }
@@ -36,17 +36,18 @@ fn applies(scene: &Scene, change: impl Fn(&Repo)) -> String {
     let line = format!("exec '{}' diff {id} > \"$HOME/patch\"", studio());
     scene.env.run("sh", scene.repo.path(), ["-c", &line]).exits(0);
     let clean = scene.env.home().join("clean");
-    scene.repo.git(["worktree", "add", "--detach", "-q", clean.to_str().unwrap(), &base]);
+    let at = clean.display().to_string();
+    scene.repo.git(["worktree", "add", "--detach", "-q", &at, &base]);
     let clean = Repo::at(&clean);
     let patch = scene.env.home().join("patch");
-    clean.git(["apply", "--whitespace=nowarn", patch.to_str().unwrap()]);
+    clean.git(["apply", "--whitespace=nowarn", &patch.display().to_string()]);
     for repo in [&clean, &worktree] {
         repo.git(["add", "-A"]);
     }
     let staged = clean.git(["write-tree"]);
     assert_eq!(staged, worktree.git(["write-tree"]), "the patch makes the same files");
     assert_ne!(staged, clean.rev("HEAD^{tree}"), "the patch is not empty");
-    String::from_utf8_lossy(&std::fs::read(&patch).unwrap()).into_owned()
+    String::from_utf8_lossy(&std::fs::read(&patch).expect("it was written")).into_owned()
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn has(program: &str) -> bool {
 
 /// Nothing is left of a landing that was given up.
 fn left_nothing(scene: &Scene) {
-    let messages = std::fs::read_dir(scene.env.home().join("tmp")).unwrap().flatten();
+    let messages = std::fs::read_dir(scene.env.home().join("tmp")).into_iter().flatten().flatten();
     let messages = messages.filter(|it| it.file_name().to_string_lossy().contains("message"));
     assert_eq!(messages.count(), 0, "no message is left");
     let packs = std::fs::read_dir(scene.repo.path().join(".git/objects/pack"));

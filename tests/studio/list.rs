@@ -89,7 +89,7 @@ fn what_landed_or_was_dropped_is_shown_with_all_in_both_forms() {
         let sessions = ran.exits(0).json()["sessions"].as_array().unwrap().clone();
         sessions.iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(ids(scene.studio(["list", "--json"])), [open.clone()]);
+    assert_eq!(ids(scene.studio(["list", "--json"])), std::slice::from_ref(&open));
     assert_eq!(ids(scene.studio(["list", "--all", "--json"])), [landed, open]);
     scene.studio(["list"]).exits(0).never_says("undo op1").says("1 accepted or discarded");
     scene.studio(["list", "--all"]).exits(0).says("accepted").says("studio undo op1");
