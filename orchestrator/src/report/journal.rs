@@ -59,7 +59,8 @@ pub fn check(result: &CheckResult) -> String {
     let tail = base::text::printable_output(tail);
     let also = result.fails_on.as_ref().map(|it| format!("; it fails on `{it}` as well"));
     let also = also.unwrap_or_default();
-    format!("check `{}` failed with exit code {}{also}\n{tail}", result.command, result.exit)
+    let head = format!("check `{}` failed with exit code {}{also}", result.command, result.exit);
+    if tail.is_empty() { head } else { format!("{head}\n{tail}") }
 }
 
 fn of_event(event: &serde_json::Value) -> Option<String> {

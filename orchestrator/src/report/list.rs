@@ -17,7 +17,7 @@ use crate::session::state::State;
 /// Columns between two cells.
 const GAP: usize = 2;
 /// The narrowest column for the task, where each session has one line.
-const TASK: usize = 16;
+const TASK: usize = 10;
 /// The width of the task from which on ids are written in full.
 const ROOMY_TASK: usize = 36;
 /// The longest command that is printed where there is little room.
