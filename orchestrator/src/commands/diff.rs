@@ -10,6 +10,7 @@ use base::process::{Running, Stream, exit_code};
 use crate::commands::desk::{Common, Desk};
 use crate::commands::interrupt::Interrupt;
 use crate::git::patch::{Comparison, Form, from_top};
+use crate::git::snapshot::Limits;
 use crate::report::pager::{self, Pager};
 use crate::report::patch::{self, Kind};
 use crate::report::view::View;
@@ -95,6 +96,14 @@ fn changes(desk: &Desk, view: &View) -> Result<Changes> {
     let id = &view.record.id;
     let live = !view.state.is_over() && view.facts.story.has_worktree;
     let mut failed = None;
+    // A supervisor at work imports by itself: two imports at once would be in each other's way.
+    // Without one, what is seen now is kept as what was last seen.
+    if live
+        && let Some(_lock) = desk.store.lock(id)?
+        && let Ok(brought) = home::bring(&desk.repository, &view.record, &Limits::default())
+    {
+        return Ok(home::look_back(&desk.repository, &view.record, &brought.work));
+    }
     for _ in 0..LOOKS {
         if !live {
             break;
