@@ -36,6 +36,7 @@ use crate::provider::{self, Choice, Facts};
 use crate::role::Role;
 use crate::session::journal::Writer;
 use crate::session::{Session, errors};
+use crate::tools::exec::boxed::CommandBox;
 use crate::tools::mcp::Hub;
 use crate::tools::outside::Outside;
 use crate::tools::{Others, Profile, Workplace};
@@ -161,12 +162,15 @@ impl Work {
         let date = context::begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
         let mut mind = Mind::of(settings, provider, &date, &place.skills);
         let warn = warner(&bus);
-        let wanted = under.hooks(settings);
-        let hooks = Hooks::new(&wanted, session.id.as_str(), &settings.cwd, warn.clone())?;
         // Few and plain tools for a small model: those of servers would leave no room for the task.
         let wanted = settings.tools && !facts.small && !role.reads_only;
-        let start = || Hub::start(&config.mcp, &settings.cwd, &session.dir, &warn);
+        let around = CommandBox::of(&config.sandbox, &place.root);
+        let hooks_box = around.clone();
+        let start = || Hub::start(&config.mcp, (&settings.cwd, around), &session.dir, &warn);
         let mcp = if wanted { under.servers(start) } else { None };
+        let own = under.hooks(settings);
+        let id = session.id.as_str();
+        let hooks = Hooks::new(&own, id, (&settings.cwd, hooks_box), warn.clone())?;
         if under.is_agent() {
             mind.offered.retain(|spec| !subagent::is_task(settings.profile, &spec.name));
         }

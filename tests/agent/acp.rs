@@ -166,7 +166,7 @@ fn several_sessions_live_in_one_process() {
     assert_eq!(editor.answer(second)["result"]["stopReason"], "end_turn");
     gate.open_all();
     assert_eq!(editor.answer(first)["result"]["stopReason"], "end_turn");
-    assert!(other.path().join(".g3/sessions").join(&two).exists());
+    assert!(stage.env.g3_state(other.path()).join("sessions").join(&two).exists());
 }
 
 #[test]

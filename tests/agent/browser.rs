@@ -22,7 +22,7 @@ impl Desk {
     fn new(profile: &'static str) -> Desk {
         let mut bench = Bench::new(profile);
         bench.env.set("G3_BROWSER_IDLE", 100);
-        let session = bench.dir.join(".g3/sessions/tool-exec");
+        let session = bench.session();
         Desk { bench, site: shop(), _ends: Ends(session.clone()), session }
     }
 
@@ -306,7 +306,7 @@ fn what_is_missing_is_said_with_what_to_do() {
     bench.call("webdriver_start", json!({})).says("there is no display").fails("failed");
     bench.env.config("[webdriver]\nbrowser = \"safari\"\n");
     bench.call("webdriver_start", json!({})).fails("failed");
-    assert!(!bench.dir.join(".g3/sessions/tool-exec/browser/record.json").exists());
+    assert!(!bench.session().join("browser/record.json").exists());
 }
 
 #[test]

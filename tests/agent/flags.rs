@@ -121,7 +121,10 @@ fn run(stage: &Stage, mode: (&str, &[&str], &str), flag: &str, values: &[&str]) 
 fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
     let asked = stage.asked();
     let models: BTreeSet<&str> = asked.iter().filter_map(|it| it.body["model"].as_str()).collect();
-    let sessions = |dir: &str| stage.repo.path().join(dir).join(".g3/sessions").exists();
+    let sessions = |dir: &str| {
+        let dir = stage.repo.path().join(dir);
+        dir.is_dir() && stage.env.g3_state(&dir).join("sessions").exists()
+    };
     let offers = |name: &str| asked.iter().any(|it| it.tool_names().iter().any(|it| it == name));
     match flag {
         "--trace-file" => std::fs::read_to_string(stage.env.home().join("trace"))

@@ -142,7 +142,11 @@ fn divergence_19_without_a_whole_sandbox_nothing_runs() {
     bench.env.config(&format!("{EXACT}{ALL}"));
     let called = |line: &'static str| {
         // The kernel puts at most sixteen rule sets upon each other: here is room for no more.
-        let all = base::sandbox::Rules { read: vec!["/".into()], write: vec!["/".into()] };
+        let all = base::sandbox::Rules {
+            read: vec!["/".into()],
+            write: vec!["/".into()],
+            ..Default::default()
+        };
         std::thread::scope(|scope| {
             let full = scope.spawn(|| {
                 while base::sandbox::enter(&all).is_ok() {}

@@ -222,7 +222,8 @@ fn a_conversation_that_is_gone_begins_anew_under_the_same_requirements() {
     scene.studio(["run", "--requirements", "../plan.md"]).exits(0);
     let session = settled(&scene, "ready");
     let worktree = scene.repo.path().join(".worktrees").join(id(&session));
-    std::fs::remove_dir_all(worktree.join(".g3")).expect("its conversation is there");
+    let state = scene.repo.path().join(".git/studio/sessions").join(id(&session));
+    std::fs::remove_dir_all(state.join("agent-state")).expect("its conversation is there");
     for name in ["one.txt", "two.txt"] {
         std::fs::remove_file(worktree.join(name)).expect("its work is there");
     }

@@ -73,6 +73,13 @@ impl TestEnv {
         Repo::make(&self.home().join(name))
     }
 
+    /// Where g3 keeps the state of a directory: its sessions and reports of errors.
+    pub fn g3_state(&self, directory: &Path) -> PathBuf {
+        let directory = directory.canonicalize().expect("the directory is there");
+        let name = base::user_dirs::name_for_path(&directory);
+        self.home().join(".local/state/g3/workspaces").join(name)
+    }
+
     /// Prepares a program of this workspace or of the system.
     pub fn job(&self, program: impl AsRef<OsStr>, directory: &Path) -> Job {
         let mut job = Job::new(program, directory)

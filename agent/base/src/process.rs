@@ -8,6 +8,7 @@ mod descriptors;
 mod output;
 mod running;
 mod system;
+mod watcher;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -15,6 +16,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -24,6 +26,8 @@ use collect::Collector;
 pub use descriptors::{inherited, keep_from_children};
 pub use output::{Limits, Output, exit_code};
 use system::{Group, Place, named};
+
+use crate::sandbox::Confinement;
 
 /// How long a group may take to end after TERM before it gets KILL.
 pub const GRACE: Duration = Duration::from_millis(500);
@@ -64,6 +68,8 @@ pub struct Job {
     place: Place,
     last_signal: Signal,
     bounds: Option<Bounds>,
+    confinement: Option<Arc<Confinement>>,
+    watched: bool,
 }
 
 impl Job {
@@ -75,8 +81,18 @@ impl Job {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let program = program.as_ref().to_owned();
         let (descriptors, place) = (Vec::new(), Place::default());
-        let (input, bounds) = (None, None);
-        Job { command, program, input, descriptors, place, last_signal: Signal::KILL, bounds }
+        let (input, bounds, confinement, last_signal) = (None, None, None, Signal::KILL);
+        Job {
+            command,
+            program,
+            input,
+            descriptors,
+            place,
+            last_signal,
+            bounds,
+            confinement,
+            watched: false,
+        }
     }
 
     /// Adds one argument.
@@ -179,6 +195,21 @@ impl Job {
         self
     }
 
+    /// Its group gets KILL when we end while it runs, even by KILL ourselves (Linux). Holds for what
+    /// [`Job::spawn_async`] starts, until the handle is told to forget it.
+    #[must_use]
+    pub fn ends_with_us(mut self) -> Job {
+        self.watched = true;
+        self
+    }
+
+    /// Puts a box around it and all that it starts.
+    #[must_use]
+    pub fn confined(mut self, confinement: Arc<Confinement>) -> Job {
+        self.confinement = Some(confinement);
+        self
+    }
+
     /// Bounds what it and all that it starts may use, together with the kernel's rules for files
     /// ([`crate::sandbox`]): no sockets, no group of its own, only so much memory.
     #[must_use]
@@ -214,12 +245,13 @@ impl Job {
 
     /// Starts it on the tokio runtime; its group gets KILL when the handle is dropped.
     pub fn spawn_async(self) -> io::Result<AsyncRunning> {
-        let last_signal = self.last_signal;
+        let (last_signal, watched) = (self.last_signal, self.watched);
         let (command, program, _descriptors) = self.prepared()?;
         let mut command = tokio::process::Command::from(command);
         let child = command.spawn().map_err(|e| named(e, &program))?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        Ok(AsyncRunning { child, group, last_signal })
+        let watched = group.filter(|_| watched).and_then(watcher::Watched::group);
+        Ok(AsyncRunning { child, group, last_signal, watched })
     }
 
     /// Starts it and lets go of it: for processes that outlive us. Gives its process id.
@@ -239,7 +271,12 @@ impl Job {
 
     /// Puts group, session and descriptors into place. The descriptors must live until the start.
     fn prepared(self) -> io::Result<Prepared> {
-        let Job { mut command, program, descriptors, place, bounds, .. } = self;
+        let Job { mut command, program, descriptors, place, bounds, confinement, .. } = self;
+        // First of all: a change of privileges takes back the signal at our end, and descriptors
+        // that are moved may take the place of the rules.
+        if let Some(confinement) = confinement {
+            system::confine_before_exec(&mut command, confinement);
+        }
         if place.group == Group::Own {
             command.process_group(0);
         }
@@ -280,6 +317,7 @@ pub struct AsyncRunning {
     pub child: tokio::process::Child,
     group: Option<Pid>,
     last_signal: Signal,
+    watched: Option<watcher::Watched>,
 }
 
 /// Sends a signal to a process group; one that is gone is no error.

@@ -61,6 +61,8 @@ enum SessionsCommand {
         #[arg(long, value_name = "TURN")]
         before: Option<usize>,
     },
+    /// Take over the sessions that an earlier g3 kept in .g3/sessions of this directory
+    Import,
     /// Say something to a session at work; the agent hears it before its next question
     Send {
         /// Its id or the beginning of it
@@ -104,6 +106,9 @@ pub fn run(args: &SessionsArgs) -> Result<u8> {
         SessionsCommand::Fork { id, before } => {
             let from = dir.join(session::find(&cwd, id.as_deref())?.as_str());
             format!("{}\n", session::fork::fork(&cwd, &from, *before)?.id)
+        }
+        SessionsCommand::Import => {
+            session::import::import(&cwd)?.iter().map(|id| format!("{id}\n")).collect()
         }
         SessionsCommand::Send { id, text } => {
             let id = session::find(&cwd, Some(id))?;

@@ -1,6 +1,7 @@
 //! `g3 tool …`: every tool without a model, and the gate without a tool.
 
 use std::io::{self, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,8 +15,9 @@ use serde_json::{Value, json};
 use crate::gate::Gate;
 use crate::memory::Memory;
 use crate::run::root_of;
-use crate::session::{keep_out_of_git, sessions_dir};
+use crate::session::sessions_dir;
 use crate::skills;
+use crate::tools::exec::boxed::confining;
 use crate::tools::browser::{self, keeper};
 use crate::tools::desktop::{self, Desk};
 use crate::tools::lsp::hub::Hub;
@@ -235,7 +237,8 @@ fn state_dir(cwd: &Path, session: Option<&str>) -> Result<PathBuf> {
 fn workplace(cwd: &Path, session: Option<&str>, config: &Config) -> Result<Workplace> {
     let mut at = Workplace::quiet(cwd, state_dir(cwd, session)?);
     at.root = root_of(cwd);
-    at.gate = Arc::new(Gate::new(&config.gate, None)?);
+    at.gate = Arc::new(Gate::new(&config.gate, None)?.confining(confining(&config.sandbox)));
+    at.others.sandbox = Arc::new(config.sandbox.clone());
     at.memory = Arc::new(Memory::new(config, None));
     at.others.web = Arc::new(config.tools.clone());
     at.others.lsp = Hub::new(config)?;
@@ -247,8 +250,10 @@ fn workplace(cwd: &Path, session: Option<&str>, config: &Config) -> Result<Workp
 
 /// Makes the place where the state of calls is kept.
 fn keep(at: &Workplace) -> Result<()> {
-    std::fs::create_dir_all(&at.session_dir)
-        .and_then(|()| keep_out_of_git(&at.cwd))
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&at.session_dir)
         .or_fail(|| format!("cannot make {}", at.session_dir.display()))
 }
 

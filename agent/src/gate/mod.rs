@@ -10,6 +10,7 @@ use base::config::agent::{Action, Gate as Config, Policy};
 use futures_util::future::BoxFuture;
 
 use core::Evaluator;
+use judge::Confine;
 use rules::{Rule, question};
 use stance::Stance;
 
@@ -112,6 +113,8 @@ pub trait Asker: Send + Sync {
 pub enum Pass {
     /// As it is.
     Free,
+    /// In the box that commands run in by default.
+    Confined,
     /// In the tighter box.
     Boxed,
     /// In the sandbox, which changes nothing and reaches nobody.
@@ -153,6 +156,20 @@ pub async fn answered<T>(work: impl Future<Output = T>) -> T {
     ANSWERED.scope((), work).await
 }
 
+/// What holds the commands that may run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Confining {
+    /// A box: what is not sure to stay inside may run in it.
+    #[default]
+    Box,
+    /// A box that no answer of the user opens: studio's. The paths are what may be written.
+    Studio(Vec<PathBuf>),
+    /// Nothing, because the configuration says so: they are judged by what their lines say.
+    Off,
+    /// Nothing, because the kernel cannot; why. They are asked about.
+    Unable(String),
+}
+
 /// The rules, and whom to ask.
 /// A clone is the same gate: what the user answers at one holds at the other.
 #[derive(Clone, Default)]
@@ -164,6 +181,8 @@ pub struct Gate {
     fence: Option<fence::Fence>,
     /// Judges by words, where the configuration wants that.
     exact: Option<Arc<Evaluator>>,
+    /// What holds commands.
+    commands: Confining,
     patience: Patience,
 }
 
@@ -176,6 +195,12 @@ impl Gate {
             Policy::CoreExact => Some(Arc::new(Evaluator::new(config)?)),
         };
         Ok(Gate { rules, asker, exact, ..Gate::default() })
+    }
+
+    /// The same gate, for commands that this holds.
+    #[must_use]
+    pub fn confining(self, commands: Confining) -> Gate {
+        Gate { commands, ..self }
     }
 
     /// The same gate, with a fence around what is written.
@@ -191,13 +216,16 @@ impl Gate {
         let verdict = verdict.map_err(Refused::now)?;
         let hooked = verdict.action == Action::Ask && ANSWERED.try_with(|()| ()).is_ok();
         traced::verdict(visitor, &verdict, hooked);
+        let alone = verdict.confine == Confine::Alone && !hooked && self.asker.is_none();
+        let confined = alone || verdict.confine == Confine::Always;
         let pass = match verdict.action {
             Action::Deny => return Err(Refused::now(format!("denied: {}", verdict.why))),
             Action::Allow | Action::Box | Action::Ask if verdict.sandboxed => Pass::Sandboxed,
             Action::Box => Pass::Boxed,
+            Action::Allow | Action::Ask if confined => Pass::Confined,
             Action::Allow | Action::Ask => Pass::Free,
         };
-        if verdict.action == Action::Ask && !hooked {
+        if verdict.action == Action::Ask && !hooked && !alone {
             let question = question(visitor, verdict.why);
             let asked = self.ask(&question);
             match self.patience(visitor) {

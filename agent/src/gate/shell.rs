@@ -44,9 +44,10 @@ pub fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> Verdict {
         return ask(format!("the command writes {path}, which is outside the working directory"));
     }
     if careful && let Some(what) = destructive(line, &found) {
-        return ask(format!("destructive_command: `{what}`"));
+        let why = format!("destructive_command: `{what}`");
+        return Verdict { action: Action::Ask, why, ..Verdict::confined() };
     }
-    Verdict::by_reach(Action::Allow, String::new())
+    Verdict::confined()
 }
 
 /// What no answer allows: making a file system, or removing the root directory.

@@ -36,7 +36,8 @@ pub fn workplace(
     let web = Arc::new(settings.config.tools.clone());
     let browser = browser::hub::Hub::of_session(&settings.config.webdriver);
     let desk = Arc::new(Desk::new(&settings.config));
-    let others = Others { asks, web, browser, desk, ..Others::default() };
+    let sandbox = Arc::new(settings.config.sandbox.clone());
+    let others = Others { asks, web, browser, desk, sandbox, ..Others::default() };
     let root = root_of(&settings.cwd);
     Workplace { root, plain: facts.small, gate, skills, memory, others, ..quiet }
 }

@@ -20,6 +20,7 @@ use crate::limits::Spent;
 use crate::message::{Bill, Message, Role as Speaker};
 use crate::role::Role;
 use crate::session::Session;
+use crate::tools::exec::boxed::confining;
 use crate::tools::lsp;
 use crate::tools::mcp::Hub;
 use crate::tools::outside::Outside;
@@ -76,7 +77,10 @@ impl Under {
     /// The gate for its calls.
     pub fn gate(&self, config: &Config) -> Result<Gate> {
         match self {
-            Under::User(asker) => Gate::new(&config.gate, asker.clone()),
+            Under::User(asker) => {
+                let gate = Gate::new(&config.gate, asker.clone())?;
+                Ok(gate.confining(confining(&config.sandbox)))
+            }
             Under::Agent(lent) => Ok(lent.gate.clone()),
         }
     }

@@ -100,7 +100,7 @@ pub struct Workplace {
     pub cwd: PathBuf,
     /// Writes stay below this directory unless the gate allows more.
     pub root: PathBuf,
-    /// State of this session: todo, long outputs, logs (`.g3/sessions/<sid>`).
+    /// State of this session: todo, long outputs, logs (`sessions/<id>` of the workspace's state).
     pub session_dir: PathBuf,
     /// Hears output while a tool runs.
     pub hear: Arc<dyn Fn(&str) + Send + Sync>,
@@ -137,6 +137,8 @@ pub struct Others {
     pub browser: Arc<browser::hub::Hub>,
     /// The screen, mouse and keyboard.
     pub desk: Arc<desktop::Desk>,
+    /// What the user opens for the box of commands, and whether there is one.
+    pub sandbox: Arc<base::config::agent::Sandbox>,
 }
 
 /// A set of tool names as an ecosystem knows them.

@@ -2,6 +2,7 @@
 //! directory and studio's build caches may be written; everything but secrets may be read.
 
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use base::config::agent::Sandbox;
@@ -10,6 +11,7 @@ use base::process::find_program;
 use base::sandbox::environment::{Child, cache_env, child_env};
 use base::sandbox::home::home_rules;
 use base::sandbox::{self, Rules};
+use base::user_dirs::STATE_VARIABLE;
 
 use crate::boxed::BoxSpec;
 
@@ -50,11 +52,11 @@ impl BoxSpec {
         }
         let mut named: &[String] = &[];
         let mut child = Child::Tool;
-        let mut commands = None;
+        let mut commands = Vec::new();
         if let Some(row) = row {
             if switches.enabled {
                 let file = for_commands(places, &rules)?;
-                commands = Some((sandbox::COMMANDS.to_owned(), file.display().to_string()));
+                commands.push((sandbox::COMMANDS.to_owned(), file.display().to_string()));
                 rules.read.push(file);
             }
             (named, child) = (&row.env, Child::Agent);
@@ -63,6 +65,9 @@ impl BoxSpec {
             rules.read.extend(program.and_then(|path| path.canonicalize().ok()));
             rules.read.extend(row.read.iter().map(|path| at_home(path)));
             rules.write.extend(row.write.iter().map(|path| at_home(path)));
+            let state = agent_state(places)?;
+            commands.push((STATE_VARIABLE.to_owned(), state.display().to_string()));
+            rules.write.push(state);
         }
         let own = child_env(std::env::vars_os(), named, child);
         let own = own.into_iter().filter_map(|(name, value)| {
@@ -89,6 +94,14 @@ impl BoxSpec {
             descriptors: Vec::new(),
         })
     }
+}
+
+/// Where the agent keeps its conversation: in the session's own directory, out of reach of the
+/// commands that it runs.
+fn agent_state(places: &Places<'_>) -> io::Result<PathBuf> {
+    let state = places.temp.with_file_name("agent-state");
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
+    Ok(state)
 }
 
 /// Writes down what the commands of an agent may reach: what it may itself, but for what its row

@@ -210,6 +210,7 @@ pub static KEYS: &[Key] = &[
     key("mcp.*.timeout_seconds", Kind::Whole(U32)),
     key("mcp.*.tools", Kind::Texts),
     key("mcp.*.calls", Kind::OneOf(&["ask", "allow"])),
+    key("mcp.*.sandbox", Kind::Switch),
     feature("lsp.*.enabled"),
     key("lsp.*.language", Kind::Text),
     key("lsp.*.command", Kind::Text),

@@ -39,6 +39,8 @@ pub struct McpServer {
     pub tools: Vec<String>,
     /// What becomes of calls that no rule of the gate names.
     pub calls: Calls,
+    /// Whether the program runs in the box of commands.
+    pub sandbox: bool,
 }
 
 /// What becomes of calls that no rule of the gate names.
@@ -66,6 +68,7 @@ impl Default for McpServer {
             timeout_seconds: 60,
             tools: Vec::new(),
             calls: Calls::Ask,
+            sandbox: true,
         }
     }
 }

@@ -5,7 +5,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::sandbox::Confinement;
 
 #[cfg(target_os = "linux")]
 use rustix::process::Signal;
@@ -59,6 +62,16 @@ pub fn before_exec(command: &mut Command, moves: Vec<(i32, i32)>, place: Place) 
             }
             Ok(())
         });
+    }
+}
+
+/// Puts a box around the child before it becomes its program.
+#[allow(unsafe_code)]
+pub fn confine_before_exec(command: &mut Command, confinement: Arc<Confinement>) {
+    // SAFETY: between fork and exec only system calls run, each on memory that is there already;
+    // nothing allocates.
+    unsafe {
+        command.pre_exec(move || confinement.enter());
     }
 }
 

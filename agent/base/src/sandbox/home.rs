@@ -138,6 +138,10 @@ const CLOSED: &[&str] =
 /// What only root could read anyway; closed by name when we are root.
 const ROOTS: &[&str] = &["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssl/private"];
 
+/// Directories of the system, which are not written although a working tree holds them.
+const SYSTEM: &[&str] =
+    &["/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/sbin", "/srv", "/sys", "/usr", "/var"];
+
 /// Devices that hold nothing and lead nowhere but to their own process.
 const DEVICES: &[&str] = &[
     "/dev/null",
@@ -156,6 +160,40 @@ const DEVICES: &[&str] = &[
 /// box needs inside them is added by its caller.
 pub fn home_rules(home: &Path, closed: &[PathBuf]) -> Rules {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+    let mut shut = secrets(&home, closed);
+    let system = CLOSED.iter().map(PathBuf::from);
+    let mut read = Vec::new();
+    // The home directory itself may lie in a closed place, as those of tests do.
+    shut.extend(system.clone().filter(|closed| !home.starts_with(closed)));
+    open_around(&home, &shut, &mut read);
+    shut.extend(system);
+    shut.push(home);
+    open_around(Path::new("/"), &shut, &mut read);
+    Rules { read, write: DEVICES.iter().map(PathBuf::from).collect(), fixed: Vec::new() }
+}
+
+/// What of a tree may be written without reaching a secret: all of it, or its entries around the
+/// secrets. Of a tree that holds the home directory, or is it, the hidden files of the home stay
+/// closed as well: shells and other programs run them.
+pub fn writable(tree: &Path, home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
+    let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+    let tree = tree.canonicalize().unwrap_or_else(|_| tree.to_owned());
+    let mut shut = secrets(&home, closed);
+    // What holds the working tree itself does not close it.
+    shut.retain(|secret| !tree.starts_with(secret));
+    if home.starts_with(&tree) {
+        let hidden = fs::read_dir(&home).into_iter().flatten().flatten();
+        let hidden = hidden.filter(|entry| entry.file_name().to_string_lossy().starts_with('.'));
+        shut.extend(hidden.map(|entry| entry.path()));
+        shut.extend(CLOSED.iter().chain(SYSTEM).map(PathBuf::from));
+    }
+    let mut write = Vec::new();
+    open_around(&tree, &shut, &mut write);
+    write
+}
+
+/// Everything that stays shut for a home directory.
+fn secrets(home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
     let mut shut: Vec<PathBuf> = closed.to_vec();
     shut.extend(SECRETS.iter().map(|secret| home.join(secret)));
     shut.extend(["g3", "studio"].iter().filter_map(|name| crate::user_dirs::state_dir(name).ok()));
@@ -166,16 +204,7 @@ pub fn home_rules(home: &Path, closed: &[PathBuf]) -> Rules {
     // A secret may be a link to where it really lies.
     let real: Vec<PathBuf> = shut.iter().filter_map(|path| path.canonicalize().ok()).collect();
     shut.extend(real);
-
-    let system = CLOSED.iter().map(PathBuf::from);
-    let mut read = Vec::new();
-    // The home directory itself may lie in a closed place, as those of tests do.
-    shut.extend(system.clone().filter(|closed| !home.starts_with(closed)));
-    open_around(&home, &shut, &mut read);
-    shut.extend(system);
-    shut.push(home);
-    open_around(Path::new("/"), &shut, &mut read);
-    Rules { read, write: DEVICES.iter().map(PathBuf::from).collect() }
+    shut
 }
 
 /// Opens a tree, around everything that is shut.

@@ -15,7 +15,8 @@ use super::words::{self, Case};
 use super::{End, Run, report};
 use crate::limits::Limits;
 use crate::message::{Message, Role};
-use crate::run::Work;
+use crate::run::{Work, root_of};
+use crate::tools::exec::boxed::CommandBox;
 
 /// How often the player's part of a round is tried.
 const PLAYER_TRIES: u32 = 3;
@@ -73,7 +74,8 @@ impl Run<'_> {
         let logs = self.work.session.dir.join(format!("checks/round-{n}"));
         let seconds = self.coach.config.studio.limits.check_seconds.unwrap_or(CHECK_SECONDS);
         let most = Duration::from_secs(seconds);
-        let at = Bench { cwd: &self.place.cwd, logs: &logs, most };
+        let around = CommandBox::of(&self.coach.config.sandbox, &root_of(&self.place.cwd));
+        let at = Bench { cwd: &self.place.cwd, logs: &logs, most, around: Some(&around) };
         let ran = checks::run(&self.contract.checks, &at, cancel).await;
         match ran.or_fail(|| "cannot run the checks")? {
             Some(results) => self.note(Note::Checked { round: n, results }).map(|()| None),

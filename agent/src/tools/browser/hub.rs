@@ -150,7 +150,7 @@ impl Hub {
             job = job.env(key, value);
         }
         let held = boxed::hold(pass, at).map_err(|why| broken(&why))?;
-        let mut keeper = boxed::spawn(job, held).map_err(|why| broken(&why))?;
+        let mut keeper = boxed::spawn_lasting(job, held).map_err(|why| broken(&why))?;
         let record = heard(&mut keeper).await?;
         // It goes its own way now.
         keeper.forget();

@@ -89,9 +89,9 @@ pub async fn run(order: &Order<'_>, at: &Workplace) -> io::Result<Ran> {
     let Pump { stdout, stderr, .. } = pump;
     // What it left running on purpose (`server &`) may stay, but not in the sandbox; after a time
     // limit the whole group was ended already.
-    match order.hold {
-        Some(Hold::Sandbox(_)) => drop(running),
-        Some(Hold::Tight(_) | Hold::Studios(_)) | None => running.forget(),
+    match &order.hold {
+        Some(Hold { sandbox: Some(_), .. }) => drop(running),
+        Some(Hold { sandbox: None, .. }) | None => running.forget(),
     }
     Ok(Ran {
         code: exit_code(status),

@@ -13,6 +13,7 @@ use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::http;
+use crate::tools::exec::boxed::CommandBox;
 use crate::tools::program::{self, Program, Start};
 
 /// The longest message of a server, in bytes.
@@ -25,6 +26,8 @@ pub struct Place {
     pub cwd: PathBuf,
     /// Its stderr goes into a file here; nowhere when absent.
     pub logs: Option<PathBuf>,
+    /// What holds it, unless its configuration says that nothing does.
+    pub around: CommandBox,
 }
 
 /// Learns the tools of a server that says that they are others now.
@@ -80,7 +83,9 @@ fn start(
     let cwd = server.cwd.as_deref().map(|cwd| base::config::studio::expanded(cwd, &home));
     let cwd = cwd.map_or_else(|| place.cwd.clone(), |cwd| place.cwd.join(cwd));
     let log = place.logs.as_deref().map(|logs| (logs, part));
-    program::start(&Start { command: &server.command, env: &server.env, cwd: &cwd, log })
+    let boxed = server.sandbox.then(|| place.around.hold_where_possible()).transpose();
+    let hold = boxed.map_err(|why| why.to_string())?.flatten();
+    program::start(&Start { command: &server.command, env: &server.env, cwd: &cwd, log, hold })
 }
 
 impl Line {

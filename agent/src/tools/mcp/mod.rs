@@ -24,6 +24,7 @@ use self::connect::Place;
 use self::offer::Offer;
 use self::server::{Known, Server};
 use super::call::Trouble;
+use super::exec::boxed::CommandBox;
 use super::{ErrorKind, Outcome, Workplace, history, skill};
 use crate::gate::{Access, Pass, Visitor};
 use crate::provider::ToolSpec;
@@ -52,12 +53,12 @@ impl Hub {
     /// there are none.
     pub fn start(
         all: &BTreeMap<String, McpServer>,
-        cwd: &Path,
+        (cwd, around): (&Path, CommandBox),
         session_dir: &Path,
         tell: &Tell,
     ) -> Option<Arc<Hub>> {
         let logs = Some(session_dir.join("mcp"));
-        let servers = servers(all, &Place { cwd: cwd.to_owned(), logs });
+        let servers = servers(all, &Place { cwd: cwd.to_owned(), logs, around });
         if servers.is_empty() {
             return None;
         }
@@ -194,7 +195,7 @@ impl Hub {
                     "denied: a rule boxes `{name}`, and no box can hold a server"
                 ));
             }
-            Some(Ok(Pass::Free)) => {}
+            Some(Ok(Pass::Free | Pass::Confined)) => {}
         }
         let answer = server.call(&tool, args, &at.cancel).await?;
         Ok(result::outcome(answer, &at.session_dir.join("tools")))
