@@ -26,7 +26,10 @@ fn a_failed_turn_leaves_a_record_without_keys() {
     assert_eq!(record["provider"], "anthropic.scripted");
     assert!(record["what"].as_str().unwrap().contains("could not be asked"), "{record}");
     assert!(!records[0].contains("topsecret"), "{}", records[0]);
-    let file = std::fs::read_dir(stage.env.g3_state(stage.repo.path()).join("errors")).unwrap().next().unwrap();
+    let file = std::fs::read_dir(stage.env.g3_state(stage.repo.path()).join("errors"))
+        .unwrap()
+        .next()
+        .unwrap();
     use std::os::unix::fs::PermissionsExt;
     assert_eq!(file.unwrap().metadata().unwrap().permissions().mode() & 0o077, 0);
     assert_eq!(stage.repo.git(["status", "--porcelain"]), "", "git must not see it");

@@ -12,6 +12,7 @@ mod browser;
 mod browser_life;
 mod browser_support;
 mod cli;
+mod command_box;
 mod commands;
 mod context;
 mod desktop;

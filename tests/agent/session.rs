@@ -192,7 +192,7 @@ fn a_full_disk_is_told_and_the_session_goes_on_when_there_is_room() {
     let disk = stage.env.home().join("disk");
     std::fs::create_dir(&disk).unwrap();
     // A file system of 200 kB in a namespace of our own, filled up to a few kB.
-    let play = "mount -t tmpfs -o size=200k none \"$1\" || exit 99; cd \"$1\"
+    let play = "mount -t tmpfs -o size=200k none \"$1\" || exit 99; cd \"$1\"; export XDG_STATE_HOME=\"$PWD/state\"
         dd if=/dev/zero of=filler bs=1k count=160 2>/dev/null
         \"$2\" 'fill the disk' >/dev/null; echo first $?
         rm filler; \"$2\" --resume -- 'go on'; echo second $?";

@@ -208,7 +208,10 @@ fn a_background_process_outlives_the_call_and_its_name_is_free_again() {
     let first = start("dev/../server");
     first.says("pid: ").says("log: ").works();
     let log = first.metadata["log"].as_str().unwrap().to_owned();
-    assert!(std::path::Path::new(&log).starts_with(bench.session()) && !log.contains("/../"), "{log}");
+    assert!(
+        std::path::Path::new(&log).starts_with(bench.session()) && !log.contains("/../"),
+        "{log}"
+    );
     until("the log to have both streams", || {
         let text = std::fs::read_to_string(&log).unwrap();
         (text.contains("up\n") && text.contains("bad\n") && text.contains("name: dev"))
@@ -278,6 +281,10 @@ fn a_rule_can_put_commands_in_the_box() {
     shell(&bench, "echo in > inside && cat inside && ls ~/outside").says("in\n").works();
     bench.env.config("");
     assert_eq!(bench.read("inside"), "in\n");
+    shell(&bench, "cat ~/.config/g3/config.toml")
+        .says("does not let commands read")
+        .fails("failed");
+    bench.env.config("[[gate.rules]]\ntool = \"shell\"\naction = \"allow\"\n");
     shell(&bench, "cat ~/.config/g3/config.toml").works();
 }
 

@@ -1,6 +1,6 @@
 //! Finding files by name and by content, and the list of todos.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};

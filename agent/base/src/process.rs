@@ -327,6 +327,19 @@ pub fn signal_group(id: u32, signal: Signal) {
     }
 }
 
+/// Keeps what this process knows (keys above all) to itself: no other process of the user may look
+/// into it, and no core file is written when it crashes. To be called first of all.
+#[allow(unsafe_code)]
+pub fn keep_secrets() {
+    let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
+    #[cfg(target_os = "linux")]
+    // SAFETY: the call takes numbers.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+    }
+}
+
 /// Whether a process with this id exists.
 pub fn is_alive(id: u32) -> bool {
     Pid::from_raw(id.cast_signed())

@@ -23,6 +23,7 @@ pub mod shell;
 pub mod stance;
 mod traced;
 pub mod verbs;
+pub mod written;
 
 /// What a call wants to reach.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,8 +17,8 @@ use crate::gate::Gate;
 use crate::provider::ToolSpec;
 use crate::run::{Settings, root_of};
 use crate::session::Session;
-use crate::tools::exec::boxed::confining;
 use crate::tools::browser;
+use crate::tools::exec::boxed::confining;
 use crate::tools::lsp::hub::Hub;
 use crate::tools::{self, Others, Outcome, Profile, Switches, Workplace, traced};
 

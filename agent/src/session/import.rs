@@ -12,8 +12,7 @@ use base::id::Id;
 use super::{make_dir, refuse_links, sessions_dir};
 
 /// What is taken over of a session; nothing that g3 runs or obeys.
-const TAKEN: [&str; 5] =
-    ["session.jsonl", "session.json", "todo.g3.md", "todo.json", "project.md"];
+const TAKEN: [&str; 5] = ["session.jsonl", "session.json", "todo.g3.md", "todo.json", "project.md"];
 
 /// Whether a working directory has such sessions.
 pub fn can_be_imported(cwd: &Path) -> bool {

@@ -67,7 +67,8 @@ fn common(own: &Path) -> Option<PathBuf> {
 /// Whether a linked working tree's directory names this `.git` file as its own.
 fn points_back(own: &Path, pointer: &Path) -> bool {
     let named = line(&own.join("gitdir")).map(|text| own.join(text));
-    let (named, pointer) = (named.and_then(|path| path.canonicalize().ok()), pointer.canonicalize());
+    let (named, pointer) =
+        (named.and_then(|path| path.canonicalize().ok()), pointer.canonicalize());
     named.is_some() && named == pointer.ok()
 }
 
@@ -138,7 +139,8 @@ mod tests {
         git_dir(&at.join("victim/.git"));
         fs::create_dir_all(at.join("work")).unwrap();
         for to in ["victim/.git", "victim", "nowhere"] {
-            fs::write(at.join("work/.git"), format!("gitdir: {}\n", at.join(to).display())).unwrap();
+            fs::write(at.join("work/.git"), format!("gitdir: {}\n", at.join(to).display()))
+                .unwrap();
             assert_eq!(of(&at.join("work")), GitDirs::default(), "{to}");
         }
     }

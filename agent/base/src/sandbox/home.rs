@@ -139,8 +139,10 @@ const CLOSED: &[&str] =
 const ROOTS: &[&str] = &["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssl/private"];
 
 /// Directories of the system, which are not written although a working tree holds them.
-const SYSTEM: &[&str] =
-    &["/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/sbin", "/srv", "/sys", "/usr", "/var"];
+const SYSTEM: &[&str] = &[
+    "/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/sbin", "/srv", "/sys", "/usr",
+    "/var",
+];
 
 /// Devices that hold nothing and lead nowhere but to their own process.
 const DEVICES: &[&str] = &[
@@ -246,7 +248,7 @@ fn holds_login(file: &Path) -> bool {
 }
 
 /// `https://user:password@host`.
-fn has_user_in_address(text: &str) -> bool {
+pub fn has_user_in_address(text: &str) -> bool {
     text.split("://").skip(1).any(|rest| {
         let host = rest.split(['/', '"', '\'', '\n', ' ']).next().unwrap_or_default();
         host.split_once('@').is_some_and(|(user, _)| user.contains(':'))

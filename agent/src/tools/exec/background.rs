@@ -98,7 +98,9 @@ fn start(call: &Call<'_>, args: &Args, log: &File, pass: Pass) -> std::io::Resul
         Ok(job.stdout(out).stderr(err).detached())
     };
     let mut running = match boxed::spawn_lasting(job("bash")?, hold.clone()) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => boxed::spawn_lasting(job("sh")?, hold)?,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            boxed::spawn_lasting(job("sh")?, hold)?
+        }
         other => other?,
     };
     let pid = running.id().ok_or_else(|| std::io::Error::other("it ended at once"))?;

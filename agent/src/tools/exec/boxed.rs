@@ -68,11 +68,7 @@ impl CommandBox {
 
     /// The box for programs that work in this tree.
     pub fn of(sandbox: &config::Sandbox, root: &Path) -> CommandBox {
-        CommandBox {
-            sandbox: Arc::new(sandbox.clone()),
-            root: root.to_owned(),
-            outputs: None,
-        }
+        CommandBox { sandbox: Arc::new(sandbox.clone()), root: root.to_owned(), outputs: None }
     }
 
     /// What holds a program; nothing where the configuration switches the box off and studio has

@@ -11,7 +11,9 @@ use tokio::process::ChildStdin;
 use tokio::time::{Instant, sleep_until};
 
 use super::boxed::{self, Hold};
+use super::denial::{self, Denial};
 use super::environment::{self, Environment};
+use super::git_guard::GitGuard;
 use super::output::{Capture, Captured, Show};
 use super::prompts::{self, Sign};
 use crate::tools::Workplace;
@@ -63,6 +65,10 @@ pub struct Ran {
     pub lingers: bool,
     /// Where its shell was at the end.
     pub directory: Option<PathBuf>,
+    /// What its box did not allow.
+    pub denied: Option<Denial>,
+    /// What it changed of git's configuration and hooks, and was put back.
+    pub put_back: Vec<PathBuf>,
 }
 
 /// How long pipes are read after the end; what the command left running may hold them open.
@@ -82,6 +88,7 @@ const DIRECTORY_FD: i32 = 9;
 pub async fn run(order: &Order<'_>, at: &Workplace) -> io::Result<Ran> {
     let started = Instant::now();
     let told = if order.attended { Some(tempfile::tempfile()?) } else { None };
+    let guard = order.hold.as_ref().and_then(|hold| git_guard(hold, at));
     let mut running = start(order, told.as_ref())?;
     let mut pump = Pump::new(order, &mut running, at);
     let (end, status) = pump.until_end(&mut running, order.time.map(|time| started + time)).await?;
@@ -93,15 +100,29 @@ pub async fn run(order: &Order<'_>, at: &Workplace) -> io::Result<Ran> {
         Some(Hold { sandbox: Some(_), .. }) => drop(running),
         Some(Hold { sandbox: None, .. }) | None => running.forget(),
     }
+    let (stdout, stderr) = (stdout.finish(), stderr.finish());
+    let denied = order.hold.as_ref().and_then(|hold| {
+        let outputs = [&stderr, &stdout].map(|stream| format!("{}\n{}", stream.head, stream.tail));
+        denial::find(&hold.confinement, order.cwd, [&outputs[0], &outputs[1]])
+    });
     Ok(Ran {
         code: exit_code(status),
         end,
-        stdout: stdout.finish(),
-        stderr: stderr.finish(),
+        stdout,
+        stderr,
         took: started.elapsed(),
         lingers: lingers && end == End::Exited,
         directory: told.and_then(|file| read_directory(file).ok()),
+        denied,
+        put_back: guard.map_or_else(|| Ok(Vec::new()), |guard| guard.restore())?,
     })
+}
+
+/// Where the box cannot keep git's configuration as it is, we do.
+fn git_guard(hold: &Hold, at: &Workplace) -> Option<GitGuard> {
+    let confinement = &hold.confinement;
+    let aside = at.session_dir.join("put-back");
+    (!confinement.holds_fixed()).then(|| GitGuard::new(&confinement.rules.fixed, &aside))
 }
 
 fn start(order: &Order<'_>, told: Option<&File>) -> io::Result<AsyncRunning> {

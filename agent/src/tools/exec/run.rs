@@ -115,5 +115,7 @@ async fn in_terminal(order: &Order<'_>, pass: Pass, call: &Call<'_>) -> Option<i
         took: started.elapsed(),
         lingers: false,
         directory: None,
+        denied: None,
+        put_back: Vec::new(),
     }))
 }
