@@ -66,8 +66,14 @@ fn accept(store: &Path, file: &Path) -> Result<String> {
     })?;
     let entry = trust::accept(store, file, &content, &Clock::from_env())?;
     let shown = base::text::printable(&String::from_utf8_lossy(&content));
+    let names: String = entry
+        .names
+        .iter()
+        .map(|(name, sha256)| format!("  with {} (sha256 {sha256})\n", name.display()))
+        .collect();
     Ok(format!(
-        "{shown}\naccepted {} as it is now (sha256 {})\nany change to it needs `g3 trust` again\n",
+        "{shown}\naccepted {} as it is now (sha256 {})\n{names}any change to it, or to a file that \
+         it names, needs `g3 trust` again\n",
         file.display(),
         entry.sha256
     ))

@@ -107,7 +107,7 @@ impl Places {
         let Some(first) = found.next() else { return Err(self.unknown(name)) };
         let Origin::Workspace(file) = first.origin.clone() else { return Ok((first, Vec::new())) };
         let trusted = self.trust.as_ref().is_some_and(|store| {
-            fs::read(&file).is_ok_and(|content| trust::is_trusted(store, &content))
+            fs::read(&file).is_ok_and(|content| trust::is_trusted(store, &file, &content))
         });
         if trusted {
             return Ok((first, Vec::new()));

@@ -148,7 +148,7 @@ fn of_repository(sources: &Sources, user: &[Setting]) -> Result<(Vec<Setting>, V
     let Some(bytes) = layers::read(file)? else { return Ok((Vec::new(), Vec::new())) };
     let settings = layers::from_file(&bytes, &Origin::Repository(file.clone()))?;
     let store = sources.trust_store();
-    if store.is_some_and(|store| trust::is_trusted(&store, &bytes)) {
+    if store.is_some_and(|store| trust::is_trusted(&store, file, &bytes)) {
         return Ok((settings, Vec::new()));
     }
     Ok(untrusted::narrowed(settings, user, file))
