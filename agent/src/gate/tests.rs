@@ -77,6 +77,9 @@ fn a_rule_over_commands_sees_every_command_of_a_line() {
         assert_eq!(says("git push*", Action::Deny, line), Action::Deny, "{line}");
     }
     assert_eq!(says("sudo *", Action::Deny, "cd . && sudo ls"), Action::Deny);
+    for line in ["git -C . push", "git --no-pager -c a.b=c push origin", "git --git-dir=x push"] {
+        assert_eq!(says("git push*", Action::Deny, line), Action::Deny, "{line}");
+    }
     assert_eq!(says("git push*", Action::Deny, "git pull"), Action::Allow);
     assert_eq!(says("rm *", Action::Allow, "rm a && rm b"), Action::Allow);
     assert_eq!(says("rm *", Action::Allow, "rm a > b 2>/dev/null"), Action::Allow);

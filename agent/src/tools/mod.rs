@@ -139,6 +139,8 @@ pub struct Others {
     pub desk: Arc<desktop::Desk>,
     /// What the user opens for the box of commands, and whether there is one.
     pub sandbox: Arc<base::config::agent::Sandbox>,
+    /// The box that the last command ran in.
+    pub recent_box: Arc<exec::boxed::RecentBox>,
 }
 
 /// A set of tool names as an ecosystem knows them.

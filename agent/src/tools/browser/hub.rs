@@ -18,7 +18,7 @@ use super::session::Session;
 use super::wire::Wire;
 use crate::gate::Pass;
 use crate::tools::call::Trouble;
-use crate::tools::exec::boxed;
+use crate::tools::exec::boxed::{self, CommandBox};
 use crate::tools::{ErrorKind, Workplace};
 
 /// How long a start may take.
@@ -149,7 +149,12 @@ impl Hub {
         {
             job = job.env(key, value);
         }
-        let held = boxed::hold(pass, at).map_err(|why| broken(&why))?;
+        let held = match pass {
+            // Its profile is in the session's directory, which studio's box keeps from commands.
+            Pass::Free if boxed::in_studio() => CommandBox::at(at).writing(place.path()).hold(),
+            pass => boxed::hold(pass, at),
+        };
+        let held = held.map_err(|why| broken(&why))?;
         let mut keeper = boxed::spawn_lasting(job, held).map_err(|why| broken(&why))?;
         let record = heard(&mut keeper).await?;
         // It goes its own way now.

@@ -4,12 +4,14 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use base::config::agent as config;
 use base::config::studio::expanded;
 use base::process::{AsyncRunning, Job};
-use base::sandbox::{self, Confinement, Rules, Scope, caches, git_dirs, home};
+use base::sandbox::git_dirs::{self, GitDirs};
+use base::sandbox::{self, Confinement, Rules, Scope, caches, home};
 
 use super::sandbox::Sandbox;
 use crate::gate::{Confining, Pass};
@@ -54,7 +56,29 @@ pub struct CommandBox {
     root: PathBuf,
     /// Where long outputs of commands are kept, for the model to look at with other commands.
     outputs: Option<PathBuf>,
+    /// A directory of the program's own.
+    own: Option<PathBuf>,
+    recent: Arc<RecentBox>,
 }
+
+/// The last box of a session, which the next command is likely to need again: to make one, the
+/// home directory is read.
+#[derive(Debug, Default)]
+pub struct RecentBox(Mutex<Option<Made>>);
+
+#[derive(Debug)]
+struct Made {
+    at: Instant,
+    /// The working tree itself, and its git directory: another needs another box.
+    tree: Option<(u64, u64)>,
+    git: GitDirs,
+    /// An agent that works within a session has its own.
+    outputs: Option<PathBuf>,
+    confinement: Arc<Confinement>,
+}
+
+/// How long a box is used again. Directories that were made since are not open in it.
+const RECENT: Duration = Duration::from_secs(60);
 
 impl CommandBox {
     /// The box of a workplace.
@@ -63,12 +87,21 @@ impl CommandBox {
             sandbox: at.others.sandbox.clone(),
             root: at.root.clone(),
             outputs: outputs(at),
+            own: None,
+            recent: at.others.recent_box.clone(),
         }
     }
 
     /// The box for programs that work in this tree.
     pub fn of(sandbox: &config::Sandbox, root: &Path) -> CommandBox {
-        CommandBox { sandbox: Arc::new(sandbox.clone()), root: root.to_owned(), outputs: None }
+        let (sandbox, root) = (Arc::new(sandbox.clone()), root.to_owned());
+        CommandBox { sandbox, root, outputs: None, own: None, recent: Arc::default() }
+    }
+
+    /// The same box, in which this directory may be written, too.
+    #[must_use]
+    pub fn writing(self, directory: &Path) -> CommandBox {
+        CommandBox { own: Some(directory.to_owned()), recent: Arc::default(), ..self }
     }
 
     /// What holds a program; nothing where the configuration switches the box off and studio has
@@ -76,12 +109,27 @@ impl CommandBox {
     pub fn hold(&self) -> io::Result<Option<Hold>> {
         if let Some(mut rules) = around()? {
             rules.read.extend(self.outputs.clone());
+            rules.write.extend(self.own.clone());
             return Ok(Some(Hold::of(Confinement::new(rules, Scope::SideBySide)?)));
         }
         if !self.sandbox.enabled {
             return Ok(None);
         }
-        Ok(Some(Hold::of(Confinement::new(self.rules(), Scope::SideBySide)?)))
+        use std::os::unix::fs::MetadataExt;
+        let git = git_dirs::of(&self.root);
+        let tree = std::fs::metadata(&self.root).ok().map(|meta| (meta.dev(), meta.ino()));
+        let mut recent = self.recent.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = recent.as_ref().filter(|made| made.at.elapsed() < RECENT)
+            && (made.tree, &made.git, &made.outputs) == (tree, &git, &self.outputs)
+        {
+            let confinement = made.confinement.clone();
+            return Ok(Some(Hold { confinement, sandbox: None }));
+        }
+        let confinement = Arc::new(Confinement::new(self.rules(&git), Scope::SideBySide)?);
+        let (at, made) = (Instant::now(), confinement.clone());
+        let outputs = self.outputs.clone();
+        *recent = Some(Made { at, tree, git, outputs, confinement: made });
+        Ok(Some(Hold { confinement, sandbox: None }))
     }
 
     /// As [`CommandBox::hold`], for a program that no answer of the user lets run otherwise: where
@@ -93,16 +141,16 @@ impl CommandBox {
         }
     }
 
-    fn rules(&self) -> Rules {
+    fn rules(&self, git: &GitDirs) -> Rules {
         let (home, closed) = (home_dir(), closed());
         let mut rules = home::home_rules(&home, &closed);
         rules.read.extend(self.outputs.clone());
         rules.write.extend(home::writable(&self.root, &home, &closed));
         rules.write.extend(temporary(&home));
         rules.write.extend(caches::of(&home));
-        let git = git_dirs::of(&self.root);
-        rules.write.extend(git.write);
-        rules.fixed = git.fixed;
+        rules.write.extend(git.write.clone());
+        rules.fixed = git.fixed.clone();
+        rules.write.extend(self.own.clone());
         let own = &self.sandbox;
         rules.read.extend(own.read.iter().map(|path| expanded(path, &home)));
         rules.write.extend(own.write.iter().map(|path| expanded(path, &home)));
