@@ -65,6 +65,10 @@ impl BoxSpec {
             rules.read.extend(program.and_then(|path| path.canonicalize().ok()));
             rules.read.extend(row.read.iter().map(|path| at_home(path)));
             rules.write.extend(row.write.iter().map(|path| at_home(path)));
+            if !switches.enabled {
+                // Without a box for the session, g3 makes none for its commands either.
+                commands.push(("G3_SANDBOX__ENABLED".to_owned(), "false".to_owned()));
+            }
             let state = agent_state(places)?;
             commands.push((STATE_VARIABLE.to_owned(), state.display().to_string()));
             rules.write.push(state);
