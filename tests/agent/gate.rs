@@ -48,7 +48,12 @@ fn a_check_tells_what_would_become_of_a_call_and_runs_nothing() {
     let denied = check(&bench, &[], "rm -rf /");
     assert_eq!(denied["route"], "deny", "{denied}");
     let asks = check(&bench, &[], "rm x");
-    assert_eq!((&asks["route"], &asks["require_confirmation"]), (&json!("host"), &json!(true)));
+    assert_eq!((&asks["route"], &asks["require_confirmation"]), (&json!("box"), &json!(true)));
+    let outside = check(&bench, &[], "touch ../x");
+    assert_eq!(
+        (&outside["route"], &outside["require_confirmation"]),
+        (&json!("host"), &json!(true))
+    );
     assert_eq!(check(&bench, &[], "ls")["reason"], "safe");
     assert_eq!(fs::read_dir(&bench.dir).unwrap().count(), 0, "nothing was made, not even state");
     bench.env.config(EXACT);

@@ -208,6 +208,10 @@ fn the_program_of_the_skill_starts_a_real_scout_as_well() {
     ];
     let mut stage = Stage::new(two_voices(replies));
     stage.repo.write("README.md", "The sky is blue here.\n");
+    // It needs g3's configuration, which the box of commands closes.
+    let provider = stage.model.config_toml("anthropic");
+    let rule = "[[gate.rules]]\ncommand = \"*g3-research*\"\naction = \"allow\"\n";
+    stage.env.config(&format!("{provider}\n{rule}"));
     let beside = std::path::Path::new(crate::stage::G3).parent().unwrap().display().to_string();
     stage.env.set("PATH", format!("{beside}:{}", std::env::var("PATH").unwrap()));
 

@@ -49,7 +49,7 @@ impl Verdict {
     }
 
     /// A verdict by where a call reaches.
-    pub(super) fn by_reach(action: Action, why: String) -> Verdict {
+    pub fn by_reach(action: Action, why: String) -> Verdict {
         Verdict { action, why, by_rule: false, sandboxed: false, confine: Confine::Never }
     }
 }

@@ -31,6 +31,9 @@ const LOOKERS: [&str; 40] = [
     "basename", "dirname", "find",
 ];
 
+/// Programs of ours, which do nothing without what the box closes.
+const OURS: [&str; 3] = ["g3", "g3-research", "studio"];
+
 /// Programs that run code which is one of their arguments.
 const INTERPRETERS: [&str; 12] = [
     "python", "python2", "python3", "perl", "ruby", "node", "deno", "bun", "php", "lua", "awk",
@@ -55,6 +58,10 @@ pub fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> Verdict {
     }
     if let Some(why) = reach.leaves(found) {
         return ask(why);
+    }
+    if let Some(piece) = found.iter().find(|piece| OURS.contains(&piece.verb())) {
+        let verb = piece.verb();
+        return ask(format!("`{verb}` reads g3's configuration and keys, which the box closes"));
     }
     if let Some(why) = unclear(&read, &reach) {
         return Verdict::unsure(why);
@@ -375,6 +382,7 @@ mod tests {
             "$\"touch\" /etc/x",
             "trap 'rm /etc/x' EXIT",
             "touch /dev/fd/../cwd/../../etc/x",
+            ".g3/bin/g3-research 'which?'",
         ] {
             assert_eq!(action(line, false), Action::Ask, "{line}");
             let verdict = judge(line, Path::new("/w"), Path::new("/w"), false);
