@@ -218,6 +218,13 @@ fn each_model_has_its_own_bill() {
     assert_eq!(shown["usage"]["input"], 300);
 }
 
+/// A g3 that a command starts works outside of the box only.
+fn allow_commands(stage: &Stage) {
+    let provider = stage.model.config_toml("anthropic");
+    let rule = "[[gate.rules]]\ntool = \"shell\"\naction = \"allow\"";
+    stage.env.config(&format!("{provider}\n{rule}\n"));
+}
+
 #[test]
 fn what_is_sent_to_a_session_at_work_is_heard_before_the_next_question_and_once() {
     let line = format!(
@@ -229,6 +236,7 @@ fn what_is_sent_to_a_session_at_work_is_heard_before_the_next_question_and_once(
         Reply::call("shell", json!({"command": line})),
         Reply::says("with plums"),
     ]));
+    allow_commands(&stage);
     let ran = stage.g3(["work on jam"]);
     ran.ok();
     let asked = stage.asked();
@@ -251,6 +259,7 @@ fn a_session_killed_while_it_hears_hears_it_once() {
                 Reply::call("shell", json!({"command": line}))
             }
         }));
+        allow_commands(&stage);
         let job = stage.job(["work on jam"]).env("G3_TEST_KILL_AT", step);
         stage.env.run_job(job).exits(137);
         stage.g3(["--resume"]).ok();

@@ -35,9 +35,6 @@ pub struct Session {
     _lock: Lock,
 }
 
-/// What keeps git away from the state of sessions, and lets skills be versioned.
-const GITIGNORE: &str = "/*\n!/skills/\n";
-
 impl Session {
     /// Makes a session for a task in a working directory.
     pub fn create(cwd: &Path, task: &str) -> Result<Session> {
@@ -221,16 +218,6 @@ pub fn refuse_links(cwd: &Path) -> Result<()> {
 
 fn make_dir(dir: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
-}
-
-/// In a git work tree, `.g3` tells git by itself not to look at it.
-pub fn keep_out_of_git(cwd: &Path) -> io::Result<()> {
-    let file = cwd.join(".g3/.gitignore");
-    let in_git = cwd.ancestors().any(|dir| dir.join(".git").exists());
-    if !in_git || file.exists() {
-        return Ok(());
-    }
-    base::files::replace_with_mode(&file, GITIGNORE.as_bytes(), 0o644)
 }
 
 fn first_line(task: &str) -> &str {

@@ -54,6 +54,13 @@ pub fn reaches(call: &Call<'_>) -> Vec<Access> {
     if named { Vec::new() } else { vec![Access::Write(call.place.clone())] }
 }
 
+/// Taken by who writes the notes of a directory.
+fn lock(cwd: &std::path::Path) -> std::io::Result<Lock> {
+    let state = base::user_dirs::workspace_state(cwd)?;
+    std::fs::create_dir_all(&state)?;
+    Lock::take(&state.join("memory.lock"))
+}
+
 /// Merges notes into the workspace's file.
 pub async fn remember(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let Notes { notes } = call.decode()?;
@@ -63,7 +70,7 @@ pub async fn remember(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let memory = &call.at.memory;
     let merged = {
         // Two g3 of one directory write one after the other.
-        let _lock = Lock::take(&call.at.cwd.join(".g3/memory.lock")).ok();
+        let _lock = lock(&call.at.cwd).ok();
         merge(call, &notes)?
     };
     memory.learnt.remembered();

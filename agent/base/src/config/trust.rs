@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -110,7 +110,23 @@ fn repository(file: &Path) -> PathBuf {
     own.ancestors().filter(is_git).last().unwrap_or(&own).to_owned()
 }
 
-/// The files of the repository that a content names in a word of its own, and what they hold. They
+/// Endings of scripts.
+const SCRIPTS: [&str; 10] = ["sh", "bash", "py", "js", "mjs", "cjs", "ts", "rb", "pl", "lua"];
+
+/// Whether a file is one that is run: a script, by its name or its first bytes, or executable.
+fn is_program(file: &Path) -> bool {
+    let Ok(meta) = fs::metadata(file) else { return false };
+    let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let begins = || {
+        let mut first = [0; 2];
+        let read = fs::File::open(file).and_then(|mut file| file.read_exact(&mut first));
+        read.is_ok() && &first == b"#!"
+    };
+    let runs = || meta.permissions().mode() & 0o111 != 0 || SCRIPTS.contains(&ending) || begins();
+    meta.is_file() && runs()
+}
+
+/// The programs and scripts of the repository that a content names in a word of its own, and what they hold. They
 /// are looked for beside the file and from the top of the working tree.
 fn named(file: &Path, content: &[u8]) -> BTreeMap<PathBuf, String> {
     // A persona is prose: what it mentions is not run because of it.
@@ -125,7 +141,7 @@ fn named(file: &Path, content: &[u8]) -> BTreeMap<PathBuf, String> {
     for word in text.split(ends).filter(|word| !word.is_empty() && *word != ".") {
         for found in [beside.join(word), top.join(word)] {
             let is_here = found.starts_with(top) && found != *file;
-            if !is_here || !fs::metadata(&found).is_ok_and(|meta| meta.is_file()) {
+            if !is_here || !is_program(&found) {
                 continue;
             }
             let below = found.strip_prefix(top).unwrap_or(&found).components().collect();
@@ -222,7 +238,7 @@ mod tests {
         assert!(!is_trusted(&store, &one, content), "a script changed");
         fs::write(at.join("one/hook.sh"), "good").unwrap();
         assert!(is_trusted(&store, &one, content));
-        fs::write(at.join("one/scripts/check"), "new").unwrap();
+        fs::write(at.join("one/scripts/check"), "#!/bin/sh").unwrap();
         assert!(!is_trusted(&store, &one, content), "a named file appeared");
     }
 

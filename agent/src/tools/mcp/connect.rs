@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::config::mcp::McpServer;
-use base::process::GRACE;
+use base::process::{GRACE, find_program};
 use futures_util::future::BoxFuture;
 use rmcp::model::{ClientConfig, Implementation};
 use rmcp::service::{ClientInitializeError, NotificationContext, Peer, RunningService};
@@ -83,9 +83,20 @@ fn start(
     let cwd = server.cwd.as_deref().map(|cwd| base::config::studio::expanded(cwd, &home));
     let cwd = cwd.map_or_else(|| place.cwd.clone(), |cwd| place.cwd.join(cwd));
     let log = place.logs.as_deref().map(|logs| (logs, part));
-    let boxed = server.sandbox.then(|| place.around.hold_where_possible()).transpose();
+    // A g3 that serves its tools boxes their commands by itself, and needs its configuration.
+    let wanted = server.sandbox && !is_g3(&server.command);
+    let boxed = wanted.then(|| place.around.hold_where_possible()).transpose();
     let hold = boxed.map_err(|why| why.to_string())?.flatten();
     program::start(&Start { command: &server.command, env: &server.env, cwd: &cwd, log, hold })
+}
+
+/// Whether a command is our own program.
+fn is_g3(command: &[String]) -> bool {
+    let named = command.first().map(|name| (find_program(name), PathBuf::from(name)));
+    let file = named.map(|(found, name)| found.unwrap_or(name));
+    let real = |path: PathBuf| path.canonicalize().ok();
+    let own = std::env::current_exe().ok().and_then(real);
+    own.is_some() && file.and_then(real) == own
 }
 
 impl Line {
