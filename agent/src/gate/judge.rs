@@ -80,7 +80,7 @@ impl Gate {
     /// The verdict about a call as far as the box of commands changes it.
     fn held(&self, visitor: &Visitor<'_>, reach: Verdict) -> Verdict {
         let is_command = matches!(visitor.access, Access::Run { .. });
-        match &self.commands {
+        match self.commands.as_ref() {
             Confining::Box => reach,
             // No answer opens studio's box, so nobody is asked for one: it holds what is outside.
             Confining::Studio(_) if is_command && reach.confine != Confine::Always => {

@@ -183,7 +183,7 @@ pub struct Gate {
     /// Judges by words, where the configuration wants that.
     exact: Option<Arc<Evaluator>>,
     /// What holds commands.
-    commands: Confining,
+    commands: Arc<Confining>,
     patience: Patience,
 }
 
@@ -201,7 +201,7 @@ impl Gate {
     /// The same gate, for commands that this holds.
     #[must_use]
     pub fn confining(self, commands: Confining) -> Gate {
-        Gate { commands, ..self }
+        Gate { commands: Arc::new(commands), ..self }
     }
 
     /// The same gate, with a fence around what is written.
