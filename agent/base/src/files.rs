@@ -25,6 +25,24 @@ pub fn replace_with_mode(path: &Path, content: &[u8], mode: u32) -> io::Result<(
     Ok(())
 }
 
+/// What keeps git away from what g3 writes into a working directory, and lets skills be versioned.
+const GITIGNORE: &str = "/*\n!/skills/\n";
+
+/// Makes `.g3` in a working directory; in a git work tree it tells git by itself not to look at it.
+pub fn keep_out_of_git(cwd: &Path) -> io::Result<()> {
+    let dir = cwd.join(".g3");
+    if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
+        return Err(io::Error::other(format!("{} is a symbolic link", dir.display())));
+    }
+    fs::create_dir_all(&dir)?;
+    let file = dir.join(".gitignore");
+    let in_git = cwd.ancestors().any(|dir| dir.join(".git").exists());
+    if !in_git || file.exists() {
+        return Ok(());
+    }
+    replace_with_mode(&file, GITIGNORE.as_bytes(), 0o644)
+}
+
 /// Replaces a file with a value as pretty JSON.
 pub fn replace_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_vec_pretty(value)?;

@@ -295,24 +295,6 @@ pub fn checked<S: AsRef<OsStr>>(args: &[S], output: Output) -> Result<Output, Gi
     Err(GitError::Failed { args: args.join(" "), code: output.code(), stderr })
 }
 
-/// What keeps git away from what g3 writes into a working directory, and lets skills be versioned.
-const GITIGNORE: &str = "/*\n!/skills/\n";
-
-/// Makes `.g3` in a working directory; in a git work tree it tells git by itself not to look at it.
-pub fn keep_out_of_git(cwd: &Path) -> std::io::Result<()> {
-    let dir = cwd.join(".g3");
-    if std::fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
-        return Err(std::io::Error::other(format!("{} is a symbolic link", dir.display())));
-    }
-    std::fs::create_dir_all(&dir)?;
-    let file = dir.join(".gitignore");
-    let in_git = cwd.ancestors().any(|dir| dir.join(".git").exists());
-    if !in_git || file.exists() {
-        return Ok(());
-    }
-    crate::files::replace_with_mode(&file, GITIGNORE.as_bytes(), 0o644)
-}
-
 /// The git directory that belongs to a path, common directory first: `(common, git_dir)`.
 pub fn discover(from: &Path) -> Result<(PathBuf, PathBuf), GitError> {
     let args = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--absolute-git-dir"];

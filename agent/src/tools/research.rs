@@ -74,7 +74,7 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
 /// Starts the program of the skill with our whole environment, so that the scout has our keys, and
 /// asks the model that we are.
 fn start(call: &Call<'_>, query: &str) -> std::io::Result<AsyncRunning> {
-    base::git::keep_out_of_git(&call.at.cwd)?;
+    base::files::keep_out_of_git(&call.at.cwd)?;
     let bundle = embedded::bundle("research");
     let script =
         bundle.and_then(|bundle| bundle.scripts.first()).map_or("exit 1", |(_, text)| text);

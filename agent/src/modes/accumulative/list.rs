@@ -110,7 +110,7 @@ impl List {
     fn write(&self, text: &str) -> io::Result<()> {
         let path = self.path();
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
-        base::git::keep_out_of_git(&self.cwd)?;
+        base::files::keep_out_of_git(&self.cwd)?;
         base::files::replace(&path, text.as_bytes())
     }
 }
