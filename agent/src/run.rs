@@ -379,6 +379,5 @@ fn warner(bus: &Arc<Bus>) -> Arc<dyn Fn(String) + Send + Sync> {
 
 /// Where writes need no question: the git work tree around the working directory, or only that.
 pub fn root_of(cwd: &Path) -> PathBuf {
-    let tree = cwd.ancestors().find(|dir| dir.join(".git").exists());
-    tree.unwrap_or(cwd).to_owned()
+    crate::workspace::root(cwd)
 }

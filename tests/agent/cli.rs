@@ -211,3 +211,16 @@ fn completions_are_printed() {
     let stage = Stage::new([]);
     assert!(stage.g3(["completions", "bash"]).ok().contains("--new-session"));
 }
+
+#[test]
+fn a_pipe_in_the_place_of_a_text_for_agents_is_not_waited_for() {
+    let stage = Stage::new([Reply::says("ok")]);
+    for place in ["AGENTS.md", "analysis/memory.md", "skills/slow/SKILL.md", "agents/slow.md"] {
+        let path = stage.repo.path().join(place);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mode = rustix::fs::Mode::from_bits_truncate(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    }
+    stage.g3(["x"]).says("it is not a regular file").exits(0);
+    stage.g3(["--agent", "slow", "x"]).says("it is not a regular file").exits(2);
+}

@@ -73,7 +73,7 @@ pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
     };
     // A persona keeps notes unless told not to, where its fence lets it write them.
     if args.agent.is_some() && notes.auto.is_none() {
-        let file = notes.file.clone().unwrap_or_else(|| cwd.join(memory::NOTES));
+        let file = notes.file.clone().unwrap_or_else(|| memory::notes_file(&cwd));
         let held = role.fence.as_ref().and_then(|fence| fence.refuses(&file));
         notes.auto = Some(!role.reads_only && held.is_none());
     }

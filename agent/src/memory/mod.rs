@@ -7,6 +7,7 @@
 
 pub mod embed;
 pub mod endpoint;
+pub mod index;
 pub mod learnt;
 pub mod local;
 pub mod notes;
@@ -24,8 +25,18 @@ use embed::Embedder;
 use learnt::Learnt;
 use store::Store;
 
+use crate::workspace;
+
 /// Where the notes of a workspace are, unless the user says otherwise.
 pub const NOTES: &str = "analysis/memory.md";
+
+/// The notes of the workspace around a directory: the nearest file up to the workspace's root, or
+/// the one that is to be made there.
+pub fn notes_file(cwd: &Path) -> PathBuf {
+    let files = workspace::upward(cwd).into_iter().map(|dir| dir.join(NOTES));
+    let mut there = files.filter(|file| std::fs::symlink_metadata(file).is_ok());
+    there.next().unwrap_or_else(|| workspace::root(cwd).join(NOTES))
+}
 
 /// The memory of a session. Nothing is opened before it is used.
 pub struct Memory {
@@ -82,7 +93,7 @@ impl Memory {
 
     /// The file with the notes of the workspace.
     pub fn notes_file(&self, cwd: &Path) -> PathBuf {
-        self.notes.clone().unwrap_or_else(|| cwd.join(NOTES))
+        self.notes.clone().unwrap_or_else(|| notes_file(cwd))
     }
 
     /// Does something with the store, on a thread where it may wait for others. A store that is

@@ -17,6 +17,7 @@ use crate::skills::{self, Shelf, shown};
 use crate::tools::browser;
 use crate::tools::desktop::Desk;
 use crate::tools::profile::{self, Engine, Face};
+use crate::tools::result_limit;
 use crate::tools::{self, MEMORY, Others, PLANNED, Profile, SCREEN, SKILLS, Switches, Workplace};
 
 /// Where and for whom the tools of a session work.
@@ -38,7 +39,9 @@ pub fn workplace(
     let desk = Arc::new(Desk::new(&settings.config));
     let others = Others { asks, web, browser, desk, ..Others::default() };
     let root = root_of(&settings.cwd);
-    Workplace { root, plain: facts.small, gate, skills, memory, others, ..quiet }
+    let window = window(&settings.config, facts, 0);
+    let result_limit = result_limit::for_window(window.limit());
+    Workplace { root, plain: facts.small, result_limit, gate, skills, memory, others, ..quiet }
 }
 
 /// What is switched on for a model, and the list of skills that it is shown, where it has the tool

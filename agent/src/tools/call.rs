@@ -12,7 +12,9 @@ use super::fs::open::Content;
 use super::profile::named::{self, Found};
 use super::profile::{Effect, Engine, Face, Style};
 use super::undo::keep::{Keeper, Wish};
-use super::{ErrorKind, Outcome, Profile, Workplace, args, desktop, engines, exec, lsp, skill};
+use super::{
+    ErrorKind, Outcome, Profile, Workplace, args, desktop, engines, exec, lsp, result_limit, skill,
+};
 use crate::gate::{Access, Pass, Refused, Visitor, paths};
 
 /// A call that is ready to run.
@@ -280,8 +282,17 @@ impl Call<'_> {
     /// Words the outcome for the profile and adds what was passed over.
     fn finish(&self, mut outcome: Outcome) -> Outcome {
         if self.face.style == Style::Core {
+            match outcome.metadata {
+                Value::Object(_) | Value::Array(_) => {
+                    result_limit::shorten_fields(&mut outcome, self.at);
+                }
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                    result_limit::shorten(&mut outcome, self.at);
+                }
+            }
             return self.finish_core(outcome);
         }
+        result_limit::shorten(&mut outcome, self.at);
         for note in &self.notes {
             outcome.text.push_str(&format!("\n[note: {note}]"));
         }

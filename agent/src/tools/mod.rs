@@ -41,6 +41,7 @@ pub mod profile;
 pub mod program;
 pub mod rehydrate;
 pub mod research;
+pub mod result_limit;
 pub mod search;
 pub mod skill;
 pub mod task;
@@ -108,6 +109,8 @@ pub struct Workplace {
     pub cancel: CancellationToken,
     /// Plain short results for small models.
     pub plain: bool,
+    /// Bytes of a result that the model reads at most.
+    pub result_limit: usize,
     /// Judges every call before it runs.
     pub gate: Arc<Gate>,
     /// Who holds files and terminals besides the machine, e.g. an editor.
@@ -216,7 +219,9 @@ pub fn offered(profile: Profile, switches: Switches) -> Vec<ToolSpec> {
 /// than by an [`Outcome`] that says so.
 pub async fn run(profile: Profile, name: &str, args: &Value, at: &Workplace) -> Outcome {
     if let Some(hub) = at.mcp.as_ref().filter(|hub| hub.owns(name)) {
-        return hub.run(name, args, at).await;
+        let mut outcome = hub.run(name, args, at).await;
+        result_limit::shorten(&mut outcome, at);
+        return outcome;
     }
     let started = Instant::now();
     let (outcome, engine) = match call::prepare(profile, name, args, at) {
@@ -305,6 +310,7 @@ impl Workplace {
             hear: Arc::new(|_| ()),
             cancel: CancellationToken::new(),
             plain: false,
+            result_limit: result_limit::MOST,
             gate: Arc::new(Gate::default()),
             outside: None,
             mcp: None,

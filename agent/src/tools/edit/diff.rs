@@ -7,8 +7,9 @@ use serde_json::json;
 
 use super::hunks::{self, Diff, Hunk, Line};
 use super::locate::{Lines, Pass, Shift};
-use super::text::{Change, FileText, load, store};
+use super::text::{Change, FileText, Loaded, load, store};
 use crate::tools::call::{Call, Trouble};
+use crate::tools::fs::seen::Fit;
 use crate::tools::{ErrorKind, Outcome};
 
 #[derive(Deserialize)]
@@ -53,9 +54,14 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     }
     let shown = call.shown_place();
     let new_file = diff.creates && !call.place.exists();
-    let before = if new_file { String::new() } else { load(call, &call.place)? };
-    let applied = apply(&before, &diff, args.start, args.end)
-        .map_err(|trouble| Trouble::new(trouble.kind, format!("{shown}: {}", trouble.text)))?;
+    let empty = Loaded { text: String::new(), changed: None };
+    let before = if new_file { empty } else { load(call, &call.place)? };
+    let mut applied = apply(&before.text, &diff, args.start, args.end).map_err(|trouble| {
+        let why = before.explain(call, &call.place, trouble.text);
+        Trouble::new(trouble.kind, format!("{shown}: {why}"))
+    })?;
+    let fit = if applied.notes.is_empty() { Fit::Exact } else { Fit::Loose };
+    applied.notes.extend(before.check(call, &call.place, fit)?);
     if diff.deletes && applied.text.is_empty() {
         std::fs::remove_file(&call.place)
             .map_err(|e| Trouble::io(&format!("cannot remove {shown}"), &e))?;

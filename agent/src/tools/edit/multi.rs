@@ -10,6 +10,7 @@ use super::together::{Changed, Draft};
 use crate::gate::paths;
 use crate::tools::Outcome;
 use crate::tools::call::{Call, Trouble};
+use crate::tools::fs::seen::Fit;
 
 #[derive(Deserialize)]
 struct Args {
@@ -85,21 +86,24 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
             Trouble::new(trouble.kind, text)
         };
         let before = draft.text(path).map_err(failed)?;
-        let text = match before {
-            None if wish.old.is_empty() => wish.new.clone(),
+        let (text, fit) = match before {
+            None if wish.old.is_empty() => (wish.new.clone(), Fit::Exact),
             None => {
                 let why = std::io::Error::from(std::io::ErrorKind::NotFound);
                 return Err(failed(Trouble::io(&shown, &why)));
             }
             Some(raw) => {
-                let (text, hit) = replace::apply(raw, wish)
-                    .map_err(|miss| failed(Trouble::failed(miss.told(call, &shown))))?;
+                let (text, hit) = replace::apply(raw, wish).map_err(|miss| {
+                    let why = draft.explain(path, miss.told(call, &shown));
+                    failed(Trouble::failed(why))
+                })?;
                 notes.extend(hit.note().map(|note| format!("edit {}: {note}", at + 1)));
-                text
+                (text, hit.fit())
             }
         };
-        draft.put(path, text).map_err(failed)?;
+        draft.edit(path, text, fit).map_err(failed)?;
     }
+    notes.append(&mut draft.notes);
     Ok(told(call, &draft.commit()?, total, &notes))
 }
 

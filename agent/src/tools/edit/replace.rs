@@ -43,15 +43,19 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     if wish.old.is_empty() {
         return create(call, &wish.new);
     }
-    let before = load(call, &call.place)?;
-    match apply(before.clone(), &wish) {
+    let loaded = load(call, &call.place)?;
+    match apply(loaded.text.clone(), &wish) {
         Ok((text, hit)) => {
+            let note = loaded.check(call, &call.place, hit.fit())?;
             store(call, &call.place, &text)?;
-            Ok(told(call, &hit, &before, &text))
+            let mut outcome = told(call, &hit, &loaded.text, &text);
+            outcome.text.extend(note.map(|note| format!("\n[note: {note}]")));
+            Ok(outcome)
         }
         Err(missed) => {
             let shown = call.shown_place();
-            let mut outcome = Outcome::failed(ErrorKind::Failed, missed.told(call, &shown));
+            let why = loaded.explain(call, &call.place, missed.told(call, &shown));
+            let mut outcome = Outcome::failed(ErrorKind::Failed, why);
             let lost = call.face.style == Style::Egirl && missed.miss == Miss::Nowhere;
             outcome.escalate =
                 lost.then(|| format!("text not found in {shown}: the context may be incorrect"));

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::tools::call::{Call, Trouble};
-use crate::tools::fs::{read, seen};
+use crate::tools::fs::read;
+use crate::tools::fs::seen::{self, ChangedFile, Fit};
 
 const BOM: char = '\u{feff}';
 
@@ -112,9 +113,34 @@ impl FileText {
     }
 }
 
-/// Reads a file that a call is about, to change it. Refused: what is no text, and what changed
-/// since this session saw it.
-pub fn load(call: &Call<'_>, path: &Path) -> Result<String, Trouble> {
+/// The text of a file before an edit.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The text.
+    pub text: String,
+    /// Set when the session saw the file and its content is another now.
+    pub changed: Option<ChangedFile>,
+}
+
+impl Loaded {
+    /// Refuses an edit that fits only loosely in a file that changed since this session saw it;
+    /// gives a note about the change when the edit may go through.
+    pub fn check(&self, call: &Call<'_>, path: &Path, fit: Fit) -> Result<Option<String>, Trouble> {
+        let before = (self.text.as_bytes(), self.changed.as_ref());
+        seen::check_edit(&call.at.session_dir, path, before, fit)
+    }
+
+    /// Why an edit found no place, with the change that may have caused it.
+    pub fn explain(&self, call: &Call<'_>, path: &Path, why: String) -> String {
+        match &self.changed {
+            None => why,
+            Some(change) => change.explain(&call.at.session_dir, path, self.text.as_bytes(), &why),
+        }
+    }
+}
+
+/// Reads a file that a call is about, to change it. Refused: what is not text.
+pub fn load(call: &Call<'_>, path: &Path) -> Result<Loaded, Trouble> {
     let shown = call.shown(path);
     let content = call.load(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
@@ -123,8 +149,8 @@ pub fn load(call: &Call<'_>, path: &Path) -> Result<String, Trouble> {
         }
         _ => Trouble::io(&format!("Failed to edit file {shown}"), &e),
     })?;
-    seen::check(&call.at.session_dir, path, &content.bytes)?;
-    text_of(&shown, content.bytes)
+    let changed = seen::changed(&call.at.session_dir, path, &content.bytes)?;
+    Ok(Loaded { text: text_of(&shown, content.bytes)?, changed })
 }
 
 /// The bytes of a file as a text.

@@ -163,7 +163,11 @@ fn core(ran: &Ran, ok: bool, time: Option<Duration>) -> Value {
     let cut = |stream: &Captured| {
         let mut text = stream.head.clone();
         if stream.left_out > 0 {
-            text = format!("{}[truncated]", with_newline(text));
+            text = with_newline(text);
+            if let Some(log) = &stream.log {
+                text.push_str(&format!("[all {} bytes are in {}]\n", stream.total, log.display()));
+            }
+            text.push_str("[truncated]");
         }
         text
     };

@@ -62,7 +62,7 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
         cwd: &call.place,
         environment: args.environment,
         time: if sandboxed { Some(time.unwrap_or(TIME).min(TIME)) } else { time },
-        show: if call.at.plain { PLAIN } else { args.show },
+        show: if call.at.plain { PLAIN } else { args.show.within(call.at.result_limit / 2) },
         hold: boxed::hold(pass, call.at).map_err(failed)?,
         attended: args.keep_directory && !sandboxed,
     };
