@@ -5,6 +5,7 @@ use testkit::env::Ran;
 use testkit::model_server::reply::Reply;
 
 use crate::stage::{G3, Stage};
+use crate::web_support::Site;
 
 /// Runs g3 on a terminal with these keys typed.
 fn on_a_terminal(stage: &Stage, args: &str, keys: &str) -> Ran {
@@ -58,4 +59,48 @@ fn with_nobody_to_ask_it_is_denied_and_the_rule_is_named() {
     stage.g3(["write outside"]).ok();
     assert!(!stage.env.home().join("outside.txt").exists());
     assert!(stage.asked()[1].tool_results()[0].1.contains("[[gate.rules]]"));
+}
+
+#[test]
+fn a_yes_opens_a_page_of_this_machine_and_no_other_answer_does() {
+    for (keys, reached) in [("y\n", true), ("n\n", false)] {
+        let site = Site::new();
+        site.page("/", "text/plain", "inside");
+        let call = Reply::call("webfetch", json!({ "url": site.url("/") }));
+        let stage = Stage::new([call, Reply::says("done")]);
+        let ran = on_a_terminal(&stage, "'look it up'", keys);
+        ran.exits(0).says("Allow?").says("is this machine");
+        assert_eq!(ran.out.matches("Allow?").count(), 1, "{ran}");
+        let told = stage.asked()[1].tool_results()[0].1.clone();
+        assert_eq!(told.contains("inside"), reached, "{told}");
+        assert_eq!(site.asked().len(), usize::from(reached));
+    }
+}
+
+#[test]
+fn always_is_kept_for_a_host_and_counts_for_web_tools_and_commands() {
+    let fetch = || Reply::call("webfetch", json!({ "url": "https://docs.invalid/x" }));
+    let curl = || Reply::call("shell", json!({ "command": "curl -sS https://docs.invalid/y" }));
+    let stage = Stage::new([fetch(), Reply::says("done"), fetch(), curl(), Reply::says("done")]);
+    on_a_terminal(&stage, "'look it up'", "a\n").exits(0).says("`docs.invalid` is asked over");
+    stage.g3(["look it up"]).ok();
+    let results = stage.asked()[4].tool_results();
+    for (_, told) in &results {
+        assert!(!told.contains("denied"), "{told}");
+    }
+}
+
+#[test]
+fn a_command_that_names_a_host_asks_as_the_web_tools_do() {
+    let curl = |url: &str| Reply::call("shell", json!({ "command": format!("curl -sS {url}") }));
+    let stage = Stage::new([
+        curl("https://docs.invalid/y"),
+        curl("http://127.0.0.1:9/"),
+        Reply::says("done"),
+    ]);
+    stage.g3(["look it up"]).ok();
+    let results = stage.asked()[2].tool_results();
+    let rule = "tool = \"shell\"\nhost = \"docs.invalid\"\naction = \"allow\"";
+    assert!(results[0].1.contains(rule), "{}", results[0].1);
+    assert!(!results[1].1.contains("denied"), "a command may ask its own machine");
 }

@@ -16,7 +16,7 @@ use crate::provider::Choice;
 use crate::role::Role;
 use crate::run::Settings;
 use crate::run::notes::Notes;
-use crate::tools::Profile;
+use crate::tools::{Profile, research};
 
 /// The browser.
 #[derive(Clone, Debug, Default, Args)]
@@ -54,6 +54,7 @@ pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
     let cwd = directory(common)?;
     let Loaded { mut config, mut notices, .. } = load(common, &cwd)?;
     args.browser.apply(&mut config, args.chat)?;
+    config.gate.rules.extend(research::scouts_rule());
     let named = args.profile.as_deref().or(config.agent.profile.as_deref());
     let profile = named.map_or(Ok(Profile::default()), |name| {
         Profile::parse(name).ok_or_else(|| {

@@ -118,7 +118,9 @@ fn by_reach(visitor: &Visitor<'_>) -> Verdict {
             verdict(Action::Ask, "it looks at the whole screen".to_owned())
         }
         Access::Fetch { host, free: false } => {
-            verdict(Action::Ask, format!("`{host}` is asked over the network"))
+            let why =
+                format!("`{host}` is asked over the network; \"always\" is kept for this host");
+            verdict(Action::Ask, why)
         }
     }
 }

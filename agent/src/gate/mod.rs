@@ -15,6 +15,7 @@ use stance::Stance;
 
 pub mod core;
 pub mod fence;
+pub mod hosts;
 pub mod judge;
 pub mod paths;
 mod rules;
@@ -206,6 +207,11 @@ impl Gate {
                     tokio::time::timeout(time, asked).await.unwrap_or_else(|_| Err(late(time)))
                 }
             }?;
+            if let Access::Fetch { host, .. } = visitor.access
+                && self.remembered().contains(&question.rule)
+            {
+                hosts::keep(host);
+            }
         }
         Ok(pass)
     }
@@ -253,6 +259,11 @@ impl Gate {
     /// From now on so much may be done.
     pub fn take(&self, stance: Stance) {
         *self.stance.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = stance;
+    }
+
+    /// Whether there is somebody to ask.
+    pub fn can_ask(&self) -> bool {
+        self.asker.is_some()
     }
 
     /// Puts a question to the user; `None` when there is nobody.

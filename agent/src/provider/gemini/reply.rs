@@ -64,7 +64,10 @@ impl Reading {
         if let Some(reason) = chunk["promptFeedback"]["blockReason"].as_str() {
             return Err(ProviderError::Rejected(format!("the prompt was blocked ({reason})")));
         }
-        let candidate = &chunk["candidates"][0];
+        // With several candidates in a stream, only the first one is the reply.
+        let mut candidates = chunk["candidates"].as_array().into_iter().flatten();
+        let is_first = |one: &&Value| one["index"].as_u64().unwrap_or_default() == 0;
+        let candidate = candidates.find(is_first).unwrap_or(&Value::Null);
         for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
             self.part(part, hear);
         }

@@ -139,7 +139,10 @@ impl Reading {
             return Err(fault::in_stream(chunk));
         }
         self.count(&chunk["usage"]);
-        let Some(choice) = chunk["choices"].get(0) else {
+        // With several choices in a stream, only the first one is the reply.
+        let mut choices = chunk["choices"].as_array().into_iter().flatten();
+        let is_first = |choice: &&Value| choice["index"].as_u64().unwrap_or_default() == 0;
+        let Some(choice) = choices.find(is_first) else {
             hear(Delta::Ping);
             return Ok(());
         };

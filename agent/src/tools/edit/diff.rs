@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::hunks::{self, Diff, Hunk, Line};
-use super::locate::{Lines, Pass, Shift};
+use super::locate::{self, Lines, Pass, Shift};
 use super::text::{Change, FileText, Loaded, load, store};
 use crate::tools::call::{Call, Trouble};
 use crate::tools::fs::seen::Fit;
@@ -256,11 +256,21 @@ impl Miss {
     }
 }
 
+/// Whether the lines of a hunk stand in the text as it leaves them: in one place, and with a line
+/// among them that tells more than a brace does.
+fn is_made(lines: &Lines<'_>, hunk: &Hunk) -> bool {
+    let after = hunk.after();
+    let adds = hunk.lines.iter().any(|line| matches!(line, Line::Add(_)));
+    let telling = after.iter().filter(|line| locate::is_telling(line)).count();
+    telling > usize::from(!adds) && lines.find(&after, 0..lines.count(), Pass::Exact).len() == 1
+}
+
 /// That a hunk has no place: what was searched, and what is most like it.
 pub fn not_found(which: &str, lines: &Lines<'_>, hunk: &Hunk) -> String {
-    let everywhere = 0..lines.count();
-    if !lines.find(&hunk.after(), everywhere, Pass::Exact).is_empty() {
-        return format!("{which} is not found, but its result is there: already applied?");
+    if is_made(lines, hunk) {
+        return format!(
+            "{which} is not found, but its result is there; it may have been applied already"
+        );
     }
     let old = hunk.before();
     let preview = old.join("\n");

@@ -4,9 +4,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::fuzzy::{self, Hit, Miss, Strategy};
+use super::locate;
 use super::text::{Change, Difference, FileText, difference, load, store};
 use crate::tools::call::{Call, Trouble};
-use crate::tools::profile::Style;
+use crate::tools::profile::{Engine, Style};
 use crate::tools::{ErrorKind, Outcome};
 
 /// What is to stand where.
@@ -74,17 +75,26 @@ pub fn apply(raw: String, wish: &Wish) -> Result<(String, Hit), Missed> {
     } else {
         fuzzy::find(file.plain(), &old, wish.all)
     };
-    let hit = found
-        .map_err(|miss| Missed { miss, already: file.plain().contains(&new) && !new.is_empty() })?;
+    let hit = found.map_err(|miss| Missed { miss, already: is_made(file.plain(), &new) })?;
     let by = replacement(&hit, &new);
     let change = |span: &std::ops::Range<usize>| Change { span: span.clone(), by: by.clone() };
     let text = file.changed(hit.spans.iter().map(change).collect());
     Ok((text, hit))
 }
 
+/// Whether the new text is there as the result of this edit may be: once, and with words in it,
+/// since a brace alone is everywhere.
+fn is_made(text: &str, new: &str) -> bool {
+    locate::is_telling(new) && text.matches(new).count() == 1
+}
+
 /// The parameters' names as the caller knows them.
 fn names<'c>(call: &'c Call<'_>) -> (&'c str, &'c str) {
-    (call.face.shown_key("old"), call.face.shown_key("new"))
+    match call.face.engine {
+        // They are parameters of each edit, not of the call.
+        Engine::Multi => ("oldString", "newString"),
+        _ => (call.face.shown_key("old"), call.face.shown_key("new")),
+    }
 }
 
 /// The new text, indented as the place is that was found.

@@ -190,7 +190,11 @@ const DIFF_TIME: Duration = Duration::from_secs(1);
 
 /// Compares two texts.
 pub fn difference(old: &str, new: &str) -> Difference {
-    let diff = similar::TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
+    // A carriage return alone is content, as it is for the edits.
+    let lines = |text| str::split_inclusive(text, '\n').collect::<Vec<_>>();
+    let (old, new) = (lines(old), lines(new));
+    let mut config = similar::TextDiff::configure();
+    let diff = config.timeout(DIFF_TIME).newline_terminated(true).diff_slices(&old, &new);
     let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
     Difference {
         unified: diff.unified_diff().context_radius(3).to_string(),
@@ -222,6 +226,15 @@ mod tests {
                 assert_eq!(file.changed(vec![nothing]), raw);
             }
         }
+    }
+
+    #[test]
+    fn a_return_alone_ends_no_line() {
+        let file = FileText::new("one\r\ntwo\rthree\r\n".to_owned());
+        assert_eq!(file.plain(), "one\ntwo\rthree\n");
+        let shown = difference("two\rthree\n", "two\rTHREE\n");
+        assert_eq!((shown.additions, shown.deletions), (1, 1));
+        assert!(shown.unified.ends_with("-two\rthree\n+two\rTHREE\n"), "{:?}", shown.unified);
     }
 
     #[test]

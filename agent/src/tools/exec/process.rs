@@ -146,6 +146,8 @@ struct Pump<'a> {
     told: usize,
     /// Whether this silence was looked at already.
     looked: bool,
+    /// The stream that said something last: programs ask on either.
+    last: usize,
 }
 
 impl<'a> Pump<'a> {
@@ -162,6 +164,7 @@ impl<'a> Pump<'a> {
             heard: Instant::now(),
             told: 0,
             looked: false,
+            last: 0,
         }
     }
 
@@ -218,7 +221,7 @@ impl<'a> Pump<'a> {
         let capture = if stream == 0 { &mut self.stdout } else { &mut self.stderr };
         let text = capture.take(bytes);
         self.tell(&text);
-        (self.heard, self.looked) = (Instant::now(), false);
+        (self.heard, self.looked, self.last) = (Instant::now(), false, stream);
     }
 
     /// Passes output on while it comes. Who listens may keep all of it, so a flood is cut.
@@ -246,7 +249,8 @@ impl<'a> Pump<'a> {
             return;
         }
         self.looked = true;
-        match prompts::sign(&self.stdout.last(LOOK)) {
+        let asking = if self.last == 0 { &self.stdout } else { &self.stderr };
+        match prompts::sign(&asking.last(LOOK)) {
             Some(Sign::Answer(answer)) => {
                 let Some(stdin) = &mut self.stdin else { return };
                 if stdin.write_all(answer.as_bytes()).await.is_err() {

@@ -163,11 +163,7 @@ fn core(ran: &Ran, ok: bool, time: Option<Duration>) -> Value {
     let cut = |stream: &Captured| {
         let mut text = stream.head.clone();
         if stream.left_out > 0 {
-            text = with_newline(text);
-            if let Some(log) = &stream.log {
-                text.push_str(&format!("[all {} bytes are in {}]\n", stream.total, log.display()));
-            }
-            text.push_str("[truncated]");
+            text = format!("{}[truncated]", with_newline(text));
         }
         text
     };
@@ -190,6 +186,11 @@ fn core(ran: &Ran, ok: bool, time: Option<Duration>) -> Value {
         "duration_ms": millis(ran.took),
         "voice_message": voice,
     });
+    for (key, stream) in [("stdout_log", &ran.stdout), ("stderr_log", &ran.stderr)] {
+        if let Some(log) = &stream.log {
+            result[key] = json!(log);
+        }
+    }
     if ok && ran.code == 0 && ran.stdout.total + ran.stderr.total == 0 {
         result["note"] = json!("The command succeeded without output.");
     }
