@@ -12,6 +12,7 @@ pub mod host;
 pub mod id;
 pub mod lock;
 pub mod process;
+pub mod random;
 pub mod sandbox;
 pub mod secret;
 pub mod text;

@@ -1,6 +1,5 @@
 //! The browser of a session: started once, found again by every call, ended when it was enough.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -137,7 +136,7 @@ impl Hub {
         let order = Order {
             directory: place.path().to_owned(),
             programs,
-            secret: secret(),
+            secret: secret()?,
             idle: (!self.owns).then(|| idle.unwrap_or(IDLE)),
         };
         let order = serde_json::to_string(&order).map_err(|why| broken(&why.into()))?;
@@ -159,10 +158,8 @@ impl Hub {
 }
 
 /// A part of the driver's address that nobody guesses.
-fn secret() -> String {
-    // The keys of such a state are random numbers of the system.
-    let random = || RandomState::new().hash_one(std::process::id());
-    format!("{:016x}{:016x}", random(), random())
+fn secret() -> Result<String, Trouble> {
+    base::random::hex::<16>().map_err(|why| broken(&why))
 }
 
 /// What the keeper says.

@@ -22,8 +22,10 @@ pub mod input;
 pub mod keys;
 pub mod observe;
 pub mod programs;
+pub mod roles;
 pub mod seen;
 pub mod windows;
+pub mod words;
 
 /// The screen as a session may use it.
 #[derive(Default)]
