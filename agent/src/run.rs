@@ -213,8 +213,8 @@ impl Work {
             model: facts.model.clone(),
             cwd: settings.cwd.display().to_string(),
         });
-        let notices = settings.notices.iter().chain(&self.place.skills.notices);
-        notices.for_each(|text| self.warn(text.clone()));
+        let notices = settings.notices.iter().chain(&self.place.skills.notices).cloned();
+        notices.chain(equip::notices(settings)).for_each(|text| self.warn(text));
     }
 
     /// Something that the user should know.

@@ -191,6 +191,8 @@ fn refs_live_from_call_to_call_and_stale_ones_are_refused() {
     failed(&desk.act("click", json!({})), "need `ref`");
     failed(&desk.act("fill", json!({ "ref": name })), "needs `value`");
     failed(&desk.act("press", json!({ "key": "Hyper" })), "no key `Hyper`");
+    let buy = Desk::named(&seen, "Buy now");
+    failed(&desk.act("fill", json!({ "ref": buy, "value": "x" })), "takes no text: click it");
     let away = Desk::named(&seen, "Go away");
     assert_eq!(desk.act("click", json!({ "ref": away }))["status"], "success");
     failed(&desk.act("click", json!({ "ref": away })), "stale");

@@ -353,3 +353,48 @@ fn a_patch_on_a_command_line_is_applied_and_no_program_is_needed() {
         assert!(!bench.env.home().join("out").exists());
     }
 }
+
+#[test]
+fn a_question_on_stderr_is_answered_as_one_on_stdout() {
+    let bench = Bench::new("core");
+    let asked = core(&bench, "printf 'Continue? [y/N] ' >&2; read a; echo \"got $a\"");
+    assert_eq!(asked["stdout"], "got y\n", "{asked}");
+}
+
+#[test]
+fn a_program_with_a_window_is_launched_and_not_waited_for() {
+    let mut bench = Bench::new("core");
+    let bin = bench.env.home().join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    for (name, script) in [("xeyes", "exec sleep 600"), ("xclock", "echo no display; exit 1")] {
+        let file = bin.join(name);
+        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&file, mode).unwrap();
+    }
+    bench.env.set("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    let launched = core(&bench, "xeyes");
+    assert_eq!((&launched["status"], &launched["exit_code"]), (&json!("success"), &json!(0)));
+    assert!(launched["stdout"].as_str().unwrap().starts_with("launched (pid "), "{launched}");
+    let pid = launched["pid"].as_u64().unwrap();
+    let lives = core(&bench, &format!("kill -0 {pid} && kill -- -{pid} && echo ended"));
+    assert_eq!(lives["stdout"], "ended\n", "{lives}");
+    let failed = core(&bench, "xclock");
+    assert!(failed["stdout"].as_str().unwrap().contains("no display"), "{failed}");
+}
+
+#[test]
+fn steps_of_the_history_are_counted_from_the_first_action_on() {
+    let bench = Bench::new("core");
+    let dir = bench.dir.join(".g3/sessions/tool-exec/tools");
+    std::fs::create_dir_all(&dir).unwrap();
+    let action = json!({
+        "tool": "wait", "args": {}, "ok": true, "result_summary": "", "duration_ms": 1,
+        "timestamp": "2026-01-02T10:00:00Z", "undoable_hint": "no_op",
+    });
+    std::fs::write(dir.join("history.jsonl"), format!("{action}\n").repeat(55)).unwrap();
+    let told = bench.call("get_action_history", json!({ "last_n": 2 })).metadata;
+    let steps: Vec<&Value> =
+        told.as_array().unwrap().iter().map(|action| &action["step"]).collect();
+    assert_eq!(steps, [54, 55]);
+}

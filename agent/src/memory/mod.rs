@@ -74,7 +74,9 @@ impl Memory {
     /// The memory that a configuration means.
     pub fn new(config: &Config, notes: Option<PathBuf>) -> Memory {
         let config = config.clone();
-        Memory { notes, shared: config.memory.enabled, config, ..Memory::default() }
+        let memory = Memory::default();
+        let shared = config.memory.enabled && memory.is_writable();
+        Memory { notes, shared, config, ..memory }
     }
 
     /// Whoever makes vectors of texts, or why nobody can. Found out when it is first asked, since a
@@ -94,6 +96,12 @@ impl Memory {
     /// The file with the notes of the workspace.
     pub fn notes_file(&self, cwd: &Path) -> PathBuf {
         self.notes.clone().unwrap_or_else(|| notes_file(cwd))
+    }
+
+    /// Whether the user's memories can be written here. In a box of studio they cannot, and tools
+    /// that always fail are not worth offering.
+    pub fn is_writable(&self) -> bool {
+        self.home.as_deref().is_some_and(|dir| store::probe(dir).is_ok())
     }
 
     /// Does something with the store, on a thread where it may wait for others. A store that is

@@ -235,6 +235,17 @@ fn from_blob(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect()
 }
 
+/// Fails where the file cannot be opened for writing, or made. Leaves nothing behind.
+pub fn probe(dir: &Path) -> io::Result<()> {
+    match OpenOptions::new().append(true).open(dir.join(FILE)) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            let there = dir.ancestors().find(|dir| dir.is_dir()).unwrap_or(dir);
+            tempfile::tempfile_in(there).map(drop)
+        }
+        opened => opened.map(drop),
+    }
+}
+
 /// Makes directory and file, and takes them away from everybody else; what SQLite puts beside the
 /// file has the file's permissions.
 fn private(dir: &Path, path: &Path) -> io::Result<()> {

@@ -40,6 +40,7 @@ impl Mind {
         let (switches, skills) = equip::switches(settings, facts, shelf);
         if settings.tools {
             offered = tools::offered(settings.profile, switches);
+            offered.retain(|spec| equip::works_here(settings.profile, &spec.name));
             let help = help::reference(settings, facts).and(profile::switched(help::SWITCH));
             offered.extend(help.map(Face::spec));
         }

@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
@@ -28,8 +29,8 @@ pub struct Call<'a> {
     args: Map<String, Value>,
     given: Map<String, Value>,
     notes: Vec<String>,
-    held: Held,
-    keeper: Keeper,
+    held: Arc<Held>,
+    keeper: Arc<Keeper>,
 }
 
 /// Why an engine gave up, in a sentence for the model.
@@ -91,7 +92,7 @@ pub fn prepare<'a>(
     let decoded = args::decode(face, given).map_err(refused)?;
     let place = place(face, &decoded.map, at).map_err(|why| refused(why.to_string()))?;
     let args::Decoded { map: args, from: given, notes } = decoded;
-    let (held, keeper) = (Held::default(), Keeper::default());
+    let (held, keeper) = (Arc::default(), Arc::default());
     Ok(Call { face, at, place, args, given, notes, held, keeper })
 }
 
@@ -165,6 +166,25 @@ impl Call<'_> {
                 .map_err(|why| Trouble::io(&format!("cannot write {}", self.shown(file)), &why))?;
         }
         Ok(outcome)
+    }
+
+    /// Does work that reads and writes files on a thread that may wait, so that a large or slow
+    /// file holds nobody else up. A panic there is one of the call.
+    pub async fn blocking(
+        &self,
+        work: fn(&Call<'_>) -> Result<Outcome, Trouble>,
+    ) -> Result<Outcome, Trouble> {
+        let (face, at, place) = (self.face, self.at.clone(), self.place.clone());
+        let (args, given, notes) = (self.args.clone(), self.given.clone(), self.notes.clone());
+        let (held, keeper) = (self.held.clone(), self.keeper.clone());
+        let done = tokio::task::spawn_blocking(move || {
+            work(&Call { face, at: &at, place, args, given, notes, held, keeper })
+        });
+        match done.await.map_err(tokio::task::JoinError::try_into_panic) {
+            Ok(done) => done,
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            Err(Err(_)) => Err(Trouble::new(ErrorKind::Cancelled, "cancelled by the user")),
+        }
     }
 
     /// What the table says of its engine.

@@ -45,9 +45,9 @@ pub fn fits(role: &str, wanted: &str) -> bool {
 /// Whether a control of this role has this name in another system.
 pub fn is_named(role: &str, wanted: &str) -> bool {
     let (role, wanted) = (role.trim().to_lowercase().replace(['_', '-'], " "), plain(wanted));
-    NAMES.iter().any(|(roles, names)| {
-        names.contains(&wanted.as_str()) && roles.contains(&role.as_str())
-    })
+    NAMES
+        .iter()
+        .any(|(roles, names)| names.contains(&wanted.as_str()) && roles.contains(&role.as_str()))
 }
 
 /// Without what is written differently.

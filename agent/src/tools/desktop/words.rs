@@ -41,9 +41,8 @@ async fn windows(at: &Workplace) -> Result<Vec<Window>, Trouble> {
     let Tell::Windows { windows } = host::ask(at, Ask::Windows).await? else {
         return Err(host::strange());
     };
-    let shows = |it: &Window| {
-        !it.minimized && it.area.width >= NARROWEST && it.area.height >= NARROWEST
-    };
+    let shows =
+        |it: &Window| !it.minimized && it.area.width >= NARROWEST && it.area.height >= NARROWEST;
     Ok(windows.into_iter().filter(shows).take(WINDOWS).collect())
 }
 
@@ -85,10 +84,7 @@ fn holds(outer: Area, inner: Area) -> bool {
 }
 
 fn middle(area: Area) -> (i64, i64) {
-    (
-        i64::from(area.x) + i64::from(area.width / 2),
-        i64::from(area.y) + i64::from(area.height / 2),
-    )
+    (i64::from(area.x) + i64::from(area.width / 2), i64::from(area.y) + i64::from(area.height / 2))
 }
 
 /// Whether two readings are of one place: the one that is surer stays.

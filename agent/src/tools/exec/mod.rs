@@ -24,6 +24,7 @@ pub mod prompts;
 pub mod render;
 pub mod run;
 pub mod sandbox;
+pub mod windowed;
 
 /// Whether the face keeps the directory between calls.
 pub fn remembers_directory(face: &Face) -> bool {

@@ -7,8 +7,8 @@ use super::{Report, Said};
 use crate::tools::Workplace;
 use crate::tools::call::Trouble;
 use crate::tools::desktop::find::around;
-use crate::tools::desktop::{host, words};
 use crate::tools::desktop::seen::Element;
+use crate::tools::desktop::{host, words};
 
 /// Levels and controls that are looked at.
 const DEPTH: u32 = 40;
