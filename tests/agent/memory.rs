@@ -287,6 +287,29 @@ fn notes_are_those_of_the_repository_from_any_of_its_directories() {
     assert!(stage.asked()[2].system().contains("- needs cmake"));
 }
 
+#[test]
+fn a_memory_may_have_a_picture_which_is_kept_with_it() {
+    let bench = Bench::new("egirl");
+    let picture = b"\x89PNG\r\n\x1a\nnot much of one";
+    bench.write("plan.png", picture);
+    let set = |image: &str| {
+        bench.call("memory_set", json!({"key": "plan", "value": "the plan", "image": image}))
+    };
+    set("plan.png").works();
+    fs::remove_file(bench.dir.join("plan.png")).unwrap();
+    let got = bench.call("memory_get", json!({"key": "plan"}));
+    let kept = got.works().split_once("Image: ").unwrap().1.to_owned();
+    assert!(kept.ends_with(".png"), "{kept}");
+    assert_eq!(fs::read(kept).unwrap(), picture);
+    bench.call("memory_search", json!({"query": "plan"})).says("[image]").works();
+    set("gone.png").says("`image` gone.png").fails("validation");
+    bench.write("text.txt", "words");
+    set("text.txt").fails("validation");
+    // One that is stored again without a picture has none.
+    bench.call("memory_set", json!({"key": "plan", "value": "words only"})).works();
+    assert!(!bench.call("memory_get", json!({"key": "plan"})).works().contains("Image"));
+}
+
 fn broken_files(bench: &Bench) -> Vec<PathBuf> {
     let all = fs::read_dir(bench.env.home().join(".g3")).unwrap().map(|e| e.unwrap().path());
     all.filter(|path| path.to_string_lossy().contains("broken")).collect()

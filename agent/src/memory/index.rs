@@ -81,6 +81,7 @@ impl Memory {
                         key: key.clone(),
                         value: value.clone(),
                         category: CATEGORY,
+                        image: None,
                         vector: vectors.get(key).cloned(),
                         now: now.clone(),
                     };
@@ -213,6 +214,7 @@ mod tests {
             key: format!("workspace/proj/{topic}"),
             value: value.to_owned(),
             category: CATEGORY,
+            image: None,
             vector: None,
             now: "2026-01-02T10:00:00Z".to_owned(),
         };

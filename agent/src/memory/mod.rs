@@ -14,11 +14,15 @@ pub mod notes;
 pub mod search;
 pub mod store;
 
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::Clock;
 use base::config::Config;
+use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
 use embed::Embedder;
@@ -139,6 +143,18 @@ impl Memory {
             Err("Memory system not initialized: the database is damaged".to_owned())
         });
         done.await.unwrap_or_else(|why| Err(why.to_string()))
+    }
+
+    /// Keeps a picture beside the memories; gives its file.
+    pub fn keep_picture(&self, bytes: &[u8], ending: &str) -> io::Result<PathBuf> {
+        let home = self.home.as_ref().ok_or_else(|| io::Error::other("HOME is not set"))?;
+        let dir = home.join("images");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        let hash: String =
+            Sha256::digest(bytes)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let file = dir.join(format!("{hash}.{ending}"));
+        base::files::replace(&file, bytes)?;
+        Ok(file)
     }
 
     /// Appends a line to the log of the day; a log that cannot be written stops nothing.

@@ -79,6 +79,8 @@ pub struct New {
     pub value: String,
     /// What kind.
     pub category: &'static str,
+    /// The file of a picture that belongs to it.
+    pub image: Option<String>,
     /// The vector and whoever made it.
     pub vector: Option<(String, Vec<f32>)>,
     /// Now, RFC 3339.
@@ -208,11 +210,13 @@ fn put(db: &Connection, new: &New) -> rusqlite::Result<()> {
         None => (None, None),
     };
     let sql = "INSERT INTO memories
-               (key, value, category, embedder, embedding, created_at, updated_at)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)
+               (key, value, category, embedder, embedding, created_at, updated_at, content_type,
+                image_path)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8)
                ON CONFLICT (key) DO UPDATE SET value = ?2, category = ?3, embedder = ?4,
-               embedding = ?5, updated_at = ?6";
-    let row = params![new.key, new.value, new.category, embedder, blob, new.now];
+               embedding = ?5, updated_at = ?6, content_type = ?7, image_path = ?8";
+    let kind = if new.image.is_some() { "multimodal" } else { "text" };
+    let row = params![new.key, new.value, new.category, embedder, blob, new.now, kind, new.image];
     db.execute(sql, row).map(drop)
 }
 

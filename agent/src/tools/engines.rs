@@ -81,7 +81,10 @@ pub fn row(engine: Engine) -> Row {
         },
         Engine::MemorySearch => orders(|_| key("memory"), |c, _| Box::pin(memory::search(c))),
         Engine::MemoryGet => orders(|_| key("memory"), |c, _| Box::pin(memory::recall(c))),
-        Engine::MemorySet => orders(|_| key("memory"), |c, _| Box::pin(memory::keep(c))),
+        Engine::MemorySet => Row {
+            reaches: memory::reads,
+            ..orders(|_| key("memory"), |c, _| Box::pin(memory::keep(c)))
+        },
         Engine::Fetch => asks(web::fetch::reaches, |c, _| Box::pin(web::fetch::run(c))),
         Engine::CodeSearch => asks(web::search::reaches, |c, _| Box::pin(web::search::code(c))),
         Engine::WebSearch => asks(web::search::reaches, |c, _| Box::pin(web::search::pages(c))),

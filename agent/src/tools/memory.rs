@@ -1,7 +1,7 @@
 //! The tools that remember: notes of the workspace, and the user's own memories.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base::clock::Clock;
 use base::files;
@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::call::{Call, Trouble};
 use super::fs::{open, seen};
+use super::image::kind::Kind;
 use super::{ErrorKind, Outcome};
 use crate::gate::stance::Stance;
 use crate::gate::{Access, paths};
@@ -39,6 +40,7 @@ struct Key {
 struct Pair {
     key: String,
     value: String,
+    image: Option<String>,
 }
 
 /// Memories that are shown when the call does not say.
@@ -49,6 +51,8 @@ const MOST_HITS: usize = 100;
 const PREVIEW: usize = 200;
 /// The longest value, in bytes.
 const VALUE: usize = 1 << 20;
+/// The largest picture of a memory, in bytes.
+const PICTURE: u64 = 20 << 20;
 /// How often the memories are brought in line with notes that change again and again.
 const INDEXINGS: usize = 3;
 
@@ -222,15 +226,42 @@ pub async fn recall(call: &Call<'_>) -> Result<Outcome, Trouble> {
 
 /// Stores one memory.
 pub async fn keep(call: &Call<'_>) -> Result<Outcome, Trouble> {
-    let Pair { key, value } = call.decode()?;
+    let Pair { key, value, image } = call.decode()?;
     let key = known_key(&key)?;
     if value.trim().is_empty() || value.len() > VALUE {
         return Err(Trouble::invalid("memory_set: `value` must hold something, and 1 MiB at most"));
     }
-    let stored = store(&call.at.memory, &key, &value, "general").await.map_err(Trouble::failed)?;
+    let image = match image.filter(|path| !path.trim().is_empty()) {
+        Some(_) => Some(call.blocking(keep_picture).await?.text),
+        None => None,
+    };
+    let stored = store(&call.at.memory, &key, &value, image).await.map_err(Trouble::failed)?;
     let notes: String = stored.notes.iter().map(|note| format!("\n[note: {note}]")).collect();
     let metadata = json!({ "key": key, "new": stored.is_new });
     Ok(Outcome::done(format!("Memory stored: {key}{notes}")).with(metadata))
+}
+
+/// The picture that a memory is stored with.
+pub fn reads(call: &Call<'_>) -> Vec<Access> {
+    picture(call).map(Access::Read).into_iter().collect()
+}
+
+fn picture(call: &Call<'_>) -> Option<PathBuf> {
+    let raw = call.text("image").trim();
+    (!raw.is_empty()).then(|| paths::resolve(&call.at.cwd, raw).ok()).flatten()
+}
+
+/// Copies the picture to the memories, where it stays when the file goes; the outcome is its place.
+fn keep_picture(call: &Call<'_>) -> Result<Outcome, Trouble> {
+    let shown = call.text("image");
+    let wrong = |why: String| Trouble::invalid(format!("memory_set: `image` {shown}: {why}"));
+    let file = picture(call).ok_or_else(|| wrong("it cannot be found".to_owned()))?;
+    let content = open::read_at_most(&file, PICTURE).map_err(|why| wrong(why.to_string()))?;
+    let kind = Kind::of(&content.bytes).map_err(wrong)?;
+    let ending = kind.media_type().trim_start_matches("image/");
+    let kept = call.at.memory.keep_picture(&content.bytes, ending);
+    let kept = kept.map_err(|why| Trouble::io("cannot keep the picture", &why))?;
+    Ok(Outcome::done(kept.display().to_string()))
 }
 
 fn known_key(key: &str) -> Result<String, Trouble> {
@@ -251,7 +282,7 @@ async fn store(
     memory: &Memory,
     key: &str,
     value: &str,
-    category: &'static str,
+    image: Option<String>,
 ) -> Result<Stored, String> {
     let mut notes = Vec::new();
     let mut vector = None;
@@ -265,7 +296,7 @@ async fn store(
     let (key, value) = (key.to_owned(), value.to_owned());
     memory.log("SET", &key, &value);
     let now = Clock::from_env().stamp();
-    let new = New { key, value, category, vector, now };
+    let new = New { key, value, category: "general", image, vector, now };
     let (is_new, notice) = memory.with_store(move |store| store.set(&new)).await?;
     notes.extend(notice);
     Ok(Stored { is_new, notes })
