@@ -188,7 +188,8 @@ mod tests {
                 }
                 let all = index(&memory, "/a/proj", &text);
                 prop_assert_eq!(&all, &expected, "{}", text);
-                for line in text.lines().filter(|line| !line.starts_with(['#', '>'])) {
+                let said = |line: &&str| !line.starts_with(['#', '>']) && !line.trim().is_empty();
+                for line in text.lines().filter(said) {
                     let found = all.values().any(|value| value.contains(line.trim()));
                     prop_assert!(found, "{:?} is in no memory\n{}", line, text);
                 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::hunks::{self, Diff, Hunk, Line};
 use super::locate::{self, Lines, Pass, Shift};
-use super::text::{Change, FileText, Loaded, load, store};
+use super::text::{Change, FileText, Loaded, load, store, unwritten};
 use crate::tools::call::{Call, Trouble};
 use crate::tools::fs::seen::Fit;
 use crate::tools::{ErrorKind, Outcome};
@@ -252,7 +252,7 @@ impl Miss {
             ),
             Miss::NotFound => not_found(&format!("hunk {number}"), lines, hunk),
         };
-        Trouble::new(ErrorKind::Failed, format!("{text}. Nothing was written"))
+        Trouble::new(ErrorKind::Failed, unwritten(&text))
     }
 }
 
@@ -268,9 +268,7 @@ fn is_made(lines: &Lines<'_>, hunk: &Hunk) -> bool {
 /// That a hunk has no place: what was searched, and what is most like it.
 pub fn not_found(which: &str, lines: &Lines<'_>, hunk: &Hunk) -> String {
     if is_made(lines, hunk) {
-        return format!(
-            "{which} is not found, but its result is there; it may have been applied already"
-        );
+        return format!("{which} is not found, but its result is there (already applied?)");
     }
     let old = hunk.before();
     let preview = old.join("\n");

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::replace::{self, Wish};
+use super::text::unwritten;
 use super::together::{Changed, Draft};
 use crate::gate::paths;
 use crate::tools::Outcome;
@@ -82,7 +83,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     for (at, (path, wish)) in edits.iter().enumerate() {
         let shown = call.shown(path);
         let failed = |trouble: Trouble| {
-            let text = format!("Edit {} of {total}: {}. Nothing was written", at + 1, trouble.text);
+            let text = unwritten(&format!("Edit {} of {total}: {}", at + 1, trouble.text));
             Trouble::new(trouble.kind, text)
         };
         let before = draft.text(path).map_err(failed)?;

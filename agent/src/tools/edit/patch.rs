@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::chunk;
 use super::envelope::{self, Patch, Step};
+use super::text::unwritten;
 use super::together::{Changed, Draft, Status};
 use crate::gate::paths;
 use crate::tools::call::{Call, Trouble};
@@ -92,7 +93,7 @@ pub fn apply(call: &Call<'_>, order: &Order) -> Result<Outcome, Trouble> {
     notes.append(&mut draft.notes);
     match failed {
         Some(why) if order.mode == Mode::Atomic => {
-            Err(Trouble::new(why.kind, format!("{}. Nothing was written", why.text)))
+            Err(Trouble::new(why.kind, unwritten(&why.text)))
         }
         Some(why) => {
             let done = told(call, &draft.commit()?, &notes);

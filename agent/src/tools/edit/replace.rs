@@ -90,11 +90,11 @@ fn is_made(text: &str, new: &str) -> bool {
 
 /// The parameters' names as the caller knows them.
 fn names<'c>(call: &'c Call<'_>) -> (&'c str, &'c str) {
-    match call.face.engine {
-        // They are parameters of each edit, not of the call.
-        Engine::Multi => ("oldString", "newString"),
-        _ => (call.face.shown_key("old"), call.face.shown_key("new")),
+    // They are parameters of each edit, not of the call.
+    if call.face.engine == Engine::Multi {
+        return ("oldString", "newString");
     }
+    (call.face.shown_key("old"), call.face.shown_key("new"))
 }
 
 /// The new text, indented as the place is that was found.

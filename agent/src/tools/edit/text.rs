@@ -174,6 +174,13 @@ pub fn store(call: &Call<'_>, path: &Path, text: &str) -> Result<(), Trouble> {
     Ok(())
 }
 
+/// A failure after which every file is as it was. A text of several lines gets a line for that.
+pub fn unwritten(why: &str) -> String {
+    let why = why.trim_end();
+    let joint = if why.contains('\n') { "\n" } else { ". " };
+    format!("{why}{joint}Nothing was written")
+}
+
 /// How one text became another.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Difference {
