@@ -168,7 +168,9 @@ fn divergence_28_pictures_go_to_the_temporary_directory_and_windows_have_names_a
     let whole = screen.call("take_screenshot", json!({ "path": "all.png" }));
     whole.works();
     assert_eq!(whole.metadata["shows"]["width"], 1280);
-    take("no.png", "Safari").says("Screenshot failed").fails("failed");
+    let unknown = take("no.png", "Safari");
+    unknown.says("Screenshot failed").says("list_windows shows the windows").fails("failed");
+    assert!(!unknown.text.contains("install"), "the helper works: {}", unknown.text);
     assert!(!screen.bench.env.home().join("tmp/no.png").exists());
     // Into the working directory unasked, elsewhere not.
     take(&screen.bench.at("here.png"), "fixture").works();
