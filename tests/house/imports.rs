@@ -105,6 +105,7 @@ const BASE: &[(&str, &[&str])] = &[
     ("id", &[]),
     ("lock", &[]),
     ("process", &[]),
+    ("random", &[]),
     ("secret", &[]),
     ("text", &[]),
     ("user_dirs", &[]),
