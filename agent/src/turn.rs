@@ -106,9 +106,11 @@ async fn until_done(
             return Ok(Finish::Cancelled);
         };
         spent.add(reply.usage);
+        let (reply, excess) = act::without_excess(reply);
         talk.hear(&reply)?;
         tell_costs(talk, agent, &reply);
-        if let Some(limit) = act::carry_out(talk, agent, &reply, &mut guard).await? {
+        let made = (&reply, excess.as_slice());
+        if let Some(limit) = act::carry_out(talk, agent, made, &mut guard).await? {
             return Ok(Finish::Limit(limit));
         }
         if agent.toolbox.hands_over() {

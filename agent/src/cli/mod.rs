@@ -197,7 +197,7 @@ struct LimitArgs {
     /// Stop after so many tokens, sent and written, cached ones included
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_tokens: Option<u64>,
-    /// Stop after so many US dollars, as far as the model's prices are known
+    /// Maximum cost in US dollars; needs a model whose price is known
     #[arg(long, value_name = "USD", value_parser = dollars)]
     budget: Option<f64>,
     /// Stop after so many seconds, also in the middle of a reply or a command

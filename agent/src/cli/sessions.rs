@@ -165,7 +165,7 @@ fn in_full(seen: &Snapshot) -> String {
         seen.model,
         seen.provider,
         seen.turns,
-        ui::tokens(usage.input + usage.cache_write),
+        ui::tokens(usage.input.saturating_add(usage.cache_write)),
         ui::tokens(usage.cache_read),
         ui::tokens(usage.output),
         base::text::printable(&seen.task),

@@ -85,6 +85,7 @@ pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
             reference: common.provider.clone(),
             model: common.model.clone(),
             fallback: common.fallback_model.clone(),
+            budget: args.limits.budget.is_some(),
         },
         profile,
         limits: limits(&args.limits),

@@ -85,6 +85,7 @@ fn facts(hello: &Hello, config: &EmbeddedConfig, reference: &str, model: String)
         context,
         max_output: config.max_tokens.map_or(most, u64::from).min(context / 4),
         small,
+        priced: true,
     }
 }
 
@@ -305,6 +306,7 @@ fn reply(parts: Vec<Part>, stop: wire::Stop, usage: wire::Usage) -> Reply {
         cache_read: usage.reused,
         cache_write: 0,
         cost_usd: Some(0.0),
+        cost_incomplete: false,
     };
     Reply { message, usage, stop }
 }

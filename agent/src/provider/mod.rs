@@ -62,6 +62,8 @@ pub struct Facts {
     /// Whether the model is small (under 4B parameters or under 8k context): it gets a short
     /// prompt, few tools and plain tool results.
     pub small: bool,
+    /// Whether the price of its tokens is known.
+    pub priced: bool,
 }
 
 /// One question.
@@ -159,6 +161,8 @@ pub struct Choice {
     pub model: Option<String>,
     /// Stands for the configured model to fall back on.
     pub fallback: Option<String>,
+    /// Whether a budget holds: models without a known price are refused.
+    pub budget: bool,
 }
 
 /// Opens a provider, wrapped so that it asks again, or another model, where that may help.
@@ -169,6 +173,7 @@ pub fn open(config: &Config, choice: &Choice) -> Result<Box<dyn Provider>, Failu
             .because("it runs on this machine, where no other one is less busy"));
     }
     let own = open::by_reference(config, &reference, choice.model.as_deref())?;
+    check_price(choice, own.facts())?;
     let spare = spare(config, choice, own.facts());
     let models = fallback::Models::new(own, spare);
     let attempts = config.agent.max_retry_attempts;
@@ -180,8 +185,30 @@ fn spare(config: &Config, choice: &Choice, own: &Facts) -> Option<fallback::Open
     let reference = own.provider.clone();
     let configured = config.providers.fallback_model(&reference);
     let model = choice.fallback.as_deref().or(configured).filter(|model| *model != own.model)?;
-    let (config, model) = (config.clone(), model.to_owned());
-    Some(Box::new(move || open::by_reference(&config, &reference, Some(&model))))
+    let (config, choice, model) = (config.clone(), choice.clone(), model.to_owned());
+    Some(Box::new(move || {
+        let other = open::by_reference(&config, &reference, Some(&model))?;
+        check_price(&choice, other.facts())?;
+        Ok(other)
+    }))
+}
+
+/// A budget cannot be kept where the price is unknown.
+fn check_price(choice: &Choice, facts: &Facts) -> Result<(), Failure> {
+    if !choice.budget || facts.priced {
+        return Ok(());
+    }
+    let Facts { provider, model, .. } = facts;
+    let price = "price = { input = …, output = … }";
+    let failure = Failure::usage(format!("the price of `{model}` on `{provider}` is unknown"))
+        .because("a budget cannot be kept without it");
+    let failure = match provider.contains('.') {
+        true => failure.next(format!("set `{price}` in [providers.{provider}]")),
+        false => failure.next(format!("add [[models]] with `name = \"{model}\"` and `{price}`")),
+    };
+    Err(failure
+        .next("prices are US dollars for a million tokens")
+        .next("or limit tokens instead of money: --max-tokens N"))
 }
 
 impl ProviderError {

@@ -68,7 +68,7 @@ impl Help {
         let reference = Some(reference(settings, facts)?.to_owned());
         Some(Help {
             settings: settings.clone(),
-            choice: Choice { reference, ..Choice::default() },
+            choice: Choice { reference, budget: settings.choice.budget, ..Choice::default() },
             date: date.to_owned(),
             shelf,
             mind: OnceLock::new(),

@@ -119,21 +119,21 @@ pub fn summed_up(status: Status, turns: u32, usage: Usage, between: &str) -> Opt
         said.push("interrupted".to_owned());
     }
     if turns > 0 {
-        let sent = tokens(usage.input + usage.cache_read + usage.cache_write);
+        let sent = tokens(usage.sent());
         let turns = if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") };
         said.extend([turns, format!("{sent} in"), format!("{} out", tokens(usage.output))]);
-        said.extend(usage.cost_usd.map(|usd| format!("${usd:.4}")));
+        said.extend(usage.cost_text());
     }
     (!said.is_empty()).then(|| said.join(between))
 }
 
 /// What so many questions cost, in one line.
 pub fn bill(calls: u32, usage: Usage) -> String {
-    let cost = usage.cost_usd.map_or_else(|| "cost unknown".to_owned(), |usd| format!("${usd:.4}"));
+    let cost = usage.cost_text().unwrap_or_else(|| "cost unknown".to_owned());
     let calls = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
     format!(
         "{calls}, {} in, {} from cache, {} out, {cost}",
-        tokens(usage.input + usage.cache_write),
+        tokens(usage.input.saturating_add(usage.cache_write)),
         tokens(usage.cache_read),
         tokens(usage.output)
     )

@@ -146,8 +146,8 @@ fn ended(told: &Told) -> Vec<String> {
 
 fn costs([round, verdict, met, checks]: [&str; 4], cost: &Cost) -> String {
     let usage = cost.usage;
-    let sent = tokens(usage.input + usage.cache_read + usage.cache_write);
-    let paid = usage.cost_usd.map_or_else(|| "-".to_owned(), |usd| format!("${usd:.4}"));
+    let sent = tokens(usage.sent());
+    let paid = usage.cost_text().unwrap_or_else(|| "-".to_owned());
     let time = format!("{:.1} s", cost.ms as f64 / 1e3);
     let (turns, written) = (cost.turns.to_string(), tokens(usage.output));
     row([round, verdict, met, checks, &turns, &sent, &written, &paid, &time])

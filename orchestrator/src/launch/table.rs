@@ -1,10 +1,11 @@
 //! The agents table: the configured rows, and g3's own.
 
 use base::config::Config;
+use base::config::base_url;
 use base::config::studio::{AgentRow, Protocol};
 use base::failure::{Failure, Result};
 
-/// The keys of hosted providers, as they are called in the environment.
+/// The keys and addresses of hosted providers, as they are called in the environment.
 const KEYS: &[&str] = &[
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
@@ -72,6 +73,12 @@ fn g3() -> AgentRow {
         command: vec![g3_program(), "acp".to_owned()],
         read: vec!["~/.config/g3".into(), "~/.g3".into()],
         write: vec!["~/.g3/oauth".into()],
-        env: KEYS.iter().map(|key| (*key).to_owned()).chain(settings).collect(),
+        env: KEYS
+            .iter()
+            .copied()
+            .chain(base_url::variables())
+            .map(str::to_owned)
+            .chain(settings)
+            .collect(),
     }
 }

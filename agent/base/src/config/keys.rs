@@ -161,8 +161,7 @@ pub static KEYS: &[Key] = &[
     limit("agent.max_retry_attempts", U32, Some(3)),
     limit("agent.autonomous_max_retry_attempts", U32, Some(6)),
     key("agent.thinning_floor_percent", Kind::Whole(100)),
-    // Without the user's word each mode has a limit of its own; five is the smallest of them.
-    limit("agent.max_turns", U32, Some(5)),
+    limit("agent.max_turns", U32, Some(400)),
     key("agent.check_todo_staleness", Kind::Switch),
     feature("agent.auto_memory"),
     key("studio.checks", Kind::TextOrTexts),

@@ -102,6 +102,14 @@ fn an_untrusted_repository_may_choose_lower_and_switch_off() {
 }
 
 #[test]
+fn without_a_limit_of_the_user_turns_are_lowered_from_the_default_of_a_run() {
+    let of = |turns: u32| Env::new("", &format!("[agent]\nmax_turns = {turns}\n")).load();
+    assert_eq!(of(7).config.agent.max_turns, Some(7));
+    assert_eq!((of(400).notices.len(), of(401).notices.len()), (0, 1));
+    assert_eq!(of(401).config.agent.max_turns, None);
+}
+
+#[test]
 fn trust_belongs_to_the_content_so_a_worktree_with_the_same_file_has_it_too() {
     let mut env = Env::new(USER, "studio.checks = \"make\"\n");
     env.accept();

@@ -86,11 +86,11 @@ impl Reading {
             let cached = count("cachedContentTokenCount").unwrap_or_default().min(prompt);
             self.usage.cache_read = cached;
             self.usage.input =
-                prompt - cached + count("toolUsePromptTokenCount").unwrap_or_default();
+                (prompt - cached).saturating_add(count("toolUsePromptTokenCount").unwrap_or(0));
         }
         if count("candidatesTokenCount").or(count("thoughtsTokenCount")).is_some() {
-            self.usage.output = count("candidatesTokenCount").unwrap_or_default()
-                + count("thoughtsTokenCount").unwrap_or_default();
+            let (said, thought) = (count("candidatesTokenCount"), count("thoughtsTokenCount"));
+            self.usage.output = said.unwrap_or(0).saturating_add(thought.unwrap_or(0));
         }
     }
 

@@ -16,7 +16,7 @@ use crate::ui::{bill, cut_to, tokens};
 pub fn stats(chat: &mut Chat, _: Option<String>) -> Result<()> {
     let work = at_work(chat)?;
     let (usage, window) = (work.talk.usage(), &work.talk.window);
-    let cost = usage.cost_usd.map_or_else(|| "unknown".to_owned(), |usd| format!("${usd:.4}"));
+    let cost = usage.cost_text().unwrap_or_else(|| "unknown".to_owned());
     let text = format!(
         "session  {}\nmodel    {} on {}\nturns    {}\ntokens   {} in, {} from cache, {} out\n\
          cost     {cost}\ncontext  {} of {} ({}%)",
@@ -24,7 +24,7 @@ pub fn stats(chat: &mut Chat, _: Option<String>) -> Result<()> {
         work.facts().model,
         work.facts().provider,
         work.talk.turns(),
-        tokens(usage.input + usage.cache_write),
+        tokens(usage.input.saturating_add(usage.cache_write)),
         tokens(usage.cache_read),
         tokens(usage.output),
         tokens(window.used()),
