@@ -110,14 +110,15 @@ async fn until_done(
         talk.hear(&reply)?;
         tell_costs(talk, agent, &reply);
         let made = (&reply, excess.as_slice());
-        if let Some(limit) = act::carry_out(talk, agent, made, &mut guard).await? {
+        let limit = act::carry_out(talk, agent, made, &mut guard).await?;
+        if agent.toolbox.is_done() {
+            return Ok(Finish::Done);
+        }
+        if let Some(limit) = limit {
             return Ok(Finish::Limit(limit));
         }
         if agent.toolbox.hands_over() {
             return Ok(Finish::HandedOver);
-        }
-        if agent.toolbox.is_done() {
-            return Ok(Finish::Done);
         }
         match next(&reply) {
             Next::Ask => patience = PATIENCE,

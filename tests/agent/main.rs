@@ -66,6 +66,7 @@ mod research;
 mod session;
 mod shown;
 mod skills;
+mod small_model;
 mod stage;
 mod subagent;
 mod terminal;

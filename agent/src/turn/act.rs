@@ -91,6 +91,7 @@ pub async fn carry_out(
     let mut running: FuturesUnordered<_> = (0..calls.len())
         .map(|at| {
             let refused = refusal(reply, calls[at], at + 1 == made);
+            let is_watched = !repeats_the_one_before(reply, calls[at]);
             let earlier: Vec<CancellationToken> = (0..at)
                 .filter(|before| touched[*before].iter().any(|key| touched[at].contains(key)))
                 .map(|before| done[before].clone())
@@ -110,18 +111,19 @@ pub async fn carry_out(
                 });
                 let outcome = outcome.await;
                 done.cancel();
-                (call, outcome, since.elapsed())
+                (call, outcome, is_watched, since.elapsed())
             }
         })
         .collect();
     let mut limit = None;
-    while let Some((call, outcome, took)) = running.next().await {
+    while let Some((call, outcome, is_watched, took)) = running.next().await {
         if let Some(bill) = &outcome.bill {
             (agent.tell)(What::Usage { usage: bill.usage });
             talk.noted(bill.clone())?;
         }
         let next = outcome.next.clone();
-        let (mut result, reached) = judge(guard, call, outcome);
+        // A repetition within one reply is no loop: the model has not read a result yet.
+        let (mut result, reached) = judge(is_watched.then_some(&mut *guard), call, outcome);
         limit = limit.or(reached);
         let ToolResult { call_id: id, name, ok, text, .. } = result.clone();
         result.text.extend(next.map(|next| format!("\n\n{next}")));
@@ -216,7 +218,11 @@ async fn carry_out_one(agent: &Agent<'_>, call: &ToolCall) -> Outcome {
 }
 
 /// Makes the result of an outcome; the guard may add a word, or say that it is enough.
-fn judge(guard: &mut Guard, call: &ToolCall, outcome: Outcome) -> (ToolResult, Option<Limit>) {
+fn judge(
+    guard: Option<&mut Guard>,
+    call: &ToolCall,
+    outcome: Outcome,
+) -> (ToolResult, Option<Limit>) {
     let mut result = ToolResult {
         call_id: call.id.clone(),
         name: call.name.clone(),
@@ -224,7 +230,8 @@ fn judge(guard: &mut Guard, call: &ToolCall, outcome: Outcome) -> (ToolResult, O
         text: outcome.text,
         images: outcome.images,
     };
-    let limit = match guard.watch(call, &result) {
+    let verdict = guard.map_or(Verdict::Fine, |guard| guard.watch(call, &result));
+    let limit = match verdict {
         Verdict::Fine => None,
         // Who is told the next step has no use for another one.
         Verdict::Nudge(_) if outcome.next.is_some() => None,

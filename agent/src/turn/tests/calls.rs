@@ -170,7 +170,8 @@ async fn of_very_many_calls_in_a_reply_some_run_and_every_one_is_told_and_answer
         calls((0..count).map(one).collect())
     };
     for (made, kept) in [(128, 128), (129, 129), (1_024, 1_024), (20_000, 1_024)] {
-        let model = Script::new([many(made), says("done")]);
+        let mut model = Script::new([many(made), says("done")]);
+        model.facts.context = 10_000_000;
         let tools = Tools::default();
         let run = run_with(&model, &tools, Limits::default(), CancellationToken::new()).await;
         assert_eq!(run.finish.as_ref().unwrap(), &Finish::Done);
@@ -188,4 +189,13 @@ async fn of_very_many_calls_in_a_reply_some_run_and_every_one_is_told_and_answer
             assert_eq!(result.text.contains(&said), at >= 128, "{}", result.text);
         }
     }
+}
+
+#[tokio::test]
+async fn the_same_call_many_times_in_one_reply_is_no_loop() {
+    let one = |n: usize| call(&format!("c{n}"), "say", json!({"text": "x"}));
+    let model = Script::new([calls((0..10).map(one).collect()), says("done")]);
+    let run = run(&model).await;
+    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Done);
+    assert_eq!(run.results().iter().filter(|result| result.ok).count(), 1);
 }
