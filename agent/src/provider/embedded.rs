@@ -284,9 +284,8 @@ async fn listen(
             Tell::Progress { .. } => hear(Delta::Ping),
             Tell::Done { stop, usage } => return Ok(reply(parts, stop, usage)),
             Tell::Error(fault) => return Err(error(fault)),
-            other @ (Tell::Hello(_) | Tell::Status(_) | Tell::Vectors(_)) => {
-                let what = format!("the model host said something else: {other:?}");
-                return Err(ProviderError::Broken(what));
+            Tell::Hello(_) | Tell::Status(_) | Tell::Vectors(_) => {
+                return Err(ProviderError::Broken(wire::UNEXPECTED.to_owned()));
             }
         }
     }
