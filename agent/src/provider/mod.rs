@@ -20,6 +20,7 @@ pub mod sse;
 pub mod text_calls;
 pub mod traced;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::config::Config;
@@ -180,13 +181,24 @@ pub fn open(config: &Config, choice: &Choice) -> Result<Box<dyn Provider>, Failu
     Ok(Box::new(retry::Retrying::new(models, attempts, retry::Pace::from_env())))
 }
 
+/// Does something that may take long without a pause, such as opening a provider whose key comes from
+/// a command, beside the runtime's own thread.
+pub async fn off_loop<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|why| {
+        Err(Failure::new(base::failure::Kind::Bug, "a task of g3 broke").because(why))
+    })
+}
+
 /// How the model to fall back on is opened, when there is one.
 fn spare(config: &Config, choice: &Choice, own: &Facts) -> Option<fallback::Open> {
     let reference = own.provider.clone();
     let configured = config.providers.fallback_model(&reference);
     let model = choice.fallback.as_deref().or(configured).filter(|model| *model != own.model)?;
     let (config, choice, model) = (config.clone(), choice.clone(), model.to_owned());
-    Some(Box::new(move || {
+    Some(Arc::new(move || {
         let other = open::by_reference(&config, &reference, Some(&model))?;
         check_price(&choice, other.facts())?;
         Ok(other)

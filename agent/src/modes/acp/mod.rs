@@ -36,6 +36,7 @@ use super::autonomous::prompted::Team;
 use super::autonomous::{Heard, Pair, Terms};
 use super::interrupt::{self, Interrupts};
 use crate::gate::stance::Stance;
+use crate::provider::off_loop;
 use crate::run::{Settings, Which, Work};
 use crate::session;
 use crate::ui::Bus;
@@ -51,6 +52,8 @@ struct Host {
     /// How player and coach carry the prompts out, where they do.
     rounds: Option<Terms>,
     open: Mutex<HashMap<String, Arc<Open>>>,
+    /// Held while a session is opened or closed, by id.
+    changing: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// What the editor offers.
     able: Mutex<ClientCapabilities>,
 }
@@ -72,7 +75,8 @@ type Entered = (Arc<Open>, OwnedMutexGuard<Work>, CancellationToken);
 pub async fn run(settings: Box<SettingsFor>, rounds: Option<Terms>) -> Result<()> {
     let interrupts = Interrupts::listen()?;
     let tokens = interrupts.begin();
-    let host = Arc::new(Host { settings, rounds, open: Mutex::default(), able: Mutex::default() });
+    let (open, changing, able) = (Mutex::default(), Mutex::default(), Mutex::default());
+    let host = Arc::new(Host { settings, rounds, open, changing, able });
     let served = tokio::select! {
         served = serve(&host) => served,
         () = tokens.cancel.cancelled() => Err(interrupt::failure()),
@@ -101,19 +105,29 @@ async fn serve(host: &Arc<Host>) -> Result<()> {
         )
         .on_receive_request(
             async move |request: NewSessionRequest, responder, client: ConnectionTo<Client>| {
-                responder.respond_with_result(new.begin(request, client).map_err(wire_error))
+                let (host, cx) = (new.clone(), client.clone());
+                client.spawn(async move {
+                    responder.respond_with_result(host.begin(request, cx).await.map_err(wire_error))
+                })
             },
             on_receive_request!(),
         )
         .on_receive_request(
             async move |request: LoadSessionRequest, responder, client: ConnectionTo<Client>| {
-                responder.respond_with_result(load.load(request, client).map_err(wire_error))
+                let (host, cx) = (load.clone(), client.clone());
+                client.spawn(async move {
+                    responder.respond_with_result(host.load(request, cx).await.map_err(wire_error))
+                })
             },
             on_receive_request!(),
         )
         .on_receive_request(
             async move |request: ResumeSessionRequest, responder, client: ConnectionTo<Client>| {
-                responder.respond_with_result(resume.resume(request, client).map_err(wire_error))
+                let (host, cx) = (resume.clone(), client.clone());
+                client.spawn(async move {
+                    let resumed = host.resume(request, cx).await;
+                    responder.respond_with_result(resumed.map_err(wire_error))
+                })
             },
             on_receive_request!(),
         )
@@ -125,7 +139,9 @@ async fn serve(host: &Arc<Host>) -> Result<()> {
         )
         .on_receive_request(
             async move |request: CloseSessionRequest, responder, _| {
-                close.close(&request.session_id.0);
+                let session = request.session_id.0.to_string();
+                let closed = close.close(&session);
+                tokio::spawn(closed);
                 responder.respond(CloseSessionResponse::new())
             },
             on_receive_request!(),
@@ -194,23 +210,23 @@ fn wire_error(failure: Failure) -> Error {
 }
 
 impl Host {
-    fn begin(
-        &self,
+    async fn begin(
+        self: &Arc<Host>,
         request: NewSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<NewSessionResponse> {
         let which = Which::New("session".to_owned());
-        let (id, open) = self.open(&request.cwd, &which, client, request.mcp_servers)?;
+        let (id, open) = self.open(request.cwd, which, client, request.mcp_servers).await?;
         Ok(NewSessionResponse::new(id).modes(modes(&open)))
     }
 
-    fn load(
-        &self,
+    async fn load(
+        self: &Arc<Host>,
         request: LoadSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<LoadSessionResponse> {
         let (wanted, cx) = (&request.session_id.0, client.clone());
-        let (id, open) = self.take_up(wanted, &request.cwd, cx, request.mcp_servers)?;
+        let (id, open) = self.take_up(wanted, &request.cwd, cx, request.mcp_servers).await?;
         if let Ok(work) = open.work.try_lock() {
             let updates = Updates::new(&id, client, request.cwd);
             convert::history(work.talk.messages()).into_iter().for_each(|it| updates.send(it));
@@ -218,25 +234,46 @@ impl Host {
         Ok(LoadSessionResponse::new().modes(modes(&open)))
     }
 
-    fn resume(
-        &self,
+    async fn resume(
+        self: &Arc<Host>,
         request: ResumeSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<ResumeSessionResponse> {
         let wanted = &request.session_id.0;
-        let (_, open) = self.take_up(wanted, &request.cwd, client, request.mcp_servers)?;
+        let (_, open) = self.take_up(wanted, &request.cwd, client, request.mcp_servers).await?;
         Ok(ResumeSessionResponse::new().modes(modes(&open)))
     }
 
-    fn take_up(
-        &self,
+    /// Opens a session again; one that is open here is closed first, with the prompt at work in it.
+    async fn take_up(
+        self: &Arc<Host>,
         id: &str,
         cwd: &Path,
         client: ConnectionTo<Client>,
         servers: Vec<McpServer>,
     ) -> Result<(String, Arc<Open>)> {
-        self.close(id);
-        self.open(cwd, &Which::Resume(Some(id.to_owned())), client, servers)
+        let changing = self.changing(id);
+        let _changing = changing.lock().await;
+        self.let_go(id).await;
+        let which = Which::Resume(Some(id.to_owned()));
+        self.open(cwd.to_owned(), which, client, servers).await
+    }
+
+    /// What is held while a session is opened or closed.
+    fn changing(&self, id: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut all = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, one| Arc::strong_count(one) > 1);
+        all.entry(id.to_owned()).or_default().clone()
+    }
+
+    /// Lets a session go: what it works on is cancelled and has ended, and its lock is free.
+    async fn let_go(&self, id: &str) {
+        self.cancel(id);
+        let open = self.opened().remove(id);
+        if let Some(open) = open {
+            let left = open.work.lock().await.leave();
+            tokio::spawn(left.close());
+        }
     }
 
     /// The sessions of a directory, or of every directory in which one is open.
@@ -256,13 +293,13 @@ impl Host {
         Ok(ListSessionsResponse::new(all))
     }
 
-    /// Lets a session go: what it works on is cancelled, and its lock is free.
-    fn close(&self, id: &str) {
+    /// Closes a session. It is cancelled at once; the rest is to be waited for.
+    fn close(self: &Arc<Host>, id: &str) -> impl Future<Output = ()> + Send + 'static {
         self.cancel(id);
-        let open = self.opened().remove(id);
-        // What is still at work goes down with its prompt.
-        if let Some(left) = open.and_then(|open| Some(open.work.try_lock().ok()?.leave())) {
-            tokio::spawn(left.close());
+        let (host, changing, id) = (self.clone(), self.changing(id), id.to_owned());
+        async move {
+            let _changing = changing.lock().await;
+            host.let_go(&id).await;
         }
     }
 
@@ -284,7 +321,20 @@ impl Host {
         })
     }
 
-    fn open(
+    /// Opens a session beside the connection: a key may come from a command, and a model host may
+    /// have to be started.
+    async fn open(
+        self: &Arc<Host>,
+        cwd: PathBuf,
+        which: Which,
+        client: ConnectionTo<Client>,
+        servers: Vec<McpServer>,
+    ) -> Result<(String, Arc<Open>)> {
+        let host = self.clone();
+        off_loop(move || host.opened_now(&cwd, &which, client, servers)).await
+    }
+
+    fn opened_now(
         &self,
         cwd: &Path,
         which: &Which,

@@ -15,6 +15,7 @@ use super::words::{self, Case};
 use super::{End, Run, report};
 use crate::limits::Limits;
 use crate::message::{Message, Role};
+use crate::provider::off_loop;
 use crate::run::Work;
 
 /// How often the player's part of a round is tried.
@@ -127,9 +128,10 @@ impl Run<'_> {
         let tool = VerdictTool::new(self.contract.requirements.clone(), now.red());
         let mut settings = self.coach.clone();
         settings.role.own = Some(tool.clone());
-        let name = self.free_name(n);
-        let place = (&*self.work.session, name.as_str());
-        let mut work = Work::aside(&settings, place, self.bus.clone(), self.asker.clone())?;
+        let (name, session) = (self.free_name(n), self.work.session.clone());
+        let (bus, asker) = (self.bus.clone(), self.asker.clone());
+        let open = move || Work::aside(&settings, (&session, &name), bus, asker);
+        let mut work = off_loop(open).await?;
         work.limits = Limits { turns: work.limits.turns, ..left };
         self.bus.tell(report::at("judging", of, Some(&work.facts().model)));
         let since = Instant::now();
