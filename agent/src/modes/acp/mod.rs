@@ -271,8 +271,7 @@ impl Host {
         self.cancel(id);
         let open = self.opened().remove(id);
         if let Some(open) = open {
-            let left = open.work.lock().await.leave();
-            tokio::spawn(left.close());
+            open.end().await;
         }
     }
 
@@ -296,10 +295,20 @@ impl Host {
     /// Closes a session. It is cancelled at once; the rest is to be waited for.
     fn close(self: &Arc<Host>, id: &str) -> impl Future<Output = ()> + Send + 'static {
         self.cancel(id);
-        let (host, changing, id) = (self.clone(), self.changing(id), id.to_owned());
+        let changing = self.changing(id);
+        // Held from now on, so that a request behind this one waits for it.
+        let held = changing.clone().try_lock_owned().ok();
+        let open = held.as_ref().and_then(|_| self.opened().remove(id));
+        let (host, id) = (self.clone(), id.to_owned());
         async move {
-            let _changing = changing.lock().await;
-            host.let_go(&id).await;
+            match (held, open) {
+                (Some(_held), Some(open)) => open.end().await,
+                (Some(_), None) => {}
+                (None, _) => {
+                    let _held = changing.lock().await;
+                    host.let_go(&id).await;
+                }
+            }
         }
     }
 
@@ -394,6 +403,14 @@ impl Host {
 
     fn opened(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Open>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    /// Waits for the end of what is at work, and leaves the session.
+    async fn end(self: Arc<Open>) {
+        let left = self.work.lock().await.leave();
+        tokio::spawn(left.close());
     }
 }
 
