@@ -72,6 +72,8 @@ pub struct Settings {
     pub role: Role,
     /// Where others who can work are found.
     pub personas: Places,
+    /// What the model is told with the first words of a new session.
+    pub first_note: Option<String>,
 }
 
 /// Which session to work in.
@@ -128,6 +130,7 @@ impl Work {
             Which::Resume(wanted) => Session::resume(&settings.cwd, wanted.as_deref()),
         };
         Work::open(settings, session, bus.clone(), Under::User(asker))
+            .map(|work| work.with_first_note(settings, which))
             .inspect(|work| work.tell_start(settings))
             .inspect_err(|failure| tell_failure(&bus, failure))
     }
@@ -203,6 +206,17 @@ impl Work {
         };
         work.find_stance();
         Ok(work)
+    }
+
+    /// A new session tells the model what there is to know first, as far as there is room for it.
+    fn with_first_note(mut self, settings: &Settings, which: &Which) -> Work {
+        if let (Some(note), Which::New(_)) = (&settings.first_note, which) {
+            // Half a byte for each token leaves most of the context free.
+            let room = usize::try_from(self.facts().context / 2).unwrap_or(usize::MAX);
+            let note = base::text::head(note, room).trim_end();
+            self.tell_with_next(format!("[{note}]"));
+        }
+        self
     }
 
     fn tell_start(&self, settings: &Settings) {

@@ -43,6 +43,7 @@ const FLAGS: &[(&str, &[&str], &str)] = &[
     ("--webdriver", &[], "yyyyyyny"),
     ("--chrome-headless", &[], "yyyyyyny"),
     ("--agent", &["hopper"], "yynn-ynn"),
+    ("--codebase-fast-start", &["sub"], "yynnynnn"),
     ("--autonomous", &[], "n--nnynn"),
     ("--auto", &[], "n-n-nnnn"),
     ("--planning", &[], "n-nnnnn-"),
@@ -145,6 +146,7 @@ fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
         "--no-auto-memory" => {
             ran.code == 0 && !asked.iter().any(|it| it.last().contains("find out about"))
         }
+        "--codebase-fast-start" => asked.iter().any(|it| it.text().contains("/sub, made by g3.")),
         "--agent" => asked[0].system().starts_with("You are hopper."),
         "--check" => stage.repo.path().join("checked").exists(),
         // For the autonomous modes it counts rounds, and one is enough here.

@@ -187,7 +187,7 @@ fn a_session_stays_with_its_persona() {
     stage.g3(["--resume", "--", "go on"]).ok();
     let asked = stage.asked();
     assert!(asked[2].system().starts_with("You are euler."), "who names none goes on as before");
-    stage.g3(["plain"]).ok();
+    stage.g3(["plain words"]).ok();
     stage
         .g3(["--agent", "euler", "--resume", "plain", "--", "x"])
         .exits(2)

@@ -97,6 +97,10 @@ pub struct AgentArgs {
     /// Work as this persona (see --list-agents)
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
+    /// Work in this directory, and give the model a report about its code first: languages, layout,
+    /// build files, names
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["workspace", "resume"])]
+    codebase_fast_start: Option<PathBuf>,
     #[command(flatten)]
     mode: ModeArgs,
     #[command(flatten)]
@@ -269,6 +273,7 @@ async fn agent(mut common: Common, mut args: AgentArgs, given: &Given) -> Result
     }
     let bus = Bus::new(Clock::from_env(), args.show.views()?);
     let mut begun = || -> Result<_> {
+        common.workspace = args.codebase_fast_start.clone().or(common.workspace.take());
         let task = task(&args)?;
         let way = Way::of(&args.mode, task.is_some());
         given.fits(way)?;
@@ -351,6 +356,7 @@ async fn answer(common: Common) -> Result<u8> {
 fn task(args: &AgentArgs) -> Result<Option<String>> {
     let task = match args.task.as_deref() {
         Some("-") => Some(stdin_text()?),
+        Some(word) if wrong::is_slip(word) => return Err(wrong::slip(word)),
         Some(task) => Some(task.to_owned()),
         None if args.mode.is_some() => None,
         None if args.resume.is_some() && !std::io::stdin().is_terminal() => {

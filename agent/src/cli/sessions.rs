@@ -143,7 +143,7 @@ fn pretty(value: &impl serde::Serialize) -> Result<String> {
 fn line(seen: &Snapshot) -> String {
     let task = base::text::printable(&seen.task.replace('\n', " "));
     format!(
-        "{:30}  {:9}  {:24}  {:>3} turns  {}\n",
+        "{:30}  {:12}  {:24}  {:>3} turns  {}\n",
         seen.id,
         seen.status,
         seen.updated_at,

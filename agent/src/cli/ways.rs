@@ -144,6 +144,7 @@ const FLAGS: &[Flag] = &[
     ("webdriver", "--webdriver", WORK, "leave it out"),
     ("chrome_headless", "--chrome-headless", WORK, "leave it out"),
     ("agent", "--agent", &[Once, Interactive], "g3 --agent NAME TASK"),
+    ("codebase_fast_start", "--codebase-fast-start", &[Once, Interactive], "g3 --workspace DIR"),
     ("autonomous", "--autonomous", &[Autonomous], "g3 --autonomous, without another mode"),
     ("auto", "--auto", &[Accumulative], "g3 --auto, without another mode"),
     ("planning", "--planning", &[Planning], "g3 --planning, without another mode"),

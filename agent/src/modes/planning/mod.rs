@@ -4,7 +4,7 @@
 pub mod alone;
 mod ask;
 mod commit;
-mod explore;
+pub mod explore;
 mod given;
 mod implement;
 mod place;

@@ -293,7 +293,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn digests(&self, tasks: &[Task], all: &[Requirement]) -> Vec<String> {
+    fn digests(&self, tasks: &[Task], all: &[Requirement]) -> Vec<plan::Digest> {
         plan::digests(tasks, all, |text| hash(text.as_bytes()))
     }
 

@@ -4,7 +4,7 @@
 use base::failure::{Kind, Result};
 use base::id::Id;
 use base::text::{head, tail};
-use planner::plan::{self, Act, Standing};
+use planner::plan::{self, Act, Digest, Standing};
 use planner::requirement::Requirement;
 use planner::task::Task;
 
@@ -55,9 +55,10 @@ impl Plan<'_> {
     pub fn standing(&self, tasks: &[Task], all: &[Requirement]) -> Result<Vec<Placed>> {
         let views = self.sessions()?;
         let fates = self.desk.fates()?;
-        let placed = |(task, digest): (&Task, String)| {
+        let placed = |(task, digest): (&Task, Digest)| {
             let of_task = |view: &&View| view.record.part.name.as_ref() == Some(&task.id);
-            let same = |view: &View| view.record.part.digest.as_ref() == Some(&digest);
+            let same =
+                |view: &View| view.record.part.digest.as_ref().is_some_and(|it| digest.is(it));
             let view = views.iter().filter(of_task).rfind(|view| same(view)).cloned();
             let earlier = views.iter().filter(of_task).filter(|view| !same(view));
             let earlier = earlier.filter_map(landed_as).next_back();
@@ -122,7 +123,7 @@ impl Plan<'_> {
             for (at, act) in &acts {
                 tries[*at] += 1;
                 if let Err(failure) =
-                    self.carry_out(*act, (&tasks[*at], &digests[*at]), &placed[*at], &all)
+                    self.carry_out(*act, (&tasks[*at], &digests[*at].now), &placed[*at], &all)
                 {
                     // The others go on.
                     report::say(&format!("{}: {}", tasks[*at].id, failure.in_full()));
@@ -155,7 +156,8 @@ impl Plan<'_> {
         let wanted = |view: &View| {
             let part = &view.record.part;
             tasks.iter().zip(&digests).any(|(task, digest)| {
-                part.name.as_ref() == Some(&task.id) && part.digest.as_ref() == Some(digest)
+                part.name.as_ref() == Some(&task.id)
+                    && part.digest.as_ref().is_some_and(|it| digest.is(it))
             })
         };
         let mut others = self.sessions()?;
