@@ -88,6 +88,14 @@ pub async fn run(settings: Box<SettingsFor>, rounds: Option<Terms>) -> Result<()
     served
 }
 
+/// Responds with what comes of some work, which goes on beside the connection.
+macro_rules! beside {
+    ($client:ident, $responder:ident, $work:ident) => {
+        $client
+            .spawn(async move { $responder.respond_with_result($work.await.map_err(wire_error)) })
+    };
+}
+
 async fn serve(host: &Arc<Host>) -> Result<()> {
     let (new, load, prompt, cancel) = (host.clone(), host.clone(), host.clone(), host.clone());
     let (list, resume, close, mode) = (host.clone(), host.clone(), host.clone(), host.clone());
@@ -105,29 +113,22 @@ async fn serve(host: &Arc<Host>) -> Result<()> {
         )
         .on_receive_request(
             async move |request: NewSessionRequest, responder, client: ConnectionTo<Client>| {
-                let (host, cx) = (new.clone(), client.clone());
-                client.spawn(async move {
-                    responder.respond_with_result(host.begin(request, cx).await.map_err(wire_error))
-                })
+                let begun = new.clone().begin(request, client.clone());
+                beside!(client, responder, begun)
             },
             on_receive_request!(),
         )
         .on_receive_request(
             async move |request: LoadSessionRequest, responder, client: ConnectionTo<Client>| {
-                let (host, cx) = (load.clone(), client.clone());
-                client.spawn(async move {
-                    responder.respond_with_result(host.load(request, cx).await.map_err(wire_error))
-                })
+                let loaded = load.clone().load(request, client.clone());
+                beside!(client, responder, loaded)
             },
             on_receive_request!(),
         )
         .on_receive_request(
             async move |request: ResumeSessionRequest, responder, client: ConnectionTo<Client>| {
-                let (host, cx) = (resume.clone(), client.clone());
-                client.spawn(async move {
-                    let resumed = host.resume(request, cx).await;
-                    responder.respond_with_result(resumed.map_err(wire_error))
-                })
+                let resumed = resume.clone().resume(request, client.clone());
+                beside!(client, responder, resumed)
             },
             on_receive_request!(),
         )
@@ -139,19 +140,15 @@ async fn serve(host: &Arc<Host>) -> Result<()> {
         )
         .on_receive_request(
             async move |request: CloseSessionRequest, responder, _| {
-                let session = request.session_id.0.to_string();
-                let closed = close.close(&session);
-                tokio::spawn(closed);
+                tokio::spawn(close.close(&request.session_id.0));
                 responder.respond(CloseSessionResponse::new())
             },
             on_receive_request!(),
         )
         .on_receive_request(
             async move |request: SetSessionModeRequest, responder, client: ConnectionTo<Client>| {
-                let host = mode.clone();
-                client.spawn(async move {
-                    responder.respond_with_result(host.set_mode(request).await.map_err(wire_error))
-                })
+                let set = mode.clone().set_mode(request);
+                beside!(client, responder, set)
             },
             on_receive_request!(),
         )
@@ -159,13 +156,8 @@ async fn serve(host: &Arc<Host>) -> Result<()> {
             async move |request: PromptRequest, responder, client: ConnectionTo<Client>| {
                 // Entered before the next message is read, so that a cancel finds it.
                 let entered = prompt.enter(&request);
-                client.spawn(async move {
-                    let answer = match entered {
-                        Ok(entered) => answer(entered, request).await,
-                        Err(failure) => Err(failure),
-                    };
-                    responder.respond_with_result(answer.map_err(wire_error))
-                })
+                let answered = async move { answer(entered?, request).await };
+                beside!(client, responder, answered)
             },
             on_receive_request!(),
         )
@@ -211,7 +203,7 @@ fn wire_error(failure: Failure) -> Error {
 
 impl Host {
     async fn begin(
-        self: &Arc<Host>,
+        self: Arc<Host>,
         request: NewSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<NewSessionResponse> {
@@ -221,7 +213,7 @@ impl Host {
     }
 
     async fn load(
-        self: &Arc<Host>,
+        self: Arc<Host>,
         request: LoadSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<LoadSessionResponse> {
@@ -235,7 +227,7 @@ impl Host {
     }
 
     async fn resume(
-        self: &Arc<Host>,
+        self: Arc<Host>,
         request: ResumeSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<ResumeSessionResponse> {
@@ -293,7 +285,7 @@ impl Host {
     }
 
     /// Closes a session. It is cancelled at once; the rest is to be waited for.
-    fn close(self: &Arc<Host>, id: &str) -> impl Future<Output = ()> + Send + 'static {
+    fn close(self: &Arc<Host>, id: &str) -> impl Future<Output = ()> + Send + use<> {
         self.cancel(id);
         let changing = self.changing(id);
         // Held from now on, so that a request behind this one waits for it.
@@ -312,7 +304,10 @@ impl Host {
         }
     }
 
-    async fn set_mode(&self, request: SetSessionModeRequest) -> Result<SetSessionModeResponse> {
+    async fn set_mode(
+        self: Arc<Host>,
+        request: SetSessionModeRequest,
+    ) -> Result<SetSessionModeResponse> {
         let id = &request.mode_id.0;
         let Some(stance) = Stance::parse(id) else {
             return Err(Failure::usage(format!("there is no mode `{id}`")).next("auto, ask, plan"));
