@@ -91,7 +91,9 @@ impl Spent {
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Limit::Turns(max) => write!(f, "the limit of {max} turns is reached"),
+            Limit::Turns(max) => {
+                write!(f, "the limit of {} is reached", base::text::count(*max as usize, "turn"))
+            }
             Limit::Tokens(max) => write!(f, "the limit of {max} tokens is reached"),
             Limit::Cost(max) => write!(f, "the limit of {max} US dollars is reached"),
             Limit::Time(max) => write!(f, "the limit of {} s is reached", max.as_secs()),

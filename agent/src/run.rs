@@ -28,7 +28,7 @@ use crate::context::{self, Conversation, Entry};
 use crate::gate::Asker;
 use crate::hooks::Hooks;
 use crate::limits::{Limits, Spent};
-use crate::message::Message;
+use crate::message::{self, Message};
 use crate::persona::Places;
 use crate::prompt::small::coach::Coach;
 use crate::prompt::{self, Place};
@@ -256,6 +256,26 @@ impl Work {
     /// One turn of the user: the message, and all that the agent does about it.
     pub async fn turn(&mut self, message: Message, cancel: CancellationToken) -> Ended {
         let ended = self.part(message, cancel).await;
+        self.tell_end(ended)
+    }
+
+    /// Asks the model again after a turn that did not come to its end, with all that was done in
+    /// it so far. Nothing is added to the conversation unless the model had the last word.
+    pub async fn retry(&mut self, cancel: CancellationToken) -> Ended {
+        self.mind.provider.turn_begins();
+        let goes_on = match self.talk.messages().last().map(|message| message.role) {
+            Some(message::Role::Assistant) => self.talk.prompt(base::text::GO_ON),
+            Some(message::Role::User) => Ok(()),
+            None => Err(Failure::failed("there is nothing to ask again")),
+        };
+        let ended = match goes_on {
+            Ok(()) => self.finish(cancel).await,
+            Err(failure) => Ended { status: Status::Failed, failure: Some(failure) },
+        };
+        self.tell_end(ended)
+    }
+
+    fn tell_end(&self, ended: Ended) -> Ended {
         if let Some(failure) = &ended.failure {
             self.bus.tell(error(failure));
         }
@@ -296,10 +316,17 @@ impl Work {
             }
             None => return self.write_end(Ended { status: Status::Cancelled, failure: None }),
         };
-        let finish = match self.talk.ask(message) {
-            Ok(()) => self.answer(cancel.clone()).await,
-            Err(failure) => Err(failure),
-        };
+        match self.talk.ask(message) {
+            Ok(()) => self.finish(cancel).await,
+            Err(failure) => {
+                self.write_end(Ended { status: Status::Failed, failure: Some(failure) })
+            }
+        }
+    }
+
+    /// Lets the model answer what stands in the conversation, and writes down how that ended.
+    async fn finish(&mut self, cancel: CancellationToken) -> Ended {
+        let finish = self.answer(cancel.clone()).await;
         if matches!(finish, Ok(Finish::Done)) {
             self.take_notes(cancel).await;
         }

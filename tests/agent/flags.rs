@@ -36,6 +36,7 @@ const FLAGS: &[(&str, &[&str], &str)] = &[
     ("--resume", &[], "yynnynnn"),
     ("--new-session", &[], "yyyyynny"),
     ("--chat", &[], "yynnynnn"),
+    ("--image", &["{home}/shot.png"], "yynnynnn"),
     ("--acd", &[], "yyyyyyny"),
     ("--memory", &["{home}/notes.md"], "yyyyynny"),
     ("--auto-memory", &[], "yyyyynny"),
@@ -88,6 +89,8 @@ fn stage() -> Stage {
     stage.env.config(&config);
     let other = config.replace("model = \"scripted\"", "model = \"other\"");
     std::fs::write(stage.env.home().join("other.toml"), other).unwrap();
+    let picture = image::RgbImage::from_pixel(4, 3, image::Rgb([255, 0, 0]));
+    picture.save(stage.env.home().join("shot.png")).unwrap();
     std::fs::write(stage.env.home().join("notes.md"), "# Workspace Memory\n\nplums\n").unwrap();
     stage
 }
@@ -138,6 +141,7 @@ fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
         "--profile" => offers("execute_command"),
         "--resume" => ran.err.contains("there is no session"),
         "--chat" => asked.iter().all(|it| it.tool_names().is_empty()),
+        "--image" => asked[0].text().contains("\"type\":\"image\""),
         "--acd" => offers("rehydrate"),
         "--webdriver" | "--chrome-headless" => offers("webdriver_start"),
         "--memory" => asked.iter().any(|it| it.system().contains("plums")),
@@ -151,7 +155,7 @@ fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
         "--max-turns" if ["autonomous", "accumulative", "planning"].contains(&mode) => {
             ran.err.contains("at most 1 round") && ran.code == 0
         }
-        "--max-turns" => ran.err.contains("limit of 1 turns"),
+        "--max-turns" => ran.err.contains("limit of 1 turn is"),
         "--max-tokens" => ran.err.contains("limit of 1 tokens"),
         "--budget" => ran.err.contains("US dollars is reached"),
         "--json" => ran.out.lines().all(|line| line.starts_with("{\"seq\":")),

@@ -60,6 +60,7 @@ mod provider_settings;
 mod provider_support;
 mod provider_wire;
 mod research;
+mod screen;
 mod session;
 mod shown;
 mod skills;

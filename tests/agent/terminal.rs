@@ -6,12 +6,12 @@ use testkit::model_server::reply::Reply;
 
 use crate::stage::{G3, Stage};
 
-/// Runs g3 on a terminal with these keys typed.
-fn on_a_terminal(stage: &Stage, args: &str, keys: &str) -> Ran {
+/// Runs g3 on a terminal.
+fn on_a_terminal(stage: &Stage, args: &str) -> Ran {
     let job = stage.env.job("script", stage.repo.path());
     let job = job.env("TERM", "xterm-256color").env("SHELL", "/bin/sh");
     let line = format!("{G3} {args}");
-    stage.env.run_job(job.args(["-qec", &line, "/dev/null"]).input(keys))
+    stage.env.run_job(job.args(["-qec", &line, "/dev/null"]).input(""))
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn words_are_painted_and_calls_have_their_line() {
         Reply::says("# Plan\n\nI **list** files.\n").calls("shell", json!({"command": "echo out"})),
         Reply::says("Done."),
     ]);
-    let ran = on_a_terminal(&stage, "'list files'", "");
+    let ran = on_a_terminal(&stage, "'list files'");
     ran.exits(0);
     ran.says("\u{1b}[1;35m# Plan").says("\u{1b}[1mlist").says("● shell echo out").says("2 turns");
 }
@@ -34,19 +34,6 @@ fn without_a_terminal_there_are_no_colours_and_no_spinner() {
     let ran = stage.g3(["list files"]);
     assert_eq!(ran.ok(), "# Plan\nDone.");
     ran.never_says("\u{1b}").never_says("thinking");
-}
-
-#[test]
-fn a_question_is_asked_and_answered_at_the_terminal() {
-    for (keys, written) in [("y\n", true), ("n\n", false)] {
-        let stage = Stage::new([
-            Reply::call("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
-            Reply::says("done"),
-        ]);
-        let ran = on_a_terminal(&stage, "'write outside'", keys);
-        ran.exits(0).says("Allow?").says("outside.txt");
-        assert_eq!(stage.env.home().join("outside.txt").exists(), written, "{keys:?}:\n{ran}");
-    }
 }
 
 #[test]

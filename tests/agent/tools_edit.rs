@@ -16,7 +16,7 @@ fn a_diff_changes_the_file_and_tells_how_much() {
         &bench,
         "@@ -1,3 +1,4 @@\n fn main() {\n-    old();\n+    new();\n+    more();\n }",
     );
-    done.says("+2 insertions | -1 deletions").works();
+    done.says("2 insertions, 1 deletion").works();
     assert_eq!(bench.read("f"), "fn main() {\r\n    new();\r\n    more();\r\n}\r\n");
 }
 

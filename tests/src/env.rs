@@ -207,13 +207,20 @@ impl Ran {
 
 /// Polls until the condition gives something; panics after 30 seconds with what was awaited.
 #[track_caller]
-pub fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
+    poll(condition).unwrap_or_else(|| panic!("waited 30 s for: {what}"))
+}
+
+/// Polls until the condition gives something; `None` after 30 seconds.
+pub fn poll<T>(mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + Duration::from_secs(30);
     loop {
         if let Some(found) = condition() {
-            return found;
+            return Some(found);
         }
-        assert!(Instant::now() < end, "waited 30 s for: {what}");
+        if Instant::now() >= end {
+            return None;
+        }
         pause();
     }
 }

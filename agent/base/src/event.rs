@@ -50,6 +50,8 @@ pub enum What {
         ok: bool,
         text: String,
         ms: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        diff: Option<String>,
     },
     Usage {
         #[serde(flatten)]

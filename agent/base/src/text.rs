@@ -23,6 +23,11 @@ pub fn tail(text: &str, max: usize) -> &str {
     &text[start..]
 }
 
+/// A number with its noun, e.g. `1 line`, `3 lines`.
+pub fn count(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
 /// Text for a person to read, on a terminal or in a page: every character that a terminal would
 /// act on or would not show is written out. Control characters look as in `cat -v` (`^[`, `^M`),
 /// others by their number (`<U+202E>`). Newline and tab stay, and no character is dropped.
@@ -135,6 +140,11 @@ mod tests {
         assert_eq!(head("aé", 3), "aé");
         assert_eq!(tail("éa", 2), "a");
         assert_eq!(tail("éa", 9), "éa");
+    }
+
+    #[test]
+    fn one_has_no_plural() {
+        assert_eq!([0, 1, 2].map(|n| count(n, "line")), ["0 lines", "1 line", "2 lines"]);
     }
 
     #[test]

@@ -24,13 +24,15 @@ use base::failure::{Failure, OrFail, Result};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::message::Image;
 use crate::modes::autonomous::Terms;
-use crate::modes::{accumulative, acp, autonomous, complete, interactive, once, planning};
+use crate::modes::interactive::Opening;
+use crate::modes::{accumulative, acp, attach, autonomous, complete, interactive, once, planning};
 use crate::run::Which;
 use crate::run::ends::tell_failure;
 use crate::ui::plain::Plain;
 use crate::ui::{self, Bus};
-use settings::{BrowserArgs, settings};
+use settings::{BrowserArgs, cwd_of_user, settings};
 use show::Show;
 use ways::{Given, ModeArgs, Way};
 
@@ -97,6 +99,9 @@ pub struct AgentArgs {
     /// Work as this persona (see --list-agents)
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
+    /// Attach this picture (PNG, JPEG, GIF or WebP) to the task or the first message; may be repeated
+    #[arg(long = "image", value_name = "FILE")]
+    images: Vec<PathBuf>,
     #[command(flatten)]
     mode: ModeArgs,
     #[command(flatten)]
@@ -287,10 +292,12 @@ async fn agent(mut common: Common, mut args: AgentArgs, given: &Given) -> Result
             })?;
         }
         let settings = settings(&common, &args)?;
+        let pictures = args.images.iter().map(|file| attach::picture(&cwd_of_user(), file));
+        let pictures = pictures.collect::<Result<Vec<Image>>>()?;
         let trace = trace::begin(&common, &settings.config, way.name())?;
-        Ok((settings, trace, task, way))
+        Ok((settings, trace, (task, pictures), way))
     };
-    let (settings, trace, task, way) =
+    let (settings, trace, (task, pictures), way) =
         begun().inspect_err(|failure| tell_failure(&bus, failure))?;
     let asker = args.show.asker(&bus);
     let which = match &args.resume {
@@ -305,9 +312,12 @@ async fn agent(mut common: Common, mut args: AgentArgs, given: &Given) -> Result
             Way::List => return Ok(0),
             Way::Once => {
                 let task = task.unwrap_or_default();
-                once::run(&settings, &which, &task, bus.clone(), asker).await?
+                once::run(&settings, &which, (&task, pictures), bus.clone(), asker).await?
             }
-            Way::Interactive => interactive::run(settings, which, bus.clone(), asker).await?,
+            Way::Interactive => {
+                let opening = Opening { which, pictures };
+                interactive::run(settings, opening, bus.clone(), asker).await?
+            }
             Way::Autonomous => autonomous::alone(&order(settings)?, bus.clone(), asker).await?,
             Way::Accumulative => accumulative::run(order(settings)?, bus.clone(), asker).await?,
             Way::Planning => {

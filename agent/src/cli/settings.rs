@@ -156,6 +156,6 @@ pub fn sources(common: &Common, cwd: &std::path::Path) -> Sources {
 }
 
 /// Where relative paths on the command line start.
-fn cwd_of_user() -> PathBuf {
+pub fn cwd_of_user() -> PathBuf {
     std::env::current_dir().unwrap_or_default()
 }

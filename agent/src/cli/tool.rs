@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::config::{Config, Sources};
@@ -21,6 +21,8 @@ use crate::tools::desktop::{self, Desk};
 use crate::tools::lsp::hub::Hub;
 use crate::tools::profile::{self, Face, page};
 use crate::tools::{self, ErrorKind, Outcome, Profile, Workplace};
+use crate::ui::live::Live;
+use crate::ui::{call_line, terminal};
 
 mod check;
 mod undo;
@@ -92,6 +94,9 @@ struct ExecArgs {
     json: bool,
 }
 
+/// The only call that runs.
+const CALL: &str = "call";
+
 /// The session of calls that name none.
 const SESSION: &str = "tool-exec";
 
@@ -137,12 +142,21 @@ fn schema(face: &Face) -> Value {
 fn exec(args: &ExecArgs) -> Result<u8> {
     let given = given(&args.call.args)?;
     let (cwd, config) = loaded(args.call.cwd.as_deref())?;
-    let at = workplace(&cwd, args.session.as_deref(), &config)?;
+    let mut at = workplace(&cwd, args.session.as_deref(), &config)?;
     keep(&at)?;
+    let live = Arc::new(Mutex::new(Live::new()));
+    at.hear = listener(&live);
     let started = Instant::now();
     let outcome = match serde_json::from_str::<Value>(&given) {
         Ok(call @ Value::Object(_)) => {
-            run_to_its_end(args.call.profile, &args.call.name, &call, &at)?
+            with(&live, |live| {
+                live.fit(terminal::width_of_stderr());
+                live.begin(CALL, &call_line(&args.call.name, &call));
+                live.show();
+            });
+            let outcome = run_to_its_end(args.call.profile, &args.call.name, &call, &at);
+            with(&live, Live::hide);
+            outcome?
         }
         Ok(_) | Err(_) => tools::malformed(args.call.profile, &args.call.name, &given),
     };
@@ -153,6 +167,16 @@ fn exec(args: &ExecArgs) -> Result<u8> {
     };
     print(&text)?;
     Ok(exit_code(&outcome))
+}
+
+/// Passes on what a tool writes, to be drawn on stderr where that is a terminal.
+fn listener(live: &Arc<Mutex<Live>>) -> Arc<dyn Fn(&str) + Send + Sync> {
+    let live = live.clone();
+    Arc::new(move |text| with(&live, |live| live.heard(CALL, text)))
+}
+
+fn with(live: &Mutex<Live>, work: impl FnOnce(&mut Live)) {
+    work(&mut live.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
 fn keep_browser(order: &str) -> Result<()> {

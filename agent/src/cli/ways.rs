@@ -143,6 +143,7 @@ const FLAGS: &[Flag] = &[
     ("no_auto_memory", "--no-auto-memory", WORK, "leave it out"),
     ("webdriver", "--webdriver", WORK, "leave it out"),
     ("chrome_headless", "--chrome-headless", WORK, "leave it out"),
+    ("images", "--image", &[Once, Interactive], "g3 --image FILE TASK"),
     ("agent", "--agent", &[Once, Interactive], "g3 --agent NAME TASK"),
     ("autonomous", "--autonomous", &[Autonomous], "g3 --autonomous, without another mode"),
     ("auto", "--auto", &[Accumulative], "g3 --auto, without another mode"),

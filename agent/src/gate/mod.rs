@@ -75,6 +75,18 @@ pub struct Visitor<'a> {
     pub session_dir: &'a Path,
     /// What it wants to reach.
     pub access: &'a Access,
+    /// Makes the diff of what it would write, when the user is asked.
+    pub preview: Option<Preview<'a>>,
+}
+
+/// Makes the unified diff of a write that was not made yet.
+#[derive(Clone, Copy)]
+pub struct Preview<'a>(pub &'a (dyn Fn() -> Option<String> + Sync));
+
+impl std::fmt::Debug for Preview<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Preview")
+    }
 }
 
 /// What the user is asked.
@@ -88,6 +100,8 @@ pub struct Question {
     pub why: String,
     /// The rule that would answer it once and for all; empty when there can be none.
     pub rule: String,
+    /// What would be written, as a unified diff.
+    pub diff: Option<String>,
 }
 
 /// What the user says.

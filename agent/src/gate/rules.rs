@@ -41,7 +41,8 @@ pub fn question(visitor: &Visitor<'_>, why: String) -> Question {
         quoted(visitor.tool),
         narrower.unwrap_or_default()
     );
-    Question { tool, what, why, rule }
+    let diff = visitor.preview.and_then(|preview| (preview.0)());
+    Question { tool, what, why, rule, diff }
 }
 
 /// A text as a glob that matches just that text.

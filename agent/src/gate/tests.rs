@@ -16,7 +16,7 @@ impl Asker for Says {
 
 fn visit<'a>(access: &'a Access) -> Visitor<'a> {
     let root = Path::new("/w");
-    Visitor { tool: "write_file", root, session_dir: Path::new("/s"), access }
+    Visitor { tool: "write_file", root, session_dir: Path::new("/s"), access, preview: None }
 }
 
 fn ruled(rules: &[GateRule], asker: Option<Arc<dyn Asker>>) -> base::failure::Result<Gate> {

@@ -10,6 +10,7 @@ pub mod gemini;
 pub mod history;
 pub mod hosted;
 pub mod http;
+pub mod listed;
 pub mod models;
 pub mod oauth;
 pub mod open;

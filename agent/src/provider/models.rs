@@ -59,6 +59,12 @@ pub fn default_model(kind: &str) -> Option<String> {
     table().default.remove(kind)
 }
 
+/// The names in our table that are whole names of models.
+pub fn names() -> Vec<String> {
+    let names = table().model.into_iter().map(|line| line.name);
+    names.filter(|name| !name.ends_with('-')).collect()
+}
+
 /// What is known about a model: the user's own line (the longest beginning that fits), and what it
 /// leaves open from ours. `vendor/model` counts as `model`, too. Our price holds only where the
 /// model's own maker is asked, the user's everywhere.

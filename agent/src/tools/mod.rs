@@ -71,6 +71,8 @@ pub struct Outcome {
     pub bill: Option<Bill>,
     /// What kind of failure, when it failed.
     pub error_kind: Option<ErrorKind>,
+    /// What it wrote, as a unified diff for people.
+    pub diff: Option<String>,
 }
 
 /// What kind of failure a tool met.

@@ -99,14 +99,14 @@ pub async fn carry_out(
             (agent.tell)(What::Usage { usage: bill.usage });
             talk.noted(bill.clone())?;
         }
-        let next = outcome.next.clone();
+        let (next, diff) = (outcome.next.clone(), outcome.diff.clone());
         let (mut result, reached) = judge(guard, call, outcome);
         limit = limit.or(reached);
         let ToolResult { call_id: id, name, ok, text, .. } = result.clone();
         result.text.extend(next.map(|next| format!("\n\n{next}")));
         talk.answer(result)?;
         let ms = took.as_millis() as u64;
-        (agent.tell)(What::ToolEnd { id, name, ok, text, ms });
+        (agent.tell)(What::ToolEnd { id, name, ok, text, ms, diff });
     }
     talk.close_results();
     Ok(limit)

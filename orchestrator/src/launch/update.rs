@@ -71,6 +71,7 @@ fn tool_end(update: ToolCallUpdate, voice: &mut Voice) -> Vec<Value> {
         ok,
         text: base::text::head(&text, MOST).to_owned(),
         ms: 0,
+        diff: None,
     })
 }
 

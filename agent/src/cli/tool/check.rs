@@ -99,7 +99,8 @@ fn by_words(judgement: Judgement) -> Told {
 fn by_gate(call: &Call<'_>) -> Told {
     let verdicts = call.reaches().into_iter().map(|access| {
         let (root, session_dir) = (&call.at.root, &call.at.session_dir);
-        let visitor = Visitor { tool: &call.face.name, root, session_dir, access: &access };
+        let visitor =
+            Visitor { tool: &call.face.name, root, session_dir, access: &access, preview: None };
         call.at.gate.judge(&visitor)
     });
     let strictest = verdicts.max_by_key(|verdict| strictness(verdict.action));

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use base::text::count;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -57,17 +58,17 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let applied = apply(&before, &diff, args.start, args.end)
         .map_err(|trouble| Trouble::new(trouble.kind, format!("{shown}: {}", trouble.text)))?;
     if diff.deletes && applied.text.is_empty() {
-        std::fs::remove_file(&call.place)
-            .map_err(|e| Trouble::io(&format!("cannot remove {shown}"), &e))?;
+        call.remove(&call.place).map_err(|e| Trouble::io(&format!("cannot remove {shown}"), &e))?;
     } else {
-        if let Some(parent) = call.place.parent().filter(|_| new_file) {
-            std::fs::create_dir_all(parent)
+        if new_file {
+            call.make_room(&call.place)
                 .map_err(|e| Trouble::io(&format!("cannot write {shown}"), &e))?;
         }
         store(call, &call.place, &applied.text)?;
     }
     let Applied { insertions, deletions, notes, .. } = &applied;
-    let mut text = format!("{shown}: +{insertions} insertions | -{deletions} deletions");
+    let mut text =
+        format!("{shown}: {}, {}", count(*insertions, "insertion"), count(*deletions, "deletion"));
     for note in notes {
         text.push_str(&format!("\n[note: {note}]"));
     }

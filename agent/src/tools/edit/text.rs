@@ -173,6 +173,27 @@ pub fn difference(old: &str, new: &str) -> Difference {
     }
 }
 
+/// The largest file of which a diff is made for people, in bytes.
+const DIFF_BYTES: usize = 1 << 20;
+
+/// The change of a file as a unified diff with its name. What is no text, or very large, is named
+/// only.
+pub fn unified(shown: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> String {
+    let from = before.map_or("/dev/null".to_owned(), |_| format!("a/{shown}"));
+    let to = after.map_or("/dev/null".to_owned(), |_| format!("b/{shown}"));
+    let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+    let body = match (std::str::from_utf8(before), std::str::from_utf8(after)) {
+        _ if before.len().max(after.len()) > DIFF_BYTES => {
+            format!("too large to show: {} bytes become {}\n", before.len(), after.len())
+        }
+        (Ok(before), Ok(after)) => difference(before, after).unified,
+        (Err(_), _) | (_, Err(_)) => {
+            format!("not text: {} bytes become {}\n", before.len(), after.len())
+        }
+    };
+    format!("--- {from}\n+++ {to}\n{body}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

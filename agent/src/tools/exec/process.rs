@@ -73,8 +73,12 @@ const QUIET: Duration = Duration::from_millis(150);
 const STALL: Duration = Duration::from_secs(5);
 /// How much of the end is looked at for a question, in bytes.
 const LOOK: usize = 200;
-/// How much is passed on while it comes, in bytes.
+/// How much is passed on whole while it comes, in bytes.
 const HEARD: usize = 128 << 10;
+/// How much of the rest is passed on at once, in bytes.
+const SAMPLE: usize = 1 << 10;
+/// Between two parts of the rest.
+const PAUSE: Duration = Duration::from_secs(1);
 /// The descriptor on which the shell tells its last directory.
 const DIRECTORY_FD: i32 = 9;
 
@@ -144,6 +148,8 @@ struct Pump<'a> {
     heard: Instant,
     /// How many bytes were passed on to whoever listens.
     told: usize,
+    /// When something was passed on last.
+    told_at: Instant,
     /// Whether this silence was looked at already.
     looked: bool,
 }
@@ -161,6 +167,7 @@ impl<'a> Pump<'a> {
             stdin: running.child.stdin.take(),
             heard: Instant::now(),
             told: 0,
+            told_at: Instant::now(),
             looked: false,
         }
     }
@@ -222,14 +229,22 @@ impl<'a> Pump<'a> {
     }
 
     /// Passes output on while it comes. Who listens may keep all of it, so a flood is cut.
+    /// Passes on what came: all of it at first, then the last lines at most once a second.
     fn tell(&mut self, text: &str) {
-        if text.is_empty() || self.told >= HEARD {
+        if text.is_empty() {
             return;
         }
-        self.told += text.len();
-        (self.at.hear)(text);
-        if self.told >= HEARD {
-            (self.at.hear)("\n[more output follows; the result shows its end]\n");
+        if self.told < HEARD {
+            self.told += text.len();
+            (self.at.hear)(text);
+            if self.told >= HEARD {
+                (self.at.hear)("\n[more output follows, of which only some lines are shown]\n");
+                self.told_at = Instant::now();
+            }
+        } else if self.told_at.elapsed() >= PAUSE {
+            self.told_at = Instant::now();
+            let end = base::text::tail(text, SAMPLE);
+            (self.at.hear)(end.split_once('\n').map_or(end, |(_, lines)| lines));
         }
     }
 

@@ -184,7 +184,7 @@ impl Hub {
         let free = server.definition.calls == Calls::Allow;
         let access = Access::Foreign { server: server.name.clone(), free };
         let (root, session_dir) = (&at.root, &at.session_dir);
-        let visitor = Visitor { tool: &name, root, session_dir, access: &access };
+        let visitor = Visitor { tool: &name, root, session_dir, access: &access, preview: None };
         let denied = |why: String| Err(Trouble::new(ErrorKind::Denied, why));
         match at.cancel.run_until_cancelled(at.gate.admit(&visitor)).await {
             None => return Err(cancelled()),
