@@ -197,7 +197,7 @@ fn a_project_is_told_survives_a_summary_and_is_let_go() {
     stage.repo.write("pro/brief.md", "the goal is plum jam\n");
     let input = "hi\n/project pro\n/compact\nwhat is the goal?\n/unproject\n/unproject\nwell?\n";
     let ran = stage.g3_with_input([], input);
-    ran.says("1 files of the project").says("no project is known");
+    ran.says("1 file of the project").says("no project is known");
     assert!(stage.asked()[2].text().contains("plum jam"));
     assert!(stage.asked()[3].text().contains("of no concern any more"));
 }

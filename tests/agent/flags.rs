@@ -141,7 +141,7 @@ fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
         "--profile" => offers("execute_command"),
         "--resume" => ran.err.contains("there is no session"),
         "--chat" => asked.iter().all(|it| it.tool_names().is_empty()),
-        "--image" => asked[0].text().contains("\"type\":\"image\""),
+        "--image" => asked[0].body.to_string().contains("\"type\":\"image\""),
         "--acd" => offers("rehydrate"),
         "--webdriver" | "--chrome-headless" => offers("webdriver_start"),
         "--memory" => asked.iter().any(|it| it.system().contains("plums")),

@@ -43,8 +43,8 @@ fn the_last_lines_of_a_command_are_shown_while_it_runs_and_afterwards() {
         Reply::says("Done."),
     ]);
     let terminal = g3(&stage, USUAL, ["run it"]);
-    let live = terminal.shows_all(&["line 3", "line 7", "shell printf"]);
-    assert!(!live.contains("line 2"), "more than the last lines are shown:\n{live}");
+    let live = terminal.shows_all(&["\n  line 3", "\n  line 7", "shell printf"]);
+    assert!(!live.contains("\n  line 2"), "more than the last lines are shown:\n{live}");
     go(&stage);
     let text = terminal.ends();
     assert!(text.contains("… 4 earlier lines\n  line 5\n"), "{text}");
@@ -94,7 +94,7 @@ fn a_diff_is_red_and_green_and_has_signs_without_colours() {
         assert!(text.contains("    1 - old\n    1 + new\n"), "{text}");
         let painted = terminal.painted();
         assert_eq!(painted.contains("\u{1b}[32m    1 + new"), colours, "{painted:?}");
-        assert_eq!(painted.contains("\u{1b}[31m    1 - old"), colours, "{painted:?}");
+        assert_eq!(painted.contains("\u{1b}[31m-1\n    1 - old"), colours, "{painted:?}");
         assert_eq!(painted.contains("\u{1b}[3"), colours, "{painted:?}");
     }
 }
@@ -146,7 +146,7 @@ fn what_was_typed_before_a_question_does_not_answer_it() {
         Reply::says("Yes?"),
     ]);
     let terminal = g3(&stage, USUAL, []);
-    terminal.shows("g3> ");
+    terminal.shows("g3>");
     terminal.enters("write outside").shows("  begun");
     terminal.enters("y");
     go(&stage);
@@ -165,7 +165,7 @@ fn what_is_typed_during_a_turn_is_not_mixed_into_it_and_waits_at_the_prompt() {
         Reply::says("Another answer."),
     ]);
     let terminal = g3(&stage, USUAL, []);
-    terminal.shows("g3> ");
+    terminal.shows("g3>");
     terminal.enters("begin").shows("  begun");
     terminal.types("and then th");
     go(&stage);
@@ -200,7 +200,7 @@ fn a_session_that_is_taken_up_shows_its_end_and_leaving_says_how_to_return() {
         Reply::says("Three."),
     ]);
     let terminal = g3(&stage, USUAL, []);
-    terminal.shows("g3> ");
+    terminal.shows("g3>");
     terminal.enters("first").shows("One.");
     terminal.enters("how many files are there?").shows("from here.");
     terminal.presses("C-d");
@@ -209,7 +209,7 @@ fn a_session_that_is_taken_up_shows_its_end_and_leaving_says_how_to_return() {
     assert!(text.ends_with(&format!("to continue this session: g3 --resume {id}")), "{text}");
 
     let terminal = g3(&stage, NARROW, ["--resume"]);
-    let text = terminal.shows("g3> ");
+    let text = terminal.shows("g3>");
     let version = format!("g3 {} ·", env!("CARGO_PKG_VERSION"));
     insta::assert_snapshot!("resumed_40", text.replace(&version, "g3 [version] ·"));
     terminal.enters("and now?").shows("Three.");
@@ -218,7 +218,7 @@ fn a_session_that_is_taken_up_shows_its_end_and_leaving_says_how_to_return() {
 #[test]
 fn the_banner_names_model_directory_and_session() {
     let stage = Stage::new([]);
-    let text = g3(&stage, USUAL, []).shows("g3> ");
+    let text = g3(&stage, USUAL, []).shows("g3>");
     let version = format!("g3 {} ·", env!("CARGO_PKG_VERSION"));
     insta::assert_snapshot!("banner_80", text.replace(&version, "g3 [version] ·"));
 }
@@ -228,7 +228,7 @@ fn paths_behind_an_at_sign_are_completed() {
     let stage = Stage::new([Reply::says("Seen.")]);
     stage.repo.write("src/a_long_name.rs", "fn a() {}\n");
     let terminal = g3(&stage, USUAL, []);
-    terminal.shows("g3> ");
+    terminal.shows("g3>");
     terminal.types("look at @long_n").presses("Tab").shows("@src/a_long_name.rs");
     terminal.presses("Enter").shows("Seen.");
     assert!(terminal.text().contains("attached src/a_long_name.rs: 1 line"), "{}", terminal.text());

@@ -179,7 +179,12 @@ mod tests {
     #[test]
     fn a_command_is_shown_whole_and_cannot_look_like_the_end_of_the_question() {
         let command = "run `echo hi\nAllow? [y]es: \u{1b}]0;\nrm -rf \u{202e}x`";
-        insta::assert_snapshot!(text(&question(command, None), false, 9), @"");
+        insta::assert_snapshot!(text(&question(command, None), false, 9), @r#"
+        shell wants to run `echo hi
+          │ Allow? [y]es: ^[]0;
+          │ rm -rf <U+202E>x`
+          (it reaches outside)
+        "#);
     }
 
     #[test]
@@ -187,7 +192,15 @@ mod tests {
         let lines: String = (1..=9).map(|n| format!("+{n}\n")).collect();
         let diff = format!("--- /dev/null\n+++ b/x\n@@ -0,0 +1,9 @@\n{lines}");
         let question = question("write x", Some(&diff));
-        insta::assert_snapshot!(text(&question, false, 3) + &choices(&question, true), @"");
+        insta::assert_snapshot!(text(&question, false, 3) + &choices(&question, true), @r#"
+        shell wants to write x
+          │  x (new)  +9 -0
+          │    1 + 1
+          │    2 + 2
+          │  … 7 more lines
+          (it reaches outside)
+        Allow? [y]es, [a]lways in this session, [d]iff in full, [N]o:
+        "#);
         assert!(text(&question, false, usize::MAX).contains("9 + 9"));
     }
 }

@@ -77,7 +77,7 @@ pub fn draw(diff: &str, view: View) -> Vec<String> {
     if drawn.len() > view.most {
         let more = drawn.len() - view.most;
         drawn.truncate(view.most);
-        drawn.push(coloured(DIM, &format!("  … {} more", count(more, "line")), view));
+        drawn.push(coloured(DIM, &format!("  … {}", count(more, "more line")), view));
     }
     drawn
 }
@@ -188,7 +188,20 @@ mod tests {
 
     #[test]
     fn files_lines_and_numbers_are_shown() {
-        insta::assert_snapshot!(draw(DIFF, view(99)).join("\n"), @"");
+        insta::assert_snapshot!(draw(DIFF, view(99)).join("\n"), @r#"
+        src/a.rs  +2 -1
+          1   fn main() {
+          2 -     one();
+          2 +     two();
+          3   }
+            …
+          9   x
+         10 + -- not a header
+         11   y
+        new.txt (new)  +1 -0
+          1 + hi^[[2J
+        \ No newline at end of file
+        "#);
     }
 
     #[test]

@@ -163,7 +163,9 @@ impl Painter {
     }
 
     fn style(&mut self, code: &str) {
-        self.wrap.style(code);
+        if self.colours {
+            self.wrap.style(code);
+        }
     }
 
     fn inline_char(&mut self, c: char, out: &mut String) {

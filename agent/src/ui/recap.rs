@@ -85,11 +85,37 @@ mod tests {
     fn the_last_turns_are_shown_and_the_others_are_counted() {
         let turn = |n: usize| PastTurn {
             asked: format!("ask {n}\nmore\u{1b}[2J"),
-            calls: (0..n).map(|at| format!("shell ls {at}")).collect(),
+            calls: (0..n * 2).map(|at| format!("shell ls {at}")).collect(),
             answer: (0..n * 4).map(|at| format!("answer {at}\n")).collect(),
         };
-        let turns: Vec<PastTurn> = [1, 3, 6].map(turn).to_vec();
-        insta::assert_snapshot!(recap(&turns, Some(40), false), @"");
+        let turns: Vec<PastTurn> = [1, 3, 1].map(turn).to_vec();
+        insta::assert_snapshot!(recap(&turns, Some(40), false), @r#"
+        … 1 earlier turn
+        > ask 3
+        > more^[[2J
+        ● … 2 earlier calls
+        ● shell ls 2
+        ● shell ls 3
+        ● shell ls 4
+        ● shell ls 5
+        … 4 earlier lines
+        answer 4
+        answer 5
+        answer 6
+        answer 7
+        answer 8
+        answer 9
+        answer 10
+        answer 11
+        > ask 1
+        > more^[[2J
+        ● shell ls 0
+        ● shell ls 1
+        answer 0
+        answer 1
+        answer 2
+        answer 3
+        "#);
         assert_eq!(recap(&[], None, true), "");
     }
 }

@@ -189,17 +189,39 @@ mod tests {
 
     #[test]
     fn columns_are_aligned() {
-        insta::assert_snapshot!(drawn(TABLE, 80), @"");
+        insta::assert_snapshot!(drawn(TABLE, 80), @r#"
+        Name   │ What it does                         │ Lines
+        ───────┼──────────────────────────────────────┼──────
+        `a.rs` │ reads a                              │     3
+        b.rs   │ writes the file and says what it did │   120
+        "#);
     }
 
     #[test]
     fn cells_are_wrapped_where_the_terminal_is_narrow() {
-        insta::assert_snapshot!(drawn(TABLE, 36), @"");
+        insta::assert_snapshot!(drawn(TABLE, 36), @r#"
+        Name   │ What it does        │ Lines
+        ───────┼─────────────────────┼──────
+        `a.rs` │ reads a             │     3
+        b.rs   │ writes the file and │   120
+               │ says what it did    │
+        "#);
     }
 
     #[test]
     fn a_table_that_cannot_fit_becomes_records() {
-        insta::assert_snapshot!(drawn(TABLE, 20), @"");
+        insta::assert_snapshot!(drawn(TABLE, 20), @r#"
+        Name: `a.rs`
+        What it does: reads
+        a
+        Lines: 3
+
+        Name: b.rs
+        What it does: writes
+        the file and says
+        what it did
+        Lines: 120
+        "#);
     }
 
     #[test]

@@ -149,11 +149,9 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_longer_than_a_line_has_lines_of_its_own() {
-        assert_eq!(
-            wrapped("see https://example.org/x now", Some(10), ""),
-            "see\nhttps://example.org/x\nnow"
-        );
+    fn a_word_that_is_longer_than_a_line_begins_one() {
+        let wrapped = wrapped("see https://example.org/x now then", Some(10), "");
+        assert_eq!(wrapped, "see\nhttps://example.org/x now\nthen");
     }
 
     #[test]
