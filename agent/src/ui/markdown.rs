@@ -27,6 +27,12 @@ pub struct Painter {
     /// Whether the text is part of a line: it has no headings, lists and tables.
     inline: bool,
     fenced: bool,
+    emphasis: Emphasis,
+}
+
+/// The styles of words within a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Emphasis {
     bold: bool,
     code: bool,
 }
@@ -102,7 +108,7 @@ impl Painter {
 
     fn is_styled(&self) -> bool {
         let line = matches!(self.line, Line::Heading | Line::Fence | Line::Code);
-        self.colours && (line || self.bold || self.code)
+        self.colours && (line || self.emphasis != Emphasis::default())
     }
 
     fn end_line(&mut self, out: &mut String) {
@@ -115,7 +121,7 @@ impl Painter {
         if self.is_styled() {
             out.push_str(RESET);
         }
-        (self.bold, self.code, self.line) = (false, false, Line::Unknown);
+        (self.emphasis, self.line) = (Emphasis::default(), Line::Unknown);
         self.wrap.end_line(out);
     }
 
@@ -173,19 +179,19 @@ impl Painter {
             return self.wrap.put(c, out);
         }
         let star = std::mem::take(&mut self.held) == "*";
-        if star && c == '*' && !self.code {
-            self.bold = !self.bold;
-            return self.style(if self.bold { BOLD } else { RESET });
+        if star && c == '*' && !self.emphasis.code {
+            self.emphasis.bold = !self.emphasis.bold;
+            return self.style(if self.emphasis.bold { BOLD } else { RESET });
         }
         if star {
             self.wrap.put('*', out);
         }
         match c {
-            '*' if !self.code => self.held.push('*'),
+            '*' if !self.emphasis.code => self.held.push('*'),
             '`' => {
-                self.code = !self.code;
-                let back = if self.bold { BOLD_AGAIN } else { RESET };
-                self.style(if self.code { CODE } else { back });
+                self.emphasis.code = !self.emphasis.code;
+                let back = if self.emphasis.bold { BOLD_AGAIN } else { RESET };
+                self.style(if self.emphasis.code { CODE } else { back });
             }
             c => self.wrap.put(c, out),
         }
