@@ -316,7 +316,7 @@ fn a_turn_that_failed_is_asked_again_with_what_was_done_in_it() {
 fn a_turn_that_failed_before_the_end_is_asked_again_after_a_restart() {
     let stage = Stage::new([Reply::status(401), Reply::says("here I am")]);
     stage.g3(["say hi"]).exits(1);
-    stage.g3_with_input(["--resume"], "/retry\n").says("here I am");
+    stage.g3_with_input([], "/resume say\n/retry\n").says("here I am");
     assert_eq!(stage.asked()[1].text().matches("say hi").count(), 1);
 }
 

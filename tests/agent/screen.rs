@@ -203,7 +203,7 @@ fn a_session_that_is_taken_up_shows_its_end_and_leaving_says_how_to_return() {
     terminal.shows("g3>");
     terminal.enters("first").shows("One.");
     terminal.enters("how many files are there?").shows("from here.");
-    terminal.presses("C-d");
+    terminal.enters("/exit");
     let text = terminal.ends();
     let id = stage.session_dir().file_name().unwrap().to_str().unwrap().to_owned();
     assert!(text.ends_with(&format!("to continue this session: g3 --resume {id}")), "{text}");
@@ -233,4 +233,69 @@ fn paths_behind_an_at_sign_are_completed() {
     terminal.presses("Enter").shows("Seen.");
     assert!(terminal.text().contains("attached src/a_long_name.rs: 1 line"), "{}", terminal.text());
     assert!(stage.asked()[0].text().contains("fn a() {}"));
+}
+
+#[test]
+fn a_no_leaves_nothing_behind_of_what_was_shown() {
+    let patch = "*** Begin Patch\n*** Add File: ../new/dir/b.txt\n+b\n*** End Patch";
+    let stage = Stage::new([
+        Reply::call("write_file", json!({"file_path": "../new/dir/a.txt", "content": "a\n"})),
+        Reply::call("patch", json!({"patch_text": patch})),
+        Reply::says("Done."),
+    ]);
+    let terminal = g3(&stage, USUAL, ["write outside"]);
+    terminal.shows("    1 + a");
+    terminal.enters("n").shows("    1 + b");
+    terminal.enters("n");
+    let text = terminal.ends();
+    assert!(text.contains("Done."), "{text}");
+    assert!(!stage.env.home().join("new").exists(), "a directory was made for a preview");
+    assert!(!stage.session_dir().join("undo").exists(), "a write that was never made is kept");
+}
+
+#[test]
+fn an_interrupt_at_a_question_is_a_no_and_the_prompt_goes_on() {
+    let stage = Stage::new([
+        Reply::call("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
+        Reply::says("Here I am."),
+    ]);
+    let terminal = g3(&stage, USUAL, []);
+    terminal.shows("g3>");
+    terminal.enters("write outside").shows("[N]o:");
+    terminal.presses("C-c").shows("interrupted");
+    terminal.enters("are you there?").shows("Here I am.");
+    let text = terminal.text();
+    assert_eq!(text.matches("are you there?").count(), 1, "{text}");
+    assert!(!stage.env.home().join("outside.txt").exists());
+}
+
+#[test]
+fn the_terminal_is_as_before_after_an_interrupt() {
+    let stage = Stage::new([Reply::call("shell", waits("begun"))]);
+    let line = format!("trap : INT; {G3} 'begin'; stty -a");
+    let terminal = Terminal::start(&stage.env, stage.repo.path(), USUAL, ["sh", "-c", &line]);
+    terminal.shows("  begun");
+    let text = terminal.presses("C-c").ends();
+    assert!(text.contains("interrupted"), "{text}");
+    let echoes = text.split_whitespace().any(|word| word == "echo");
+    assert!(echoes && !text.contains("-echo "), "the terminal does not echo any more:\n{text}");
+}
+
+#[test]
+fn a_question_shows_a_long_command_whole_on_a_narrow_terminal() {
+    let names: Vec<String> = (1..=30).map(|n| format!("file{n:02}")).collect();
+    let command = format!("cd .. &&\ntouch {}", names.join(" "));
+    let stage =
+        Stage::new([Reply::call("shell", json!({"command": command})), Reply::says("Done.")]);
+    std::fs::create_dir_all(stage.env.home().join(".config/g3")).unwrap();
+    let rule = "\n[[gate.rules]]\ntool = \"shell\"\naction = \"ask\"\n";
+    let file = stage.env.home().join(".config/g3/config.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, config + rule).unwrap();
+    let terminal = g3(&stage, NARROW, ["touch many"]);
+    let asked = terminal.shows("[N]o:").replace('\n', "");
+    assert!(names.iter().all(|name| asked.contains(name.as_str())), "{asked}");
+    terminal.enters("n");
+    terminal.ends();
+    assert!(!stage.env.home().join("file01").exists());
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use testkit::env::Ran;
 use testkit::model_server::reply::Reply;
 
-use crate::stage::{G3, Stage};
+use crate::stage::{G3, Stage, of_type};
 
 /// Runs g3 on a terminal.
 fn on_a_terminal(stage: &Stage, args: &str) -> Ran {
@@ -42,7 +42,36 @@ fn with_nobody_to_ask_it_is_denied_and_the_rule_is_named() {
         Reply::call("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
         Reply::says("done"),
     ]);
-    stage.g3(["write outside"]).ok();
+    let ran = stage.g3(["write outside"]);
+    ran.exits(0);
     assert!(!stage.env.home().join("outside.txt").exists());
+    let shown = ran.err.lines().skip_while(|line| !line.contains("failed: denied: "));
+    let rule = ["[[gate.rules]]", "tool = \"write_file\"", "path = ", "action = \"allow\""];
+    for (line, words) in shown.skip(1).zip(rule) {
+        assert!(line.contains(words), "the rule is not shown whole:\n{ran}");
+    }
+    assert!(ran.err.contains("action = \"allow\""), "{ran}");
     assert!(stage.asked()[1].tool_results()[0].1.contains("[[gate.rules]]"));
+}
+
+#[test]
+fn events_hold_the_diff_of_a_write() {
+    let diff = "--- a/a.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-new\n";
+    let stage = Stage::new([
+        Reply::call("write_file", json!({"file_path": "a.txt", "content": "new\n"})),
+        Reply::call("read_file", json!({"file_path": "a.txt"})),
+        Reply::call("str_replace", json!({"file_path": "a.txt", "diff": diff})),
+        Reply::says("done"),
+    ]);
+    let events = stage.g3(["--json", "write and delete"]).json_lines();
+    let ends = of_type(&events, "tool_end");
+    assert_eq!(ends[0]["diff"], "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+new\n");
+    assert!(ends[1].get("diff").is_none(), "nothing was written: {}", ends[1]);
+    assert_eq!(ends[2]["diff"], "--- a/a.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-new\n");
+    assert!(!stage.repo.path().join("a.txt").exists());
+    // What an edit deleted comes back.
+    let session = stage.session_dir();
+    let id = session.file_name().unwrap().to_str().unwrap();
+    stage.g3(["tool", "undo", "--session", id]).ok();
+    assert_eq!(stage.repo.read("a.txt"), "new\n");
 }

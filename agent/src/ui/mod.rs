@@ -1,6 +1,7 @@
 //! What people and programs see: every event goes out through here, and nothing below prints.
 
 pub mod ask;
+pub mod clipboard;
 pub mod diff;
 pub mod json;
 pub mod live;

@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_word_that_is_longer_than_a_line_begins_one() {
         let wrapped = wrapped("see https://example.org/x now then", Some(10), "");
-        assert_eq!(wrapped, "see\nhttps://example.org/x now\nthen");
+        assert_eq!(wrapped, "see\nhttps://example.org/x now then");
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! `g3` without a task: a conversation, line by line.
 
-mod clipboard;
 pub mod commands;
 pub mod editor;
 mod history;
@@ -27,6 +26,7 @@ use crate::run::left::Left;
 use crate::run::{Settings, Which, Work};
 use crate::session::checkpoint::Checkpoints;
 use crate::ui::terminal::{self, QuietInput};
+use crate::ui::wrap::wrapped;
 use crate::ui::{Bus, recap, rich};
 
 /// What a conversation begins with.
@@ -238,7 +238,6 @@ impl Chat {
 
     /// Says who answers where, and shows the end of a conversation that is taken up again.
     fn greet(&self) {
-        self.show_end();
         let listed = listed::chosen(&self.settings.config, &self.settings.choice);
         let (provider, model) = match &self.work {
             Some(work) => (work.facts().provider.clone(), Some(work.facts().model.clone())),
@@ -248,11 +247,14 @@ impl Chat {
         let session = self.work.as_ref().map_or("new".to_owned(), |work| {
             format!("{}, {}", work.session.id, count(work.talk.requests(), "message"))
         });
-        self.say(&format!(
-            "g3 {} · /help shows the commands\nmodel      {model}\ndirectory  {}\nsession    {session}",
-            env!("CARGO_PKG_VERSION"),
-            below_home(&self.settings.cwd)
-        ));
+        self.say(&format!("g3 {} · /help shows the commands", env!("CARGO_PKG_VERSION")));
+        let directory = below_home(&self.settings.cwd);
+        let rows = [("model", &model), ("directory", &directory), ("session", &session)];
+        for (name, value) in rows {
+            let width = terminal::width_of_stderr();
+            self.say(&wrapped(value, width, &format!("{name:11}")));
+        }
+        self.show_end();
     }
 
     /// Shows the last turns of the session.
@@ -263,7 +265,7 @@ impl Chat {
         let colours = is_terminal && terminal::has_colours();
         let text = recap::recap(&history::turns(entries(work)), width, colours);
         if !text.is_empty() {
-            self.say(text.trim_end_matches('\n'));
+            self.say(&format!("\n{}", text.trim_end_matches('\n')));
         }
     }
 
