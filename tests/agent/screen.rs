@@ -4,6 +4,7 @@ use serde_json::json;
 use testkit::model_server::reply::Reply;
 use testkit::tmux::Terminal;
 
+use crate::mcp_support;
 use crate::stage::{G3, Stage};
 
 /// The size of a terminal that nobody made larger.
@@ -298,4 +299,17 @@ fn a_question_shows_a_long_command_whole_on_a_narrow_terminal() {
     terminal.enters("n");
     terminal.ends();
     assert!(!stage.env.home().join("file01").exists());
+}
+
+#[test]
+fn a_question_about_a_servers_tool_shows_its_arguments() {
+    let replies =
+        [mcp_support::call("echo", json!({"text": "plum\u{202e}"})), Reply::says("Done.")];
+    let stage = mcp_support::stage(replies, [], "");
+    let terminal = g3(&stage, USUAL, ["say plum"]);
+    let asked = terminal.shows("[N]o:");
+    assert!(asked.contains("run on the MCP server `kit`"), "{asked}");
+    assert!(asked.contains("\"text\": \"plum<U+202E>\""), "{asked}");
+    terminal.enters("n");
+    assert!(terminal.ends().contains("denied by the user"));
 }

@@ -75,11 +75,11 @@ pub struct Visitor<'a> {
     pub session_dir: &'a Path,
     /// What it wants to reach.
     pub access: &'a Access,
-    /// Makes the diff of what it would write, when the user is asked.
+    /// Tells what it would do in detail, when the user is asked.
     pub preview: Option<Preview<'a>>,
 }
 
-/// Makes the unified diff of a write that was not made yet.
+/// Tells what a call would do: the unified diff of a write, the arguments for a server's tool.
 #[derive(Clone, Copy)]
 pub struct Preview<'a>(pub &'a (dyn Fn() -> Option<String> + Sync));
 
@@ -100,8 +100,8 @@ pub struct Question {
     pub why: String,
     /// The rule that would answer it once and for all; empty when there can be none.
     pub rule: String,
-    /// What would be written, as a unified diff.
-    pub diff: Option<String>,
+    /// What it would do in detail: the unified diff of a write, the arguments for a server's tool.
+    pub details: Option<String>,
 }
 
 /// What the user says.

@@ -41,8 +41,8 @@ pub fn question(visitor: &Visitor<'_>, why: String) -> Question {
         quoted(visitor.tool),
         narrower.unwrap_or_default()
     );
-    let diff = visitor.preview.and_then(|preview| (preview.0)());
-    Question { tool, what, why, rule, diff }
+    let details = visitor.preview.and_then(|preview| (preview.0)());
+    Question { tool, what, why, rule, details }
 }
 
 /// A text as a glob that matches just that text.

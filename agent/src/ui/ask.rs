@@ -23,8 +23,8 @@ tokio::task_local! {
 /// The answers that are offered.
 pub const OPTIONS: [&str; 3] = ["once", "always", "no"];
 
-/// Lines of a diff that a question shows at once; `d` shows all of it.
-const DIFF_LINES: usize = 100;
+/// Lines of the details that a question shows at once; `d` shows all of them.
+const DETAILS: usize = 100;
 
 /// The event for a question.
 pub fn event(id: &str, question: &Question) -> What {
@@ -98,11 +98,11 @@ impl Asker for Terminal {
 /// Shows the question and reads lines until one is an answer. The end of input is a no.
 fn put(question: &Question, dropped: &AtomicBool) -> Answer {
     let colours = terminal::has_colours();
-    let hidden = question.diff.as_deref().is_some_and(|diff| {
+    let hidden = question.details.as_deref().is_some_and(|details| {
         let view = View { colours, width: None, most: usize::MAX };
-        diff::draw(diff, view).len() > DIFF_LINES
+        diff::draw(details, view).len() > DETAILS
     });
-    write(&text(question, colours, DIFF_LINES));
+    write(&text(question, colours, DETAILS));
     loop {
         write(&choices(question, hidden));
         let Some(line) = read_line(dropped) else { return Answer::No };
@@ -110,7 +110,7 @@ fn put(question: &Question, dropped: &AtomicBool) -> Answer {
             "y" | "yes" => return Answer::Once,
             "a" | "always" if !question.rule.is_empty() => return Answer::Always,
             "" | "n" | "no" => return Answer::No,
-            "d" | "diff" if hidden => write(&text(question, colours, usize::MAX)),
+            "d" | "details" if hidden => write(&text(question, colours, usize::MAX)),
             _ => {}
         }
     }
@@ -129,9 +129,9 @@ fn text(question: &Question, colours: bool, most: usize) -> String {
     let first = lines.next().unwrap_or_default();
     let mut text = format!("{bold}{} wants to {first}{reset}\n", printable(&question.tool));
     lines.for_each(|line| text.push_str(&format!("  │ {line}\n")));
-    if let Some(diff) = &question.diff {
+    if let Some(details) = &question.details {
         let view = View { colours, width: None, most };
-        diff::draw(diff, view).iter().for_each(|line| text.push_str(&format!("  │{line}\n")));
+        diff::draw(details, view).iter().for_each(|line| text.push_str(&format!("  │{line}\n")));
     }
     text.push_str(&format!("  ({})\n", printable(&question.why).replace('\n', " ")));
     text
@@ -140,8 +140,8 @@ fn text(question: &Question, colours: bool, most: usize) -> String {
 /// The line on which the answer is typed.
 fn choices(question: &Question, hidden: bool) -> String {
     let always = if question.rule.is_empty() { "" } else { "[a]lways in this session, " };
-    let diff = if hidden { "[d]iff in full, " } else { "" };
-    format!("Allow? [y]es, {always}{diff}[N]o: ")
+    let details = if hidden { "[d]etails in full, " } else { "" };
+    format!("Allow? [y]es, {always}{details}[N]o: ")
 }
 
 /// A line from the terminal; `None` at its end or when the question was dropped.
@@ -172,7 +172,7 @@ mod tests {
             what: what.to_owned(),
             why: "it reaches outside".to_owned(),
             rule: "[[gate.rules]]".to_owned(),
-            diff: diff.map(str::to_owned),
+            details: diff.map(str::to_owned),
         }
     }
 
@@ -199,7 +199,7 @@ mod tests {
           │    2 + 2
           │  … 7 more lines
           (it reaches outside)
-        Allow? [y]es, [a]lways in this session, [d]iff in full, [N]o:
+        Allow? [y]es, [a]lways in this session, [d]etails in full, [N]o:
         "#);
         assert!(text(&question, false, usize::MAX).contains("9 + 9"));
     }

@@ -25,7 +25,7 @@ use self::offer::Offer;
 use self::server::{Known, Server};
 use super::call::Trouble;
 use super::{ErrorKind, Outcome, Workplace, history, skill};
-use crate::gate::{Access, Pass, Visitor};
+use crate::gate::{Access, Pass, Preview, Visitor};
 use crate::provider::ToolSpec;
 
 /// Hears what the user should know.
@@ -184,7 +184,9 @@ impl Hub {
         let free = server.definition.calls == Calls::Allow;
         let access = Access::Foreign { server: server.name.clone(), free };
         let (root, session_dir) = (&at.root, &at.session_dir);
-        let visitor = Visitor { tool: &name, root, session_dir, access: &access, preview: None };
+        let details = || serde_json::to_string_pretty(&args).ok();
+        let preview = Some(Preview(&details));
+        let visitor = Visitor { tool: &name, root, session_dir, access: &access, preview };
         let denied = |why: String| Err(Trouble::new(ErrorKind::Denied, why));
         match at.cancel.run_until_cancelled(at.gate.admit(&visitor)).await {
             None => return Err(cancelled()),
