@@ -244,7 +244,8 @@ impl<'a> Pump<'a> {
         } else if self.told_at.elapsed() >= PAUSE {
             self.told_at = Instant::now();
             let end = base::text::tail(text, SAMPLE);
-            (self.at.hear)(end.split_once('\n').map_or(end, |(_, lines)| lines));
+            let lines = end.split_once('\n').filter(|_| end.len() < text.len());
+            (self.at.hear)(lines.map_or(end, |(_, lines)| lines));
         }
     }
 
