@@ -313,3 +313,24 @@ fn a_question_about_a_servers_tool_shows_its_arguments() {
     terminal.enters("n");
     assert!(terminal.ends().contains("denied by the user"));
 }
+
+#[test]
+fn nothing_is_drawn_over_a_question_while_another_call_runs() {
+    let command = "until [ -e go ]; do sleep 0.02; done; echo the last line; touch ended";
+    let stage = Stage::new([
+        Reply::call("shell", json!({"command": command}))
+            .calls("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
+        Reply::says("Done."),
+    ]);
+    let terminal = g3(&stage, USUAL, ["do both"]);
+    terminal.shows("[N]o:");
+    go(&stage);
+    testkit::env::until("the command's end", || {
+        stage.repo.path().join("ended").exists().then_some(())
+    });
+    let text = terminal.types("y").shows("[N]o: y");
+    assert!(text.ends_with("[N]o: y"), "something is drawn over the question:\n{text}");
+    let text = terminal.presses("Enter").ends();
+    assert!(text.contains("the last line") && text.contains("Done."), "{text}");
+    assert!(stage.env.home().join("outside.txt").exists());
+}

@@ -228,8 +228,8 @@ impl<'a> Pump<'a> {
         (self.heard, self.looked) = (Instant::now(), false);
     }
 
-    /// Passes output on while it comes. Who listens may keep all of it, so a flood is cut.
-    /// Passes on what came: all of it at first, then the last lines at most once a second.
+    /// Passes output on while it comes: all of it at first, then the last lines at most once a
+    /// second, because a listener may keep everything.
     fn tell(&mut self, text: &str) {
         if text.is_empty() {
             return;
