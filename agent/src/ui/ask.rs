@@ -64,6 +64,8 @@ impl Terminal {
 /// and the terminal is as before.
 struct Open<'a> {
     dropped: Arc<AtomicBool>,
+    /// Whether the user ended the line.
+    is_answered: bool,
     input: Option<QuestionInput>,
     bus: Option<&'a Arc<Bus>>,
 }
@@ -71,6 +73,9 @@ struct Open<'a> {
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         self.dropped.store(true, Ordering::Relaxed);
+        if !self.is_answered {
+            write("\n");
+        }
         drop(self.input.take());
         if let Some(bus) = self.bus {
             bus.answered();
@@ -84,19 +89,21 @@ impl Asker for Terminal {
             let _turn = self.turn.lock().await;
             let dropped = Arc::new(AtomicBool::new(false));
             let (input, bus) = (Some(QuestionInput::begin()), self.bus.get());
-            let _open = Open { dropped: dropped.clone(), input, bus };
+            let mut open = Open { dropped: dropped.clone(), is_answered: false, input, bus };
             if let Some(bus) = bus {
                 bus.tell(event(&call_id(), question));
             }
             let question = question.clone();
             let answered = tokio::task::spawn_blocking(move || put(&question, &dropped));
-            answered.await.unwrap_or(Answer::No)
+            let answer = answered.await.ok().flatten();
+            open.is_answered = answer.is_some();
+            answer.unwrap_or(Answer::No)
         })
     }
 }
 
-/// Shows the question and reads lines until one is an answer. The end of input is a no.
-fn put(question: &Question, dropped: &AtomicBool) -> Answer {
+/// Shows the question and reads lines until one is an answer; `None` at the end of input.
+fn put(question: &Question, dropped: &AtomicBool) -> Option<Answer> {
     let colours = terminal::has_colours();
     let hidden = question.details.as_deref().is_some_and(|details| {
         let view = View { colours, width: None, most: usize::MAX };
@@ -105,11 +112,11 @@ fn put(question: &Question, dropped: &AtomicBool) -> Answer {
     write(&text(question, colours, DETAILS));
     loop {
         write(&choices(question, hidden));
-        let Some(line) = read_line(dropped) else { return Answer::No };
+        let line = read_line(dropped)?;
         match line.trim().to_ascii_lowercase().as_str() {
-            "y" | "yes" => return Answer::Once,
-            "a" | "always" if !question.rule.is_empty() => return Answer::Always,
-            "" | "n" | "no" => return Answer::No,
+            "y" | "yes" => return Some(Answer::Once),
+            "a" | "always" if !question.rule.is_empty() => return Some(Answer::Always),
+            "" | "n" | "no" => return Some(Answer::No),
             "d" | "details" if hidden => write(&text(question, colours, usize::MAX)),
             _ => {}
         }

@@ -29,6 +29,9 @@ pub fn has_colours() -> bool {
 /// What the user typed before anything asked for it.
 static TYPED: Mutex<String> = Mutex::new(String::new());
 
+/// The terminal's modes as g3 found them.
+static FOUND: Mutex<Option<Termios>> = Mutex::new(None);
+
 /// Whether a question waits for its answer: nothing else is drawn then.
 static QUESTION: AtomicBool = AtomicBool::new(false);
 
@@ -119,10 +122,16 @@ fn change(with: impl FnOnce(&mut Termios)) -> Option<Termios> {
         return None;
     }
     let before = tcgetattr(stdin).ok()?;
+    FOUND.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| before.clone());
     let mut after = before.clone();
     with(&mut after);
     tcsetattr(stdin, OptionalActions::Now, &after).ok()?;
     Some(before)
+}
+
+/// Gives the terminal back as it was found; for an end at which nothing else is tidied up.
+pub fn give_back() {
+    restore(FOUND.lock().unwrap_or_else(PoisonError::into_inner).take());
 }
 
 fn restore(before: Option<Termios>) {

@@ -65,6 +65,8 @@ pub async fn run(
     asker: Option<Arc<dyn Asker>>,
 ) -> Result<Status> {
     let interrupts = Interrupts::listen()?;
+    // The line editor echoes by itself; between two prompts nothing is echoed.
+    let _quiet = QuietInput::begin();
     let Opening { which, pictures } = opening;
     let mut chat = Chat {
         settings,
@@ -207,7 +209,7 @@ impl Chat {
     async fn work_on(&mut self, message: Option<Message>) -> Result<()> {
         let Some(work) = &mut self.work else { return Ok(()) };
         let before = Picture::take(work);
-        let (tokens, quiet) = (self.interrupts.begin(), QuietInput::begin());
+        let tokens = self.interrupts.begin();
         let cancel = tokens.cancel.clone();
         let turn = async {
             match message {
@@ -219,7 +221,6 @@ impl Chat {
             ended = turn => Some(ended),
             () = tokens.end.cancelled() => None,
         };
-        drop(quiet);
         self.interrupts.over();
         if let Some(work) = &self.work {
             before.note(work);
