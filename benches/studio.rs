@@ -137,7 +137,7 @@ fn landed(files: usize) -> Row {
         Row::new(&format!("land one file, {files} files"), ["studio accept", "git status"]);
     for _ in 0..5 {
         let id = bench.start(1, "writer");
-        let worktree = bench.repo.path().join(".worktrees").join(&id);
+        let worktree = bench.repo.worktrees().join(&id);
         // The first one refreshes the index, and what is measured finds it refreshed: the second
         // one as well as the landing.
         let status = || bench.job("git").arg("-C").arg(&worktree).arg("status");

@@ -24,3 +24,4 @@ pub mod tools;
 pub mod trace;
 pub mod turn;
 pub mod ui;
+pub mod workspace;

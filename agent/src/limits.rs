@@ -17,7 +17,7 @@ pub struct Limits {
     pub turns: Option<u32>,
     /// Tokens sent and written, cached ones too.
     pub tokens: Option<u64>,
-    /// US dollars, as far as prices are known.
+    /// US dollars.
     pub cost_usd: Option<f64>,
     /// Wall-clock time.
     pub time: Option<Duration>,
@@ -35,6 +35,8 @@ pub struct Spent {
 struct Used {
     turns: u32,
     usage: Usage,
+    /// Whether a reply came whose cost is not known.
+    unpriced: bool,
 }
 
 /// The limit that was reached.
@@ -46,6 +48,8 @@ pub enum Limit {
     Tokens(u64),
     /// US dollars.
     Cost(f64),
+    /// A reply whose cost is not known, where so many US dollars are the limit.
+    UnknownCost(f64),
     /// Wall-clock time.
     Time(Duration),
     /// The same call gave the same result this many times.
@@ -55,20 +59,24 @@ pub enum Limit {
 impl Limits {
     /// The first limit of what was spent that was reached; the loop itself watches the time.
     pub fn reached(&self, spent: &Spent) -> Option<Limit> {
-        let Used { turns, usage } = *spent.used();
-        let tokens = usage.input + usage.output + usage.cache_read + usage.cache_write;
+        let Used { turns, usage, unpriced } = *spent.used();
+        let tokens = usage.tokens();
         let turns = self.turns.filter(|max| turns >= *max).map(Limit::Turns);
         let tokens = self.tokens.filter(|max| tokens >= *max).map(Limit::Tokens);
         let cost = usage.cost_usd.unwrap_or(0.0);
         let cost = self.cost_usd.filter(|max| cost >= *max).map(Limit::Cost);
-        turns.or(tokens).or(cost)
+        let unknown = self.cost_usd.filter(|_| unpriced).map(Limit::UnknownCost);
+        turns.or(tokens).or(cost).or(unknown)
     }
 }
 
 impl Spent {
     /// Adds one question to the model.
     pub fn add(&mut self, usage: Usage) {
-        self.used().turns += 1;
+        let mut used = self.used();
+        used.turns = used.turns.saturating_add(1);
+        used.unpriced |= usage.cost_usd.is_none();
+        drop(used);
         self.add_summary(usage);
     }
 
@@ -76,6 +84,7 @@ impl Spent {
     pub fn add_summary(&mut self, usage: Usage) {
         let mut used = self.used();
         used.usage = used.usage.plus(usage);
+        used.unpriced |= !usage.is_cost_known();
     }
 
     /// The same account, for somebody who works for this run.
@@ -91,9 +100,15 @@ impl Spent {
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Limit::Turns(max) => write!(f, "the limit of {max} turns is reached"),
+            Limit::Turns(max) => {
+                write!(f, "the limit of {} is reached", base::text::count(*max as usize, "turn"))
+            }
             Limit::Tokens(max) => write!(f, "the limit of {max} tokens is reached"),
             Limit::Cost(max) => write!(f, "the limit of {max} US dollars is reached"),
+            Limit::UnknownCost(max) => write!(
+                f,
+                "the cost of a reply is unknown, so the budget of {max} US dollars cannot be kept"
+            ),
             Limit::Time(max) => write!(f, "the limit of {} s is reached", max.as_secs()),
             Limit::Repeats(n) => {
                 write!(f, "the model made the same call {n} times and got the same result")
@@ -170,6 +185,17 @@ mod tests {
         assert_eq!(limits.reached(&spent), Some(Limit::Tokens(100)));
         spent.add(Usage::default());
         assert_eq!(limits.reached(&spent), Some(Limit::Turns(2)));
+    }
+
+    #[test]
+    fn a_budget_ends_with_a_reply_whose_cost_is_unknown() {
+        let limits = Limits { cost_usd: Some(2.0), ..Limits::default() };
+        let mut spent = Spent::default();
+        spent.add(Usage { input: 9, cost_usd: Some(0.5), ..Usage::default() });
+        assert_eq!(limits.reached(&spent), None);
+        spent.add(Usage { input: 9, ..Usage::default() });
+        assert_eq!(limits.reached(&spent), Some(Limit::UnknownCost(2.0)));
+        assert_eq!(Limits::default().reached(&spent), None);
     }
 
     #[test]

@@ -3,5 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    base::process::keep_secrets();
     ExitCode::from(agent::cli::main())
 }

@@ -28,7 +28,7 @@ use crate::context::{self, Conversation, Entry};
 use crate::gate::Asker;
 use crate::hooks::Hooks;
 use crate::limits::{Limits, Spent};
-use crate::message::Message;
+use crate::message::{self, Message};
 use crate::persona::Places;
 use crate::prompt::small::coach::Coach;
 use crate::prompt::{self, Place};
@@ -36,6 +36,7 @@ use crate::provider::{self, Choice, Facts};
 use crate::role::Role;
 use crate::session::journal::Writer;
 use crate::session::{Session, errors};
+use crate::tools::exec::boxed::CommandBox;
 use crate::tools::mcp::Hub;
 use crate::tools::outside::Outside;
 use crate::tools::{Others, Profile, Workplace};
@@ -72,6 +73,8 @@ pub struct Settings {
     pub role: Role,
     /// Where others who can work are found.
     pub personas: Places,
+    /// What the model is told with the first words of a new session.
+    pub first_note: Option<String>,
 }
 
 /// Which session to work in.
@@ -128,6 +131,7 @@ impl Work {
             Which::Resume(wanted) => Session::resume(&settings.cwd, wanted.as_deref()),
         };
         Work::open(settings, session, bus.clone(), Under::User(asker))
+            .map(|work| work.with_first_note(settings, which))
             .inspect(|work| work.tell_start(settings))
             .inspect_err(|failure| tell_failure(&bus, failure))
     }
@@ -161,12 +165,15 @@ impl Work {
         let date = context::begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
         let mut mind = Mind::of(settings, provider, &date, &place.skills);
         let warn = warner(&bus);
-        let wanted = under.hooks(settings);
-        let hooks = Hooks::new(&wanted, session.id.as_str(), &settings.cwd, warn.clone())?;
         // Few and plain tools for a small model: those of servers would leave no room for the task.
         let wanted = settings.tools && !facts.small && !role.reads_only;
-        let start = || Hub::start(&config.mcp, &settings.cwd, &session.dir, &warn);
+        let around = CommandBox::of(&config.sandbox, &place.root);
+        let hooks_box = around.clone();
+        let start = || Hub::start(&config.mcp, (&settings.cwd, around), &session.dir, &warn);
         let mcp = if wanted { under.servers(start) } else { None };
+        let own = under.hooks(settings);
+        let id = session.id.as_str();
+        let hooks = Hooks::new(&own, id, (&settings.cwd, hooks_box), warn.clone())?;
         if under.is_agent() {
             mind.offered.retain(|spec| !subagent::is_task(settings.profile, &spec.name));
         }
@@ -205,6 +212,17 @@ impl Work {
         Ok(work)
     }
 
+    /// A new session tells the model what there is to know first, as far as there is room for it.
+    fn with_first_note(mut self, settings: &Settings, which: &Which) -> Work {
+        if let (Some(note), Which::New(_)) = (&settings.first_note, which) {
+            // Half a byte for each token leaves most of the context free.
+            let room = usize::try_from(self.facts().context / 2).unwrap_or(usize::MAX);
+            let note = base::text::head(note, room).trim_end();
+            self.tell_with_next(format!("[{note}]"));
+        }
+        self
+    }
+
     fn tell_start(&self, settings: &Settings) {
         let facts = self.facts();
         self.bus.tell(What::Start {
@@ -213,8 +231,8 @@ impl Work {
             model: facts.model.clone(),
             cwd: settings.cwd.display().to_string(),
         });
-        let notices = settings.notices.iter().chain(&self.place.skills.notices);
-        notices.for_each(|text| self.warn(text.clone()));
+        let notices = settings.notices.iter().chain(&self.place.skills.notices).cloned();
+        notices.chain(equip::notices(settings)).for_each(|text| self.warn(text));
     }
 
     /// Something that the user should know.
@@ -256,6 +274,26 @@ impl Work {
     /// One turn of the user: the message, and all that the agent does about it.
     pub async fn turn(&mut self, message: Message, cancel: CancellationToken) -> Ended {
         let ended = self.part(message, cancel).await;
+        self.tell_end(ended)
+    }
+
+    /// Asks the model again after a turn that did not come to its end, with all that was done in
+    /// it so far. Nothing is added to the conversation unless the model had the last word.
+    pub async fn retry(&mut self, cancel: CancellationToken) -> Ended {
+        self.mind.provider.turn_begins();
+        let goes_on = match self.talk.messages().last().map(|message| message.role) {
+            Some(message::Role::Assistant) => self.talk.prompt(base::text::GO_ON),
+            Some(message::Role::User) => Ok(()),
+            None => Err(Failure::failed("there is nothing to ask again")),
+        };
+        let ended = match goes_on {
+            Ok(()) => self.finish(cancel).await,
+            Err(failure) => Ended { status: Status::Failed, failure: Some(failure) },
+        };
+        self.tell_end(ended)
+    }
+
+    fn tell_end(&self, ended: Ended) -> Ended {
         if let Some(failure) = &ended.failure {
             self.bus.tell(error(failure));
         }
@@ -296,10 +334,17 @@ impl Work {
             }
             None => return self.write_end(Ended { status: Status::Cancelled, failure: None }),
         };
-        let finish = match self.talk.ask(message) {
-            Ok(()) => self.answer(cancel.clone()).await,
-            Err(failure) => Err(failure),
-        };
+        match self.talk.ask(message) {
+            Ok(()) => self.finish(cancel).await,
+            Err(failure) => {
+                self.write_end(Ended { status: Status::Failed, failure: Some(failure) })
+            }
+        }
+    }
+
+    /// Lets the model answer what stands in the conversation, and writes down how that ended.
+    async fn finish(&mut self, cancel: CancellationToken) -> Ended {
+        let finish = self.answer(cancel.clone()).await;
         if matches!(finish, Ok(Finish::Done)) {
             self.take_notes(cancel).await;
         }
@@ -379,6 +424,5 @@ fn warner(bus: &Arc<Bus>) -> Arc<dyn Fn(String) + Send + Sync> {
 
 /// Where writes need no question: the git work tree around the working directory, or only that.
 pub fn root_of(cwd: &Path) -> PathBuf {
-    let tree = cwd.ancestors().find(|dir| dir.join(".git").exists());
-    tree.unwrap_or(cwd).to_owned()
+    crate::workspace::root(cwd)
 }

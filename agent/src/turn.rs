@@ -106,16 +106,19 @@ async fn until_done(
             return Ok(Finish::Cancelled);
         };
         spent.add(reply.usage);
+        let (reply, excess) = act::without_excess(reply);
         talk.hear(&reply)?;
         tell_costs(talk, agent, &reply);
-        if let Some(limit) = act::carry_out(talk, agent, &reply, &mut guard).await? {
+        let made = (&reply, excess.as_slice());
+        let limit = act::carry_out(talk, agent, made, &mut guard).await?;
+        if agent.toolbox.is_done() {
+            return Ok(Finish::Done);
+        }
+        if let Some(limit) = limit {
             return Ok(Finish::Limit(limit));
         }
         if agent.toolbox.hands_over() {
             return Ok(Finish::HandedOver);
-        }
-        if agent.toolbox.is_done() {
-            return Ok(Finish::Done);
         }
         match next(&reply) {
             Next::Ask => patience = PATIENCE,

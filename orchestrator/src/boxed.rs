@@ -4,15 +4,18 @@
 
 pub mod inside;
 pub mod session;
+mod terminal;
 
 mod descendants;
 mod guard;
+
+pub use descendants::{Frozen, freeze};
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use base::process::{Job, Stream};
@@ -38,6 +41,22 @@ pub struct BoxSpec {
     /// Descriptors that the program gets, by number (5 or more), e.g. a connection to the model
     /// host; the caller adds them with [`Job::descriptor`].
     pub descriptors: Vec<i32>,
+}
+
+impl BoxSpec {
+    /// Whether the rules let a program write this absolute path, seen through symbolic links.
+    pub fn may_write(&self, path: &Path) -> bool {
+        if !self.confined {
+            return true;
+        }
+        let real = path.ancestors().find_map(|above| {
+            let below = path.strip_prefix(above).ok()?;
+            Some(above.canonicalize().ok()?.join(below))
+        });
+        let Some(real) = real else { return false };
+        let open = self.rules.write.iter().chain(&self.temp);
+        open.filter_map(|root| root.canonicalize().ok()).any(|root| real.starts_with(root))
+    }
 }
 
 /// The end of a pipe that the supervisor holds: when it closes, by whatever cause, everything in
@@ -77,27 +96,24 @@ pub fn job_of<S: AsRef<OsStr>>(
     Ok((job.arg("--").arg(program).args(args), write.into()))
 }
 
-/// Becomes the box, on our terminal and in our process group: for a person's shell in a session.
-/// The box keeps `held` open, and nothing in it gets that. Returns only when that failed.
-pub fn exec<S: AsRef<OsStr>>(
+/// Runs a person's shell in a session: on a terminal of its own where we have one, so that nothing
+/// in the box can put input into ours; else by becoming the box. The lock is held until it ends.
+/// Gives the exit code.
+pub fn attended<S: AsRef<OsStr>>(
     spec: &BoxSpec,
     held: OwnedFd,
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
-) -> io::Error {
-    let job = ourselves().and_then(|studio| prepared(&studio, "__box", spec));
-    match job {
-        Ok(job) => job
-            .descriptor(held, HELD_FD)
-            .arg("--")
-            .arg(program)
-            .args(args)
-            .stdin(Stream::Inherit)
-            .stdout(Stream::Inherit)
-            .stderr(Stream::Inherit)
-            .exec(),
-        Err(error) => error,
+) -> io::Result<i32> {
+    let job = prepared(&ourselves()?, "__box", spec)?.arg("--").arg(program).args(args);
+    if let Some(ours) = terminal::ours() {
+        let code = terminal::run(job, ours);
+        drop(held);
+        return code;
     }
+    let job = job.descriptor(held, HELD_FD);
+    let streams = job.stdin(Stream::Inherit).stdout(Stream::Inherit).stderr(Stream::Inherit);
+    Err(streams.exec())
 }
 
 fn prepared(studio: &OsStr, verb: &str, spec: &BoxSpec) -> io::Result<Job> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::path_dependencies;
 use crate::room::Room;
 use crate::session::journal::CheckResult;
 
@@ -14,6 +15,11 @@ pub async fn run(room: &Room, checks: &[String], most: Duration) -> Vec<CheckRes
     results
 }
 
+/// The result of a check that could not be run, which is red.
+pub fn not_run(command: String, why: String) -> CheckResult {
+    CheckResult { command, ok: false, exit: 127, ms: 0, tail: why, hint: None, fails_on: None }
+}
+
 async fn one(room: &Room, command: &str, most: Duration) -> CheckResult {
     let command = command.to_owned();
     match room.line(&command, most).await {
@@ -22,10 +28,10 @@ async fn one(room: &Room, command: &str, most: Duration) -> CheckResult {
             ok: ended.exit == 0,
             exit: ended.exit,
             ms: u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX),
+            hint: (ended.exit != 0).then(|| path_dependencies::hint(room.worktree())).flatten(),
             tail: ended.tail,
+            fails_on: None,
         },
-        Err(failure) => {
-            CheckResult { command, ok: false, exit: 127, ms: 0, tail: failure.to_string() }
-        }
+        Err(failure) => not_run(command, failure.to_string()),
     }
 }

@@ -6,8 +6,8 @@ use base::failure::Result;
 
 use crate::commands::desk::Common;
 use crate::commands::{
-    accept, answer, completions, config, diff, discard, doctor, explain, gc, list, logs,
-    operations, plan, resume, run, send, shell, status, stop, supervise, trace, undo, verify,
+    accept, answer, check, completions, config, diff, discard, doctor, edit, explain, gc, list,
+    logs, operations, plan, resume, run, send, shell, status, stop, trace, undo, verify,
 };
 
 /// Runs many coding agents on one git repository at once, each in a worktree of its own, and lands
@@ -34,10 +34,10 @@ Examples:
 enum Verb {
     /// Start one session per task and show them until they settle
     #[command(
-        after_help = "Examples:\n  studio run 'fix the flaky test'\n  studio run --check 'cargo test' -j 4 --tasks TASKS.md\n  studio run --agent codex --base develop 'add a changelog'\n  studio run --persona hopper 'test the parser'\n  studio run --detach - < task.txt"
+        after_help = "Examples:\n  studio run 'fix the flaky test'\n  studio run --check 'cargo test' -j 4 --tasks TASKS.md\n  studio run --model claude-sonnet-4-5 --base develop 'add a changelog'\n  studio run --persona hopper 'test the parser'\n  studio run --detach - < task.txt"
     )]
     Run(run::Args),
-    /// Start one session and print its id
+    /// Start sessions without waiting for them, and print their ids
     #[command(
         after_help = "Examples:\n  id=$(studio exec 'fix the flaky test')\n  studio logs $id -f"
     )]
@@ -58,27 +58,39 @@ enum Verb {
     #[command(after_help = "Examples:\n  studio logs fix-the -f\n  studio logs fix-the --raw")]
     Logs(logs::Args),
     /// What a session changed
-    #[command(after_help = "Examples:\n  studio diff fix-the\n  studio diff fix-the --stat")]
+    #[command(
+        after_help = "Examples:\n  studio diff fix-the\n  studio diff fix-the --stat\n  studio diff fix-the -- src docs/guide.md\n  studio diff fix-the > fix.patch      a patch for `git apply`\n  studio diff fix-the --tool=meld"
+    )]
     Diff(diff::Args),
+    /// Run a session's checks again, without its agent
+    #[command(
+        after_help = "Examples:\n  studio check fix-the\n  studio check fix-the --check 'cargo test --doc'\n\nExit code 1: a check failed"
+    )]
+    Check(check::Args),
+    /// Change the checks of a session
+    #[command(
+        after_help = "Examples:\n  studio edit fix-the --check 'cargo test'\n  studio edit fix-the --add-check 'cargo clippy'\n  studio edit fix-the --no-checks"
+    )]
+    Edit(edit::Args),
     /// Say something to a session's agent
     #[command(after_help = "Examples:\n  studio send fix-the 'also update the changelog'")]
     Send(send::Args),
     /// Decide what an agent asked for
     #[command(
-        after_help = "Examples:\n  studio answer fix-the allow\n  studio answer fix-the 2 deny"
+        after_help = "Examples:\n  studio answer fix-the allow\n  studio answer fix-the allow --always\n  studio answer fix-the 2 deny"
     )]
     Answer(answer::Args),
     /// End sessions' runs; everything is kept
     #[command(after_help = "Examples:\n  studio stop fix-the document")]
     Stop(stop::Args),
-    /// Let sessions go on that ended, crashed or were stopped
+    /// Resume stopped, failed or crashed sessions
     #[command(
-        after_help = "Examples:\n  studio resume fix-the\n  studio resume --all      after a reboot"
+        after_help = "Examples:\n  studio resume fix-the\n  studio resume fix-the --budget 5 --max-turns 200\n  studio resume fix-the --ask\n  studio resume --all      after a reboot"
     )]
     Resume(resume::Args),
     /// Land sessions' work on its branch, tested on the merged tree
     #[command(
-        after_help = "Examples:\n  studio accept fix-the\n  studio accept fix-the --strategy merge --onto develop\n  studio accept fix-the -m 'Fix the flaky test'\n  studio accept fix-the --dry-run"
+        after_help = "Examples:\n  studio accept fix-the\n  studio accept fix-the --strategy merge --onto develop\n  studio accept fix-the -m 'Fix the flaky test'\n  studio accept fix-the --dry-run\n  studio accept fix-the --include data/model.bin\n  studio accept fix-the --no-checks        lands it unchecked"
     )]
     Accept(accept::Args),
     /// Drop sessions; `undo` brings them back
@@ -111,8 +123,8 @@ enum Verb {
     )]
     Shell(shell::Args),
     /// Look for what crashes left behind, and mend it
-    #[command(after_help = "Examples:\n  studio doctor")]
-    Doctor,
+    #[command(after_help = "Examples:\n  studio doctor\n  studio doctor --move-worktrees")]
+    Doctor(doctor::Args),
     /// Delete what was discarded or accepted a week ago
     #[command(after_help = "Examples:\n  studio gc --dry-run\n  studio gc --older 1")]
     Gc(gc::Args),
@@ -124,9 +136,6 @@ enum Verb {
         after_help = "Examples:\n  studio completions bash > ~/.local/share/bash-completion/completions/studio"
     )]
     Completions(completions::Args),
-    /// One supervisor; started by studio itself
-    #[command(name = "__supervise", hide = true)]
-    Supervise(supervise::Args),
 }
 
 impl Cli {
@@ -150,6 +159,8 @@ impl Cli {
             Some(Verb::Explain(args)) => explain::run(common, &args),
             Some(Verb::Logs(args)) => logs::run(common, &args),
             Some(Verb::Diff(args)) => diff::run(common, &args),
+            Some(Verb::Check(args)) => check::run(common, &args),
+            Some(Verb::Edit(args)) => edit::run(common, &args),
             Some(Verb::Send(args)) => send::run(common, &args),
             Some(Verb::Answer(args)) => answer::run(common, &args),
             Some(Verb::Stop(args)) => stop::run(common, &args),
@@ -162,11 +173,10 @@ impl Cli {
             Some(Verb::Undo(args)) => undo::run(common, &args),
             Some(Verb::Operations) => operations::run(common),
             Some(Verb::Shell(args)) => shell::run(common, &args),
-            Some(Verb::Doctor) => doctor::run(common),
+            Some(Verb::Doctor(args)) => doctor::run(common, &args),
             Some(Verb::Gc(args)) => gc::run(common, &args),
             Some(Verb::Config(args)) => config::run(common, &args),
             Some(Verb::Completions(args)) => completions::run(&args, Cli::command()),
-            Some(Verb::Supervise(args)) => supervise::run(&args),
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod commands;
 pub mod git;
 pub mod launch;
 pub mod message;
+pub mod path_dependencies;
 pub mod redact;
 pub mod report;
 pub mod room;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use orchestrator::commands::supervise;
 use orchestrator::{boxed, cli::Cli, report};
 
 fn main() -> ExitCode {
@@ -10,10 +11,16 @@ fn main() -> ExitCode {
     if let Some(code) = boxed::main(std::env::args_os().skip(1)) {
         return code;
     }
-    let cli = Cli::parse();
-    let json = cli.json();
-    let done = cli.run().and_then(|code| report::lost().map_or(Ok(code), Err));
-    match done {
+    // Nor is a supervisor: no completion offers it.
+    let supervisor = supervise::Args::parse(std::env::args_os().skip(1));
+    let (json, done) = match supervisor {
+        Some(args) => (false, supervise::run(&args)),
+        None => {
+            let cli = Cli::parse();
+            (cli.json(), cli.run())
+        }
+    };
+    match done.and_then(|code| report::lost().map_or(Ok(code), Err)) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             report::failure(&failure, json);

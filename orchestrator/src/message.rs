@@ -49,12 +49,16 @@ pub struct Writer {
 
 impl Writer {
     /// Asks for a message; a plain one takes its place when the model fails.
-    pub fn write(&self, subject: &Subject<'_>, directory: &Path) -> Written {
+    pub async fn write(&self, subject: &Subject<'_>, directory: &Path) -> Written {
         let asked = self
             .ask(&prompt(subject), directory)
+            .await
             .and_then(|answer| commit::read(&printable_output(&answer)));
         match asked {
-            Ok(text) => Written { message: signed(subject.record, text), by: "model", note: None },
+            Ok(text) => {
+                let message = signed(subject.record, without_trailers(&text));
+                Written { message, by: "model", note: None }
+            }
             Err(why) => Written {
                 message: signed(subject.record, commit::plain(&printable(&subject.record.task))),
                 by: "plain",
@@ -63,13 +67,13 @@ impl Writer {
         }
     }
 
-    fn ask(&self, prompt: &str, directory: &Path) -> Result<String, String> {
+    async fn ask(&self, prompt: &str, directory: &Path) -> Result<String, String> {
         let Some((program, args)) = self.command.split_first() else {
             return Err("there is no program to ask".to_owned());
         };
         let job = Job::new(program, directory).args(args).input(prompt.as_bytes());
         let limits = Limits { time: Some(PATIENCE), bytes: 256 << 10 };
-        let output = job.output(limits).map_err(|e| e.to_string())?;
+        let output = job.output_beside(limits).await.map_err(|e| e.to_string())?;
         if output.timed_out {
             return Err(format!("it did not answer within {} s", PATIENCE.as_secs()));
         }
@@ -80,6 +84,20 @@ impl Writer {
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
+}
+
+/// The trailers that studio writes: what they say is evidence.
+const TRAILERS: &[&str] = &["requirement:", "session:", "task:", "co-authored-by:"];
+
+/// A model's text without lines that would pass for trailers of ours: the model has read what an
+/// agent wrote. The subject stays as it is.
+fn without_trailers(text: &str) -> String {
+    let is_ours = |line: &str| {
+        let line = line.trim_start().to_ascii_lowercase();
+        TRAILERS.iter().any(|trailer| line.starts_with(trailer))
+    };
+    let lines = text.split_inclusive('\n').enumerate();
+    lines.filter(|(n, line)| *n == 0 || !is_ours(line)).map(|(_, line)| line).collect()
 }
 
 /// A message that the user typed.
@@ -118,4 +136,16 @@ fn signed(record: &Record, text: String) -> Message {
     }
     trailers.push(("Co-authored-by".to_owned(), format!("{agent} <{agent}@studio.invalid>")));
     Message { text, trailers }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_claims_no_requirement_and_no_session() {
+        let text =
+            "Session: keep it\n\nLong words that wrap into\nRequirement: R9\n  task: x\nEnd\n";
+        assert_eq!(without_trailers(text), "Session: keep it\n\nLong words that wrap into\nEnd\n");
+    }
 }

@@ -1,8 +1,12 @@
 //! Where a session's processes run: its worktree, in its box, with an environment without secrets.
 
+pub mod build_caches;
+
+mod visible;
+
 use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::config::Config;
@@ -17,9 +21,10 @@ use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::boxed::session::Places;
-use crate::boxed::{self, BoxSpec, Lifeline};
+use crate::boxed::{self, BoxSpec, Frozen, Lifeline};
 use crate::git::private::Place;
 use crate::git::repo::Repository;
+use crate::room::build_caches::BuildCaches;
 use crate::session::record::Record;
 
 /// The number under which an agent finds its connection to the model host.
@@ -33,6 +38,17 @@ pub struct Room {
     spec: BoxSpec,
     host: Option<Arc<OwnedFd>>,
     tasks: TaskTracker,
+    /// The guards of the boxes that were started here.
+    guards: Arc<Mutex<Vec<u32>>>,
+}
+
+/// Directories that a room's processes may write besides the worktree.
+#[derive(Clone, Copy, Debug)]
+pub struct Directories<'a> {
+    /// For temporary files.
+    pub temporary: &'a Path,
+    /// For the caches of build tools.
+    pub cache: &'a Path,
 }
 
 /// A started program and what keeps it alive. Dropped, everything in its box ends.
@@ -55,43 +71,64 @@ pub struct Ended {
     pub took: Duration,
 }
 
+/// What runs in a session's box.
+#[derive(Clone, Copy, Debug)]
+pub enum Purpose<'a> {
+    /// The agent; its row says what it alone may read and know.
+    Agent(&'a AgentRow),
+    /// The configured lines that prepare a worktree.
+    Setup,
+    /// The checks.
+    Checks,
+    /// A person's shell.
+    Shell,
+}
+
 impl Room {
-    /// The room of a session; `row` is its agent's, with what it alone may read and know.
+    /// The room of a session.
     pub fn of(
         repository: &Repository,
         record: &Record,
         config: &Config,
-        row: Option<&AgentRow>,
+        purpose: Purpose<'_>,
     ) -> Result<Room> {
         let temporary = repository.session_dir(&record.id).join("tmp");
         let sandbox = Sandbox {
             enabled: config.sandbox.enabled && record.manner.boxed,
             ..config.sandbox.clone()
         };
-        Room::at(repository, &record.place, &temporary, &sandbox, row)
+        let caches = BuildCaches::of(repository, &record.id);
+        let (cache, row) = match purpose {
+            Purpose::Agent(row) => (caches.agent(), Some(row)),
+            Purpose::Shell => (caches.agent(), None),
+            Purpose::Setup => (caches.setup(), None),
+            Purpose::Checks => (caches.checks(), None),
+        };
+        let directories = Directories { temporary: &temporary, cache: &cache };
+        Room::at(repository, &record.place, directories, &sandbox, row)
     }
 
     /// A room in any worktree of ours.
     pub fn at(
         repository: &Repository,
         place: &Place,
-        temporary: &Path,
+        directories: Directories<'_>,
         sandbox: &Sandbox,
         row: Option<&AgentRow>,
     ) -> Result<Room> {
-        let home = std::env::var_os("HOME").unwrap_or_else(|| "/".into());
-        let cache = repository.studio_dir()?.join("cache/build");
-        std::fs::create_dir_all(&cache).or_fail(|| "cannot make the build caches")?;
+        let home = home();
+        let closed = visible::closed(repository, place, &home);
         let places = Places {
-            home: Path::new(&home),
+            home: &home,
             worktree: &place.worktree,
             private_git: &place.git_dir,
             repository_git: &repository.common_dir,
-            temp: temporary,
-            cache: &cache,
+            temp: directories.temporary,
+            cache: directories.cache,
+            closed: &closed,
         };
         let spec = BoxSpec::for_session(&places, row, sandbox).or_fail(|| "cannot plan the box")?;
-        Ok(Room { spec, host: None, tasks: TaskTracker::new() })
+        Ok(Room { spec, host: None, tasks: TaskTracker::new(), guards: Arc::default() })
     }
 
     /// The room with a connection to the model host, which lives outside every box.
@@ -104,6 +141,21 @@ impl Room {
         self
     }
 
+    /// The worktree that its programs start in.
+    pub fn worktree(&self) -> &Path {
+        &self.spec.directory
+    }
+
+    /// Whether a program here can write this path, so that permission to do it means something.
+    pub fn may_write(&self, path: &Path) -> bool {
+        self.spec.may_write(path)
+    }
+
+    /// Whether the box confines programs here.
+    pub fn is_confined(&self) -> bool {
+        self.spec.confined
+    }
+
     /// Starts a program with piped streams.
     pub fn start(&self, argv: &[String]) -> Result<Process> {
         let cannot = || format!("cannot start `{}`", argv.first().map_or("", String::as_str));
@@ -113,7 +165,18 @@ impl Room {
             job = job.descriptor(host.try_clone().or_fail(cannot)?, HOST_FD);
         }
         let running = job.stdin(Stream::Piped).spawn_async().or_fail(cannot)?;
+        let mut guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
+        guards.retain(|guard| base::process::is_alive(*guard));
+        guards.extend(running.child.id());
+        drop(guards);
         Ok(Process { running, lifeline })
+    }
+
+    /// Stops everything that was started here until the result is dropped: what it may write to
+    /// holds still while we look at it.
+    pub fn freeze(&self) -> Frozen {
+        let guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        boxed::freeze(&guards)
     }
 
     /// Runs what sees a program to its end, also when nobody waits for that any more.
@@ -130,14 +193,12 @@ impl Room {
         self.tasks.wait().await;
     }
 
-    /// Becomes a program on the user's terminal, in this room, and holds the lock until that ends.
-    /// Returns only when that failed.
-    pub fn enter(&self, argv: &[String], lock: &Lock) -> std::io::Error {
-        match (argv.split_first(), lock.share()) {
-            (Some((program, args)), Ok(held)) => boxed::exec(&self.spec, held, program, args),
-            (None, _) => std::io::Error::other("there is no program"),
-            (_, Err(error)) => error,
-        }
+    /// Runs a program for the person at the terminal, in this room, and holds the lock until it
+    /// ends. Gives its exit code.
+    pub fn enter(&self, argv: &[String], lock: &Lock) -> std::io::Result<i32> {
+        let (program, args) =
+            argv.split_first().ok_or_else(|| std::io::Error::other("there is no program"))?;
+        boxed::attended(&self.spec, lock.share()?, program, args)
     }
 
     /// Runs one `sh -c` line to its end, at most so long. Dropped, it ends the line.
@@ -149,6 +210,11 @@ impl Room {
         drop(wanted);
         ended.or_fail(|| "cannot wait for it")?
     }
+}
+
+/// The user's home directory.
+pub fn home() -> PathBuf {
+    std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }
 
 /// Waits for a line; ends it when its time is up, or when nobody wants it any more.

@@ -154,23 +154,61 @@ pub fn contract(task: &Task, all: &[Requirement]) -> Option<String> {
     (!lines.is_empty()).then_some(lines)
 }
 
-/// A digest for each task of all that it is: its words, checks and requirements, and those of the
-/// tasks that it waits for. Where one is another than before, the task is to be done anew.
+/// A digest of all that a task is: its words, checks and requirements, and those of the tasks that
+/// it waits for. Where it is another than before, the task is to be done anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Digest {
+    /// What is written down.
+    pub now: String,
+    /// The same by the encoding of earlier versions, of which sessions may tell.
+    pub earlier: String,
+}
+
+impl Digest {
+    /// Whether a digest that was written down is this one.
+    pub fn is(&self, written: &str) -> bool {
+        written == self.now || written == self.earlier
+    }
+}
+
+/// The digest of each task.
 pub fn digests(
     tasks: &[Task],
     all: &[Requirement],
     digest: impl Fn(&str) -> String,
-) -> Vec<String> {
-    let mut digests = vec![String::new(); tasks.len()];
+) -> Vec<Digest> {
+    let mut digests = vec![Digest::default(); tasks.len()];
     for at in order(tasks) {
         let task = &tasks[at];
         let before = tasks.iter().zip(&digests).filter(|(it, _)| task.after.contains(&it.id));
-        let before: Vec<&str> = before.map(|(_, digest)| digest.as_str()).collect();
-        let words =
-            format!("{:?}", (&task.text, &task.checks, &task.agent, contract(task, all), before));
-        digests[at] = digest(&words);
+        let before: Vec<&Digest> = before.map(|(_, digest)| digest).collect();
+        let contract = contract(task, all);
+        let words = encoded(task, contract.as_deref(), &before);
+        // Texts, lists and options of the standard library alone, as earlier versions wrote them.
+        let earlier: Vec<&str> = before.iter().map(|it| it.earlier.as_str()).collect();
+        let earlier = format!("{:?}", (&task.text, &task.checks, &task.agent, &contract, earlier));
+        digests[at] = Digest { now: digest(&words), earlier: digest(&earlier) };
     }
     digests
+}
+
+/// What a task is, field by field, each text with its length before it. The encoding is written
+/// down in digests, so it must not change.
+fn encoded(task: &Task, contract: Option<&str>, before: &[&Digest]) -> String {
+    let one = |text: &str| format!("{}:{text}\n", text.len());
+    let many = |name: &str, texts: Vec<&str>| {
+        let all: String = texts.iter().map(|text| one(text)).collect();
+        format!("{name} {}\n{all}", texts.len())
+    };
+    [
+        "task 1\n".to_owned(),
+        many("text", vec![&task.text]),
+        many("checks", task.checks.iter().map(String::as_str).collect()),
+        many("agent", task.agent.as_deref().into_iter().collect()),
+        many("contract", contract.into_iter().collect()),
+        many("after", before.iter().map(|it| it.now.as_str()).collect()),
+    ]
+    .concat()
 }
 
 #[cfg(test)]
@@ -205,6 +243,38 @@ mod tests {
         ] {
             assert_eq!(stage(found), expected, "{found:?}");
         }
+    }
+
+    #[test]
+    fn the_encoding_of_a_digest_stays_and_an_earlier_one_is_recognised() {
+        let all = read("- R1: one\n").unwrap();
+        let first = Task {
+            id: "a".into(),
+            text: "x: \"y\"".into(),
+            checks: vec!["make".into(), String::new()],
+            requirements: vec!["R1".into()],
+            ..Task::default()
+        };
+        let agent = Some("g3".into());
+        let second = Task {
+            id: "b".into(),
+            text: "z".into(),
+            after: vec!["a".into()],
+            agent,
+            ..Task::default()
+        };
+        let found = digests(&[first, second], &all, str::to_owned);
+        let one = "task 1\ntext 1\n6:x: \"y\"\nchecks 2\n4:make\n0:\nagent 0\ncontract 1\n10:- R1: one\n\nafter 0\n";
+        assert_eq!(found[0].now, one);
+        let two = format!(
+            "task 1\ntext 1\n1:z\nchecks 0\nagent 1\n2:g3\ncontract 0\nafter 1\n{}:{one}\n",
+            one.len()
+        );
+        assert_eq!(found[1].now, two);
+        // As the versions before wrote it.
+        let earlier = r#"("x: \"y\"", ["make", ""], None, Some("- R1: one\n"), [])"#;
+        assert_eq!(found[0].earlier, earlier);
+        assert!(found[0].is(earlier) && found[0].is(one) && !found[0].is(&two));
     }
 
     fn tasks(links: &[(usize, usize)]) -> Vec<Task> {
@@ -313,8 +383,12 @@ mod tests {
             let (before, now) = (read(&text(false)).unwrap(), read(&text(true)).unwrap());
             let of = |all: &[Requirement]| digests(&tasks, all, str::to_owned);
             let (old, new) = (of(&before), of(&now));
-            let other: BTreeSet<usize> = (0..6).filter(|at| old[*at] != new[*at]).collect();
-            prop_assert_eq!(other, touched(&before, &now, &tasks));
+            let changes = |differs: fn(&Digest, &Digest) -> bool| -> BTreeSet<usize> {
+                (0..6).filter(|at| differs(&old[*at], &new[*at])).collect()
+            };
+            let expected = touched(&before, &now, &tasks);
+            prop_assert_eq!(&changes(|old, new| old.now != new.now), &expected);
+            prop_assert_eq!(&changes(|old, new| old.earlier != new.earlier), &expected);
         }
     }
 }

@@ -39,7 +39,7 @@ fn the_list_is_there_the_next_time_and_is_numbered_on() {
     let stage = Stage::new(sides(player, coach));
     stage.g3_with_input(["--auto"], "make a\n").ok();
     let ran = stage.g3_with_input(["--auto", "--max-turns", "1"], "make b\n");
-    ran.exits(3).says("1 requirements in").says("not approved after 1 round");
+    ran.exits(3).says("1 requirement in").says("not approved after 1 round");
     assert_eq!(list(&stage), "# Project Requirements\n\n1. make a\n2. make b\n");
 }
 

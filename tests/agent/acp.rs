@@ -74,6 +74,73 @@ fn a_cancel_stops_the_turn_and_the_session_goes_on() {
 }
 
 #[test]
+fn a_session_that_is_slow_to_open_holds_no_other_up() {
+    let stage = Stage::new([Reply::says("quick"), Reply::says("slow")]);
+    let (key, other) = (stage.env.home().join("key"), stage.env.repo_at("other"));
+    let waits = format!("until test -e {}; do sleep 0.05; done; echo k", key.display());
+    let url = stage.model.url();
+    stage.env.config(&format!(
+        "{}\n[providers.anthropic.slow]\nmodel = \"m\"\nbase_url = \"{url}\"\n\
+         api_key_command = {waits:?}\n",
+        stage.model.config_toml("anthropic")
+    ));
+    other.write("g3.toml", "[providers]\ndefault_provider = \"anthropic.slow\"\n");
+    let mut editor = Editor::open(&stage);
+    let slow = editor.begin("session/new", json!({"cwd": other.path(), "mcpServers": []}));
+    let session = editor.new_session(stage.repo.path());
+    let id = editor.prompt(&session, "be quick");
+    assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");
+    std::fs::write(&key, "").unwrap();
+    let session = editor.answer(slow)["result"]["sessionId"].as_str().unwrap().to_owned();
+    let id = editor.prompt(&session, "be slow");
+    assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");
+}
+
+#[test]
+fn a_session_is_loaded_again_while_a_prompt_is_at_work_in_it() {
+    for method in ["session/load", "session/resume"] {
+        let gate = Gate::new();
+        let held = Reply::says("a ").then_says("b").gate(&gate);
+        let stage = Stage::new([held, Reply::says("fresh")]);
+        let mut editor = Editor::open(&stage);
+        let session = editor.new_session(stage.repo.path());
+        let prompt = editor.prompt(&session, "talk");
+        gate.wait_until_reached(1);
+        let params = json!({"sessionId": session, "cwd": stage.repo.path(), "mcpServers": []});
+        // Twice at once: one of them waits for the other.
+        let loads = [editor.begin(method, params.clone()), editor.begin(method, params)];
+        assert_eq!(editor.answer(prompt)["result"]["stopReason"], "cancelled");
+        for load in loads {
+            let answer = editor.answer(load);
+            assert!(answer.get("error").is_none(), "{method}: {answer}");
+        }
+        gate.open_all();
+        let id = editor.prompt(&session, "again");
+        assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");
+    }
+}
+
+#[test]
+fn a_session_that_is_closed_at_work_can_be_resumed_at_once() {
+    let gate = Gate::new();
+    let stage = Stage::new([Reply::says("a ").then_says("b").gate(&gate), Reply::says("fresh")]);
+    let mut editor = Editor::open(&stage);
+    let session = editor.new_session(stage.repo.path());
+    let prompt = editor.prompt(&session, "talk");
+    gate.wait_until_reached(1);
+    let closed = editor.begin("session/close", json!({"sessionId": session}));
+    let params = json!({"sessionId": session, "cwd": stage.repo.path(), "mcpServers": []});
+    let resumed = editor.begin("session/resume", params);
+    assert_eq!(editor.answer(prompt)["result"]["stopReason"], "cancelled");
+    for id in [closed, resumed] {
+        assert!(editor.answer(id).get("error").is_none());
+    }
+    gate.open_all();
+    let id = editor.prompt(&session, "again");
+    assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");
+}
+
+#[test]
 fn the_todo_list_is_the_editors_plan() {
     let list = "- [x] look\n- [ ] write\n";
     let stage =
@@ -166,7 +233,7 @@ fn several_sessions_live_in_one_process() {
     assert_eq!(editor.answer(second)["result"]["stopReason"], "end_turn");
     gate.open_all();
     assert_eq!(editor.answer(first)["result"]["stopReason"], "end_turn");
-    assert!(other.path().join(".g3/sessions").join(&two).exists());
+    assert!(stage.env.g3_state(other.path()).join("sessions").join(&two).exists());
 }
 
 #[test]

@@ -53,10 +53,18 @@ fn an_editor_that_cannot_write_a_file_fails_the_call_and_bytes_are_never_made_te
     assert!(!editor.kept.iter().any(|m| m["params"]["path"].to_string().contains("raw")));
 }
 
+/// A terminal of the editor has no box: only what is let out of ours runs in one.
+fn allow_commands(stage: &Stage) {
+    let provider = stage.model.config_toml("anthropic");
+    let rule = "[[gate.rules]]\ntool = \"shell\"\naction = \"allow\"";
+    stage.env.config(&format!("{provider}\n{rule}\n"));
+}
+
 #[test]
 fn an_editor_with_terminals_shows_commands_in_them() {
     let line = "echo from the terminal";
     let stage = Stage::new([Reply::call("shell", json!({"command": line})), Reply::says("done")]);
+    allow_commands(&stage);
     let mut editor = Editor::offering(&stage, json!({"terminal": true}));
     let session = editor.new_session(stage.repo.path());
     let id = editor.prompt(&session, "run it");
@@ -75,6 +83,7 @@ fn an_editor_with_terminals_shows_commands_in_them() {
 #[test]
 fn a_cancel_kills_the_terminal() {
     let stage = Stage::new([Reply::call("shell", json!({"command": "sleep 600"}))]);
+    allow_commands(&stage);
     let mut editor = Editor::offering(&stage, json!({"terminal": true}));
     let session = editor.new_session(stage.repo.path());
     let id = editor.prompt(&session, "wait");

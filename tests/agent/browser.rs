@@ -22,7 +22,7 @@ impl Desk {
     fn new(profile: &'static str) -> Desk {
         let mut bench = Bench::new(profile);
         bench.env.set("G3_BROWSER_IDLE", 100);
-        let session = bench.dir.join(".g3/sessions/tool-exec");
+        let session = bench.session();
         Desk { bench, site: shop(), _ends: Ends(session.clone()), session }
     }
 
@@ -191,6 +191,8 @@ fn refs_live_from_call_to_call_and_stale_ones_are_refused() {
     failed(&desk.act("click", json!({})), "need `ref`");
     failed(&desk.act("fill", json!({ "ref": name })), "needs `value`");
     failed(&desk.act("press", json!({ "key": "Hyper" })), "no key `Hyper`");
+    let buy = Desk::named(&seen, "Buy now");
+    failed(&desk.act("fill", json!({ "ref": buy, "value": "x" })), "takes no text: click it");
     let away = Desk::named(&seen, "Go away");
     assert_eq!(desk.act("click", json!({ "ref": away }))["status"], "success");
     failed(&desk.act("click", json!({ "ref": away })), "stale");
@@ -306,7 +308,7 @@ fn what_is_missing_is_said_with_what_to_do() {
     bench.call("webdriver_start", json!({})).says("there is no display").fails("failed");
     bench.env.config("[webdriver]\nbrowser = \"safari\"\n");
     bench.call("webdriver_start", json!({})).fails("failed");
-    assert!(!bench.dir.join(".g3/sessions/tool-exec/browser/record.json").exists());
+    assert!(!bench.session().join("browser/record.json").exists());
 }
 
 #[test]

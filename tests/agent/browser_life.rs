@@ -121,7 +121,7 @@ fn kill_9_of_g3_leaves_no_browser() {
 #[test]
 fn a_browser_that_nobody_uses_ends_and_one_that_crashed_is_told() {
     let mut bench = Bench::new("g3");
-    let session = bench.dir.join(".g3/sessions/tool-exec");
+    let session = bench.session();
     let _ends = Ends(session.clone());
     let site = shop();
     bench.env.set("G3_BROWSER_IDLE", 100);
@@ -150,7 +150,7 @@ fn a_browser_that_nobody_uses_ends_and_one_that_crashed_is_told() {
 #[test]
 fn in_the_box_of_commands_the_driver_leads_nowhere_else() {
     let mut bench = Bench::new("g3");
-    let session = bench.dir.join(".g3/sessions/tool-exec");
+    let session = bench.session();
     let _ends = Ends(session.clone());
     let site = shop();
     // As studio writes it for an agent in its box; the path of its temp is long.

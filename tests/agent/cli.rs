@@ -211,3 +211,58 @@ fn completions_are_printed() {
     let stage = Stage::new([]);
     assert!(stage.g3(["completions", "bash"]).ok().contains("--new-session"));
 }
+
+#[test]
+fn a_pipe_in_the_place_of_a_text_for_agents_is_not_waited_for() {
+    let stage = Stage::new([Reply::says("ok")]);
+    for place in ["AGENTS.md", "analysis/memory.md", "skills/slow/SKILL.md", "agents/slow.md"] {
+        let path = stage.repo.path().join(place);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mode = rustix::fs::Mode::from_bits_truncate(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    }
+    stage.g3(["x"]).says("it is not a regular file").exits(0);
+    stage.g3(["--agent", "slow", "x"]).says("it is not a regular file").exits(2);
+}
+
+#[test]
+fn a_word_that_was_meant_as_a_command_or_a_flag_does_not_run_as_a_task() {
+    let stage = Stage::new(vec![Reply::says("done"); 4]);
+    for (word, command) in
+        [("resume", "g3 --resume"), ("chat", "g3 --chat"), ("sesions", "g3 sessions")]
+    {
+        let ran = stage.g3([word]);
+        ran.exits(2).says(&format!("`{word}` is not a command of g3"));
+        ran.says(&format!("try: {command}")).says(&format!("g3 -- {word}"));
+    }
+    stage.g3(["resume", "fix-login"]).exits(2).says("try: g3 --resume");
+    assert!(stage.asked().is_empty() && stage.session_dirs().is_empty());
+    for task in [&["--", "resume"][..], &["refactor"], &["chat with me"]] {
+        assert_eq!(stage.g3(task).ok(), "done", "{task:?}");
+    }
+}
+
+#[test]
+fn a_fast_start_works_in_the_directory_and_tells_the_model_of_its_code() {
+    let stage = Stage::new([
+        Reply::call("shell", json!({"command": "pwd"})),
+        Reply::says("done"),
+        Reply::says("again"),
+    ]);
+    stage.repo.write("shop/src/lib.rs", "pub fn open_the_doors() {}\n");
+    stage.g3(["--codebase-fast-start", "shop", "look around"]).ok();
+    let asked = stage.asked();
+    let first = asked[0].messages()[0].to_string();
+    assert!(first.contains("pub fn open_the_doors()") && first.contains("look around"), "{first}");
+    assert!(asked[1].text().contains("/repo/shop"), "tools run in the directory");
+    stage.g3(["--codebase-fast-start", "nowhere", "x"]).exits(2).says("nowhere");
+    stage.g3(["--codebase-fast-start", "shop", "--resume", "--", "x"]).exits(2);
+    let tiny = format!("{}context_length = 9000\n", stage.model.config_toml("anthropic"));
+    stage.env.config(&tiny);
+    for n in 0..300 {
+        stage.repo.write(&format!("shop/src/m{n}.rs"), format!("pub fn f{n}() {{}}\n"));
+    }
+    stage.g3(["--codebase-fast-start", "shop", "again"]).ok();
+    let first = stage.asked()[2].messages()[0].to_string();
+    assert!(first.len() < 6_000 && first.contains("Report about the code"), "{}", first.len());
+}

@@ -2,9 +2,15 @@
 
 use serde_json::{Value, json};
 use testkit::model_server::reply::Reply;
+use testkit::model_server::request::Request;
 use testkit::model_server::script::Script;
 
 use crate::stage::{Stage, journal};
+
+/// The pictures in a request.
+fn images(request: &Request) -> usize {
+    json!(request.messages()).to_string().matches("\"type\":\"image\"").count()
+}
 
 fn writes(name: &str, content: &str) -> Reply {
     Reply::call("write_file", json!({"file_path": name, "content": content}))
@@ -191,7 +197,7 @@ fn a_project_is_told_survives_a_summary_and_is_let_go() {
     stage.repo.write("pro/brief.md", "the goal is plum jam\n");
     let input = "hi\n/project pro\n/compact\nwhat is the goal?\n/unproject\n/unproject\nwell?\n";
     let ran = stage.g3_with_input([], input);
-    ran.says("1 files of the project").says("no project is known");
+    ran.says("1 file of the project").says("no project is known");
     assert!(stage.asked()[2].text().contains("plum jam"));
     assert!(stage.asked()[3].text().contains("of no concern any more"));
 }
@@ -218,6 +224,13 @@ fn each_model_has_its_own_bill() {
     assert_eq!(shown["usage"]["input"], 300);
 }
 
+/// A g3 that a command starts works outside of the box only.
+fn allow_commands(stage: &Stage) {
+    let provider = stage.model.config_toml("anthropic");
+    let rule = "[[gate.rules]]\ntool = \"shell\"\naction = \"allow\"";
+    stage.env.config(&format!("{provider}\n{rule}\n"));
+}
+
 #[test]
 fn what_is_sent_to_a_session_at_work_is_heard_before_the_next_question_and_once() {
     let line = format!(
@@ -229,6 +242,7 @@ fn what_is_sent_to_a_session_at_work_is_heard_before_the_next_question_and_once(
         Reply::call("shell", json!({"command": line})),
         Reply::says("with plums"),
     ]));
+    allow_commands(&stage);
     let ran = stage.g3(["work on jam"]);
     ran.ok();
     let asked = stage.asked();
@@ -251,6 +265,7 @@ fn a_session_killed_while_it_hears_hears_it_once() {
                 Reply::call("shell", json!({"command": line}))
             }
         }));
+        allow_commands(&stage);
         let job = stage.job(["work on jam"]).env("G3_TEST_KILL_AT", step);
         stage.env.run_job(job).exits(137);
         stage.g3(["--resume"]).ok();
@@ -287,4 +302,90 @@ fn a_copy_is_made_from_the_command_line() {
     let text = stage.asked()[4].text();
     assert!(text.contains("write a") && !text.contains("change it"), "{text}");
     stage.g3(["sessions", "fork", "--before", "7"]).exits(2).says("there is no turn 7");
+}
+
+#[test]
+fn a_turn_that_failed_is_asked_again_with_what_was_done_in_it() {
+    let stage = Stage::new([
+        writes("a.txt", "one\n"),
+        Reply::status(401),
+        Reply::says("wrote it"),
+        Reply::says("bye"),
+    ]);
+    let ran = stage.g3_with_input([], "/retry\nwrite a\n/retry\n/retry\nthanks\n");
+    ran.says("/retry asks again").says("wrote it").says("the last turn did not fail");
+    ran.never_says("g3 --resume goes on").never_says("then g3 --resume");
+    let asked = stage.asked();
+    assert_eq!(asked.len(), 4, "one try, its error, the retry, and the next words");
+    assert_eq!(asked[1].messages().len(), asked[2].messages().len(), "nothing is added");
+    assert_eq!(asked[2].tool_results().len(), 1);
+}
+
+#[test]
+fn a_turn_that_failed_before_the_end_is_asked_again_after_a_restart() {
+    let stage = Stage::new([Reply::status(401), Reply::says("here I am")]);
+    stage.g3(["say hi"]).exits(1);
+    stage.g3_with_input([], "/resume say\n/retry\n").says("here I am");
+    assert_eq!(stage.asked()[1].text().matches("say hi").count(), 1);
+}
+
+#[test]
+fn a_model_is_listed_chosen_and_refused() {
+    let stage = Stage::new([Reply::says("a")]);
+    let more = "\n[providers.openai.other]\napi_key = \"k\"\nmodel = \"gpt-5\"\n";
+    let file = stage.env.home().join(".config/g3/config.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, config + more).unwrap();
+    let input = "hi\n/model\n/model nobody.there x\n/model openai.other gpt-6-nano-x\n/model gpt-5\n/model\n";
+    let ran = stage.g3_with_input([], input);
+    ran.says("* ").says("  gpt-5  (openai.other)").says("unknown provider `nobody.there`");
+    ran.says("model: gpt-5 on openai.other").says("* gpt-5  (openai.other)");
+    ran.says("also on openai.other: gpt-5-mini");
+}
+
+#[test]
+fn files_that_the_words_name_and_pictures_reach_the_model() {
+    let stage = Stage::new([Reply::says("one"), Reply::says("two"), Reply::says("three")]);
+    stage.repo.write("src/a.rs", "fn a() {}\n");
+    let picture = image::RgbImage::from_pixel(4, 3, image::Rgb([255, 0, 0]));
+    picture.save(stage.repo.path().join("my shot.png")).unwrap();
+    let ran = stage.g3_with_input(["--image", "my shot.png"], "fix @src/a.rs\nsee 'my shot.png'\n");
+    ran.says("attached src/a.rs: 1 line").says("attached my shot.png: PNG 4x3");
+    let asked = stage.asked();
+    assert!(asked[0].text().contains("the file src/a.rs (1 line):\nfn a() {}\n"));
+    assert_eq!(images(&asked[0]), 1, "the picture of --image");
+    assert_eq!(images(&asked[1]), 2, "and the one that was named");
+    stage.g3(["sessions", "list"]).says("fix @src/a.rs");
+    stage.g3(["--image", "my shot.png", "look"]).ok();
+    assert_eq!(images(&stage.asked()[2]), 1);
+    stage.g3(["--image", "src/a.rs", "look"]).exits(2).says("cannot attach src/a.rs");
+}
+
+#[test]
+fn what_a_session_changed_is_shown_and_a_new_one_begins() {
+    let stage = two_turns([Reply::says("hello")]);
+    let input = "/diff\nwrite a\nchange it\n/diff\n/new\nanother one\n";
+    let ran = stage.g3_with_input([], input);
+    ran.says("nothing was said yet").says("  a.txt (new)  +1 -0\n    1 + two\n");
+    ran.says("  old.txt (deleted)  +0 -1\n").says("to continue this session: g3 --resume ");
+    ran.says("your next words begin a new session");
+    assert_eq!(stage.session_dirs().len(), 2);
+    assert!(!stage.asked().last().unwrap().text().contains("change it"));
+}
+
+#[test]
+fn the_last_answer_is_copied() {
+    let stage = Stage::new([Reply::says("one\n**two**"), Reply::says("three")]);
+    let bin = stage.env.home().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let copied = stage.env.home().join("copied");
+    let script = format!("#!/bin/sh\ncat > {}\n", copied.display());
+    std::fs::write(bin.join("xclip"), script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(bin.join("xclip"), mode).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let job = stage.job([]).env("PATH", path).env("DISPLAY", ":9");
+    let ran = stage.env.run_job(job.input("/copy\nhi\n/copy\n"));
+    ran.says("nothing was said yet").says("copied 2 lines with xclip");
+    assert_eq!(std::fs::read_to_string(copied).unwrap(), "one\n**two**");
 }

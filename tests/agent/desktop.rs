@@ -167,6 +167,8 @@ fn controls_are_found_by_text_role_and_attributes() {
     found.says(&format!("middle {x},{y}")).works();
     assert_eq!(found.metadata["elements"][0]["type"], "push button");
     let boxes = screen.call("find_element", json!({ "role": "check_box", "app": "program" }));
+    let named = screen.call("find_element", json!({ "role": "checkbox", "app": "program" }));
+    assert_eq!(named.works(), boxes.works(), "the word of web pages");
     boxes.says("\"Remember\"").works();
     let off = json!({ "role": "button", "attributes": { "enabled": false } });
     let off = screen.call("find_element", off);

@@ -6,10 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 
 use image::{ImageFormat, Rgb, RgbImage};
 use serde_json::json;
+use testkit::desktop::Desktop;
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::Reply;
 
-use crate::desktop_support::{Screen, pixels};
+use crate::desktop_support::{Screen, control, lead, pixels};
 use crate::tools_support::{Bench, Called};
 use crate::web_support::{Site, answer};
 
@@ -168,7 +169,9 @@ fn divergence_28_pictures_go_to_the_temporary_directory_and_windows_have_names_a
     let whole = screen.call("take_screenshot", json!({ "path": "all.png" }));
     whole.works();
     assert_eq!(whole.metadata["shows"]["width"], 1280);
-    take("no.png", "Safari").says("Screenshot failed").fails("failed");
+    let unknown = take("no.png", "Safari");
+    unknown.says("Screenshot failed").says("list_windows shows the windows").fails("failed");
+    assert!(!unknown.text.contains("install"), "the helper works: {}", unknown.text);
     assert!(!screen.bench.env.home().join("tmp/no.png").exists());
     // Into the working directory unasked, elsewhere not.
     take(&screen.bench.at("here.png"), "fixture").works();
@@ -286,4 +289,20 @@ fn words_are_read_where_nobody_tells_of_controls() {
         "{}",
         seen.metadata["stdout"]
     );
+}
+
+#[test]
+fn small_text_in_one_window_of_a_dark_screen_is_read() {
+    let mut desktop = Desktop::bare();
+    desktop.start_manager();
+    let program = desktop.script("small_text.py", "small", &["Invoice Total 42"]);
+    program.saw("shown");
+    let mut bench = Bench::new("g3");
+    lead(&mut bench.env, &desktop);
+    bench.env.config(&control(""));
+    let found = bench.call("find_element", json!({ "text": "Invoice Total" }));
+    found.says("(read)").works();
+    let place = &found.metadata["elements"][0]["bounds"];
+    let (x, y) = (place["x"].as_i64().unwrap(), place["y"].as_i64().unwrap());
+    assert!((195..400).contains(&x) && (145..250).contains(&y), "{place}");
 }

@@ -6,7 +6,7 @@ use testkit::model_server::reply::Reply;
 use crate::stage::Stage;
 
 fn records(stage: &Stage) -> Vec<String> {
-    let folder = stage.repo.path().join(".g3/errors");
+    let folder = stage.env.g3_state(stage.repo.path()).join("errors");
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<_> = files.map(|file| file.path()).collect();
     names.sort();
@@ -26,7 +26,10 @@ fn a_failed_turn_leaves_a_record_without_keys() {
     assert_eq!(record["provider"], "anthropic.scripted");
     assert!(record["what"].as_str().unwrap().contains("could not be asked"), "{record}");
     assert!(!records[0].contains("topsecret"), "{}", records[0]);
-    let file = std::fs::read_dir(stage.repo.path().join(".g3/errors")).unwrap().next().unwrap();
+    let file = std::fs::read_dir(stage.env.g3_state(stage.repo.path()).join("errors"))
+        .unwrap()
+        .next()
+        .unwrap();
     use std::os::unix::fs::PermissionsExt;
     assert_eq!(file.unwrap().metadata().unwrap().permissions().mode() & 0o077, 0);
     assert_eq!(stage.repo.git(["status", "--porcelain"]), "", "git must not see it");
@@ -38,7 +41,7 @@ fn a_good_turn_a_limit_and_a_wrong_flag_leave_none_and_old_ones_go() {
     stage.g3(["all is well"]).ok();
     stage.g3(["--nonsense"]).exits(2);
     assert!(records(&stage).is_empty());
-    let folder = stage.repo.path().join(".g3/errors");
+    let folder = stage.env.g3_state(stage.repo.path()).join("errors");
     std::fs::create_dir_all(&folder).unwrap();
     for n in 0..60 {
         std::fs::write(folder.join(format!("error_2001-01-01T00-00-{n:02}Z_x.json")), "{}")

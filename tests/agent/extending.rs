@@ -38,6 +38,7 @@ async fn the_provider_of_the_guide_answers() {
         context: 1_000,
         max_output: 100,
         small: false,
+        priced: false,
     };
     let messages = [Message::text(Role::User, "hello")];
     let request =

@@ -36,6 +36,7 @@ const FLAGS: &[(&str, &[&str], &str)] = &[
     ("--resume", &[], "yynnynnn"),
     ("--new-session", &[], "yyyyynny"),
     ("--chat", &[], "yynnynnn"),
+    ("--image", &["{home}/shot.png"], "yynnynnn"),
     ("--acd", &[], "yyyyyyny"),
     ("--memory", &["{home}/notes.md"], "yyyyynny"),
     ("--auto-memory", &[], "yyyyynny"),
@@ -43,6 +44,7 @@ const FLAGS: &[(&str, &[&str], &str)] = &[
     ("--webdriver", &[], "yyyyyyny"),
     ("--chrome-headless", &[], "yyyyyyny"),
     ("--agent", &["hopper"], "yynn-ynn"),
+    ("--codebase-fast-start", &["sub"], "yynnynnn"),
     ("--autonomous", &[], "n--nnynn"),
     ("--auto", &[], "n-n-nnnn"),
     ("--planning", &[], "n-nnnnn-"),
@@ -88,6 +90,8 @@ fn stage() -> Stage {
     stage.env.config(&config);
     let other = config.replace("model = \"scripted\"", "model = \"other\"");
     std::fs::write(stage.env.home().join("other.toml"), other).unwrap();
+    let picture = image::RgbImage::from_pixel(4, 3, image::Rgb([255, 0, 0]));
+    picture.save(stage.env.home().join("shot.png")).unwrap();
     std::fs::write(stage.env.home().join("notes.md"), "# Workspace Memory\n\nplums\n").unwrap();
     stage
 }
@@ -121,7 +125,10 @@ fn run(stage: &Stage, mode: (&str, &[&str], &str), flag: &str, values: &[&str]) 
 fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
     let asked = stage.asked();
     let models: BTreeSet<&str> = asked.iter().filter_map(|it| it.body["model"].as_str()).collect();
-    let sessions = |dir: &str| stage.repo.path().join(dir).join(".g3/sessions").exists();
+    let sessions = |dir: &str| {
+        let dir = stage.repo.path().join(dir);
+        dir.is_dir() && stage.env.g3_state(&dir).join("sessions").exists()
+    };
     let offers = |name: &str| asked.iter().any(|it| it.tool_names().iter().any(|it| it == name));
     match flag {
         "--trace-file" => std::fs::read_to_string(stage.env.home().join("trace"))
@@ -138,6 +145,7 @@ fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
         "--profile" => offers("execute_command"),
         "--resume" => ran.err.contains("there is no session"),
         "--chat" => asked.iter().all(|it| it.tool_names().is_empty()),
+        "--image" => asked[0].body.to_string().contains("\"type\":\"image\""),
         "--acd" => offers("rehydrate"),
         "--webdriver" | "--chrome-headless" => offers("webdriver_start"),
         "--memory" => asked.iter().any(|it| it.system().contains("plums")),
@@ -145,13 +153,14 @@ fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
         "--no-auto-memory" => {
             ran.code == 0 && !asked.iter().any(|it| it.last().contains("find out about"))
         }
+        "--codebase-fast-start" => asked.iter().any(|it| it.text().contains("/sub, made by g3.")),
         "--agent" => asked[0].system().starts_with("You are hopper."),
         "--check" => stage.repo.path().join("checked").exists(),
         // For the autonomous modes it counts rounds, and one is enough here.
         "--max-turns" if ["autonomous", "accumulative", "planning"].contains(&mode) => {
             ran.err.contains("at most 1 round") && ran.code == 0
         }
-        "--max-turns" => ran.err.contains("limit of 1 turns"),
+        "--max-turns" => ran.err.contains("limit of 1 turn is"),
         "--max-tokens" => ran.err.contains("limit of 1 tokens"),
         "--budget" => ran.err.contains("US dollars is reached"),
         "--json" => ran.out.lines().all(|line| line.starts_with("{\"seq\":")),

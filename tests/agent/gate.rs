@@ -48,7 +48,12 @@ fn a_check_tells_what_would_become_of_a_call_and_runs_nothing() {
     let denied = check(&bench, &[], "rm -rf /");
     assert_eq!(denied["route"], "deny", "{denied}");
     let asks = check(&bench, &[], "rm x");
-    assert_eq!((&asks["route"], &asks["require_confirmation"]), (&json!("host"), &json!(true)));
+    assert_eq!((&asks["route"], &asks["require_confirmation"]), (&json!("box"), &json!(true)));
+    let outside = check(&bench, &[], "touch ../x");
+    assert_eq!(
+        (&outside["route"], &outside["require_confirmation"]),
+        (&json!("host"), &json!(true))
+    );
     assert_eq!(check(&bench, &[], "ls")["reason"], "safe");
     assert_eq!(fs::read_dir(&bench.dir).unwrap().count(), 0, "nothing was made, not even state");
     bench.env.config(EXACT);
@@ -142,7 +147,11 @@ fn divergence_19_without_a_whole_sandbox_nothing_runs() {
     bench.env.config(&format!("{EXACT}{ALL}"));
     let called = |line: &'static str| {
         // The kernel puts at most sixteen rule sets upon each other: here is room for no more.
-        let all = base::sandbox::Rules { read: vec!["/".into()], write: vec!["/".into()] };
+        let all = base::sandbox::Rules {
+            read: vec!["/".into()],
+            write: vec!["/".into()],
+            ..Default::default()
+        };
         std::thread::scope(|scope| {
             let full = scope.spawn(|| {
                 while base::sandbox::enter(&all).is_ok() {}

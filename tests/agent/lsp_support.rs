@@ -42,7 +42,7 @@ impl Toys {
     }
 
     fn log_file(&self) -> PathBuf {
-        self.bench.env.home().join("lsp.log")
+        self.bench.env.home().join("tmp/lsp.log")
     }
 
     /// Asks about a place, counted from 0.
@@ -91,7 +91,7 @@ pub fn all_are_gone(log: &[Value]) {
 
 /// A stage whose repository has toys, and the log of its server.
 pub fn stage(stage: &Stage, args: &[&str], lines: &str) -> PathBuf {
-    let log = stage.env.home().join("lsp.log");
+    let log = stage.env.home().join("tmp/lsp.log");
     let model = stage.model.config_toml("anthropic");
     let toy = config(&log.to_string_lossy(), args, lines);
     stage.env.config(&format!("{model}\n{toy}"));

@@ -90,3 +90,22 @@ fn what_is_searched_for_is_found_at_once_and_changes_no_request() {
     let asked = stage.asked();
     assert!(asked.iter().all(|one| one.body["tools"] == asked[0].body["tools"]));
 }
+
+#[test]
+fn a_server_that_says_so_without_end_is_asked_by_one_task() {
+    let stage = stage(
+        [
+            Reply::call("mcp__kit__flood", json!({ "times": "20000" })),
+            Reply::call("mcp__kit__lists", json!({})),
+            Reply::says("done"),
+        ],
+        [],
+        "calls = \"allow\"",
+    );
+    know(&stage);
+    stage.g3(["flood"]).ok();
+    let told = result(&stage, 2);
+    let asked = told.split_whitespace().nth(1).and_then(|count| count.parse::<u32>().ok());
+    let asked = asked.unwrap_or_else(|| panic!("{told}"));
+    assert!(asked < 200, "{told}");
+}

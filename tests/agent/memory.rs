@@ -33,7 +33,7 @@ fn notes_are_merged_and_the_next_session_reads_them() {
     );
     let results = stage.asked()[2].tool_results();
     assert_eq!(results[0].1, "Memory updated. Size: 0.1k chars");
-    assert!(results[1].1.contains("1 of the notes stood there already"), "{results:?}");
+    assert!(results[1].1.contains("1 of the notes were already there"), "{results:?}");
     stage.g3(["what do you know?"]).ok();
     assert!(stage.asked()[3].system().contains("- needs cmake"));
     assert!(!stage.asked()[2].system().contains("needs cmake"), "stable within a session");
@@ -48,7 +48,7 @@ fn notes_that_do_not_fit_are_refused_and_nothing_is_lost() {
     assert!(said.fails("failed").contains("32k fit"), "{said:?}");
     assert_eq!(bench.read(NOTES), old);
     bench.call("remember", json!({"notes": "### New\n- short\n"})).works();
-    bench.call("remember", json!({"notes": "### New\n- short\n"})).says("unchanged").works();
+    bench.call("remember", json!({"notes": "### New\n- short\n"})).says("No change").works();
     bench.call("remember", json!({"notes": " "})).fails("validation");
     bench.write(NOTES, b"caf\xe9\n");
     bench.call("remember", json!({"notes": "- x"})).says("not UTF-8").fails("failed");
@@ -232,11 +232,82 @@ fn notes_of_the_workspace_are_found_by_a_search() {
     let bench = Bench::new("g3");
     bench.call("remember", json!({"notes": "### Landing\n- merges happen in memory\n"})).works();
     let found = bench.call("memory_search", json!({"query": "landing merges"}));
-    found.says("[workspace/work/Landing]").works();
+    found.says("[workspace/work-").says("/Landing]").works();
     bench.env.config("[memory]\nenabled = false\n");
     bench.call("remember", json!({"notes": "### Other\n- penguins\n"})).works();
     let found = bench.call("memory_search", json!({"query": "penguins"}));
     assert_eq!(found.works(), "No memories found");
+}
+
+#[test]
+fn every_note_below_a_heading_is_among_the_memories() {
+    let bench = Bench::new("g3");
+    let remember = |notes: &str| bench.call("remember", json!({ "notes": notes })).works().len();
+    let get = |key: &str| bench.call("memory_get", json!({ "key": key }));
+    remember("### Feature Name\n- one\n");
+    remember("### Feature Name\n- two\n");
+    let key = "workspace/work/Feature Name";
+    assert!(get(key).works().ends_with("- one\n- two\n"), "the short name works as well");
+    // What a person takes out of the file is gone with the next note.
+    let text = bench.read(NOTES).replace("- one\n", "");
+    bench.write(NOTES, text);
+    remember("### Other\n- three\n");
+    assert!(get(key).works().ends_with("]\n- two\n"));
+    bench.write(NOTES, "### Other\n- three\n");
+    remember("### Other\n- three\n");
+    get(key).fails("not_found");
+}
+
+#[test]
+fn workspaces_whose_directories_have_one_name_keep_their_notes_apart() {
+    let bench = Bench::new("g3");
+    for (place, build) in [("a/proj", "uses make in A"), ("b/proj", "uses bazel in B")] {
+        fs::create_dir_all(bench.dir.join(place)).unwrap();
+        let notes = json!({ "notes": format!("### Build\n- {build}") }).to_string();
+        let args = ["tool", "exec", "--cwd", place, "--name", "remember", "--args", &notes];
+        bench.env.run(G3, &bench.dir, args).exits(0);
+    }
+    let found = bench.call("memory_search", json!({"query": "make in A"}));
+    found.says("uses make in A").says("/Build]").works();
+    bench.call("memory_search", json!({"query": "bazel in B"})).says("uses bazel in B").works();
+}
+
+#[test]
+fn notes_are_those_of_the_repository_from_any_of_its_directories() {
+    let stage = Stage::new([
+        Reply::call("remember", json!({ "notes": "### Build\n- needs cmake" })),
+        Reply::says("noted"),
+        Reply::says("read"),
+    ]);
+    stage.repo.write("sub/deep/x.txt", "");
+    stage.g3(["-w", "sub/deep", "take notes"]).ok();
+    assert!(stage.repo.read(NOTES).contains("- needs cmake"));
+    assert!(!stage.repo.path().join("sub/deep").join(NOTES).exists());
+    stage.g3(["-w", "sub", "what do you know?"]).ok();
+    assert!(stage.asked()[2].system().contains("- needs cmake"));
+}
+
+#[test]
+fn a_memory_may_have_a_picture_which_is_kept_with_it() {
+    let bench = Bench::new("egirl");
+    let picture = b"\x89PNG\r\n\x1a\nnot much of one";
+    bench.write("plan.png", picture);
+    let set = |image: &str| {
+        bench.call("memory_set", json!({"key": "plan", "value": "the plan", "image": image}))
+    };
+    set("plan.png").works();
+    fs::remove_file(bench.dir.join("plan.png")).unwrap();
+    let got = bench.call("memory_get", json!({"key": "plan"}));
+    let kept = got.works().split_once("Image: ").unwrap().1.to_owned();
+    assert!(kept.ends_with(".png"), "{kept}");
+    assert_eq!(fs::read(kept).unwrap(), picture);
+    bench.call("memory_search", json!({"query": "plan"})).says("[image]").works();
+    set("gone.png").says("`image` gone.png").fails("validation");
+    bench.write("text.txt", "words");
+    set("text.txt").fails("validation");
+    // One that is stored again without a picture has none.
+    bench.call("memory_set", json!({"key": "plan", "value": "words only"})).works();
+    assert!(!bench.call("memory_get", json!({"key": "plan"})).works().contains("Image"));
 }
 
 fn broken_files(bench: &Bench) -> Vec<PathBuf> {

@@ -187,7 +187,7 @@ fn a_session_stays_with_its_persona() {
     stage.g3(["--resume", "--", "go on"]).ok();
     let asked = stage.asked();
     assert!(asked[2].system().starts_with("You are euler."), "who names none goes on as before");
-    stage.g3(["plain"]).ok();
+    stage.g3(["plain words"]).ok();
     stage
         .g3(["--agent", "euler", "--resume", "plain", "--", "x"])
         .exits(2)
@@ -234,4 +234,18 @@ fn a_persona_is_asked_for_notes_where_it_may_write_them() {
     assert!(!asks(&["--agent", "carmack", "--no-auto-memory"]));
     assert!(!asks(&["--agent", "breaker"]), "breaker writes its own folder only");
     assert!(!asks(&[]));
+}
+
+#[test]
+fn a_repositorys_persona_is_found_from_a_subdirectory_and_its_fence_is_the_workspaces() {
+    let stage = Stage::new([
+        Reply::call("write_file", json!({ "file_path": "../notes/a.md", "content": "a" })),
+        Reply::call("write_file", json!({ "file_path": "b.md", "content": "b" })),
+        Reply::says("done"),
+    ]);
+    stage.repo.write("agents/scribe.md", "---\nmay_write: [\"notes/**\"]\n---\nYou write notes.\n");
+    stage.repo.write("sub/x.txt", "");
+    stage.g3(["-w", "sub", "--agent", "scribe", "x"]).ok();
+    assert_eq!(stage.repo.read("notes/a.md"), "a");
+    assert!(!stage.repo.path().join("sub/b.md").exists());
 }

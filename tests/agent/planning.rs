@@ -99,6 +99,16 @@ pub fn yes(stage: &Stage) -> Ran {
 }
 
 #[test]
+fn a_plan_directory_that_is_a_link_is_refused() {
+    let stage = known(model());
+    let elsewhere = stage.env.home().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, stage.repo.path().join("g3-plan")).unwrap();
+    yes(&stage).exits(2).says("g3-plan is a symbolic link");
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "nothing is written there");
+}
+
+#[test]
 fn a_wish_becomes_a_commit() {
     let stage = known(model());
     wish(&stage);

@@ -67,6 +67,8 @@ fn changes_of_the_user_stay_out_and_stay_as_they_are() {
     files.retain(|name| !name.starts_with("g3-plan/"));
     files.sort();
     assert_eq!(files, ["both", "gone", "new", "old", "split", "staged", "ünï code"]);
+    let listed = format!("{} files:", committed(&stage).len());
+    ran.says(&listed);
     // What is staged is the user's change alone, on top of the work.
     assert_eq!(has(&stage, "", "staged"), ten("blue", "yours"));
     assert_eq!(has(&stage, "", "split"), ten("blue", "staged"));

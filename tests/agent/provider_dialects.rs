@@ -386,3 +386,29 @@ fn the_responses_wire_ends_in_many_ways() {
     let (_, reply) = heard("responses", &[response("completed", json!({"output": [refusal]}))]);
     assert_eq!(reply.message.words(), "I will not");
 }
+
+#[test]
+fn of_several_choices_in_a_stream_only_the_first_is_the_reply() {
+    let choice = |index: u32, text: &str| json!({ "index": index, "delta": { "content": text } });
+    let end = |index: u32| json!({ "index": index, "delta": {}, "finish_reason": "stop" });
+    let (_, reply) = heard(
+        "openai",
+        &[
+            json!({ "choices": [choice(1, "no ")] }),
+            json!({ "choices": [choice(0, "yes")] }),
+            json!({ "choices": [choice(1, "other"), choice(0, " it is")] }),
+            json!({ "choices": [end(1)] }),
+            json!({ "choices": [choice(0, ".")] }),
+            json!({ "choices": [end(0)] }),
+        ],
+    );
+    assert_eq!(reply.message.words(), "yes it is.");
+    let candidate = |index: u32, text: &str| json!({ "index": index, "content": { "parts": [{ "text": text }] } });
+    let mut last = candidate(0, "yes");
+    last["finishReason"] = json!("STOP");
+    let (_, reply) = heard(
+        "gemini",
+        &[json!({ "candidates": [candidate(1, "no")] }), json!({ "candidates": [last] })],
+    );
+    assert_eq!(reply.message.words(), "yes");
+}

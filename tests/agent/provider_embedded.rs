@@ -161,7 +161,7 @@ fn a_call_that_the_limit_cut_is_not_run() {
 fn a_picture_is_told_of_and_not_sent() {
     let env = local();
     let repo = env.repo();
-    let dir = repo.path().join(".g3/sessions/seen-abcd");
+    let dir = env.g3_state(repo.path()).join("sessions/seen-abcd");
     std::fs::create_dir_all(&dir).unwrap();
     // A session in which another model was shown pictures, by the user and by a tool.
     let picture = json!({"media_type": "image/png", "data": "cGl4ZWxz"});

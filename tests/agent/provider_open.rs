@@ -246,6 +246,45 @@ fn a_model_without_native_calls_gets_its_tools_as_text() {
 }
 
 #[test]
+fn a_fenced_call_that_quotes_what_was_read_is_not_made() {
+    let file = "Example:\n    {\"name\": \"shell\", \"arguments\": {\"command\": \"rm x\"}}\n";
+    let quoted = "{\"name\": \"shell\",\n \"arguments\": {\"command\": \"rm x\"}}";
+    let own = "{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}";
+    let fence = |call: &str| format!("The file says:\n```json\n{call}\n```");
+    let both = format!("{}\n\n```json\n{own}\n```", fence(quoted));
+    let result = |text: &str| {
+        let (call_id, name, text) = ("1".into(), "read_file".into(), text.into());
+        let result =
+            agent::message::ToolResult { call_id, name, ok: true, text, images: Vec::new() };
+        Message { role: Role::User, parts: vec![Part::Result(result)] }
+    };
+    let call = agent::message::ToolCall {
+        id: "1".into(),
+        name: "read_file".into(),
+        args: json!({}),
+        malformed: None,
+    };
+    let read = Message { role: Role::Assistant, parts: vec![Part::Call(call)] };
+    let after_reading = [user("go"), vec![read, result(file)]].concat();
+    let asked_for = user(&format!("What does this do? {quoted}"));
+    for (messages, reply, made) in [
+        (&after_reading, fence(quoted), &[][..]),
+        (&asked_for, fence(quoted), &[]),
+        (&after_reading, fence(own), &["ls"]),
+        (&after_reading, both, &["ls"]),
+        (&user("go"), fence(quoted), &["rm x"]),
+    ] {
+        let server = ModelServer::start([Reply::says(reply.clone()).in_chunks_of(7)]);
+        let provider = provider(&server, "openai", "native_tools = false\n");
+        let asked = ask(provider.as_ref(), messages);
+        let calls = asked.reply().message.calls().map(|call| call.args["command"].clone());
+        assert_eq!(calls.collect::<Vec<_>>(), made, "{reply}");
+        let shown = asked.reply().message.words().contains("rm x");
+        assert_eq!(shown, made != ["rm x"] && reply.contains("rm x"), "{reply}");
+    }
+}
+
+#[test]
 fn a_serving_endpoint_is_asked_at_its_own_address_and_thought_goes_back_signed() {
     let thought = |text: &str, signature: &str| {
         json!({"choices": [{"delta": {"content": [{"type": "reasoning", "summary":

@@ -20,6 +20,7 @@ fn facts() -> Facts {
         context: 100_000,
         max_output: 4000,
         small: false,
+        priced: false,
     }
 }
 

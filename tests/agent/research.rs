@@ -208,6 +208,10 @@ fn the_program_of_the_skill_starts_a_real_scout_as_well() {
     ];
     let mut stage = Stage::new(two_voices(replies));
     stage.repo.write("README.md", "The sky is blue here.\n");
+    // It needs g3's configuration, which the box of commands closes.
+    let provider = stage.model.config_toml("anthropic");
+    let rule = "[[gate.rules]]\ncommand = \"*g3-research*\"\naction = \"allow\"\n";
+    stage.env.config(&format!("{provider}\n{rule}"));
     let beside = std::path::Path::new(crate::stage::G3).parent().unwrap().display().to_string();
     stage.env.set("PATH", format!("{beside}:{}", std::env::var("PATH").unwrap()));
 
@@ -218,4 +222,31 @@ fn the_program_of_the_skill_starts_a_real_scout_as_well() {
     let result = &lead[2].tool_results()[1].1;
     assert!(result.contains(BRIEF), "{result}");
     assert!(!result.contains("SCOUT_REPORT"), "{result}");
+}
+
+#[test]
+fn a_scouts_question_about_the_web_is_asked_before_it_starts() {
+    for (keys, allowed) in [("y\n", true), ("n\n", false)] {
+        let call = Reply::call("research", json!({ "query": "plums" }));
+        let fetch = Reply::call("webfetch", json!({ "url": "https://docs.invalid/x" }));
+        let report = "---SCOUT_REPORT_START---\nread\n---SCOUT_REPORT_END---";
+        let replies = [vec![call], vec![fetch, Reply::says(report)], vec![Reply::says("done")]];
+        let replies: Vec<Reply> = match allowed {
+            true => replies.into_iter().flatten().collect(),
+            false => replies.into_iter().step_by(2).flatten().collect(),
+        };
+        let stage = Stage::new(replies);
+        let job = stage.env.job("script", stage.repo.path()).env("SHELL", "/bin/sh");
+        let line = format!("{} 'look it up'", crate::stage::G3);
+        let ran = stage.env.run_job(job.args(["-qec", &line, "/dev/null"]).input(keys));
+        ran.exits(0).says("Allow?").says("any page of the public web");
+        let last = stage.asked().pop().unwrap().tool_results().pop().unwrap().1;
+        if allowed {
+            assert!(last.contains("read"), "{last}");
+            let scouts = stage.asked()[2].tool_results();
+            assert!(!scouts[0].1.contains("denied"), "{scouts:?}");
+        } else {
+            assert!(last.contains("denied by the user"), "{last}");
+        }
+    }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::json;
+use testkit::env::until;
+use testkit::model_server::gate::Gate;
 use testkit::model_server::reply::Reply;
 use testkit::model_server::script::Script;
 
@@ -192,7 +194,7 @@ fn a_full_disk_is_told_and_the_session_goes_on_when_there_is_room() {
     let disk = stage.env.home().join("disk");
     std::fs::create_dir(&disk).unwrap();
     // A file system of 200 kB in a namespace of our own, filled up to a few kB.
-    let play = "mount -t tmpfs -o size=200k none \"$1\" || exit 99; cd \"$1\"
+    let play = "mount -t tmpfs -o size=200k none \"$1\" || exit 99; cd \"$1\"; export XDG_STATE_HOME=\"$PWD/state\"
         dd if=/dev/zero of=filler bs=1k count=160 2>/dev/null
         \"$2\" 'fill the disk' >/dev/null; echo first $?
         rm filler; \"$2\" --resume -- 'go on'; echo second $?";
@@ -205,4 +207,26 @@ fn a_full_disk_is_told_and_the_session_goes_on_when_there_is_room() {
     ran.says("first 1").says("cannot write the session's journal");
     ran.says("there is room").says("second 0");
     assert!(stage.asked()[1].text().contains("fill the disk"), "the request was kept");
+}
+
+#[test]
+fn a_session_whose_g3_was_killed_is_not_called_running() {
+    let gate = Gate::new();
+    let stage = Stage::new([Reply::says("a ").then_says("b").gate(&gate), Reply::says("done")]);
+    let running = stage.start(["work for long"]);
+    gate.wait_until_reached(1);
+    let status = || {
+        let list = stage.g3(["sessions", "list", "--json"]).json();
+        let shown = stage.g3(["sessions", "show", "--json"]).json();
+        assert_eq!(list[0]["status"], shown["status"]);
+        shown["status"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(status(), "running");
+    let pid = rustix::process::Pid::from_raw(running.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    drop(running);
+    until("the killed g3 has let go of its session", || (status() == "interrupted").then_some(()));
+    gate.open_all();
+    stage.g3(["--resume", "--", "go on"]).ok();
+    assert_eq!(status(), "done");
 }

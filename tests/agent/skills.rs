@@ -131,16 +131,18 @@ fn list_and_check_tell_what_is_there_and_what_is_wrong() {
     skill(&bench.dir.join("skills/good"), "name: good\ndescription: Is good.\nlicense: MIT");
     g3(&["skills", "check"]).exits(0).says("1 skill checked");
     skill(&bench.dir.join("skills/bad"), "description: x\nname: other\nversion: 1");
-    skill(&bench.env.home().join(".g3/skills/good"), "name: good\ndescription: Hidden.");
+    skill(&bench.env.home().join(".g3/skills/good"), "name: good\ndescription: Is the user's.");
     let listed = g3(&["skills", "list", "--json"]).json();
     let names: Vec<&str> =
         listed.as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["code-review", "git-worktrees", "good", "requirements", "research"]);
     assert_eq!(
         (&listed[2]["description"], &listed[2]["license"]),
-        (&json!("Is good."), &json!("MIT"))
+        (&json!("Is the user's."), &serde_json::Value::Null)
     );
-    g3(&["skills", "list"]).says("Is good.").says("bad/SKILL.md is left out");
+    let told = g3(&["skills", "list"]);
+    told.says("the skill `good` of this repository").says("is not used: yours has the same name");
+    told.says("Is the user's.").says("bad/SKILL.md is left out");
     let checked = g3(&["skills", "check", "skills"]);
     checked.exits(1).says("skills/bad/SKILL.md:3 name-directory:");
     checked.says("skills/bad/SKILL.md:4 key-unknown:");

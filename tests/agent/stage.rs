@@ -63,7 +63,8 @@ impl Stage {
 
     /// Every session's directory.
     pub fn session_dirs(&self) -> Vec<PathBuf> {
-        let Ok(entries) = std::fs::read_dir(self.repo.path().join(".g3/sessions")) else {
+        let Ok(entries) = std::fs::read_dir(self.env.g3_state(self.repo.path()).join("sessions"))
+        else {
             return Vec::new();
         };
         let mut dirs: Vec<PathBuf> = entries.map(|e| e.expect("readable").path()).collect();

@@ -4,7 +4,8 @@ use serde_json::json;
 use testkit::env::Ran;
 use testkit::model_server::reply::Reply;
 
-use crate::stage::{G3, Stage};
+use crate::stage::{G3, Stage, of_type};
+use crate::web_support::Site;
 
 /// Runs g3 on a terminal with these keys typed.
 fn on_a_terminal(stage: &Stage, args: &str, keys: &str) -> Ran {
@@ -37,25 +38,85 @@ fn without_a_terminal_there_are_no_colours_and_no_spinner() {
 }
 
 #[test]
-fn a_question_is_asked_and_answered_at_the_terminal() {
-    for (keys, written) in [("y\n", true), ("n\n", false)] {
-        let stage = Stage::new([
-            Reply::call("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
-            Reply::says("done"),
-        ]);
-        let ran = on_a_terminal(&stage, "'write outside'", keys);
-        ran.exits(0).says("Allow?").says("outside.txt");
-        assert_eq!(stage.env.home().join("outside.txt").exists(), written, "{keys:?}:\n{ran}");
-    }
-}
-
-#[test]
 fn with_nobody_to_ask_it_is_denied_and_the_rule_is_named() {
     let stage = Stage::new([
         Reply::call("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
         Reply::says("done"),
     ]);
-    stage.g3(["write outside"]).ok();
+    let ran = stage.g3(["write outside"]);
+    ran.exits(0);
     assert!(!stage.env.home().join("outside.txt").exists());
+    let shown = ran.err.lines().skip_while(|line| !line.contains("failed: denied: "));
+    let rule = ["[[gate.rules]]", "tool = \"write_file\"", "path = ", "action = \"allow\""];
+    for (line, words) in shown.skip(1).zip(rule) {
+        assert!(line.contains(words), "the rule is not shown whole:\n{ran}");
+    }
+    assert!(ran.err.contains("action = \"allow\""), "{ran}");
     assert!(stage.asked()[1].tool_results()[0].1.contains("[[gate.rules]]"));
+}
+
+#[test]
+fn a_yes_opens_a_page_of_this_machine_and_no_other_answer_does() {
+    for (keys, reached) in [("y\n", true), ("n\n", false)] {
+        let site = Site::new();
+        site.page("/", "text/plain", "inside");
+        let call = Reply::call("webfetch", json!({ "url": site.url("/") }));
+        let stage = Stage::new([call, Reply::says("done")]);
+        let ran = on_a_terminal(&stage, "'look it up'", keys);
+        ran.exits(0).says("Allow?").says("is this machine");
+        assert_eq!(ran.out.matches("Allow?").count(), 1, "{ran}");
+        let told = stage.asked()[1].tool_results()[0].1.clone();
+        assert_eq!(told.contains("inside"), reached, "{told}");
+        assert_eq!(site.asked().len(), usize::from(reached));
+    }
+}
+
+#[test]
+fn always_is_kept_for_a_host_and_counts_for_web_tools_and_commands() {
+    let fetch = || Reply::call("webfetch", json!({ "url": "https://docs.invalid/x" }));
+    let curl = || Reply::call("shell", json!({ "command": "curl -sS https://docs.invalid/y" }));
+    let stage = Stage::new([fetch(), Reply::says("done"), fetch(), curl(), Reply::says("done")]);
+    on_a_terminal(&stage, "'look it up'", "a\n").exits(0).says("`docs.invalid` is asked over");
+    stage.g3(["look it up"]).ok();
+    let results = stage.asked()[4].tool_results();
+    for (_, told) in &results {
+        assert!(!told.contains("denied"), "{told}");
+    }
+}
+
+#[test]
+fn a_command_that_names_a_host_asks_as_the_web_tools_do() {
+    let curl = |url: &str| Reply::call("shell", json!({ "command": format!("curl -sS {url}") }));
+    let stage = Stage::new([
+        curl("https://docs.invalid/y"),
+        curl("http://127.0.0.1:9/"),
+        Reply::says("done"),
+    ]);
+    stage.g3(["look it up"]).ok();
+    let results = stage.asked()[2].tool_results();
+    let rule = "tool = \"shell\"\nhost = \"docs.invalid\"\naction = \"allow\"";
+    assert!(results[0].1.contains(rule), "{}", results[0].1);
+    assert!(!results[1].1.contains("denied"), "a command may ask its own machine");
+}
+
+#[test]
+fn events_hold_the_diff_of_a_write() {
+    let diff = "--- a/a.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-new\n";
+    let stage = Stage::new([
+        Reply::call("write_file", json!({"file_path": "a.txt", "content": "new\n"})),
+        Reply::call("read_file", json!({"file_path": "a.txt"})),
+        Reply::call("str_replace", json!({"file_path": "a.txt", "diff": diff})),
+        Reply::says("done"),
+    ]);
+    let events = stage.g3(["--json", "write and delete"]).json_lines();
+    let ends = of_type(&events, "tool_end");
+    assert_eq!(ends[0]["diff"], "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+new\n");
+    assert!(ends[1].get("diff").is_none(), "nothing was written: {}", ends[1]);
+    assert_eq!(ends[2]["diff"], "--- a/a.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-new\n");
+    assert!(!stage.repo.path().join("a.txt").exists());
+    // What an edit deleted comes back.
+    let session = stage.session_dir();
+    let id = session.file_name().unwrap().to_str().unwrap();
+    stage.g3(["tool", "undo", "--session", id]).ok();
+    assert_eq!(stage.repo.read("a.txt"), "new\n");
 }

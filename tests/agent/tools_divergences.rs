@@ -218,8 +218,15 @@ fn divergence_24_a_file_need_not_be_read_first_but_must_not_have_changed_since()
     };
     edit("one", "two").works();
     bench.write("x", "two and more\n");
-    edit("two", "three").says("changed since").fails("failed");
+    let write = json!({"filePath": "x", "content": "three\n"});
+    bench.call("write", write).says("changed since").says("+two and more").fails("failed");
     assert_eq!(bench.read("x"), "two and more\n");
+    bench.write("x", "two and much more\n");
+    edit("two and more", "three").says("changed since").says("+two and much more").fails("failed");
+    // An edit that fits exactly loses nothing of what changed.
+    bench.write("x", "two and most\n");
+    edit("two", "three").says("changed since").works();
+    assert_eq!(bench.read("x"), "three and most\n");
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn a_diff_changes_the_file_and_tells_how_much() {
         &bench,
         "@@ -1,3 +1,4 @@\n fn main() {\n-    old();\n+    new();\n+    more();\n }",
     );
-    done.says("+2 insertions | -1 deletions").works();
+    done.says("2 insertions, 1 deletion").works();
     assert_eq!(bench.read("f"), "fn main() {\r\n    new();\r\n    more();\r\n}\r\n");
 }
 
@@ -90,7 +90,11 @@ fn an_edit_needs_one_place_unless_all_are_meant() {
     bench.write("f", "a b a\n");
     edit(&bench, "a", "x").says("found 2 times").says("replaceAll").fails("failed");
     edit(&bench, "q", "x").says("not found").fails("failed");
-    edit(&bench, "q", "b").says("already applied").fails("failed");
+    edit(&bench, "q", "a b a").says("already applied").fails("failed");
+    assert!(!edit(&bench, "q", "b").fails("failed").contains("already"), "a letter tells nothing");
+    let one = json!({ "filePath": "f", "oldString": "q", "newString": "x" });
+    let missed = bench.call("multiedit", json!({ "edits": [one] }));
+    missed.says("`oldString` is not found").fails("failed");
     edit(&bench, "a", "a").says("identical").fails("validation");
     edit(&bench, "", "x").says("is empty").fails("validation");
     assert_eq!(bench.read("f"), "a b a\n");
@@ -136,4 +140,16 @@ fn the_exact_edit_escalates_when_the_text_is_not_there() {
     let gone = bench.call("edit_file", gone);
     gone.says("Failed to edit file").fails("not_found");
     assert_eq!(gone.escalate, None);
+}
+
+#[test]
+fn a_brace_is_no_sign_that_a_diff_was_applied() {
+    let bench = Bench::new("g3");
+    bench.write("a.rs", "fn a() {\n}\n");
+    let replace =
+        |diff: &str| bench.call("str_replace", json!({ "file_path": "a.rs", "diff": diff }));
+    let missed = replace("-zzz\n+}\n");
+    assert!(!missed.fails("failed").contains("applied"), "{missed:?}");
+    let again = replace("-fn zzz() {\n+fn a() {\n }\n");
+    again.says("its result is there (already applied?). Nothing").fails("failed");
 }

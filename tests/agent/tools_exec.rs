@@ -208,7 +208,10 @@ fn a_background_process_outlives_the_call_and_its_name_is_free_again() {
     let first = start("dev/../server");
     first.says("pid: ").says("log: ").works();
     let log = first.metadata["log"].as_str().unwrap().to_owned();
-    assert!(log.starts_with(&bench.at(".g3/sessions/")) && !log.contains("/../"), "{log}");
+    assert!(
+        std::path::Path::new(&log).starts_with(bench.session()) && !log.contains("/../"),
+        "{log}"
+    );
     until("the log to have both streams", || {
         let text = std::fs::read_to_string(&log).unwrap();
         (text.contains("up\n") && text.contains("bad\n") && text.contains("name: dev"))
@@ -278,6 +281,10 @@ fn a_rule_can_put_commands_in_the_box() {
     shell(&bench, "echo in > inside && cat inside && ls ~/outside").says("in\n").works();
     bench.env.config("");
     assert_eq!(bench.read("inside"), "in\n");
+    shell(&bench, "cat ~/.config/g3/config.toml")
+        .says("does not let commands read")
+        .fails("failed");
+    bench.env.config("[[gate.rules]]\ntool = \"shell\"\naction = \"allow\"\n");
     shell(&bench, "cat ~/.config/g3/config.toml").works();
 }
 
@@ -352,4 +359,49 @@ fn a_patch_on_a_command_line_is_applied_and_no_program_is_needed() {
         outside.fails("denied");
         assert!(!bench.env.home().join("out").exists());
     }
+}
+
+#[test]
+fn a_question_on_stderr_is_answered_as_one_on_stdout() {
+    let bench = Bench::new("core");
+    let asked = core(&bench, "printf 'Continue? [y/N] ' >&2; read a; echo \"got $a\"");
+    assert_eq!(asked["stdout"], "got y\n", "{asked}");
+}
+
+#[test]
+fn a_program_with_a_window_is_launched_and_not_waited_for() {
+    let mut bench = Bench::new("core");
+    let bin = bench.env.home().join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    for (name, script) in [("xeyes", "exec sleep 600"), ("xclock", "echo no display; exit 1")] {
+        let file = bin.join(name);
+        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&file, mode).unwrap();
+    }
+    bench.env.set("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    let launched = core(&bench, "xeyes");
+    assert_eq!((&launched["status"], &launched["exit_code"]), (&json!("success"), &json!(0)));
+    assert!(launched["stdout"].as_str().unwrap().starts_with("launched (pid "), "{launched}");
+    let pid = u32::try_from(launched["pid"].as_u64().unwrap()).unwrap();
+    assert!(base::process::is_alive(pid), "it lives on");
+    base::process::signal_group(pid, rustix::process::Signal::TERM);
+    let failed = core(&bench, "xclock");
+    assert!(failed["stdout"].as_str().unwrap().contains("no display"), "{failed}");
+}
+
+#[test]
+fn steps_of_the_history_are_counted_from_the_first_action_on() {
+    let bench = Bench::new("core");
+    let dir = bench.dir.join(".g3/sessions/tool-exec/tools");
+    std::fs::create_dir_all(&dir).unwrap();
+    let action = json!({
+        "tool": "wait", "args": {}, "ok": true, "result_summary": "", "duration_ms": 1,
+        "timestamp": "2026-01-02T10:00:00Z", "undoable_hint": "no_op",
+    });
+    std::fs::write(dir.join("history.jsonl"), format!("{action}\n").repeat(55)).unwrap();
+    let told = bench.call("get_action_history", json!({ "last_n": 2 })).metadata;
+    let steps: Vec<&Value> =
+        told.as_array().unwrap().iter().map(|action| &action["step"]).collect();
+    assert_eq!(steps, [54, 55]);
 }

@@ -144,14 +144,93 @@ fn a_file_that_somebody_changed_since_it_was_read_is_not_overwritten() {
     };
     write("never read, so free\n").works();
     bench.write("a.txt", "theirs\n");
-    write("x").says("has changed since this session last read it").fails("failed");
-    let diff = json!({ "file_path": "a.txt", "diff": "@@\n-theirs\n+x\n" });
-    bench.call("str_replace", diff.clone()).says("has changed since").fails("failed");
+    let told = write("x");
+    told.says("has changed since this session last read it").fails("failed");
+    told.says("-never read, so free\n").says("+theirs\n");
     assert_eq!(bench.read("a.txt"), "theirs\n");
-    bench.call("read_file", json!({ "file_path": "a.txt" })).works();
-    bench.call("str_replace", diff).works();
+    // What changed was shown, so the next try is not blind.
     write("y").works();
     assert_eq!(bench.read("a.txt"), "y");
+    bench.write("a.txt", "z");
+    bench.call("read_file", json!({ "file_path": "a.txt" })).works();
+    write("read, so free").works();
+}
+
+/// Every tool that changes a file, with a change of the line `two` of `a.txt` to `TWO`.
+fn changes_of_two() -> Vec<(&'static str, &'static str, serde_json::Value)> {
+    let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-two\n+TWO\n*** End Patch";
+    let one = json!({ "filePath": "a.txt", "oldString": "two", "newString": "TWO" });
+    vec![
+        ("g3", "str_replace", json!({ "file_path": "a.txt", "diff": "@@\n-two\n+TWO\n" })),
+        ("g3", "multiedit", json!({ "edits": [one] })),
+        ("g3", "patch", json!({ "patch_text": patch })),
+        ("egirl", "edit_file", json!({ "path": "a.txt", "old_text": "two", "new_text": "TWO" })),
+        ("tools-api", "edit", one.clone()),
+        ("tools-api", "multiedit", json!({ "edits": [one] })),
+        ("tools-api", "patch", json!({ "patch_text": patch })),
+    ]
+}
+
+#[test]
+fn an_edit_that_fits_exactly_keeps_what_somebody_else_changed() {
+    for (profile, name, args) in changes_of_two() {
+        let bench = Bench::new(profile);
+        bench.write("a.txt", "one\ntwo\n");
+        bench.call(name, args.clone()).works();
+        // A formatter, a `git checkout`, an editor.
+        bench.write("a.txt", "ONE\ntwo\nthree\n");
+        let told = bench.call(name, args);
+        told.says("had changed since this session last read it").says("+three").works();
+        assert_eq!(bench.read("a.txt"), "ONE\nTWO\nthree\n", "{profile} {name}");
+    }
+}
+
+#[test]
+fn no_file_is_closed_to_every_further_change() {
+    for (profile, name, args) in changes_of_two() {
+        let bench = Bench::new(profile);
+        bench.write("a.txt", "one\ntwo\n");
+        bench.call(name, args.clone()).works();
+        bench.write("a.txt", "one\nzwei\n");
+        let missed = bench.call(name, args.clone());
+        missed.says("+zwei").fails("failed");
+        // The model now knows what stands there.
+        let text = args.to_string().replace("two", "zwei");
+        bench.call_text(name, &text).works();
+        assert_eq!(bench.read("a.txt"), "one\nTWO\n", "{profile} {name}");
+    }
+}
+
+#[test]
+fn a_whole_file_is_written_after_its_change_was_shown_in_every_profile() {
+    let writes = [
+        ("g3", "write_file", json!({ "file_path": "a.txt", "content": "mine\n" })),
+        ("egirl", "write_file", json!({ "path": "a.txt", "content": "mine\n" })),
+        ("tools-api", "write", json!({ "filePath": "a.txt", "content": "mine\n" })),
+        (
+            "tools-api",
+            "patch",
+            json!({ "patch_text": "*** Begin Patch\n*** Add File: a.txt\n+mine\n*** End Patch" }),
+        ),
+    ];
+    for (profile, name, args) in writes {
+        let bench = Bench::new(profile);
+        bench.call(name, args.clone()).works();
+        bench.write("a.txt", "theirs\n");
+        bench.call(name, args.clone()).says("+theirs").fails("failed");
+        bench.call(name, args).works();
+        assert_eq!(bench.read("a.txt"), "mine\n", "{profile} {name}");
+    }
+}
+
+#[test]
+fn a_search_that_shows_a_file_counts_as_reading_it() {
+    let bench = Bench::new("tools-api");
+    let write = json!({ "filePath": "a.txt", "content": "mine\n" });
+    bench.call("write", write.clone()).works();
+    bench.write("a.txt", "theirs\n");
+    bench.call("grep", json!({ "pattern": "theirs", "path": "a.txt" })).works();
+    bench.call("write", write).works();
 }
 
 #[test]
@@ -162,5 +241,6 @@ fn the_state_of_tools_stays_out_of_git() {
         ["tool", "exec", "--name", "shell", "--args", r#"{"command":"git status --porcelain"}"#];
     let ran = env.run(crate::tools_support::G3, repo.path(), args);
     ran.exits(0).says("[no output]");
-    assert!(repo.path().join(".g3/sessions/tool-exec").is_dir());
+    assert!(!repo.path().join(".g3").exists(), "nothing of it is in the working directory");
+    assert!(env.g3_state(repo.path()).join("sessions/tool-exec").is_dir());
 }

@@ -1,6 +1,6 @@
 //! Finding files by name and by content, and the list of todos.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
@@ -119,7 +119,7 @@ fn the_list_of_todos_is_one_for_all_profiles() {
     let text = "# Plan\n- [ ] one\n  - [x] two\nwords\n";
     bench.call("todo_write", json!({ "content": text })).says("1 of 2").works();
     assert_eq!(bench.call("todo_read", json!({})).works(), text);
-    assert_eq!(bench.read(".g3/sessions/tool-exec/todo.g3.md"), text);
+    assert_eq!(fs::read_to_string(bench.session().join("todo.g3.md")).unwrap(), text);
     bench
         .call("todo_write", json!({ "content": "x".repeat(50_001) }))
         .says("50000")
@@ -152,7 +152,7 @@ fn the_list_of_todos_is_one_for_all_profiles() {
     bench.profile = "g3";
     let text = bench.call("todo_read", json!({})).text;
     assert_eq!(text, "- [>] first\n- [ ] second\n- [-] third\n");
-    bench.write(".g3/sessions/tool-exec/todo.g3.md", "- [x] by hand\n");
+    fs::write(bench.session().join("todo.g3.md"), "- [x] by hand\n").unwrap();
 
     bench.profile = "tools-api";
     bench.call("todoread", json!({})).says("[x] [medium] by hand").works();

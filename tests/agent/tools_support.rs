@@ -76,6 +76,11 @@ impl Bench {
         self.dir.join(path).exists()
     }
 
+    /// Where the state of calls is kept.
+    pub fn session(&self) -> PathBuf {
+        self.env.g3_state(&self.dir).join("sessions/tool-exec")
+    }
+
     pub fn at(&self, path: impl AsRef<Path>) -> String {
         self.dir.join(path).to_string_lossy().into_owned()
     }

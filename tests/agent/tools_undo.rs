@@ -135,7 +135,7 @@ fn writes_are_taken_back_one_after_the_other_and_are_listed() {
     let none = undo(&bench, &[]);
     assert!(none.code == 1 && none.err.contains("not taken back"), "{none:?}");
     // What was taken back is not lost either.
-    let state = bench.dir.join(".g3/sessions/tool-exec/undo");
+    let state = bench.session().join("undo");
     let kept = fs::read_to_string(state.join("000001.undone/0.after")).unwrap();
     assert_eq!(kept, "two\n");
 }
@@ -217,8 +217,8 @@ fn a_write_that_fails_leaves_no_record() {
     bench.call("patch", json!({ "patch_text": PATCH })).fails("failed");
     let list: Value = undo(&bench, &["--list", "--json"]).json();
     assert_eq!(list, json!([]));
-    fs::remove_dir_all(bench.dir.join(".g3/sessions/tool-exec/undo")).unwrap();
-    fs::write(bench.dir.join(".g3/sessions/tool-exec/undo"), "").unwrap();
+    fs::remove_dir_all(bench.session().join("undo")).unwrap();
+    fs::write(bench.session().join("undo"), "").unwrap();
     let write = bench.call("write", json!({"filePath": "moved", "content": "x"}));
     write.says("for an undo").fails("failed");
     assert_eq!(bench.read("moved"), "here\n", "nothing is written that could not be taken back");

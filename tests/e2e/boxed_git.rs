@@ -50,7 +50,7 @@ fn a_boxed_agent_cannot_write_what_is_not_its_own() {
     for path in ["hacked", ".git/hooks/post-checkout", ".git/objects/hacked"] {
         assert!(!scene.repo.path().join(path).exists(), "{path} was written");
     }
-    let theirs = scene.repo.path().join(".worktrees").join(&victim).join("hacked");
+    let theirs = scene.repo.worktrees().join(&victim).join("hacked");
     assert!(!theirs.exists(), "another session was written");
     assert!(!scene.env.home().join("hacked").exists(), "the home was written");
     let branch = format!("refs/heads/studio/{victim}");
@@ -59,10 +59,10 @@ fn a_boxed_agent_cannot_write_what_is_not_its_own() {
 
 /// A session that is there, and one that reaches for everything outside its own place.
 fn two_sessions() -> Script {
-    let reach = "top=$(cd ../.. && pwd); for f in $top/hacked $top/private.txt $top/.git/config \
-                 $top/.git/hooks/post-checkout $top/.git/objects/hacked $top/.worktrees/*/hacked \
-                 $HOME/hacked; do echo x >> $f; done; for d in $top/.worktrees/*; do echo x > \
-                 $d/hacked; done; rm -f hacked; git -C ../.. commit -qam stolen; echo mine > mine";
+    let reach = "top=$(cd ../../repo && pwd); for f in $top/hacked $top/private.txt $top/.git/config \
+                 $top/.git/hooks/post-checkout $top/.git/objects/hacked $top.worktrees/*/hacked \
+                 $HOME/hacked; do echo x >> $f; done; for d in $top.worktrees/*; do echo x > \
+                 $d/hacked; done; rm -f hacked; git -C $top commit -qam stolen; echo mine > mine";
     let write = Reply::call("write_file", json!({"file_path": "a", "content": "a"}));
     let call = Reply::call("shell", json!({"command": reach}));
     Script::by_task([

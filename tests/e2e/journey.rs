@@ -44,7 +44,7 @@ fn two_agents_work_at_once_one_lands_one_is_dropped_and_comes_back() {
         assert!(trailers.contains("Task: say hello"), "{trailers}");
         assert!(trailers.contains(&format!("Session: {hello}")), "{trailers}");
 
-        let worktree = scene.repo.path().join(".worktrees").join(&notes);
+        let worktree = scene.repo.worktrees().join(&notes);
         let work = tree(&worktree);
         scene.studio(["discard", &notes]).exits(0);
         assert!(!worktree.exists());

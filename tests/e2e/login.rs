@@ -36,7 +36,10 @@ impl Desk {
     }
 
     fn sessions(&self) -> Vec<Value> {
-        self.studio(["list", "--json"]).json()["sessions"].as_array().expect("a list").clone()
+        self.studio(["list", "--all", "--json"]).json()["sessions"]
+            .as_array()
+            .expect("a list")
+            .clone()
     }
 
     /// Asks outside of every box; the login must be good for that.

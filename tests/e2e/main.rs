@@ -2,8 +2,10 @@
 
 mod boxed_git;
 mod g3_under_studio;
+mod included_files;
 mod journey;
 mod login;
+mod permissions;
 mod personas;
 mod plan;
 mod requirements;

@@ -42,10 +42,9 @@ fn g3_works_as_the_persona_and_within_its_fence_and_stays_it() {
 }
 
 #[test]
-fn a_persona_that_is_not_there_fails_and_names_one_that_is() {
+fn a_persona_that_is_not_there_is_refused_before_anything_starts() {
     let scene = Scene::new("anthropic", Script::new([]));
     let ran = scene.studio(["run", "--persona", "lamprt", "work"]);
-    ran.exits(1).says("failed");
-    let why = scene.session("work")["why"].to_string();
-    assert!(why.contains("there is no agent `lamprt`") && why.contains("lamport"), "{why}");
+    ran.exits(2).says("there is no agent `lamprt`").says("lamport");
+    assert!(scene.sessions().is_empty(), "it is noticed before anything starts");
 }

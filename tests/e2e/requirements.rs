@@ -221,15 +221,16 @@ fn a_conversation_that_is_gone_begins_anew_under_the_same_requirements() {
     let scene = scene(script("Round 2"));
     scene.studio(["run", "--requirements", "../plan.md"]).exits(0);
     let session = settled(&scene, "ready");
-    let worktree = scene.repo.path().join(".worktrees").join(id(&session));
-    std::fs::remove_dir_all(worktree.join(".g3")).expect("its conversation is there");
+    let worktree = scene.repo.worktrees().join(id(&session));
+    let state = scene.repo.path().join(".git/studio/sessions").join(id(&session));
+    std::fs::remove_dir_all(state.join("agent-state")).expect("its conversation is there");
     for name in ["one.txt", "two.txt"] {
         std::fs::remove_file(worktree.join(name)).expect("its work is there");
     }
     scene.studio(["send", id(&session), "- is two.txt there?"]).exits(0);
     let again = until("another player", || {
         let asked = scene.model.requests();
-        asked.into_iter().find(|request| request.text().contains("were interrupted"))
+        asked.into_iter().find(|request| request.text().contains("You have worked on"))
     });
     assert!(again.text().contains("is two.txt there?"), "{}", again.text());
     settled(&scene, "ready");

@@ -42,7 +42,7 @@ impl Scene {
 
     /// All sessions as `list --json` shows them.
     pub fn sessions(&self) -> Vec<Value> {
-        let list = self.studio(["list", "--json"]);
+        let list = self.studio(["list", "--all", "--json"]);
         list.ok();
         list.json()["sessions"].as_array().expect("a list").clone()
     }

@@ -1,6 +1,6 @@
 //! Rules that hold for every file: length, first sentence, who prints, who spawns.
 
-use crate::source::{File, rust_files};
+use crate::source::{File, read, rust_files};
 
 /// Lines of production code in one file. A file is one concept; the number only detects a smell.
 const MAX_LINES: usize = 800;
@@ -54,17 +54,65 @@ fn only_the_process_door_spawns() {
 const MAY_PRINT: &[&str] =
     &["/ui/", "/report/", "main.rs", "/src/cli", "agent/model/src/", "/bin/"];
 
+/// Files that write to stdout or stderr by themselves, and why.
+const WRITERS: &[(&str, &str)] = &[
+    ("agent/desktop/src/patience.rs", "the helper's stdout carries its protocol"),
+    ("agent/src/modes/mcp.rs", "stdout carries MCP"),
+    ("orchestrator/src/boxed.rs", "a box that cannot be made has no interface above it"),
+    ("orchestrator/src/boxed/guard.rs", "the guard outlives the process whose words it passes on"),
+    ("orchestrator/src/boxed/inside.rs", "inside a box stderr belongs to what runs there"),
+];
+
+#[test]
+fn only_the_surface_writes_to_stdout_and_stderr() {
+    let mut seen = std::collections::BTreeSet::new();
+    each_production_line(|file, line| {
+        let opens = ["stdout()", "stderr()"].iter().any(|word| line.contains(word));
+        let writes = opens && !line.contains("is_terminal");
+        if !writes || MAY_PRINT.iter().any(|place| file.name.contains(place)) {
+            return;
+        }
+        let listed = WRITERS.iter().find(|(name, _)| *name == file.name);
+        let (name, _) = listed.unwrap_or_else(|| {
+            panic!("{} writes by itself: hand the text up to ui/ or report/: {line}", file.name)
+        });
+        seen.insert(*name);
+    });
+    assert_eq!(seen.len(), WRITERS.len(), "a listed file writes nothing: {seen:?}");
+}
+
 #[test]
 fn only_the_surface_prints() {
     each_production_line(|file, line| {
         let prints = ["println!(", "eprintln!(", "print!(", "eprint!("];
-        let prints = prints.iter().any(|word| line.trim_start().starts_with(word));
+        let prints = prints.iter().any(|word| line.contains(word));
         assert!(
             !prints || MAY_PRINT.iter().any(|place| file.name.contains(place)),
             "{} prints: hand the text up to ui/ or report/: {line}",
             file.name
         );
     });
+}
+
+#[test]
+fn every_trace_target_can_be_filtered_and_is_documented() {
+    let table = read("agent/src/trace/mod.rs");
+    let table = table.split_once("pub const TARGETS").expect("the table of targets").1;
+    let table = table.split_once("];").expect("its end").0;
+    let docs = read("docs/tracing.md");
+    let mut seen = std::collections::BTreeSet::new();
+    for file in rust_files().iter().filter(|file| file.is_production()) {
+        let text = file.production();
+        let literals = text.split("target: \"").skip(1).filter_map(|rest| rest.split('"').next());
+        for target in literals.filter(|target| target.starts_with("g3::")) {
+            let listed = table.contains(&format!("\"{target}\""));
+            assert!(listed, "{}: `{target}` is not in trace::TARGETS", file.name);
+            let row = format!("| `{target}` |");
+            assert!(docs.contains(&row), "`{target}` is not in docs/tracing.md");
+            seen.insert(target.to_owned());
+        }
+    }
+    assert_eq!(seen.len(), table.matches("\"g3::").count(), "no target is listed without use");
 }
 
 #[test]
@@ -88,7 +136,7 @@ fn modules_do_not_reach_over_their_parent() {
     }
 }
 
-fn each_production_line(check: impl Fn(&File, &str)) {
+fn each_production_line(mut check: impl FnMut(&File, &str)) {
     for file in rust_files().iter().filter(|file| file.is_production()) {
         for line in file.production().lines().filter(|line| !line.trim_start().starts_with("//")) {
             check(file, line);

@@ -73,6 +73,13 @@ impl TestEnv {
         Repo::make(&self.home().join(name))
     }
 
+    /// Where g3 keeps the state of a directory: its sessions and reports of errors.
+    pub fn g3_state(&self, directory: &Path) -> PathBuf {
+        let directory = directory.canonicalize().expect("the directory is there");
+        let name = base::user_dirs::name_for_path(&directory);
+        self.home().join(".local/state/g3/workspaces").join(name)
+    }
+
     /// Prepares a program of this workspace or of the system.
     pub fn job(&self, program: impl AsRef<OsStr>, directory: &Path) -> Job {
         let mut job = Job::new(program, directory)
@@ -207,13 +214,20 @@ impl Ran {
 
 /// Polls until the condition gives something; panics after 30 seconds with what was awaited.
 #[track_caller]
-pub fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
+    poll(condition).unwrap_or_else(|| panic!("waited 30 s for: {what}"))
+}
+
+/// Polls until the condition gives something; `None` after 30 seconds.
+pub fn poll<T>(mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + Duration::from_secs(30);
     loop {
         if let Some(found) = condition() {
-            return found;
+            return Some(found);
         }
-        assert!(Instant::now() < end, "waited 30 s for: {what}");
+        if Instant::now() >= end {
+            return None;
+        }
         pause();
     }
 }

@@ -5,5 +5,6 @@ pub mod env;
 pub mod fake;
 pub mod model_server;
 pub mod repo;
+pub mod tmux;
 pub mod transcript;
 pub mod workspace;

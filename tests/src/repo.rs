@@ -40,6 +40,12 @@ impl Repo {
         &self.path
     }
 
+    /// The directory of its sessions' worktrees, beside it.
+    pub fn worktrees(&self) -> PathBuf {
+        let name = self.path.file_name().expect("a repository has a name").to_string_lossy();
+        self.path.with_file_name(format!("{name}.worktrees"))
+    }
+
     /// Runs git in it as a user would; fails the test when git fails. Gives stdout, trimmed.
     #[track_caller]
     pub fn git<const N: usize>(&self, args: [&str; N]) -> String {
@@ -110,7 +116,7 @@ impl Repo {
     #[track_caller]
     pub fn everything(&self) -> BTreeMap<String, String> {
         let mut all = tree(&self.path);
-        all.retain(|name, _| !name.starts_with(".git/") && !name.starts_with(".worktrees/"));
+        all.retain(|name, _| !name.starts_with(".git/"));
         all.insert("<refs>".into(), self.git(["for-each-ref"]));
         all.insert("<HEAD>".into(), self.git(["rev-parse", "--symbolic-full-name", "HEAD"]));
         all.insert("<index>".into(), self.git(["ls-files", "-s"]));

@@ -311,7 +311,7 @@ fn the_merged_tree_is_prepared_for_its_checks_as_a_sessions_worktree_is() {
     scene.await_free(&second);
     scene.studio(["accept", &second, "-m", "Add b"]).exits(0);
 
-    let check = scene.repo.path().join(".worktrees/.checks/1");
+    let check = scene.repo.worktrees().join(".checks/1");
     assert_eq!(std::fs::read_to_string(check.join(".env")).unwrap(), "2\n", "copied again");
     assert!(!check.join("local").exists(), "what is gone does not stay");
     scene.configure("setup = \"test ! -e c\"\nchecks = \"true\"");
@@ -329,9 +329,9 @@ fn landings_wait_for_each_other_and_say_so_but_not_for_an_editor() {
     let held = base::lock::Lock::try_take(&lock).unwrap().expect("nobody lands");
     scene.studio(["accept", "--dry-run", &ids[0]]).exits(0).says("would land");
     let mut waits = scene.env.start(studio(), scene.repo.path(), ["accept", "-m", "1", &ids[0]]);
-    let mut said = [0; 9];
+    let mut said = [0; 11];
     std::io::Read::read_exact(waits.child.stderr.as_mut().unwrap(), &mut said).unwrap();
-    assert_eq!(&said, b"waits for");
+    assert_eq!(&said, b"waiting for");
     drop(held);
     assert!(waits.wait_until(None).unwrap().expect("it ends").success());
 
@@ -340,11 +340,52 @@ fn landings_wait_for_each_other_and_say_so_but_not_for_an_editor() {
     let job = scene.env.job(studio(), scene.repo.path()).env("EDITOR", editor);
     let mut edits = job.args(["accept", "--edit", &ids[1]]).spawn().unwrap();
     until("the editor", || scene.env.home().join("edits").exists().then_some(()));
-    scene.studio(["accept", "-m", "3", &ids[2]]).exits(0).never_says("waits for");
+    scene.studio(["accept", "-m", "3", &ids[2]]).exits(0).never_says("waiting for");
     std::fs::write(scene.env.home().join("saved"), "").unwrap();
     assert!(edits.wait_until(None).unwrap().expect("it ends").success());
 
     assert_eq!(scene.repo.read("f2"), "2\n");
     let asked = std::fs::read_to_string(scene.env.home().join("edits")).unwrap();
     assert_eq!(asked, "\n", "the message is edited once, also when the target moved");
+}
+
+#[test]
+fn what_looks_like_a_secret_lands_only_when_it_is_allowed() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    // Built here, so that no scanner takes this file for a leak.
+    let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0".repeat(2));
+    scene.worktree(&id).write("conf.txt", format!("# settings\ntoken = {token}\n"));
+    let before = scene.repo.rev("main");
+    for args in [["accept", &id, "-m", "x"], ["accept", &id, "--dry-run", "--yes"]] {
+        let refused = scene.studio(args);
+        refused.exits(3).says("conf.txt:2: looks like a GitHub token").says("--allow-secrets");
+        refused.never_says(&token);
+    }
+    assert_eq!(scene.repo.rev("main"), before);
+    scene.studio(["accept", &id, "-m", "x", "--allow-secrets"]).exits(0).says("conf.txt:2");
+    let note = scene.repo.git(["notes", "--ref=studio", "show", "main"]);
+    assert!(note.contains("secrets_allowed") && note.contains("conf.txt"), "{note}");
+}
+
+#[test]
+fn work_that_changed_since_it_was_shown_lands_with_a_note() {
+    let scene = Scene::new();
+    let shown = |id: &str, tree: &str| {
+        let repository = orchestrator::git::repo::Repository::discover(scene.repo.path()).unwrap();
+        let id = base::id::Id::parse(id).unwrap();
+        orchestrator::session::shown::record(&repository, &id, tree).unwrap();
+    };
+    let changed = "changed since `studio diff` showed it";
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    shown(&id, &scene.repo.rev("main^{tree}"));
+    scene.studio(["accept", &id, "-m", "x"]).exits(0).says(changed);
+    let id = scene.ready("write b 1");
+    scene.await_free(&id);
+    let snapshot = scene.repo.git(["for-each-ref", "--format=%(refname)", "refs/studio/snapshots"]);
+    let snapshot = snapshot.lines().find(|name| name.contains(&id)).unwrap().to_owned();
+    shown(&id, &scene.repo.rev(&format!("{snapshot}^{{tree}}")));
+    scene.studio(["accept", &id, "-m", "x"]).exits(0).never_says(changed);
 }

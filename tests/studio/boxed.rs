@@ -327,3 +327,26 @@ fn root_makes_no_devices_in_the_box() {
         eprintln!("skipped: nobody may make devices here");
     }
 }
+
+/// Whether a process is stopped, by `/proc`.
+fn is_stopped(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+}
+
+#[test]
+fn everything_in_a_frozen_box_stands_still_and_goes_on_afterwards() {
+    let den = Den::new();
+    let (job, lifeline) = den.job("sh", &["-c", &format!("{DAEMONS} sleep 300")]);
+    let guard = job.spawn().unwrap();
+    let pids = den.await_pids("pids", 3);
+    assert!(!pids.iter().any(|pid| is_stopped(*pid)));
+    let frozen = boxed::freeze(&[guard.child.id()]);
+    until("all to stop", || pids.iter().all(|pid| is_stopped(*pid)).then_some(()));
+    drop(frozen);
+    until("all to go on", || (!pids.iter().any(|pid| is_stopped(*pid))).then_some(()));
+    let frozen = boxed::freeze(&[guard.child.id()]);
+    drop(lifeline);
+    all_gone(&pids);
+    drop(frozen);
+}

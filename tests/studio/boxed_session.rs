@@ -33,6 +33,7 @@ impl<'a> Boxed<'a> {
             repository_git: &git,
             temp: &temp,
             cache: &cache,
+            closed: &[git.parent().unwrap().to_owned()],
         };
         let mut spec = BoxSpec::for_session(&places, row, &Sandbox::default()).unwrap();
         spec.environment.retain(|(known, _)| known != "HOME");
@@ -98,13 +99,13 @@ fn an_agent_in_its_box_reaches_nothing_of_anybody_else() {
         format!("rm -rf '{main}'/.git/objects/*"),
         format!("echo x >> '{main}'/.git/packed-refs"),
         format!("echo x > '{main}'/.git/worktrees/own-abcd/HEAD"),
-        format!("echo x > '{main}'/.worktrees/other-abcd/README.md"),
-        format!("rm -rf '{main}'/.worktrees/other-abcd"),
+        format!("echo x > '{main}'.worktrees/other-abcd/README.md"),
+        format!("rm -rf '{main}'.worktrees/other-abcd"),
         format!("echo x > '{main}'/.git/studio/sessions/other-abcd/git/config"),
         format!("cat '{main}'/.git/studio/sessions/other-abcd/token"),
         format!("echo x > '{main}'/.git/studio/sessions/own-abcd/session.json"),
         format!("echo x > '{main}'/.git/studio/operations.jsonl"),
-        format!("mv '{main}'/.worktrees/own-abcd '{main}'/.worktrees/stolen"),
+        format!("mv '{main}'.worktrees/own-abcd '{main}'.worktrees/stolen"),
         "cat ~/.config/g3/config.toml".to_owned(),
     ];
     fs::create_dir_all(s.env.home().join(".config/g3")).unwrap();

@@ -68,6 +68,24 @@ fn what_is_sent_to_a_working_agent_comes_after_its_turn() {
 }
 
 #[test]
+fn what_is_sent_to_a_working_command_agent_comes_with_its_task_and_diff() {
+    let scene = Scene::new();
+    let id = scene.exec(["write a 1; say so far; gate go"]);
+    scene.await_state(&id, "working");
+    scene.studio(["send", &id, "write b 2"]).exits(0).says("at the end of its turn");
+    scene.worktree(&id).write("go", "");
+    scene.await_state(&id, "ready");
+    let logged = std::fs::read_to_string(scene.session_file(&id, "agent.log")).unwrap();
+    assert!(logged.matches("so far").count() > 1, "it got its task again: {logged}");
+    let turns: Vec<_> =
+        scene.journal(&id).into_iter().filter(|line| line["entry"] == "turn").collect();
+    let text = turns[1]["text"].as_str().unwrap();
+    for part in ["You have worked on this task", "gate go", "so far", "write b 2"] {
+        assert!(text.contains(part), "no `{part}` in: {text}");
+    }
+}
+
+#[test]
 fn send_waits_for_a_supervisor_that_does_not_listen_yet() {
     let scene = Scene::new();
     let id = scene.exec(["--agent", "loads", "write a 1"]);
@@ -75,8 +93,8 @@ fn send_waits_for_a_supervisor_that_does_not_listen_yet() {
     scene.await_free(&id);
     // We are that supervisor: the lock is held, and the token tells when somebody asks.
     let lock = Lock::try_take(&scene.session_file(&id, "lock")).unwrap().expect("it is free");
-    let token = scene.session_file(&id, "token");
-    std::fs::remove_file(&token).unwrap();
+    let token = scene.control_file(&id, "token");
+    std::fs::create_dir_all(token.parent().unwrap()).unwrap();
     scene.env.run("mkfifo", scene.repo.path(), [&token]).ok();
     let args = ["send", id.as_str(), "write b 2"];
     let mut send = scene.env.start(studio(), scene.repo.path(), args);
@@ -133,7 +151,74 @@ fn usage_comes_from_the_agents_own_events_and_limits_hold() {
     let failed = scene.await_state(&id, "failed");
     assert_eq!(failed["why"], "it reached its limit of a budget of $0.1");
     let id = scene.exec(["--timeout", "1", "write a 1; hang"]);
-    assert_eq!(scene.await_state(&id, "failed")["why"], "it reached its limit of 1 seconds");
+    assert_eq!(scene.await_state(&id, "failed")["why"], "it reached its limit of 1 second");
+}
+
+#[test]
+fn events_of_an_agent_that_is_not_g3_are_ignored() {
+    let scene = Scene::new();
+    let usage = r#"event {"seq":1,"time":"t","type":"usage","input":1,"output":1,"cache_read":0,"cache_write":0,"cost_usd":-5.0}"#;
+    let end = r#"event {"seq":2,"time":"t","type":"end","status":"failed","exit":1,"turns":1,"usage":{"input":0,"output":0,"cache_read":0,"cache_write":0,"cost_usd":null}}"#;
+    let id = scene.exec(["--agent", "stranger", &format!("{usage}; {end}; say hello; write a 1")]);
+    let ready = scene.await_state(&id, "ready");
+    assert_eq!(ready["usage"], serde_json::Value::Null, "{ready}");
+    scene.studio(["logs", &id]).exits(0).says("hello");
+}
+
+#[test]
+fn impossible_numbers_are_not_counted_and_end_no_supervisor() {
+    let scene = Scene::new();
+    let usage = |input: u64, usd: &str| {
+        format!(
+            r#"event {{"seq":1,"time":"t","type":"usage","input":{input},"output":{input},"cache_read":0,"cache_write":0,"cost_usd":{usd}}}"#
+        )
+    };
+    let script = format!(
+        "{}; {}; {}; write a 1",
+        usage(u64::MAX, "0.5"),
+        usage(1, "-100.0"),
+        usage(7, "0.5")
+    );
+    let id = scene.exec(["--agent", "talk", "--budget", "1", &script]);
+    let ready = scene.await_state(&id, "ready");
+    assert_eq!((&ready["usage"]["input"], &ready["usage"]["cost_usd"]), (&7.into(), &0.5.into()));
+    scene.studio(["logs", &id]).exits(0).says("is not counted");
+}
+
+#[test]
+fn limits_count_all_runs_and_resume_raises_them() {
+    let scene = Scene::new();
+    let turn = r#"event {"seq":1,"time":"t","type":"turn","n":1}"#;
+    let script = format!("{turn}; {turn}; {turn}; write a 1; hang");
+    let id = scene.exec(["--agent", "loads", "--max-turns", "2", &script]);
+    assert_eq!(scene.await_state(&id, "failed")["why"], "it reached its limit of 2 turns");
+    scene.await_free(&id);
+    let refused = scene.studio(["resume", &id]);
+    refused.exits(3).says("has reached its limit of 2 turns").says("--max-turns N");
+    scene.studio(["send", &id, "write b 2"]).exits(3).says("--max-turns N");
+    scene.studio(["resume", &id, "--max-turns", "9"]).exits(0);
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+    scene.studio(["logs", &id]).exits(0).says("from now on: 9 turns");
+    let more = format!("{turn}; {turn}; {turn}; {turn}; {turn}; {turn}; {turn}; hang");
+    scene.studio(["send", &id, &more]).exits(0);
+    assert_eq!(scene.await_state(&id, "failed")["why"], "it reached its limit of 9 turns");
+
+    let busy = scene.exec(["-j", "1", "gate go; write a 1"]);
+    scene.await_state(&busy, "working");
+    let waits = scene.exec(["-j", "1", "--agent", "loads", "write a 1"]);
+    scene.studio(["resume", &waits, "--max-turns", "7"]).exits(0).says("waits for a free place");
+    scene.worktree(&busy).write("go", "");
+    scene.await_state(&waits, "ready");
+    let turns = scene.journal(&waits).iter().filter(|line| line["entry"] == "turn").count();
+    assert_eq!(turns, 1, "its settings were changed, and nothing else");
+
+    let id = scene.exec(["--agent", "loads", "--timeout", "2", "write a 1; hang"]);
+    scene.await_state(&id, "failed");
+    scene.await_free(&id);
+    scene.studio(["resume", &id]).exits(3).says("--timeout SECONDS");
+    scene.studio(["run", "--timeout", "0", "x"]).exits(2);
+    scene.studio(["run", "--budget", "1", "x"]).exits(2).says("reports no turns, tokens or cost");
 }
 
 #[test]
@@ -212,7 +297,7 @@ fn a_killed_supervisor_leaves_no_process_and_a_session_that_goes_on() {
     until("the daemon to end", || (!runs(pid)).then_some(()));
     let status = scene.status(&id);
     assert_eq!((&status["files_changed"], &status["dirty"]), (&2.into(), &true.into()), "{status}");
-    scene.studio(["list"]).exits(0).says("2 files +2 -0*");
+    scene.studio(["list"]).exits(0).says("+2 -0*");
     scene.studio(["explain", &id]).exits(0).says("nobody is at work").says("crashed");
     scene.studio(["doctor"]).exits(1).says("studio resume");
     scene.worktree(&id).write("go", "");
@@ -281,6 +366,62 @@ fn logs_follow_a_session_to_its_end() {
     for words in ["turn 1", "hello there", "ready"] {
         assert!(text.contains(words), "no `{words}` in:\n{text}");
     }
+}
+
+/// Reads what a program prints until these words come.
+fn read_until(out: &mut impl std::io::Read, words: &str) -> String {
+    let (mut text, mut bytes) = (String::new(), [0; 4096]);
+    while !text.contains(words) {
+        let n = out.read(&mut bytes).expect("the program can be read");
+        assert!(n > 0, "no `{words}` in:\n{text}");
+        text.push_str(&String::from_utf8_lossy(&bytes[..n]));
+    }
+    text
+}
+
+#[test]
+fn logs_follow_what_a_command_agent_writes_while_it_works() {
+    let scene = Scene::new();
+    let id = scene.exec(["outcry half way; write a 1; gate go; outcry the end"]);
+    let start = |more: &[&str]| {
+        let args = [&["logs", id.as_str(), "-f"], more].concat();
+        scene.env.start(studio(), scene.repo.path(), args)
+    };
+    let (mut journal, mut raw) = (start(&[]), start(&["--raw"]));
+    let mut out = journal.child.stdout.take().unwrap();
+    let said = read_until(&mut out, "| half way");
+    assert!(said.contains("turn 1"), "{said}");
+    let mut raw_out = raw.child.stdout.take().unwrap();
+    read_until(&mut raw_out, "half way\n");
+    scene.worktree(&id).write("go", "");
+    let rest = read_until(&mut out, "ready");
+    assert_eq!(rest.matches("the end").count(), 1, "{rest}");
+    assert!(!rest.contains("half way"), "the last words are not said again:\n{rest}");
+    read_until(&mut raw_out, "the end\n");
+}
+
+#[test]
+fn logs_name_player_and_coach_and_the_round() {
+    let scene = Scene::new();
+    let plan = |state: &str| {
+        format!(
+            r#"event {{"seq":1,"time":"t","type":"plan","mode":"autonomous","state":"{state}","round":1,"rounds":5,"model":null}}"#
+        )
+    };
+    let text =
+        |text: &str| format!(r#"event {{"seq":1,"time":"t","type":"text","text":"{text}"}}"#);
+    let script = [
+        plan("playing"),
+        text("I wrote it"),
+        plan("judging"),
+        text("It is good"),
+        "write a 1".to_owned(),
+    ];
+    let id = scene.exec(["--agent", "talk", &script.join("; ")]);
+    scene.await_state(&id, "ready");
+    let logs = scene.studio(["logs", &id]);
+    logs.says("round 1 of 5: player").says("player: I wrote it");
+    logs.says("round 1 of 5: coach").says("coach: It is good");
 }
 
 #[test]
@@ -359,4 +500,36 @@ fn ctrl_c_stops_the_agents_and_keeps_everything() {
     assert_eq!(base::process::exit_code(status), 130);
     assert_eq!(scene.status(&id)["state"], "stopped");
     assert_eq!(scene.worktree(&id).read("a"), "1\n");
+}
+
+#[test]
+fn a_box_reads_nothing_that_studio_keeps_of_another_repository() {
+    let scene = Scene::new();
+    let other = scene.env.repo_at("other");
+    let working = scene.studio_in(other.path(), ["exec", "--agent", "talk", "write a 1; gate go"]);
+    let working = working.ok().to_owned();
+    let git = other.path().canonicalize().unwrap().join(".git");
+    let state = scene.env.home().canonicalize().unwrap().join(".local/state/studio");
+    let token = state.join(base::user_dirs::name_for_path(&git)).join(&working).join("token");
+    until("the token of the other session", || token.exists().then_some(()));
+    assert!(!git.join("studio/sessions").join(&working).join("token").exists());
+    let journal = git.join("studio/sessions").join(&working).join("journal.jsonl");
+    assert!(journal.exists());
+
+    let readable = format!("cat '{}'", other.path().join("README.md").display());
+    let id = scene.exec(["write b 1", "--check", &readable]);
+    scene.await_state(&id, "ready");
+    for secret in [&token, &journal] {
+        let check = format!("cat '{}'", secret.display());
+        let id = scene.exec(["write b 1", "--check", &check]);
+        until("the check to fail", || {
+            let status = scene.status(&id);
+            assert_ne!(status["state"], "ready", "{} was read", secret.display());
+            (status["state"] == "failed").then_some(())
+        });
+        scene.studio(["logs", &id]).exits(0).says("Permission denied");
+    }
+    let stopped = scene.studio_in(other.path(), ["stop", &working]);
+    stopped.ok();
+    until("the token to be gone", || (!token.exists()).then_some(()));
 }

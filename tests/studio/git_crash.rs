@@ -9,10 +9,11 @@ use base::process::{Job, Limits};
 use orchestrator::git::leftovers::Before;
 use orchestrator::git::names::WorktreeTemplate;
 use orchestrator::git::private::Place;
+use orchestrator::git::relocate::Relocation;
 use orchestrator::git::remake::Remade;
 use orchestrator::git::repo::Repository;
 use orchestrator::git::{
-    engine, import, land, leftovers, mend, merge, remake, snapshot, trash, worktree,
+    engine, import, land, leftovers, mend, merge, relocate, remake, snapshot, trash, worktree,
 };
 use testkit::env::NOW;
 use testkit::repo::{Repo, tree};
@@ -79,6 +80,12 @@ fn act(name: &str, repository: &Repository) {
             let place = Place { worktree: apart(&session.work), ..session.place };
             mend::mend(repository, &place).expect("it works in a test");
         }
+        "relocate" => {
+            let to = session.place.worktree.clone();
+            let place = Place { worktree: inside(&s.repo), ..session.place };
+            let wanted = [Relocation { place, to }];
+            drop(relocate::relocate(repository, &wanted, NOW).expect("it works in a test"));
+        }
         "undo" => drop(trash::undo(repository, None, NOW).expect("it works in a test")),
         other => panic!("{other}?"),
     }
@@ -124,7 +131,7 @@ fn state(scene: &Scene) -> BTreeMap<String, String> {
     all.insert("<status>".into(), repo.git(["status", "--porcelain"]));
     all.insert("<worktrees>".into(), repo.git(["worktree", "list", "--porcelain"]));
     for id in ["task-abcd", "task-new"] {
-        let path = repo.path().join(".worktrees").join(id);
+        let path = repo.worktrees().join(id);
         if path.is_dir() {
             let files = tree(&path);
             all.extend(files.into_iter().map(|(name, text)| (format!("{id}/{name}"), text)));
@@ -250,6 +257,35 @@ fn making_a_deleted_worktree_anew() {
 fn apart(usual: &Repo) -> std::path::PathBuf {
     let mut above = usual.path().ancestors().map(|dir| dir.join("at/task-abcd"));
     above.find(|path| path.exists()).expect("it is there")
+}
+
+/// Where an earlier version made the worktree.
+fn inside(repo: &Repo) -> std::path::PathBuf {
+    repo.path().join(".worktrees/task-abcd")
+}
+
+#[test]
+fn moving_a_worktree() {
+    let made_inside = || {
+        let s = setting();
+        s.repo.commit_file("file", "old\n");
+        let worktree = WorktreeTemplate::parse(".worktrees/{id}").unwrap();
+        let session = s.session_of(&worktree::Order { worktree, ..s.order("task-abcd") });
+        session.work.write("file", "changed\n");
+        session.work.write("untracked", "u\n");
+        let place = Place { worktree: inside(&s.repo), ..session.place };
+        Scene { session: Session { work: session.work, place }, s }
+    };
+    survive("relocate", made_inside, |scene| {
+        recover(scene);
+        let file = scene.s.repository.session_dir(&scene.session.place.id).join(relocate::PLACE);
+        if !file.exists() {
+            act("relocate", &scene.s.repository);
+        }
+        let found: Place = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        assert_eq!(found.worktree, scene.s.repo.worktrees().join("task-abcd"));
+        assert!(import::check_pointer(&found).unwrap());
+    });
 }
 
 #[test]

@@ -9,7 +9,7 @@ use base::process::{Job, Limits};
 use orchestrator::git::gc::{self, Keep};
 use orchestrator::git::repo::Repository;
 use orchestrator::git::{engine, import, land, mend, trash, worktree};
-use testkit::env::{NOW, TestEnv};
+use testkit::env::{NOW, TestEnv, until};
 use testkit::repo::{Repo, tree};
 
 use crate::git_setting::{Session, Setting, now, setting};
@@ -136,8 +136,11 @@ fn a_read_only_repository_is_said_so() {
     let session = s.session("task-abcd");
     session.work.write("README.md", "changed");
     let remount = |how: &str| {
-        let job = Job::new("mount", "/").args(["-o", how]).arg(&disk.0);
-        assert!(job.output(Limits::seconds(60)).unwrap().ok());
+        // The kernel frees the rules of a confined thread, and the files in them, a moment later.
+        until("the disk to be mounted again", || {
+            let job = Job::new("mount", "/").args(["-o", how]).arg(&disk.0);
+            job.output(Limits::seconds(60)).unwrap().ok().then_some(())
+        });
     };
     remount("remount,ro");
     let order = s.order("other-abcd");
@@ -153,21 +156,64 @@ fn a_read_only_repository_is_said_so() {
     s.repo.is_sound();
 }
 
+/// Moves a repository and the directory of its worktrees.
+fn move_with_worktrees(repo: &Repo, there: &Path) {
+    fs::rename(repo.path(), there).expect("it is ours");
+    fs::rename(repo.worktrees(), Repo::at(there).worktrees()).expect("it is ours");
+}
+
+#[test]
+fn worktrees_that_stayed_where_they_were_are_found_undone_and_emptied_there() {
+    let s = setting();
+    let (dropped, live) = (s.session("dropped-b"), s.session("live-d"));
+    dropped.work.write("README.md", "changed");
+    live.work.write("ignored", "x");
+    let stayed = s.repo.worktrees();
+    trash::discard(&s.repository, std::slice::from_ref(&dropped.place), NOW).unwrap();
+    let there = s.env.home().join("moved away");
+    fs::rename(s.repo.path(), &there).unwrap();
+    let repository = Repository::discover(&there).unwrap();
+    let moved = Setting { repo: Repo::at(&there), repository, ..s };
+    let now_there = moved.session("later-e");
+    assert_eq!(now_there.work.path().parent().unwrap(), moved.repo.worktrees());
+
+    let place = mend::place_now(&moved.repository.common_dir, &live.place);
+    assert_eq!(place.worktree, stayed.join("live-d"));
+    mend::mend(&moved.repository, &place).unwrap();
+    let live = Session { work: Repo::at(&place.worktree), place };
+    assert_eq!(live.work.git(["status", "--porcelain"]), "?? ignored");
+    trash::undo(&moved.repository, None, NOW).unwrap();
+    assert_eq!(Repo::at(&stayed.join("dropped-b")).read("README.md"), "changed");
+    let operation =
+        trash::discard(&moved.repository, std::slice::from_ref(&live.place), NOW).unwrap();
+    let after = now() + jiff::SignedDuration::from_hours(24 * 8);
+    let freed = gc::empty(&moved.repository, Keep::default(), after).unwrap();
+    assert!(freed.operations.contains(&operation));
+    let left: Vec<String> = tree(&stayed).into_keys().collect();
+    assert!(!left.iter().any(|path| path.contains(&operation)), "{left:?}");
+
+    let copy = moved.env.home().join("copy");
+    let job = Job::new("cp", "/").arg("-a").arg(moved.repo.path()).arg(&copy);
+    assert!(job.output(Limits::seconds(60)).unwrap().ok());
+    let place = mend::place_now(&copy.canonicalize().unwrap().join(".git"), &now_there.place);
+    assert_eq!(place.worktree, Repo::at(&copy).worktrees().join("later-e"), "not the original's");
+}
+
 #[test]
 fn a_moved_repository_finds_its_sessions_again() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.commit_file("new", "x");
     let there = s.env.home().join("moved away");
-    fs::rename(s.repo.path(), &there).unwrap();
+    move_with_worktrees(&s.repo, &there);
     let repo = Repo::at(&there);
     let repository = Repository::discover(&there).unwrap();
     let place = mend::place_now(&repository.common_dir, &session.place);
-    assert_eq!(place.worktree, there.join(".worktrees/task-abcd"));
+    assert_eq!(place.worktree, Repo::at(&there).worktrees().join("task-abcd"));
     let did = mend::mend(&repository, &place).unwrap();
-    assert_eq!(did.len(), 1, "{did:?}");
+    assert_eq!(did.len(), 2, "{did:?}");
     assert!(mend::mend(&repository, &place).unwrap().is_empty());
-    assert!(repo.git(["worktree", "list"]).contains("moved away/.worktrees/task-abcd"));
+    assert!(repo.git(["worktree", "list"]).contains("moved away.worktrees/task-abcd"));
     let session = Session { work: Repo::at(&place.worktree), place };
     let s = Setting { repo, repository, ..s };
     assert!(matches!(s.accept(&session), Ok(land::Accepted::Landed { .. })));
@@ -187,9 +233,14 @@ fn operations_from_before_a_move_are_undone_and_emptied_at_the_new_place() {
     trash::discard(&s.repository, &place(&old), NOW).unwrap();
     trash::discard(&s.repository, &place(&dropped), NOW).unwrap();
     s.accept(&landed).unwrap();
-    let files = tree(live.work.path());
+    let files = |worktree: &Path| {
+        let mut files = tree(worktree);
+        files.remove(".git").expect("it leads to the git directory, which moves");
+        files
+    };
+    let before = files(live.work.path());
     let there = s.env.home().join("moved away");
-    fs::rename(s.repo.path(), &there).unwrap();
+    move_with_worktrees(&s.repo, &there);
     fs::create_dir(s.repo.path()).unwrap();
     let (repo, repository) = (Repo::at(&there), Repository::discover(&there).unwrap());
 
@@ -198,23 +249,23 @@ fn operations_from_before_a_move_are_undone_and_emptied_at_the_new_place() {
     let live = mend::place_now(&repository.common_dir, &live.place);
     let operation = trash::discard(&repository, std::slice::from_ref(&live), NOW).unwrap();
 
-    let at = |name: &str| Repo::at(&there.join(".worktrees").join(name));
+    let at = |name: &str| Repo::at(&Repo::at(&there).worktrees().join(name));
     assert_eq!(
         (at("landed-a").read("new"), at("dropped-b").read("README.md")),
         ("x".into(), "changed".into())
     );
     assert!(!there.join("new").exists());
     let list = repo.git(["worktree", "list", "--porcelain"]);
-    let wanted = ["moved away/.worktrees/dropped-b\n", "moved away/.worktrees/landed-a\n"];
+    let wanted = ["moved away.worktrees/dropped-b\n", "moved away.worktrees/landed-a\n"];
     assert!(wanted.iter().all(|name| list.contains(name)), "{list}");
     assert_eq!(list.matches("worktree ").count(), 3, "no stale registration stays: {list}");
     trash::undo(&repository, Some(&operation), NOW).unwrap();
-    assert_eq!(tree(&live.worktree), files);
-    assert!(repo.git(["worktree", "list"]).contains("moved away/.worktrees/live-d"));
+    assert_eq!(files(&live.worktree), before);
+    assert!(repo.git(["worktree", "list"]).contains("moved away.worktrees/live-d"));
     let after = now() + jiff::SignedDuration::from_hours(24 * 8);
     gc::empty(&repository, Keep::default(), after).unwrap();
     assert!(
-        !there.join(".worktrees/.trash/op1").exists()
+        !repo.worktrees().join(".trash/op1").exists()
             && !there.join(".git/studio/trash/op1").exists()
     );
     assert_eq!(fs::read_dir(s.repo.path()).unwrap().count(), 0, "nothing is made at the old place");
@@ -233,19 +284,20 @@ fn a_crash_before_a_move_is_recovered_at_the_new_place() {
     let (intent, _) = text.trim_end().rsplit_once('\n').unwrap();
     fs::write(&log, format!("{intent}\n")).unwrap();
     fs::rename(
-        s.repo.path().join(".worktrees/.trash").join(&operation).join("task-abcd"),
+        s.repo.worktrees().join(".trash").join(&operation).join("task-abcd"),
         session.work.path(),
     )
     .unwrap();
     let there = s.env.home().join("moved away");
-    fs::rename(s.repo.path(), &there).unwrap();
+    move_with_worktrees(&s.repo, &there);
     let repository = Repository::discover(&there).unwrap();
 
     engine::recover(&repository).unwrap_or_else(|failure| panic!("{failure}"));
 
-    assert!(!there.join(".worktrees/task-abcd").exists());
+    let worktree = Repo::at(&there).worktrees().join("task-abcd");
+    assert!(!worktree.exists());
     trash::undo(&repository, None, NOW).unwrap();
-    assert_eq!(Repo::at(&there.join(".worktrees/task-abcd")).read("README.md"), "changed");
+    assert_eq!(Repo::at(&worktree).read("README.md"), "changed");
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn a_landing_brings_the_main_checkout_along_and_puts_the_session_away() {
     let session = worked(&s);
     assert_eq!(operation(s.accept(&session)), "op1");
     assert_eq!(s.repo.git(["log", "-1", "--format=%s"]), "Land it");
-    assert_eq!(s.repo.git(["status", "--porcelain", "--ignored"]), "!! .worktrees/");
+    assert_eq!(s.repo.git(["status", "--porcelain", "--ignored"]), "");
     assert_eq!(s.repo.git(["diff-files", "--name-only"]), "", "also without a refresh");
     assert_eq!((s.repo.read("file"), s.repo.read("dir/new")), ("changed\n".into(), "new\n".into()));
     assert_eq!(s.repo.git(["ls-files", "-s", "run"]).split(' ').next(), Some("100755"));
@@ -95,7 +95,7 @@ fn whatever_is_in_the_way_is_named_and_nothing_is_touched() {
         }),
         ("untracked", "dir/new", |repo| repo.write("dir/new", "mine\n")),
         ("ignored", "dir/new", |repo| {
-            repo.write(".git/info/exclude", "dir/\n.worktrees/\n.g3/*\n!.g3/skills/\n");
+            repo.write(".git/info/exclude", "dir/\n.g3/*\n!.g3/skills/\n");
             repo.write("dir/new", "secret\n");
         }),
         ("staged, but absent on disk", "dir/new", |repo| {

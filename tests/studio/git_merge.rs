@@ -1,11 +1,9 @@
 //! Work merged with its target in memory, and checked in a worktree of its own.
 
 use base::failure::Kind;
-use orchestrator::git::check_worktree;
 use orchestrator::git::diff;
 use orchestrator::git::merge::{self, Prepared, Strategy};
-use orchestrator::git::names::{BranchName, BranchTemplate, WorktreeTemplate};
-use testkit::repo::Repo;
+use orchestrator::git::names::BranchName;
 
 use crate::git_setting::{now, setting};
 
@@ -158,37 +156,4 @@ fn the_difference_is_counted_and_shown_without_running_anything() {
     assert!(!marker.exists());
     let apart = diff::apart(&s.repository, &work, &session.place.base).unwrap();
     assert_eq!((apart.ahead, apart.behind), (2, 0));
-}
-
-#[test]
-fn a_check_worktree_has_exactly_the_merged_files_and_keeps_ignored_caches() {
-    let s = setting();
-    s.repo.commit_file(".gitignore", "cache/\n");
-    let session = s.session("task-abcd");
-    session.work.write("new", "x");
-    let ready = s.ready(&session, Strategy::Squash);
-    let prepare = |commit: &str| {
-        let (worktrees, branches) = (WorktreeTemplate::default(), BranchTemplate::default());
-        check_worktree::prepare(&s.repository, &worktrees, &branches, commit).unwrap()
-    };
-    let first = prepare(&ready.candidate.merged);
-    let work = Repo::at(&first.place.worktree);
-    assert_eq!(
-        (work.read("new").as_str(), work.git(["status", "--porcelain"]).as_str()),
-        ("x", "")
-    );
-    work.write("cache/big", "warm");
-    work.write("left/over", "by a check");
-    work.write("README.md", "changed by a check");
-    work.git(["config", "filter.evil.smudge", "false"]);
-    work.git(["init", "-q", "nested"]);
-    let second = prepare(&ready.candidate.merged);
-    assert_ne!(second.place.worktree, first.place.worktree, "the first is still in use");
-    drop(first);
-    let again = prepare(&s.repo.rev("main"));
-    assert_eq!(again.place.worktree, work.path());
-    assert_eq!(work.git(["status", "--porcelain", "--ignored"]), "!! cache/");
-    assert_eq!(work.read("README.md"), "# A repository\n");
-    assert!(!work.path().join("new").exists() && !work.path().join("nested").exists());
-    assert_eq!(work.git(["diff", "main"]), "");
 }

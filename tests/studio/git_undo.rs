@@ -6,7 +6,7 @@ use std::fs;
 use base::failure::Kind;
 use orchestrator::git::merge::Strategy;
 use orchestrator::git::operations::{self, Kind as Operation};
-use orchestrator::git::{land, trash};
+use orchestrator::git::{engine, land, trash};
 use testkit::env::NOW;
 use testkit::repo::tree;
 
@@ -241,4 +241,78 @@ fn two_undos_at_the_same_moment_undo_one_operation_once() {
     });
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1, "{results:?}");
     session.work.git(["status"]);
+}
+
+/// Replaces one line of the operations log, counted from 0.
+fn damage(s: &Setting, at: usize, replace: impl Fn(&str) -> String) {
+    let path = s.repository.common_dir.join("studio/operations.jsonl");
+    let text = fs::read_to_string(&path).expect("there is a log");
+    let damaged = |(n, line): (usize, &str)| match n == at {
+        true => format!("{}\n", replace(line)),
+        false => format!("{line}\n"),
+    };
+    fs::write(&path, text.lines().enumerate().map(damaged).collect::<String>())
+        .expect("the log is writable");
+}
+
+#[test]
+fn an_operation_whose_line_is_damaged_is_left_alone_and_its_id_is_not_used_again() {
+    let s = setting();
+    let (one, two) = (s.session("one-abcd"), s.session("two-abcd"));
+    assert_eq!((discard(&s, &one), discard(&s, &two)), ("op1".into(), "op2".into()));
+    damage(&s, 3, |line| line.replace("\"done\":true", "\"do"));
+    assert!(engine::recover(&s.repository).unwrap().is_empty(), "it is not finished again");
+    let refused = trash::undo(&s.repository, Some("op2"), NOW).unwrap_err();
+    assert_eq!(refused.kind, Kind::Refused);
+    assert!(refused.in_full().contains("line 4 of studio/operations.jsonl is damaged"));
+    let refused = trash::undo(&s.repository, None, NOW).unwrap_err();
+    assert!(refused.in_full().contains("line 4"), "{}", refused.in_full());
+    let three = s.session("three-abcd");
+    assert_eq!(discard(&s, &three), "op3");
+    trash::undo(&s.repository, Some("op1"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(one.work.path().exists(), "other operations can still be undone");
+}
+
+#[test]
+fn an_operation_of_a_newer_studio_is_refused_by_name() {
+    let s = setting();
+    let session = s.session("one-abcd");
+    discard(&s, &session);
+    damage(&s, 0, |line| line.replace("\"discard\"", "\"archive\""));
+    let refused = trash::undo(&s.repository, Some("op1"), NOW).unwrap_err();
+    assert!(refused.in_full().contains("written by a newer"), "{}", refused.in_full());
+    assert_eq!(discard(&s, &s.session("two-abcd")), "op2");
+}
+
+#[test]
+fn a_line_that_a_crash_cut_off_is_no_operation() {
+    let s = setting();
+    let session = s.session("one-abcd");
+    let path = s.repository.common_dir.join("studio/operations.jsonl");
+    discard(&s, &session);
+    let mut text = fs::read_to_string(&path).unwrap();
+    text.push_str("{\"intent\":{\"id\":\"op2\",\"ti");
+    fs::write(&path, &text).unwrap();
+    assert_eq!(discard(&s, &s.session("two-abcd")), "op2", "it never began");
+    trash::undo(&s.repository, Some("op1"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn after_a_revert_an_undo_brings_the_session_back_and_it_lands_again() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.commit_file("new", "work");
+    s.accept(&session).unwrap_or_else(|failure| panic!("{failure}"));
+    s.repo.commit_file("later", "x");
+    let refused = trash::undo(&s.repository, Some("op1"), NOW).unwrap_err();
+    assert_eq!(refused.kind, Kind::Refused, "its changes are still there");
+    s.repo.git(["revert", "--no-edit", "HEAD~1"]);
+    let tip = s.repo.rev("main");
+    trash::undo(&s.repository, Some("op1"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(s.repo.rev("main"), tip, "the branch stays where the user put it");
+    assert_eq!(session.work.read("new"), "work");
+    assert!(!s.repo.path().join("new").exists());
+    s.accept(&session).unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(s.repo.read("new"), "work");
+    assert_eq!(s.repo.git(["status", "--porcelain"]), "");
 }

@@ -17,7 +17,7 @@ fn a_worktree_is_registered_and_has_a_git_directory_of_its_own() {
     let s = setting();
     let session = s.session("fix-login-7k3f");
     let place = &session.place;
-    assert_eq!(place.worktree, s.repo.path().join(".worktrees/fix-login-7k3f"));
+    assert_eq!(place.worktree, s.repo.worktrees().join("fix-login-7k3f"));
     let list = s.repo.git(["worktree", "list", "--porcelain"]);
     assert!(list.contains("refs/heads/studio/fix-login-7k3f"), "{list}");
     assert_eq!(session.work.read("README.md"), "# A repository\n");
@@ -28,7 +28,7 @@ fn a_worktree_is_registered_and_has_a_git_directory_of_its_own() {
     assert_eq!(dir, place.git_dir.to_str().unwrap());
     assert_eq!(
         session.work.read(".git"),
-        "gitdir: ../../.git/studio/sessions/fix-login-7k3f/git\n"
+        "gitdir: ../../my repö/.git/studio/sessions/fix-login-7k3f/git\n"
     );
     assert_eq!(s.repo.git(["status", "--porcelain"]), "", "nothing shows up in the user's tree");
     session.work.is_sound();
@@ -56,7 +56,8 @@ fn git_itself_protects_a_session() {
     let session = s.session("task-abcd");
     assert_ne!(s.repo.try_git(["branch", "-D", "studio/task-abcd"]).0, 0);
     assert_ne!(s.repo.try_git(["checkout", "-q", "studio/task-abcd"]).0, 0);
-    let (code, _, _) = s.repo.try_git(["worktree", "remove", "--force", ".worktrees/task-abcd"]);
+    let worktree = session.work.path().to_str().unwrap();
+    let (code, _, _) = s.repo.try_git(["worktree", "remove", "--force", worktree]);
     assert_ne!(code, 0);
     s.repo.git(["worktree", "prune"]);
     s.repo.git(["gc", "--prune=now", "-q"]);
@@ -74,7 +75,7 @@ fn twenty_sessions_can_be_made_at_the_same_moment() {
         }
     });
     for id in &ids {
-        let work = Repo::at(&s.repo.path().join(".worktrees").join(id));
+        let work = Repo::at(&s.repo.worktrees().join(id));
         assert_eq!(work.git(["status", "--porcelain"]), "");
     }
     assert_eq!(s.repo.git(["worktree", "list"]).lines().count(), 21);
@@ -126,7 +127,7 @@ fn worktrees_never_go_through_a_symlink_of_the_repository() {
     let s = setting();
     let outside = s.env.home().join("outside");
     fs::create_dir(&outside).unwrap();
-    symlink(&outside, s.repo.path().join(".worktrees")).unwrap();
+    symlink(&outside, s.repo.worktrees()).unwrap();
     let failure = worktree::make(&s.repository, &s.order("task-abcd")).unwrap_err();
     assert_eq!(failure.kind, Kind::Refused);
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
@@ -200,8 +201,9 @@ fn hooks_and_drivers_of_the_repository_do_not_run() {
 fn named_untracked_files_come_along() {
     let s = setting();
     s.repo.write(".gitignore", ".env\nlocal/\n");
-    s.repo.commit_file(".worktreeinclude", ".env\nlocal/\n*.md\n");
+    s.repo.write(".worktreeinclude", ".env\nlocal/\n*.md\n");
     s.repo.write(".env", "KEY=1");
+    s.repo.write("local/server.pem", "KEY=2");
     s.repo.write("local/a/settings", "2");
     s.repo.write("notes.md", "untracked");
     s.repo.write("other", "not named");
@@ -209,11 +211,18 @@ fn named_untracked_files_come_along() {
     s.repo.write("README.md", "changed here");
     let made = worktree::make(&s.repository, &s.order("task-abcd")).unwrap();
     let names: Vec<&str> = made.included.iter().map(|p| p.to_str().unwrap()).collect();
-    assert_eq!(names, [".env", "local/a/settings", "local/link", "notes.md"]);
+    assert_eq!(names, [".env", "local/a/settings", "local/link", "local/server.pem", "notes.md"]);
     let work = Repo::at(&made.place.worktree);
     assert_eq!(work.read(".env"), "KEY=1");
     assert_eq!(work.read("README.md"), "# A repository\n");
     assert!(fs::symlink_metadata(work.path().join("local/link")).unwrap().is_symlink());
+
+    // A list that came with the repository is not trusted.
+    s.repo.git(["add", ".worktreeinclude"]);
+    s.repo.git(["commit", "-q", "-m", "list"]);
+    let made = worktree::make(&s.repository, &s.order("other-abcd")).unwrap();
+    let names: Vec<&str> = made.included.iter().map(|p| p.to_str().unwrap()).collect();
+    assert_eq!(names, ["local/a/settings", "local/link", "notes.md"]);
 }
 
 #[test]

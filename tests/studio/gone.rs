@@ -147,7 +147,7 @@ fn an_operation_whose_worktree_was_deleted_in_the_trash_can_be_undone() {
         let more: &[&str] = if verb == "accept" { &["-m", "Add"] } else { &[] };
         let args: Vec<&str> = [verb, id.as_str()].iter().chain(more).copied().collect();
         scene.env.run(studio(), scene.repo.path(), args).exits(0);
-        fs::remove_dir_all(scene.repo.path().join(".worktrees")).unwrap();
+        fs::remove_dir_all(scene.repo.worktrees()).unwrap();
 
         scene.studio(["undo"]).exits(0).says("studio resume");
 

@@ -14,6 +14,7 @@ fn run(scene: &Scene, more: &[&str]) -> testkit::env::Ran {
 #[test]
 fn a_dry_run_says_who_would_work_under_what() {
     let scene = Scene::new();
+    scene.configure_g3();
     scene.repo.write("r.md", FILE);
     let ran = run(&scene, &["--dry-run"]);
     ran.exits(0).says("would start: Two files (agent g3").says("player and coach for R1, R7");

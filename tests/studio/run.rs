@@ -85,7 +85,7 @@ fn the_json_of_a_session_has_every_field() {
     scene.repo.commit_file("a", "2");
     let status = scene.studio(["status", &id, "--json"]).json();
     assert_eq!(status["conflicts"], serde_json::json!(["a"]), "{status}");
-    scene.studio(["status", &id]).exits(0).says("0 ahead, 1 behind");
+    scene.studio(["status", &id]).exits(0).says("1 commit behind main");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_run_works_from_a_sub_directory_a_linked_worktree_and_a_bare_repository() {
     let linked = scene.env.home().join("linked");
     scene.studio_in(&linked, ["run", "write b 1"]).exits(0);
     let status = scene.studio(["status", "@latest", "--json"]).json();
-    assert!(scene.repo.path().join(".worktrees").read_dir().unwrap().count() == 2, "{status}");
+    assert!(scene.repo.worktrees().read_dir().unwrap().count() == 2, "{status}");
 
     scene.repo.git(["clone", "-q", "--bare", ".", "../bare.git"]);
     let bare = scene.env.home().join("bare.git");
@@ -247,7 +247,7 @@ fn a_configuration_file_goes_with_the_session() {
     let other = scene.env.home().join("other.toml");
     std::fs::rename(usual, &other).unwrap();
     let other = other.display().to_string();
-    scene.studio(["run", "write a 1"]).exits(1);
+    scene.studio(["run", "write a 1"]).exits(2);
     scene.studio(["run", "--config", &other, "write a 1"]).exits(0).says("ready");
     scene.studio(["config", "show", "--origin", "--config", &other]).exits(0).says("studio.agent");
 }
@@ -298,6 +298,7 @@ fn a_persona_is_handed_to_g3_recorded_and_kept() {
 #[test]
 fn each_task_of_a_file_has_its_persona_and_the_flag_stands_for_the_others() {
     let scene = Scene::new();
+    scene.configure_g3();
     let tasks = "[[task]]\ntext = 'one'\npersona = 'hopper'\n[[task]]\ntext = 'two'\n";
     scene.repo.write("t.toml", tasks);
     let args = ["run", "--dry-run", "--json", "--tasks", "t.toml", "--agent", "g3"];
@@ -317,7 +318,7 @@ fn a_persona_for_another_agent_or_of_a_strange_name_is_refused() {
         .says("personas are roles of g3");
     for name in ["--yolo", "a b", "../x", ""] {
         let ran = scene.studio(["run", "--agent", "g3", &format!("--persona={name}"), "x"]);
-        ran.exits(2).says("is no name of a persona");
+        ran.exits(2).says("invalid persona name");
     }
     assert_eq!(scene.studio(["list", "--json"]).json()["sessions"], serde_json::json!([]));
 }

@@ -15,7 +15,8 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// A repository with one commit, and the agents `fake` (a command), `talk` and `loads` (ACP).
+    /// A repository with one commit, and the agents `fake` (a command), `talk` and `loads` (ACP, whose
+    /// own events count) and `stranger` (ACP).
     pub fn new() -> Scene {
         Scene::at("my repö")
     }
@@ -36,9 +37,15 @@ impl Scene {
         self.env.config(&format!(
             "[studio]\nagent = \"fake\"\n{more}\n\
              [studio.agents.fake]\nprotocol = \"command\"\ncommand = [\"{fake}\", \"{{prompt}}\"]\n\
-             [studio.agents.talk]\ncommand = [\"{fake}\", \"acp\"]\n\
-             [studio.agents.loads]\ncommand = [\"{fake}\", \"acp-load\"]\n",
+             [studio.agents.talk]\ncommand = [\"{fake}\", \"acp\"]\nevents = true\n\
+             [studio.agents.loads]\ncommand = [\"{fake}\", \"acp-load\"]\nevents = true\n\
+             [studio.agents.stranger]\ncommand = [\"{fake}\", \"acp\"]\n",
         ));
+    }
+
+    /// A configuration with a key for g3, so that it could start.
+    pub fn configure_g3(&self) {
+        self.configure("[providers.anthropic.main]\napi_key = \"not a real one\"\n");
     }
 
     /// Runs `studio` in the repository.
@@ -97,9 +104,16 @@ impl Scene {
         self.repo.path().join(".git/studio/sessions").join(id).join(name)
     }
 
+    /// A file of a session outside of every box: its token, its socket.
+    pub fn control_file(&self, id: &str, name: &str) -> PathBuf {
+        let common = self.repo.path().canonicalize().expect("it is there").join(".git");
+        let state = self.env.home().join(".local/state/studio");
+        state.join(base::user_dirs::name_for_path(&common)).join(id).join(name)
+    }
+
     /// The worktree of a session.
     pub fn worktree(&self, id: &str) -> Repo {
-        Repo::at(&self.repo.path().join(".worktrees").join(id))
+        Repo::at(&self.repo.worktrees().join(id))
     }
 
     /// The entries of a session's journal.

@@ -162,7 +162,7 @@ fn every_shape_of_repository_works_or_is_refused_before_the_agent_starts() {
             Works => works(&scene),
             Refused(words) => {
                 scene.studio(["exec", TASK]).exits(2).says(words);
-                assert!(!scene.repo.path().join(".worktrees").exists(), "no session was made");
+                assert!(!scene.repo.worktrees().exists(), "no session was made");
             }
         }));
         if tried.is_err() {

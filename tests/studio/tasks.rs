@@ -109,7 +109,7 @@ fn a_list_with_mistakes_starts_nothing_and_names_their_lines() {
         }
     }
     assert!(sessions(&scene).is_empty());
-    assert!(!scene.repo.path().join(".worktrees").exists());
+    assert!(!scene.repo.worktrees().exists());
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn each_requirement_is_traced_to_its_commits_and_checks() {
     assert_eq!(all[1]["commits"].as_array().map(Vec::len), Some(2));
     assert_eq!(all[1]["checks"], json!(["test -e log"]));
     let table = scene.studio(["trace"]);
-    table.exits(1).says("a moon").says("2 of 4 are not landed and shown by a check");
+    table.exits(1).says("a moon").says("2 of 4 requirements have not landed with a passing check");
     let one = scene.studio(["trace", "r1"]);
     one.exits(0).says("R1: a log (shown)").says("passed test -e log").says("session write-log-one");
     scene.studio(["trace", "R4"]).exits(1).says("without a receipt");

@@ -135,7 +135,7 @@ fn what_proves_nothing_is_named() {
     let shown = scene.studio(["verify"]);
     shown.exits(1).says("look at: R2 has no check").says("look at: R3 is not landed");
     shown.says("names R2 and has no receipt").says("`test -e more` serves no requirement");
-    shown.says("2 of 3 requirements are not landed and shown by a check; 0 of 2 checks");
+    shown.says("2 of 3 requirements have not landed with a passing check; 0 of 2 checks");
     let one = scene.studio(["verify", "R1", "--json"]).exits(0).json();
     assert_eq!(one["checks"].as_array().map(Vec::len), Some(1), "only what R1 needs");
 
@@ -187,12 +187,11 @@ fn a_verify_and_an_accept_at_the_same_time_leave_each_other_alone() {
     scene.await_free(&id);
     fs::remove_file(&go).expect("it is there");
     let running = |slot: u32| {
-        let marker = scene.repo.path().join(format!(".worktrees/.checks/{slot}/running"));
+        let marker = scene.repo.worktrees().join(format!(".checks/{slot}/running"));
         until("a check runs", || marker.exists().then_some(()));
     };
     for slot in [1, 2] {
-        let _ =
-            fs::remove_file(scene.repo.path().join(format!(".worktrees/.checks/{slot}/running")));
+        let _ = fs::remove_file(scene.repo.worktrees().join(format!(".checks/{slot}/running")));
     }
     let mut verify = scene.env.start(studio(), scene.repo.path(), ["verify"]);
     running(1);

@@ -70,7 +70,7 @@ fn undo_passes_over_what_gc_has_emptied_and_hints_name_the_operation() {
     assert_eq!(scene.status(&kept)["next"][0], "studio undo op1");
     assert_eq!(scene.status(&emptied)["next"], serde_json::json!([]));
     scene.studio(["undo"]).exits(0).says(&kept);
-    scene.studio(["undo"]).exits(5).says("was emptied");
+    scene.studio(["undo"]).exits(5).says("already been removed");
     scene.studio(["undo", "op2"]).exits(3).says("its trash was emptied");
 }
 
@@ -139,4 +139,12 @@ fn a_linked_worktrees_own_trusted_configuration_goes_with_the_session() {
     scene.await_free(&id);
 
     assert_eq!(scene.worktree(&id).read("made.txt"), "from-here\n");
+}
+
+#[test]
+fn completions_offer_no_hidden_command() {
+    let scene = Scene::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        scene.studio(["completions", shell]).exits(0).says("accept").never_says("__supervise");
+    }
 }

@@ -1,5 +1,7 @@
 //! The events of a g3 run, as they stand on the wire (`--json`, `--events`, `_g3/event`).
 
+pub mod rounds;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -50,6 +52,8 @@ pub enum What {
         ok: bool,
         text: String,
         ms: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        diff: Option<String>,
     },
     Usage {
         #[serde(flatten)]
@@ -115,23 +119,55 @@ pub struct Usage {
     pub cache_write: u64,
     /// US dollars; `null` when the price is not known.
     pub cost_usd: Option<f64>,
+    /// Whether a part of a sum has no known price: `cost_usd` is then less than the whole.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cost_incomplete: bool,
 }
 
 impl Usage {
-    /// The sum of two usages; the cost is known when either is.
+    /// The sum of two usages. Where only one of them has a known price, the cost is incomplete.
     #[must_use]
     pub fn plus(self, other: Usage) -> Usage {
         let cost_usd = match (self.cost_usd, other.cost_usd) {
             (None, None) => None,
             (a, b) => Some(a.unwrap_or(0.0) + b.unwrap_or(0.0)),
         };
+        let is_partial = self.is_unpriced() || other.is_unpriced();
         Usage {
-            input: self.input + other.input,
-            output: self.output + other.output,
-            cache_read: self.cache_read + other.cache_read,
-            cache_write: self.cache_write + other.cache_write,
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
             cost_usd,
+            cost_incomplete: self.cost_incomplete
+                || other.cost_incomplete
+                || (cost_usd.is_some() && is_partial),
         }
+    }
+
+    /// Tokens sent, those of the provider's cache among them.
+    pub fn sent(&self) -> u64 {
+        self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
+    }
+
+    /// All tokens, sent and written.
+    pub fn tokens(&self) -> u64 {
+        self.sent().saturating_add(self.output)
+    }
+
+    /// Whether the whole cost is known; nothing costs nothing.
+    pub fn is_cost_known(&self) -> bool {
+        !self.cost_incomplete && !self.is_unpriced()
+    }
+
+    /// The cost for people, as far as it is known: `$0.0123` or `at least $0.0123`.
+    pub fn cost_text(&self) -> Option<String> {
+        let least = if self.cost_incomplete { "at least " } else { "" };
+        self.cost_usd.map(|usd| format!("{least}${usd:.4}"))
+    }
+
+    fn is_unpriced(&self) -> bool {
+        self.cost_usd.is_none() && self.tokens() > 0
     }
 }
 
@@ -216,6 +252,33 @@ mod tests {
             r#"{"seq":3,"time":"2026-01-02T10:00:00Z","type":"usage","input":5,"output":0,"cache_read":0,"cache_write":0,"cost_usd":null}"#
         );
         assert_eq!(Event::parse(&line), Some(event));
+    }
+
+    #[test]
+    fn a_sum_with_an_unknown_price_is_incomplete_and_stays_so() {
+        let known = Usage { input: 5, cost_usd: Some(0.5), ..Usage::default() };
+        let unknown = Usage { input: 7, ..Usage::default() };
+        let nothing = Usage::default();
+        let sum = |all: &[Usage]| all.iter().fold(Usage::default(), |sum, one| sum.plus(*one));
+        assert!(sum(&[known, known, nothing]).is_cost_known());
+        assert!(nothing.is_cost_known() && !unknown.is_cost_known());
+        for order in [[known, unknown, known], [unknown, known, known], [known, known, unknown]] {
+            let all = sum(&order);
+            assert_eq!((all.cost_usd, all.cost_incomplete), (Some(1.0), true));
+            assert_eq!(all.cost_text().unwrap(), "at least $1.0000");
+        }
+        assert_eq!(sum(&[unknown, unknown]).cost_usd, None);
+        let line = serde_json::to_string(&known).unwrap();
+        assert!(!line.contains("incomplete"), "{line}");
+        let line = serde_json::to_string(&sum(&[known, unknown])).unwrap();
+        assert!(line.ends_with(r#""cost_usd":0.5,"cost_incomplete":true}"#), "{line}");
+    }
+
+    #[test]
+    fn counts_never_overflow() {
+        let most = Usage { input: u64::MAX, output: 1, cache_read: 1, ..Usage::default() };
+        assert_eq!(most.plus(most).input, u64::MAX);
+        assert_eq!((most.sent(), most.tokens()), (u64::MAX, u64::MAX));
     }
 
     #[test]

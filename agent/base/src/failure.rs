@@ -85,8 +85,8 @@ impl Failure {
 
     /// What and why in one line, for journals and tables.
     pub fn sentence(&self) -> String {
-        match &self.why {
-            Some(why) => format!("{}: {}", self.what, why.trim()),
+        match self.why.as_deref().map(str::trim).filter(|why| !why.is_empty()) {
+            Some(why) => format!("{}: {why}", self.what),
             None => self.what.clone(),
         }
     }
@@ -95,8 +95,37 @@ impl Failure {
     pub fn in_full(&self) -> String {
         match self.next.is_empty() {
             true => self.sentence(),
-            false => format!("{}; try: {}", self.sentence(), self.next.join(", or: ")),
+            false => {
+                let next = self.next.iter().map(|next| next.strip_prefix("or ").unwrap_or(next));
+                format!("{}; try: {}", self.sentence(), next.collect::<Vec<_>>().join(", or: "))
+            }
         }
+    }
+
+    /// The failure for another program: `{"what", "why", "try", "exit"}`.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "what": self.what, "why": self.why, "try": self.next, "exit": self.exit_code(),
+        })
+    }
+
+    /// The failure that another program reports in the form of [`Failure::to_json`].
+    pub fn from_json(told: &serde_json::Value) -> Option<Failure> {
+        let kind = match told["exit"].as_u64() {
+            Some(2) => Kind::Usage,
+            Some(3) => Kind::Refused,
+            Some(4) => Kind::Conflict,
+            Some(5) => Kind::NotFound,
+            Some(70) => Kind::Bug,
+            Some(130) => Kind::Interrupted,
+            Some(_) | None => Kind::Failed,
+        };
+        let mut failure = Failure::new(kind, told["what"].as_str()?);
+        if let Some(why) = told["why"].as_str().filter(|why| !why.trim().is_empty()) {
+            failure = failure.because(why);
+        }
+        let next = told["try"].as_array().into_iter().flatten().filter_map(|it| it.as_str());
+        Some(next.fold(failure, Failure::next))
     }
 
     /// The exit code of a process that ends with this failure.
@@ -108,11 +137,11 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", self.what)?;
-        if let Some(why) = &self.why {
+        if let Some(why) = self.why.as_ref().filter(|why| !why.trim().is_empty()) {
             write!(f, "\n  why: {}", why.replace('\n', "\n       "))?;
         }
         for next in &self.next {
-            write!(f, "\n  try: {next}")?;
+            write!(f, "\n  try: {}", next.replace('\n', "\n       "))?;
         }
         Ok(())
     }
@@ -135,6 +164,24 @@ impl<T, E: fmt::Display> OrFail<T> for std::result::Result<T, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_reaches_another_program_whole() {
+        let failure = Failure::usage("no key").because("unset").next("set KEY").next("or log in");
+        let told = Failure::from_json(&failure.to_json()).unwrap();
+        assert_eq!((told.to_string(), told.exit_code()), (failure.to_string(), 2));
+        assert_eq!(told.in_full(), "no key: unset; try: set KEY, or: log in");
+        assert!(Failure::from_json(&serde_json::json!({"why": "x"})).is_none());
+    }
+
+    #[test]
+    fn an_empty_cause_is_left_out() {
+        let failure = Failure::failed("it failed").because(" ");
+        assert_eq!(
+            (failure.to_string(), failure.sentence()),
+            ("error: it failed".into(), "it failed".into())
+        );
+    }
 
     #[test]
     fn a_failure_says_what_why_and_what_to_try() {

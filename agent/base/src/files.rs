@@ -25,6 +25,24 @@ pub fn replace_with_mode(path: &Path, content: &[u8], mode: u32) -> io::Result<(
     Ok(())
 }
 
+/// What keeps git away from what g3 writes into a working directory, and lets skills be versioned.
+const GITIGNORE: &str = "/*\n!/skills/\n";
+
+/// Makes `.g3` in a working directory; in a git work tree it tells git by itself not to look at it.
+pub fn keep_out_of_git(cwd: &Path) -> io::Result<()> {
+    let dir = cwd.join(".g3");
+    if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
+        return Err(io::Error::other(format!("{} is a symbolic link", dir.display())));
+    }
+    fs::create_dir_all(&dir)?;
+    let file = dir.join(".gitignore");
+    let in_git = cwd.ancestors().any(|dir| dir.join(".git").exists());
+    if !in_git || file.exists() {
+        return Ok(());
+    }
+    replace_with_mode(&file, GITIGNORE.as_bytes(), 0o644)
+}
+
 /// Replaces a file with a value as pretty JSON.
 pub fn replace_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_vec_pretty(value)?;
@@ -80,39 +98,74 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens or makes a journal; a torn last line of an earlier crash is ended first.
+    /// Opens or makes a journal. A last line that a crash cut off is dropped; a whole one that only
+    /// lacks its end is ended.
     pub fn open(path: &Path) -> io::Result<Journal> {
         let file =
             OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
         let mut journal = Journal { path: path.to_owned(), file, torn: false };
-        if journal.is_torn()? {
-            journal.file.write_all(b"\n")?;
+        let (at, tail) = journal.tail()?;
+        if tail.is_empty() {
+            return Ok(journal);
+        }
+        match serde_json::from_slice::<serde::de::IgnoredAny>(&tail) {
+            Ok(_) => journal.file.write_all(b"\n")?,
+            Err(_) => journal.file.set_len(at)?,
         }
         Ok(journal)
     }
 
-    fn is_torn(&self) -> io::Result<bool> {
+    /// What follows the last line break, and where it begins.
+    fn tail(&self) -> io::Result<(u64, Vec<u8>)> {
         use std::os::unix::fs::FileExt;
-        let length = self.file.metadata()?.len();
-        if length == 0 {
-            return Ok(false);
+        let mut at = self.file.metadata()?.len();
+        let mut tail = Vec::new();
+        let mut block = [0u8; 4096];
+        while at > 0 {
+            let bytes = at.min(4096);
+            let block = &mut block[..usize::try_from(bytes).map_err(io::Error::other)?];
+            self.file.read_exact_at(block, at - bytes)?;
+            let cut = block.iter().rposition(|byte| *byte == b'\n').map_or(0, |found| found + 1);
+            tail.splice(0..0, block[cut..].iter().copied());
+            at -= bytes - cut as u64;
+            if cut > 0 {
+                break;
+            }
         }
-        let mut last = [0u8];
-        self.file.read_exact_at(&mut last, length - 1)?;
-        Ok(last != *b"\n")
+        Ok((at, tail))
     }
 
-    /// Appends one line.
+    /// Appends one line. What a failed write leaves of it is taken away again.
     pub fn append(&mut self, value: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(value)?;
         line.push(b'\n');
         if self.torn {
             line.insert(0, b'\n');
         }
-        self.torn = true;
-        self.file.write_all(&line)?;
-        self.torn = false;
-        Ok(())
+        let before = self.file.metadata()?.len();
+        let Err(error) = self.file.write_all(&line) else {
+            self.torn = false;
+            return Ok(());
+        };
+        self.torn |= !self.take_back(before, &line);
+        Err(error)
+    }
+
+    /// Cuts off the beginning of a line, where nothing but that was appended.
+    fn take_back(&self, before: u64, line: &[u8]) -> bool {
+        use std::os::unix::fs::FileExt;
+        let cut = || -> io::Result<bool> {
+            let length = usize::try_from(self.file.metadata()?.len() - before);
+            let mut written = vec![0; length.unwrap_or(usize::MAX).min(line.len())];
+            self.file.read_exact_at(&mut written, before)?;
+            let ours =
+                length.is_ok_and(|length| length <= line.len()) && line.starts_with(&written);
+            if ours {
+                self.file.set_len(before)?;
+            }
+            Ok(ours)
+        };
+        cut().unwrap_or(false)
     }
 
     /// Makes what was appended durable (about 4 ms: once a turn, and before every git action).
@@ -126,16 +179,58 @@ impl Journal {
     }
 }
 
+/// A line of a journal that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadableLine {
+    /// Counted from 1.
+    pub number: usize,
+    /// What it holds; bytes that are not UTF-8 are replaced.
+    pub text: String,
+    /// Why, for people.
+    pub why: String,
+    /// How many lines before it could be read.
+    pub after: usize,
+}
+
 /// Reads a journal: every line that parses, in order. A missing file has no lines; a torn or
-/// unknown line is skipped.
+/// unknown line is skipped. For what is only shown; decisions need [`read_lines`].
 pub fn read_journal<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<T>> {
+    Ok(read_lines(path)?.0)
+}
+
+/// Reads a journal: the lines that parse, in order, and those that do not. A missing file has no
+/// lines; only a last line that a crash cut off is dropped.
+pub fn read_lines<T: DeserializeOwned>(path: &Path) -> io::Result<(Vec<T>, Vec<UnreadableLine>)> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
         Err(e) => return Err(e),
     };
-    let lines = bytes.split(|b| *b == b'\n').filter(|line| !line.is_empty());
-    Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+    let (mut read, mut unreadable) = (Vec::new(), Vec::new());
+    let mut lines = bytes.split(|b| *b == b'\n').enumerate().peekable();
+    while let Some((at, line)) = lines.next() {
+        let is_torn = lines.peek().is_none();
+        match serde_json::from_slice(line) {
+            Ok(value) => read.push(value),
+            Err(_) if line.is_empty() || is_torn => {}
+            Err(error) => unreadable.push(UnreadableLine {
+                number: at + 1,
+                text: String::from_utf8_lossy(line).into_owned(),
+                why: why_unreadable(line, &error),
+                after: read.len(),
+            }),
+        }
+    }
+    Ok((read, unreadable))
+}
+
+/// A whole object that we do not know was written by somebody who knows more.
+fn why_unreadable(line: &[u8], error: &serde_json::Error) -> String {
+    let is_object = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(line);
+    match is_object {
+        Ok(_) => format!("written by a newer version ({error})"),
+        Err(_) => format!("damaged ({error})"),
+    }
 }
 
 /// Marks a durable step. With `G3_TEST_KILL_AT=NAME` in the environment the process kills itself
@@ -179,6 +274,41 @@ mod tests {
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"[2, ").unwrap();
         Journal::open(&path).unwrap().append(&3).unwrap();
         assert_eq!(read_journal::<u32>(&path).unwrap(), vec![1, 3]);
+        assert_eq!(read_lines::<u32>(&path).unwrap().1, [], "the torn line is gone");
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"4").unwrap();
+        Journal::open(&path).unwrap().append(&5).unwrap();
+        assert_eq!(read_journal::<u32>(&path).unwrap(), [1, 3, 4, 5], "only its end was missing");
+    }
+
+    #[test]
+    fn every_line_but_a_torn_last_one_is_read_or_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j.jsonl");
+        fs::write(&path, "1\n{\"new\":true}\n2\nx\n\n3\n[4, ").unwrap();
+        let (read, unreadable) = read_lines::<u32>(&path).unwrap();
+        assert_eq!(read, [1, 2, 3]);
+        let named: Vec<_> = unreadable.iter().map(|line| (line.number, line.after)).collect();
+        assert_eq!(named, [(2, 1), (4, 2)]);
+        assert!(unreadable[0].why.starts_with("written by a newer version"));
+        assert!(unreadable[1].why.starts_with("damaged"));
+    }
+
+    #[test]
+    fn a_torn_line_of_any_length_is_dropped_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j.jsonl");
+        for length in [1, 4095, 4096, 4097, 20_000] {
+            fs::write(&path, "7\n").unwrap();
+            let torn = format!("\"{}", "x".repeat(length));
+            OpenOptions::new()
+                .append(true)
+                .open(&path)
+                .unwrap()
+                .write_all(torn.as_bytes())
+                .unwrap();
+            drop(Journal::open(&path).unwrap());
+            assert_eq!(fs::read(&path).unwrap(), b"7\n", "{length} bytes");
+        }
     }
 
     #[test]

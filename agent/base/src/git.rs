@@ -143,6 +143,8 @@ pub struct Git {
     git_dir: PathBuf,
     work_tree: Option<PathBuf>,
     attributes: Attributes,
+    objects: Option<OsString>,
+    user_config: bool,
     drivers: Arc<OnceLock<Vec<Setting>>>,
 }
 
@@ -165,6 +167,8 @@ impl Git {
             git_dir: git_dir.into(),
             work_tree: None,
             attributes: Attributes::OfFiles,
+            objects: None,
+            user_config: true,
             drivers: Arc::default(),
         }
     }
@@ -180,6 +184,19 @@ impl Git {
     #[must_use]
     pub fn without_attributes(&self) -> Git {
         Git { attributes: Attributes::None, ..self.clone() }
+    }
+
+    /// The same, with further object directories: the value of `GIT_ALTERNATE_OBJECT_DIRECTORIES`.
+    #[must_use]
+    pub fn with_objects(&self, alternates: impl Into<OsString>) -> Git {
+        Git { objects: Some(alternates.into()), ..self.clone() }
+    }
+
+    /// The same, without the configuration of the user and the system: for calls that are confined,
+    /// where those files cannot be read.
+    #[must_use]
+    pub fn without_user_config(&self) -> Git {
+        Git { user_config: false, drivers: Arc::default(), ..self.clone() }
     }
 
     /// A call to be finished by the caller: environment or input may be added.
@@ -216,6 +233,12 @@ impl Git {
         if let Some(work_tree) = &self.work_tree {
             job = job.arg("--work-tree").arg(work_tree);
         }
+        if let Some(objects) = &self.objects {
+            job = job.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects);
+        }
+        if !self.user_config {
+            job = job.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+        }
         job = job.env("GIT_CONFIG_COUNT", settings.len().to_string());
         for (at, (key, value)) in settings.into_iter().enumerate() {
             job = job.env(format!("GIT_CONFIG_KEY_{at}"), key);
@@ -249,6 +272,25 @@ fn cleared(directory: &Path) -> Job {
         }
     }
     VARIABLES.iter().fold(job, |job, (key, value)| job.env(key, value))
+}
+
+/// A setting of the user's own configuration (system and global files), never of a repository.
+pub fn user_setting(key: &str) -> Option<String> {
+    let job = cleared(Path::new("/")).env("GIT_DIR", "/dev/null");
+    let output = job.args(["config", "--get", key]).output(Limits::seconds(30)).ok()?;
+    output.ok().then(|| output.text())
+}
+
+/// The user's own git, with the user's own configuration, in a directory outside every repository.
+pub fn outside_repositories(directory: &Path) -> Job {
+    let mut job = Job::new("git", directory);
+    for (key, _) in std::env::vars_os() {
+        let is_users = KEPT.iter().chain(&["GIT_PAGER"]).any(|kept| key == *kept);
+        if key.as_bytes().starts_with(b"GIT_") && !is_users {
+            job = job.env_remove(key);
+        }
+    }
+    job.env("GIT_CEILING_DIRECTORIES", directory.parent().unwrap_or(directory))
 }
 
 /// Where the user's own configuration lies is the user's word.

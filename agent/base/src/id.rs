@@ -68,10 +68,12 @@ pub fn tail(id: &str) -> &str {
     }
 }
 
-/// The first words of a task as ASCII letters, digits and hyphens; `task` when nothing is left.
+/// The first words of a task as ASCII letters, digits and hyphens, those of other scripts written
+/// in Latin letters; `task` when nothing is left.
 fn slug(task: &str) -> String {
     let mut out = String::new();
-    for c in task.chars() {
+    let beginning: String = task.trim_start().chars().take(8 * SLUG_CHARS).collect();
+    for c in deunicode::deunicode(&beginning).chars() {
         if c.is_ascii_alphanumeric() {
             out.push(c.to_ascii_lowercase());
         } else if !out.is_empty() && !out.ends_with('-') {
@@ -135,7 +137,10 @@ mod tests {
     fn an_id_is_a_slug_of_the_task_and_four_characters() {
         assert_eq!(Id::new("Fix login!", [0, 1, 2, 3]).as_str(), "fix-login-abcd");
         assert_eq!(Id::new("$(touch x); ../..", [0; 4]).as_str(), "touch-x-aaaa");
-        assert_eq!(Id::new("привет", [0; 4]).as_str(), "task-aaaa");
+        assert_eq!(Id::new("привет, мир", [0; 4]).as_str(), "privet-mir-aaaa");
+        assert_eq!(Id::new("Überprüfe die Größe", [0; 4]).as_str(), "uberprufe-die-grosse-aaaa");
+        assert_eq!(Id::new("修复登录", [0; 4]).as_str(), "xiu-fu-deng-lu-aaaa");
+        assert_eq!(Id::new("--- ...", [0; 4]).as_str(), "task-aaaa");
         let long = Id::new("rename the variable everywhere in the program", [0; 4]);
         assert_eq!(long.as_str(), "rename-the-variable-aaaa");
     }

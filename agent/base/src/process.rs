@@ -6,8 +6,10 @@ mod bounds;
 mod collect;
 mod descriptors;
 mod output;
+mod pty;
 mod running;
 mod system;
+mod watcher;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -15,6 +17,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -23,7 +26,10 @@ pub use bounds::Bounds;
 use collect::Collector;
 pub use descriptors::{inherited, keep_from_children};
 pub use output::{Limits, Output, exit_code};
+pub use pty::Pty;
 use system::{Group, Place, named};
+
+use crate::sandbox::Confinement;
 
 /// How long a group may take to end after TERM before it gets KILL.
 pub const GRACE: Duration = Duration::from_millis(500);
@@ -64,6 +70,10 @@ pub struct Job {
     place: Place,
     last_signal: Signal,
     bounds: Option<Bounds>,
+    /// Kept open until the child has it.
+    terminal: Option<OwnedFd>,
+    confinement: Option<Arc<Confinement>>,
+    watched: bool,
 }
 
 impl Job {
@@ -75,8 +85,19 @@ impl Job {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let program = program.as_ref().to_owned();
         let (descriptors, place) = (Vec::new(), Place::default());
-        let (input, bounds) = (None, None);
-        Job { command, program, input, descriptors, place, last_signal: Signal::KILL, bounds }
+        let (input, bounds, confinement, last_signal) = (None, None, None, Signal::KILL);
+        Job {
+            command,
+            program,
+            input,
+            descriptors,
+            place,
+            last_signal,
+            bounds,
+            confinement,
+            watched: false,
+            terminal: None,
+        }
     }
 
     /// Adds one argument.
@@ -157,6 +178,15 @@ impl Job {
         self
     }
 
+    /// Gives the child a process session of its own, with this terminal.
+    #[must_use]
+    pub fn on_terminal(mut self, terminal: OwnedFd) -> Job {
+        self.place.group = Group::Detached;
+        self.place.terminal = Some(terminal.as_raw_fd());
+        self.terminal = Some(terminal);
+        self
+    }
+
     /// Keeps the child in our process group, so that the terminal's keys reach it.
     #[must_use]
     pub fn in_our_group(mut self) -> Job {
@@ -176,6 +206,21 @@ impl Job {
     #[must_use]
     pub fn cleans_up(mut self) -> Job {
         self.last_signal = Signal::TERM;
+        self
+    }
+
+    /// Its group gets KILL when we end while it runs, even by KILL ourselves (Linux). Holds for what
+    /// [`Job::spawn_async`] starts, until the handle is told to forget it.
+    #[must_use]
+    pub fn ends_with_us(mut self) -> Job {
+        self.watched = true;
+        self
+    }
+
+    /// Puts a box around it and all that it starts.
+    #[must_use]
+    pub fn confined(mut self, confinement: Arc<Confinement>) -> Job {
+        self.confinement = Some(confinement);
         self
     }
 
@@ -214,12 +259,13 @@ impl Job {
 
     /// Starts it on the tokio runtime; its group gets KILL when the handle is dropped.
     pub fn spawn_async(self) -> io::Result<AsyncRunning> {
-        let last_signal = self.last_signal;
+        let (last_signal, watched) = (self.last_signal, self.watched);
         let (command, program, _descriptors) = self.prepared()?;
         let mut command = tokio::process::Command::from(command);
         let child = command.spawn().map_err(|e| named(e, &program))?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        Ok(AsyncRunning { child, group, last_signal })
+        let watched = group.filter(|_| watched).and_then(watcher::Watched::group);
+        Ok(AsyncRunning { child, group, last_signal, watched })
     }
 
     /// Starts it and lets go of it: for processes that outlive us. Gives its process id.
@@ -239,7 +285,13 @@ impl Job {
 
     /// Puts group, session and descriptors into place. The descriptors must live until the start.
     fn prepared(self) -> io::Result<Prepared> {
-        let Job { mut command, program, descriptors, place, bounds, .. } = self;
+        let Job { mut command, program, descriptors, place, bounds, confinement, terminal, .. } =
+            self;
+        // First of all: a change of privileges takes back the signal at our end, and descriptors
+        // that are moved may take the place of the rules.
+        if let Some(confinement) = confinement {
+            system::confine_before_exec(&mut command, confinement);
+        }
         if place.group == Group::Own {
             command.process_group(0);
         }
@@ -257,12 +309,12 @@ impl Job {
         if let Some(bounds) = bounds {
             bounds::before_exec(&mut command, bounds)?;
         }
-        Ok((command, program, descriptors))
+        Ok((command, program, (descriptors, terminal)))
     }
 }
 
 /// A command, its name for errors, and the descriptors that must live until it started.
-type Prepared = (Command, OsString, Vec<(OwnedFd, i32)>);
+type Prepared = (Command, OsString, (Vec<(OwnedFd, i32)>, Option<OwnedFd>));
 
 /// A process and its group. Dropped, the group gets KILL.
 #[derive(Debug)]
@@ -280,12 +332,26 @@ pub struct AsyncRunning {
     pub child: tokio::process::Child,
     group: Option<Pid>,
     last_signal: Signal,
+    watched: Option<watcher::Watched>,
 }
 
 /// Sends a signal to a process group; one that is gone is no error.
 pub fn signal_group(id: u32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(id.cast_signed()) {
         let _ = rustix::process::kill_process_group(pid, signal);
+    }
+}
+
+/// Keeps what this process knows (keys above all) to itself: no other process of the user may look
+/// into it, and no core file is written when it crashes. To be called first of all.
+#[allow(unsafe_code)]
+pub fn keep_secrets() {
+    let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
+    #[cfg(target_os = "linux")]
+    // SAFETY: the call takes numbers.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
 }
 

@@ -23,6 +23,11 @@ pub fn tail(text: &str, max: usize) -> &str {
     &text[start..]
 }
 
+/// A number and what it counts: `1 file`, `2 files`.
+pub fn count<N: PartialEq + From<u8> + std::fmt::Display>(n: N, word: &str) -> String {
+    format!("{n} {word}{}", if n == N::from(1) { "" } else { "s" })
+}
+
 /// Text for a person to read, on a terminal or in a page: every character that a terminal would
 /// act on or would not show is written out. Control characters look as in `cat -v` (`^[`, `^M`),
 /// others by their number (`<U+202E>`). Newline and tab stay, and no character is dropped.
@@ -43,6 +48,34 @@ pub fn printable(text: &str) -> String {
             c => out.push(c),
         }
         previous = Some(c);
+    }
+    out
+}
+
+/// Bytes of a file for a person to read: as [`printable`]; what is not UTF-8 is written as `<FF>`.
+pub fn printable_bytes(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(&printable(chunk.valid()));
+        for byte in chunk.invalid() {
+            let _ = write!(out, "<{byte:02X}>");
+        }
+    }
+    out
+}
+
+/// A JSON text whose hidden characters are escaped, so that showing it on a terminal is harmless.
+/// They can only be part of its strings.
+pub fn json_escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_hidden(c) || c == '\u{7f}' {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
     }
     out
 }
@@ -138,6 +171,11 @@ mod tests {
     }
 
     #[test]
+    fn one_has_no_plural() {
+        assert_eq!([0, 1, 2].map(|n| count(n, "line")), ["0 lines", "1 line", "2 lines"]);
+    }
+
+    #[test]
     fn control_characters_are_written_out() {
         assert_eq!(printable("a\u{1b}[31mb\u{1b}[0mc"), "a^[[31mb^[[0mc");
         assert_eq!(printable("x\u{1b}]52;c;aGk=\u{7}y"), "x^[]52;c;aGk=^Gy");
@@ -173,6 +211,20 @@ mod tests {
         assert_eq!(printable_output("10%\r20%\u{1b}[2Jx\u{1b}[?25l"), "10%^M20%^[[2Jx^[[?25l");
         assert_eq!(printable_output("end\u{1b}[3"), "end^[[3");
         assert_eq!(printable_output("\u{1b}[8mhidden\u{1b}[é"), "hidden^[[é");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_written_out() {
+        assert_eq!(printable_bytes(b"a\xff\xc3\xa9\xc3\r"), "a<FF>é<C3>^M");
+    }
+
+    #[test]
+    fn json_is_safe_on_a_terminal_and_says_the_same() {
+        let text = "a\u{9b}2J\u{202e}b\u{e0041}\u{7f}é";
+        let json = serde_json::to_string(text).unwrap();
+        let escaped = json_escaped(&json);
+        assert_eq!(escaped, r#""a\u009b2J\u202eb\udb40\udc41\u007fé""#);
+        assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), text);
     }
 
     /// Every text of at most four of these characters.

@@ -9,6 +9,21 @@ pub fn home_dir() -> Option<PathBuf> {
     absolute("HOME")
 }
 
+/// Names the directory in which g3 keeps the state of the one working directory that it works in,
+/// instead of its place below [`state_dir`]. studio sets it for the agents of its sessions.
+pub const STATE_VARIABLE: &str = "G3_STATE_DIR";
+
+/// Where g3 keeps the state of a working directory: its sessions and reports of errors. No box of a
+/// command opens it, and it is never in the working directory, where a repository could have
+/// put it.
+pub fn workspace_state(directory: &Path) -> io::Result<PathBuf> {
+    if let Some(given) = absolute(STATE_VARIABLE) {
+        return Ok(given);
+    }
+    let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    Ok(state_dir("g3")?.join("workspaces").join(name_for_path(&directory)))
+}
+
 /// Where a program keeps what must outlive it and belongs to no repository:
 /// `$XDG_STATE_HOME/<program>`, else `~/.local/state/<program>`. Every box closes both. Fails when
 /// neither variable names an absolute path.

@@ -14,6 +14,8 @@ use super::settings::{directory, load, settings};
 use super::trace::{self, TraceArgs};
 use super::{AgentArgs, Common, in_runtime};
 use crate::modes::mcp;
+use crate::run::root_of;
+use crate::tools::exec::boxed::CommandBox;
 use crate::tools::mcp::connect::Place;
 use crate::tools::mcp::name::servers as parts;
 use crate::tools::mcp::server::Server;
@@ -111,7 +113,8 @@ pub fn run(args: McpArgs) -> Result<u8> {
 fn list(as_json: bool, common: &Common) -> Result<()> {
     let cwd = directory(common)?;
     let Loaded { config, notices, .. } = load(common, &cwd)?;
-    let on = servers(&config.mcp, &Place { cwd, logs: None });
+    let around = CommandBox::of(&config.sandbox, &root_of(&cwd));
+    let on = servers(&config.mcp, &Place { cwd, logs: None, around });
     let rows = config.mcp.iter().map(|(name, definition)| {
         let server = on.iter().find(|server| server.name == *name);
         row(name, definition, server.map(Arc::as_ref))
@@ -191,7 +194,8 @@ fn logout(name: &str, common: &Common) -> Result<()> {
 async fn test(name: &str, as_json: bool, common: &Common) -> Result<u8> {
     let cwd = directory(common)?;
     let definition = McpServer { enabled: true, ..definition(name, common, &cwd)? };
-    let place = Place { cwd, logs: None };
+    let around = CommandBox::of(&load(common, &cwd)?.config.sandbox, &root_of(&cwd));
+    let place = Place { cwd, logs: None, around };
     let part = parts([name]).remove(0);
     let server = Server::new(name, &part, &definition, &place);
     let since = Instant::now();

@@ -24,13 +24,16 @@ use base::failure::{Failure, OrFail, Result};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::message::Image;
 use crate::modes::autonomous::Terms;
-use crate::modes::{accumulative, acp, autonomous, complete, interactive, once, planning};
+use crate::modes::interactive::Opening;
+use crate::modes::{accumulative, acp, attach, autonomous, complete, interactive, once, planning};
+use crate::provider;
 use crate::run::Which;
 use crate::run::ends::tell_failure;
 use crate::ui::plain::Plain;
 use crate::ui::{self, Bus};
-use settings::{BrowserArgs, settings};
+use settings::{BrowserArgs, cwd_of_user, settings};
 use show::Show;
 use ways::{Given, ModeArgs, Way};
 
@@ -97,6 +100,13 @@ pub struct AgentArgs {
     /// Work as this persona (see --list-agents)
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
+    /// Attach this picture (PNG, JPEG, GIF or WebP) to the task or the first message; may be repeated
+    #[arg(long = "image", value_name = "FILE")]
+    images: Vec<PathBuf>,
+    /// Work in this directory, and give the model a report about its code first: languages, layout,
+    /// build files, names
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["workspace", "resume"])]
+    codebase_fast_start: Option<PathBuf>,
     #[command(flatten)]
     mode: ModeArgs,
     #[command(flatten)]
@@ -174,6 +184,9 @@ struct AcpArgs {
     limits: LimitArgs,
     #[command(flatten)]
     browser: BrowserArgs,
+    /// Check flags, configuration and provider, print an error as JSON, and end
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// Player and coach over ACP.
@@ -197,7 +210,7 @@ struct LimitArgs {
     /// Stop after so many tokens, sent and written, cached ones included
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_tokens: Option<u64>,
-    /// Stop after so many US dollars, as far as the model's prices are known
+    /// Maximum cost in US dollars; needs a model whose price is known
     #[arg(long, value_name = "USD", value_parser = dollars)]
     budget: Option<f64>,
     /// Stop after so many seconds, also in the middle of a reply or a command
@@ -269,6 +282,7 @@ async fn agent(mut common: Common, mut args: AgentArgs, given: &Given) -> Result
     }
     let bus = Bus::new(Clock::from_env(), args.show.views()?);
     let mut begun = || -> Result<_> {
+        common.workspace = args.codebase_fast_start.clone().or(common.workspace.take());
         let task = task(&args)?;
         let way = Way::of(&args.mode, task.is_some());
         given.fits(way)?;
@@ -287,10 +301,12 @@ async fn agent(mut common: Common, mut args: AgentArgs, given: &Given) -> Result
             })?;
         }
         let settings = settings(&common, &args)?;
+        let pictures = args.images.iter().map(|file| attach::picture(&cwd_of_user(), file));
+        let pictures = pictures.collect::<Result<Vec<Image>>>()?;
         let trace = trace::begin(&common, &settings.config, way.name())?;
-        Ok((settings, trace, task, way))
+        Ok((settings, trace, (task, pictures), way))
     };
-    let (settings, trace, task, way) =
+    let (settings, trace, (task, pictures), way) =
         begun().inspect_err(|failure| tell_failure(&bus, failure))?;
     let asker = args.show.asker(&bus);
     let which = match &args.resume {
@@ -305,9 +321,12 @@ async fn agent(mut common: Common, mut args: AgentArgs, given: &Given) -> Result
             Way::List => return Ok(0),
             Way::Once => {
                 let task = task.unwrap_or_default();
-                once::run(&settings, &which, &task, bus.clone(), asker).await?
+                once::run(&settings, &which, (&task, pictures), bus.clone(), asker).await?
             }
-            Way::Interactive => interactive::run(settings, which, bus.clone(), asker).await?,
+            Way::Interactive => {
+                let opening = Opening { which, pictures };
+                interactive::run(settings, opening, bus.clone(), asker).await?
+            }
             Way::Autonomous => autonomous::alone(&order(settings)?, bus.clone(), asker).await?,
             Way::Accumulative => accumulative::run(order(settings)?, bus.clone(), asker).await?,
             Way::Planning => {
@@ -320,11 +339,26 @@ async fn agent(mut common: Common, mut args: AgentArgs, given: &Given) -> Result
 }
 
 async fn serve(args: AcpArgs) -> Result<u8> {
-    let AcpArgs { common, profile, acd, agent, rounds, limits, browser } = args;
+    let AcpArgs { common, profile, acd, agent, rounds, limits, browser, dry_run } = args;
     let terms = Terms { rounds: limits.max_turns, checks: rounds.checks };
     let rounds = rounds.autonomous.then_some(terms);
-    let trace = trace::begin_anywhere(&common, "acp")?;
     let agent = AgentArgs { profile, acd, agent, limits, browser, ..AgentArgs::default() };
+    if dry_run {
+        let checked = settings(&common, &agent).and_then(|settings| {
+            let roles = &settings.config.providers;
+            let roles = rounds.as_ref().map(|_| [&roles.player, &roles.coach]);
+            let roles = roles.into_iter().flatten().flatten().cloned();
+            provider::check(&settings.config, &settings.choice, roles)
+        });
+        return match checked {
+            Ok(()) => Ok(0),
+            Err(failure) => {
+                let told = serde_json::json!({ "error": failure.to_json() });
+                ui::print(&format!("{told}\n")).map(|()| failure.exit_code())
+            }
+        };
+    }
+    let trace = trace::begin_anywhere(&common, "acp")?;
     let for_directory = move |cwd: &std::path::Path| {
         let common = Common { workspace: Some(cwd.to_owned()), ..common.clone() };
         settings(&common, &agent)
@@ -351,6 +385,7 @@ async fn answer(common: Common) -> Result<u8> {
 fn task(args: &AgentArgs) -> Result<Option<String>> {
     let task = match args.task.as_deref() {
         Some("-") => Some(stdin_text()?),
+        Some(word) if wrong::is_slip(word) => return Err(wrong::slip(word)),
         Some(task) => Some(task.to_owned()),
         None if args.mode.is_some() => None,
         None if args.resume.is_some() && !std::io::stdin().is_terminal() => {

@@ -17,6 +17,9 @@ use crate::ui::{self, Bus};
 pub struct PlanArgs {
     #[command(subcommand)]
     command: PlanCommand,
+    /// Print the result, or the error, as one JSON object: {"text"} or {"error"}
+    #[arg(long, global = true)]
+    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -38,7 +41,20 @@ struct SplitArgs {
 
 /// Runs it; what the model does is told on stderr.
 pub async fn run(args: PlanArgs) -> Result<u8> {
-    let (common, part) = match args.command {
+    if !args.json {
+        let came = part(args.command).await?;
+        return ui::print(&format!("{}\n", came.trim_end())).map(|()| 0);
+    }
+    let (told, code) = match part(args.command).await {
+        Ok(came) => (serde_json::json!({ "text": came }), 0),
+        Err(failure) => (serde_json::json!({ "error": failure.to_json() }), failure.exit_code()),
+    };
+    ui::print(&format!("{told}\n")).map(|()| code)
+}
+
+/// One part of a plan: what the model said.
+async fn part(command: PlanCommand) -> Result<String> {
+    let (common, part) = match command {
         PlanCommand::Refine(common) => (common, Part::Refine),
         PlanCommand::Split(args) => (args.common, Part::Split(args.tasks.map(file).transpose()?)),
     };
@@ -48,10 +64,14 @@ pub async fn run(args: PlanArgs) -> Result<u8> {
         let text = stdin_text()?;
         let talk = Plain::new(std::io::sink(), Some(std::io::stderr()));
         let bus = Bus::new(Clock::from_env(), vec![Box::new(talk)]);
-        let came = alone::run(&settings, &part, &text, (bus, None)).await?;
-        ui::print(&format!("{}\n", came.trim_end())).map(|()| 0)
+        alone::run(&settings, &part, &text, (bus, None)).await
     };
-    trace.over(work.await)
+    let mut came = String::new();
+    trace.over(work.await.map(|text| {
+        came = text;
+        0
+    }))?;
+    Ok(came)
 }
 
 fn file(path: PathBuf) -> Result<(String, String)> {

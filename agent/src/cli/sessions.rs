@@ -61,6 +61,8 @@ enum SessionsCommand {
         #[arg(long, value_name = "TURN")]
         before: Option<usize>,
     },
+    /// Take over the sessions that an earlier g3 kept in .g3/sessions of this directory
+    Import,
     /// Say something to a session at work; the agent hears it before its next question
     Send {
         /// Its id or the beginning of it
@@ -105,6 +107,9 @@ pub fn run(args: &SessionsArgs) -> Result<u8> {
             let from = dir.join(session::find(&cwd, id.as_deref())?.as_str());
             format!("{}\n", session::fork::fork(&cwd, &from, *before)?.id)
         }
+        SessionsCommand::Import => {
+            session::import::import(&cwd)?.iter().map(|id| format!("{id}\n")).collect()
+        }
         SessionsCommand::Send { id, text } => {
             let id = session::find(&cwd, Some(id))?;
             session::inbox::post(&dir.join(id.as_str()), text)?;
@@ -143,7 +148,7 @@ fn pretty(value: &impl serde::Serialize) -> Result<String> {
 fn line(seen: &Snapshot) -> String {
     let task = base::text::printable(&seen.task.replace('\n', " "));
     format!(
-        "{:30}  {:9}  {:24}  {:>3} turns  {}\n",
+        "{:30}  {:12}  {:24}  {:>3} turns  {}\n",
         seen.id,
         seen.status,
         seen.updated_at,
@@ -165,7 +170,7 @@ fn in_full(seen: &Snapshot) -> String {
         seen.model,
         seen.provider,
         seen.turns,
-        ui::tokens(usage.input + usage.cache_write),
+        ui::tokens(usage.input.saturating_add(usage.cache_write)),
         ui::tokens(usage.cache_read),
         ui::tokens(usage.output),
         base::text::printable(&seen.task),

@@ -1,8 +1,9 @@
 //! `g3 tool …`: every tool without a model, and the gate without a tool.
 
 use std::io::{self, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::config::{Config, Sources};
@@ -14,13 +15,16 @@ use serde_json::{Value, json};
 use crate::gate::Gate;
 use crate::memory::Memory;
 use crate::run::root_of;
-use crate::session::{keep_out_of_git, sessions_dir};
+use crate::session::sessions_dir;
 use crate::skills;
 use crate::tools::browser::{self, keeper};
 use crate::tools::desktop::{self, Desk};
+use crate::tools::exec::boxed::confining;
 use crate::tools::lsp::hub::Hub;
 use crate::tools::profile::{self, Face, page};
 use crate::tools::{self, ErrorKind, Outcome, Profile, Workplace};
+use crate::ui::live::Live;
+use crate::ui::{call_line, terminal};
 
 mod check;
 mod undo;
@@ -92,6 +96,9 @@ struct ExecArgs {
     json: bool,
 }
 
+/// The only call that runs.
+const CALL: &str = "call";
+
 /// The session of calls that name none.
 const SESSION: &str = "tool-exec";
 
@@ -137,12 +144,21 @@ fn schema(face: &Face) -> Value {
 fn exec(args: &ExecArgs) -> Result<u8> {
     let given = given(&args.call.args)?;
     let (cwd, config) = loaded(args.call.cwd.as_deref())?;
-    let at = workplace(&cwd, args.session.as_deref(), &config)?;
+    let mut at = workplace(&cwd, args.session.as_deref(), &config)?;
     keep(&at)?;
+    let live = Arc::new(Mutex::new(Live::new()));
+    at.hear = listener(&live);
     let started = Instant::now();
     let outcome = match serde_json::from_str::<Value>(&given) {
         Ok(call @ Value::Object(_)) => {
-            run_to_its_end(args.call.profile, &args.call.name, &call, &at)?
+            with(&live, |live| {
+                live.fit(terminal::width_of_stderr());
+                live.begin(CALL, &call_line(&args.call.name, &call));
+                live.show();
+            });
+            let outcome = run_to_its_end(args.call.profile, &args.call.name, &call, &at);
+            with(&live, Live::hide);
+            outcome?
         }
         Ok(_) | Err(_) => tools::malformed(args.call.profile, &args.call.name, &given),
     };
@@ -153,6 +169,16 @@ fn exec(args: &ExecArgs) -> Result<u8> {
     };
     print(&text)?;
     Ok(exit_code(&outcome))
+}
+
+/// Passes on what a tool writes, to be drawn on stderr where that is a terminal.
+fn listener(live: &Arc<Mutex<Live>>) -> Arc<dyn Fn(&str) + Send + Sync> {
+    let live = live.clone();
+    Arc::new(move |text| with(&live, |live| live.heard(CALL, text)))
+}
+
+fn with(live: &Mutex<Live>, work: impl FnOnce(&mut Live)) {
+    work(&mut live.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
 fn keep_browser(order: &str) -> Result<()> {
@@ -235,7 +261,8 @@ fn state_dir(cwd: &Path, session: Option<&str>) -> Result<PathBuf> {
 fn workplace(cwd: &Path, session: Option<&str>, config: &Config) -> Result<Workplace> {
     let mut at = Workplace::quiet(cwd, state_dir(cwd, session)?);
     at.root = root_of(cwd);
-    at.gate = Arc::new(Gate::new(&config.gate, None)?);
+    at.gate = Arc::new(Gate::new(&config.gate, None)?.confining(confining(&config.sandbox)));
+    at.others.sandbox = Arc::new(config.sandbox.clone());
     at.memory = Arc::new(Memory::new(config, None));
     at.others.web = Arc::new(config.tools.clone());
     at.others.lsp = Hub::new(config)?;
@@ -247,8 +274,10 @@ fn workplace(cwd: &Path, session: Option<&str>, config: &Config) -> Result<Workp
 
 /// Makes the place where the state of calls is kept.
 fn keep(at: &Workplace) -> Result<()> {
-    std::fs::create_dir_all(&at.session_dir)
-        .and_then(|()| keep_out_of_git(&at.cwd))
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&at.session_dir)
         .or_fail(|| format!("cannot make {}", at.session_dir.display()))
 }
 

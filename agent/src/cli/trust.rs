@@ -66,11 +66,37 @@ fn accept(store: &Path, file: &Path) -> Result<String> {
     })?;
     let entry = trust::accept(store, file, &content, &Clock::from_env())?;
     let shown = base::text::printable(&String::from_utf8_lossy(&content));
+    let names: String = entry
+        .names
+        .iter()
+        .map(|(name, sha256)| format!("  with {} (sha256 {sha256})\n", name.display()))
+        .collect();
+    let copied = copied_files(file);
     Ok(format!(
-        "{shown}\naccepted {} as it is now (sha256 {})\nany change to it needs `g3 trust` again\n",
+        "{shown}\n{copied}accepted {} as it is now (sha256 {})\n{names}any change to it, or to a file that \
+         it names, needs `g3 trust` again\n",
         file.display(),
         entry.sha256
     ))
+}
+
+/// The untracked files that a `.worktreeinclude` names now: they are copied into studio's sessions.
+fn copied_files(file: &Path) -> String {
+    let Some(directory) = file.parent().filter(|_| file.ends_with(".worktreeinclude")) else {
+        return String::new();
+    };
+    let list = || -> std::result::Result<String, base::git::GitError> {
+        let (_, git_dir) = base::git::discover(directory)?;
+        let door = base::git::Git::at(git_dir).with_work_tree(directory);
+        door.run(&["ls-files", "--others", "--ignored", "--exclude-from=.worktreeinclude"])
+    };
+    match list() {
+        Ok(files) if files.is_empty() => "it names no file that is there now\n".to_owned(),
+        Ok(files) => {
+            format!("it copies these files into sessions:\n{}\n", base::text::printable(&files))
+        }
+        Err(why) => format!("cannot list the files that it names: {why}\n"),
+    }
 }
 
 fn show(store: &Path) -> Result<String> {
@@ -79,7 +105,8 @@ fn show(store: &Path) -> Result<String> {
         return Ok("nothing is accepted\n".to_owned());
     }
     let line = |entry: &trust::Entry| {
-        format!("{}  {}  {}\n", &entry.sha256[..12], entry.time, entry.path.display())
+        let files = copied_files(&entry.path);
+        format!("{}  {}  {}\n{files}", &entry.sha256[..12], entry.time, entry.path.display())
     };
     Ok(entries.iter().map(line).collect())
 }

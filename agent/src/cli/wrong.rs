@@ -1,7 +1,10 @@
 //! A wrong command line, told with a way out.
 
+use base::failure::Failure;
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use super::Cli;
 use crate::ui;
 
 /// Prints what is wrong and what to try; gives the exit code. Help and versions go to stdout.
@@ -10,7 +13,9 @@ pub fn tell(error: &clap::Error) -> u8 {
     if !error.use_stderr() {
         return 0;
     }
-    if is_second_word(error) {
+    if let Some(command) = first_word().and_then(|word| nearest(&word)) {
+        ui::say(&format!("  try: {command}"));
+    } else if is_second_word(error) {
         ui::say("  try: quotes around a task of several words: g3 \"make the tests pass\"");
     }
     ui::say("  try: g3 --help");
@@ -25,4 +30,86 @@ fn is_second_word(error: &clap::Error) -> bool {
         Some(_) | None => Vec::new(),
     };
     error.kind() == ErrorKind::ArgumentConflict && before.contains(&"[TASK]")
+}
+
+/// The first word of the command line, where it is no flag.
+fn first_word() -> Option<String> {
+    std::env::args().nth(1).filter(|word| !word.starts_with('-'))
+}
+
+/// Whether a task is a single word that was meant as a command or a flag; not behind `--`.
+pub fn is_slip(task: &str) -> bool {
+    let is_marked = std::env::args().any(|arg| arg == "--");
+    !is_marked && nearest(task).is_some()
+}
+
+/// What to tell about such a task.
+pub fn slip(task: &str) -> Failure {
+    let failure = Failure::usage(format!("`{task}` is not a command of g3"));
+    let failure = match nearest(task) {
+        Some(command) => failure.next(command),
+        None => failure,
+    };
+    failure.next(format!("to run it as a task: g3 -- {task}"))
+}
+
+/// The command or flag that a word is, or is a slip of the pen away from.
+fn nearest(word: &str) -> Option<String> {
+    let wanted = word.trim().to_lowercase().replace('_', "-");
+    if wanted.contains(char::is_whitespace) {
+        return None;
+    }
+    let cli = Cli::command();
+    let commands = cli.get_subcommands().map(|it| (it.get_name().to_owned(), String::new()));
+    let flags = cli.get_arguments().filter_map(|it| Some((it.get_long()?.to_owned(), "--".into())));
+    let known = commands.chain(flags).filter(|(name, _)| is_near(&wanted, name));
+    let best = known.min_by_key(|(name, _)| strsim::damerau_levenshtein(&wanted, name));
+    best.map(|(name, dashes)| format!("g3 {dashes}{name}"))
+}
+
+/// Whether a word is this name, or differs by a letter where both are long enough to tell.
+fn is_near(word: &str, name: &str) -> bool {
+    let slips = match word.len().min(name.len()) {
+        0..=3 => 0,
+        4..=8 => 1,
+        _ => 2,
+    };
+    strsim::damerau_levenshtein(word, name) <= slips
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_pen_is_told_from_a_task() {
+        for (word, command) in [
+            ("resume", "g3 --resume"),
+            ("chat", "g3 --chat"),
+            ("Resume", "g3 --resume"),
+            ("sesions", "g3 sessions"),
+            ("session", "g3 sessions"),
+            ("modle", "g3 model"),
+            ("autonomus", "g3 --autonomous"),
+            ("list-agents", "g3 --list-agents"),
+            ("new_session", "g3 --new-session"),
+            ("acp", "g3 acp"),
+        ] {
+            assert_eq!(nearest(word).as_deref(), Some(command), "{word}");
+        }
+        for task in [
+            "fix",
+            "test",
+            "hello",
+            "refactor",
+            "lint",
+            "commit",
+            "begin",
+            "go",
+            "ask",
+            "chat a bit",
+        ] {
+            assert_eq!(nearest(task), None, "{task}");
+        }
+    }
 }

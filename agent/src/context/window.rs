@@ -73,13 +73,14 @@ impl Window {
 
     /// The provider counted a request and its reply. Without a report the estimate stays.
     pub fn report(&mut self, usage: Usage, reply: &Message) {
-        let sent = usage.input + usage.cache_read + usage.cache_write;
+        let sent = usage.sent();
         if sent == 0 {
             return self.add(reply);
         }
-        let estimated = self.used() * 1_000 / self.scale.max(1);
-        self.scale = (sent * 1_000).checked_div(estimated).unwrap_or(1_000).clamp(500, 3_000);
-        self.known = sent + usage.output;
+        let estimated = self.used().saturating_mul(1_000) / self.scale.max(1);
+        self.scale =
+            sent.saturating_mul(1_000).checked_div(estimated).unwrap_or(1_000).clamp(500, 3_000);
+        self.known = sent.saturating_add(usage.output);
         self.new = 0;
     }
 
@@ -97,7 +98,7 @@ impl Window {
 
     /// Tokens in use.
     pub fn used(&self) -> u64 {
-        self.known + self.new
+        self.known.saturating_add(self.new)
     }
 
     /// Tokens there are.
@@ -107,7 +108,7 @@ impl Window {
 
     /// How full it is, in percent.
     pub fn percent(&self) -> u64 {
-        self.used() * 100 / self.limit
+        self.used().saturating_mul(100) / self.limit
     }
 }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, Result};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use super::{Access, paths, shell, verbs};
+use super::written::written;
+use super::{Access, paths, verbs};
 
 /// A fence around somebody's writing. Nothing beyond it is written, unasked or asked.
 #[derive(Clone, Debug)]
@@ -36,14 +37,15 @@ impl Fence {
             Access::Write(path) => self.refuses(path),
             Access::Run { line, cwd, .. } => {
                 let found = verbs::pieces(line);
-                let named = found.iter().flat_map(shell::written);
+                let named = found.iter().flat_map(written);
                 let inside = |word: &str| {
                     let path = paths::resolve(cwd, word).ok()?;
                     // What lies outside is judged as everybody's is.
                     paths::is_inside(&path, root).then_some(path)
                 };
-                let mut written = named.filter(|word| !word.contains('$')).filter_map(inside);
-                written.find_map(|path| self.refuses(&path))
+                let mut paths =
+                    named.filter(|word| !word.contains('$')).filter_map(|word| inside(&word));
+                paths.find_map(|path| self.refuses(&path))
             }
         }
     }

@@ -7,7 +7,7 @@ use base::config::agent::Action;
 use serde_json::json;
 
 use super::core::{self, Judgement, Route};
-use super::{Access, Gate, Visitor, paths, shell};
+use super::{Access, Confining, Gate, Visitor, paths, shell};
 
 /// A verdict and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,12 +20,37 @@ pub struct Verdict {
     pub by_rule: bool,
     /// Whether it runs nowhere but in the sandbox.
     pub sandboxed: bool,
+    /// Whether it runs in the box of commands.
+    pub confine: Confine,
+}
+
+/// When a call runs in the box that commands run in by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Confine {
+    /// Not at all: it is no command, or an answer or a rule lets it out.
+    #[default]
+    Never,
+    /// Where there is nobody to ask: the box holds what its line leaves open.
+    Alone,
+    /// In any case: nothing in it needs to leave the box.
+    Always,
 }
 
 impl Verdict {
+    /// A command that may run in its box.
+    pub(super) fn confined() -> Verdict {
+        let allowed = Verdict::by_reach(Action::Allow, String::new());
+        Verdict { confine: Confine::Always, ..allowed }
+    }
+
+    /// A command about which its line does not say enough.
+    pub(super) fn unsure(why: String) -> Verdict {
+        Verdict { confine: Confine::Alone, ..Verdict::by_reach(Action::Ask, why) }
+    }
+
     /// A verdict by where a call reaches.
-    pub(super) fn by_reach(action: Action, why: String) -> Verdict {
-        Verdict { action, why, by_rule: false, sandboxed: false }
+    pub fn by_reach(action: Action, why: String) -> Verdict {
+        Verdict { action, why, by_rule: false, sandboxed: false, confine: Confine::Never }
     }
 }
 
@@ -37,16 +62,45 @@ impl Gate {
         if let Some(why) = fence.and_then(|fence| fence.refusal(visitor.access, visitor.root)) {
             return Verdict::by_reach(Action::Deny, why);
         }
-        let reach = self.by_words(visitor, by_reach(visitor));
+        let reach = self.by_words(visitor, self.held(visitor, by_reach(visitor)));
         match self.rules.iter().find(|rule| rule.matches(visitor, reach.action)) {
             Some(rule) if reach.action != Action::Deny => {
                 let why = match reach.sandboxed {
                     true => reach.why,
                     false => "a rule says so".to_owned(),
                 };
-                Verdict { action: rule.action, why, by_rule: true, ..reach }
+                // What a rule allows, or the user when a rule asks, runs as it is.
+                let confine = Confine::Never;
+                Verdict { action: rule.action, why, by_rule: true, confine, ..reach }
             }
             Some(_) | None => reach,
+        }
+    }
+
+    /// The verdict about a call as far as the box of commands changes it.
+    fn held(&self, visitor: &Visitor<'_>, reach: Verdict) -> Verdict {
+        let is_command = matches!(visitor.access, Access::Run { .. });
+        match self.commands.as_ref() {
+            Confining::Box => reach,
+            // No answer opens studio's box, so nobody is asked for one: it holds what is outside.
+            Confining::Studio(_) if is_command && reach.confine != Confine::Always => {
+                match reach.action {
+                    Action::Ask => Verdict::confined(),
+                    Action::Allow | Action::Box | Action::Deny => reach,
+                }
+            }
+            Confining::Studio(open) => match visitor.access {
+                Access::Write(path) if !open.iter().any(|tree| paths::is_inside(path, tree)) => {
+                    studio_denies(path, reach, visitor.root)
+                }
+                _ => reach,
+            },
+            Confining::Off => Verdict { confine: Confine::Never, ..reach },
+            Confining::Unable(why) if is_command && reach.action == Action::Allow => {
+                let why = format!("nothing can hold the command on this system ({why})");
+                Verdict::by_reach(Action::Ask, why)
+            }
+            Confining::Unable(_) => Verdict { confine: Confine::Never, ..reach },
         }
     }
 
@@ -73,6 +127,7 @@ impl Gate {
                 why: format!("{reason}; it would run in the sandbox"),
                 by_rule: false,
                 sandboxed: true,
+                confine: Confine::Never,
             },
             Route::Sandbox => {
                 let why =
@@ -80,11 +135,25 @@ impl Gate {
                 Verdict::by_reach(Action::Deny, why)
             }
             Route::Host if require_confirmation && reach.action == Action::Allow => {
-                Verdict::by_reach(Action::Ask, reason)
+                Verdict { action: Action::Ask, why: reason, ..reach }
             }
             Route::Host => reach,
         }
     }
+}
+
+/// What studio's box does not let be written is denied, with the line that opens it.
+fn studio_denies(path: &Path, reach: Verdict, root: &Path) -> Verdict {
+    if reach.action != Action::Ask || paths::is_inside(path, root) {
+        return reach;
+    }
+    let directory = path.parent().unwrap_or(path).display();
+    let why = format!(
+        "{} is outside of this session's box. To open the directory for later sessions, add this \
+         to the configuration:\n[sandbox]\nwrite = [\"{directory}\"]",
+        path.display()
+    );
+    Verdict::by_reach(Action::Deny, why)
 }
 
 fn by_reach(visitor: &Visitor<'_>) -> Verdict {
@@ -118,7 +187,9 @@ fn by_reach(visitor: &Visitor<'_>) -> Verdict {
             verdict(Action::Ask, "it looks at the whole screen".to_owned())
         }
         Access::Fetch { host, free: false } => {
-            verdict(Action::Ask, format!("`{host}` is asked over the network"))
+            let why =
+                format!("`{host}` is asked over the network; \"always\" is kept for this host");
+            verdict(Action::Ask, why)
         }
     }
 }

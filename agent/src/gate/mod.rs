@@ -10,11 +10,13 @@ use base::config::agent::{Action, Gate as Config, Policy};
 use futures_util::future::BoxFuture;
 
 use core::Evaluator;
+use judge::Confine;
 use rules::{Rule, question};
 use stance::Stance;
 
 pub mod core;
 pub mod fence;
+pub mod hosts;
 pub mod judge;
 pub mod paths;
 mod rules;
@@ -22,6 +24,7 @@ pub mod shell;
 pub mod stance;
 mod traced;
 pub mod verbs;
+pub mod written;
 
 /// What a call wants to reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +78,18 @@ pub struct Visitor<'a> {
     pub session_dir: &'a Path,
     /// What it wants to reach.
     pub access: &'a Access,
+    /// Tells what it would do in detail, when the user is asked.
+    pub preview: Option<Preview<'a>>,
+}
+
+/// Tells what a call would do: the unified diff of a write, the arguments for a server's tool.
+#[derive(Clone, Copy)]
+pub struct Preview<'a>(pub &'a (dyn Fn() -> Option<String> + Sync));
+
+impl std::fmt::Debug for Preview<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Preview")
+    }
 }
 
 /// What the user is asked.
@@ -88,10 +103,14 @@ pub struct Question {
     pub why: String,
     /// The rule that would answer it once and for all; empty when there can be none.
     pub rule: String,
+    /// The file that it wants to write; none where it wants something else.
+    pub writes: Option<PathBuf>,
+    /// What it would do in detail: the unified diff of a write, the arguments for a server's tool.
+    pub details: Option<String>,
 }
 
 /// What the user says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// This once.
     Once,
@@ -99,6 +118,8 @@ pub enum Answer {
     Always,
     /// No.
     No,
+    /// No, without asking the user, and why.
+    Unasked(String),
 }
 
 /// Somebody who can be asked: a terminal, an editor, an orchestrator.
@@ -112,6 +133,8 @@ pub trait Asker: Send + Sync {
 pub enum Pass {
     /// As it is.
     Free,
+    /// In the box that commands run in by default.
+    Confined,
     /// In the tighter box.
     Boxed,
     /// In the sandbox, which changes nothing and reaches nobody.
@@ -153,6 +176,20 @@ pub async fn answered<T>(work: impl Future<Output = T>) -> T {
     ANSWERED.scope((), work).await
 }
 
+/// What holds the commands that may run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Confining {
+    /// A box: what is not sure to stay inside may run in it.
+    #[default]
+    Box,
+    /// A box that no answer of the user opens: studio's. The paths are what may be written.
+    Studio(Vec<PathBuf>),
+    /// Nothing, because the configuration says so: they are judged by what their lines say.
+    Off,
+    /// Nothing, because the kernel cannot; why. They are asked about.
+    Unable(String),
+}
+
 /// The rules, and whom to ask.
 /// A clone is the same gate: what the user answers at one holds at the other.
 #[derive(Clone, Default)]
@@ -164,6 +201,8 @@ pub struct Gate {
     fence: Option<fence::Fence>,
     /// Judges by words, where the configuration wants that.
     exact: Option<Arc<Evaluator>>,
+    /// What holds commands.
+    commands: Arc<Confining>,
     patience: Patience,
 }
 
@@ -176,6 +215,12 @@ impl Gate {
             Policy::CoreExact => Some(Arc::new(Evaluator::new(config)?)),
         };
         Ok(Gate { rules, asker, exact, ..Gate::default() })
+    }
+
+    /// The same gate, for commands that this holds.
+    #[must_use]
+    pub fn confining(self, commands: Confining) -> Gate {
+        Gate { commands: Arc::new(commands), ..self }
     }
 
     /// The same gate, with a fence around what is written.
@@ -191,13 +236,16 @@ impl Gate {
         let verdict = verdict.map_err(Refused::now)?;
         let hooked = verdict.action == Action::Ask && ANSWERED.try_with(|()| ()).is_ok();
         traced::verdict(visitor, &verdict, hooked);
+        let alone = verdict.confine == Confine::Alone && !hooked && self.asker.is_none();
+        let confined = alone || verdict.confine == Confine::Always;
         let pass = match verdict.action {
             Action::Deny => return Err(Refused::now(format!("denied: {}", verdict.why))),
             Action::Allow | Action::Box | Action::Ask if verdict.sandboxed => Pass::Sandboxed,
             Action::Box => Pass::Boxed,
+            Action::Allow | Action::Ask if confined => Pass::Confined,
             Action::Allow | Action::Ask => Pass::Free,
         };
-        if verdict.action == Action::Ask && !hooked {
+        if verdict.action == Action::Ask && !hooked && !alone {
             let question = question(visitor, verdict.why);
             let asked = self.ask(&question);
             match self.patience(visitor) {
@@ -206,6 +254,11 @@ impl Gate {
                     tokio::time::timeout(time, asked).await.unwrap_or_else(|_| Err(late(time)))
                 }
             }?;
+            if let Access::Fetch { host, .. } = visitor.access
+                && self.remembered().contains(&question.rule)
+            {
+                hosts::keep(host);
+            }
         }
         Ok(pass)
     }
@@ -222,7 +275,7 @@ impl Gate {
             return Ok(());
         }
         let answer = self.put(question).await;
-        traced::asked(&question.tool, answer);
+        traced::asked(&question.tool, answer.as_ref());
         let Some(answer) = answer else {
             if question.rule.is_empty() {
                 let why = format!("denied: {}, and there is nobody to ask", question.why);
@@ -242,6 +295,7 @@ impl Gate {
                 Ok(())
             }
             Answer::No => Err(Refused::now(format!("denied by the user: {}", question.what))),
+            Answer::Unasked(why) => Err(Refused::now(format!("denied: {}: {why}", question.what))),
         }
     }
 
@@ -253,6 +307,11 @@ impl Gate {
     /// From now on so much may be done.
     pub fn take(&self, stance: Stance) {
         *self.stance.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = stance;
+    }
+
+    /// Whether there is somebody to ask.
+    pub fn can_ask(&self) -> bool {
+        self.asker.is_some()
     }
 
     /// Puts a question to the user; `None` when there is nobody.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use base::config::agent::{Action, GateRule};
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::{Access, Question, Visitor, paths, shell, verbs};
+use super::{Access, Question, Visitor, paths, shell, verbs, written};
 
 /// A rule that is ready to be looked at.
 pub struct Rule {
@@ -41,7 +41,17 @@ pub fn question(visitor: &Visitor<'_>, why: String) -> Question {
         quoted(visitor.tool),
         narrower.unwrap_or_default()
     );
-    Question { tool, what, why, rule }
+    let writes = match visitor.access {
+        Access::Write(file) => Some(file.clone()),
+        Access::Read(_)
+        | Access::Run { .. }
+        | Access::Foreign { .. }
+        | Access::Act(_)
+        | Access::Fetch { .. }
+        | Access::Screen { .. } => None,
+    };
+    let details = visitor.preview.and_then(|preview| (preview.0)());
+    Question { tool, what, why, rule, writes, details }
 }
 
 /// A text as a glob that matches just that text.
@@ -105,9 +115,19 @@ impl Rule {
 /// Whether a rule that forbids, asks or boxes speaks of this line: one of its commands is enough.
 fn names_one(glob: &GlobMatcher, line: &str) -> bool {
     let fits = |piece: verbs::Piece| {
-        [piece.words.join(" "), piece.text].iter().any(|text| glob.is_match(text))
+        let texts = [piece.words.join(" "), without_options(&piece), piece.text];
+        texts.iter().any(|text| glob.is_match(text))
     };
     glob.is_match(line) || verbs::pieces(line).into_iter().any(fits)
+}
+
+/// A command of git without the options before its subcommand: `git -C . push` is `git push`.
+fn without_options(piece: &verbs::Piece) -> String {
+    if piece.verb() != "git" {
+        return String::new();
+    }
+    let (_, rest) = written::git_parts(&piece.words);
+    format!("git {}", rest.join(" "))
 }
 
 /// Whether a rule lets this line through: it is the line, or it fits each of its commands, and

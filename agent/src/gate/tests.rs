@@ -10,13 +10,13 @@ struct Says(Answer, Mutex<Vec<Question>>);
 impl Asker for Says {
     fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
         self.1.lock().unwrap().push(question.clone());
-        Box::pin(async { self.0 })
+        Box::pin(async { self.0.clone() })
     }
 }
 
 fn visit<'a>(access: &'a Access) -> Visitor<'a> {
     let root = Path::new("/w");
-    Visitor { tool: "write_file", root, session_dir: Path::new("/s"), access }
+    Visitor { tool: "write_file", root, session_dir: Path::new("/s"), access, preview: None }
 }
 
 fn ruled(rules: &[GateRule], asker: Option<Arc<dyn Asker>>) -> base::failure::Result<Gate> {
@@ -77,6 +77,9 @@ fn a_rule_over_commands_sees_every_command_of_a_line() {
         assert_eq!(says("git push*", Action::Deny, line), Action::Deny, "{line}");
     }
     assert_eq!(says("sudo *", Action::Deny, "cd . && sudo ls"), Action::Deny);
+    for line in ["git -C . push", "git --no-pager -c a.b=c push origin", "git --git-dir=x push"] {
+        assert_eq!(says("git push*", Action::Deny, line), Action::Deny, "{line}");
+    }
     assert_eq!(says("git push*", Action::Deny, "git pull"), Action::Allow);
     assert_eq!(says("rm *", Action::Allow, "rm a && rm b"), Action::Allow);
     assert_eq!(says("rm *", Action::Allow, "rm a > b 2>/dev/null"), Action::Allow);

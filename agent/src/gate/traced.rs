@@ -38,11 +38,12 @@ pub fn decided(visitor: &Visitor<'_>, decision: &str, by: &str) {
 }
 
 /// Somebody was asked, or would have been.
-pub fn asked(tool: &str, answer: Option<Answer>) {
+pub fn asked(tool: &str, answer: Option<&Answer>) {
     let answer = match answer {
         Some(Answer::Once) => "once",
         Some(Answer::Always) => "always",
         Some(Answer::No) => "no",
+        Some(Answer::Unasked(_)) => "denied unasked",
         None => "nobody is there",
     };
     tracing::info!(target: "g3::gate", tool, answer, "asked");

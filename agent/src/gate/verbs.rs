@@ -32,17 +32,36 @@ impl Piece {
 /// How deep `sh -c "sh -c …"` is followed.
 const DEPTH: u32 = 8;
 
+/// A line of shell as far as it can be read without running it.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    /// Every command in it.
+    pub pieces: Vec<Piece>,
+    /// Whether scripts are nested deeper than they are read.
+    pub is_too_deep: bool,
+    /// What variables are set to in it, by assignments and loops: names and words.
+    pub variables: Vec<(String, String)>,
+}
+
 /// Every command in the line, those in substitutions, `sh -c`, `eval` and `find -exec` included.
 pub fn pieces(line: &str) -> Vec<Piece> {
-    let mut found = Vec::new();
-    split(line, DEPTH, &mut found);
+    read(line).pieces
+}
+
+/// Reads a line.
+pub fn read(line: &str) -> Line {
+    let mut found = Line::default();
+    // The shell takes a backslash at the end of a line away, also within a word.
+    split(&line.replace("\\\n", ""), DEPTH, &mut found);
     found
 }
 
-fn split(line: &str, depth: u32, found: &mut Vec<Piece>) {
+fn split(line: &str, depth: u32, all: &mut Line) {
     if depth == 0 {
+        all.is_too_deep = true;
         return;
     }
+    let found = &mut all.pieces;
     let first = found.len();
     let mut parser = Parser::new();
     let tree = match parser.set_language(&tree_sitter_bash::LANGUAGE.into()) {
@@ -51,6 +70,7 @@ fn split(line: &str, depth: u32, found: &mut Vec<Piece>) {
     };
     match tree {
         Some(tree) => {
+            assignments(tree.root_node(), line, &mut all.variables);
             collect(tree.root_node(), line, found);
             if tree.root_node().has_error() {
                 crudely(line, found);
@@ -58,9 +78,35 @@ fn split(line: &str, depth: u32, found: &mut Vec<Piece>) {
         }
         None => crudely(line, found),
     }
-    for at in first..found.len() {
-        for script in scripts(&found[at]) {
-            split(&script, depth - 1, found);
+    for at in first..all.pieces.len() {
+        for script in scripts(&all.pieces[at]) {
+            split(&script, depth - 1, all);
+        }
+    }
+}
+
+/// What variables are set to: `name=word`, and the words of `for name in …`.
+fn assignments(root: Node<'_>, line: &str, variables: &mut Vec<(String, String)>) {
+    let mut open = vec![root];
+    while let Some(node) = open.pop() {
+        let mut cursor = node.walk();
+        open.extend(node.named_children(&mut cursor));
+        match node.kind() {
+            "variable_assignment" => {
+                let name = node.child_by_field_name("name").map(|it| text(it, line).to_owned());
+                let value = node.child_by_field_name("value");
+                let value = value.map(|it| plain(it, line)).unwrap_or_default();
+                variables.extend(name.map(|name| (name, value)));
+            }
+            "for_statement" => {
+                let name = node.child_by_field_name("variable").map(|it| text(it, line));
+                let mut cursor = node.walk();
+                let values = node.children_by_field_name("value", &mut cursor);
+                let values: Vec<String> = values.map(|it| plain(it, line)).collect();
+                let name = name.unwrap_or_default();
+                variables.extend(values.into_iter().map(|value| (name.to_owned(), value)));
+            }
+            _ => {}
         }
     }
 }
@@ -106,11 +152,17 @@ fn collect(root: Node<'_>, line: &str, found: &mut Vec<Piece>) {
 
 /// A line that bash could not read: cut wherever a command might begin.
 fn crudely(line: &str, found: &mut Vec<Piece>) {
+    // A list in braces is one word, which may be the command.
+    let lists = line.split_whitespace().filter(|word| word.starts_with('{') && word.contains(','));
+    found.extend(lists.map(|word| Piece::new(vec![word.to_owned()], Vec::new())));
     for part in line.split([';', '|', '&', '\n', '(', ')', '{', '}', '`']) {
-        let words = part.split_whitespace().map(|word| word.replace(['"', '\'', '\\'], ""));
-        let words: Vec<String> = words.filter(|word| !word.is_empty()).collect();
+        let bare = part.replace(['"', '\'', '\\'], "");
+        let written = bare.split('>').skip(1);
+        let written = written.filter_map(|behind| behind.split_whitespace().next());
+        let written: Vec<String> = written.map(str::to_owned).collect();
+        let words = bare.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         if !words.is_empty() {
-            found.push(Piece::new(words, Vec::new()));
+            found.push(Piece::new(words, written));
         }
     }
 }
@@ -136,11 +188,15 @@ fn written(statement: Node<'_>, line: &str) -> Vec<String> {
         open.extend(node.named_children(&mut cursor).filter(|it| it.kind().ends_with("redirect")));
         if node.kind() == "file_redirect" {
             let file = node.child_by_field_name("destination");
-            let writes = text(node, line).split_once('>').is_some_and(|(before, behind)| {
+            let operator = text(node, line).trim_start_matches(|c: char| c.is_ascii_digit());
+            // `<>` opens for both.
+            let behind = operator.strip_prefix('&').unwrap_or(operator);
+            let behind = behind.strip_prefix("<>").or_else(|| behind.strip_prefix('>'));
+            let writes = behind.is_some_and(|behind| {
                 let to = behind.trim_start_matches(['>', '|']);
                 let copy = to.strip_prefix('&').map(str::trim);
                 let descriptor = |to: &str| to.chars().all(|c| c.is_ascii_digit() || c == '-');
-                !before.contains('<') && !copy.is_some_and(descriptor)
+                !copy.is_some_and(descriptor)
             });
             files.extend(file.filter(|_| writes).map(|file| plain(file, line)));
         }
@@ -157,7 +213,7 @@ fn plain(node: Node<'_>, line: &str) -> String {
         "word" => unescaped(text, |_| true),
         "raw_string" => text.trim_start_matches('\'').trim_end_matches('\'').to_owned(),
         "ansi_c_string" => decoded(text.get(2..text.len().saturating_sub(1)).unwrap_or_default()),
-        "string" => {
+        "string" | "translated_string" => {
             let text = text.strip_prefix('$').unwrap_or(text);
             let inner = text.strip_prefix('"').unwrap_or(text);
             unescaped(inner.strip_suffix('"').unwrap_or(inner), |c| "\"\\$`\n".contains(c))
@@ -233,6 +289,12 @@ fn scripts(piece: &Piece) -> Vec<String> {
             flag.and_then(|flag| words.get(flag + 1).cloned()).into_iter().collect()
         }
         "eval" => vec![words[1..].join(" ")],
+        // What runs at the end, or at a signal.
+        "trap" => words.get(1).filter(|word| !word.starts_with('-')).cloned().into_iter().collect(),
+        "script" | "flock" => {
+            let flag = words.iter().position(|word| word == "-c" || word == "--command");
+            flag.and_then(|flag| words.get(flag + 1).cloned()).into_iter().collect()
+        }
         "find" => {
             let runs = |word: &String| ["-exec", "-execdir", "-ok", "-okdir"].contains(&&**word);
             let parts = words.split(runs).skip(1);
@@ -243,7 +305,7 @@ fn scripts(piece: &Piece) -> Vec<String> {
 }
 
 /// Commands that run the command behind them, and their options that take the next word.
-const PREFIXES: [(&str, &str); 18] = [
+const PREFIXES: [(&str, &str); 26] = [
     ("sudo", "ughpCDRTU"),
     ("doas", "uC"),
     ("env", "uC"),
@@ -261,6 +323,14 @@ const PREFIXES: [(&str, &str); 18] = [
     ("xargs", "EILPadns"),
     ("watch", "n"),
     ("busybox", ""),
+    ("taskset", "cp"),
+    ("setpriv", ""),
+    ("chrt", "TPD"),
+    ("unshare", ""),
+    ("strace", "oepPs"),
+    ("prlimit", ""),
+    ("setarch", ""),
+    ("chronic", ""),
     ("!", ""),
 ];
 

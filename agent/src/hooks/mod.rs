@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use self::process::Said;
 use crate::message::{Message, Part};
 use crate::tools::Outcome;
+use crate::tools::exec::boxed::CommandBox;
 
 /// Hears what the user should know.
 pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
@@ -29,6 +30,7 @@ pub struct Hooks {
     all: Vec<Ready>,
     session: String,
     cwd: PathBuf,
+    around: CommandBox,
     tell: Tell,
     begun: AtomicBool,
 }
@@ -81,7 +83,12 @@ enum Decision {
 
 impl Hooks {
     /// The hooks of a configuration. The error names a pattern that is none.
-    pub fn new(hooks: &[Hook], session: &str, cwd: &Path, tell: Tell) -> Result<Hooks> {
+    pub fn new(
+        hooks: &[Hook],
+        session: &str,
+        (cwd, around): (&Path, CommandBox),
+        tell: Tell,
+    ) -> Result<Hooks> {
         let ready = |hook: &Hook| {
             let glob = hook.tools.as_deref().map(Glob::new).transpose().map_err(|why| {
                 Failure::usage("a `match` in [[hooks]] is not a glob").because(why)
@@ -91,7 +98,7 @@ impl Hooks {
         };
         let all = hooks.iter().map(ready).collect::<Result<_>>()?;
         let (session, cwd) = (session.to_owned(), cwd.to_owned());
-        Ok(Hooks { all, session, cwd, tell, begun: AtomicBool::new(false) })
+        Ok(Hooks { all, session, cwd, around, tell, begun: AtomicBool::new(false) })
     }
 
     /// Whether there are none.
@@ -122,7 +129,7 @@ impl Hooks {
             told.extend(more);
         }
         let since = Instant::now();
-        let said = process::run(hook, &self.cwd, &told).await;
+        let said = process::run(hook, (&self.cwd, &self.around), &told).await;
         traced(hook, &said, since);
         said
     }

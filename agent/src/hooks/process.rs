@@ -7,6 +7,7 @@ use base::config::hooks::Hook;
 use base::process::{Job, Limits};
 use serde_json::Value;
 
+use crate::tools::exec::boxed::{CommandBox, Hold};
 use crate::tools::exec::environment::{Environment, apply};
 
 /// How much of each stream is read, in bytes.
@@ -26,12 +27,17 @@ pub enum Said {
 }
 
 /// Runs a hook to its end or to its time limit, which ends all that it started.
-pub async fn run(hook: &Hook, cwd: &Path, told: &Value) -> Said {
+pub async fn run(hook: &Hook, (cwd, around): (&Path, &CommandBox), told: &Value) -> Said {
     let Some((program, args)) = hook.command.split_first() else {
         return Said::Nothing("has no command".to_owned());
     };
     let time = Some(Duration::from_secs(hook.timeout_seconds));
     let job = apply(Job::new(program, cwd).args(args), Environment::Full);
+    let hold = match hook.sandbox.then(|| around.hold_where_possible()).transpose() {
+        Ok(hold) => hold.flatten(),
+        Err(why) => return Said::Nothing(format!("was not run: {why}")),
+    };
+    let job = hold.into_iter().fold(job, Hold::around);
     let ran = job.input(told.to_string()).output_beside(Limits { time, bytes: MOST }).await;
     let output = match ran {
         Ok(output) => output,

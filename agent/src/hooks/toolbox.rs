@@ -61,13 +61,14 @@ impl<'a> Hooked<'a> {
 }
 
 fn question(call: &ToolCall, why: &str) -> Question {
-    let args = call.args.to_string();
     Question {
         tool: call.name.clone(),
-        what: format!("run with {}", base::text::head(&args, 500)),
+        what: format!("run with {}", call.args),
         why: format!("a hook wants you to be asked: {why}"),
         // No rule answers for a hook.
         rule: String::new(),
+        writes: None,
+        details: None,
     }
 }
 

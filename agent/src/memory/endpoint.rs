@@ -122,7 +122,8 @@ fn of_provider(config: &Config, reference: &str) -> Result<Endpoint> {
         command: entry.api_key_command.as_ref(),
         variable: entry.base_url.is_none().then_some("OPENAI_API_KEY"),
     };
-    let base = entry.base_url.as_deref().unwrap_or("https://api.openai.com/v1");
+    let base = config.providers.base_url("openai", entry.base_url.as_deref());
+    let base = base.map_or("https://api.openai.com/v1", |base| base.url);
     let endpoint = Endpoint::new(base, "/embeddings", entry.allow_http)?;
     match key.find()?.filter(|key| key.secret.reveal() != "none") {
         Some(key) => endpoint.key("authorization", "Bearer ", key.secret),

@@ -6,10 +6,13 @@ use base::config::Config;
 use base::failure::{Failure, OrFail, Result};
 use base::host::connection::Connection;
 use base::host::find::{self, Wanted};
-use base::host::wire::{self, Ask, Fault, TEXT_LIMIT, Tell};
+use base::host::wire::{self, Ask, Fault, FaultKind, TEXT_LIMIT, Tell};
 use futures_util::future::BoxFuture;
 
 use super::embed::Embedder;
+
+/// How often the host is asked for vectors when it ends before it answers.
+const TRIES: u32 = 3;
 
 /// A model on this machine.
 pub struct Local {
@@ -71,13 +74,24 @@ impl Local {
         let cut = |text: &String| base::text::head(text, TEXT_LIMIT).to_owned();
         let texts: Vec<String> = texts.iter().map(cut).collect();
         let count = texts.len();
-        let connection = self.host.connected().await?;
-        // Dropped before its end, when the user cancels, it ends at the host as well.
-        let mut answers = connection.ask(Ask::Embed { texts });
-        let made = match answers.next().await {
-            Tell::Vectors(made) => made,
-            Tell::Error(fault) => return Err(fault.into_failure().sentence()),
-            other => return Err(format!("the model host said something else: {other:?}")),
+        let mut tries = TRIES;
+        let made = loop {
+            tries -= 1;
+            let connection = self.host.connected().await?;
+            // Dropped before its end, when the user cancels, it ends at the host as well.
+            let mut answers = connection.ask(Ask::Embed { texts: texts.clone() });
+            match answers.next().await {
+                Tell::Vectors(made) => break made,
+                // The host ended; another one answers.
+                Tell::Error(fault) if fault.kind == FaultKind::Broken && tries > 0 => {}
+                Tell::Error(fault) => return Err(fault.into_failure().sentence()),
+                Tell::Hello(_)
+                | Tell::Text { .. }
+                | Tell::Call { .. }
+                | Tell::Progress { .. }
+                | Tell::Done { .. }
+                | Tell::Status(_) => return Err(wire::UNEXPECTED.to_owned()),
+            }
         };
         if made.embedder != self.embedder {
             return Err("the model host was started anew and makes other vectors".to_owned());

@@ -7,25 +7,40 @@
 
 pub mod embed;
 pub mod endpoint;
+pub mod index;
 pub mod learnt;
 pub mod local;
 pub mod notes;
 pub mod search;
 pub mod store;
 
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::Clock;
 use base::config::Config;
+use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
 use embed::Embedder;
 use learnt::Learnt;
 use store::Store;
 
+use crate::workspace;
+
 /// Where the notes of a workspace are, unless the user says otherwise.
 pub const NOTES: &str = "analysis/memory.md";
+
+/// The notes of the workspace around a directory: the nearest file up to the workspace's root, or
+/// the one that is to be made there.
+pub fn notes_file(cwd: &Path) -> PathBuf {
+    let files = workspace::upward(cwd).into_iter().map(|dir| dir.join(NOTES));
+    let mut there = files.filter(|file| std::fs::symlink_metadata(file).is_ok());
+    there.next().unwrap_or_else(|| workspace::root(cwd).join(NOTES))
+}
 
 /// The memory of a session. Nothing is opened before it is used.
 pub struct Memory {
@@ -63,7 +78,9 @@ impl Memory {
     /// The memory that a configuration means.
     pub fn new(config: &Config, notes: Option<PathBuf>) -> Memory {
         let config = config.clone();
-        Memory { notes, shared: config.memory.enabled, config, ..Memory::default() }
+        let memory = Memory::default();
+        let shared = config.memory.enabled && memory.is_writable();
+        Memory { notes, shared, config, ..memory }
     }
 
     /// Whoever makes vectors of texts, or why nobody can. Found out when it is first asked, since a
@@ -82,7 +99,13 @@ impl Memory {
 
     /// The file with the notes of the workspace.
     pub fn notes_file(&self, cwd: &Path) -> PathBuf {
-        self.notes.clone().unwrap_or_else(|| cwd.join(NOTES))
+        self.notes.clone().unwrap_or_else(|| notes_file(cwd))
+    }
+
+    /// Whether the user's memories can be written here. In a box of studio they cannot, and tools
+    /// that always fail are not worth offering.
+    pub fn is_writable(&self) -> bool {
+        self.home.as_deref().is_some_and(|dir| store::probe(dir).is_ok())
     }
 
     /// Does something with the store, on a thread where it may wait for others. A store that is
@@ -120,6 +143,18 @@ impl Memory {
             Err("Memory system not initialized: the database is damaged".to_owned())
         });
         done.await.unwrap_or_else(|why| Err(why.to_string()))
+    }
+
+    /// Keeps a picture beside the memories; gives its file.
+    pub fn keep_picture(&self, bytes: &[u8], ending: &str) -> io::Result<PathBuf> {
+        let home = self.home.as_ref().ok_or_else(|| io::Error::other("HOME is not set"))?;
+        let dir = home.join("images");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        let hash: String =
+            Sha256::digest(bytes)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let file = dir.join(format!("{hash}.{ending}"));
+        base::files::replace(&file, bytes)?;
+        Ok(file)
     }
 
     /// Appends a line to the log of the day; a log that cannot be written stops nothing.

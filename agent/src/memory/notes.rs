@@ -22,8 +22,8 @@ pub struct Merged {
     pub added: usize,
     /// Entries that stood there already.
     pub dropped: usize,
-    /// What is new, as heading and text.
-    pub news: Vec<(String, String)>,
+    /// The topics that have something new.
+    pub touched: Vec<String>,
 }
 
 impl Merged {
@@ -44,7 +44,7 @@ pub fn merge(before: &str, notes: &str, now: &str) -> Merged {
     let (_, new) = header(notes);
     let known = parts::sections(old);
     let mut inserts: Vec<(usize, bool, String)> = Vec::new();
-    let (mut added, mut dropped, mut news) = (0, 0, Vec::new());
+    let (mut added, mut dropped) = (0, 0);
     let mut fresh: Vec<Entry> = Vec::new();
     for section in parts::sections(new) {
         let entries = section.entries(new);
@@ -72,13 +72,16 @@ pub fn merge(before: &str, notes: &str, now: &str) -> Merged {
             kept.iter().map(|entry| format!("{}{}\n", gap(entry), entry.text)).collect();
         let heading = section.heading(new).unwrap_or(LOOSE).to_owned();
         let bare = text.trim_start_matches('\n');
-        news.push((heading.trim_start_matches('#').trim().to_owned(), bare.to_owned()));
         inserts.push(match place {
             Some(place) => (place.end_of_text(old), false, text),
             None => (old.len(), true, format!("\n{heading}\n{bare}")),
         });
     }
-    Merged { text: with_header(&inserted(old, inserts), before, now), added, dropped, news }
+    let text = with_header(&inserted(old, inserts), before, now);
+    let (was, is) = (topics(before), topics(&text));
+    let is_new = |topic: &&(String, String)| !was.contains(topic);
+    let touched = is.iter().filter(is_new).map(|(topic, _)| topic.clone()).collect();
+    Merged { text, added, dropped, touched }
 }
 
 /// Puts texts at their places: what belongs to the last section stands before new sections.
@@ -127,6 +130,38 @@ fn header(text: &str) -> (Option<&str>, &str) {
     (Some(first), &text[at..])
 }
 
+/// What the notes say, as topic and text, in the order of the file. A topic is a heading, or the
+/// headings down to it where another section has the same one.
+pub fn topics(text: &str) -> Vec<(String, String)> {
+    let (_, body) = header(text);
+    let sections = parts::sections(body);
+    let mut open: Vec<(usize, String)> = Vec::new();
+    let mut topics = Vec::new();
+    for section in &sections {
+        let heading = section.heading(body).map(|line| line.trim_start_matches('#').trim());
+        if let Some(heading) = heading {
+            open.retain(|(level, _)| *level < section.level);
+            open.push((section.level, heading.to_owned()));
+        }
+        let content = section.content(body);
+        if content.is_empty() {
+            continue;
+        }
+        let is_double = sections
+            .iter()
+            .any(|other| other.path.last() == section.path.last() && other.path != section.path);
+        let topic = match heading {
+            None => LOOSE.trim_start_matches('#').trim().to_owned(),
+            Some(_) if is_double => {
+                open.iter().map(|(_, heading)| heading.as_str()).collect::<Vec<_>>().join(" / ")
+            }
+            Some(heading) => heading.to_owned(),
+        };
+        topics.push((topic, format!("{content}\n")));
+    }
+    topics
+}
+
 /// The section where notes without a heading go.
 pub(crate) fn loose() -> Vec<String> {
     vec![parts::normal(LOOSE.trim_start_matches('#'))]
@@ -137,6 +172,13 @@ impl Section {
     fn heading<'a>(&self, text: &'a str) -> Option<&'a str> {
         let line = text[self.start..self.end].lines().next()?;
         (self.level > 0).then_some(line.trim_end())
+    }
+
+    /// What stands below its heading.
+    fn content<'a>(&self, text: &'a str) -> &'a str {
+        let all = &text[self.start..self.end];
+        let heading = if self.level > 0 { all.lines().next().unwrap_or_default().len() } else { 0 };
+        all[heading..].trim_matches(['\n', '\r']).trim_end()
     }
 }
 

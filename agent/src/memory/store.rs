@@ -1,5 +1,6 @@
 //! The user's memories: one SQLite file of keys and values, with an index of their words.
 
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -78,6 +79,8 @@ pub struct New {
     pub value: String,
     /// What kind.
     pub category: &'static str,
+    /// The file of a picture that belongs to it.
+    pub image: Option<String>,
     /// The vector and whoever made it.
     pub vector: Option<(String, Vec<f32>)>,
     /// Now, RFC 3339.
@@ -104,23 +107,46 @@ impl Store {
     /// Stores a memory; one with the same key is replaced and keeps the time of its making. Gives
     /// whether it is new.
     pub fn set(&mut self, new: &New) -> rusqlite::Result<bool> {
-        let (embedder, blob) = match &new.vector {
-            Some((name, vector)) => (Some(name), Some(to_blob(vector))),
-            None => (None, None),
-        };
         let change = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         let known = change
             .query_row("SELECT 1 FROM memories WHERE key = ?1", [&new.key], |_| Ok(()))
             .optional()?;
-        change.execute(
-            "INSERT INTO memories (key, value, category, embedder, embedding, created_at, updated_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)
-             ON CONFLICT (key) DO UPDATE SET value = ?2, category = ?3, embedder = ?4,
-             embedding = ?5, updated_at = ?6",
-            params![new.key, new.value, new.category, embedder, blob, new.now],
-        )?;
+        put(&change, new)?;
         change.commit()?;
         Ok(known.is_none())
+    }
+
+    /// The memories of a category whose keys begin so.
+    pub fn with_prefix(
+        &self,
+        prefix: &str,
+        category: &str,
+    ) -> rusqlite::Result<BTreeMap<String, String>> {
+        let sql = "SELECT key, value FROM memories
+                   WHERE category = ?2 AND substr(key, 1, length(?1)) = ?1";
+        let mut query = self.db.prepare(sql)?;
+        let rows = query.query_map([prefix, category], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        rows.collect()
+    }
+
+    /// Changes the memories of a category whose keys begin so, in one step: `change` sees them by
+    /// key and says which are stored and which keys go.
+    pub fn replace_all(
+        &mut self,
+        prefix: &str,
+        category: &str,
+        change: impl FnOnce(&BTreeMap<String, String>) -> (Vec<New>, Vec<String>),
+    ) -> rusqlite::Result<()> {
+        self.db.execute_batch("BEGIN IMMEDIATE")?;
+        let changed = self.with_prefix(prefix, category).and_then(|known| {
+            let (new, gone) = change(&known);
+            for key in &gone {
+                self.db.execute("DELETE FROM memories WHERE key = ?1", [key])?;
+            }
+            new.iter().try_for_each(|new| put(&self.db, new))
+        });
+        self.db.execute_batch(if changed.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+        changed
     }
 
     /// The memory with exactly this key.
@@ -177,6 +203,23 @@ impl Store {
     }
 }
 
+/// Stores a memory, or replaces the one with its key.
+fn put(db: &Connection, new: &New) -> rusqlite::Result<()> {
+    let (embedder, blob) = match &new.vector {
+        Some((name, vector)) => (Some(name), Some(to_blob(vector))),
+        None => (None, None),
+    };
+    let sql = "INSERT INTO memories
+               (key, value, category, embedder, embedding, created_at, updated_at, content_type,
+                image_path)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8)
+               ON CONFLICT (key) DO UPDATE SET value = ?2, category = ?3, embedder = ?4,
+               embedding = ?5, updated_at = ?6, content_type = ?7, image_path = ?8";
+    let kind = if new.image.is_some() { "multimodal" } else { "text" };
+    let row = params![new.key, new.value, new.category, embedder, blob, new.now, kind, new.image];
+    db.execute(sql, row).map(drop)
+}
+
 fn memo(row: &Row<'_>) -> rusqlite::Result<Memo> {
     Ok(Memo {
         key: row.get(0)?,
@@ -194,6 +237,17 @@ fn to_blob(vector: &[f32]) -> Vec<u8> {
 
 fn from_blob(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect()
+}
+
+/// Fails where the file cannot be opened for writing, or made. Leaves nothing behind.
+pub fn probe(dir: &Path) -> io::Result<()> {
+    match OpenOptions::new().append(true).open(dir.join(FILE)) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            let there = dir.ancestors().find(|dir| dir.is_dir()).unwrap_or(dir);
+            tempfile::tempfile_in(there).map(drop)
+        }
+        opened => opened.map(drop),
+    }
 }
 
 /// Makes directory and file, and takes them away from everybody else; what SQLite puts beside the

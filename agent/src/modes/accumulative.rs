@@ -8,15 +8,17 @@ use std::sync::Arc;
 
 use base::event::Status;
 use base::failure::{Kind, Result};
+use base::text::count;
 
 use self::list::List;
 use self::prompt::Prompt;
 use super::autonomous::{self, How, Order};
-use super::interactive;
+use super::interactive::{self, Opening};
 use super::interrupt::Interrupts;
 use crate::gate::Asker;
 use crate::prompt::Identity;
-use crate::run::{Settings, Which};
+use crate::run::Settings;
+use crate::ui::terminal::QuietInput;
 use crate::ui::{self, Bus};
 
 const HELP: &str = "\
@@ -60,7 +62,11 @@ pub async fn run(order: Order, bus: Arc<Bus>, asker: Option<Arc<dyn Asker>>) -> 
     let mut prompt = Prompt::open()?;
     ui::say(&match list.items().len() {
         0 => "no requirements yet; /help shows the commands".to_owned(),
-        n => format!("{n} requirements in {}; /help shows the commands", list.path().display()),
+        n => format!(
+            "{} in {}; /help shows the commands",
+            count(n, "requirement"),
+            list.path().display()
+        ),
     });
     let mut last = Status::Done;
     loop {
@@ -76,14 +82,15 @@ pub async fn run(order: Order, bus: Arc<Bus>, asker: Option<Arc<dyn Asker>>) -> 
             Said::Chat => {
                 drop((interrupts, prompt));
                 let settings = knowing(&order.settings, &list);
-                return interactive::run(settings, Which::New(String::new()), bus, asker).await;
+                let opening = Opening::default();
+                return interactive::run(settings, opening, bus, asker).await;
             }
             Said::Requirement(text) => {
                 if let Err(failure) = list.add(text) {
                     ui::fail(&failure);
                 }
                 let order = Order { how: How::New(list.text()), ..order.clone() };
-                let tokens = interrupts.begin();
+                let (tokens, _quiet) = (interrupts.begin(), QuietInput::begin());
                 let ended = autonomous::run(&order, bus.clone(), asker.clone(), &tokens).await;
                 interrupts.over();
                 last = match ended {

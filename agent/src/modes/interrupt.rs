@@ -42,7 +42,10 @@ impl Interrupts {
                     match turn {
                         Some(tokens) if tokens.cancel.is_cancelled() => tokens.end.cancel(),
                         Some(tokens) => tokens.cancel.cancel(),
-                        None => std::process::exit(130),
+                        None => {
+                            crate::ui::terminal::give_back();
+                            std::process::exit(130)
+                        }
                     }
                 }
             }));

@@ -18,6 +18,7 @@ use crate::provider::ToolSpec;
 use crate::run::{Settings, root_of};
 use crate::session::Session;
 use crate::tools::browser;
+use crate::tools::exec::boxed::confining;
 use crate::tools::lsp::hub::Hub;
 use crate::tools::{self, Others, Outcome, Profile, Switches, Workplace, traced};
 
@@ -33,11 +34,13 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let session = Session::create(&settings.cwd, "mcp serve")?;
     let quiet = Workplace::quiet(&settings.cwd, &session.dir);
     // The other agent asks its own user; ours is not here.
-    let gate = Arc::new(Gate::new(&settings.config.gate, None)?);
+    let sandbox = &settings.config.sandbox;
+    let gate = Gate::new(&settings.config.gate, None)?.confining(confining(sandbox));
+    let (gate, sandbox) = (Arc::new(gate), Arc::new(sandbox.clone()));
     let web = Arc::new(settings.config.tools.clone());
     let lsp = Hub::new(&settings.config)?;
     let browser = browser::hub::Hub::of_session(&settings.config.webdriver);
-    let others = Others { web, lsp: lsp.clone(), browser, ..Others::default() };
+    let others = Others { web, lsp: lsp.clone(), browser, sandbox, ..Others::default() };
     let place = Workplace { root: root_of(&settings.cwd), gate, others, ..quiet };
     let served = Served { profile: settings.profile, place, order: Order::default() };
     let pipes = (tokio::io::stdin(), tokio::io::stdout());

@@ -2,6 +2,7 @@
 
 pub mod accumulative;
 pub mod acp;
+pub mod attach;
 pub mod autonomous;
 pub mod complete;
 pub mod interactive;

@@ -2,29 +2,36 @@
 
 use std::sync::Arc;
 
-use base::event::Status;
+use base::event::{Level, Status, What};
 use base::failure::Result;
 
+use super::attach;
 use super::interrupt::{self, Interrupts};
 use crate::gate::Asker;
-use crate::message::{Message, Role};
+use crate::message::Image;
 use crate::prompt::template;
 use crate::run::ends::tell_failure;
 use crate::run::{Settings, Which, Work};
 use crate::ui::Bus;
+use crate::ui::terminal::QuietInput;
 
-/// Runs one task; the failure has been told as an event already.
+/// Runs one task, with these pictures; the failure has been told as an event already.
 pub async fn run(
     settings: &Settings,
     which: &Which,
-    task: &str,
+    (task, pictures): (&str, Vec<Image>),
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
 ) -> Result<Status> {
     let interrupts = Interrupts::listen()?;
     let tokens = interrupts.begin();
     let mut work = Work::begin(settings, which, bus.clone(), asker)?;
-    let message = Message::text(Role::User, template(task));
+    let attached = attach::message(template(task), pictures, &settings.cwd);
+    for text in attached.notes {
+        bus.tell(What::Notice { level: Level::Info, text });
+    }
+    let message = attached.message;
+    let _quiet = QuietInput::begin();
     let ended = tokio::select! {
         ended = work.turn(message, tokens.cancel.clone()) => ended,
         () = tokens.end.cancelled() => {

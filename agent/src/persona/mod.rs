@@ -7,7 +7,6 @@ mod parse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use base::config::trust;
@@ -16,6 +15,7 @@ use base::failure::{Failure, Result};
 use crate::gate::fence::Fence;
 use crate::prompt::Identity;
 use crate::role::Role;
+use crate::workspace;
 use parse::{Front, parse};
 
 /// A file of `agents/` that is compiled in, by its name without `.md`.
@@ -46,7 +46,7 @@ const MOST: u64 = 64 << 10;
 /// Where a persona comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// `agents/` of the working directory.
+    /// `agents/` of the working directory, or of one above it up to the workspace's root.
     Workspace(PathBuf),
     /// `~/.g3/agents/`.
     User(PathBuf),
@@ -73,7 +73,7 @@ pub struct Persona {
     pub origin: Origin,
     /// What it is for, in a line.
     pub description: String,
-    /// Lists of globs over the working directory; what it writes must fit each list.
+    /// Lists of globs over the workspace; what it writes must fit each list.
     pub may_write: Vec<Vec<String>>,
     /// Whether it only reads.
     pub reads_only: bool,
@@ -107,13 +107,16 @@ impl Places {
         let Some(first) = found.next() else { return Err(self.unknown(name)) };
         let Origin::Workspace(file) = first.origin.clone() else { return Ok((first, Vec::new())) };
         let trusted = self.trust.as_ref().is_some_and(|store| {
-            fs::read(&file).is_ok_and(|content| trust::is_trusted(store, &content))
+            fs::read(&file).is_ok_and(|content| trust::is_trusted(store, &file, &content))
         });
         if trusted {
             return Ok((first, Vec::new()));
         }
         // The repository's own may say other words, but not open what is closed without it.
-        let Some(base) = found.next() else { return Ok((first, Vec::new())) };
+        let is_repositorys = |it: &Persona| matches!(it.origin, Origin::Workspace(_));
+        let Some(base) = found.find(|it| !is_repositorys(it)) else {
+            return Ok((first, Vec::new()));
+        };
         let wider = first.may_write != base.may_write || (base.reads_only && !first.reads_only);
         let notice = format!(
             "{} may narrow what `{name}` does, not widen it; `g3 trust --file agents/{name}.md` \
@@ -159,9 +162,10 @@ impl Places {
     }
 
     fn dirs(&self) -> impl Iterator<Item = (PathBuf, fn(PathBuf) -> Origin)> {
-        let own: (PathBuf, fn(PathBuf) -> Origin) = (self.cwd.join("agents"), Origin::Workspace);
+        let own = workspace::upward(&self.cwd).into_iter().map(|dir| dir.join("agents"));
+        let own = own.map(|dir| (dir, Origin::Workspace as fn(PathBuf) -> Origin));
         let user = self.home.clone().map(|dir| (dir, Origin::User as fn(PathBuf) -> Origin));
-        [Some(own), user].into_iter().flatten()
+        own.chain(user)
     }
 
     fn unknown(&self, name: &str) -> Failure {
@@ -191,7 +195,8 @@ impl Places {
             }
         }
         text.push_str(&commits(&persona.name));
-        let fence = Fence::new(&persona.name, &self.cwd, &persona.may_write)?;
+        let root = workspace::root(&self.cwd);
+        let fence = Fence::new(&persona.name, &root, &persona.may_write)?;
         Ok(Role {
             name: Some(persona.name.clone()),
             identity: Identity::Persona(text),
@@ -242,12 +247,13 @@ fn made(name: &str, origin: Origin, text: &str) -> Result<Persona> {
 /// A text of a place; nothing where there is none, and where a link leads out of the place.
 fn read(dir: &Path, file: &Path) -> Result<Option<String>> {
     let (Ok(dir), Ok(path)) = (dir.canonicalize(), file.canonicalize()) else { return Ok(None) };
-    if !path.starts_with(&dir) || !path.is_file() {
+    if !path.starts_with(&dir) {
         return Ok(None);
     }
-    let mut text = String::new();
-    let all = fs::File::open(&path).and_then(|file| file.take(MOST).read_to_string(&mut text));
-    all.map_err(|why| Failure::usage(format!("cannot read {}", file.display())).because(why))?;
+    let failed =
+        |why: String| Failure::usage(format!("cannot read {}", file.display())).because(why);
+    let bytes = workspace::read_regular(&path, MOST).map_err(|why| failed(why.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|why| failed(why.to_string()))?;
     Ok(Some(text))
 }
 

@@ -163,6 +163,7 @@ mod tests {
             context: 100_000,
             max_output: 1_000,
             small: false,
+            priced: false,
         };
         let place = Place {
             cwd: dir.path(),
@@ -189,6 +190,7 @@ mod tests {
             context: 100_000,
             max_output: 1_000,
             small,
+            priced: false,
         };
         let said = |identity: &Identity, small| {
             let (cwd, date) = (dir.path(), "2026-01-02");

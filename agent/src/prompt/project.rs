@@ -1,8 +1,8 @@
 //! What a project says about itself: AGENTS.md from the root down, and the workspace memory.
 
-use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use crate::{memory, workspace};
 
 /// Bytes of instructions at most, and of memory at most.
 pub const MOST: usize = 64 << 10;
@@ -11,7 +11,7 @@ pub const MOST: usize = 64 << 10;
 /// nearest last, since it has the last word. What does not fit is cut from the far end.
 pub fn instructions(cwd: &Path, most: usize) -> Option<String> {
     let mut found: Vec<(PathBuf, String)> = Vec::new();
-    for dir in from_root(cwd) {
+    for dir in workspace::upward(cwd).into_iter().rev() {
         let names = ["AGENTS.md", "agents.md"];
         let text =
             names.iter().find_map(|name| Some((dir.join(name), read(cwd, &dir.join(name))?)));
@@ -37,7 +37,11 @@ pub fn instructions(cwd: &Path, most: usize) -> Option<String> {
 pub fn memory(cwd: &Path, named: Option<&Path>, most: usize) -> Option<String> {
     let (text, shown) = match named {
         Some(file) => (bounded(file)?, file.display().to_string()),
-        None => (read(cwd, &cwd.join("analysis/memory.md"))?, "analysis/memory.md".to_owned()),
+        None => {
+            let file = memory::notes_file(cwd);
+            let shown = file.strip_prefix(cwd).unwrap_or(&file).display().to_string();
+            (read(cwd, &file)?, shown)
+        }
     };
     let text = base::text::tail(text.trim(), most);
     (!text.is_empty()).then(|| {
@@ -45,31 +49,23 @@ pub fn memory(cwd: &Path, named: Option<&Path>, most: usize) -> Option<String> {
     })
 }
 
-/// The directories from the repository's root (or only the working directory, outside of one).
-fn from_root(cwd: &Path) -> Vec<&Path> {
-    let root = cwd.ancestors().position(|dir| dir.join(".git").exists()).unwrap_or(0);
-    let mut dirs: Vec<&Path> = cwd.ancestors().take(root + 1).collect();
-    dirs.reverse();
-    dirs
-}
-
 /// A bounded part of a text file; `None` when there is none, and when a symbolic link leads out of
 /// the repository: whoever wrote that link does not decide what a provider gets to read.
 fn read(cwd: &Path, path: &Path) -> Option<String> {
-    let root = from_root(cwd).first()?.canonicalize().ok()?;
+    let root = workspace::root(cwd).canonicalize().ok()?;
     bounded(&path.canonicalize().ok().filter(|path| path.starts_with(root))?)
 }
 
 /// At most so much of a text file.
 fn bounded(path: &Path) -> Option<String> {
-    let file = fs::File::open(path).ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()))?;
-    let mut bytes = Vec::new();
-    file.take(2 * MOST as u64).read_to_end(&mut bytes).ok()?;
+    let bytes = workspace::read_regular(path, 2 * MOST as u64).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -85,6 +85,7 @@ fn facts(hello: &Hello, config: &EmbeddedConfig, reference: &str, model: String)
         context,
         max_output: config.max_tokens.map_or(most, u64::from).min(context / 4),
         small,
+        priced: true,
     }
 }
 
@@ -283,9 +284,8 @@ async fn listen(
             Tell::Progress { .. } => hear(Delta::Ping),
             Tell::Done { stop, usage } => return Ok(reply(parts, stop, usage)),
             Tell::Error(fault) => return Err(error(fault)),
-            other @ (Tell::Hello(_) | Tell::Status(_) | Tell::Vectors(_)) => {
-                let what = format!("the model host said something else: {other:?}");
-                return Err(ProviderError::Broken(what));
+            Tell::Hello(_) | Tell::Status(_) | Tell::Vectors(_) => {
+                return Err(ProviderError::Broken(wire::UNEXPECTED.to_owned()));
             }
         }
     }
@@ -305,6 +305,7 @@ fn reply(parts: Vec<Part>, stop: wire::Stop, usage: wire::Usage) -> Reply {
         cache_read: usage.reused,
         cache_write: 0,
         cost_usd: Some(0.0),
+        cost_incomplete: false,
     };
     Reply { message, usage, stop }
 }

@@ -1,13 +1,13 @@
 //! Another model of the same provider, for the rest of a turn in which the own one is busy.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::failure::Result;
 
-use super::{Facts, Provider, ProviderError};
+use super::{Facts, Provider, ProviderError, off_loop};
 
 /// Opens the other model; called when it is needed for the first time.
-pub type Open = Box<dyn Fn() -> Result<Box<dyn Provider>> + Send + Sync>;
+pub type Open = Arc<dyn Fn() -> Result<Box<dyn Provider>> + Send + Sync>;
 
 /// The models of one provider that answer in turn.
 pub struct Models {
@@ -69,11 +69,11 @@ impl Models {
 
     /// What an error of the present model changes. Only a busy model is replaced: who asks too
     /// often would ask the next one too often as well.
-    pub fn after(&self, error: &ProviderError) -> Option<Change> {
+    pub async fn after(&self, error: &ProviderError) -> Option<Change> {
         let spare = self.spare.as_ref()?;
         let own = &self.own.facts().model;
         match (self.who(), error) {
-            (Who::Own, ProviderError::Busy { .. }) => Some(self.replace(spare, own)),
+            (Who::Own, ProviderError::Busy { .. }) => Some(self.replace(spare, own).await),
             (Who::Spare, ProviderError::Rejected(_) | ProviderError::TooLong(_)) => {
                 let model = &self.now().facts().model;
                 let notice =
@@ -85,10 +85,14 @@ impl Models {
         }
     }
 
-    fn replace(&self, spare: &Spare, own: &str) -> Change {
+    async fn replace(&self, spare: &Spare, own: &str) -> Change {
         let opened = match spare.opened.get() {
             Some(opened) => Ok(opened),
-            None => (spare.open)().map(|fresh| spare.opened.get_or_init(|| fresh)),
+            None => {
+                let open = spare.open.clone();
+                let fresh = off_loop(move || open()).await;
+                fresh.map(|fresh| spare.opened.get_or_init(|| fresh))
+            }
         };
         match opened {
             Ok(other) => {

@@ -6,13 +6,14 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use base::config::providers::Price;
+use base::event::Usage;
 
 use crate::message::Reply;
 
 use super::fault::{self, Advice};
 use super::http::{Answer, Endpoint};
 use super::oauth::Login;
-use super::{Facts, Hear, Provider, ProviderError, Request, models, sse, traced};
+use super::{Delta, Facts, Hear, Provider, ProviderError, Request, models, sse, traced};
 
 /// A wire format: how a question is written and a reply is read.
 pub trait Wire: Send + Sync {
@@ -49,6 +50,15 @@ pub fn object_of(event: &sse::Event) -> Result<Option<Value>, ProviderError> {
     }
 }
 
+/// What the user is told of counts that cannot be.
+fn absurd(usage: &Usage) -> String {
+    format!(
+        "the provider counts {} tokens sent and {} written for one reply; the counts are ignored",
+        usage.sent(),
+        usage.output
+    )
+}
+
 /// How far a reply is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
@@ -66,6 +76,9 @@ const TAIL: Duration = Duration::from_secs(5);
 const DRAIN: Duration = Duration::from_millis(50);
 /// The longest reply that is read as one JSON object.
 const MOST_WHOLE: usize = 64 << 20;
+
+/// Tokens of one question and its reply, at most: a larger count is a mistake of the server.
+const MOST_TOKENS: u64 = 1_000_000_000;
 
 /// A model behind HTTP.
 pub struct Hosted {
@@ -112,7 +125,13 @@ impl Hosted {
         let mut decoder = self.wire.decoder(request);
         let ended = self.read(answer, decoder.as_mut(), hear).await?;
         let mut reply = decoder.reply().ok_or(ProviderError::Broken(ended))?;
-        reply.usage.cost_usd = self.price.map(|price| models::cost(&reply.usage, price));
+        if reply.usage.tokens() > MOST_TOKENS {
+            hear(Delta::Notice(&absurd(&reply.usage)));
+            reply.usage = Usage::default();
+        }
+        // What was not counted was not free.
+        let price = self.price.filter(|_| reply.usage.tokens() > 0);
+        reply.usage.cost_usd = price.map(|price| models::cost(&reply.usage, price));
         Ok(reply)
     }
 

@@ -10,6 +10,7 @@ pub mod gemini;
 pub mod history;
 pub mod hosted;
 pub mod http;
+pub mod listed;
 pub mod models;
 pub mod oauth;
 pub mod open;
@@ -20,6 +21,7 @@ pub mod sse;
 pub mod text_calls;
 pub mod traced;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::config::Config;
@@ -62,6 +64,8 @@ pub struct Facts {
     /// Whether the model is small (under 4B parameters or under 8k context): it gets a short
     /// prompt, few tools and plain tool results.
     pub small: bool,
+    /// Whether the price of its tokens is known.
+    pub priced: bool,
 }
 
 /// One question.
@@ -159,6 +163,8 @@ pub struct Choice {
     pub model: Option<String>,
     /// Stands for the configured model to fall back on.
     pub fallback: Option<String>,
+    /// Whether a budget holds: models without a known price are refused.
+    pub budget: bool,
 }
 
 /// Opens a provider, wrapped so that it asks again, or another model, where that may help.
@@ -169,10 +175,42 @@ pub fn open(config: &Config, choice: &Choice) -> Result<Box<dyn Provider>, Failu
             .because("it runs on this machine, where no other one is less busy"));
     }
     let own = open::by_reference(config, &reference, choice.model.as_deref())?;
+    check_price(choice, own.facts())?;
     let spare = spare(config, choice, own.facts());
     let models = fallback::Models::new(own, spare);
     let attempts = config.agent.max_retry_attempts;
     Ok(Box::new(retry::Retrying::new(models, attempts, retry::Pace::from_env())))
+}
+
+/// Whether the chosen provider, and those that other roles name, could be opened: key, model and
+/// address are there. Asks no model, and starts none on this machine.
+pub fn check(
+    config: &Config,
+    choice: &Choice,
+    roles: impl Iterator<Item = String>,
+) -> Result<(), Failure> {
+    let chosen = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
+    for (n, reference) in std::iter::once(chosen).chain(roles).enumerate() {
+        let model = choice.model.as_deref().filter(|_| n == 0);
+        if reference.split('.').next() == Some("embedded") {
+            base::host::find::Wanted::of(&config.providers.local(&reference), model)?;
+        } else {
+            let choice = Choice { reference: Some(reference), ..choice.clone() };
+            open(config, &Choice { model: model.map(str::to_owned), ..choice })?;
+        }
+    }
+    Ok(())
+}
+
+/// Does something that may take long without a pause, such as opening a provider whose key comes from
+/// a command, beside the runtime's own thread.
+pub async fn off_loop<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|why| {
+        Err(Failure::new(base::failure::Kind::Bug, "a task of g3 broke").because(why))
+    })
 }
 
 /// How the model to fall back on is opened, when there is one.
@@ -180,8 +218,30 @@ fn spare(config: &Config, choice: &Choice, own: &Facts) -> Option<fallback::Open
     let reference = own.provider.clone();
     let configured = config.providers.fallback_model(&reference);
     let model = choice.fallback.as_deref().or(configured).filter(|model| *model != own.model)?;
-    let (config, model) = (config.clone(), model.to_owned());
-    Some(Box::new(move || open::by_reference(&config, &reference, Some(&model))))
+    let (config, choice, model) = (config.clone(), choice.clone(), model.to_owned());
+    Some(Arc::new(move || {
+        let other = open::by_reference(&config, &reference, Some(&model))?;
+        check_price(&choice, other.facts())?;
+        Ok(other)
+    }))
+}
+
+/// A budget cannot be kept where the price is unknown.
+fn check_price(choice: &Choice, facts: &Facts) -> Result<(), Failure> {
+    if !choice.budget || facts.priced {
+        return Ok(());
+    }
+    let Facts { provider, model, .. } = facts;
+    let price = "price = { input = …, output = … }";
+    let failure = Failure::usage(format!("the price of `{model}` on `{provider}` is unknown"))
+        .because("a budget cannot be kept without it");
+    let failure = match provider.contains('.') {
+        true => failure.next(format!("set `{price}` in [providers.{provider}]")),
+        false => failure.next(format!("add [[models]] with `name = \"{model}\"` and `{price}`")),
+    };
+    Err(failure
+        .next("prices are US dollars for a million tokens")
+        .next("or limit tokens instead of money: --max-tokens N"))
 }
 
 impl ProviderError {

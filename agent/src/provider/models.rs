@@ -59,6 +59,12 @@ pub fn default_model(kind: &str) -> Option<String> {
     table().default.remove(kind)
 }
 
+/// The names in our table that are whole names of models.
+pub fn names() -> Vec<String> {
+    let names = table().model.into_iter().map(|line| line.name);
+    names.filter(|name| !name.ends_with('-')).collect()
+}
+
 /// What is known about a model: the user's own line (the longest beginning that fits), and what it
 /// leaves open from ours. `vendor/model` counts as `model`, too. Our price holds only where the
 /// model's own maker is asked, the user's everywhere.
@@ -92,14 +98,16 @@ pub fn facts(
     let usual = agent.fallback_default_max_tokens.saturating_add(said.thinking.unwrap_or(0));
     let max_output = said.max_output.unwrap_or(usual.min(known.max_output.unwrap_or(u32::MAX)));
     let max_output = max_output.min(context / 2).max(1);
+    let price = said.price.or(known.price);
     let facts = Facts {
         provider: provider.to_owned(),
         model: model.to_owned(),
         context: u64::from(context),
         max_output: u64::from(max_output),
         small: context < 8192 || billions(model).is_some_and(|size| size < 4.0),
+        priced: price.is_some(),
     };
-    (facts, said.price.or(known.price))
+    (facts, price)
 }
 
 /// US dollars for these tokens.

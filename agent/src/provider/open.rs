@@ -5,6 +5,7 @@ pub mod databricks;
 use std::time::Duration;
 
 use base::config::Config;
+use base::config::base_url::BaseUrl;
 use base::config::providers::{AnthropicConfig, GeminiConfig, OpenaiConfig, TYPES, Wire as Format};
 use base::failure::Failure;
 
@@ -110,7 +111,7 @@ fn anthropic(entry: &AnthropicConfig, wanted: &Wanted<'_>) -> Result<Hosted, Fai
         variable: Some("ANTHROPIC_API_KEY"),
     };
     let key = key.need()?;
-    let base = entry.base_url.as_deref().unwrap_or(ANTHROPIC);
+    let base = wanted.base("anthropic", entry.base_url.as_deref(), ANTHROPIC);
     let mut endpoint = wanted
         .endpoint(base, "/v1/messages", entry.allow_http)?
         .header("anthropic-version", "2023-06-01")
@@ -153,8 +154,8 @@ fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>
         variable: entry.base_url.is_none().then_some("OPENAI_API_KEY"),
     };
     // A server of one's own often wants no key.
-    let key = if entry.base_url.is_some() { key.find()? } else { Some(key.need()?) };
-    let base = entry.base_url.as_deref().unwrap_or(OPENAI);
+    let base = wanted.base("openai", entry.base_url.as_deref(), OPENAI);
+    let key = if base.url == OPENAI { Some(key.need()?) } else { key.find()? };
     let path = match entry.wire {
         Format::Chat => "/chat/completions",
         Format::Responses => "/responses",
@@ -205,7 +206,7 @@ fn gemini(entry: &GeminiConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> 
     } else {
         "generateContent"
     };
-    let base = entry.base_url.as_deref().unwrap_or(GEMINI);
+    let base = wanted.base("gemini", entry.base_url.as_deref(), GEMINI);
     let path = format!("/v1beta/models/{model}:{how}");
     let endpoint = wanted.endpoint(base, &path, entry.allow_http)?;
     let endpoint = endpoint.key("x-goog-api-key", "", key.secret)?;
@@ -217,9 +218,25 @@ fn gemini(entry: &GeminiConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> 
 }
 
 impl Wanted<'_> {
-    fn endpoint(&self, base: &str, path: &str, allow_http: bool) -> Result<Endpoint, Failure> {
+    /// The configured base URL, else the one of the environment, else the service's own.
+    fn base<'b>(&'b self, kind: &str, configured: Option<&'b str>, own: &'b str) -> BaseUrl<'b> {
+        let found = self.config.providers.base_url(kind, configured);
+        found.unwrap_or(BaseUrl { url: own, variable: None })
+    }
+
+    fn endpoint(
+        &self,
+        base: BaseUrl<'_>,
+        path: &str,
+        allow_http: bool,
+    ) -> Result<Endpoint, Failure> {
         let patience = Duration::from_secs(self.config.agent.timeout_seconds);
-        Ok(Endpoint::new(base, path, allow_http)?.idle(patience))
+        let endpoint = Endpoint::new(base.url, path, allow_http);
+        let endpoint = endpoint.map_err(|failure| match base.variable {
+            Some(name) => Failure { what: format!("{} ({name})", failure.what), ..failure },
+            None => failure,
+        });
+        Ok(endpoint?.idle(patience))
     }
 
     fn model(&self, kind: &str, configured: Option<&str>) -> Result<String, Failure> {

@@ -128,7 +128,7 @@ impl Provider for Retrying {
                     }
                     Err(error) => error,
                 };
-                let change = self.models.after(&error);
+                let change = self.models.after(&error).await;
                 if let Some(change) = &change {
                     let model = &self.models.now().facts().model;
                     let why = traced::kind(&error);

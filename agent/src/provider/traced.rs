@@ -60,8 +60,7 @@ pub fn over(span: &Span, asked: &Result<Reply, ProviderError>) {
     match asked {
         Ok(reply) => {
             let usage = reply.usage;
-            let sent = usage.input + usage.cache_read + usage.cache_write;
-            span.record("gen_ai.usage.input_tokens", sent);
+            span.record("gen_ai.usage.input_tokens", usage.sent());
             span.record("gen_ai.usage.output_tokens", usage.output);
             span.record("gen_ai.usage.cache_read.input_tokens", usage.cache_read);
             span.record("gen_ai.usage.cache_creation.input_tokens", usage.cache_write);

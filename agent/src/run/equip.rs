@@ -15,8 +15,9 @@ use crate::provider::Facts;
 use crate::session::Session;
 use crate::skills::{self, Shelf, shown};
 use crate::tools::browser;
-use crate::tools::desktop::Desk;
+use crate::tools::desktop::{self, Desk};
 use crate::tools::profile::{self, Engine, Face};
+use crate::tools::result_limit;
 use crate::tools::{self, MEMORY, Others, PLANNED, Profile, SCREEN, SKILLS, Switches, Workplace};
 
 /// Where and for whom the tools of a session work.
@@ -36,14 +37,18 @@ pub fn workplace(
     let web = Arc::new(settings.config.tools.clone());
     let browser = browser::hub::Hub::of_session(&settings.config.webdriver);
     let desk = Arc::new(Desk::new(&settings.config));
-    let others = Others { asks, web, browser, desk, ..Others::default() };
+    let sandbox = Arc::new(settings.config.sandbox.clone());
+    let others = Others { asks, web, browser, desk, sandbox, ..Others::default() };
     let root = root_of(&settings.cwd);
-    Workplace { root, plain: facts.small, gate, skills, memory, others, ..quiet }
+    let window = window(&settings.config, facts, 0);
+    let result_limit = result_limit::for_window(window.limit());
+    Workplace { root, plain: facts.small, result_limit, gate, skills, memory, others, ..quiet }
 }
 
 /// What is switched on for a model, and the list of skills that it is shown, where it has the tool
 /// to load one. A small one hears of skills only when the user wants that.
 pub fn switches(settings: &Settings, facts: &Facts, shelf: &Shelf) -> (Switches, Option<String>) {
+    let remembers = || Memory::new(&settings.config, None).shared;
     let loads = |face: &&Face| face.engine == Engine::Skill;
     let wanted = (!facts.small || settings.config.skills.small_models)
         && profile::faces(settings.profile).iter().any(loads);
@@ -51,11 +56,29 @@ pub fn switches(settings: &Settings, facts: &Facts, shelf: &Shelf) -> (Switches,
     let (config, small) = (&settings.config, facts.small);
     let configured = [
         list.is_some().then_some(SKILLS),
-        (config.memory.enabled && !small).then_some(MEMORY),
+        (!small && remembers()).then_some(MEMORY),
         config.webdriver.enabled.then_some(browser::SWITCH),
         screen(&config.computer_control).filter(|_| !small),
     ];
     (Switches { small: facts.small, acd: settings.acd, plan: false, configured }, list)
+}
+
+/// Whether a tool of a profile works here. Without the bus of the user's session no program tells
+/// of its controls.
+pub fn works_here(profile: Profile, name: &str) -> bool {
+    let needs_bus = [Engine::Controls, Engine::ActOn];
+    let engine = tools::engine(profile, name, &serde_json::Value::Null);
+    desktop::has_session_bus() || !engine.is_some_and(|engine| needs_bus.contains(&engine))
+}
+
+/// What the user should know about tools that are not offered here.
+pub fn notices(settings: &Settings) -> Option<String> {
+    let missing = settings.config.computer_control.enabled && !desktop::has_session_bus();
+    missing.then(|| {
+        "no accessibility bus: tools that read or use the controls of programs are not offered, \
+         and find_element finds text only (DBUS_SESSION_BUS_ADDRESS is not set)"
+            .to_owned()
+    })
 }
 
 /// Who acts on the screen: nobody, the model itself, or one that plans there.

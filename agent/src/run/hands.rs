@@ -67,7 +67,7 @@ impl Toolbox for Hands<'_> {
                 }
                 coach.lead(engine, call, outcome)
             };
-            let outcome = Help::heard(self.help, ask::within(&call.id, run).await);
+            let outcome = Help::heard(self.help, ask::within(&call.id, run).await).await;
             if let Some(items) = todo_items(&outcome.metadata) {
                 (self.tell)(What::Todo { items });
             }

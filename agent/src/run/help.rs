@@ -10,7 +10,7 @@ use super::act::Act;
 use super::mind::Mind;
 use super::{Settings, Work};
 use crate::limits::Spent;
-use crate::provider::{Choice, Facts};
+use crate::provider::{self, Choice, Facts, off_loop};
 use crate::skills::Shelf;
 use crate::tools::{ErrorKind, Outcome};
 use crate::turn::Finish;
@@ -68,7 +68,7 @@ impl Help {
         let reference = Some(reference(settings, facts)?.to_owned());
         Some(Help {
             settings: settings.clone(),
-            choice: Choice { reference, ..Choice::default() },
+            choice: Choice { reference, budget: settings.choice.budget, ..Choice::default() },
             date: date.to_owned(),
             shelf,
             mind: OnceLock::new(),
@@ -78,17 +78,19 @@ impl Help {
 
     /// What came of a call: one that suggests a stronger model is remembered where there is one,
     /// and the model is told where there is none.
-    pub fn heard(help: Option<&Help>, outcome: Outcome) -> Outcome {
+    pub async fn heard(help: Option<&Help>, outcome: Outcome) -> Outcome {
         let Some(reason) = outcome.escalate.clone() else { return outcome };
-        let no = match help.map(Help::opened_now) {
-            Some(Ok(_)) => {
-                if let Some(help) = help {
-                    *help.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
-                }
+        let opened = match help {
+            Some(help) => Some((help, help.opened_now().await)),
+            None => None,
+        };
+        let no = match opened {
+            Some((help, Ok(_))) => {
+                *help.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
                 // What a small model is told to do next is not for the strong one.
                 return Outcome { next: None, ..outcome };
             }
-            Some(Err(failure)) => failure.sentence(),
+            Some((_, Err(failure))) => failure.sentence(),
             None => "nobody else is there".to_owned(),
         };
         // A tool that failed has said so already.
@@ -100,14 +102,14 @@ impl Help {
         }
     }
 
-    fn opened_now(&self) -> Result<&Mind> {
-        match self.mind.get() {
-            Some(mind) => Ok(mind),
-            None => {
-                let mind = Mind::open(&self.settings, &self.choice, &self.date, &self.shelf)?;
-                Ok(self.mind.get_or_init(|| mind))
-            }
+    async fn opened_now(&self) -> Result<&Mind> {
+        if let Some(mind) = self.mind.get() {
+            return Ok(mind);
         }
+        let (config, choice) = (self.settings.config.clone(), self.choice.clone());
+        let provider = off_loop(move || provider::open(&config, &choice)).await?;
+        let mind = Mind::of(&self.settings, provider, &self.date, &self.shelf);
+        Ok(self.mind.get_or_init(|| mind))
     }
 
     /// Whether the model asked for help.

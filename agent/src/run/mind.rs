@@ -1,13 +1,11 @@
 //! Who answers in a session, and what it is told and given.
 
-use base::failure::Result;
-
 use super::Settings;
 use super::{equip, help};
 use crate::context::window::Window;
 use crate::message::Message;
 use crate::prompt::{self, Place};
-use crate::provider::{self, Choice, Facts, Provider, ToolSpec};
+use crate::provider::{Facts, Provider, ToolSpec};
 use crate::skills::Shelf;
 use crate::tools::profile::{self, Face};
 use crate::tools::{self, Profile};
@@ -28,18 +26,14 @@ pub struct Mind {
 }
 
 impl Mind {
-    /// Opens the model that is chosen, for a session that began on this day.
-    pub fn open(settings: &Settings, choice: &Choice, date: &str, shelf: &Shelf) -> Result<Mind> {
-        Ok(Mind::of(settings, provider::open(&settings.config, choice)?, date, shelf))
-    }
-
-    /// As [`Mind::open`], with a model that is open.
+    /// A model that is open, for a session that began on this day.
     pub fn of(settings: &Settings, provider: Box<dyn Provider>, date: &str, shelf: &Shelf) -> Mind {
         let facts = provider.facts();
         let mut offered = Vec::new();
         let (switches, skills) = equip::switches(settings, facts, shelf);
         if settings.tools {
             offered = tools::offered(settings.profile, switches);
+            offered.retain(|spec| equip::works_here(settings.profile, &spec.name));
             let help = help::reference(settings, facts).and(profile::switched(help::SWITCH));
             offered.extend(help.map(Face::spec));
         }

@@ -18,8 +18,10 @@ use super::{Settings, Work};
 use crate::gate::{Asker, Gate};
 use crate::limits::Spent;
 use crate::message::{Bill, Message, Role as Speaker};
+use crate::provider::off_loop;
 use crate::role::Role;
 use crate::session::Session;
+use crate::tools::exec::boxed::confining;
 use crate::tools::lsp;
 use crate::tools::mcp::Hub;
 use crate::tools::outside::Outside;
@@ -76,7 +78,10 @@ impl Under {
     /// The gate for its calls.
     pub fn gate(&self, config: &Config) -> Result<Gate> {
         match self {
-            Under::User(asker) => Gate::new(&config.gate, asker.clone()),
+            Under::User(asker) => {
+                let gate = Gate::new(&config.gate, asker.clone())?;
+                Ok(gate.confining(confining(&config.sandbox)))
+            }
             Under::Agent(lent) => Ok(lent.gate.clone()),
         }
     }
@@ -182,8 +187,9 @@ impl Crew {
         let notes = Notes { auto: Some(false), ..ours.notes.clone() };
         let settings = Settings { role, notes, notices: Vec::new(), ..ours.clone() };
         let bus = Bus::new(Clock::from_env(), vec![Box::new(Echo(order.hear))]);
-        let session = || self.lead.session.one_more("task");
-        let mut work = Work::open(&settings, session, bus, Under::Agent(self.lent.again()))?;
+        let (lead, under) = (self.lead.clone(), Under::Agent(self.lent.again()));
+        let open = move || Work::open(&settings, || lead.session.one_more("task"), bus, under);
+        let mut work = off_loop(open).await?;
         // The time of the turn is over when the turn is cancelled.
         work.limits.time = None;
         let message = Message::text(Speaker::User, format!("{}{REPORT}", order.prompt));

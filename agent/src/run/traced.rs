@@ -32,9 +32,8 @@ pub fn turn(work: &Work) -> Span {
 /// The turn is over; `before` is what the conversation had used when it began.
 pub fn over(span: &Span, work: &Work, ended: &Ended, before: (u32, Usage)) {
     let (turns, usage) = (work.talk.turns(), work.talk.usage());
-    let sent = |usage: Usage| usage.input + usage.cache_read + usage.cache_write;
     span.record("g3.questions", turns.saturating_sub(before.0));
-    span.record("gen_ai.usage.input_tokens", sent(usage).saturating_sub(sent(before.1)));
+    span.record("gen_ai.usage.input_tokens", usage.sent().saturating_sub(before.1.sent()));
     span.record("gen_ai.usage.output_tokens", usage.output.saturating_sub(before.1.output));
     span.record("g3.status", ended.status.word());
     if ended.status == Status::Failed {

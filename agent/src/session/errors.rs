@@ -58,9 +58,9 @@ impl Record {
         self
     }
 
-    /// Writes it below a working directory; gives the file. The oldest records go.
+    /// Writes it into the state of a working directory; gives the file. The oldest records go.
     pub fn keep(&self, cwd: &Path) -> io::Result<PathBuf> {
-        let folder = cwd.join(".g3/errors");
+        let folder = super::workspace(cwd).join("errors");
         fs::create_dir_all(&folder)?;
         let time = self.time.replace(':', "-");
         let file = folder.join(format!("error_{time}_{}.json", self.session));

@@ -1,9 +1,12 @@
-//! Sessions of g3 on disk: `.g3/sessions/<id>/` in the working directory.
+//! Sessions of g3 on disk: `sessions/<id>/` in the state of the working directory, which is a
+//! directory of the user. What a working directory itself has of sessions is never taken for the
+//! user's own: a repository, or a command, could have put it there.
 
 pub mod checkpoint;
 pub mod errors;
 pub mod export;
 pub mod fork;
+pub mod import;
 pub mod inbox;
 pub mod journal;
 pub mod snapshot;
@@ -32,16 +35,14 @@ pub struct Session {
     _lock: Lock,
 }
 
-/// What keeps git away from the state of sessions, and lets skills be versioned.
-const GITIGNORE: &str = "/*\n!/skills/\n";
-
 impl Session {
     /// Makes a session for a task in a working directory.
     pub fn create(cwd: &Path, task: &str) -> Result<Session> {
-        refuse_links(cwd)?;
+        base::user_dirs::workspace_state(cwd)
+            .or_fail(|| "there is no place for the session")
+            .map_err(|failure| failure.next("set HOME or XDG_STATE_HOME"))?;
         let all = sessions_dir(cwd);
         make_dir(&all).or_fail(|| format!("cannot make {}", all.display()))?;
-        keep_out_of_git(cwd).or_fail(|| "cannot write .g3/.gitignore")?;
         let random = random();
         for _ in 0..1_000 {
             // Unique in this process as well, where sessions of several directories may live.
@@ -62,7 +63,6 @@ impl Session {
 
     /// Takes up a session: the one with this id or unique beginning of an id, or the latest.
     pub fn resume(cwd: &Path, wanted: Option<&str>) -> Result<Session> {
-        refuse_links(cwd)?;
         let id = find(cwd, wanted)?;
         let dir = sessions_dir(cwd).join(id.as_str());
         Session::locked(id, dir)
@@ -127,8 +127,13 @@ pub fn find(cwd: &Path, wanted: Option<&str>) -> Result<Id> {
     let known = list(cwd)?;
     let Some(wanted) = wanted else {
         return known.into_iter().next().ok_or_else(|| {
-            Failure::usage(format!("there is no session in {}", cwd.display()))
-                .next("start one: g3 TASK")
+            let none = Failure::usage(format!("there is no session in {}", cwd.display()));
+            match import::can_be_imported(cwd) {
+                true => none
+                    .because("the sessions in .g3/sessions are not taken for yours by themselves")
+                    .next("g3 sessions import, if you started them"),
+                false => none.next("start one: g3 TASK"),
+            }
         });
     };
     if wanted.is_empty() {
@@ -181,35 +186,38 @@ pub fn list(cwd: &Path) -> Result<Vec<Id>> {
     Ok(found.into_iter().map(|(_, id)| id).collect())
 }
 
-/// Where the sessions of a working directory lie.
-pub fn sessions_dir(cwd: &Path) -> PathBuf {
-    cwd.join(".g3/sessions")
+/// Where the state of a working directory is kept. Without a home directory there is no such place,
+/// and nothing can be made there.
+#[cfg(not(test))]
+pub fn workspace(cwd: &Path) -> PathBuf {
+    let nowhere = |_| PathBuf::from("/nonexistent/g3");
+    base::user_dirs::workspace_state(cwd).unwrap_or_else(nowhere)
 }
 
-/// A repository may not send our state elsewhere.
+/// Unit tests leave the user's own state alone.
+#[cfg(test)]
+pub fn workspace(cwd: &Path) -> PathBuf {
+    cwd.join(".state")
+}
+
+/// Where the sessions of a working directory are kept.
+pub fn sessions_dir(cwd: &Path) -> PathBuf {
+    workspace(cwd).join("sessions")
+}
+
+/// A repository may not send what g3 writes into `.g3` elsewhere.
 pub fn refuse_links(cwd: &Path) -> Result<()> {
-    for dir in [cwd.join(".g3"), sessions_dir(cwd)] {
-        if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
-            return Err(Failure::usage(format!("{} is a symbolic link", dir.display()))
-                .because("g3 keeps its sessions in the directory it works in")
-                .next(format!("rm {}", dir.display())));
-        }
+    let dir = cwd.join(".g3");
+    if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
+        return Err(Failure::usage(format!("{} is a symbolic link", dir.display()))
+            .because("g3 writes there, in the directory that it works in")
+            .next(format!("rm {}", dir.display())));
     }
     Ok(())
 }
 
 fn make_dir(dir: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
-}
-
-/// In a git work tree, `.g3` tells git by itself not to look at it.
-pub fn keep_out_of_git(cwd: &Path) -> io::Result<()> {
-    let file = cwd.join(".g3/.gitignore");
-    let in_git = cwd.ancestors().any(|dir| dir.join(".git").exists());
-    if !in_git || file.exists() {
-        return Ok(());
-    }
-    base::files::replace_with_mode(&file, GITIGNORE.as_bytes(), 0o644)
 }
 
 fn first_line(task: &str) -> &str {
@@ -253,21 +261,5 @@ mod tests {
         assert!(refused.what.contains("in use"), "{refused}");
         drop(session);
         Session::resume(dir.path(), None).unwrap();
-    }
-
-    #[test]
-    fn a_link_in_place_of_our_directory_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink("/tmp", dir.path().join(".g3")).unwrap();
-        let refused = Session::create(dir.path(), "task").unwrap_err();
-        assert!(refused.what.contains("symbolic link"), "{refused}");
-    }
-
-    #[test]
-    fn state_stays_out_of_git_and_skills_do_not() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join(".git")).unwrap();
-        made(dir.path(), "task");
-        assert_eq!(fs::read_to_string(dir.path().join(".g3/.gitignore")).unwrap(), GITIGNORE);
     }
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use base::event::Usage;
+use base::lock::Lock;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Entry;
@@ -20,7 +21,7 @@ pub struct Snapshot {
     pub id: String,
     /// What the user asked first.
     pub task: String,
-    /// `running`, or how the last run ended.
+    /// `running`, `interrupted` where it was and no g3 has the session, or how the last run ended.
     pub status: String,
     /// RFC 3339.
     pub created_at: String,
@@ -121,13 +122,18 @@ impl Snapshot {
     pub fn read(dir: &Path, id: &str) -> Snapshot {
         let file = fs::read(dir.join("session.json")).ok();
         let seen = file.and_then(|bytes| serde_json::from_slice::<Snapshot>(&bytes).ok());
-        seen.filter(|seen| seen.id == id).unwrap_or_else(|| {
+        let mut seen = seen.filter(|seen| seen.id == id).unwrap_or_else(|| {
             let mut snapshot = Snapshot::new(id);
             let entries: Vec<Entry> =
                 base::files::read_journal(&dir.join("session.jsonl")).unwrap_or_default();
             entries.iter().for_each(|entry| snapshot.take(entry, None));
             snapshot
-        })
+        });
+        let is_held = Lock::is_held(&dir.join("lock")).unwrap_or(true);
+        if seen.status == "running" && !is_held {
+            seen.status = "interrupted".to_owned();
+        }
+        seen
     }
 }
 

@@ -23,6 +23,7 @@ pub fn scripts(bundle: &Bundle, cwd: &Path) -> io::Result<Vec<PathBuf>> {
             return Err(io::Error::other(format!("{} is a symbolic link", dir.display())));
         }
     }
+    base::files::keep_out_of_git(cwd)?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
     bundle.scripts.iter().map(|(name, text)| script(&dir, name, text)).collect()
 }

@@ -1,7 +1,8 @@
-//! Where skills are looked for: five places, of which the later wins by name.
+//! Where skills are looked for. Of two with one name the later place wins, but a repository's skill
+//! does not take the name of one of the user's.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use base::config::agent::Skills as Config;
@@ -9,6 +10,7 @@ use base::config::agent::Skills as Config;
 use super::parse::{self, Fault, MOST};
 use super::{Home, Shelf, Skill, embedded};
 use crate::gate::paths;
+use crate::workspace;
 
 /// A directory of skills, and who owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,9 +43,10 @@ pub fn places(config: &Config, cwd: &Path) -> Vec<Place> {
         home.map(|home| users(home.join(".g3/skills"))).into_iter().collect();
     let extra = config.extra_paths.iter();
     places.extend(extra.map(|path| users(cwd.join(paths::expand_home(&path.to_string_lossy())))));
-    let root = cwd.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(cwd);
-    let own = |dir: PathBuf| Place { dir, within: Some(root.to_owned()) };
-    places.extend([own(cwd.join(".g3/skills")), own(cwd.join("skills"))]);
+    let root = workspace::root(cwd);
+    let own = |dir: PathBuf| Place { dir, within: Some(root.clone()) };
+    let upward = workspace::upward(cwd).into_iter().rev();
+    places.extend(upward.flat_map(|dir| [own(dir.join(".g3/skills")), own(dir.join("skills"))]));
     places
 }
 
@@ -54,8 +57,19 @@ pub fn shelf(config: &Config, cwd: &Path) -> Shelf {
     }
     let mut skills = embedded::skills();
     let mut notices = Vec::new();
+    let mut users: BTreeMap<String, PathBuf> = BTreeMap::new();
     for place in places(config, cwd) {
         for found in in_place(&place) {
+            let name = found.skill.as_ref().map(|skill| skill.name.clone()).unwrap_or_default();
+            if place.within.is_some()
+                && let Some(own) = users.get(&name)
+            {
+                notices.push(shadowed(&name, &found.file, own));
+                continue;
+            }
+            if place.within.is_none() && found.skill.is_some() {
+                users.insert(name, found.file.clone());
+            }
             let fatal: Vec<&Fault> = found.faults.iter().filter(|fault| fault.fatal).collect();
             if let Some(fault) = fatal.first() {
                 notices.push(left_out(&found.file, fault, fatal.len() - 1));
@@ -64,6 +78,15 @@ pub fn shelf(config: &Config, cwd: &Path) -> Shelf {
         }
     }
     Shelf::of(skills, notices)
+}
+
+/// That a repository's skill is not used, because the user has one of that name.
+fn shadowed(name: &str, file: &Path, own: &Path) -> String {
+    format!(
+        "the skill `{name}` of this repository ({}) is not used: yours has the same name ({})",
+        file.display(),
+        own.display()
+    )
 }
 
 fn left_out(file: &Path, fault: &Fault, more: usize) -> String {
@@ -111,12 +134,7 @@ pub fn read(file: &Path, within: Option<&Path>, most: usize) -> Result<String, S
     if within.is_some_and(|within| !paths::is_inside(&real, within)) {
         return Err("a symbolic link leads out of the repository".to_owned());
     }
-    let opened = fs::File::open(&real).map_err(|why| why.to_string())?;
-    if !opened.metadata().is_ok_and(|facts| facts.is_file()) {
-        return Err("it is not a regular file".to_owned());
-    }
-    let mut bytes = Vec::new();
-    opened.take(most as u64).read_to_end(&mut bytes).map_err(|why| why.to_string())?;
+    let bytes = workspace::read_regular(&real, most as u64).map_err(|why| why.to_string())?;
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 
@@ -139,21 +157,40 @@ mod tests {
     }
 
     #[test]
-    fn later_places_win_by_name_and_the_order_is_that_of_the_names() {
+    fn the_users_own_win_by_name_and_the_order_is_that_of_the_names() {
         let dir = tempfile::tempdir().unwrap();
         let (extra, cwd) = (dir.path().join("extra"), dir.path().join("repo"));
         write(&extra.join("zebra"), "extra");
         write(&extra.join("ape"), "extra");
-        write(&cwd.join(".g3/skills/ape"), "hidden");
         write(&cwd.join("skills/ape"), "repository");
+        write(&cwd.join(".g3/skills/bee"), "hidden");
+        write(&cwd.join("skills/bee"), "repository");
         let config = Config { extra_paths: vec![extra], ..Config::default() };
         let shelf = shelf(&config, &cwd);
-        let of = |name: &str| shelf.find(name).unwrap().description.clone();
-        assert_eq!((of("ape"), of("zebra")), ("repository".to_owned(), "extra".to_owned()));
+        let of = |name: &str| shelf.find(name).unwrap().description.as_str();
+        assert_eq!((of("ape"), of("bee"), of("zebra")), ("extra", "repository", "extra"));
+        let notice = &shelf.notices[0];
+        assert!(notice.contains("the skill `ape` of this repository"), "{notice}");
+        assert_eq!(shelf.notices.len(), 1);
         assert!(shelf.skills().is_sorted_by_key(|skill| skill.name.clone()));
         assert!(shelf.find("code-review").is_some(), "what is compiled in is there as well");
         let off = Config { enabled: false, ..config };
         assert!(super::shelf(&off, &cwd).skills().is_empty());
+    }
+
+    #[test]
+    fn skills_are_found_from_a_subdirectory_and_the_nearest_wins() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("repo");
+        let deep = root.join("a/b");
+        fs::create_dir_all(root.join(".git")).unwrap();
+        fs::create_dir_all(&deep).unwrap();
+        write(&root.join("skills/ape"), "root");
+        write(&root.join("skills/bee"), "root");
+        write(&root.join("a/skills/bee"), "near");
+        let shelf = shelf(&Config::default(), &deep);
+        let of = |name: &str| shelf.find(name).unwrap().description.as_str();
+        assert_eq!((of("ape"), of("bee")), ("root", "near"));
     }
 
     #[test]

@@ -2,18 +2,22 @@
 
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::edit::text::unified;
 use super::fs::held::Held;
 use super::fs::open::Content;
 use super::profile::named::{self, Found};
 use super::profile::{Effect, Engine, Face, Style};
 use super::undo::keep::{Keeper, Wish};
-use super::{ErrorKind, Outcome, Profile, Workplace, args, desktop, engines, exec, lsp, skill};
-use crate::gate::{Access, Pass, Refused, Visitor, paths};
+use super::{
+    ErrorKind, Outcome, Profile, Workplace, args, desktop, engines, exec, lsp, result_limit, skill,
+};
+use crate::gate::{Access, Pass, Preview, Refused, Visitor, paths};
 
 /// A call that is ready to run.
 pub struct Call<'a> {
@@ -26,8 +30,12 @@ pub struct Call<'a> {
     args: Map<String, Value>,
     given: Map<String, Value>,
     notes: Vec<String>,
-    held: Held,
-    keeper: Keeper,
+    held: Arc<Held>,
+    keeper: Arc<Keeper>,
+    /// What it writes, as a unified diff.
+    diff: Arc<Mutex<Option<String>>>,
+    /// Whether only the diff is wanted: nothing is written.
+    is_preview: bool,
 }
 
 /// Why an engine gave up, in a sentence for the model.
@@ -89,8 +97,8 @@ pub fn prepare<'a>(
     let decoded = args::decode(face, given).map_err(refused)?;
     let place = place(face, &decoded.map, at).map_err(|why| refused(why.to_string()))?;
     let args::Decoded { map: args, from: given, notes } = decoded;
-    let (held, keeper) = (Held::default(), Keeper::default());
-    Ok(Call { face, at, place, args, given, notes, held, keeper })
+    let (held, keeper, diff) = (Arc::default(), Arc::default(), Arc::default());
+    Ok(Call { face, at, place, args, given, notes, held, keeper, diff, is_preview: false })
 }
 
 /// The one place that a call is about: its file, or the directory it works in.
@@ -137,7 +145,11 @@ impl Call<'_> {
         };
         let work = AssertUnwindSafe(self.through_outside(pass)).catch_unwind();
         let outcome = match work.await {
-            Ok(Ok(outcome)) => lsp::after::heard(self, outcome).await,
+            Ok(Ok(outcome)) => {
+                let diff = self.take_diff().filter(|_| outcome.ok);
+                let diff = diff.map(|diff| at_most(diff, DIFF_BYTES));
+                Outcome { diff, ..lsp::after::heard(self, outcome).await }
+            }
             Ok(Err(trouble)) => trouble.into(),
             Err(panic) => {
                 let why = words_of(panic.as_ref());
@@ -165,6 +177,31 @@ impl Call<'_> {
         Ok(outcome)
     }
 
+    /// Does work that reads and writes files on a thread that may wait, so that a large or slow
+    /// file holds nobody else up. A panic there is one of the call.
+    pub async fn blocking(
+        &self,
+        work: fn(&Call<'_>) -> Result<Outcome, Trouble>,
+    ) -> Result<Outcome, Trouble> {
+        // A preview is polled once: it cannot wait for another thread, and it writes nothing.
+        if self.is_preview {
+            return work(self);
+        }
+        let (face, at, place) = (self.face, self.at.clone(), self.place.clone());
+        let (args, given, notes) = (self.args.clone(), self.given.clone(), self.notes.clone());
+        let (held, keeper) = (self.held.clone(), self.keeper.clone());
+        let (diff, is_preview) = (self.diff.clone(), self.is_preview);
+        let done = tokio::task::spawn_blocking(move || {
+            let at = &at;
+            work(&Call { face, at, place, args, given, notes, held, keeper, diff, is_preview })
+        });
+        match done.await.map_err(tokio::task::JoinError::try_into_panic) {
+            Ok(done) => done,
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            Err(Err(_)) => Err(Trouble::new(ErrorKind::Cancelled, "cancelled by the user")),
+        }
+    }
+
     /// What the table says of its engine.
     pub fn row(&self) -> engines::Row {
         engines::row(self.face.engine)
@@ -177,12 +214,67 @@ impl Call<'_> {
 
     /// Makes the directories of a file that is to be written.
     pub fn make_room(&self, file: &Path) -> std::io::Result<()> {
-        self.keeper.make_room(file)
+        if self.is_preview { Ok(()) } else { self.keeper.make_room(file) }
     }
 
     /// Keeps what these files are before they are written; tells whether that is new.
     pub fn keep(&self, wishes: &[Wish<'_>]) -> std::io::Result<bool> {
+        let mut diff = self.diff.lock().unwrap_or_else(PoisonError::into_inner);
+        if diff.is_none() {
+            *diff = Some(wishes.iter().map(|wish| self.unified(wish)).collect());
+        }
+        if self.is_preview {
+            return Err(std::io::Error::other("this is a preview"));
+        }
         self.keeper.keep(&self.at.session_dir, &self.face.name, wishes)
+    }
+
+    fn unified(&self, (path, after): &Wish<'_>) -> String {
+        let before = self.load(path).ok();
+        let before = before.as_ref().map(|content| content.bytes.as_slice());
+        if before == *after {
+            return String::new();
+        }
+        unified(&self.shown(path), before, *after)
+    }
+
+    fn take_diff(&self) -> Option<String> {
+        let mut diff = self.diff.lock().unwrap_or_else(PoisonError::into_inner);
+        diff.take().filter(|diff| !diff.is_empty())
+    }
+
+    /// What it would write, as a unified diff; `None` where that cannot be told.
+    fn preview(&self) -> Option<String> {
+        match self.face.engine {
+            Engine::Write | Engine::Replace | Engine::Diff | Engine::Multi | Engine::Patch => {}
+            _ => return None,
+        }
+        let at = Workplace { plain: false, ..self.at.clone() };
+        let call = Call {
+            face: self.face,
+            at: &at,
+            place: self.place.clone(),
+            args: self.args.clone(),
+            given: self.given.clone(),
+            notes: Vec::new(),
+            held: Arc::default(),
+            keeper: Arc::default(),
+            diff: Arc::default(),
+            is_preview: true,
+        };
+        // It ends with its first write, which a preview refuses.
+        let _ = (self.row().run)(&call, Pass::Free).now_or_never();
+        call.take_diff()
+    }
+
+    /// Removes a file that this call is about.
+    pub fn remove(&self, file: &Path) -> std::io::Result<()> {
+        let alone = self.keep(&[(file, None)])?;
+        std::fs::remove_file(file).inspect_err(|_| {
+            if alone {
+                self.forget_kept();
+            }
+        })
     }
 
     /// Nothing of what was kept is needed: all files are as they were.
@@ -207,12 +299,15 @@ impl Call<'_> {
 
     async fn admit(&self) -> Result<Pass, Refused> {
         let mut pass = Pass::Free;
+        let preview = || self.preview();
         for access in self.reaches() {
+            let writes = matches!(access, Access::Write(_));
             let visitor = Visitor {
                 tool: &self.face.name,
                 root: &self.at.root,
                 session_dir: &self.at.session_dir,
                 access: &access,
+                preview: writes.then_some(Preview(&preview)),
             };
             // The strictest of them holds for all.
             pass = pass.max(self.at.gate.admit(&visitor).await?);
@@ -280,8 +375,17 @@ impl Call<'_> {
     /// Words the outcome for the profile and adds what was passed over.
     fn finish(&self, mut outcome: Outcome) -> Outcome {
         if self.face.style == Style::Core {
+            match outcome.metadata {
+                Value::Object(_) | Value::Array(_) => {
+                    result_limit::shorten_fields(&mut outcome, self.at);
+                }
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                    result_limit::shorten(&mut outcome, self.at);
+                }
+            }
             return self.finish_core(outcome);
         }
+        result_limit::shorten(&mut outcome, self.at);
         for note in &self.notes {
             outcome.text.push_str(&format!("\n[note: {note}]"));
         }
@@ -321,6 +425,20 @@ impl Call<'_> {
         };
         outcome
     }
+}
+
+/// Bytes of a diff that are told.
+const DIFF_BYTES: usize = 32 << 10;
+
+/// A diff cut at the end of a line, with a word that it was.
+fn at_most(diff: String, most: usize) -> String {
+    if diff.len() <= most {
+        return diff;
+    }
+    let head = base::text::head(&diff, most);
+    let head = head.rsplit_once('\n').map_or("", |(lines, _)| lines);
+    let more = diff.lines().count() - head.lines().count();
+    format!("{head}\n[{} left out]\n", base::text::count(more, "line"))
 }
 
 fn words_of(panic: &(dyn std::any::Any + Send)) -> &str {

@@ -41,18 +41,22 @@ pub fn row(engine: Engine) -> Row {
         }
         Engine::Background => runs(|c, p| Box::pin(exec::background::run(c, p))),
         Engine::Control => orders(|_| key("background"), |c, _| Box::pin(exec::control::run(c))),
-        Engine::Read => Row { files: place, ..reads(|c, _| now(fs::read::run(c))) },
+        Engine::Read => Row { files: place, ..reads(|c, _| Box::pin(c.blocking(fs::read::run))) },
         Engine::Picture => Row {
             reaches: |c| image::files(c).into_iter().map(Access::Read).collect(),
             touches: |c| names(&image::files(c)),
             ..looks(|c, _| Box::pin(image::run(c)))
         },
         Engine::Coverage => runs(|c, p| Box::pin(coverage::run(c, p))),
-        Engine::Write => writes(|c, _| now(fs::write::run(c))),
-        Engine::Replace => writes(|c, _| now(edit::replace::run(c))),
-        Engine::Diff => writes(|c, _| now(edit::diff::run(c))),
-        Engine::Multi => Row { files: edit::multi::files, ..many(|c, _| now(edit::multi::run(c))) },
-        Engine::Patch => Row { files: edit::patch::files, ..many(|c, _| now(edit::patch::run(c))) },
+        Engine::Write => writes(|c, _| Box::pin(c.blocking(fs::write::run))),
+        Engine::Replace => writes(|c, _| Box::pin(c.blocking(edit::replace::run))),
+        Engine::Diff => writes(|c, _| Box::pin(c.blocking(edit::diff::run))),
+        Engine::Multi => {
+            Row { files: edit::multi::files, ..many(|c, _| Box::pin(c.blocking(edit::multi::run))) }
+        }
+        Engine::Patch => {
+            Row { files: edit::patch::files, ..many(|c, _| Box::pin(c.blocking(edit::patch::run))) }
+        }
         Engine::Grep => Row { touches: nothing, ..reads(|c, _| Box::pin(search::grep::run(c))) },
         Engine::Glob => Row { touches: nothing, ..reads(|c, _| Box::pin(search::glob::run(c))) },
         Engine::Lsp => Row { files: place, ..reads(|c, _| Box::pin(lsp::run(c))) },
@@ -77,7 +81,10 @@ pub fn row(engine: Engine) -> Row {
         },
         Engine::MemorySearch => orders(|_| key("memory"), |c, _| Box::pin(memory::search(c))),
         Engine::MemoryGet => orders(|_| key("memory"), |c, _| Box::pin(memory::recall(c))),
-        Engine::MemorySet => orders(|_| key("memory"), |c, _| Box::pin(memory::keep(c))),
+        Engine::MemorySet => Row {
+            reaches: memory::reads,
+            ..orders(|_| key("memory"), |c, _| Box::pin(memory::keep(c)))
+        },
         Engine::Fetch => asks(web::fetch::reaches, |c, _| Box::pin(web::fetch::run(c))),
         Engine::CodeSearch => asks(web::search::reaches, |c, _| Box::pin(web::search::code(c))),
         Engine::WebSearch => asks(web::search::reaches, |c, _| Box::pin(web::search::pages(c))),

@@ -48,7 +48,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let total = all.len().min(RING);
     let first = all.len().saturating_sub(last_n.unwrap_or(RING).clamp(1, RING));
     let actions: Vec<Value> =
-        all[first..].iter().enumerate().map(|(i, a)| told(i + 1, a)).collect();
+        all[first..].iter().enumerate().map(|(i, a)| told(first + i + 1, a)).collect();
     let text = actions.iter().map(|action| format!("{action}\n")).collect::<String>();
     let metadata = if bare {
         Value::Array(actions)

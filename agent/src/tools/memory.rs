@@ -1,20 +1,24 @@
 //! The tools that remember: notes of the workspace, and the user's own memories.
 
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
 use base::clock::Clock;
 use base::files;
-use base::lock::Lock;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::call::{Call, Trouble};
 use super::fs::{open, seen};
+use super::image::kind::Kind;
 use super::{ErrorKind, Outcome};
-use crate::gate::Access;
 use crate::gate::stance::Stance;
+use crate::gate::{Access, paths};
 use crate::memory::Memory;
+use crate::memory::index::{KEY, Names};
 use crate::memory::notes::{self, MOST, Merged};
 use crate::memory::search::text_of;
-use crate::memory::store::New;
+use crate::memory::store::{New, Store};
 
 #[derive(Deserialize)]
 struct Notes {
@@ -36,6 +40,7 @@ struct Key {
 struct Pair {
     key: String,
     value: String,
+    image: Option<String>,
 }
 
 /// Memories that are shown when the call does not say.
@@ -44,9 +49,12 @@ const LIMIT: usize = 10;
 const MOST_HITS: usize = 100;
 /// Characters of a memory that a search shows.
 const PREVIEW: usize = 200;
-/// The longest key, in characters, and the longest value, in bytes.
-const KEY: usize = 200;
+/// The longest value, in bytes.
 const VALUE: usize = 1 << 20;
+/// The largest picture of a memory, in bytes.
+const PICTURE: u64 = 20 << 20;
+/// How often the memories are brought in line with notes that change again and again.
+const INDEXINGS: usize = 3;
 
 /// Where notes go. The file that the user named needs no question, unless nothing may be written.
 pub fn reaches(call: &Call<'_>) -> Vec<Access> {
@@ -62,30 +70,20 @@ pub async fn remember(call: &Call<'_>) -> Result<Outcome, Trouble> {
     }
     let memory = &call.at.memory;
     let merged = {
-        // Two g3 of one directory write one after the other.
-        let _lock = Lock::take(&call.at.cwd.join(".g3/memory.lock")).ok();
+        let _lock = lock(&call.place).await?;
         merge(call, &notes)?
     };
     memory.learnt.remembered();
-    if merged.added == 0 {
-        let text =
-            format!("Memory unchanged: all of it stands there already. Size: {}", merged.size());
-        return Ok(Outcome::done(text));
+    let indexed = if memory.shared { index(call, &merged).await } else { Ok(()) };
+    let mut text = match merged.added {
+        0 => "No change: these notes are already in memory.".to_owned(),
+        _ => "Memory updated.".to_owned(),
+    };
+    text.push_str(&format!(" Size: {}", merged.size()));
+    if merged.added > 0 && merged.dropped > 0 {
+        text.push_str(&format!(" ({} of the notes were already there)", merged.dropped));
     }
-    let workspace = call.at.root.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut trouble = Vec::new();
-    if memory.shared {
-        for (heading, text) in &merged.news {
-            let key = format!("workspace/{workspace}/{heading}");
-            let stored = store(memory, &key, text, "project").await;
-            trouble.extend(stored.err());
-        }
-    }
-    let mut text = format!("Memory updated. Size: {}", merged.size());
-    if merged.dropped > 0 {
-        text.push_str(&format!(" ({} of the notes stood there already)", merged.dropped));
-    }
-    if let Some(why) = trouble.first() {
+    if let Err(why) = indexed {
         text.push_str(&format!("\n[memory_search will not find them: {why}]"));
     }
     let metadata = json!({
@@ -93,6 +91,43 @@ pub async fn remember(call: &Call<'_>) -> Result<Outcome, Trouble> {
         "chars": merged.text.chars().count(),
     });
     Ok(Outcome::done(text).titled(format!("noted {}", merged.added)).with(metadata))
+}
+
+/// Lets one g3 at a time change the notes: a lock of their directory, which leaves no file there.
+/// It is taken on a thread that may wait.
+async fn lock(notes: &Path) -> Result<OwnedFd, Trouble> {
+    let dir = notes.parent().unwrap_or(notes).to_owned();
+    let shown = dir.display().to_string();
+    let taken = tokio::task::spawn_blocking(move || {
+        std::fs::create_dir_all(&dir)?;
+        let held = OwnedFd::from(std::fs::File::open(&dir)?);
+        rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive)?;
+        Ok::<_, std::io::Error>(held)
+    });
+    let taken = taken.await.map_err(std::io::Error::other).flatten();
+    taken.map_err(|why| Trouble::io(&format!("cannot lock {shown}"), &why))
+}
+
+/// Brings the user's memories in line with the notes. When another g3 wrote the notes in the
+/// meantime, what it wrote counts.
+async fn index(call: &Call<'_>, merged: &Merged) -> Result<(), String> {
+    let names = names(call);
+    let mut text = merged.text.clone();
+    for _ in 0..INDEXINGS {
+        call.at.memory.index(&names, &text, &merged.touched).await?;
+        match open::read(&call.place).map(|content| String::from_utf8(content.bytes)) {
+            Ok(Ok(now)) if now != text => text = now,
+            Ok(_) | Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
+/// How the notes of this workspace are named among the memories.
+fn names(call: &Call<'_>) -> Names {
+    let memory = &call.at.memory;
+    let root = paths::follow(&call.at.root).unwrap_or_else(|_| call.at.root.clone());
+    Names::of(memory.notes.as_deref().unwrap_or(&root))
 }
 
 fn merge(call: &Call<'_>, notes: &str) -> Result<Merged, Trouble> {
@@ -169,8 +204,12 @@ fn preview(value: &str) -> String {
 pub async fn recall(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let Key { key } = call.decode()?;
     let key = known_key(&key)?;
-    let wanted = key.clone();
-    let got = call.at.memory.with_store(move |store| store.get(&wanted)).await;
+    let (wanted, renamed) = (key.clone(), names(call).renamed(&key));
+    let get = move |store: &mut Store| match (store.get(&wanted)?, &renamed) {
+        (None, Some(renamed)) => store.get(renamed),
+        (memo, _) => Ok(memo),
+    };
+    let got = call.at.memory.with_store(get).await;
     let (memo, notice) = got.map_err(Trouble::failed)?;
     let Some(memo) = memo else {
         let notice = notice.map(|text| format!("\n[note: {text}]")).unwrap_or_default();
@@ -187,15 +226,42 @@ pub async fn recall(call: &Call<'_>) -> Result<Outcome, Trouble> {
 
 /// Stores one memory.
 pub async fn keep(call: &Call<'_>) -> Result<Outcome, Trouble> {
-    let Pair { key, value } = call.decode()?;
+    let Pair { key, value, image } = call.decode()?;
     let key = known_key(&key)?;
     if value.trim().is_empty() || value.len() > VALUE {
         return Err(Trouble::invalid("memory_set: `value` must hold something, and 1 MiB at most"));
     }
-    let stored = store(&call.at.memory, &key, &value, "general").await.map_err(Trouble::failed)?;
+    let image = match image.filter(|path| !path.trim().is_empty()) {
+        Some(_) => Some(call.blocking(keep_picture).await?.text),
+        None => None,
+    };
+    let stored = store(&call.at.memory, &key, &value, image).await.map_err(Trouble::failed)?;
     let notes: String = stored.notes.iter().map(|note| format!("\n[note: {note}]")).collect();
     let metadata = json!({ "key": key, "new": stored.is_new });
     Ok(Outcome::done(format!("Memory stored: {key}{notes}")).with(metadata))
+}
+
+/// The picture that a memory is stored with.
+pub fn reads(call: &Call<'_>) -> Vec<Access> {
+    picture(call).map(Access::Read).into_iter().collect()
+}
+
+fn picture(call: &Call<'_>) -> Option<PathBuf> {
+    let raw = call.text("image").trim();
+    (!raw.is_empty()).then(|| paths::resolve(&call.at.cwd, raw).ok()).flatten()
+}
+
+/// Copies the picture to the memories, where it stays when the file goes; the outcome is its place.
+fn keep_picture(call: &Call<'_>) -> Result<Outcome, Trouble> {
+    let shown = call.text("image");
+    let wrong = |why: String| Trouble::invalid(format!("memory_set: `image` {shown}: {why}"));
+    let file = picture(call).ok_or_else(|| wrong("it cannot be found".to_owned()))?;
+    let content = open::read_at_most(&file, PICTURE).map_err(|why| wrong(why.to_string()))?;
+    let kind = Kind::of(&content.bytes).map_err(wrong)?;
+    let ending = kind.media_type().trim_start_matches("image/");
+    let kept = call.at.memory.keep_picture(&content.bytes, ending);
+    let kept = kept.map_err(|why| Trouble::io("cannot keep the picture", &why))?;
+    Ok(Outcome::done(kept.display().to_string()))
 }
 
 fn known_key(key: &str) -> Result<String, Trouble> {
@@ -216,7 +282,7 @@ async fn store(
     memory: &Memory,
     key: &str,
     value: &str,
-    category: &'static str,
+    image: Option<String>,
 ) -> Result<Stored, String> {
     let mut notes = Vec::new();
     let mut vector = None;
@@ -230,7 +296,7 @@ async fn store(
     let (key, value) = (key.to_owned(), value.to_owned());
     memory.log("SET", &key, &value);
     let now = Clock::from_env().stamp();
-    let new = New { key, value, category, vector, now };
+    let new = New { key, value, category: "general", image, vector, now };
     let (is_new, notice) = memory.with_store(move |store| store.set(&new)).await?;
     notes.extend(notice);
     Ok(Stored { is_new, notes })

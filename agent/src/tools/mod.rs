@@ -41,6 +41,7 @@ pub mod profile;
 pub mod program;
 pub mod rehydrate;
 pub mod research;
+pub mod result_limit;
 pub mod search;
 pub mod skill;
 pub mod task;
@@ -71,6 +72,8 @@ pub struct Outcome {
     pub bill: Option<Bill>,
     /// What kind of failure, when it failed.
     pub error_kind: Option<ErrorKind>,
+    /// What it wrote, as a unified diff for people.
+    pub diff: Option<String>,
 }
 
 /// What kind of failure a tool met.
@@ -100,7 +103,7 @@ pub struct Workplace {
     pub cwd: PathBuf,
     /// Writes stay below this directory unless the gate allows more.
     pub root: PathBuf,
-    /// State of this session: todo, long outputs, logs (`.g3/sessions/<sid>`).
+    /// State of this session: todo, long outputs, logs (`sessions/<id>` of the workspace's state).
     pub session_dir: PathBuf,
     /// Hears output while a tool runs.
     pub hear: Arc<dyn Fn(&str) + Send + Sync>,
@@ -108,6 +111,8 @@ pub struct Workplace {
     pub cancel: CancellationToken,
     /// Plain short results for small models.
     pub plain: bool,
+    /// Bytes of a result that the model reads at most.
+    pub result_limit: usize,
     /// Judges every call before it runs.
     pub gate: Arc<Gate>,
     /// Who holds files and terminals besides the machine, e.g. an editor.
@@ -137,6 +142,10 @@ pub struct Others {
     pub browser: Arc<browser::hub::Hub>,
     /// The screen, mouse and keyboard.
     pub desk: Arc<desktop::Desk>,
+    /// What the user opens for the box of commands, and whether there is one.
+    pub sandbox: Arc<base::config::agent::Sandbox>,
+    /// The box that the last command ran in.
+    pub recent_box: Arc<exec::boxed::RecentBox>,
 }
 
 /// A set of tool names as an ecosystem knows them.
@@ -216,7 +225,9 @@ pub fn offered(profile: Profile, switches: Switches) -> Vec<ToolSpec> {
 /// than by an [`Outcome`] that says so.
 pub async fn run(profile: Profile, name: &str, args: &Value, at: &Workplace) -> Outcome {
     if let Some(hub) = at.mcp.as_ref().filter(|hub| hub.owns(name)) {
-        return hub.run(name, args, at).await;
+        let mut outcome = hub.run(name, args, at).await;
+        result_limit::shorten(&mut outcome, at);
+        return outcome;
     }
     let started = Instant::now();
     let (outcome, engine) = match call::prepare(profile, name, args, at) {
@@ -305,6 +316,7 @@ impl Workplace {
             hear: Arc::new(|_| ()),
             cancel: CancellationToken::new(),
             plain: false,
+            result_limit: result_limit::MOST,
             gate: Arc::new(Gate::default()),
             outside: None,
             mcp: None,

@@ -50,6 +50,8 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         what: format!("carry out this plan:\n\n{plan}\n"),
         why: "nothing is changed before you approve it".to_owned(),
         rule: String::new(),
+        writes: None,
+        details: None,
     };
     match call.at.gate.put(&question).await {
         Some(Answer::Once | Answer::Always) => {
@@ -64,7 +66,7 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
                         change nothing.";
             Ok(Outcome::failed(ErrorKind::Denied, text).with(metadata(false)))
         }
-        None => {
+        None | Some(Answer::Unasked(_)) => {
             let text = "The plan is kept and waits for the user's approval. End your turn with a \
                         short summary of it.";
             Ok(Outcome::done(text).with(metadata(false)))

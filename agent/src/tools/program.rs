@@ -15,6 +15,8 @@ use base::secret::Secret;
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
+use super::exec::boxed::Hold;
+
 /// How much of what a server writes to stderr is kept in its file, and how much of its end is told.
 const STDERR: (u64, usize) = (1 << 20, 2_000);
 
@@ -28,6 +30,8 @@ pub struct Start<'a> {
     pub cwd: &'a Path,
     /// The directory of a file for its stderr, and that file's name without its ending.
     pub log: Option<(&'a Path, &'a str)>,
+    /// What holds it; it is a part of ours, or the user trusts it, where there is nothing.
+    pub hold: Option<Hold>,
 }
 
 /// A server's processes and the end of what they wrote to stderr. Dropped, they are gone.
@@ -50,6 +54,7 @@ pub fn start(wanted: &Start<'_>) -> Result<(Program, ChildStdin, ChildStdout), S
     for (key, value) in wanted.env {
         job = job.env(key, expand(value.reveal(), &variable)?);
     }
+    let job = wanted.hold.clone().into_iter().fold(job, Hold::around);
     let mut running = job.spawn_async().map_err(|why| why.to_string())?;
     let said = Arc::default();
     if let Some(stderr) = running.child.stderr.take() {

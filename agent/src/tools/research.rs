@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base::config::agent::{Action, GateRule};
 use base::process::{AsyncRunning, GRACE, Job, exit_code};
 use serde::Deserialize;
 use serde_json::json;
@@ -9,7 +10,8 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
 
 use super::call::{Call, Trouble};
-use super::{ErrorKind, Outcome};
+use super::{ErrorKind, Outcome, Workplace};
+use crate::gate::{Access, Question, Visitor};
 use crate::skills::embedded;
 
 #[derive(Deserialize)]
@@ -26,6 +28,10 @@ const QUESTION: usize = 8_000;
 const REPORT: u64 = 64 << 10;
 /// The program that is started as a scout; this one when it is not set.
 const PROGRAM: &str = "G3_RESEARCH_PROGRAM";
+/// The hosts that the user allowed a scout to read, as a glob.
+const HOSTS: &str = "G3_RESEARCH_HOSTS";
+/// The tools that read the web, as a glob.
+const WEB_TOOLS: &str = "{codesearch,webfetch,websearch}";
 /// Set for a scout and all that it starts.
 const SCOUT: &str = "RESEARCH_OF_G3";
 
@@ -41,11 +47,12 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     if std::env::var_os(SCOUT).is_some() {
         return Err(Trouble::failed("a scout starts no other scout: look it up yourself"));
     }
+    let reads_all = reads_all(call).await?;
     let cancelled = || Trouble::new(ErrorKind::Cancelled, "cancelled by the user");
     let cancel = &call.at.cancel;
     let turn = cancel.run_until_cancelled(AT_ONCE.acquire()).await.ok_or_else(cancelled)?;
     let mut running =
-        start(call, &query).map_err(|why| Trouble::io("cannot start a scout", &why))?;
+        start(call, &query, reads_all).map_err(|why| Trouble::io("cannot start a scout", &why))?;
     let ended = tokio::select! {
         said = words_of(&mut running) => Some(said),
         () = cancel.cancelled() => None,
@@ -71,9 +78,41 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     Ok(Outcome::done(report).titled("a report of the scout").with(json!({ "query": query })))
 }
 
+/// Whether the scout may read all of the public web. It has nobody to ask, so the user is asked
+/// before it starts; where the user cannot be asked, it reads as far as the rules go.
+async fn reads_all(call: &Call<'_>) -> Result<bool, Trouble> {
+    let Workplace { root, session_dir, gate, .. } = call.at;
+    let any = Access::Fetch { host: "host.invalid".to_owned(), free: false };
+    let visitor = Visitor { tool: "webfetch", root, session_dir, access: &any, preview: None };
+    if !gate.can_ask() || gate.judge(&visitor).action != Action::Ask {
+        return Ok(false);
+    }
+    let question = Question {
+        tool: call.face.name.clone(),
+        what: "let a research agent read any page of the public web".to_owned(),
+        why: "it works in the background and cannot ask about each host".to_owned(),
+        rule: format!("[[gate.rules]]\ntool = \"{WEB_TOOLS}\"\nhost = \"*\"\naction = \"allow\""),
+        writes: None,
+        details: None,
+    };
+    match gate.ask(&question).await {
+        Ok(()) => Ok(true),
+        Err(refused) => Err(Trouble::new(ErrorKind::Denied, refused.why)),
+    }
+}
+
+/// The rule that a scout works under when the user allowed it to read the whole web.
+pub fn scouts_rule() -> Option<GateRule> {
+    std::env::var_os(SCOUT)?;
+    let host = std::env::var(HOSTS).ok()?;
+    let (tool, host) = (Some(WEB_TOOLS.to_owned()), Some(host));
+    Some(GateRule { tool, host, path: None, command: None, action: Action::Allow })
+}
+
 /// Starts the program of the skill with our whole environment, so that the scout has our keys, and
 /// asks the model that we are.
-fn start(call: &Call<'_>, query: &str) -> std::io::Result<AsyncRunning> {
+fn start(call: &Call<'_>, query: &str, reads_all: bool) -> std::io::Result<AsyncRunning> {
+    base::files::keep_out_of_git(&call.at.cwd)?;
     let bundle = embedded::bundle("research");
     let script =
         bundle.and_then(|bundle| bundle.scripts.first()).map_or("exit 1", |(_, text)| text);
@@ -85,6 +124,9 @@ fn start(call: &Call<'_>, query: &str) -> std::io::Result<AsyncRunning> {
     let mut job = job.env(PROGRAM, program).cleans_up();
     if let Some((provider, model)) = &call.at.others.asks {
         job = job.env("G3_RESEARCH_PROVIDER", provider).env("G3_RESEARCH_MODEL", model);
+    }
+    if reads_all {
+        job = job.env(HOSTS, "*");
     }
     job.spawn_async()
 }

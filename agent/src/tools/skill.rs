@@ -174,6 +174,7 @@ fn speaks_of(entry: &Entry, call: &Call<'_>) -> bool {
         return true;
     }
     let reached = call.reaches();
+    let runs = reached.iter().any(|access| matches!(access, Access::Run { .. }));
     let fits = |access: &Access| match access {
         Access::Run { line, .. } => {
             let pieces = verbs::pieces(line);
@@ -187,7 +188,8 @@ fn speaks_of(entry: &Entry, call: &Call<'_>) -> bool {
             let below = below.is_some_and(|below| entry.fits_path(&below.to_string_lossy()));
             below || entry.fits_path(&path.to_string_lossy())
         }
-        Access::Fetch { host, .. } => entry.fits_host(host),
+        // The hosts of a command are part of its line, which is judged above.
+        Access::Fetch { host, .. } => runs || entry.fits_host(host),
         Access::Foreign { .. } | Access::Act(_) | Access::Screen { .. } => false,
     };
     !reached.is_empty() && reached.iter().all(fits)

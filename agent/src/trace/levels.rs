@@ -52,6 +52,7 @@ mod tests {
         let both = "warn, g3::model=debug";
         assert!(tells(both, "g3::model", Level::DEBUG) && !tells(both, "g3::tool", Level::INFO));
         assert!(tells("g3::gate", "g3::gate", Level::TRACE));
+        assert!(tells("g3::lsp=debug,g3::desktop", "g3::lsp", Level::DEBUG));
         assert!(!tells("g3::gate", "g3::tool", Level::ERROR));
         assert!(!tells("off", "g3::tool", Level::ERROR));
         for foreign in ["rmcp", "hyper_util", "agent_client_protocol"] {

@@ -25,8 +25,17 @@ const LEVEL: &str = "G3_LOG";
 const COLLECTOR: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
 /// What may be told, by its target.
-pub const TARGETS: [&str; 7] =
-    ["g3::process", "g3::session", "g3::model", "g3::tool", "g3::gate", "g3::hook", "g3::mcp"];
+pub const TARGETS: [&str; 9] = [
+    "g3::process",
+    "g3::session",
+    "g3::model",
+    "g3::tool",
+    "g3::gate",
+    "g3::hook",
+    "g3::mcp",
+    "g3::lsp",
+    "g3::desktop",
+];
 
 /// What is wanted, from flags and configuration.
 #[derive(Clone, Debug, Default)]

@@ -51,25 +51,47 @@ pub struct ToolJob<'a> {
 /// How long tools may take to end themselves after the user cancelled.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
-/// Carries out all calls of a reply; gives the limit that the guard saw reached, if any.
+/// Calls of one reply that are run, at most.
+pub const MOST_RUN: usize = 128;
+/// Calls of one reply that the conversation keeps, at most.
+const MOST_KEPT: usize = 1_024;
+
+/// The reply without the calls that are too many for a conversation, and those calls.
+pub fn without_excess(mut reply: Reply) -> (Reply, Vec<ToolCall>) {
+    let parts = &reply.message.parts;
+    let mut calls = parts.iter().enumerate().filter(|(_, part)| matches!(part, Part::Call(_)));
+    let Some((at, _)) = calls.nth(MOST_KEPT) else { return (reply, Vec::new()) };
+    let excess = reply.message.parts.split_off(at);
+    let calls = excess.into_iter().filter_map(|part| match part {
+        Part::Call(call) => Some(call),
+        Part::Text { .. } | Part::Reasoning { .. } | Part::Result(_) | Part::Image(_) => None,
+    });
+    (reply, calls.collect())
+}
+
+/// Carries out the calls of a reply, `excess` being those that the conversation does not keep; gives
+/// the limit that the guard saw reached, if any.
 pub async fn carry_out(
     talk: &mut Conversation,
     agent: &Agent<'_>,
-    reply: &Reply,
+    (reply, excess): (&Reply, &[ToolCall]),
     guard: &mut Guard,
 ) -> Result<Option<Limit>> {
-    let calls: Vec<&ToolCall> = reply.message.calls().collect();
-    for call in &calls {
+    let mut calls: Vec<&ToolCall> = reply.message.calls().collect();
+    for call in calls.iter().copied().chain(excess) {
         let (id, name) = (call.id.clone(), call.name.clone());
         let args = call.malformed.clone().map_or_else(|| call.args.clone(), Value::String);
         (agent.tell)(What::ToolStart { id, name, args });
     }
+    let made = calls.len() + excess.len();
+    let not_run = calls.split_off(calls.len().min(MOST_RUN));
     let done: Vec<CancellationToken> = calls.iter().map(|_| CancellationToken::new()).collect();
     let touched: Vec<Vec<String>> =
         calls.iter().map(|call| agent.toolbox.touches(&call.name, &call.args)).collect();
     let mut running: FuturesUnordered<_> = (0..calls.len())
         .map(|at| {
-            let refused = refusal(reply, at);
+            let refused = refusal(reply, calls[at], at + 1 == made);
+            let is_watched = !repeats_the_one_before(reply, calls[at]);
             let earlier: Vec<CancellationToken> = (0..at)
                 .filter(|before| touched[*before].iter().any(|key| touched[at].contains(key)))
                 .map(|before| done[before].clone())
@@ -89,34 +111,50 @@ pub async fn carry_out(
                 });
                 let outcome = outcome.await;
                 done.cancel();
-                (call, outcome, since.elapsed())
+                (call, outcome, is_watched, since.elapsed())
             }
         })
         .collect();
     let mut limit = None;
-    while let Some((call, outcome, took)) = running.next().await {
+    while let Some((call, outcome, is_watched, took)) = running.next().await {
         if let Some(bill) = &outcome.bill {
             (agent.tell)(What::Usage { usage: bill.usage });
             talk.noted(bill.clone())?;
         }
-        let next = outcome.next.clone();
-        let (mut result, reached) = judge(guard, call, outcome);
+        let (next, diff) = (outcome.next.clone(), outcome.diff.clone());
+        // A repetition within one reply is no loop: the model has not read a result yet.
+        let (mut result, reached) = judge(is_watched.then_some(&mut *guard), call, outcome);
         limit = limit.or(reached);
         let ToolResult { call_id: id, name, ok, text, .. } = result.clone();
         result.text.extend(next.map(|next| format!("\n\n{next}")));
         talk.answer(result)?;
         let ms = took.as_millis() as u64;
-        (agent.tell)(What::ToolEnd { id, name, ok, text, ms });
+        (agent.tell)(What::ToolEnd { id, name, ok, text, ms, diff });
+    }
+    let text = format!(
+        "not run: the reply made {made} calls, and {MOST_RUN} of one reply are run at most. Make \
+         the rest in later replies, after reading these results"
+    );
+    for call in &not_run {
+        talk.answer(ToolResult {
+            call_id: call.id.clone(),
+            name: call.name.clone(),
+            ok: false,
+            text: text.clone(),
+            images: Vec::new(),
+        })?;
+    }
+    for call in not_run.into_iter().chain(excess) {
+        let (id, name, text) = (call.id.clone(), call.name.clone(), text.clone());
+        (agent.tell)(What::ToolEnd { id, name, ok: false, text, ms: 0, diff: None });
     }
     talk.close_results();
     Ok(limit)
 }
 
 /// Why a call is not run, as its outcome.
-fn refusal(reply: &Reply, at: usize) -> Option<Outcome> {
-    let calls: Vec<&ToolCall> = reply.message.calls().collect();
-    let call = calls[at];
-    if reply.stop == Stop::Length && at + 1 == calls.len() && ends_with_call(reply) {
+fn refusal(reply: &Reply, call: &ToolCall, is_last: bool) -> Option<Outcome> {
+    if reply.stop == Stop::Length && is_last && ends_with_call(reply) {
         return Some(invalid(
             "not run: the reply hit the output limit inside this call, so it may be half. Make \
              it shorter: write long files in parts, one call each",
@@ -180,7 +218,11 @@ async fn carry_out_one(agent: &Agent<'_>, call: &ToolCall) -> Outcome {
 }
 
 /// Makes the result of an outcome; the guard may add a word, or say that it is enough.
-fn judge(guard: &mut Guard, call: &ToolCall, outcome: Outcome) -> (ToolResult, Option<Limit>) {
+fn judge(
+    guard: Option<&mut Guard>,
+    call: &ToolCall,
+    outcome: Outcome,
+) -> (ToolResult, Option<Limit>) {
     let mut result = ToolResult {
         call_id: call.id.clone(),
         name: call.name.clone(),
@@ -188,7 +230,8 @@ fn judge(guard: &mut Guard, call: &ToolCall, outcome: Outcome) -> (ToolResult, O
         text: outcome.text,
         images: outcome.images,
     };
-    let limit = match guard.watch(call, &result) {
+    let verdict = guard.map_or(Verdict::Fine, |guard| guard.watch(call, &result));
+    let limit = match verdict {
         Verdict::Fine => None,
         // Who is told the next step has no use for another one.
         Verdict::Nudge(_) if outcome.next.is_some() => None,

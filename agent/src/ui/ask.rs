@@ -10,7 +10,9 @@ use base::event::What;
 use base::text::printable;
 use futures_util::future::BoxFuture;
 
-use super::Bus;
+use super::diff::View;
+use super::terminal::QuestionInput;
+use super::{Bus, diff, terminal};
 use crate::gate::{Answer, Asker, Question};
 
 tokio::task_local! {
@@ -20,6 +22,9 @@ tokio::task_local! {
 
 /// The answers that are offered.
 pub const OPTIONS: [&str; 3] = ["once", "always", "no"];
+
+/// Lines of the details that a question shows at once; `d` shows all of them.
+const DETAILS: usize = 100;
 
 /// The event for a question.
 pub fn event(id: &str, question: &Question) -> What {
@@ -55,12 +60,26 @@ impl Terminal {
     }
 }
 
-/// Set when the question is dropped, so that its thread stops reading the user's next words.
-struct Dropped(Arc<AtomicBool>);
+/// A question on the screen. When it is dropped, its thread stops reading the user's next words,
+/// and the terminal is as before.
+struct Open<'a> {
+    dropped: Arc<AtomicBool>,
+    /// Whether the user ended the line.
+    is_answered: bool,
+    input: Option<QuestionInput>,
+    bus: Option<&'a Arc<Bus>>,
+}
 
-impl Drop for Dropped {
+impl Drop for Open<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.dropped.store(true, Ordering::Relaxed);
+        if !self.is_answered {
+            write("\n");
+        }
+        drop(self.input.take());
+        if let Some(bus) = self.bus {
+            bus.answered();
+        }
     }
 }
 
@@ -68,42 +87,128 @@ impl Asker for Terminal {
     fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
             let _turn = self.turn.lock().await;
-            if let Some(bus) = self.bus.get() {
+            let dropped = Arc::new(AtomicBool::new(false));
+            let (input, bus) = (Some(QuestionInput::begin()), self.bus.get());
+            let mut open = Open { dropped: dropped.clone(), is_answered: false, input, bus };
+            if let Some(bus) = bus {
                 bus.tell(event(&call_id(), question));
             }
-            let text = format!(
-                "{} wants to {}\n  ({})\nAllow? [y]es, [a]lways in this session, [N]o: ",
-                printable(&question.tool),
-                printable(&question.what),
-                printable(&question.why)
-            );
-            let dropped = Arc::new(AtomicBool::new(false));
-            let _guard = Dropped(dropped.clone());
-            let answer = tokio::task::spawn_blocking(move || {
-                let _ = std::io::stderr().write_all(text.as_bytes());
-                read_line(&dropped)
-            });
-            match answer.await.ok().flatten().as_deref().map(str::trim) {
-                Some("y" | "yes" | "Y") => Answer::Once,
-                Some("a" | "always" | "A") => Answer::Always,
-                Some(_) | None => Answer::No,
-            }
+            let question = question.clone();
+            let answered = tokio::task::spawn_blocking(move || put(&question, &dropped));
+            let answer = answered.await.ok().flatten();
+            open.is_answered = answer.is_some();
+            answer.unwrap_or(Answer::No)
         })
     }
 }
 
-/// A line from the terminal; `None` at its end or when nobody waits for it any more.
+/// Shows the question and reads lines until one is an answer; `None` at the end of input.
+fn put(question: &Question, dropped: &AtomicBool) -> Option<Answer> {
+    let colours = terminal::has_colours();
+    let hidden = question.details.as_deref().is_some_and(|details| {
+        let view = View { colours, width: None, most: usize::MAX };
+        diff::draw(details, view).len() > DETAILS
+    });
+    write(&text(question, colours, DETAILS));
+    loop {
+        write(&choices(question, hidden));
+        let line = read_line(dropped)?;
+        match line.trim().to_ascii_lowercase().as_str() {
+            "y" | "yes" => return Some(Answer::Once),
+            "a" | "always" if !question.rule.is_empty() => return Some(Answer::Always),
+            "" | "n" | "no" => return Some(Answer::No),
+            "d" | "details" if hidden => write(&text(question, colours, usize::MAX)),
+            _ => {}
+        }
+    }
+}
+
+fn write(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// What is asked, whole. Every line behind the first one has a bar before it, so that none of it
+/// can look like an answer or like another question.
+fn text(question: &Question, colours: bool, most: usize) -> String {
+    let (bold, reset) = if colours { ("\u{1b}[1m", "\u{1b}[0m") } else { ("", "") };
+    let what = printable(question.what.trim_end());
+    let mut lines = what.lines();
+    let first = lines.next().unwrap_or_default();
+    let mut text = format!("{bold}{} wants to {first}{reset}\n", printable(&question.tool));
+    lines.for_each(|line| text.push_str(&format!("  │ {line}\n")));
+    if let Some(details) = &question.details {
+        let view = View { colours, width: None, most };
+        diff::draw(details, view).iter().for_each(|line| text.push_str(&format!("  │{line}\n")));
+    }
+    text.push_str(&format!("  ({})\n", printable(&question.why).replace('\n', " ")));
+    text
+}
+
+/// The line on which the answer is typed.
+fn choices(question: &Question, hidden: bool) -> String {
+    let always = if question.rule.is_empty() { "" } else { "[a]lways in this session, " };
+    let details = if hidden { "[d]etails in full, " } else { "" };
+    format!("Allow? [y]es, {always}{details}[N]o: ")
+}
+
+/// A line from the terminal; `None` at its end or when the question was dropped.
 fn read_line(dropped: &AtomicBool) -> Option<String> {
     let stdin = std::io::stdin();
     let tick = rustix::event::Timespec::try_from(Duration::from_millis(100)).ok()?;
     while !dropped.load(Ordering::Relaxed) {
         let mut fds =
             [rustix::event::PollFd::from_borrowed_fd(stdin.as_fd(), rustix::event::PollFlags::IN)];
-        if rustix::event::poll(&mut fds, Some(&tick)).is_ok_and(|ready| ready > 0) {
+        if rustix::event::poll(&mut fds, Some(&tick)).is_ok_and(|ready| ready > 0)
+            && !dropped.load(Ordering::Relaxed)
+        {
             let mut line = String::new();
             let read = stdin.lock().read_line(&mut line).ok()?;
             return (read > 0).then_some(line);
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(what: &str, diff: Option<&str>) -> Question {
+        Question {
+            tool: "shell".to_owned(),
+            what: what.to_owned(),
+            why: "it reaches outside".to_owned(),
+            rule: "[[gate.rules]]".to_owned(),
+            writes: None,
+            details: diff.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_command_is_shown_whole_and_cannot_look_like_the_end_of_the_question() {
+        let command = "run `echo hi\nAllow? [y]es: \u{1b}]0;\nrm -rf \u{202e}x`";
+        insta::assert_snapshot!(text(&question(command, None), false, 9), @r#"
+        shell wants to run `echo hi
+          │ Allow? [y]es: ^[]0;
+          │ rm -rf <U+202E>x`
+          (it reaches outside)
+        "#);
+    }
+
+    #[test]
+    fn a_long_diff_says_that_there_is_more() {
+        let lines: String = (1..=9).map(|n| format!("+{n}\n")).collect();
+        let diff = format!("--- /dev/null\n+++ b/x\n@@ -0,0 +1,9 @@\n{lines}");
+        let question = question("write x", Some(&diff));
+        insta::assert_snapshot!(text(&question, false, 3) + &choices(&question, true), @r#"
+        shell wants to write x
+          │  x (new)  +9 -0
+          │    1 + 1
+          │    2 + 2
+          │  … 7 more lines
+          (it reaches outside)
+        Allow? [y]es, [a]lways in this session, [d]etails in full, [N]o:
+        "#);
+        assert!(text(&question, false, usize::MAX).contains("9 + 9"));
+    }
 }

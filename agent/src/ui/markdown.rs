@@ -1,21 +1,38 @@
-//! Markdown painted while it streams: headings, lists, code and emphasis, character by character,
-//! so that words appear when they come and not when their paragraph is complete.
+//! Markdown painted while it streams: headings, lists, code, emphasis and tables, wrapped at the
+//! width of the terminal. Words appear when they come, a table when it is complete.
+
+use super::table;
+use super::wrap::{Wrapper, columns};
 
 const BOLD: &str = "\u{1b}[1m";
 const BOLD_AGAIN: &str = "\u{1b}[0;1m";
 const CODE: &str = "\u{1b}[36m";
 const HEADING: &str = "\u{1b}[1;35m";
-const DIM: &str = "\u{1b}[2m";
-const RESET: &str = "\u{1b}[0m";
+/// Makes text faint.
+pub const DIM: &str = "\u{1b}[2m";
+/// Ends every style.
+pub const RESET: &str = "\u{1b}[0m";
 
-/// Paints text that has no control sequences of its own. It never reorders or drops words: without
-/// colours what comes out is what went in.
+/// Paints text that has no control sequences of its own. Without colours and width what comes out
+/// is what went in, tables excepted.
 #[derive(Debug, Default)]
 pub struct Painter {
-    /// What may still become a marker: the beginning of a line, or one star.
+    colours: bool,
+    wrap: Wrapper,
+    /// What may still become a marker: the beginning of a line, or one star; a line of a table.
     held: String,
+    /// Complete lines of a table.
+    table: Vec<String>,
     line: Line,
+    /// Whether the text is part of a line: it has no headings, lists and tables.
+    inline: bool,
     fenced: bool,
+    emphasis: Emphasis,
+}
+
+/// The styles of words within a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Emphasis {
     bold: bool,
     code: bool,
 }
@@ -30,18 +47,42 @@ enum Line {
     Heading,
     Fence,
     Code,
+    Table,
 }
 
 impl Painter {
+    /// Paints with colours or without.
+    pub fn new(colours: bool) -> Painter {
+        Painter { colours, ..Painter::default() }
+    }
+
+    /// Paints text that is part of a line, such as a cell of a table.
+    pub fn inline(colours: bool, width: Option<usize>) -> Painter {
+        let mut wrap = Wrapper::new(width);
+        wrap.cuts_words = true;
+        Painter { colours, wrap, inline: true, ..Painter::default() }
+    }
+
+    /// Wraps at this width from now on.
+    pub fn wrap_at(&mut self, width: Option<usize>) {
+        self.wrap.width = width;
+    }
+
     /// Paints the next piece.
     pub fn paint(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len() + 16);
         for c in text.chars() {
             match (self.line, c) {
+                (Line::Table, '\n') => {
+                    self.table.push(std::mem::take(&mut self.held));
+                    self.line = Line::Unknown;
+                }
+                (Line::Table, c) => self.held.push(c),
                 (_, '\n') => self.end_line(&mut out),
                 (Line::Unknown, c) => self.begin(c, &mut out),
-                (Line::Text, c) => self.inline(c, &mut out),
-                (Line::Heading | Line::Fence | Line::Code, c) => out.push(c),
+                (Line::Text, c) => self.inline_char(c, &mut out),
+                (Line::Heading, c) => self.wrap.put(c, &mut out),
+                (Line::Fence | Line::Code, c) => out.push(c),
             }
         }
         out
@@ -50,69 +91,109 @@ impl Painter {
     /// Ends the text: what was held back comes out and colours are reset.
     pub fn finish(&mut self) -> String {
         let mut out = String::new();
+        if self.line == Line::Table {
+            self.table.push(std::mem::take(&mut self.held));
+        }
+        self.end_table(&mut out);
         self.release(&mut out);
-        let plain = matches!(self.line, Line::Unknown | Line::Text) && !self.bold && !self.code;
-        if !plain {
+        self.wrap.flush(&mut out);
+        if self.is_styled() {
             out.push_str(RESET);
         }
-        *self = Painter::default();
+        let wrap = Wrapper::new(self.wrap.width);
+        let (colours, inline) = (self.colours, self.inline);
+        *self = Painter { colours, inline, wrap, ..Painter::default() };
         out
     }
 
+    fn is_styled(&self) -> bool {
+        let line = matches!(self.line, Line::Heading | Line::Fence | Line::Code);
+        self.colours && (line || self.emphasis != Emphasis::default())
+    }
+
     fn end_line(&mut self, out: &mut String) {
+        self.end_table(out);
         self.release(out);
         if self.line == Line::Fence {
             self.fenced = !self.fenced;
         }
-        let painted = self.bold || self.code;
-        if painted || matches!(self.line, Line::Heading | Line::Fence | Line::Code) {
+        self.wrap.flush(out);
+        if self.is_styled() {
             out.push_str(RESET);
         }
-        (self.bold, self.code, self.line) = (false, false, Line::Unknown);
-        out.push('\n');
+        (self.emphasis, self.line) = (Emphasis::default(), Line::Unknown);
+        self.wrap.end_line(out);
+    }
+
+    fn end_table(&mut self, out: &mut String) {
+        if !self.table.is_empty() {
+            let lines = std::mem::take(&mut self.table);
+            out.push_str(&table::render(&lines, self.wrap.width, self.colours));
+        }
     }
 
     /// Lets out what was held back, as it is.
     fn release(&mut self, out: &mut String) {
-        out.push_str(&std::mem::take(&mut self.held));
+        std::mem::take(&mut self.held).chars().for_each(|c| self.wrap.put(c, out));
     }
 
     /// One more character of a line's beginning.
     fn begin(&mut self, c: char, out: &mut String) {
         let mut start = std::mem::take(&mut self.held);
         start.push(c);
-        let Some(line) = kind(&start, self.fenced) else {
+        let line = if self.inline { Some(Line::Text) } else { kind(&start, self.fenced) };
+        let Some(line) = line else {
             self.held = start;
             return;
         };
         self.line = line;
-        match line {
-            Line::Heading => out.push_str(HEADING),
-            Line::Fence => out.push_str(DIM),
-            Line::Code => out.push_str(CODE),
-            Line::Text => return start.chars().for_each(|c| self.inline(c, out)),
-            Line::Unknown => {}
+        if line == Line::Table {
+            self.held = start;
+            return;
         }
-        out.push_str(&start);
+        self.end_table(out);
+        match line {
+            Line::Heading => self.style(HEADING),
+            Line::Fence => out.push_str(if self.colours { DIM } else { "" }),
+            Line::Code => out.push_str(if self.colours { CODE } else { "" }),
+            Line::Text => {
+                self.wrap.indent = continuation(&start);
+                return start.chars().for_each(|c| self.inline_char(c, out));
+            }
+            Line::Unknown | Line::Table => {}
+        }
+        match line {
+            Line::Heading => start.chars().for_each(|c| self.wrap.put(c, out)),
+            _ => out.push_str(&start),
+        }
     }
 
-    fn inline(&mut self, c: char, out: &mut String) {
+    fn style(&mut self, code: &str) {
+        if self.colours {
+            self.wrap.style(code);
+        }
+    }
+
+    fn inline_char(&mut self, c: char, out: &mut String) {
+        if !self.colours {
+            return self.wrap.put(c, out);
+        }
         let star = std::mem::take(&mut self.held) == "*";
-        if star && c == '*' && !self.code {
-            self.bold = !self.bold;
-            return out.push_str(if self.bold { BOLD } else { RESET });
+        if star && c == '*' && !self.emphasis.code {
+            self.emphasis.bold = !self.emphasis.bold;
+            return self.style(if self.emphasis.bold { BOLD } else { RESET });
         }
         if star {
-            out.push('*');
+            self.wrap.put('*', out);
         }
         match c {
-            '*' if !self.code => self.held.push('*'),
+            '*' if !self.emphasis.code => self.held.push('*'),
             '`' => {
-                self.code = !self.code;
-                let back = if self.bold { BOLD_AGAIN } else { RESET };
-                out.push_str(if self.code { CODE } else { back });
+                self.emphasis.code = !self.emphasis.code;
+                let back = if self.emphasis.bold { BOLD_AGAIN } else { RESET };
+                self.style(if self.emphasis.code { CODE } else { back });
             }
-            c => out.push(c),
+            c => self.wrap.put(c, out),
         }
     }
 }
@@ -132,23 +213,59 @@ fn kind(start: &str, fenced: bool) -> Option<Line> {
     if fenced {
         return Some(Line::Code);
     }
+    if marker.starts_with('|') {
+        return Some(Line::Table);
+    }
     let hashes = marker.bytes().take_while(|b| *b == b'#').count();
     match marker.as_bytes().get(hashes) {
         None if (1..=6).contains(&hashes) => None,
         Some(b' ') if (1..=6).contains(&hashes) => Some(Line::Heading),
+        None | Some(_) if begins_item(marker) => None,
         None | Some(_) => Some(Line::Text),
     }
+}
+
+/// Whether this may become the marker of a list's item or of a quotation: its space is missing.
+fn begins_item(marker: &str) -> bool {
+    let number = marker.trim_end_matches(['.', ')']);
+    let numbered = (1..=3).contains(&number.len())
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+        && marker.len() - number.len() < 2;
+    matches!(marker, "-" | "*" | "+" | ">") || numbered
+}
+
+/// Where a line goes on that begins so: behind the marker of its item.
+fn continuation(start: &str) -> usize {
+    let marker = start.trim_start();
+    let indent = start.len() - marker.len();
+    let item = marker.strip_suffix(' ').filter(|marker| begins_item(marker));
+    indent + item.map_or(0, |item| columns(item) + 1)
+}
+
+/// A painted text without its style sequences.
+pub fn visible(painted: &str) -> String {
+    let mut pieces = painted.split('\u{1b}');
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        out.push_str(piece.split_once('m').map_or("", |(_, rest)| rest));
+    }
+    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn painted(pieces: &[&str]) -> String {
-        let mut painter = Painter::default();
+    fn painted_at(width: Option<usize>, colours: bool, pieces: &[&str]) -> String {
+        let mut painter = Painter::new(colours);
+        painter.wrap_at(width);
         let mut out: String = pieces.iter().map(|piece| painter.paint(piece)).collect();
         out.push_str(&painter.finish());
         out.replace('\u{1b}', "^")
+    }
+
+    fn painted(pieces: &[&str]) -> String {
+        painted_at(None, true, pieces)
     }
 
     #[test]
@@ -164,10 +281,27 @@ mod tests {
 
     #[test]
     fn where_the_stream_is_cut_makes_no_difference() {
-        let text = "# T\n\n- **one** `two`\n  ```sh\n  ls *\n  ```\n#hash 1 * 2";
-        let whole = painted(&[text]);
-        for at in (1..text.len()).filter(|at| text.is_char_boundary(*at)) {
-            assert_eq!(painted(&[&text[..at], &text[at..]]), whole, "cut at {at}");
+        let text = "# T\n\n- **one** `two`\n  ```sh\n  ls *\n  ```\n| a | b |\n|--|--|\n| 1 | 2 |\n#hash 1 * 2\n12. x";
+        for width in [None, Some(8)] {
+            let whole = painted_at(width, true, &[text]);
+            for at in (1..text.len()).filter(|at| text.is_char_boundary(*at)) {
+                let cut = painted_at(width, true, &[&text[..at], &text[at..]]);
+                assert_eq!(cut, whole, "cut at {at}");
+            }
         }
+    }
+
+    #[test]
+    fn lines_are_wrapped_below_their_item_and_code_is_not() {
+        let text =
+            "- one two three\n  12. four five\n> six seven eight\n```\nlet a = 1 + 2 + 3;\n```\n";
+        let expected = "- one two\n  three\n  12. four\n      five\n> six\n  seven\n  eight\n```\nlet a = 1 + 2 + 3;\n```\n";
+        assert_eq!(painted_at(Some(10), false, &[text]), expected);
+    }
+
+    #[test]
+    fn without_colours_and_width_text_stays_as_it_is() {
+        let text = "# T\n- **a** `b`\n  c  d\n> e\n12 f\n-\n";
+        assert_eq!(painted_at(None, false, &[text]), text);
     }
 }

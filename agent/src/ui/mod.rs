@@ -1,12 +1,19 @@
 //! What people and programs see: every event goes out through here, and nothing below prints.
 
 pub mod ask;
+pub mod clipboard;
+pub mod diff;
 pub mod json;
+pub mod live;
 pub mod markdown;
 pub mod plain;
+pub mod recap;
 pub mod rich;
 pub mod rounds;
+pub mod table;
+pub mod terminal;
 mod traced;
+pub mod wrap;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,11 +21,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base::clock::Clock;
 use base::event::{Event, Status, Usage, What};
 use base::failure::{Failure, OrFail, Result};
+use base::text::count;
 
 /// Somebody who hears events.
 pub trait Sink: Send {
     /// Hears one event. A sink that cannot write stays silent: the work goes on.
     fn hear(&mut self, event: &Event);
+
+    /// A question was answered: the terminal may be drawn on again.
+    fn answered(&mut self) {}
 }
 
 /// Numbers and dates events, and hands them to every sink.
@@ -45,6 +56,12 @@ impl Bus {
         inner.seq += 1;
         let event = Event { seq: inner.seq, time: self.clock.stamp(), what };
         inner.sinks.iter_mut().for_each(|sink| sink.hear(&event));
+    }
+
+    /// A question was answered.
+    pub fn answered(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.sinks.iter_mut().for_each(|sink| sink.answered());
     }
 }
 
@@ -119,21 +136,21 @@ pub fn summed_up(status: Status, turns: u32, usage: Usage, between: &str) -> Opt
         said.push("interrupted".to_owned());
     }
     if turns > 0 {
-        let sent = tokens(usage.input + usage.cache_read + usage.cache_write);
-        let turns = if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") };
+        let sent = tokens(usage.sent());
+        let turns = count(turns, "turn");
         said.extend([turns, format!("{sent} in"), format!("{} out", tokens(usage.output))]);
-        said.extend(usage.cost_usd.map(|usd| format!("${usd:.4}")));
+        said.extend(usage.cost_text());
     }
     (!said.is_empty()).then(|| said.join(between))
 }
 
 /// What so many questions cost, in one line.
 pub fn bill(calls: u32, usage: Usage) -> String {
-    let cost = usage.cost_usd.map_or_else(|| "cost unknown".to_owned(), |usd| format!("${usd:.4}"));
-    let calls = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
+    let cost = usage.cost_text().unwrap_or_else(|| "cost unknown".to_owned());
+    let calls = count(calls, "call");
     format!(
         "{calls}, {} in, {} from cache, {} out, {cost}",
-        tokens(usage.input + usage.cache_write),
+        tokens(usage.input.saturating_add(usage.cache_write)),
         tokens(usage.cache_read),
         tokens(usage.output)
     )

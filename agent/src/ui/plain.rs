@@ -3,9 +3,12 @@
 use std::io::Write;
 
 use base::event::{Event, Level, What};
-use base::text::{printable, printable_output};
+use base::text::{count, printable, printable_output};
 
 use super::{Sink, call_line, summed_up};
+
+/// Lines of a failure that are shown.
+const LINES: usize = 10;
 
 /// Clean text. `talk` gets what is not the model's words; `None` keeps quiet.
 pub struct Plain<O: Write + Send, T: Write + Send> {
@@ -38,6 +41,27 @@ impl<O: Write + Send, T: Write + Send> Plain<O, T> {
         }
     }
 
+    /// Why a call failed: whole where it was not run, so that the rule to add can be read; else
+    /// where the reason is, at the beginning or at the end of a command's output.
+    fn failure(&mut self, text: &str) {
+        let text = printable_output(text);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let is_output = lines.last().is_some_and(|line| line.starts_with("[exit code "));
+        let left_out = lines.len().saturating_sub(LINES);
+        let (before, shown, after) = match is_output {
+            true => (left_out, &lines[left_out..], 0),
+            false => (0, &lines[..lines.len() - left_out], left_out),
+        };
+        let note = |n: usize, word: &str| (n > 0).then(|| format!("  … {}", count(n, word)));
+        let mut told: Vec<String> = note(before, "earlier line").into_iter().collect();
+        told.extend(shown.iter().map(|line| format!("  {line}")));
+        told.extend(note(after, "more line"));
+        if let Some(first) = told.first_mut() {
+            *first = format!("  failed: {}", first.trim_start());
+        }
+        told.iter().for_each(|line| self.say(line));
+    }
+
     fn say(&mut self, line: &str) {
         if let Some(talk) = &mut self.talk {
             let _ = writeln!(talk, "{line}");
@@ -54,10 +78,7 @@ impl<O: Write + Send, T: Write + Send> Sink for Plain<O, T> {
                 self.end_line();
                 self.say(&format!("· {}", call_line(name, args)));
             }
-            What::ToolEnd { ok: false, text, .. } => {
-                let first = text.lines().next().unwrap_or_default();
-                self.say(&format!("  failed: {}", super::cut_to(&printable_output(first), 160)));
-            }
+            What::ToolEnd { ok: false, text, .. } => self.failure(text),
             What::Retry { why, after_ms, .. } => {
                 self.end_line();
                 self.say(&format!("retry in {:.1} s: {why}", *after_ms as f64 / 1e3));

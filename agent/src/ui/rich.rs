@@ -1,14 +1,17 @@
-//! A terminal: painted words, a line for each tool call, a spinner while something is awaited.
+//! A terminal: painted words, a line for each tool call with what came of it, and what runs below.
 
+use std::collections::HashMap;
 use std::io::Write;
-use std::time::Duration;
 
 use base::event::{Event, Level, TodoItem, What};
-use base::text::{printable, printable_output};
-use indicatif::{ProgressBar, ProgressStyle};
+use base::text::{count, printable, printable_output};
+use serde_json::Value;
 
-use super::markdown::Painter;
-use super::{Sink, call_line, cut_to, summed_up};
+use super::diff::View;
+use super::live::Live;
+use super::markdown::{Painter, visible};
+use super::wrap::{Wrapper, cut_columns, wrapped};
+use super::{Sink, call_line, diff, summed_up, terminal};
 
 const DIM: &str = "\u{1b}[2m";
 const RED: &str = "\u{1b}[31m";
@@ -17,101 +20,203 @@ const GREEN: &str = "\u{1b}[32m";
 const RESET: &str = "\u{1b}[0m";
 /// Lines of a tool's result that are shown.
 const RESULT_LINES: usize = 5;
+/// Lines of a failure that are shown.
+const FAILURE_LINES: usize = 15;
+/// Lines of a diff that are shown.
+const DIFF_LINES: usize = 40;
+/// What is waited for between calls.
+const MODEL: &str = "model";
 
 /// Draws on a terminal.
 pub struct Rich<O: Write + Send> {
     out: O,
     painter: Painter,
+    /// Wraps the model's thoughts.
+    thoughts: Wrapper,
     colours: bool,
+    /// How wide the terminal is.
+    measure: fn() -> Option<usize>,
     at_line_start: bool,
     thinking: bool,
-    spinner: Option<ProgressBar>,
+    live: Live,
+    /// Calls that run, by id.
+    calls: HashMap<String, Shown>,
+    /// What happened while a question waited for its answer.
+    deferred: Vec<Event>,
+}
+
+/// How a call and its result are shown.
+struct Shown {
+    line: String,
+    is_command: bool,
 }
 
 impl<O: Write + Send> Rich<O> {
     /// Draws on this; without colours when the user set `NO_COLOR`.
     pub fn new(out: O) -> Rich<O> {
-        let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let painter = Painter::default();
-        Rich { out, painter, colours, at_line_start: true, thinking: false, spinner: None }
+        let colours = terminal::has_colours();
+        Rich {
+            out,
+            painter: Painter::new(colours),
+            thoughts: Wrapper::default(),
+            colours,
+            measure: terminal::width,
+            at_line_start: true,
+            thinking: false,
+            live: Live::new(),
+            calls: HashMap::new(),
+            deferred: Vec::new(),
+        }
     }
 
     fn write(&mut self, text: &str) {
+        if let Some(last) = visible(text).chars().last() {
+            self.at_line_start = last == '\n';
+        }
         let _ = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
     }
 
     fn words(&mut self, text: &str) {
-        self.stop_spinner();
-        let text = printable(text);
-        if text.is_empty() {
-            return;
-        }
-        self.at_line_start = text.ends_with('\n');
-        let painted = if self.colours { self.painter.paint(&text) } else { text };
+        self.live.end(MODEL);
+        self.live.hide();
+        self.painter.wrap_at((self.measure)());
+        let painted = self.painter.paint(&printable(text));
         self.write(&painted);
     }
 
     fn thought(&mut self, text: &str) {
-        self.stop_spinner();
-        let text = printable(text);
+        self.live.end(MODEL);
+        self.live.hide();
+        self.thoughts.width = (self.measure)();
         self.thinking = true;
-        self.at_line_start = text.ends_with('\n');
-        let painted = self.coloured(DIM, &text);
+        let mut wrapped = String::new();
+        for c in printable(text).chars() {
+            match c {
+                '\n' => self.thoughts.end_line(&mut wrapped),
+                c => self.thoughts.put(c, &mut wrapped),
+            }
+        }
+        let painted = self.coloured(DIM, &wrapped);
         self.write(&painted);
     }
 
     /// Ends the words so far; what follows begins a line.
     fn end_words(&mut self) {
-        self.stop_spinner();
-        if self.colours {
-            let rest = self.painter.finish();
-            self.write(&rest);
-        }
+        self.live.hide();
+        let mut rest = String::new();
+        self.thoughts.flush(&mut rest);
+        let rest = self.coloured(DIM, &rest) + &self.painter.finish();
+        self.write(&rest);
+        self.thoughts = Wrapper::default();
         if !self.at_line_start {
             self.write("\n");
-            self.at_line_start = true;
         }
         self.thinking = false;
     }
 
+    /// A text in lines of its own, wrapped.
     fn line(&mut self, colour: &str, text: &str) {
+        self.indented(colour, "", text);
+    }
+
+    fn indented(&mut self, colour: &str, prefix: &str, text: &str) {
         self.end_words();
-        let painted = self.coloured(colour, text);
-        self.write(&format!("{painted}\n"));
+        let text = wrapped(text, (self.measure)(), prefix);
+        let painted: Vec<String> = text.lines().map(|line| self.coloured(colour, line)).collect();
+        self.write(&format!("{}\n", painted.join("\n")));
     }
 
     fn coloured(&self, colour: &str, text: &str) -> String {
-        if self.colours { format!("{colour}{text}{RESET}") } else { text.to_owned() }
+        let plain = !self.colours || text.is_empty() || colour.is_empty();
+        if plain { text.to_owned() } else { format!("{colour}{text}{RESET}") }
     }
 
-    fn spin(&mut self, what: &str) {
-        self.stop_spinner();
-        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
-        let spinner = ProgressBar::new_spinner().with_message(what.to_owned());
-        let spinner = style.map(|style| spinner.clone().with_style(style)).unwrap_or(spinner);
-        spinner.enable_steady_tick(Duration::from_millis(120));
-        self.spinner = Some(spinner);
+    /// The model is waited for.
+    fn waits(&mut self, why: &str) {
+        self.live.end(MODEL);
+        self.live.begin(MODEL, why);
     }
 
-    fn stop_spinner(&mut self) {
-        if let Some(spinner) = self.spinner.take() {
-            spinner.finish_and_clear();
+    /// Draws what runs, unless a question or half a line is on the screen.
+    fn show_live(&mut self) {
+        if self.at_line_start && !terminal::is_asking() {
+            self.live.fit((self.measure)());
+            self.live.show();
         }
     }
 
-    fn result(&mut self, ok: bool, text: &str, ms: u64) {
+    fn begin_call(&mut self, id: &str, name: &str, args: &Value) {
+        self.live.end(MODEL);
+        self.end_words();
+        let line = call_line(name, args);
+        self.live.begin(id, &line);
+        let is_command = args["command"].is_string();
+        self.calls.insert(id.to_owned(), Shown { line, is_command });
+    }
+
+    /// A call with what came of it.
+    fn end_call(&mut self, id: &str, ok: bool, text: &str, diff: Option<&str>, ms: u64) {
+        self.live.end(id);
+        self.live.hide();
+        let shown = self.calls.remove(id);
+        if let Some(shown) = &shown {
+            self.line(if ok { GREEN } else { RED }, &format!("● {}", shown.line));
+        }
+        let is_command = shown.is_some_and(|shown| shown.is_command);
+        let seconds = (ms >= 1_000).then(|| format!("{:.1} s", ms as f64 / 1e3));
+        match diff.filter(|_| ok) {
+            Some(diff) => self.diff(diff),
+            None if is_command && was_run(text) => self.output(ok, text, seconds),
+            None => self.result(ok, text, seconds),
+        }
+    }
+
+    fn diff(&mut self, text: &str) {
+        let view = View { colours: self.colours, width: (self.measure)(), most: DIFF_LINES };
+        let lines = diff::draw(text, view);
+        self.write(&format!("{}\n", lines.join("\n")));
+    }
+
+    /// The last lines of a command's output.
+    fn output(&mut self, ok: bool, text: &str, seconds: Option<String>) {
+        let text = output_of(text);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let earlier = lines.len().saturating_sub(RESULT_LINES);
+        let more = (earlier > 0).then(|| format!("… {}", count(earlier, "earlier line")));
+        self.told([more]);
+        for line in &lines[earlier..] {
+            self.cut_line(ok, line);
+        }
+        self.told([seconds]);
+    }
+
+    /// The first lines of what another tool gave; a failure whole.
+    fn result(&mut self, ok: bool, text: &str, seconds: Option<String>) {
         let text = printable_output(text);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-        for line in lines.iter().take(RESULT_LINES) {
-            let colour = if ok { DIM } else { RED };
-            self.line(colour, &format!("  {}", cut_to(line, 96)));
+        let most = if ok { RESULT_LINES } else { FAILURE_LINES };
+        for line in lines.iter().take(most) {
+            match ok {
+                true => self.cut_line(ok, line),
+                false => self.indented(RED, "  ", line),
+            }
         }
-        let more = lines.len().saturating_sub(RESULT_LINES);
-        let lines = (more > 0).then(|| format!("{more} more lines"));
-        let seconds = (more > 0 || ms >= 1_000).then(|| format!("{:.1} s", ms as f64 / 1e3));
-        let told: Vec<String> = lines.into_iter().chain(seconds).collect();
-        if !told.is_empty() {
-            self.line(DIM, &format!("  {}", told.join(", ")));
+        let more = lines.len().saturating_sub(most);
+        self.told([(more > 0).then(|| format!("… {}", count(more, "more line"))), seconds]);
+    }
+
+    fn cut_line(&mut self, ok: bool, line: &str) {
+        let line = format!("  {}", line.replace('\t', "    "));
+        let line = (self.measure)().map_or_else(|| line.clone(), |width| cut_columns(&line, width));
+        let painted = self.coloured(if ok { DIM } else { RED }, &line);
+        self.write(&format!("{painted}\n"));
+    }
+
+    /// A line about a result, where there is something to tell.
+    fn told<const N: usize>(&mut self, parts: [Option<String>; N]) {
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if !parts.is_empty() {
+            self.indented(DIM, "  ", &parts.join(", "));
         }
     }
 
@@ -123,17 +228,15 @@ impl<O: Write + Send> Rich<O> {
                 "cancelled" => "-",
                 _ => " ",
             };
-            self.line("", &format!("  [{mark}] {}", printable(&item.content)));
+            self.indented("", &format!("  [{mark}] "), &printable(&item.content));
         }
     }
-}
 
-impl<O: Write + Send> Sink for Rich<O> {
-    fn hear(&mut self, event: &Event) {
+    fn draw(&mut self, event: &Event) {
         match &event.what {
             What::Turn { .. } => {
                 self.end_words();
-                self.spin("thinking");
+                self.waits("thinking");
             }
             What::Text { text } => {
                 if self.thinking {
@@ -142,17 +245,16 @@ impl<O: Write + Send> Sink for Rich<O> {
                 self.words(text);
             }
             What::Reasoning { text } => self.thought(text),
-            What::ToolStart { name, args, .. } => {
-                let line = format!("● {}", call_line(name, args));
-                self.line(GREEN, &line);
-                self.spin(&printable(name));
+            What::ToolStart { id, name, args } => self.begin_call(id, name, args),
+            What::ToolOutput { id, text } => self.live.heard(id, text),
+            What::ToolEnd { id, ok, text, ms, diff, .. } => {
+                self.end_call(id, *ok, text, diff.as_deref(), *ms);
             }
-            What::ToolEnd { ok, text, ms, .. } => self.result(*ok, text, *ms),
             What::Todo { items } => self.todo(items),
             What::Retry { why, after_ms, .. } => {
                 let seconds = *after_ms as f64 / 1e3;
                 self.line(YELLOW, &format!("retry in {seconds:.1} s: {}", printable(why)));
-                self.spin("waiting");
+                self.waits("waiting");
             }
             What::Notice { level, text } => match level {
                 Level::Info => self.line(DIM, &printable(text)),
@@ -163,31 +265,67 @@ impl<O: Write + Send> Sink for Rich<O> {
             }
             What::Thinned { .. } => self.line(DIM, "old results were moved into files"),
             What::Compacted { .. } => self.line(DIM, "the conversation was summarised"),
-            What::Ask { .. } => self.end_words(),
+            What::Ask { .. } | What::Error { .. } => self.end_words(),
             What::End { status, turns, usage, .. } => {
+                self.live.end(MODEL);
                 self.end_words();
+                self.calls.drain().for_each(|(id, _)| drop(self.live.end(&id)));
                 if let Some(line) = summed_up(*status, *turns, *usage, " · ") {
                     self.line(DIM, &line);
                 }
             }
-            What::Error { .. } => self.end_words(),
-            What::Start { .. }
-            | What::ToolOutput { .. }
-            | What::Usage { .. }
-            | What::Context { .. } => {}
+            What::Start { .. } | What::Usage { .. } | What::Context { .. } => {}
         }
+        self.show_live();
+    }
+}
+
+/// Whether this is the result of a command that was run, and not why it was not.
+fn was_run(text: &str) -> bool {
+    !["denied", "not run"].iter().any(|word| text.starts_with(word))
+}
+
+/// What a command wrote, of the result that the model reads. The core tools give it as JSON.
+fn output_of(text: &str) -> String {
+    let object = serde_json::from_str::<Value>(text).ok();
+    let Some(object) = object.filter(|object| object["stdout"].is_string()) else {
+        return printable_output(text);
+    };
+    let of = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
+    let code = object["exit_code"].as_i64().filter(|code| *code != 0);
+    let code = code.map(|code| format!("[exit code {code}]")).unwrap_or_default();
+    printable_output(&format!("{}\n{}\n{code}", of("stdout"), of("stderr")))
+}
+
+impl<O: Write + Send> Sink for Rich<O> {
+    fn hear(&mut self, event: &Event) {
+        match &event.what {
+            What::Ask { .. } => self.draw(event),
+            _ if terminal::is_asking() => self.deferred.push(event.clone()),
+            _ => self.draw(event),
+        }
+    }
+
+    fn answered(&mut self) {
+        for event in std::mem::take(&mut self.deferred) {
+            self.draw(&event);
+        }
+        self.show_live();
     }
 }
 
 /// How full the context is, for the prompt: ten dots and a number.
 pub fn context_bar(percent: u64) -> String {
     let full = (percent.min(100) as usize).div_ceil(10);
+    let (dots, rest) = ("●".repeat(full), "○".repeat(10 - full));
+    if !terminal::has_colours() {
+        return format!("{dots}{rest} {percent}%");
+    }
     let colour = match percent {
         0..40 => GREEN,
         40..60 => YELLOW,
         60.. => RED,
     };
-    let (dots, rest) = ("●".repeat(full), "○".repeat(10 - full));
     format!("{colour}{dots}{RESET}{DIM}{rest}{RESET} {percent}%")
 }
 
@@ -219,10 +357,10 @@ mod tests {
         let screen = Screen::default();
         let mut rich = Rich::new(screen.clone());
         hear(&mut rich, What::Turn { n: 1 });
-        assert!(rich.spinner.is_some());
+        assert!(rich.live.is_waiting());
         let usage = base::event::Usage::default();
         hear(&mut rich, What::End { status: Status::Cancelled, exit: 130, turns: 0, usage });
-        assert!(rich.spinner.is_none());
+        assert!(!rich.live.is_waiting());
         let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
         assert!(shown.contains("interrupted") && !shown.contains("turn"), "{shown:?}");
     }
@@ -238,7 +376,7 @@ mod tests {
             What::Text { text: format!("hi{evil}") },
             What::Reasoning { text: format!("hm{evil}") },
             What::ToolStart { id: id.clone(), name: name.clone(), args },
-            What::ToolEnd { id, name, ok: true, text, ms: 3 },
+            What::ToolEnd { id, name, ok: true, text, ms: 3, diff: None },
         ];
         for what in whats {
             hear(&mut rich, what);

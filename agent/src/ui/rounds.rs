@@ -1,8 +1,10 @@
 //! The rounds of player and coach for people: a line while they go on, a table at the end.
 
-use base::event::Usage;
+use base::event::rounds::{
+    JudgedRequirement, RequirementStatus, RoundCheck, RoundCost, RoundDisagreement, RoundPart,
+    RoundReport, RoundsEvent,
+};
 use base::text::printable;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{cut_to, tokens};
@@ -10,144 +12,97 @@ use super::{cut_to, tokens};
 /// Characters of a requirement's line.
 const WIDE: usize = 110;
 
-#[derive(Deserialize)]
-struct Told {
-    mode: String,
-    state: String,
-    #[serde(default)]
-    round: u32,
-    /// At most.
-    #[serde(default)]
-    rounds: u32,
-    model: Option<String>,
-    verdict: Option<String>,
-    why: Option<String>,
-    #[serde(default)]
-    checks: Vec<Value>,
-    requirements: Option<Vec<Value>>,
-    #[serde(default)]
-    disagreements: Vec<Value>,
-    #[serde(default)]
-    report: Vec<Line>,
-    cost: Option<Cost>,
-}
-
-#[derive(Deserialize)]
-struct Line {
-    round: u32,
-    verdict: String,
-    why: Option<String>,
-    requirements: Option<Vec<Value>>,
-    #[serde(default)]
-    checks: Vec<Value>,
-    #[serde(default)]
-    disagreements: Vec<Value>,
-    cost: Cost,
-}
-
-#[derive(Deserialize)]
-struct Cost {
-    turns: u32,
-    ms: u64,
-    usage: Usage,
-}
-
 /// What a person is shown of a `plan` event; nothing where it speaks of something else.
 pub fn lines(plan: &Value) -> Vec<String> {
-    let Ok(told) = Told::deserialize(plan) else { return Vec::new() };
-    if told.mode != "autonomous" {
-        return Vec::new();
-    }
-    let of = format!("round {} of {}", told.round, told.rounds);
-    let by = told.model.as_deref().map(|model| format!(" ({model})")).unwrap_or_default();
-    let lines = match told.state.as_str() {
-        "begun" => vec![begun(&told)],
-        "playing" => vec![format!("{of}: the player works{by}")],
-        "checking" => vec![format!("{of}: the checks run")],
-        "judging" => vec![format!("{of}: the coach looks{by}")],
-        "judged" => judged(&of, &told),
-        "ended" => ended(&told),
-        _ => Vec::new(),
+    let Some(event) = RoundsEvent::parse(plan) else { return Vec::new() };
+    let lines = match &event {
+        RoundsEvent::Begun { rounds, requirements, checks, .. } => {
+            vec![begun(requirements.len(), checks.len(), *rounds)]
+        }
+        RoundsEvent::Playing(part) => vec![format!("{}: the player works{}", of(part), by(part))],
+        RoundsEvent::Checking(part) => vec![format!("{}: the checks run", of(part))],
+        RoundsEvent::Judging(part) => vec![format!("{}: the coach looks{}", of(part), by(part))],
+        RoundsEvent::Judged { rounds, round } => judged(*rounds, round),
+        RoundsEvent::Ended { report, cost, .. } => ended(report, cost),
     };
     lines.iter().map(|line| printable(line)).collect()
 }
 
-fn begun(told: &Told) -> String {
-    let count = |n: usize, word: &str| match n {
-        1 => format!("1 {word}"),
-        n => format!("{n} {word}s"),
-    };
-    let requirements = count(told.requirements.iter().flatten().count(), "requirement");
-    let (checks, rounds) =
-        (count(told.checks.len(), "check"), count(told.rounds as usize, "round"));
-    format!("{requirements}, {checks}, at most {rounds}")
+fn of(part: &RoundPart) -> String {
+    format!("round {} of {}", part.round, part.rounds)
 }
 
-fn judged(of: &str, told: &Told) -> Vec<String> {
-    let word = told.verdict.as_deref().unwrap_or_default();
-    let why = told.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-    let mut lines = vec![format!("{of}: {word}{why}")];
-    lines.extend(checks(&told.checks));
-    lines.extend(statuses(told.requirements.as_deref()));
-    lines.extend(apart(&told.disagreements));
+fn by(part: &RoundPart) -> String {
+    part.model.as_deref().map(|model| format!(" ({model})")).unwrap_or_default()
+}
+
+fn begun(requirements: usize, checks: usize, rounds: u32) -> String {
+    let count = |n: usize, word: &str| base::text::count(n as u64, word);
+    let (requirements, checks) = (count(requirements, "requirement"), count(checks, "check"));
+    format!("{requirements}, {checks}, at most {}", count(rounds as usize, "round"))
+}
+
+fn judged(rounds: u32, round: &RoundReport) -> Vec<String> {
+    let why = round.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    let verdict = round.verdict.words();
+    let mut lines = vec![format!("round {} of {rounds}: {verdict}{why}", round.round)];
+    lines.extend(checks(&round.checks));
+    lines.extend(statuses(round.requirements.as_deref()));
+    lines.extend(apart(&round.disagreements));
     lines
 }
 
 /// Checks that failed, one line each.
-fn checks(all: &[Value]) -> impl Iterator<Item = String> {
-    let red = all.iter().filter(|check| check["ok"] == false);
-    red.map(|check| {
-        let command = check["command"].as_str().unwrap_or_default();
-        cut_to(&format!("  check failed ({}): {command}", check["exit"]), WIDE)
-    })
+fn checks(all: &[RoundCheck]) -> impl Iterator<Item = String> {
+    let red = all.iter().filter(|check| !check.ok);
+    red.map(|check| cut_to(&format!("  check failed ({}): {}", check.exit, check.command), WIDE))
 }
 
-fn statuses(requirements: Option<&[Value]>) -> impl Iterator<Item = String> {
+fn statuses(requirements: Option<&[JudgedRequirement]>) -> impl Iterator<Item = String> {
     requirements.unwrap_or_default().iter().map(|judged| {
-        let text = |key: &str| judged[key].as_str().unwrap_or_default().trim();
-        let evidence = text("evidence").lines().next().unwrap_or_default();
-        cut_to(&format!("  {:4} {:7}  {evidence}", text("id"), text("status")), WIDE)
+        let evidence = judged.evidence.trim().lines().next().unwrap_or_default();
+        cut_to(&format!("  {:4} {:7}  {evidence}", judged.id.trim(), judged.status.word()), WIDE)
     })
 }
 
 /// Where coach and checks disagree.
-fn apart(all: &[Value]) -> impl Iterator<Item = String> {
-    all.iter().map(|it| format!("  look at: {}", it["text"].as_str().unwrap_or_default()))
+fn apart(all: &[RoundDisagreement]) -> impl Iterator<Item = String> {
+    all.iter().map(|it| format!("  look at: {}", it.text))
 }
 
-fn ended(told: &Told) -> Vec<String> {
+fn ended(report: &[RoundReport], cost: &RoundCost) -> Vec<String> {
     let mut lines =
         vec![row(["round", "verdict", "met", "checks", "turns", "in", "out", "cost", "time"])];
-    lines.extend(told.report.iter().map(|line| {
+    lines.extend(report.iter().map(|line| {
         let met = line.requirements.as_deref().map_or_else(
             || "-".to_owned(),
             |all| {
-                let met = all.iter().filter(|judged| judged["status"] == "met").count();
+                let met = all.iter().filter(|it| it.status == RequirementStatus::Met).count();
                 format!("{met} of {}", all.len())
             },
         );
-        let green = line.checks.iter().filter(|check| check["ok"] == true).count();
+        let green = line.checks.iter().filter(|check| check.ok).count();
         let checks = match line.checks.len() {
             0 => "-".to_owned(),
             all => format!("{green} of {all}"),
         };
-        costs([&line.round.to_string(), &line.verdict, &met, &checks], &line.cost)
+        costs([&line.round.to_string(), line.verdict.words(), &met, &checks], &line.cost)
     }));
-    if let (Some(cost), true) = (&told.cost, told.report.len() > 1) {
+    if report.len() > 1 {
         lines.push(costs(["all", "", "", ""], cost));
     }
-    let last = told.report.last();
+    let last = report.last();
     lines.extend(last.and_then(|line| line.why.as_ref()).map(|why| format!("  {why}")));
-    lines.extend(last.into_iter().flat_map(|line| checks(&line.checks).collect::<Vec<_>>()));
+    lines.extend(last.into_iter().flat_map(|line| checks(&line.checks)));
     lines.extend(statuses(last.and_then(|line| line.requirements.as_deref())));
     lines.extend(last.into_iter().flat_map(|line| apart(&line.disagreements)));
     lines
 }
 
-fn costs([round, verdict, met, checks]: [&str; 4], cost: &Cost) -> String {
+fn costs([round, verdict, met, checks]: [&str; 4], cost: &RoundCost) -> String {
     let usage = cost.usage;
-    let sent = tokens(usage.input + usage.cache_read + usage.cache_write);
-    let paid = usage.cost_usd.map_or_else(|| "-".to_owned(), |usd| format!("${usd:.4}"));
+    let sent = tokens(usage.sent());
+    let paid = usage.cost_text().unwrap_or_else(|| "-".to_owned());
     let time = format!("{:.1} s", cost.ms as f64 / 1e3);
     let (turns, written) = (cost.turns.to_string(), tokens(usage.output));
     row([round, verdict, met, checks, &turns, &sent, &written, &paid, &time])

@@ -1,7 +1,7 @@
 //! Everything that was started below this process, found through `/proc`; process groups and
 //! sessions do not hide anything, because orphans are given to the sub-reaper.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use rustix::process::{Pid, Signal};
@@ -18,6 +18,46 @@ pub fn signal_all(program: u32, signal: Signal) {
             let _ = rustix::process::kill_process(pid, signal);
         }
     }
+}
+
+/// Processes that are stopped until this is dropped.
+#[derive(Debug)]
+pub struct Frozen(Vec<Pid>);
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        for pid in &self.0 {
+            let _ = rustix::process::kill_process(*pid, Signal::CONT);
+        }
+    }
+}
+
+/// How often new processes are looked for: a box may fork faster than we stop.
+const FREEZE_ROUNDS: u32 = 50;
+
+/// Stops everything that runs in the boxes of these guards, so that nothing changes under the eyes
+/// of who looks. Where the system does not tell what runs there, nothing is stopped.
+pub fn freeze(guards: &[u32]) -> Frozen {
+    let mut stopped = BTreeSet::new();
+    let mut quiet = 0;
+    for _ in 0..FREEZE_ROUNDS {
+        let parents = parents();
+        let boxes = parents.iter().filter(|(_, parent)| guards.contains(parent));
+        let inside: Vec<u32> = boxes.flat_map(|(id, _)| below(*id, &parents)).collect();
+        let mut is_new = false;
+        for id in inside {
+            if let Some(pid) = Pid::from_raw(id.cast_signed()).filter(|_| stopped.insert(id)) {
+                is_new = true;
+                let _ = rustix::process::kill_process(pid, Signal::STOP);
+            }
+        }
+        // A process whose parent ends while we read is seen below nothing: it takes a second look.
+        quiet = if is_new { 0 } else { quiet + 1 };
+        if quiet == 2 {
+            break;
+        }
+    }
+    Frozen(stopped.into_iter().filter_map(|id| Pid::from_raw(id.cast_signed())).collect())
 }
 
 /// Every process and its parent.

@@ -1,7 +1,9 @@
 //! The rules of a session's box: the worktree, its private git directory, its own temporary
-//! directory and studio's build caches may be written; everything but secrets may be read.
+//! directory and its own build caches may be written; everything may be read but secrets, the main
+//! checkout and the worktrees of others.
 
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use base::config::agent::Sandbox;
@@ -10,6 +12,7 @@ use base::process::find_program;
 use base::sandbox::environment::{Child, cache_env, child_env};
 use base::sandbox::home::home_rules;
 use base::sandbox::{self, Rules};
+use base::user_dirs::STATE_VARIABLE;
 
 use crate::boxed::BoxSpec;
 
@@ -26,8 +29,10 @@ pub struct Places<'a> {
     pub repository_git: &'a Path,
     /// The session's own temporary directory.
     pub temp: &'a Path,
-    /// studio's build caches.
+    /// The build caches of these processes.
     pub cache: &'a Path,
+    /// Trees that stay closed: the main checkout, other worktrees.
+    pub closed: &'a [PathBuf],
 }
 
 impl BoxSpec {
@@ -39,8 +44,10 @@ impl BoxSpec {
         switches: &Sandbox,
     ) -> io::Result<BoxSpec> {
         let at_home = |path| expanded(path, places.home);
-        // What studio keeps about all sessions (tokens among it) is nobody's but studio's.
-        let closed = [places.repository_git.join("studio")];
+        // Only studio reads what it keeps about sessions (tokens among it), and the repository's
+        // configuration may hold a login.
+        let mut closed = places.closed.to_vec();
+        closed.extend([places.repository_git.join("studio"), places.repository_git.join("config")]);
         let mut rules = home_rules(places.home, &closed);
         rules.read.push(places.repository_git.join("objects"));
         rules.read.extend(switches.read.iter().map(|path| at_home(path)));
@@ -50,19 +57,28 @@ impl BoxSpec {
         }
         let mut named: &[String] = &[];
         let mut child = Child::Tool;
-        let mut commands = None;
+        let mut commands = Vec::new();
         if let Some(row) = row {
             if switches.enabled {
                 let file = for_commands(places, &rules)?;
-                commands = Some((sandbox::COMMANDS.to_owned(), file.display().to_string()));
+                commands.push((sandbox::COMMANDS.to_owned(), file.display().to_string()));
                 rules.read.push(file);
             }
             (named, child) = (&row.env, Child::Agent);
             // The program itself, wherever it was built or installed (`/tmp` is closed otherwise).
             let program = row.command.first().and_then(|name| find_program(name));
-            rules.read.extend(program.and_then(|path| path.canonicalize().ok()));
+            let program = program.and_then(|path| path.canonicalize().ok());
+            let helper = program.as_ref().map(|path| path.with_file_name("g3-desktop"));
+            rules.read.extend(program.into_iter().chain(helper));
             rules.read.extend(row.read.iter().map(|path| at_home(path)));
             rules.write.extend(row.write.iter().map(|path| at_home(path)));
+            if !switches.enabled {
+                // Without a box for the session, g3 makes none for its commands either.
+                commands.push(("G3_SANDBOX__ENABLED".to_owned(), "false".to_owned()));
+            }
+            let state = agent_state(places)?;
+            commands.push((STATE_VARIABLE.to_owned(), state.display().to_string()));
+            rules.write.push(state);
         }
         let own = child_env(std::env::vars_os(), named, child);
         let own = own.into_iter().filter_map(|(name, value)| {
@@ -74,7 +90,13 @@ impl BoxSpec {
         // (signing above all); what counts of it stands in the session's.
         let git = places.private_git.join("config").display().to_string();
         let git = [("GIT_CONFIG_GLOBAL".to_owned(), git)];
-        let mut environment: Vec<(String, String)> = own.collect();
+        let opened = [&rules.read[..], &rules.write[..]].concat();
+        let mut environment: Vec<(String, String)> = own
+            .filter_map(|(name, value)| {
+                let value = without_closed(&name, value, places.closed, &opened)?;
+                Some((name, value))
+            })
+            .collect();
         for (name, value) in caches.chain(git).chain(commands) {
             environment.retain(|(known, _)| *known != name);
             environment.push((name, value));
@@ -89,6 +111,33 @@ impl BoxSpec {
             descriptors: Vec::new(),
         })
     }
+}
+
+/// The value of a variable without the paths in closed trees: a program that is found there could
+/// not be started, and a library not be read. None when no path is left.
+fn without_closed(
+    name: &str,
+    value: String,
+    closed: &[PathBuf],
+    opened: &[PathBuf],
+) -> Option<String> {
+    let is_in = |path: &str, trees: &[PathBuf]| {
+        path.starts_with('/') && trees.iter().any(|tree| Path::new(path).starts_with(tree))
+    };
+    let is_shut = |path: &str| is_in(path, closed) && !is_in(path, opened);
+    if name == "HOME" || !value.split(':').any(is_shut) {
+        return Some(value);
+    }
+    let kept: Vec<&str> = value.split(':').filter(|path| !is_shut(path)).collect();
+    (!kept.is_empty()).then(|| kept.join(":"))
+}
+
+/// Where the agent keeps its conversation: in the session's own directory, out of reach of the
+/// commands that it runs.
+fn agent_state(places: &Places<'_>) -> io::Result<PathBuf> {
+    let state = places.temp.with_file_name("agent-state");
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
+    Ok(state)
 }
 
 /// Writes down what the commands of an agent may reach: what it may itself, but for what its row

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use base::failure::{Failure, Result};
+use base::failure::{Failure, Kind, Result};
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
+use crate::commands::interrupt::Interrupt;
 use crate::commands::landing::{self, Landed, Options, Refused};
 use crate::commands::{customs, resolve};
 use crate::git::engine;
@@ -29,7 +30,7 @@ pub struct Args {
     /// The commit message, instead of a model's
     #[arg(short, long, value_name = "TEXT")]
     pub message: Option<String>,
-    /// A file that lands although it is large (repeats)
+    /// Also land this file, although it is large (repeats)
     #[arg(long, value_name = "PATH")]
     pub include: Vec<PathBuf>,
     /// What else happens on the way.
@@ -38,17 +39,27 @@ pub struct Args {
     /// Merge and check, and land nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Land what was stopped, failed or crashed
+    /// Also land a session that is stopped, failed, crashed or empty; its checks still have to pass
     #[arg(long)]
     pub force: bool,
+    /// Do not run the checks; the receipt records that
+    #[arg(long)]
+    pub no_checks: bool,
 }
 
 /// What else happens on the way.
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Debug, clap::Args)]
 pub struct OnTheWay {
     /// Open the message in an editor first
     #[arg(long)]
     pub edit: bool,
+    /// Land lines that look like a private key or a token
+    #[arg(long)]
+    pub allow_secrets: bool,
+    /// Do not ask whether to land work that changed since `studio diff` showed it
+    #[arg(short, long)]
+    pub yes: bool,
     /// Give conflicts back to the agent, and land when it has solved them
     #[arg(long, conflicts_with = "dry_run")]
     pub resolve: bool,
@@ -80,7 +91,8 @@ impl Way {
 
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
+    let interrupt = Interrupt::listen()?;
+    let desk = Desk { interrupt, ..Desk::open(common)? };
     for said in engine::recover(&desk.repository)? {
         report::say(&said);
     }
@@ -92,7 +104,9 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     }
     let can = |state: &State| match state {
         State::Ready => true,
-        State::Stopped | State::Failed { .. } | State::Crashed => args.force,
+        State::Stopped | State::Crashed => args.force,
+        State::Empty => args.force || !args.include.is_empty(),
+        State::Failed { .. } => args.force || args.no_checks,
         _ => false,
     };
     let views = desk.find_all(&args.ids, can)?;
@@ -103,7 +117,10 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         edit: args.on_the_way.edit,
         dry_run: args.dry_run,
         force: args.force,
+        no_checks: args.no_checks,
         include: args.include.clone(),
+        allow_secrets: args.on_the_way.allow_secrets,
+        yes: args.on_the_way.yes,
     };
     let mut landed = Vec::new();
     let mut refused = Vec::new();
@@ -116,15 +133,23 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         match tried {
             Ok(one) => {
                 if !desk.json {
-                    tell(&one);
+                    tell(&one, views.len() > 1);
                 }
                 landed.push(one);
             }
-            Err(why) => {
+            Err(mut why) => {
+                let id = view.record.id.as_str();
+                if views.len() > 1 && !why.failure.what.contains(id) {
+                    why.failure.what = format!("{id}: {}", why.failure.what);
+                }
                 if !desk.json {
                     report::say(&why.failure.to_string());
                 }
+                let is_interrupted = why.failure.kind == Kind::Interrupted;
                 refused.push((view, why));
+                if is_interrupted {
+                    break;
+                }
             }
         }
     }
@@ -137,7 +162,8 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if desk.json {
         print_json(&landed, &refused);
     }
-    Ok(refused.first().map_or(0, |(_, why)| why.failure.exit_code()))
+    let interrupted = refused.last().filter(|(_, why)| why.failure.kind == Kind::Interrupted);
+    Ok(interrupted.or(refused.first()).map_or(0, |(_, why)| why.failure.exit_code()))
 }
 
 /// Lands a session that nobody else works on.
@@ -161,11 +187,14 @@ pub fn one(desk: &Desk, view: &View, options: &Options) -> std::result::Result<L
     landing::land(desk, &desk.view(id)?, options, &lock)
 }
 
-fn tell(landed: &Landed) {
-    for note in &landed.notes {
-        report::say(&format!("note: {note}"));
-    }
+fn tell(landed: &Landed, is_one_of_many: bool) {
     let id = &landed.id;
+    for note in &landed.notes {
+        match is_one_of_many {
+            true => report::say(&format!("note: {id}: {note}")),
+            false => report::say(&format!("note: {note}")),
+        }
+    }
     match (&landed.commit, &landed.operation) {
         (Some(commit), Some(operation)) => {
             let short = base::text::head(commit, 12);

@@ -14,22 +14,36 @@ pub struct Args {
     /// The session, the number of the request when several are open, then `allow` or `deny`
     #[arg(value_name = "ID [N] allow|deny", num_args = 1..=3, required = true)]
     pub words: Vec<String>,
+    /// Allow further requests of this kind in this session too
+    #[arg(long)]
+    pub always: bool,
 }
 
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let desk = Desk::open(common)?;
     let (id, n, allow) = parse(&args.words)?;
+    let always = args.always;
+    if always && !allow {
+        return Err(Failure::usage("--always cannot be used with deny")
+            .next("studio answer ID allow --always"));
+    }
     let view = desk.find(id.as_deref(), |state| matches!(state, State::Waiting { .. }))?;
     let id = &view.record.id;
-    if !control::ask(&desk.store.dir(id), Request::Answer { n, allow })? {
+    if !control::ask(&desk.repository.common_dir, id, &Request::Answer { n, allow, always })? {
         return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))
-            .because("nobody there waits for an answer")
+            .because("it waits for no answer")
             .next(format!("studio status {id}")));
     }
     match desk.json {
-        true => report::json_line(&json!({"schema": 1, "id": id, "allow": allow})),
-        false => report::say(&format!("{id}: {}", if allow { "allowed" } else { "denied" })),
+        true => {
+            let answer = json!({"schema": 1, "id": id, "allow": allow, "always": always});
+            report::json_line(&answer);
+        }
+        false => {
+            let word = if allow { "allowed" } else { "denied" };
+            report::say(&format!("{id}: {word}{}", if always { " for this session" } else { "" }));
+        }
     }
     Ok(0)
 }

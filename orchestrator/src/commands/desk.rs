@@ -12,16 +12,17 @@ use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use base::lock::Lock;
 
+use crate::commands::interrupt::Interrupt;
 use crate::commands::stop::pause;
 use crate::git::repo::Repository;
 use crate::git::snapshot::Limits;
 use crate::report;
 use crate::report::view::View;
-use crate::session::facts::Facts;
+use crate::session::facts::{Facts, Phase};
 use crate::session::fates::{self, Fates};
 use crate::session::home;
 use crate::session::id::{Candidate, resolve};
-use crate::session::journal::Entry;
+use crate::session::journal::{Entry, Outcome};
 use crate::session::state::State;
 use crate::session::store::Store;
 
@@ -46,6 +47,8 @@ pub struct Desk {
     pub clock: Clock,
     /// Whether a script reads.
     pub json: bool,
+    /// Whether the user asked the command to end.
+    pub interrupt: Interrupt,
 }
 
 /// A session that cannot be read, and why.
@@ -92,6 +95,10 @@ impl Desk {
         if !common.json {
             loaded.notices.iter().for_each(|notice| report::say(notice));
         }
+        if repository.common_dir.join("studio").is_dir() {
+            // Without it other repositories' boxes may read what studio keeps here, and all works.
+            let _ = base::known_repositories::remember(&repository.common_dir);
+        }
         let desk = Desk::with(repository, loaded.config);
         let directory = Some(directory);
         Ok(Desk { config_file: sources.only, directory, json: common.json, ..desk })
@@ -101,7 +108,9 @@ impl Desk {
     pub fn with(repository: Repository, config: Config) -> Desk {
         let store = Store::at(&repository.common_dir);
         let clock = Clock::from_env();
-        Desk { repository, store, config, config_file: None, directory: None, clock, json: false }
+        let interrupt = Interrupt::default();
+        let (config_file, directory) = (None, None);
+        Desk { repository, store, config, config_file, directory, clock, json: false, interrupt }
     }
 
     /// What the operations log says became of the sessions.
@@ -135,11 +144,13 @@ impl Desk {
     /// One session as it is now, where the fates are known.
     pub fn view_with(&self, id: &Id, fates: &Fates) -> Result<View> {
         let record = self.store.load(id)?.located(&self.repository)?;
+        fates.refuse_doubt(id)?;
         // The lock is looked at first: a run that ends in between has its exit line then.
         let locked = self.store.is_locked(id);
         let story = self.store.story(id)?;
         let fate = fates.of(id).clone();
         let holds = fates.holds(&record);
+        let record = record.with_checks_of(&story);
         let mut view = View::new(record, Facts { locked, story, fate, holds });
         view.way_back.take_if(|operation| !fates.is_kept(&self.repository, operation));
         Ok(view)
@@ -213,6 +224,39 @@ impl Desk {
             self.view(id)
         };
         salvage().unwrap_or(view)
+    }
+
+    /// The session with what its worktree holds now, when its agent changed nothing: somebody may
+    /// have changed or committed files there by hand. Anything in the way changes nothing.
+    pub fn refreshed(&self, view: View) -> View {
+        let is_empty = view.facts.story.phase == (Phase::Ended { outcome: Outcome::Empty });
+        if !is_empty || view.state.is_over() {
+            return view;
+        }
+        let id = &view.record.id;
+        let refresh = || -> Result<View> {
+            if let Some(_lock) = self.store.lock(id)? {
+                self.refresh(id)?;
+            }
+            self.view(id)
+        };
+        refresh().unwrap_or(view)
+    }
+
+    /// As [`Desk::refreshed`], for a session whose lock the caller holds.
+    pub fn refresh(&self, id: &Id) -> Result<View> {
+        let view = self.view(id)?;
+        let is_empty = view.facts.story.phase == (Phase::Ended { outcome: Outcome::Empty });
+        if !is_empty || view.state.is_over() {
+            return Ok(view);
+        }
+        let brought = home::bring(&self.repository, &view.record, &Limits::default())?;
+        if view.work() == Some(&brought.work) {
+            return Ok(view);
+        }
+        let mut writer = self.store.writer(id, self.clock)?;
+        writer.write(Entry::Work(brought.work)).or_fail(|| "cannot write the journal")?;
+        self.view(id)
     }
 
     /// Every session that can be read, oldest first.

@@ -1,13 +1,26 @@
 //! `studio diff`: what a session changed, uncommitted work included.
 
-use base::failure::{Failure, Result};
-use serde_json::json;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use base::process::{Running, Stream, exit_code};
 
 use crate::commands::desk::{Common, Desk};
-use crate::git::snapshot;
-use crate::report;
-use crate::report::table;
-use crate::session::home;
+use crate::commands::interrupt::Interrupt;
+use crate::git::patch::{Comparison, Form, from_top};
+use crate::git::snapshot::Limits;
+use crate::report::pager::{self, Pager};
+use crate::report::patch::{self, Kind};
+use crate::report::view::View;
+use crate::report::{self, table};
+use crate::session::home::{self, Changes};
+
+/// How often a worktree that changes while it is read is looked at again.
+const LOOKS: u32 = 3;
+/// The exit code of a program whose reader closed the pipe (128 + SIGPIPE).
+const READER_GONE: i32 = 141;
 
 /// The command line of `diff`.
 #[derive(Clone, Debug, clap::Args)]
@@ -15,40 +28,258 @@ pub struct Args {
     /// The session; without it, the only open one
     #[arg(value_name = "ID")]
     pub id: Option<String>,
+    /// Only these files and directories
+    #[arg(last = true, value_name = "PATHS")]
+    pub paths: Vec<OsString>,
+    /// What is printed.
+    #[command(flatten)]
+    pub form: FormArgs,
+    /// Use colours
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub color: When,
+    /// Do not start a pager
+    #[arg(long)]
+    pub no_pager: bool,
+    /// Compare the files with git's difftool NAME instead, or with the configured one
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, conflicts_with = "json")]
+    pub tool: Option<Option<String>>,
+}
+
+/// What is printed of a difference.
+#[derive(Clone, Copy, Debug, clap::Args)]
+#[group(multiple = false)]
+pub struct FormArgs {
     /// One line per file
     #[arg(long)]
     pub stat: bool,
+    /// The names of the changed files
+    #[arg(long)]
+    pub name_only: bool,
+    /// Changed words instead of changed lines
+    #[arg(long)]
+    pub word_diff: bool,
+}
+
+/// When there are colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum When {
+    /// On a terminal
+    Auto,
+    /// Also into a pipe
+    Always,
+    /// Nowhere
+    Never,
 }
 
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let desk = Desk::open(common)?;
     let view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
-    let id = &view.record.id;
-    // A supervisor at work imports by itself: two imports at once would be in each other's way.
-    let work = match desk.store.lock(id)? {
-        Some(_lock) if !view.state.is_over() && view.facts.story.has_worktree => {
-            let limits = snapshot::Limits::default();
-            Some(home::bring(&desk.repository, &view.record, &limits)?.work)
-        }
-        Some(_) | None => view.work().cloned(),
-    };
-    let Some(work) = work else {
-        return Err(Failure::refused(format!("session `{id}` holds nothing yet"))
-            .next(format!("studio logs {id} -f")));
-    };
-    if desk.json {
-        let patch = home::diff(&desk.repository, &view.record, &work)?;
-        report::json_line(&json!({"schema": 1, "id": id, "patch": patch}));
-        return Ok(0);
-    }
-    for note in &work.notes {
+    let changes = changes(&desk, &view)?;
+    let prefix = prefix(&desk, &view);
+    let paths: Vec<OsString> =
+        args.paths.iter().map(|path| from_top(&prefix, path)).collect::<Result<_>>()?;
+    for note in &changes.notes {
         report::say(&format!("note: {note}"));
     }
-    let text = match args.stat {
-        true => home::stat(&desk.repository, &view.record, &work, table::width().into())?,
-        false => home::diff(&desk.repository, &view.record, &work)?,
+    if let Some(name) = &args.tool {
+        return with_tool(&changes.comparison, &paths, name.as_deref());
+    }
+    if desk.json {
+        return print_json(&view, &changes.comparison, &paths);
+    }
+    print(&changes.comparison, args, &paths)
+}
+
+/// The worktree as it is now; where there is none, what was brought home last.
+fn changes(desk: &Desk, view: &View) -> Result<Changes> {
+    let id = &view.record.id;
+    let live = !view.state.is_over() && view.facts.story.has_worktree;
+    let mut failed = None;
+    // A supervisor at work imports by itself: two imports at once would be in each other's way.
+    // Without one, what is seen now is kept as what was last seen.
+    if live
+        && let Some(_lock) = desk.store.lock(id)?
+        && let Ok(brought) = home::bring(&desk.repository, &view.record, &Limits::default())
+    {
+        return Ok(home::look_back(&desk.repository, &view.record, &brought.work));
+    }
+    for _ in 0..LOOKS {
+        if !live {
+            break;
+        }
+        match home::look_now(&desk.repository, &view.record) {
+            Ok(Some((changes, _))) => return Ok(changes),
+            Ok(None) => break,
+            Err(why) => failed = Some(why),
+        }
+        // A file that an agent writes or removes at this moment is readable at the next.
+        if !view.state.is_active() {
+            break;
+        }
+    }
+    match (view.work(), failed) {
+        (Some(work), failed) => {
+            let mut changes = home::look_back(&desk.repository, &view.record, work);
+            let when = "this is the work as it was brought home last";
+            changes.notes.extend(failed.map(|why| format!("{when}: {}", why.sentence())));
+            Ok(changes)
+        }
+        (None, Some(why)) => Err(why),
+        (None, None) => Err(Failure::refused(format!("session `{id}` holds nothing yet"))
+            .next(format!("studio logs {id} -f"))),
+    }
+}
+
+/// Where in the repository, or in the session's worktree, the command was started.
+fn prefix(desk: &Desk, view: &View) -> PathBuf {
+    let Some(here) = &desk.directory else { return PathBuf::new() };
+    let worktree = &view.record.place.worktree;
+    let tops = [Some(worktree.as_path()), desk.repository.main_checkout.as_deref()];
+    let below = tops.into_iter().flatten().find_map(|top| here.strip_prefix(top).ok());
+    let linked = here.ancestors().find(|dir| dir.join(".git").is_file());
+    let below = below.or_else(|| linked.and_then(|top| here.strip_prefix(top).ok()));
+    below.map(Path::to_owned).unwrap_or_default()
+}
+
+/// Prints it: raw into a pipe, readable on a terminal.
+fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8> {
+    let is_terminal = io::stdout().is_terminal();
+    let colours = match args.color {
+        When::Always => true,
+        When::Never => false,
+        When::Auto => is_terminal && report::wants_colours(),
     };
-    report::out(base::text::printable(&text).trim_end_matches('\n'));
-    Ok(0)
+    let FormArgs { stat, name_only, word_diff } = args.form;
+    if !is_terminal && !colours {
+        let form = match (stat, name_only, word_diff) {
+            (true, _, _) => Form::Stat { width: table::width() },
+            (_, true, _) => Form::Names,
+            (_, _, true) => Form::Words,
+            (false, false, false) => Form::Applicable,
+        };
+        // Not through this program: byte for byte, and in no memory of ours.
+        let started = Started::new(comparison, form, paths, Stream::Inherit)?;
+        return started.finish();
+    }
+    let (form, kind) = match (stat, name_only, word_diff) {
+        (true, _, _) => (Form::Stat { width: table::width() }, Kind::Stat),
+        (_, true, _) => (Form::Names, Kind::Lines),
+        (_, _, true) if colours => (Form::WordsForPrograms, Kind::Words),
+        (_, _, true) => (Form::Words, Kind::Lines),
+        (false, false, false) => (Form::Readable, Kind::Patch),
+    };
+    let mut started = Started::new(comparison, form, paths, Stream::Piped)?;
+    let from = started.running.child.stdout.take();
+    let from = from.ok_or("it has no stdout").or_fail(|| "cannot read git's output")?;
+    let chosen = (is_terminal && !args.no_pager)
+        .then(|| pager::choose("diff", base::git::user_setting))
+        .flatten();
+    let shown = match chosen {
+        Some(command) => {
+            // As with git: the keys belong to the pager, and it ends when the user leaves it.
+            let keys = Interrupt::listen()?;
+            keys.ignored_while(|| -> Result<io::Result<()>> {
+                let mut pager = Pager::start(&command, Path::new("."))?;
+                let shown = patch::show(from, io::BufWriter::new(&mut pager), kind, colours);
+                pager.wait()?;
+                Ok(shown)
+            })?
+        }
+        None => patch::show(from, io::BufWriter::new(report::stdout()), kind, colours),
+    };
+    match shown {
+        Err(why) if why.kind() == io::ErrorKind::BrokenPipe => Ok(0),
+        Err(why) => Err(Failure::failed("cannot show the difference").because(why)),
+        Ok(()) => started.finish(),
+    }
+}
+
+/// git at work, and what it says on stderr.
+struct Started {
+    running: Running,
+    said: std::fs::File,
+}
+
+impl Started {
+    fn new(
+        comparison: &Comparison,
+        form: Form,
+        paths: &[OsString],
+        stdout: Stream,
+    ) -> Result<Started> {
+        let said = tempfile::tempfile().or_fail(|| "cannot make a temporary file")?;
+        let errors = said.try_clone().or_fail(|| "cannot make a temporary file")?;
+        let job = comparison.job(form, paths)?.stdout(stdout).stderr(Stream::File(errors));
+        let running = job.spawn().or_fail(|| "cannot start git")?;
+        Ok(Started { running, said })
+    }
+
+    fn finish(mut self) -> Result<u8> {
+        use std::io::Seek;
+        let status = self.running.wait_until(None).or_fail(|| "cannot wait for git")?;
+        match status.map(exit_code) {
+            Some(0 | READER_GONE) => Ok(0),
+            code => {
+                let mut text = String::new();
+                let _ = self
+                    .said
+                    .rewind()
+                    .and_then(|()| self.said.take(4096).read_to_string(&mut text));
+                let code = code.unwrap_or_default();
+                let failure = Failure::failed(format!("git failed with exit code {code}"));
+                Err(if text.trim().is_empty() { failure } else { failure.because(text.trim()) })
+            }
+        }
+    }
+}
+
+/// `{"id":…,"patch":…,"schema":1}`, written piece by piece.
+fn print_json(view: &View, comparison: &Comparison, paths: &[OsString]) -> Result<u8> {
+    let mut started = Started::new(comparison, Form::Applicable, paths, Stream::Piped)?;
+    let from = started.running.child.stdout.take();
+    let from = from.ok_or("it has no stdout").or_fail(|| "cannot read git's output")?;
+    let base = &comparison.from;
+    let mut out = io::BufWriter::new(report::stdout());
+    let print = || -> io::Result<()> {
+        write!(
+            out,
+            "{{\"schema\":1,\"id\":\"{}\",\"base\":\"{base}\",\"patch\":\"",
+            view.record.id
+        )?;
+        report::json_string_pieces(from, &mut out)?;
+        writeln!(out, "\"}}")?;
+        out.flush()
+    };
+    match print() {
+        Err(why) if why.kind() == io::ErrorKind::BrokenPipe => Ok(0),
+        Err(why) => Err(Failure::failed("cannot write to stdout").because(why)),
+        Ok(()) => started.finish(),
+    }
+}
+
+/// Lets the user's difftool compare the changed files of both sides, one after the other.
+fn with_tool(comparison: &Comparison, paths: &[OsString], name: Option<&str>) -> Result<u8> {
+    let directory = tempfile::Builder::new().prefix("studio-diff-").tempdir();
+    let directory = directory.or_fail(|| "cannot make a temporary directory")?;
+    comparison.write_files(paths, directory.path())?;
+    let mut job = base::git::outside_repositories(directory.path())
+        .args(["difftool", "--no-index", "--no-prompt"])
+        .in_our_group()
+        .stdin(Stream::Inherit)
+        .stdout(Stream::Inherit)
+        .stderr(Stream::Inherit);
+    if let Some(name) = name {
+        job = job.arg(format!("--tool={name}"));
+    }
+    let keys = Interrupt::listen()?;
+    let mut running = job.args(["--", "base", "work"]).spawn().or_fail(|| "cannot start git")?;
+    let ended = keys.ignored_while(|| running.wait_until(None));
+    // As `diff` does, it ends with 1 where the sides differ.
+    match ended.or_fail(|| "cannot wait for the tool")?.map(exit_code) {
+        Some(0 | 1) => Ok(0),
+        code => Err(Failure::failed("the difftool failed")
+            .because(format!("`git difftool` ended with exit code {}", code.unwrap_or_default()))
+            .next("git difftool --tool-help    lists the tools")),
+    }
 }

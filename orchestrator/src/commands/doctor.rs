@@ -5,8 +5,10 @@ use base::lock::Lock;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
-use crate::git::operations::Log;
-use crate::git::{engine, import, mend, merge, refs, remake, worktree};
+use crate::git::names::WorktreeTemplate;
+use crate::git::operations::{Entries, Log};
+use crate::git::relocate::Relocation;
+use crate::git::{engine, import, mend, merge, refs, relocate, remake, worktree};
 use crate::report;
 use crate::report::view::View;
 use crate::session::state::State;
@@ -22,8 +24,16 @@ struct Findings {
     notes: Vec<String>,
 }
 
+/// The command line of `doctor`.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Args {
+    /// Move worktrees that are inside the main checkout to where new ones are made
+    #[arg(long)]
+    pub move_worktrees: bool,
+}
+
 /// Runs it: 0 when all is well or was mended, 1 when something is left to decide.
-pub fn run(common: &Common) -> Result<u8> {
+pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let desk = Desk::open(common)?;
     let mut found = Findings { mended: engine::recover(&desk.repository)?, ..Findings::default() };
     let (views, unreadable) = desk.sessions()?;
@@ -37,6 +47,14 @@ pub fn run(common: &Common) -> Result<u8> {
             desk.store.dir(id).display(),
         ));
     }
+    for line in Entries::read(&desk.repository)?.unreadable() {
+        found.open.push(format!(
+            "{}: what it is about is left alone; mend or remove the line in {}",
+            line.sentence(),
+            desk.store.root().join("operations.jsonl").display(),
+        ));
+    }
+    inside_the_checkout(&desk, &views, args.move_worktrees, &mut found)?;
     leftovers(&desk, &mut found)?;
     surroundings(&mut found);
     let started = desk.schedule()?;
@@ -103,6 +121,64 @@ fn session(desk: &Desk, view: &View, found: &mut Findings) -> Result<()> {
     }
     if view.state == State::Crashed {
         found.open.push(format!("`{id}` crashed; everything is kept: studio resume {id}"));
+    }
+    Ok(())
+}
+
+/// Worktrees inside the main checkout, where earlier versions made them: programs that search the
+/// directories above find the main checkout's files. They are moved when the user says so, but for
+/// those of sessions at work.
+fn inside_the_checkout(
+    desk: &Desk,
+    views: &[View],
+    wants_move: bool,
+    found: &mut Findings,
+) -> Result<()> {
+    let repository = &desk.repository;
+    let template = WorktreeTemplate::parse(&desk.config.studio.worktree)?;
+    let Some(checkout) = &repository.main_checkout else { return Ok(()) };
+    let is_inside = |view: &&View| {
+        let worktree = &view.record.place.worktree;
+        !view.state.is_over() && worktree.starts_with(checkout) && worktree.is_dir()
+    };
+    let inside: Vec<&View> = views.iter().filter(is_inside).collect();
+    if inside.is_empty() || template.parent(repository).starts_with(checkout) {
+        return Ok(());
+    }
+    if !wants_move {
+        let (count, are) = if inside.len() == 1 {
+            ("1 worktree".to_owned(), "is")
+        } else {
+            (format!("{} worktrees", inside.len()), "are")
+        };
+        found.notes.push(format!(
+            "{count} {are} inside the main checkout, so checks find its files: studio doctor \
+             --move-worktrees"
+        ));
+        return Ok(());
+    }
+    let (mut locks, mut wanted) = (Vec::new(), Vec::new());
+    for view in inside {
+        let id = &view.record.id;
+        match (desk.store.lock(id)?, desk.store.without_shell(id)) {
+            (Some(lock), Ok(shut)) => {
+                locks.push((lock, shut));
+                let to = template.worktree(repository, id);
+                wanted.push(Relocation { place: view.record.place.clone(), to });
+            }
+            (None, _) | (_, Err(_)) => {
+                found
+                    .open
+                    .push(format!("`{id}` is in use; afterwards: studio doctor --move-worktrees"));
+            }
+        }
+    }
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    relocate::relocate(repository, &wanted, &desk.clock.stamp())?;
+    for Relocation { place, to } in &wanted {
+        found.mended.push(format!("moved the worktree of `{}` to {}", place.id, to.display()));
     }
     Ok(())
 }

@@ -1,35 +1,103 @@
 //! The user's editor, for a commit message.
 
-use base::failure::{Failure, OrFail, Result};
+use std::os::unix::process::ExitStatusExt;
+
+use base::failure::{Failure, Kind, OrFail, Result};
 use base::process::{Job, Stream};
+use rustix::process::Signal;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::commands::desk::Desk;
 
-/// Opens a text in `$GIT_EDITOR`, `$VISUAL` or `$EDITOR`, else `vi`; gives what was saved.
+/// Opens a text in the editor that git would open; gives what was saved.
 pub fn edit(desk: &Desk, text: &str) -> Result<String> {
     let file = tempfile::Builder::new().prefix("studio-message-").suffix(".txt").tempfile();
     let file = file.or_fail(|| "cannot make a temporary file")?;
     std::fs::write(file.path(), text).or_fail(|| "cannot write the message")?;
-    let editor = ["GIT_EDITOR", "VISUAL", "EDITOR"];
-    let editor = editor.iter().find_map(|name| std::env::var(name).ok());
-    let editor = editor.unwrap_or_else(|| "vi".to_owned());
+    let variable = |name: &str| std::env::var(name).ok();
+    let editor = choose(variable, base::git::user_setting);
     let line = format!("{editor} \"$1\"");
     let directory = desk.repository.main_checkout.as_ref().unwrap_or(&desk.repository.common_dir);
-    let mut running = Job::new("sh", directory)
+    // In our process group: the terminal is ours, and a program of another group may not read it.
+    let job = Job::new("sh", directory)
         .args(["-c", &line, "sh"])
         .arg(file.path())
+        .in_our_group()
         .stdin(Stream::Inherit)
         .stdout(Stream::Inherit)
-        .stderr(Stream::Inherit)
-        .spawn()
-        .or_fail(|| format!("cannot start the editor `{editor}`"))?;
-    let status = running.wait_until(None).or_fail(|| "cannot wait for the editor")?;
-    if !status.is_some_and(|status| status.success()) {
+        .stderr(Stream::Inherit);
+    let status = desk.interrupt.ignored_while(|| {
+        let _terminal = Terminal::kept();
+        let mut running = job.spawn().or_fail(|| format!("cannot start the editor `{editor}`"))?;
+        running.wait_until(None).or_fail(|| "cannot wait for the editor")
+    })?;
+    let status = status.ok_or("it is still running").or_fail(|| "cannot wait for the editor")?;
+    // `sh` tells of a program that a signal ended by 128 and the signal's number.
+    let signal = status.signal().or(status.code().map(|code| code - 128));
+    if signal == Some(Signal::INT.as_raw()) {
+        return Err(Failure::new(Kind::Interrupted, "interrupted, so nothing landed"));
+    }
+    if !status.success() {
         return Err(Failure::refused("the editor failed, so nothing landed").because(editor));
     }
     let text = std::fs::read_to_string(file.path()).or_fail(|| "cannot read the message")?;
     match text.trim() {
         "" => Err(Failure::refused("the message is empty, so nothing landed")),
         text => Ok(text.to_owned()),
+    }
+}
+
+/// The editor that git would open: `GIT_EDITOR`, `core.editor` of the user's own configuration,
+/// `VISUAL` where the terminal can show one, `EDITOR`, `vi`. Empty values are passed over.
+fn choose(
+    variable: impl Fn(&str) -> Option<String>,
+    user_setting: impl Fn(&str) -> Option<String>,
+) -> String {
+    let is_dumb = variable("TERM").is_none_or(|term| term == "dumb");
+    let set = |value: &String| !value.trim().is_empty();
+    variable("GIT_EDITOR")
+        .filter(set)
+        .or_else(|| user_setting("core.editor").filter(set))
+        .or_else(|| variable("VISUAL").filter(|value| set(value) && !is_dumb))
+        .or_else(|| variable("EDITOR").filter(set))
+        .unwrap_or_else(|| "vi".to_owned())
+}
+
+/// The settings of our terminal, put back when an editor that did not do so itself is gone.
+struct Terminal(Option<Termios>);
+
+impl Terminal {
+    fn kept() -> Terminal {
+        Terminal(tcgetattr(rustix::stdio::stdin()).ok())
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if let Some(settings) = &self.0 {
+            let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, settings);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_editor_is_chosen_as_git_chooses_it() {
+        let with = |variables: &'static [(&str, &str)], core_editor: Option<&str>| {
+            let variable = |name: &str| {
+                let set = variables.iter().find(|(key, _)| *key == name);
+                set.map(|(_, value)| (*value).to_owned())
+            };
+            choose(variable, |key| core_editor.filter(|_| key == "core.editor").map(str::to_owned))
+        };
+        let all = &[("GIT_EDITOR", "g"), ("VISUAL", "v"), ("EDITOR", "e"), ("TERM", "xterm")];
+        assert_eq!(with(all, Some("c")), "g");
+        assert_eq!(with(&all[1..], Some("c")), "c");
+        assert_eq!(with(&all[1..], None), "v");
+        assert_eq!(with(&[("VISUAL", "v"), ("EDITOR", "e"), ("TERM", "dumb")], None), "e");
+        assert_eq!(with(&[("GIT_EDITOR", ""), ("EDITOR", " "), ("VISUAL", "")], Some("")), "vi");
     }
 }

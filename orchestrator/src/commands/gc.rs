@@ -1,6 +1,11 @@
-//! `studio gc`: deletes the trash of old operations; the only command that deletes anything.
+//! `studio gc`: deletes the trash of old operations, and build caches that are no longer used; the
+//! only command that deletes anything.
+
+use std::path::PathBuf;
 
 use base::failure::Result;
+use base::id::Id;
+use base::lock::Lock;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
@@ -27,18 +32,59 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         true => gc::planned(&desk.repository, keep, now)?,
         false => gc::empty(&desk.repository, keep, now)?,
     };
+    let caches = if args.dry_run { 0 } else { remove_unused_caches(&desk, keep.days)? };
     let deleted = &freed.operations;
     if desk.json {
         let (dry_run, bytes) = (args.dry_run, freed.bytes);
         report::json_line(
-            &json!({"schema": 1, "deleted": deleted, "bytes": bytes, "dry_run": dry_run}),
+            &json!({"schema": 1, "deleted": deleted, "bytes": bytes, "caches": caches, "dry_run": dry_run}),
         );
     } else if deleted.is_empty() {
-        report::say("nothing is old enough to be deleted");
+        report::say("nothing is old enough to be deleted from the trash");
     }
     let verb = if args.dry_run { "would delete" } else { "deleted" };
     for id in deleted.iter().filter(|_| !desk.json) {
         report::out(&format!("{verb} what {id} kept; it can no longer be undone"));
     }
+    if caches > 0 && !desk.json {
+        let s = if caches == 1 { "" } else { "s" };
+        report::out(&format!("deleted {caches} unused build cache{s}"));
+    }
     Ok(0)
+}
+
+/// Removes the build caches of sessions that are over or that were unused for so many days,
+/// those of checks that do not run, and the one that earlier versions shared between sessions. Gives
+/// how many there were.
+fn remove_unused_caches(desk: &Desk, days: i64) -> Result<usize> {
+    let mut removed = 0;
+    let mut remove = |path: PathBuf| {
+        if path.symlink_metadata().is_ok() {
+            gc::remove(&path);
+            removed += 1;
+        }
+    };
+    remove(desk.store.root().join("cache/build"));
+    for view in desk.views()? {
+        let id = &view.record.id;
+        let is_unused = view.state.is_over() || is_idle(desk, id, days);
+        if is_unused && let Some(_lock) = desk.store.lock(id)? {
+            remove(desk.store.file(id, "caches"));
+        }
+    }
+    let slots = std::fs::read_dir(desk.store.root().join("checks")).into_iter().flatten().flatten();
+    for slot in slots {
+        if let Ok(Some(_lock)) = Lock::try_take(&slot.path().join("lock")) {
+            remove(slot.path().join("cache"));
+        }
+    }
+    Ok(removed)
+}
+
+/// Whether the last word of a session's journal is so old.
+fn is_idle(desk: &Desk, id: &Id, days: i64) -> bool {
+    let journal = std::fs::metadata(desk.store.file(id, "journal.jsonl"));
+    let changed = journal.and_then(|found| found.modified()).ok();
+    let changed = changed.and_then(|at| jiff::Timestamp::try_from(at).ok());
+    changed.is_some_and(|at| at.as_second() <= desk.clock.now().as_second() - days * 86_400)
 }

@@ -5,28 +5,39 @@ use base::lock::Lock;
 use serde_json::{Value, json};
 
 use crate::commands::desk::Desk;
-use crate::commands::{customs, proof, resolve};
+use crate::commands::stop::pause;
+use crate::commands::{customs, proof, question, resolve};
 use crate::git::conflict::Conflict;
 use crate::git::diff;
 use crate::git::land::{self, Accepted};
+use crate::git::landings;
 use crate::git::merge::{self, Candidate, Prepared, Strategy};
 use crate::git::names::BranchName;
+use crate::git::secrets::{self, Secret};
 use crate::git::snapshot::{self, Snapshot};
 use crate::launch::table::g3_program;
 use crate::message::{self, Subject, Written};
 use crate::report;
 use crate::report::coach;
+use crate::report::progress::Step;
 use crate::report::view::{View, checks_json};
 use crate::session::home;
 use crate::session::journal::CheckResult;
 use crate::session::record::Record;
+use crate::session::shown;
 use crate::session::state::State;
 
+/// How many lines with secrets are named in a sentence.
+const SECRETS_SHOWN: usize = 20;
 /// How often the target may move while a session lands.
 const TRIES: u32 = 5;
+/// What is said of work that lands without checks.
+const UNCHECKED: &str = "no checks were run (--no-checks); the receipt says so";
 
 /// What the command line says about a landing.
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags of a command line")]
 pub struct Options {
     /// How.
     pub strategy: Strategy,
@@ -40,8 +51,14 @@ pub struct Options {
     pub dry_run: bool,
     /// Lands what is not ready.
     pub force: bool,
+    /// Runs no checks.
+    pub no_checks: bool,
     /// Large files that land all the same, relative paths.
     pub include: Vec<std::path::PathBuf>,
+    /// Lands what looks like a private key or a token.
+    pub allow_secrets: bool,
+    /// Asks nothing.
+    pub yes: bool,
 }
 
 /// A session that landed.
@@ -100,24 +117,29 @@ pub fn land(
     options: &Options,
     _lock: &Lock,
 ) -> std::result::Result<Landed, Refused> {
-    refuse_state(view, options.force)?;
+    // What was empty when its agent ended may have been changed by hand since.
+    let view = &desk.refresh(&view.record.id)?;
+    refuse_state(view, options)?;
     let shut = || desk.store.without_shell(&view.record.id);
     let _shut = (!options.dry_run).then(shut).transpose()?;
     let turn = (!options.dry_run).then(|| take_turn(desk)).transpose()?;
-    let mut tries = Tries { desk, view, options, turn, edited: None };
+    let mut tries = Tries { desk, view, options, turn, edited: None, secrets_allowed: false };
     let record = &view.record;
     let limits = snapshot::Limits { include: options.include.clone(), ..Default::default() };
     let (home, snapshot) = home::fetch(&desk.repository, record, &limits)?;
     snapshot::refuse_left_out(&snapshot, &record.place.worktree)?;
+    let changed = changed_since_shown(desk, record, &snapshot, options)?;
     let target = target(view, options)?;
     for _ in 0..TRIES {
+        desk.interrupt.check()?;
         let candidate = candidate(desk, view, &snapshot, &target, options.strategy)?;
         if let Some(mut landed) = tries.attempt(candidate)? {
-            landed.notes.splice(0..0, home.notes);
+            landed.notes.splice(0..0, home.notes.into_iter().chain(changed));
             return Ok(landed);
         }
     }
-    let failure = Failure::refused(format!("`{target}` moves faster than this can land"));
+    let what = format!("`{target}` kept changing; gave up after {TRIES} attempts");
+    let failure = Failure::refused(what);
     Err(failure.next(format!("studio accept {}", record.id)).into())
 }
 
@@ -129,9 +151,15 @@ fn take_turn(desk: &Desk) -> Result<Lock> {
         return Ok(turn);
     }
     if !desk.json {
-        report::say("waits for another landing in this repository");
+        report::say("waiting for another `studio accept` in this repository to finish");
     }
-    Lock::take(&path).or_fail(fail)
+    loop {
+        desk.interrupt.check()?;
+        if let Some(turn) = Lock::try_take(&path).or_fail(fail)? {
+            return Ok(turn);
+        }
+        pause();
+    }
 }
 
 /// What the tries of one landing share.
@@ -143,11 +171,39 @@ struct Tries<'a> {
     turn: Option<Lock>,
     /// The message as the user left it in an earlier try.
     edited: Option<Written>,
+    /// Whether the user agreed to land what looks like a secret.
+    secrets_allowed: bool,
+}
+
+/// Says that the work is not what `studio diff` showed last, and asks on a terminal. Gives the note
+/// for the end.
+fn changed_since_shown(
+    desk: &Desk,
+    record: &Record,
+    snapshot: &Snapshot,
+    options: &Options,
+) -> Result<Option<String>> {
+    let Some(shown) = shown::last(&desk.repository, &record.id) else { return Ok(None) };
+    if shown == landings::commit(&desk.repository, &snapshot.work)?.1 {
+        return Ok(None);
+    }
+    let id = &record.id;
+    let note = format!("the work of `{id}` changed since `studio diff` showed it");
+    let asks = !(options.yes || options.dry_run || desk.json);
+    match asks.then(|| question::yes(&format!("{note}: land it all the same?"))).flatten() {
+        Some(false) => Err(Failure::refused(format!("session `{id}` was not landed"))
+            .because(note)
+            .next(format!("studio diff {id}"))),
+        Some(true) => Ok(None),
+        None => Ok(Some(note)),
+    }
 }
 
 /// Refuses a session whose state does not allow it to land.
-fn refuse_state(view: &View, force: bool) -> Result<()> {
+fn refuse_state(view: &View, options: &Options) -> Result<()> {
     let id = &view.record.id;
+    let force = options.force;
+    let is_red = view.facts.story.red_check().is_some();
     let refuse = |why: String, next: String| {
         let what = format!("session `{id}` is {}", view.state.name());
         Err(Failure::refused(what).because(why).next(next))
@@ -156,17 +212,29 @@ fn refuse_state(view: &View, force: bool) -> Result<()> {
     match &view.state {
         State::Ready => Ok(()),
         State::Stopped | State::Failed { .. } | State::Crashed if force => Ok(()),
+        State::Failed { .. } if is_red && options.no_checks => Ok(()),
+        State::Empty if force || !options.include.is_empty() => Ok(()),
         // Landing runs the checks again: force would end at the same one.
-        State::Failed { .. } if has_red_check(view) => {
-            refuse(why, format!("studio send {id} 'make the check pass'"))
-                .map_err(|failure| failure.next(format!("studio logs {id}")))
+        State::Failed { .. } if is_red => refuse(why, format!("studio check {id}")).map_err(|it| {
+            it.next(format!("studio send {id} 'make the check pass'"))
+                .next(format!("studio edit {id} --check 'another command'"))
+                .next(format!("studio accept {id} --no-checks    lands it unchecked"))
+        }),
+        State::Stopped if view.facts.story.unchecked.is_some() => {
+            refuse(why, format!("studio check {id}")).map_err(|failure| {
+                failure.next(format!("or land it as it is: studio accept --force {id}"))
+            })
         }
         State::Stopped | State::Failed { .. } | State::Crashed => {
             refuse(why, format!("studio resume {id}")).map_err(|failure| {
                 failure.next(format!("or land it as it is: studio accept --force {id}"))
             })
         }
-        State::Empty => refuse(why, format!("studio send {id} 'what to do'")),
+        State::Empty => {
+            let left_out = view.work().and_then(|work| work.left_out.first());
+            let include = left_out.map(|file| format!("studio accept {id} --include '{file}'"));
+            refuse(why, include.unwrap_or_else(|| format!("studio send {id} 'what to do'")))
+        }
         State::Accepted | State::Discarded => Err(Desk::is_over(view)),
         State::Landing => refuse(why, "studio doctor".into()),
         State::Queued
@@ -176,10 +244,6 @@ fn refuse_state(view: &View, force: bool) -> Result<()> {
         | State::Checking => refuse("its agent is not done".into(), format!("studio logs {id} -f"))
             .map_err(|failure| failure.next(format!("studio stop {id}"))),
     }
-}
-
-fn has_red_check(view: &View) -> bool {
-    view.facts.story.checks.iter().flatten().any(|check| !check.ok)
 }
 
 fn target(view: &View, options: &Options) -> Result<BranchName> {
@@ -206,13 +270,27 @@ fn candidate(
         Prepared::Ready(candidate) => Ok(*candidate),
         Prepared::Nothing => {
             let id = &place.id;
-            Err(Failure::refused(format!("session `{id}` has nothing to land"))
-                .because(format!("`{target}` has all of it already"))
-                .next(format!("studio discard {id}"))
-                .into())
+            let nothing = Failure::refused(format!("session `{id}` has nothing to land"));
+            let worktree = place.worktree.display();
+            Err(match undone_in_worktree(desk, view, snapshot)? {
+                true => nothing
+                    .because("its worktree has nothing of what its commits changed any more")
+                    .next(format!("git -C '{worktree}' status"))
+                    .next(format!("git -C '{worktree}' checkout -- .    brings it back")),
+                false => nothing.because(format!("`{target}` has all of it already")),
+            }
+            .next(format!("studio discard {id}"))
+            .into())
         }
         Prepared::Conflicts(conflicts) => Err(conflict(desk, view, target, &conflicts)),
     }
+}
+
+/// Whether the session committed something that its worktree, as it is now, takes back.
+fn undone_in_worktree(desk: &Desk, view: &View, snapshot: &Snapshot) -> Result<bool> {
+    let tree = |commit: &str| landings::commit(&desk.repository, commit).map(|(_, tree)| tree);
+    let (base, head) = (tree(&view.record.base.commit)?, tree(&snapshot.head)?);
+    Ok(head != base && tree(&snapshot.work)? == base)
 }
 
 fn conflict(desk: &Desk, view: &View, target: &BranchName, conflicts: &[Conflict]) -> Refused {
@@ -235,7 +313,12 @@ impl Tries<'_> {
         let (desk, record) = (self.desk, &self.view.record);
         let repository = &desk.repository;
         land::preflight(repository, &candidate)?;
-        let checks = proof::check_merged(desk, record, &candidate)?;
+        let secrets = secrets::added(repository, &candidate)?;
+        self.refuse_secrets(&secrets)?;
+        let checks = match self.options.no_checks {
+            true => Vec::new(),
+            false => proof::check_merged(desk, record, &candidate)?,
+        };
         let mut landed = Landed {
             operation: None,
             id: record.id.clone(),
@@ -246,6 +329,9 @@ impl Tries<'_> {
             checks,
             notes: Vec::new(),
         };
+        if self.options.no_checks {
+            landed.notes.push(UNCHECKED.to_owned());
+        }
         if self.options.dry_run {
             return Ok(Some(landed));
         }
@@ -253,7 +339,9 @@ impl Tries<'_> {
         landed.message_by = written.by;
         landed.notes.extend(written.note);
         let time = desk.clock.now();
-        let receipt = receipt(self.view, &candidate, &landed);
+        landed.notes.extend(secrets.iter().map(Secret::sentence));
+        let receipt = receipt(self.view, &candidate, &landed, self.options, &secrets);
+        desk.interrupt.check()?;
         let (place, message) = (&record.place, &written.message);
         let committed =
             merge::commit(repository, place, &candidate, message, Some(&receipt), time)?;
@@ -276,6 +364,30 @@ impl Tries<'_> {
         }
     }
 
+    /// Refuses (3) what looks like a private key or a token, unless the user agrees to land it.
+    fn refuse_secrets(&mut self, secrets: &[Secret]) -> Result<()> {
+        let options = self.options;
+        if secrets.is_empty() || options.allow_secrets || self.secrets_allowed {
+            return Ok(());
+        }
+        let id = &self.view.record.id;
+        let mut lines: Vec<String> =
+            secrets.iter().take(SECRETS_SHOWN).map(Secret::sentence).collect();
+        if secrets.len() > lines.len() {
+            lines.push(format!("and {} more", secrets.len() - lines.len()));
+        }
+        let asks = !(options.dry_run || self.desk.json);
+        let question = format!("{}\nland it all the same?", lines.join("\n"));
+        if asks && question::yes(&question) == Some(true) {
+            self.secrets_allowed = true;
+            return Ok(());
+        }
+        Err(Failure::refused("the work adds what looks like a secret")
+            .because(lines.join("\n"))
+            .next(format!("take it out in {}", self.view.record.place.worktree.display()))
+            .next(format!("or land it all the same: studio accept {id} --allow-secrets")))
+    }
+
     /// The commit message: the user's, the model's or a plain one.
     fn written(&mut self, candidate: &Candidate) -> Result<Written> {
         let record = &self.view.record;
@@ -285,7 +397,11 @@ impl Tries<'_> {
         if let Some(edited) = &self.edited {
             return Ok(edited.clone());
         }
-        let written = by_model(self.desk, record, candidate)?;
+        let written = {
+            let what = "writing the commit message";
+            let _step = Step::begin(self.desk.json, &record.id, what);
+            by_model(self.desk, record, candidate)?
+        };
         if !self.options.edit {
             return Ok(written);
         }
@@ -315,11 +431,19 @@ fn by_model(desk: &Desk, record: &Record, candidate: &Candidate) -> Result<Writt
     let writer = message::Writer { command };
     let subject = Subject { record, stat: &stat, patch: &patch };
     let directory = desk.repository.main_checkout.as_ref().unwrap_or(&desk.repository.common_dir);
-    Ok(writer.write(&subject, directory))
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.or_fail(|| "cannot start the runtime")?;
+    runtime.block_on(desk.interrupt.or(writer.write(&subject, directory)))
 }
 
 /// What is noted at the landed commit.
-fn receipt(view: &View, candidate: &Candidate, landed: &Landed) -> String {
+fn receipt(
+    view: &View,
+    candidate: &Candidate,
+    landed: &Landed,
+    options: &Options,
+    secrets: &[Secret],
+) -> String {
     let record = &view.record;
     let mut receipt = json!({
         "session": record.id,
@@ -333,9 +457,15 @@ fn receipt(view: &View, candidate: &Candidate, landed: &Landed) -> String {
         "usage": view.facts.story.usage,
         "requirements": record.part.requirements,
     });
+    if !secrets.is_empty() {
+        receipt["secrets_allowed"] = json!(secrets);
+    }
     let coach = coach::noted(&view.facts.story, &candidate.work, &landed.checks);
     if let (Value::Object(receipt), Value::Object(coach)) = (&mut receipt, coach) {
         receipt.extend(coach);
+        if options.no_checks {
+            receipt.insert("no_checks".to_owned(), Value::Bool(true));
+        }
     }
     format!("{receipt:#}\n")
 }

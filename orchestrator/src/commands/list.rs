@@ -1,18 +1,29 @@
 //! `studio list`: all sessions of the repository.
 
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::num::NonZero;
+
 use base::failure::Result;
+use base::id::Id;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
 use crate::report;
+use crate::report::list::Page;
 use crate::report::table;
 use crate::report::view::View;
+use crate::session::home::{self, Standing};
 use crate::session::state::State;
+
+/// How many sessions at most are compared with their branch in one call; what was found is
+/// remembered.
+const COMPARED: usize = 20;
 
 /// The command line of `list`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Args {
-    /// Show accepted and discarded sessions too
+    /// Also show accepted and discarded sessions
     #[arg(long, short)]
     pub all: bool,
 }
@@ -21,24 +32,48 @@ pub struct Args {
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let desk = Desk::open(common)?;
     let (views, unreadable) = desk.sessions()?;
-    let views: Vec<View> = views.into_iter().map(|view| desk.salvaged(view)).collect();
     let whys = unreadable.iter().map(|(id, failure)| (id, failure.sentence()));
+    let (over, open): (Vec<View>, Vec<View>) =
+        views.into_iter().partition(|view| view.state.is_over() && !args.all);
+    let mut open: Vec<View> = open.into_iter().map(|view| desk.salvaged(view)).collect();
+    compare(&desk, &mut open);
     if desk.json {
-        let sessions: Vec<_> = views.iter().map(View::json).collect();
+        let sessions: Vec<_> = open.iter().map(View::json).collect();
         let unreadable: Vec<_> = whys.map(|(id, why)| json!({"id": id, "why": why})).collect();
         report::json_line(&json!({"schema": 1, "sessions": sessions, "unreadable": unreadable}));
         return Ok(0);
     }
-    let (over, open): (Vec<View>, Vec<View>) =
-        views.into_iter().partition(|view| view.state.is_over() && !args.all);
     if open.is_empty() {
-        report::say("no session is open; start one: studio run 'your task'");
+        report::say("no open sessions; start one: studio run 'your task'");
     } else {
-        report::out(&table::sessions(&open, desk.clock.now()));
+        show(&desk, &open)?;
     }
     for (_, why) in whys {
         report::say(&format!("{why}: studio doctor"));
     }
+    say_what_waits(&open);
+    if !over.is_empty() {
+        report::say(&format!("{} accepted or discarded: studio list --all", over.len()));
+    }
+    Ok(0)
+}
+
+/// Prints sessions as a table that fits the terminal.
+pub fn show(desk: &Desk, views: &[View]) -> Result<()> {
+    let mut ids: Vec<Id> = desk.store.ids()?;
+    ids.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+    let is_terminal = std::io::stdout().is_terminal();
+    let page = Page {
+        width: table::width().into(),
+        height: is_terminal.then(table::height).flatten(),
+        colours: is_terminal && report::wants_colours(),
+    };
+    report::out(&report::list::sessions(views, &ids, desk.clock.now(), page));
+    Ok(())
+}
+
+/// What a person should do about sessions that do not go on by themselves.
+fn say_what_waits(open: &[View]) {
     let crashed = open.iter().filter(|view| view.state == State::Crashed).count();
     if crashed > 0 {
         report::say(&format!("{crashed} crashed, everything is kept: studio resume --all"));
@@ -50,11 +85,74 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         let wait = if held == 1 { "waits" } else { "wait" };
         report::say(&format!("{held} {wait} for what has not landed: studio status ID"));
     }
-    if waiting > 0 && !open.iter().any(|view| view.state.is_active()) {
-        report::say(&format!("{waiting} wait and nobody is at work: studio resume --all"));
+    // One whose lock is held is being started.
+    let goes_on = open.iter().any(|view| view.state.is_active() || view.facts.locked);
+    if waiting > 0 && !goes_on {
+        report::say(&format!("{waiting} queued and none running: studio resume --all"));
     }
-    if !over.is_empty() {
-        report::say(&format!("{} accepted or discarded: studio list --all", over.len()));
+}
+
+/// Finds out which sessions conflict with their branch. What cannot be found out, or not in a
+/// moment, is left open.
+fn compare(desk: &Desk, views: &mut [View]) {
+    let cache = desk.store.root().join("cache/standing.json");
+    let known: BTreeMap<String, Standing> = std::fs::read(&cache)
+        .ok()
+        .and_then(|text| serde_json::from_slice(&text).ok())
+        .unwrap_or_default();
+    let mut tips = BTreeMap::new();
+    let mut keys = Vec::new();
+    for (at, view) in views.iter().enumerate() {
+        let Some(branch) = &view.record.base.branch else { continue };
+        let settled = view.state.is_settled() && !view.state.is_over();
+        let Some(work) = view.work().filter(|work| settled && work.is_changed()) else { continue };
+        let tip = tips
+            .entry(branch.as_str().to_owned())
+            .or_insert_with(|| desk.repository.tip(branch).ok().flatten());
+        if let Some(tip) = tip {
+            keys.push((at, format!("{tip} {}", work.commit())));
+        }
     }
-    Ok(0)
+    let missing: Vec<&(usize, String)> =
+        keys.iter().filter(|(_, key)| !known.contains_key(key)).take(COMPARED).collect();
+    let found = in_parallel(desk, views, &missing);
+    let is_new = !found.is_empty();
+    let all: BTreeMap<String, Standing> = keys
+        .iter()
+        .filter_map(|(_, key)| {
+            let standing = found.get(key).or_else(|| known.get(key))?;
+            Some((key.clone(), standing.clone()))
+        })
+        .collect();
+    if is_new && let Some(parent) = cache.parent() {
+        // A cache that cannot be written costs time and nothing else.
+        let _ =
+            std::fs::create_dir_all(parent).and_then(|()| base::files::replace_json(&cache, &all));
+    }
+    for (at, key) in keys {
+        views[at].standing = all.get(&key).cloned();
+    }
+}
+
+fn in_parallel(
+    desk: &Desk,
+    views: &[View],
+    missing: &[&(usize, String)],
+) -> BTreeMap<String, Standing> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let part = missing.len().div_ceil(cores).max(1);
+    let compare = |(at, key): &(usize, String)| {
+        let view = &views[*at];
+        let standing = home::standing(&desk.repository, &view.record, view.work()?).ok()??;
+        Some((key.clone(), standing))
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = missing
+            .chunks(part)
+            .map(|part| {
+                scope.spawn(move || part.iter().filter_map(|it| compare(it)).collect::<Vec<_>>())
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+    })
 }

@@ -1,17 +1,18 @@
 //! `studio logs`: the journal of a session as people read it, also while it grows.
 
-use std::time::Duration;
-
+use base::config::studio::Protocol;
 use base::failure::{OrFail, Result};
+use base::id::Id;
+use futures_util::FutureExt;
 use serde_json::json;
 
+use crate::commands::changes::Changes;
 use crate::commands::desk::{Common, Desk};
+use crate::launch::log::RawTail;
+use crate::launch::table;
 use crate::report;
 use crate::report::journal;
-use crate::session::journal::Tail;
-
-/// How often a growing journal is looked at.
-const LOOK: Duration = Duration::from_millis(50);
+use crate::session::journal::{Entry, Tail};
 
 /// The command line of `logs`.
 #[derive(Clone, Debug, clap::Args)]
@@ -32,28 +33,135 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let desk = Desk::open(common)?;
     let view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
     let id = &view.record.id;
-    if args.raw {
-        let raw = std::fs::read(desk.store.file(id, "agent.log")).unwrap_or_default();
-        report::out(&base::text::printable_output(&String::from_utf8_lossy(&raw)));
-        return Ok(0);
-    }
+    let shown = Shown { desk: &desk, id, follow: args.follow };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.or_fail(|| "cannot start the runtime")?.block_on(async {
-        let mut tail = Tail::from_start(desk.store.file(id, "journal.jsonl"));
-        let mut ticks = tokio::time::interval(LOOK);
+    let runtime = runtime.or_fail(|| "cannot start the runtime")?;
+    runtime.block_on(if args.raw {
+        shown.raw().boxed_local()
+    } else {
+        shown.journal().boxed_local()
+    })
+}
+
+/// The logs of one session.
+struct Shown<'d> {
+    desk: &'d Desk,
+    id: &'d Id,
+    follow: bool,
+}
+
+impl Shown<'_> {
+    fn changes(&self) -> Changes {
+        let changes = Changes::start();
+        changes.add(&self.desk.store.dir(self.id));
+        changes.add(self.desk.store.root());
+        changes
+    }
+
+    /// The raw output of the agent.
+    async fn raw(self) -> Result<u8> {
+        let mut changes = self.changes();
+        let mut output = RawTail::from_start(self.desk.store.file(self.id, "agent.log"));
         loop {
-            ticks.tick().await;
-            // Looked at before the journal, so that the last lines of a run are not missed.
-            let settled = desk.view(id)?.state.is_settled();
-            for line in tail.more().or_fail(|| format!("cannot read the journal of `{id}`"))? {
-                match desk.json {
-                    true => report::json_line(&json!(line)),
-                    false => journal::text(&line).iter().for_each(|text| report::out(text)),
-                }
-            }
-            if !args.follow || settled {
+            // Looked at before the output, so that its end is not missed.
+            let settled = self.desk.view(self.id)?.state.is_settled();
+            let text = output.more().or_fail(|| "cannot read the agent's output")?;
+            report::part(&base::text::printable_output(&text));
+            if !self.follow || settled {
                 return Ok(0);
             }
+            changes.next().await;
         }
-    })
+    }
+
+    /// The journal, and what an agent of protocol `command` writes during its turn.
+    async fn journal(self) -> Result<u8> {
+        let mut changes = self.changes();
+        let mut tail = Tail::from_start(self.desk.store.file(self.id, "journal.jsonl"));
+        let mut output =
+            Output::of(RawTail::from_start(self.desk.store.file(self.id, "agent.log")));
+        let mut reader = journal::Reader::default();
+        let streams = self.follow && !self.desk.json && self.is_command()?;
+        loop {
+            // Looked at before the journal, so that the last lines of a run are not missed.
+            let view = self.desk.view(self.id)?;
+            let settled = view.state.is_settled();
+            let fail = || format!("cannot read the journal of `{}`", self.id);
+            for line in tail.more().or_fail(fail)? {
+                if self.desk.json {
+                    report::json_line(&json!(line));
+                    continue;
+                }
+                match &line.entry {
+                    Entry::Turn { log_bytes, .. } => output.begins(log_bytes.unwrap_or(0)),
+                    Entry::Event { .. } if output.open => output.show()?,
+                    Entry::TurnEnd { .. } => output.ends(),
+                    _ => {}
+                }
+                // The last words of a turn whose output was shown are known already.
+                if !(output.shown && journal::is_text(&line)) {
+                    reader.text(&line).iter().for_each(|text| report::out(text));
+                }
+            }
+            if streams && view.facts.story.in_turn {
+                output.open = true;
+                output.show()?;
+            }
+            if !self.follow || settled {
+                return Ok(0);
+            }
+            changes.next().await;
+        }
+    }
+
+    fn is_command(&self) -> Result<bool> {
+        let record = self.desk.store.load(self.id)?;
+        let row = table::row(&self.desk.config, &record.agent);
+        Ok(row.is_ok_and(|row| row.protocol == Protocol::Command))
+    }
+}
+
+/// The output of the turn that is at work, shown as it comes.
+struct Output {
+    tail: RawTail,
+    /// The beginning of a line whose end has not come.
+    rest: String,
+    /// Whether the turn is at work and its output shown.
+    open: bool,
+    /// Whether something of it was shown.
+    shown: bool,
+}
+
+impl Output {
+    fn of(tail: RawTail) -> Output {
+        Output { tail, rest: String::new(), open: false, shown: false }
+    }
+
+    fn begins(&mut self, at: u64) {
+        self.tail.skip_to(at);
+        self.clear();
+    }
+
+    fn show(&mut self) -> Result<()> {
+        self.rest.push_str(&self.tail.more().or_fail(|| "cannot read the agent's output")?);
+        let whole = self.rest.rfind('\n').map_or(0, |at| at + 1);
+        for line in self.rest[..whole].lines() {
+            self.shown = true;
+            report::out(&journal::output(line));
+        }
+        self.rest.drain(..whole);
+        Ok(())
+    }
+
+    fn ends(&mut self) {
+        if self.open && !self.rest.is_empty() {
+            report::out(&journal::output(&self.rest));
+        }
+        self.clear();
+    }
+
+    fn clear(&mut self) {
+        (self.open, self.shown) = (false, false);
+        self.rest.clear();
+    }
 }

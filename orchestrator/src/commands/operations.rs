@@ -4,7 +4,7 @@ use base::failure::Result;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
-use crate::git::operations::{self, Kind};
+use crate::git::operations::{self, Entries, Kind};
 use crate::report;
 use crate::report::table;
 
@@ -12,10 +12,18 @@ use crate::report::table;
 pub fn run(common: &Common) -> Result<u8> {
     let desk = Desk::open(common)?;
     let all = operations::list(&desk.repository)?;
+    let entries = Entries::read(&desk.repository)?;
+    let unreadable: Vec<String> =
+        entries.unreadable().iter().map(operations::Unreadable::sentence).collect();
     if desk.json {
-        report::json_line(&json!({"schema": 1, "operations": all}));
+        let mut json = json!({"schema": 1, "operations": all});
+        if !unreadable.is_empty() {
+            json["unreadable"] = json!(unreadable);
+        }
+        report::json_line(&json);
         return Ok(0);
     }
+    unreadable.iter().for_each(|line| report::say(&format!("warning: {line}")));
     if all.is_empty() {
         report::say("nothing was accepted or discarded yet");
         return Ok(0);
@@ -27,6 +35,7 @@ pub fn run(common: &Common) -> Result<u8> {
                 Kind::Accept => "accept",
                 Kind::Discard => "discard",
                 Kind::Undo => "undo",
+                Kind::Relocate => "move",
             };
             let sessions: Vec<String> =
                 operation.sessions.iter().map(ToString::to_string).collect();

@@ -9,6 +9,7 @@ use base::id::Id;
 use crate::commands::desk::Desk;
 use crate::commands::run::{Args, is_attended};
 use crate::git::{checkout, worktree};
+use crate::launch::contract::Options;
 use crate::schedule::default_jobs;
 use crate::session::random;
 use crate::session::record::{Limits, Manner, Part, Record, SCHEMA, Templates};
@@ -25,6 +26,10 @@ pub struct Order {
     pub agent: Option<String>,
     /// The persona that the agent plays.
     pub persona: Option<String>,
+    /// The model that g3 asks instead of the configured one.
+    pub model: Option<String>,
+    /// The names that g3's tools have instead of the configured ones.
+    pub profile: Option<String>,
     /// Branch, tag or commit to start from.
     pub base: Option<String>,
     /// Checks besides the configured ones.
@@ -45,16 +50,24 @@ impl Order {
         Order { task, ..Order::default() }
     }
 
+    /// How g3 is to work on it.
+    pub fn options(&self) -> Options<'_> {
+        Options {
+            persona: self.persona.as_deref(),
+            model: self.model.as_deref(),
+            profile: self.profile.as_deref(),
+        }
+    }
+
     /// What the command line says goes for every task that does not say it itself.
     pub fn take_flags(&mut self, args: &Args) {
         self.agent = self.agent.take().or_else(|| args.agent.clone());
         self.persona = self.persona.take().or_else(|| args.persona.clone());
         self.base = self.base.take().or_else(|| args.base.clone());
         self.checks.extend(args.checks.iter().cloned());
-        self.limits.seconds = args.timeout;
-        self.limits.turns = args.max_turns;
-        self.limits.tokens = args.max_tokens;
-        self.limits.usd = args.budget;
+        self.model = args.model.clone();
+        self.profile = args.profile.clone();
+        self.limits = args.limits.limits();
         self.manner = Manner {
             jobs: args.jobs.unwrap_or(0),
             attended: is_attended(args.ways.ask),
@@ -126,6 +139,8 @@ pub fn draft(desk: &Desk, order: &Order) -> Result<Record> {
         task: order.task.clone(),
         agent: order.agent.clone().unwrap_or_else(|| "g3".to_owned()),
         persona: order.persona.clone(),
+        model: order.model.clone(),
+        profile: order.profile.clone(),
         base,
         place: wanted.place(&desk.repository)?,
         templates,

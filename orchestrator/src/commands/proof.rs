@@ -5,19 +5,26 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::failure::{Failure, OrFail, Result};
+use base::id::Id;
 use base::text::{printable_output, tail};
 use sha2::{Digest, Sha256};
 
 use crate::check;
 use crate::commands::desk::Desk;
-use crate::git::check_worktree;
 use crate::git::merge::Candidate;
-use crate::room::{Ended, Room};
+use crate::git::names::{BranchName, WorktreeTemplate};
+use crate::git::{check_worktree, include, landings};
+use crate::path_dependencies;
+use crate::report::progress::Step;
+use crate::room::{self, Directories, Ended, Room, build_caches};
 use crate::session::journal::CheckResult;
 use crate::session::record::{Record, Templates};
 
 /// How long one check may take unless the configuration says otherwise.
 const SECONDS: u64 = 3600;
+
+/// Changes whenever an earlier version's green result may not be one today.
+const KEY_VERSION: &str = "2: outside of the main checkout";
 
 /// Runs the session's and the repository's checks on merged work; exit code 1 when one fails.
 pub fn check_merged(
@@ -35,24 +42,99 @@ pub fn check_merged(
     }
     let (id, target) = (&record.id, &candidate.target);
     let state = State { commit: &candidate.merged, tree: &candidate.tree };
-    let results = match run(desk, &record.templates, state, &checks)? {
-        Ran::Checks(results) => results,
-        Ran::SetUpFailed { line, ended } => {
-            let what = format!("setup `{line}` fails on the merged tree");
-            return Err(Failure::failed(format!("{what} with exit code {}", ended.exit))
-                .because(printable_output(tail(ended.tail.trim_end(), 1500)))
-                .next(format!("studio send {id} 'merge {target} and make the setup pass'")));
+    let results = {
+        let lines = checks.iter().map(|line| format!("`{line}`")).collect::<Vec<_>>().join(", ");
+        let _step = Step::begin(desk.json, id, &format!("checking {lines} on the merged tree"));
+        match run(desk, &record.templates, state, &checks)? {
+            Ran::Checks(results) => results,
+            Ran::SetUpFailed { line, ended, hint } => {
+                let what = format!("setup `{line}` fails on the merged tree");
+                return Err(Failure::failed(format!("{what} with exit code {}", ended.exit))
+                    .because(with_hint(
+                        printable_output(tail(ended.tail.trim_end(), 1500)),
+                        hint.as_deref(),
+                    ))
+                    .next(format!("studio send {id} 'merge {target} and make the setup pass'")));
+            }
         }
     };
     match results.iter().find(|result| !result.ok) {
         None => Ok(results),
-        Some(bad) => Err(Failure::failed(format!(
-            "check `{}` fails on the merged tree with exit code {}",
-            bad.command, bad.exit
-        ))
-        .because(printable_output(tail(bad.tail.trim_end(), 1500)))
-        .next(format!("studio send {id} 'merge {target} and make it pass'"))),
+        Some(bad) => {
+            let _step =
+                Step::begin(desk.json, id, &format!("checking `{}` on `{target}`", bad.command));
+            let fails_too = fails_on(desk, &record.templates, &candidate.target_tip, &bad.command)?;
+            Err(red(id, target, bad, fails_too))
+        }
     }
+}
+
+/// The failure of a landing whose check is red on the merged tree, and on the target where it is.
+fn red(id: &Id, target: &BranchName, bad: &CheckResult, fails_on_target: bool) -> Failure {
+    let said = printable_output(tail(bad.tail.trim_end(), 1500));
+    let said = with_hint(said, bad.hint.as_deref());
+    let failure = Failure::failed(format!(
+        "check `{}` fails on the merged tree with exit code {}",
+        bad.command, bad.exit
+    ));
+    let (because, failure) = match fails_on_target {
+        true => (format!("this check fails on `{target}` as well\n{said}"), failure),
+        false => {
+            let turn = format!("studio send {id} 'merge {target} and make it pass'");
+            (said, failure.next(turn))
+        }
+    };
+    let failure = match because.trim() {
+        "" => failure.because("it wrote nothing"),
+        because => failure.because(because),
+    };
+    failure
+        .next(format!("studio edit {id} --check 'another command'"))
+        .next(format!("studio accept {id} --no-checks    lands it unchecked"))
+}
+
+/// What a command wrote, and a likely cause of its failure that is not in there.
+fn with_hint(said: String, hint: Option<&str>) -> String {
+    match hint {
+        Some(hint) => format!("{said}\n{hint}"),
+        None => said,
+    }
+}
+
+/// Whether a check fails on a commit of the target as well: then it is not the session's fault.
+/// Remembered by the tree. A check that cannot be run there tells nothing.
+pub fn fails_on(desk: &Desk, templates: &Templates, commit: &str, check: &str) -> Result<bool> {
+    let (commit, tree) = landings::commit(&desk.repository, commit)?;
+    let green = key(desk, &tree, check);
+    let red = green.with_extension("red");
+    if remembered(&green).is_some() {
+        return Ok(false);
+    }
+    if remembered(&red).is_some() {
+        return Ok(true);
+    }
+    let state = State { commit: &commit, tree: &tree };
+    match run(desk, templates, state, &[check.to_owned()])? {
+        Ran::SetUpFailed { .. } => Ok(false),
+        Ran::Checks(results) => {
+            let failed = results.iter().find(|result| !result.ok);
+            failed.iter().for_each(|result| remember(&red, result));
+            Ok(failed.is_some())
+        }
+    }
+}
+
+/// The base branch of a session, where a check fails on its tip as well.
+pub fn fails_on_base(desk: &Desk, record: &Record, check: &str) -> Result<Option<String>> {
+    let Some(branch) = &record.base.branch else { return Ok(None) };
+    let Some(tip) = desk.repository.tip(branch)? else { return Ok(None) };
+    let fails = fails_on(desk, &record.templates, &tip, check)?;
+    Ok(fails.then(|| branch.as_str().to_owned()))
+}
+
+/// How long one check may take, in seconds.
+pub fn check_seconds(desk: &Desk) -> u64 {
+    desk.config.studio.limits.check_seconds.unwrap_or(SECONDS)
 }
 
 /// Files that are to be checked.
@@ -75,25 +157,52 @@ pub enum Ran {
         line: String,
         /// How.
         ended: Ended,
+        /// A likely cause.
+        hint: Option<String>,
     },
 }
 
 /// Runs checks on a state of the files: in a check worktree that nobody else has meanwhile, set up
 /// as configured, in a box of its own. What is green is remembered.
 pub fn run(desk: &Desk, templates: &Templates, state: State<'_>, checks: &[String]) -> Result<Ran> {
-    let (worktrees, branches) = (templates.worktrees()?, templates.branches()?);
-    let prepared = check_worktree::prepare(&desk.repository, &worktrees, &branches, state.commit)?;
-    let temporary = prepared.place.git_dir.with_file_name("tmp");
-    let room = Room::at(&desk.repository, &prepared.place, &temporary, &desk.config.sandbox, None)?;
-    let seconds = desk.config.studio.limits.check_seconds.unwrap_or(SECONDS);
+    let (repository, studio) = (&desk.repository, &desk.config.studio);
+    // Where the user wants worktrees now, also for a session of before.
+    let worktrees = WorktreeTemplate::parse(&studio.worktree)?;
+    let kept = check_worktree::kept_paths(&studio.check_caches.list())?;
+    let branches = templates.branches()?;
+    let prepared = check_worktree::prepare(repository, &worktrees, &branches, &kept, state.commit)?;
+    let home = room::home();
+    build_caches::renew(&prepared.caches, &home)?;
+    build_caches::seed(&prepared.caches, &prepared.place.worktree, &home)?;
+    let directories = Directories { temporary: &prepared.temporary, cache: &prepared.caches };
+    let sandbox = &desk.config.sandbox;
+    let room = Room::at(repository, &prepared.place, directories, sandbox, None)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    let most = Duration::from_secs(seconds);
+    let most = Duration::from_secs(check_seconds(desk));
     let setup = desk.config.studio.setup.list();
-    if let Some((line, ended)) = runtime.block_on(set_up(&room, &setup, most))? {
-        return Ok(Ran::SetUpFailed { line, ended });
+    let work = async {
+        match set_up(&room, &setup, most).await? {
+            Some((line, ended)) => {
+                let hint = path_dependencies::hint(&prepared.place.worktree);
+                let hint = hint.or_else(|| include::notice(&prepared.withheld));
+                Ok(Ran::SetUpFailed { line, ended, hint })
+            }
+            None => Ok(Ran::Checks(check::run(&room, checks, most).await)),
+        }
+    };
+    let ran = runtime.block_on(async {
+        let ran = desk.interrupt.or(work).await;
+        if ran.is_err() {
+            // What was interrupted has ended before the worktree is given to another.
+            room.emptied().await;
+        }
+        ran
+    })??;
+    let Ran::Checks(mut results) = ran else { return Ok(ran) };
+    for result in results.iter_mut().filter(|result| !result.ok && result.hint.is_none()) {
+        result.hint = include::notice(&prepared.withheld);
     }
-    let results = runtime.block_on(check::run(&room, checks, most));
     for result in results.iter().filter(|result| result.ok) {
         remember(&key(desk, state.tree, &result.command), result);
     }
@@ -115,11 +224,15 @@ async fn set_up(room: &Room, setup: &[String], most: Duration) -> Result<Option<
 /// The file that remembers a green check: by tree, command, setup, toolchain and environment.
 fn key(desk: &Desk, tree: &str, command: &str) -> PathBuf {
     let mut hash = Sha256::new();
+    hash.update(KEY_VERSION);
     let setup = desk.config.studio.setup.list().join("\n");
     for part in [tree, command, &setup] {
         hash.update(part);
         hash.update([0]);
     }
+    let studio = &desk.config.studio;
+    let around = (&desk.config.sandbox, &studio.check_caches, &studio.worktree);
+    hash.update(serde_json::to_vec(&around).unwrap_or_default());
     let program = command.split_whitespace().next().unwrap_or_default();
     if let Some(found) = base::process::find_program(program)
         && let Ok(meta) = std::fs::metadata(&found)

@@ -6,6 +6,7 @@ use base::failure::{Failure, Result};
 use planner::document;
 use planner::requirement::{self, Requirement, Unclear};
 
+use crate::commands::input;
 use crate::commands::order::Order;
 
 /// Bytes of such a file at most.
@@ -37,11 +38,7 @@ pub fn read(path: &Path) -> Result<Requirements> {
             .because(what)
             .next("write one list item per requirement: `- R1: what must hold`")
     };
-    let size = std::fs::metadata(path).map_err(|e| wrong(e.to_string()))?.len();
-    if size > MOST {
-        return Err(wrong(format!("it has {size} bytes, more than {MOST}")));
-    }
-    let bytes = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
+    let bytes = input::read(path, MOST).map_err(|e| wrong(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|e| {
         let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -51,6 +48,14 @@ pub fn read(path: &Path) -> Result<Requirements> {
         Mistake { line: Some(line), what } => wrong(format!("{}:{line}: {what}", path.display())),
         Mistake { line: None, what } => wrong(what),
     })
+}
+
+/// What is wrong with requirements, in a sentence.
+pub fn mistake(unclear: &Unclear) -> String {
+    match unclear {
+        Unclear::Empty => "there are none".to_owned(),
+        Unclear::Twice(id) => format!("the id {id} is used twice"),
+    }
 }
 
 /// What is wrong with a text, and where.

@@ -5,8 +5,9 @@ use base::id::Id;
 
 use crate::commands::desk::Desk;
 use crate::commands::landing::{Landed, Refused};
-use crate::commands::watch::Seen;
-use crate::commands::{resume, watch};
+use crate::commands::resume::{self, Wake};
+use crate::commands::run::is_attended;
+use crate::commands::watch::{self, Seen, Show};
 use crate::git::names::BranchName;
 use crate::session::state::State;
 
@@ -37,8 +38,11 @@ pub fn until_it_lands(
             landed_or_other => return landed_or_other,
         };
         let Some(turn) = refused.turn.clone() else { return Err(refused) };
-        resume::wake(desk, id, Some(turn.into()))?;
-        let seen = watch::watch(&aside, std::slice::from_ref(id), false)?;
+        // A person at the terminal is asked what the agent wants to be allowed.
+        let attended = is_attended(false).then_some(true);
+        let wake = Wake { prompt: Some(turn.into()), attended, ..Wake::default() };
+        resume::wake_with(desk, id, wake)?;
+        let seen = watch::watch(&aside, std::slice::from_ref(id), Show::FromNow)?;
         if seen == Seen::Interrupted || desk.view(id)?.state != State::Ready {
             return Err(refused);
         }

@@ -5,10 +5,13 @@ use base::id::Id;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
+use crate::commands::run::LimitArgs;
 use crate::git::engine;
 use crate::report;
 use crate::session::journal::Entry;
+use crate::session::record::Limits;
 use crate::session::state::State;
+use crate::supervise::step::{Reached, used_up};
 
 /// The command line of `resume`.
 #[derive(Clone, Debug, clap::Args)]
@@ -19,6 +22,30 @@ pub struct Args {
     /// Every session that crashed or was stopped, and what waits in the queue
     #[arg(long, conflicts_with = "ids")]
     pub all: bool,
+    /// Keep permission requests open for `studio answer` from now on
+    #[arg(long)]
+    pub ask: bool,
+    /// Limits that replace those of the session
+    #[command(flatten)]
+    pub limits: LimitArgs,
+}
+
+/// What a session that goes on is given.
+#[derive(Clone, Debug, Default)]
+pub struct Wake {
+    /// What its agent is told; that it is to go on when absent.
+    pub prompt: Option<String>,
+    /// Limits that replace the earlier ones.
+    pub limits: Limits,
+    /// Whether permission requests wait for the user from now on; as before when absent.
+    pub attended: Option<bool>,
+}
+
+impl Wake {
+    /// Whether the session is run in another way from now on.
+    fn changes_settings(&self) -> bool {
+        self.limits != Limits::default() || self.attended.is_some()
+    }
 }
 
 /// Runs it.
@@ -41,7 +68,10 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let (mut ids, mut refused): (Vec<&Id>, Vec<Failure>) = (Vec::new(), Vec::new());
     for view in &views {
         let id = &view.record.id;
-        match if view.state == State::Queued { Ok(()) } else { wake(&desk, id, None) } {
+        let given =
+            Wake { prompt: None, limits: args.limits.limits(), attended: args.ask.then_some(true) };
+        let as_it_is = view.state == State::Queued && !given.changes_settings();
+        match if as_it_is { Ok(()) } else { wake_with(&desk, id, given) } {
             Ok(()) => ids.push(id),
             // One that is busy is no reason to leave the others.
             Err(failure) => refused.push(failure),
@@ -67,6 +97,12 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 
 /// Puts a session back into the queue, with something to say, and calls the scheduler.
 pub fn wake(desk: &Desk, id: &Id, prompt: Option<String>) -> Result<()> {
+    wake_with(desk, id, Wake { prompt, ..Wake::default() })
+}
+
+/// As [`wake`], with other limits too. One that has used up a limit is refused: it would end at
+/// once.
+pub fn wake_with(desk: &Desk, id: &Id, given: Wake) -> Result<()> {
     let busy = || {
         Failure::refused(format!("session `{id}` is at work"))
             .because("somebody holds its lock")
@@ -75,21 +111,33 @@ pub fn wake(desk: &Desk, id: &Id, prompt: Option<String>) -> Result<()> {
     };
     {
         let _lock = desk.lock_soon(id)?.ok_or_else(busy)?;
-        let mut view = desk.view(id)?;
-        if view.state == State::Landing {
-            // Nobody holds its lock, so whoever landed it was killed.
-            for said in engine::recover(&desk.repository)? {
-                report::say(&said);
-            }
-            view = desk.view(id)?;
+        // Its lock is free: a command that landed it or moved its worktree was killed.
+        for said in engine::recover(&desk.repository)? {
+            report::say(&said);
         }
+        let view = desk.view(id)?;
         if view.state.is_over() {
             return Err(Desk::is_over(&view));
+        }
+        let story = &view.facts.story;
+        let limits = given.limits.or(story.limits).or(view.record.limits);
+        if let Some(Reached { what, flag }) = used_up(&limits, story) {
+            return Err(Failure::refused(format!(
+                "session `{id}` has reached its limit of {what}"
+            ))
+            .because("limits count all its runs together")
+            .next(format!("studio resume {id} {flag}")));
         }
         desk.repository.remember_checkout()?;
         let mut writer = desk.store.writer(id, desk.clock)?;
         let fail = || "cannot write the journal";
-        writer.write(Entry::Queued { prompt }).or_fail(fail)?;
+        if given.changes_settings() {
+            let Wake { limits, attended, .. } = given;
+            writer.write(Entry::Settings { limits, attended }).or_fail(fail)?;
+        }
+        if view.state != State::Queued || given.prompt.is_some() {
+            writer.write(Entry::Queued { prompt: given.prompt }).or_fail(fail)?;
+        }
         base::files::step("resume.queued");
         writer.sync().or_fail(fail)?;
     }

@@ -5,17 +5,20 @@ use std::path::PathBuf;
 
 use base::failure::{Failure, Kind, OrFail, Result};
 use base::id::Id;
+use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
 use crate::commands::order::{Order, create, draft};
-use crate::commands::watch::{self, Seen};
-use crate::commands::{requirements, tasks};
-use crate::git::worktree;
+use crate::commands::watch::{self, Seen, Show};
+use crate::commands::{list, preflight, requirements, tasks};
+use crate::git::names::WorktreeTemplate;
+use crate::git::{self, worktree};
 use crate::launch::{command, contract};
 use crate::report;
 use crate::report::table;
 use crate::report::view::View;
+use crate::session::record::Limits;
 use crate::session::state::State;
 
 /// Bytes of one task.
@@ -45,21 +48,48 @@ pub struct Args {
     /// A command that must pass, one `sh -c` line (repeats; adds to the configured ones)
     #[arg(long = "check", value_name = "LINE")]
     pub checks: Vec<String>,
-    /// Stop after so much money, in US dollars
-    #[arg(long, value_name = "USD", value_parser = dollars)]
-    pub budget: Option<f64>,
-    /// Stop after so many tokens
-    #[arg(long, value_name = "N")]
-    pub max_tokens: Option<u64>,
-    /// Stop after so many turns of the model
-    #[arg(long, value_name = "N")]
-    pub max_turns: Option<u32>,
-    /// Stop after so many seconds
-    #[arg(long, value_name = "SECONDS")]
-    pub timeout: Option<u64>,
+    /// The model that g3 asks, instead of the configured one
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub model: Option<String>,
+    /// The names of g3's tools: g3, egirl, tools-api, core or all
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub profile: Option<String>,
+    /// When each session is stopped
+    #[command(flatten)]
+    pub limits: LimitArgs,
     /// How the sessions are run
     #[command(flatten)]
     pub ways: Ways,
+}
+
+/// Limits of one session, over all its runs together.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct LimitArgs {
+    /// Maximum cost of a session in US dollars
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    pub budget: Option<f64>,
+    /// Maximum number of tokens of a session
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_tokens: Option<u64>,
+    /// Maximum number of model replies in a session
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_turns: Option<u32>,
+    /// Maximum working time of a session in seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: Option<u64>,
+}
+
+impl LimitArgs {
+    /// The limits that were typed.
+    pub fn limits(self) -> Limits {
+        Limits {
+            seconds: self.timeout,
+            turns: self.max_turns,
+            tokens: self.max_tokens,
+            usd: self.budget,
+            ..Limits::default()
+        }
+    }
 }
 
 /// How the sessions are run.
@@ -102,11 +132,15 @@ pub fn dollars(text: &str) -> std::result::Result<f64, String> {
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let desk = Desk::open(common)?;
     let orders = orders(&desk, args)?;
+    preflight::check(&desk, &orders)?;
     if args.ways.dry_run {
         return dry_run(&desk, &orders);
     }
     if args.ways.sandbox == "off" {
         report::say("warning: the agents run without the box: they can read and write all you can");
+    }
+    if !desk.json {
+        omissions(&desk, &orders)?.iter().for_each(|text| report::say(text));
     }
     let ids = create(&desk, &orders)?;
     desk.schedule()?;
@@ -119,8 +153,27 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         }
         return Ok(0);
     }
-    let seen = watch::watch(&desk, &ids, args.ways.events)?;
+    let show = if args.ways.events { Show::Events } else { Show::States };
+    let seen = watch::watch(&desk, &ids, show)?;
     summary(&desk, &ids, seen)
+}
+
+/// What the sessions will not contain, each sentence once.
+fn omissions(desk: &Desk, orders: &[Order]) -> Result<Vec<String>> {
+    let template = WorktreeTemplate::parse(&desk.config.studio.worktree)?;
+    let mut said: Vec<String> = Vec::new();
+    let mut bases: Vec<Option<&str>> = orders.iter().map(|order| order.base.as_deref()).collect();
+    bases.dedup();
+    for wanted in bases {
+        let base = desk.repository.base(wanted)?;
+        let is_head = wanted.is_none_or(|wanted| wanted == "HEAD");
+        for text in git::omissions::of(&desk.repository, &template, &base.commit, is_head)? {
+            if !said.contains(&text) {
+                said.push(text);
+            }
+        }
+    }
+    Ok(said)
 }
 
 /// What was asked for, one order per task.
@@ -153,8 +206,8 @@ fn orders(desk: &Desk, args: &Args) -> Result<Vec<Order>> {
         refuse_bad_task(&order.task)?;
         let agent = order.agent.take().or_else(|| desk.config.studio.agent.clone());
         let agent = agent.unwrap_or_else(|| "g3".to_owned());
-        let persona = order.persona.as_deref();
-        let row = contract::row(&desk.config, &agent, persona, &order.part, &order.checks)?;
+        let options = order.options();
+        let row = contract::row(&desk.config, &agent, options, &order.part, &order.checks)?;
         command::refuse_too_long(&row, &order.task)?;
         order.agent = Some(agent);
     }
@@ -226,7 +279,7 @@ fn summary(desk: &Desk, ids: &[Id], seen: Seen) -> Result<u8> {
         let sessions: Vec<_> = views.iter().map(|view| view.json()).collect();
         report::json_line(&json!({"type": "summary", "sessions": sessions}));
     } else {
-        report::out(&table::sessions(&views, desk.clock.now()));
+        list::show(desk, &views)?;
     }
     if seen == Seen::Interrupted {
         return Ok(130);

@@ -55,7 +55,7 @@ fn is_heard(desk: &Desk, id: &Id, text: &str) -> Result<bool> {
     let until = Instant::now() + PATIENCE;
     loop {
         let request = Request::Send { text: text.to_owned() };
-        if desk.store.is_locked(id) && control::ask(&desk.store.dir(id), request)? {
+        if desk.store.is_locked(id) && control::ask(&desk.repository.common_dir, id, &request)? {
             return Ok(true);
         }
         match resume::wake(desk, id, Some(text.to_owned())) {

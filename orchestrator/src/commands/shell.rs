@@ -4,7 +4,7 @@ use base::failure::{Failure, Result};
 
 use crate::commands::desk::{Common, Desk};
 use crate::git::worktree;
-use crate::room::Room;
+use crate::room::{Purpose, Room};
 
 /// The command line of `shell`.
 #[derive(Clone, Debug, clap::Args)]
@@ -17,7 +17,7 @@ pub struct Args {
     pub command: Vec<String>,
 }
 
-/// Runs it. Comes back only when it failed: the shell takes the place of studio.
+/// Runs it; gives the exit code of the command.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let desk = Desk::open(common)?;
     let found = desk.find(Some(&args.id), |_| true)?;
@@ -35,7 +35,9 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         [] => vec![std::env::var("SHELL").unwrap_or_else(|_| "sh".to_owned())],
         command => command.to_vec(),
     };
-    let room = Room::of(&desk.repository, record, &desk.config, None)?;
-    Err(Failure::failed(format!("cannot start `{}`", command[0]))
-        .because(room.enter(&command, &lock)))
+    let room = Room::of(&desk.repository, record, &desk.config, Purpose::Shell)?;
+    let code = room
+        .enter(&command, &lock)
+        .map_err(|e| Failure::failed(format!("cannot start `{}`", command[0])).because(e))?;
+    Ok(u8::try_from(code).unwrap_or(1))
 }

@@ -19,8 +19,13 @@ pub struct Args {
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let desk = Desk::open(common)?;
     let view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
-    let mut view = desk.salvaged(view);
-    if let Some(work) = view.work().filter(|_| !view.state.is_over()).cloned() {
+    let mut view = desk.refreshed(desk.salvaged(view));
+    // While the agent works, its worktree is ahead of what was brought home.
+    if view.state.is_active()
+        && let Ok(Some((_, now))) = home::look_now(&desk.repository, &view.record)
+    {
+        view.facts.story.work = Some(now);
+    } else if let Some(work) = view.work().filter(|_| !view.state.is_over()).cloned() {
         // A repository that changes under our eyes makes this unknown, not the whole page.
         view.standing = home::standing(&desk.repository, &view.record, &work).ok().flatten();
     }

@@ -58,14 +58,16 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 pub fn ask(desk: &Desk, id: &Id) -> Result<()> {
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
-        if desk.view(id)?.state.is_settled() || control::ask(&desk.store.dir(id), Request::Stop)? {
+        if desk.view(id)?.state.is_settled()
+            || control::ask(&desk.repository.common_dir, id, &Request::Stop)?
+        {
             return Ok(());
         }
         // It waits in the queue, or was just started and does not listen yet.
         if let Some(_lock) = desk.store.lock(id)? {
             if desk.view(id)?.state == State::Queued {
                 let mut writer = desk.store.writer(id, desk.clock)?;
-                let exit = Entry::Exit { outcome: Outcome::Stopped };
+                let exit = Entry::Exit { outcome: Outcome::Stopped, ms: None };
                 writer.write(exit).or_fail(|| "cannot write the journal")?;
             }
             return Ok(());

@@ -1,30 +1,46 @@
 //! The hidden command behind every running session: one supervisor.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use base::clock::Clock;
 use base::config::Sources;
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
+use tokio_util::sync::CancellationToken;
 
 use crate::commands::desk::Desk;
-use crate::commands::landing;
+use crate::commands::interrupt::Interrupt;
+use crate::commands::{landing, proof};
 use crate::git::repo::Repository;
 use crate::launch::{contract, host};
-use crate::room::Room;
+use crate::room::build_caches::BuildCaches;
+use crate::room::{Purpose, Room};
 use crate::session::journal::{Entry, Outcome};
 use crate::session::record::Record;
 use crate::session::store::Store;
 use crate::supervise::run::Charge;
-use crate::supervise::start::inherited_lock;
+use crate::supervise::start::{COMMAND, inherited_lock};
 
 /// The command line of a supervisor.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug)]
 pub struct Args {
-    /// The repository's common git directory
+    /// The repository's common git directory.
     pub common: PathBuf,
-    /// The session
+    /// The session.
     pub id: String,
+}
+
+impl Args {
+    /// Reads `__supervise COMMON ID`, which studio types itself; nothing when it is another command.
+    pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Args> {
+        if args.next()? != COMMAND {
+            return None;
+        }
+        let (common, id) = (args.next()?.into(), args.next()?.into_string().ok()?);
+        args.next().is_none().then_some(Args { common, id })
+    }
 }
 
 /// Runs it.
@@ -33,7 +49,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let store = Store::at(&args.common);
     let lock = inherited_lock(&store, &id)?;
     let repository = Repository::discover(&args.common)?;
-    let record = store.load(&id)?.located(&repository)?;
+    let record = store.load(&id)?.located(&repository)?.with_checks_of(&store.story(&id)?);
     let prepared = prepare(repository, &record);
     let (desk, charge) = match prepared {
         Ok(prepared) => prepared,
@@ -55,6 +71,7 @@ pub fn run(args: &Args) -> Result<u8> {
             writer.write(note).or_fail(|| "cannot write the journal")?;
         }
     }
+    BuildCaches::of(&desk.repository, &id).remove_checks();
     // What the agent and the checks left in their temporary directory is of no use to anybody.
     if let Ok(_shut) = desk.store.without_shell(&id) {
         let _ = std::fs::remove_dir_all(desk.store.file(&id, "tmp"));
@@ -68,7 +85,7 @@ pub fn run(args: &Args) -> Result<u8> {
 fn end(store: &Store, id: &Id, failure: &Failure) -> Result<u8> {
     let mut writer = store.writer(id, Clock::from_env())?;
     let outcome = Outcome::Failed { why: failure.in_full() };
-    for entry in [Entry::Spawned { pid: std::process::id() }, Entry::Exit { outcome }] {
+    for entry in [Entry::Spawned { pid: std::process::id() }, Entry::Exit { outcome, ms: None }] {
         writer.write(entry).or_fail(|| "cannot write the journal")?;
     }
     Ok(failure.exit_code())
@@ -87,23 +104,36 @@ fn prepare(repository: Repository, record: &Record) -> Result<(Desk, Charge)> {
 
 /// What the supervisor needs to know.
 fn charge(desk: &Desk, record: &Record) -> Result<Charge> {
-    let persona = record.persona.as_deref();
-    let row = contract::row(&desk.config, &record.agent, persona, &record.part, &record.checks)?;
-    let mut room = Room::of(&desk.repository, record, &desk.config, Some(&row))?;
+    let options = contract::Options {
+        persona: record.persona.as_deref(),
+        model: record.model.as_deref(),
+        profile: record.profile.as_deref(),
+    };
+    let row = contract::row(&desk.config, &record.agent, options, &record.part, &record.checks)?;
+    let room_for = |purpose| Room::of(&desk.repository, record, &desk.config, purpose);
+    let mut room = room_for(Purpose::Agent(&row))?;
     if record.agent == "g3"
         && let Some(socket) = host::socket(&desk.config)
     {
         room = room.with_host(socket?);
     }
     let again = Desk::with(desk.repository.clone(), desk.config.clone());
+    let (repository, config, of) = (desk.repository.clone(), desk.config.clone(), record.clone());
+    let fails_on_base = Arc::new(move |check: &str, cancel: CancellationToken| {
+        let interrupt = Interrupt::with(cancel);
+        let desk = Desk { interrupt, ..Desk::with(repository.clone(), config.clone()) };
+        proof::fails_on_base(&desk, &of, check).ok().flatten()
+    });
     Ok(Charge {
         repository: desk.repository.clone(),
         record: record.clone(),
         room,
-        check_room: Room::of(&desk.repository, record, &desk.config, None)?,
+        check_room: room_for(Purpose::Checks)?,
+        setup_room: room_for(Purpose::Setup)?,
         row,
         setup: desk.config.studio.setup.list(),
         limits: desk.config.studio.limits,
+        fails_on_base,
         tick: Box::new(move || {
             let _ = again.schedule();
         }),

@@ -5,13 +5,19 @@ use std::path::Path;
 use base::failure::{Failure, Result};
 use planner::task::{self, Mistake, Task};
 
+use crate::commands::input;
 use crate::commands::order::Order;
 use crate::session::record::Part;
 
+/// Bytes of such a file at most.
+const MOST: u64 = 4 << 20;
+
 /// Reads the tasks of a file, each after those that it waits for.
 pub fn read(path: &Path) -> Result<Vec<Order>> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| Failure::usage(format!("cannot read {}", path.display())).because(e))?;
+    let unreadable =
+        |why: String| Failure::usage(format!("cannot read {}", path.display())).because(why);
+    let bytes = input::read(path, MOST).map_err(|e| unreadable(e.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
     let read = match path.extension().is_some_and(|end| end == "toml") {
         true => task::from_toml(&text),
         false => task::from_markdown(&text),

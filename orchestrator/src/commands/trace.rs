@@ -41,7 +41,10 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     } else {
         report::out(&traced::summary(&all));
         if open > 0 {
-            report::say(&format!("{open} of {} are not landed and shown by a check", all.len()));
+            report::say(&format!(
+                "{open} of {} requirements have not landed with a passing check",
+                all.len()
+            ));
         }
     }
     Ok(u8::from(open > 0))

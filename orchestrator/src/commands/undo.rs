@@ -30,7 +30,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let what = match undone.kind {
         Kind::Accept => "is no longer landed",
         Kind::Discard => "is back",
-        Kind::Undo => "is as it was",
+        Kind::Undo | Kind::Relocate => "is as it was",
     };
     for place in &undone.sessions {
         report::out(&format!("{} {what}: studio status {}", place.id, place.id));

@@ -127,7 +127,7 @@ fn run_lines(desk: &Desk, lines: &mut [Line], may_run: impl Fn(&str) -> bool) ->
                     let of_this = results.iter().find(|it| it.command == line.command);
                     of_this.map_or(Now::Refused, |result| Now::Ran(result.clone()))
                 }
-                Ran::SetUpFailed { line, ended } => Now::SetUpFailed {
+                Ran::SetUpFailed { line, ended, .. } => Now::SetUpFailed {
                     line: line.clone(),
                     exit: ended.exit,
                     tail: ended.tail.clone(),

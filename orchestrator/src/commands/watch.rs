@@ -1,6 +1,7 @@
-//! Watching sessions until they settle: their journals are tailed, the scheduler is called.
+//! Watching sessions until they settle: their journals are read as they grow, the scheduler is
+//! called, and permission requests are put to the person at the terminal.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::event::{Event, What};
 use base::failure::{OrFail, Result};
@@ -8,19 +9,21 @@ use base::id::Id;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
+use crate::commands::changes::Changes;
 use crate::commands::desk::Desk;
+use crate::commands::permission_prompt::PermissionPrompt;
 use crate::commands::stop;
 use crate::git::engine;
 use crate::report;
 use crate::report::progress::Progress;
+use crate::report::rounds;
 use crate::report::view::View;
+use crate::session::facts::{Facts, Fate, Story};
 use crate::session::journal::{Entry, Line, Tail};
-use crate::session::state::State;
+use crate::session::state::{State, state, why};
 
-/// How often the journals are looked at.
-const LOOK: Duration = Duration::from_millis(40);
-/// Looks between two calls of the scheduler.
-const LOOKS_PER_STEP: u32 = 25;
+/// How often the scheduler is called.
+const STEP: Duration = Duration::from_secs(1);
 
 /// How watching ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +43,23 @@ pub enum Enough {
     One,
 }
 
+/// What of a session's journal is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// What happens from now on: the session has a past.
+    FromNow,
+    /// All of it, each state on its own: the session is new.
+    States,
+    /// As `States`, and with `--json` the events of the agent too.
+    Events,
+}
+
 /// One watched session.
 struct Watched {
     id: Id,
     tail: Tail,
+    /// What the lines tell that were read so far.
+    read: Facts,
     shown: Option<State>,
     /// Its landing was interrupted and cannot be ended now; that was said.
     stuck: bool,
@@ -51,8 +67,8 @@ struct Watched {
 }
 
 /// Shows the sessions until all have settled. Ctrl-C stops them in order, and keeps everything.
-pub fn watch(desk: &Desk, ids: &[Id], events: bool) -> Result<Seen> {
-    let mut watcher = Watcher::begin(desk, events)?;
+pub fn watch(desk: &Desk, ids: &[Id], show: Show) -> Result<Seen> {
+    let mut watcher = Watcher::begin(desk, show)?;
     ids.iter().for_each(|id| watcher.add(id));
     watcher.until(Enough::All)
 }
@@ -60,28 +76,50 @@ pub fn watch(desk: &Desk, ids: &[Id], events: bool) -> Result<Seen> {
 /// Shows sessions while they work.
 pub struct Watcher<'d> {
     desk: &'d Desk,
-    events: bool,
+    show: Show,
     watched: Vec<Watched>,
     progress: Progress,
+    prompt: Option<PermissionPrompt>,
+    changes: Changes,
     interrupt: Interrupt,
     interrupted: bool,
-    looks: u32,
+    scheduled: Instant,
     runtime: Runtime,
+}
+
+/// What ended a wait.
+enum Woken {
+    /// Something may have changed.
+    Changed,
+    /// The user pressed Ctrl-C.
+    Interrupted,
+    /// The user pressed a key.
+    Key(char),
 }
 
 impl<'d> Watcher<'d> {
     /// A watcher of nothing yet; from now on Ctrl-C is heard.
-    pub fn begin(desk: &'d Desk, events: bool) -> Result<Watcher<'d>> {
+    pub fn begin(desk: &'d Desk, show: Show) -> Result<Watcher<'d>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-        let interrupt = {
+        let (interrupt, changes, prompt) = {
             let _inside = runtime.enter();
-            Interrupt::listen()?
+            let prompt = if desk.json { None } else { PermissionPrompt::new() };
+            (Interrupt::listen()?, Changes::start(), prompt)
         };
-        let progress = Progress::new(desk.json);
-        let watched = Vec::new();
-        let (interrupted, looks) = (false, 0);
-        Ok(Watcher { desk, events, watched, progress, interrupt, interrupted, looks, runtime })
+        changes.add(desk.store.root());
+        Ok(Watcher {
+            desk,
+            show,
+            watched: Vec::new(),
+            progress: Progress::new(desk.json),
+            prompt,
+            changes,
+            interrupt,
+            interrupted: false,
+            scheduled: Instant::now(),
+            runtime,
+        })
     }
 
     /// One more session, unless it is watched already.
@@ -89,9 +127,13 @@ impl<'d> Watcher<'d> {
         if self.watched.iter().any(|watched| watched.id == *id) {
             return;
         }
+        self.changes.add(&self.desk.store.dir(id));
+        let nothing =
+            Facts { locked: true, story: Story::default(), fate: Fate::Open, holds: Vec::new() };
         self.watched.push(Watched {
             id: id.clone(),
             tail: Tail::from_start(self.desk.store.file(id, "journal.jsonl")),
+            read: nothing,
             shown: None,
             stuck: false,
             settled: false,
@@ -101,16 +143,6 @@ impl<'d> Watcher<'d> {
     /// Watches until enough was seen.
     pub fn until(&mut self, enough: Enough) -> Result<Seen> {
         loop {
-            if self.tick() {
-                if self.interrupted {
-                    return Ok(Seen::Interrupted);
-                }
-                self.interrupted = true;
-                if !self.desk.json {
-                    report::say("stopping; everything is kept (again: do not wait)");
-                }
-                stop_all(self.desk, self.watched.iter().map(|watched| &watched.id))?;
-            }
             self.look()?;
             if self.watched.iter().all(|watched| watched.settled) {
                 return Ok(if self.interrupted { Seen::Interrupted } else { Seen::Settled });
@@ -122,30 +154,61 @@ impl<'d> Watcher<'d> {
                     return Ok(Seen::Settled);
                 }
             }
-            self.looks += 1;
-            if self.looks.is_multiple_of(LOOKS_PER_STEP) && !self.interrupted {
+            if self.scheduled.elapsed() >= STEP && !self.interrupted {
                 self.desk.schedule()?;
+                self.scheduled = Instant::now();
+            }
+            match self.wait() {
+                Woken::Changed => {}
+                Woken::Key(key) => {
+                    if let Some(prompt) = &mut self.prompt {
+                        prompt.answer(self.desk, key, &mut self.progress)?;
+                    }
+                }
+                Woken::Interrupted if self.interrupted => return Ok(Seen::Interrupted),
+                Woken::Interrupted => {
+                    self.interrupted = true;
+                    if !self.desk.json {
+                        let text = "stopping; everything is kept (again: do not wait)";
+                        self.progress.say(text);
+                    }
+                    stop_all(self.desk, self.watched.iter().map(|watched| &watched.id))?;
+                }
             }
         }
     }
 
-    /// Waits a moment; whether Ctrl-C was pressed meanwhile.
-    fn tick(&mut self) -> bool {
-        self.runtime.block_on(async {
+    /// Waits until something happens, or for a moment.
+    fn wait(&mut self) -> Woken {
+        let Watcher { runtime, changes, interrupt, prompt, .. } = self;
+        let key = async {
+            match prompt {
+                Some(prompt) => prompt.key().await,
+                None => std::future::pending().await,
+            }
+        };
+        runtime.block_on(async {
             tokio::select! {
-                () = tokio::time::sleep(LOOK) => false,
-                () = self.interrupt.heard() => true,
+                () = changes.next() => Woken::Changed,
+                () = interrupt.heard() => Woken::Interrupted,
+                key = key => Woken::Key(key),
             }
         })
     }
 
     fn look(&mut self) -> Result<()> {
         let (desk, fates) = (self.desk, self.desk.fates()?);
+        let mut views = Vec::with_capacity(self.watched.len());
         for session in &mut self.watched {
             let view = desk.view_with(&session.id, &fates)?;
             // One that waits for others moves when they do: alone it holds nobody up.
             session.settled =
-                session.look(desk, &view, &mut self.progress, self.events)? || view.is_held();
+                session.look(desk, &view, &mut self.progress, self.show)? || view.is_held();
+            views.push(view);
+        }
+        if let Some(prompt) = &mut self.prompt {
+            let all = if self.interrupted { &[] } else { views.as_slice() };
+            prompt.update(all.iter(), &mut self.progress);
         }
         Ok(())
     }
@@ -188,11 +251,22 @@ impl Watched {
         desk: &Desk,
         view: &View,
         progress: &mut Progress,
-        events: bool,
+        show: Show,
     ) -> Result<bool> {
         let lines = self.tail.more().or_fail(|| format!("cannot read `{}`", self.id))?;
         for line in &lines {
-            if let (Entry::Event { event }, true, true) = (&line.entry, events, desk.json) {
+            self.read.story.hear(line);
+            if !desk.json || show == Show::FromNow {
+                continue;
+            }
+            // A state is told before what happens in it.
+            let now = state(&self.read);
+            if self.shown.as_ref() != Some(&now) {
+                // Of the state that it is in now more is known than its lines tell.
+                let why = if now == view.state { view.why() } else { why(&self.read, &now) };
+                self.tell(&now, why, Some(&line.time));
+            }
+            if let (Entry::Event { event }, Show::Events) = (&line.entry, show) {
                 report::json_line(&json!({"type": "event", "id": self.id, "event": event}));
             }
         }
@@ -202,10 +276,7 @@ impl Watched {
         if self.shown.as_ref() != Some(&view.state) {
             progress.changed(view);
             if desk.json {
-                report::json_line(&json!({
-                    "type": "state", "id": self.id, "state": view.state.name(),
-                    "why": view.why(), "time": view.facts.story.updated_at,
-                }));
+                self.tell(&view.state, view.why(), view.facts.story.updated_at.as_deref());
             }
             self.shown = Some(view.state.clone());
         }
@@ -225,12 +296,23 @@ impl Watched {
     }
 }
 
+impl Watched {
+    /// Tells a script the state.
+    fn tell(&mut self, now: &State, why: Option<String>, time: Option<&str>) {
+        report::json_line(&json!({
+            "type": "state", "id": self.id, "state": now.name(), "why": why, "time": time,
+        }));
+        self.shown = Some(now.clone());
+    }
+}
+
 /// What a line says, for the progress line.
 fn words(line: &Line) -> Option<String> {
     let Entry::Event { event } = &line.entry else { return None };
     match serde_json::from_value::<Event>(event.clone()).ok()?.what {
         What::Text { text } => Some(text),
         What::ToolStart { name, args, .. } => Some(format!("{name} {args}")),
+        What::Plan { plan } => rounds::part(&plan),
         What::Start { .. }
         | What::Turn { .. }
         | What::Reasoning { .. }
@@ -239,7 +321,6 @@ fn words(line: &Line) -> Option<String> {
         | What::Usage { .. }
         | What::Context { .. }
         | What::Todo { .. }
-        | What::Plan { .. }
         | What::Retry { .. }
         | What::Thinned { .. }
         | What::Compacted { .. }

@@ -56,6 +56,10 @@ pub fn take_back(
         if same_as_before.contains(&change.path) {
             continue;
         }
+        if checkout::blocked_at(&checkout.worktree, &change.path).is_some() {
+            left.push(change.path.clone());
+            continue;
+        }
         let path = checkout.worktree.join(&change.path);
         let as_written =
             !differing.contains(&change.path) || is_beginning(&repo, &path, change.after);

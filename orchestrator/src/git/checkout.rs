@@ -184,6 +184,15 @@ pub fn changes(repo: &git2::Repository, before: &str, after: &str) -> Result<Vec
     Ok(found.into_values().collect())
 }
 
+/// What stands in the place of a directory on the way to a path: a file, or a symlink, behind which
+/// files of somebody else lie.
+pub fn blocked_at(worktree: &Path, path: &Path) -> Option<PathBuf> {
+    let above = path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty());
+    let blocks =
+        |dir: &&Path| worktree.join(dir).symlink_metadata().is_ok_and(|found| !found.is_dir());
+    above.filter(blocks).last().map(Path::to_owned)
+}
+
 /// The changes that are written as files: all but those left out of a sparse checkout.
 pub fn written(checkout: &Checkout, index: &git2::Index, changes: &[Change]) -> Vec<Change> {
     let left_out = |change: &&Change| index::is_left_out(index, &checkout.worktree, &change.path);

@@ -33,9 +33,13 @@ pub struct Apart {
 
 /// How much differs between two commits.
 pub fn stats(repository: &Repository, from: &str, to: &str) -> Result<Stats> {
-    let repo = repository.open()?;
+    stats_in(&repository.open()?, from, to)
+}
+
+/// How much differs between two commits or trees, read from a given repository.
+pub fn stats_in(repo: &git2::Repository, from: &str, to: &str) -> Result<Stats> {
     let mut stats = Stats::default();
-    let diff = between(&repo, from, to)?;
+    let diff = between(repo, from, to)?;
     for delta in diff.deltas() {
         if let Some(path) = path_of(&delta).filter(|path| !is_g3s_own(path)) {
             stats.paths.push(path.to_string_lossy().into_owned());
@@ -57,16 +61,7 @@ pub fn stats(repository: &Repository, from: &str, to: &str) -> Result<Stats> {
     Ok(stats)
 }
 
-/// One line per changed file, as `git diff --stat` has it.
-pub fn stat(repository: &Repository, from: &str, to: &str, width: usize) -> Result<String> {
-    let repo = repository.open()?;
-    let stats = between(&repo, from, to)?.stats().or_fail(cannot)?;
-    let text = stats.to_buf(git2::DiffStatsFormat::FULL, width).or_fail(cannot)?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
-/// The difference as a patch that `git apply` takes; for people, bytes that are not UTF-8 are
-/// replaced.
+/// The difference as a patch for a model to read; bytes that are not UTF-8 are replaced.
 pub fn patch(repository: &Repository, from: &str, to: &str) -> Result<String> {
     let repo = repository.open()?;
     let diff = between(&repo, from, to)?;
@@ -86,7 +81,11 @@ pub fn patch(repository: &Repository, from: &str, to: &str) -> Result<String> {
 
 /// How many commits the first is ahead of and behind the second.
 pub fn apart(repository: &Repository, one: &str, other: &str) -> Result<Apart> {
-    let repo = repository.open()?;
+    apart_in(&repository.open()?, one, other)
+}
+
+/// How many commits the first is ahead of and behind the second, read from a given repository.
+pub fn apart_in(repo: &git2::Repository, one: &str, other: &str) -> Result<Apart> {
     let (ahead, behind) =
         repo.graph_ahead_behind(refs::oid(one)?, refs::oid(other)?).or_fail(cannot)?;
     Ok(Apart { ahead, behind })
@@ -98,7 +97,10 @@ fn between<'repo>(
     from: &str,
     to: &str,
 ) -> Result<git2::Diff<'repo>> {
-    let tree = |id: &str| repo.find_commit(refs::oid(id)?).and_then(|it| it.tree()).or_fail(cannot);
+    let tree = |id: &str| -> Result<git2::Tree<'_>> {
+        let object = repo.find_object(refs::oid(id)?, None).or_fail(cannot)?;
+        object.peel_to_tree().or_fail(cannot)
+    };
     let mut options = git2::DiffOptions::new();
     options.include_typechange(true);
     let mut diff = repo

@@ -11,7 +11,7 @@ use crate::git::checkout::{self, Change, IndexLock};
 use crate::git::operations::{Intent, Kind, Landing, Line, Log, Move, Outcome};
 use crate::git::refs::{self, RefChange, Swap};
 use crate::git::repo::Repository;
-use crate::git::{along, in_the_way, mend, receipt};
+use crate::git::{along, in_the_way, mend, receipt, relocate};
 
 /// How an operation went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +104,7 @@ fn mark(intent: &Intent, name: &str) {
         Kind::Accept => "accept",
         Kind::Discard => "discard",
         Kind::Undo => "undo",
+        Kind::Relocate => "relocate",
     };
     step(&format!("{kind}.{name}"));
 }
@@ -279,6 +280,12 @@ fn follow(repository: &Repository, intent: &Intent) -> Result<()> {
             mend::mend(repository, place)?;
         }
         mark(intent, "registered");
+    }
+    if intent.kind == Kind::Relocate {
+        for place in &intent.sessions {
+            relocate::settle(repository, place)?;
+            mark(intent, "settled");
+        }
     }
     apply(repository, intent, &intent.refs_last)?;
     mark(intent, "refs");

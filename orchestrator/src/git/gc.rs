@@ -54,7 +54,7 @@ struct Heap {
 pub fn empty(repository: &Repository, keep: Keep, now: jiff::Timestamp) -> Result<Freed> {
     let mut log = Log::open(repository)?;
     engine::recover_with(repository, &mut log)?;
-    sweep(repository)?;
+    sweep(repository, &log);
     let mut freed = Freed::default();
     for heap in heaps(repository, &log, keep, now)? {
         delete(repository, &heap)?;
@@ -113,12 +113,23 @@ fn heaps(
 /// The directories of an operation in the trash, of those that are there.
 fn directories(repository: &Repository, intent: &Intent) -> Vec<PathBuf> {
     let mut found = vec![trash::private_trash(repository, &intent.id)];
-    let beside = intent.sessions.iter().filter_map(|place| place.worktree.parent());
-    found.extend(beside.map(|parent| parent.join(".trash").join(&intent.id)));
+    found.extend(trash_of_worktrees(intent));
     found.sort();
     found.dedup();
     found.retain(|dir| dir.symlink_metadata().is_ok());
     found
+}
+
+/// Where an operation put worktrees: directories that bear its name and hold one per session.
+fn trash_of_worktrees(intent: &Intent) -> impl Iterator<Item = PathBuf> {
+    intent.moves.iter().filter_map(|moving| {
+        let of_operation = moving.to.parent()?;
+        let is_trash = of_operation.file_name()? == intent.id.as_str();
+        let mut sessions = intent.sessions.iter();
+        let is_of_session =
+            sessions.any(|place| moving.to.file_name() == Some(place.id.as_str().as_ref()));
+        (is_trash && is_of_session).then(|| of_operation.to_owned())
+    })
 }
 
 /// Renames first, so that an interrupted deletion is never taken for something to undo.
@@ -147,23 +158,24 @@ fn delete(repository: &Repository, heap: &Heap) -> Result<()> {
 }
 
 /// The end of the name of a directory that is being deleted.
-const EMPTIED: &str = ".emptied";
+pub const EMPTIED: &str = ".emptied";
 
 /// Deletes what an interrupted deletion left.
-fn sweep(repository: &Repository) -> Result<()> {
+fn sweep(repository: &Repository, log: &Log) {
     let mut parents = vec![repository.common_dir.join("studio/trash")];
-    let worktrees = crate::git::names::WorktreeTemplate::Beside.parent(repository);
-    parents.push(worktrees.join(".trash"));
+    let trashes = log.intents().flat_map(trash_of_worktrees);
+    parents.extend(trashes.filter_map(|dir| Some(dir.parent()?.to_owned())));
+    parents.sort();
+    parents.dedup();
     for entry in parents.iter().flat_map(fs::read_dir).flatten().flatten() {
         if entry.file_name().to_string_lossy().ends_with(EMPTIED) {
             remove(&entry.path());
         }
     }
-    Ok(())
 }
 
 /// Removes a directory, read-only parts included; what cannot be removed is tried again next time.
-fn remove(dir: &Path) {
+pub fn remove(dir: &Path) {
     if fs::remove_dir_all(dir).is_err() {
         make_writable(dir);
         let _ = fs::remove_dir_all(dir);

@@ -11,7 +11,7 @@ use crate::git::private::{Originals, Place};
 use crate::git::refs::{self, RefChange, Swap};
 use crate::git::repo::Repository;
 use crate::git::scratch::{self, Scratch};
-use crate::git::{mend, pins, private, snapshot};
+use crate::git::{mend, pins, private, snapshot, worktree};
 
 /// What came home.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ fn import(repository: &Repository, place: &Place, head: &str, tip: Option<String
     let repo = repository.open()?;
     let name = pins::name(&place.id);
     let pinned = refs::read(&repo, &name)?;
-    let scratch = Scratch::for_session(repository, &place.git_dir)?;
+    let scratch = Scratch::open(repository)?;
     let known = pinned.clone().unwrap_or_else(|| place.base.clone());
     let pin = match &pinned {
         Some(pinned) if pins::end_in(&repo, pinned, head) => pinned.clone(),
@@ -122,6 +122,19 @@ pub fn check_pointer(place: &Place) -> Result<bool> {
         .because("it led to the session's git directory; what it leads to now is unknown, so nothing in the worktree is read")
         .next(format!("look at it; to go on: echo '{expected}' > '{}'", path.display()))
         .next(format!("or drop the session, which can be undone: studio discard {}", place.id)))
+}
+
+/// What a person should know before running plain git in a session's worktree: the `.git` file or
+/// the configuration, hooks and attributes behind it are not those that studio wrote, so git would
+/// run what the agent put there. None while all is as it was, or the worktree is gone.
+pub fn tampered(place: &Place) -> Option<String> {
+    let originals = Originals::load(&place.git_dir).ok()?;
+    place.worktree.symlink_metadata().ok()?;
+    if worktree::pointer_in(&place.worktree).as_deref() != Some(originals.pointer.as_slice()) {
+        return Some(format!("{} was changed", place.worktree.join(".git").display()));
+    }
+    let changed = originals.changed(&place.git_dir).unwrap_or_else(|_| vec!["config".to_owned()]);
+    (!changed.is_empty()).then(|| format!("the agent changed {} of its git", changed.join(", ")))
 }
 
 fn remarks(place: &Place, found: &Head) -> Vec<String> {

@@ -25,6 +25,7 @@ pub fn refuse(checkout: &Checkout, changes: &[Change]) -> Result<()> {
     let written = checkout::written(checkout, &index, changes);
     changed(checkout, &index, &written, &mut reasons)?;
     occupied(checkout, &written, &mut reasons);
+    beyond_symlinks(checkout, &written, &mut reasons);
     if reasons.is_empty() {
         return Ok(());
     }
@@ -113,6 +114,16 @@ fn occupied(checkout: &Checkout, changes: &[Change], reasons: &mut Reasons) {
                 reasons.insert(change.path.clone(), "untracked or ignored there");
             }
             Ok(_) | Err(_) => {}
+        }
+    }
+}
+
+/// Paths with something else than a directory on their way: whoever follows a symlink there writes,
+/// or deletes, somewhere else.
+fn beyond_symlinks(checkout: &Checkout, changes: &[Change], reasons: &mut Reasons) {
+    for change in changes.iter().filter(|change| change.before.is_some()) {
+        if let Some(dir) = checkout::blocked_at(&checkout.worktree, &change.path) {
+            reasons.entry(dir).or_insert("not a directory there");
         }
     }
 }

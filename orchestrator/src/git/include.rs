@@ -1,13 +1,13 @@
 //! Untracked files that `.worktreeinclude` names (`.env`, local settings), copied into a new
 //! worktree.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use base::config::trust;
 use base::failure::{Failure, OrFail, Result};
 use ignore::WalkBuilder;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -17,13 +17,68 @@ use crate::git::private::{Originals, Place};
 /// The file with the patterns (as in `.gitignore`), at the top of the main checkout.
 const LIST: &str = ".worktreeinclude";
 
-/// Copies untracked files of the checkout that the list names; gives their relative paths.
-/// Tracked files are never copied, no symlink is followed, nothing is overwritten.
-pub fn copy(checkout: &Path, worktree: &Path) -> Result<Vec<PathBuf>> {
+/// What became of the files that the list names; relative paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Included {
+    /// Those that were copied.
+    pub copied: Vec<PathBuf>,
+    /// Those that were not, because they look like secrets and the list is not trusted.
+    pub withheld: Vec<PathBuf>,
+}
+
+/// Copies untracked files of the checkout that the list names. Tracked files are never copied, no
+/// symlink is followed, nothing is overwritten. A list that came with the repository copies files
+/// that look like secrets only when the user trusts exactly that list.
+pub fn copy(checkout: &Path, worktree: &Path) -> Result<Included> {
+    let mut included = Included::default();
+    for path in listed(checkout, worktree, &mut included.withheld)? {
+        let done = copy_one(&checkout.join(&path), worktree, &path);
+        if done.or_fail(|| format!("cannot copy {} into the worktree", path.display()))? {
+            included.copied.push(path);
+        }
+    }
+    included.copied.sort();
+    Ok(included)
+}
+
+/// The files that would be withheld from a worktree at this place.
+pub fn withheld(checkout: &Path, worktree: &Path) -> Result<Vec<PathBuf>> {
+    let mut withheld = Vec::new();
+    listed(checkout, worktree, &mut withheld)?;
+    Ok(withheld)
+}
+
+/// What to say of files that are withheld; none where there are none.
+pub fn notice(withheld: &[PathBuf]) -> Option<String> {
+    const NAMED: usize = 5;
+    if withheld.is_empty() {
+        return None;
+    }
+    let shown: Vec<String> = withheld
+        .iter()
+        .take(NAMED)
+        .map(|path| base::text::printable(&path.to_string_lossy()))
+        .collect();
+    let more = match withheld.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "`{LIST}` is not trusted, so these are not copied: {}{more}; to trust it: g3 trust --file \
+         {LIST}",
+        shown.join(", ")
+    ))
+}
+
+/// The files that may be copied; the others are added to `withheld`.
+fn listed(checkout: &Path, worktree: &Path, withheld: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     let Some(patterns) = patterns(checkout)? else { return Ok(Vec::new()) };
     let repo = git2::Repository::open(checkout).or_fail(|| "cannot open the main checkout")?;
     let index = repo.index().or_fail(|| "cannot read the index of the main checkout")?;
-    let mut copied = Vec::new();
+    // A list that is not tracked is the user's own.
+    let is_users = index.get_path(Path::new(LIST), 0).is_none();
+    let may_copy_secrets = is_users || is_trusted(checkout);
+    let mut paths = Vec::new();
     for entry in walk(checkout, worktree) {
         let Ok(entry) = entry else { continue };
         let Ok(path) = entry.path().strip_prefix(checkout) else { continue };
@@ -33,35 +88,21 @@ pub fn copy(checkout: &Path, worktree: &Path) -> Result<Vec<PathBuf>> {
         if !wanted || index.get_path(path, 0).is_some() {
             continue;
         }
-        let done = copy_one(entry.path(), worktree, path);
-        if done.or_fail(|| format!("cannot copy {} into the worktree", path.display()))? {
-            copied.push(path.to_owned());
+        match may_copy_secrets || !base::sandbox::home::looks_like_a_secret(path) {
+            true => paths.push(path.to_owned()),
+            false => withheld.push(path.to_owned()),
         }
     }
-    copied.sort();
-    Ok(copied)
+    withheld.sort();
+    Ok(paths)
 }
 
-/// As [`copy`], into a worktree that is used again: what was copied the last time, as `list` says,
-/// is removed first. `reset` puts the worktree right in between.
-pub fn copy_again(
-    checkout: &Path,
-    worktree: &Path,
-    list: &Path,
-    reset: impl FnOnce() -> Result<()>,
-) -> Result<()> {
-    let cannot = || format!("cannot copy files into {}", worktree.display());
-    let before = fs::read(list).unwrap_or_default();
-    let before = before.split(|byte| *byte == 0).filter(|path| !path.is_empty());
-    for path in before.map(|path| Path::new(OsStr::from_bytes(path))) {
-        if make_parents(worktree, path).or_fail(cannot)? {
-            let _ = fs::remove_file(worktree.join(path));
-        }
-    }
-    reset()?;
-    let copied = copy(checkout, worktree)?;
-    let names: Vec<&[u8]> = copied.iter().map(|path| path.as_os_str().as_bytes()).collect();
-    base::files::replace(list, &names.join(&0)).or_fail(cannot)
+/// Whether the user accepted exactly this list (`g3 trust --file .worktreeinclude`).
+fn is_trusted(checkout: &Path) -> bool {
+    let file = checkout.join(LIST);
+    let store = base::config::Sources::from_env(checkout).trust_store();
+    let content = fs::read(&file).ok();
+    store.zip(content).is_some_and(|(store, content)| trust::is_trusted(&store, &file, &content))
 }
 
 /// Lets the session's git ignore what was copied: it is the user's own, not the session's work.

@@ -1,12 +1,12 @@
 //! An agent's index, read as it is or, where libgit2 cannot, rewritten on a copy by git.
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 use base::process::Limits;
 
+use crate::git::inside::Dir;
 use crate::git::scratch::Scratch;
 
 /// git's `CE_VALID` (assume-unchanged) among an entry's flags.
@@ -14,42 +14,59 @@ const ASSUME_UNCHANGED: u16 = 0x8000;
 /// git's `CE_SKIP_WORKTREE` among an entry's extended flags.
 const SKIP_WORKTREE: u16 = 1 << 14;
 
-/// The index of a private git directory. It must never be written: it lies in the agent's hands. A
-/// missing one is taken as that of the head.
-pub fn open(scratch: &Scratch, git_dir: &Path, head: &git2::Commit<'_>) -> Result<git2::Index> {
-    let path = git_dir.join("index");
-    let is_file = path.symlink_metadata().is_ok_and(|found| found.is_file());
-    if !is_file {
-        let mut index = git2::Index::new().or_fail(cannot)?;
+/// The largest index that is read; one of a million files has about a tenth of it.
+const INDEX_BYTES: u64 = 1 << 30;
+/// The most parts of a split index that are copied: git keeps one or two.
+const SHARED_PARTS: usize = 8;
+
+/// Copies the index of a private git directory into a scratch directory, so that nothing the agent
+/// does reaches what is read. One that is missing, is no regular file or is larger than any
+/// repository needs is not copied.
+pub fn copy(scratch: &Scratch, git_dir: &Path) -> Result<()> {
+    let copy = || -> std::io::Result<()> {
+        let top = Dir::open(git_dir)?;
+        if !top.copy("index", INDEX_BYTES, &scratch.path().join("index"))? {
+            return Ok(());
+        }
+        let names = top.names()?.into_iter();
+        let shared = names.filter(|name| name.to_string_lossy().starts_with("sharedindex."));
+        for name in shared.take(SHARED_PARTS) {
+            top.copy(&name, INDEX_BYTES, &scratch.path().join(&name))?;
+        }
+        Ok(())
+    };
+    copy().or_fail(cannot)
+}
+
+/// The copied index, and the file that git finds it in. A missing one is taken as that of the head.
+pub fn open(scratch: &Path, head: &git2::Commit<'_>) -> Result<git2::Index> {
+    let path = scratch.join("index");
+    if !path.exists() {
+        let mut index = git2::Index::open(&path).or_fail(cannot)?;
         index.read_tree(&head.tree().or_fail(cannot)?).or_fail(cannot)?;
+        index.write().or_fail(cannot)?;
         return Ok(index);
     }
     match git2::Index::open(&path) {
         Ok(index) => Ok(index),
-        Err(_) => rewritten(scratch, git_dir),
+        Err(_) => rewritten(scratch, &path),
     }
 }
 
-/// A plain copy of an index in a form that only git reads: split, with unknown extensions.
-fn rewritten(scratch: &Scratch, git_dir: &Path) -> Result<git2::Index> {
-    for entry in fs::read_dir(git_dir).or_fail(cannot)?.flatten() {
-        let name = entry.file_name();
-        let wanted = name == "index" || name.to_string_lossy().starts_with("sharedindex.");
-        if wanted && entry.file_type().is_ok_and(|kind| kind.is_file()) {
-            fs::copy(entry.path(), scratch.path().join(&name)).or_fail(cannot)?;
-        }
-    }
+/// The copy in a form that libgit2 reads: an index may be split or have unknown extensions.
+fn rewritten(scratch: &Path, path: &Path) -> Result<git2::Index> {
     let args = ["-c", "core.splitIndex=false", "-c", "index.skipHash=false", "update-index"];
     let args = args.into_iter().chain(["--no-split-index", "--force-write-index"]);
-    let output = Git::at(scratch.path())
+    let output = Git::at(scratch)
+        .without_user_config()
         .job(args)
-        .env("GIT_INDEX_FILE", scratch.path().join("index"))
+        .env("GIT_INDEX_FILE", path)
         .output(Limits::seconds(120))
         .or_fail(|| "cannot start git")?;
     if !output.ok() {
         return Err(Failure::failed(cannot()).because(output.error_text()));
     }
-    git2::Index::open(&scratch.path().join("index")).or_fail(cannot)
+    git2::Index::open(path).or_fail(cannot)
 }
 
 /// What is staged, as a tree; none while a merge has left conflicts in it. Flags that hide changes
@@ -63,8 +80,9 @@ pub fn staged_tree(repo: &git2::Repository, index: &mut git2::Index) -> Result<O
     index.write_tree_to(repo).map(Some).or_fail(cannot)
 }
 
-/// Makes libgit2 look at files that the agent told its git not to look at.
-pub fn unhide(index: &mut git2::Index, worktree: &Path) -> Result<()> {
+/// Takes the flags off entries that the agent told its git not to look at and whose file is there.
+/// Gives their paths.
+pub fn unhide(index: &mut git2::Index, worktree: &Path) -> Result<Vec<PathBuf>> {
     use std::os::unix::ffi::OsStrExt;
     let hidden: Vec<git2::IndexEntry> = index
         .iter()
@@ -72,15 +90,17 @@ pub fn unhide(index: &mut git2::Index, worktree: &Path) -> Result<()> {
             entry.flags & ASSUME_UNCHANGED != 0 || entry.flags_extended & SKIP_WORKTREE != 0
         })
         .collect();
+    let mut found = Vec::new();
     for mut entry in hidden {
-        let path = worktree.join(std::ffi::OsStr::from_bytes(&entry.path));
-        if path.symlink_metadata().is_ok() {
+        let path = PathBuf::from(std::ffi::OsStr::from_bytes(&entry.path));
+        if worktree.join(&path).symlink_metadata().is_ok() {
             entry.flags &= !ASSUME_UNCHANGED;
             entry.flags_extended &= !SKIP_WORKTREE;
             index.add(&entry).or_fail(cannot)?;
+            found.push(path);
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Whether a path is left out of a sparse checkout: its entry says so, and no file is there. Only

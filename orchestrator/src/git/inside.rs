@@ -47,10 +47,28 @@ impl Dir {
         }
     }
 
+    /// A directory in it, made when nothing has that name; none when something else has it.
+    pub fn existing_or_made(&self, name: &str) -> io::Result<Option<Dir>> {
+        match rustix::fs::mkdirat(&self.0, name, Mode::RWXU | Mode::RGRP | Mode::XGRP) {
+            Ok(()) | Err(Errno::EXIST) => self.existing(name),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Moves an entry into another directory of the same file system, unless one of that name is
+    /// there.
+    pub fn move_to(&self, name: &str, other: &Dir) -> io::Result<()> {
+        if rustix::fs::statat(&other.0, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            return Ok(());
+        }
+        Ok(rustix::fs::renameat(&self.0, name, &other.0, name)?)
+    }
+
     /// The content of a regular file of at most `limit` bytes; none when it is missing or is
     /// something else.
-    pub fn read(&self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    pub fn read(&self, name: impl AsRef<OsStr>, limit: u64) -> io::Result<Option<Vec<u8>>> {
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::RDONLY;
+        let name = name.as_ref();
         let fd = match rustix::fs::openat(&self.0, name, flags, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Ok(None),
@@ -60,12 +78,77 @@ impl Dir {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Ok(None);
         }
+        if u64::try_from(stat.st_size).is_ok_and(|size| size > limit) {
+            let name = name.to_string_lossy();
+            return Err(io::Error::other(format!("`{name}` is larger than {limit} bytes")));
+        }
         let mut bytes = Vec::new();
         File::from(fd).take(limit + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > limit {
+            let name = name.to_string_lossy();
             return Err(io::Error::other(format!("`{name}` is larger than {limit} bytes")));
         }
         Ok(Some(bytes))
+    }
+
+    /// Copies a regular file of at most `limit` bytes, its modification time included; `false` when
+    /// it is missing, is something else or is larger.
+    pub fn copy(&self, name: impl AsRef<OsStr>, limit: u64, to: &Path) -> io::Result<bool> {
+        let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::RDONLY;
+        let fd = match rustix::fs::openat(&self.0, name.as_ref(), flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Ok(false),
+            Err(e) => return Err(e.into()),
+        };
+        let from = File::from(fd);
+        let found = from.metadata()?;
+        if !found.is_file() || found.len() > limit {
+            return Ok(false);
+        }
+        let mut target = File::create(to)?;
+        let copied = io::copy(&mut (&from).take(limit + 1), &mut target)?;
+        if copied > limit {
+            drop(target);
+            std::fs::remove_file(to)?;
+            return Ok(false);
+        }
+        target.set_modified(found.modified()?)?;
+        Ok(true)
+    }
+
+    /// Removes everything below it, `depth` directories deep, that is neither a directory nor a
+    /// regular file: reading a pipe never ends, and a symlink leads somewhere else.
+    pub fn remove_specials(&self, depth: u32) -> io::Result<()> {
+        for entry in rustix::fs::Dir::read_from(&self.0)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => {
+                    let stat = rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW);
+                    stat.map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode))
+                }
+                kind => kind,
+            };
+            match kind {
+                FileType::RegularFile => {}
+                FileType::Directory if depth > 0 => {
+                    match rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty()) {
+                        Ok(fd) => Dir(fd).remove_specials(depth - 1)?,
+                        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                        Err(e) => return Err(e.into()),
+                    }
+                }
+                FileType::Directory => {}
+                _ => match rustix::fs::unlinkat(&self.0, name, AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT | Errno::ISDIR | Errno::PERM) => {}
+                    Err(e) => return Err(e.into()),
+                },
+            }
+        }
+        Ok(())
     }
 
     /// Replaces a file by rename, unless it has this content already.
@@ -124,6 +207,22 @@ impl Dir {
     }
 }
 
+/// The content of a regular file of at most `limit` bytes, by its path; none when it is missing or
+/// is something else (a symlink, a pipe, on which others would wait for ever).
+pub fn read_file(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::Error::other("not the path of a file"));
+    };
+    // The directory is ours or was checked by the caller; only its entry may be somebody else's.
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+    let parent = match rustix::fs::open(parent, flags, Mode::empty()) {
+        Ok(fd) => Dir(fd),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    parent.read(name, limit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +244,26 @@ mod tests {
         assert_eq!(std::fs::read(outside.join("file")).unwrap(), b"theirs");
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
         assert_eq!(std::fs::read(inside.join("info/exclude")).unwrap(), b"ours");
+    }
+
+    #[test]
+    fn pipes_and_symlinks_are_neither_read_nor_kept() {
+        let temp = tempfile::tempdir().unwrap();
+        let deep = temp.path().join("objects/ab");
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::write(deep.join("kept"), "x").unwrap();
+        symlink("/etc/hostname", deep.join("link")).unwrap();
+        let pipe = temp.path().join("objects/pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+        assert_eq!(read_file(&pipe, 10).unwrap(), None);
+        assert_eq!(read_file(&deep.join("link"), 10).unwrap(), None);
+        assert_eq!(read_file(&deep.join("kept"), 10).unwrap().as_deref(), Some(&b"x"[..]));
+        let sparse = File::create(temp.path().join("sparse")).unwrap();
+        sparse.set_len(1 << 40).unwrap();
+        assert!(read_file(&temp.path().join("sparse"), 10).is_err());
+        Dir::open(temp.path()).unwrap().remove_specials(2).unwrap();
+        assert!(deep.join("kept").exists() && !pipe.exists());
+        assert!(deep.join("link").symlink_metadata().is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use base::failure::{Failure, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::git::checkout;
+use crate::git::checkout::{self, Change};
 use crate::git::engine::{self, Done};
 use crate::git::merge::{Candidate, Committed};
 use crate::git::names::BranchName;
@@ -12,7 +12,7 @@ use crate::git::operations::{Intent, Kind, Landing, Log};
 use crate::git::private::Place;
 use crate::git::refs::RefChange;
 use crate::git::repo::Repository;
-use crate::git::{in_the_way, trash, worktree};
+use crate::git::{in_the_way, patterns, trash, worktree};
 
 /// What is to land.
 #[derive(Debug)]
@@ -88,6 +88,7 @@ pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
     refuse_session_branch(repository, &candidate.target)?;
     let repo = repository.open()?;
     let changes = checkout::changes(&repo, &candidate.target_tip, &candidate.merged)?;
+    refuse_endless_patterns(&repo, &changes)?;
     for checkout in checkout::of_branch(repository, &candidate.target)? {
         if checkout.git_dir.join("index.lock").exists() {
             return Err(Failure::refused("another git process is at work in the checkout")
@@ -95,6 +96,24 @@ pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
                 .next("wait for it, then try again"));
         }
         in_the_way::refuse(&checkout, &changes)?;
+    }
+    Ok(())
+}
+
+/// Refuses (3) patterns that would hold every later look at the checkout for years.
+fn refuse_endless_patterns(repo: &git2::Repository, changes: &[Change]) -> Result<()> {
+    for change in changes {
+        let name = change.path.file_name().unwrap_or_default();
+        let (Some(after), true) = (change.after, name == ".gitignore" || name == ".gitattributes")
+        else {
+            continue;
+        };
+        let Ok(blob) = repo.find_blob(after.id) else { continue };
+        if let Some(line) = patterns::endless(blob.content()) {
+            return Err(Failure::refused("a pattern has too many `*` to be matched")
+                .because(format!("{}:{line}", change.path.display()))
+                .next("change it in the session's worktree"));
+        }
     }
     Ok(())
 }

@@ -34,8 +34,8 @@ pub struct Landing {
 pub struct Receipt {
     /// The session.
     pub session: String,
-    /// Ids of its requirements.
-    pub requirements: Vec<String>,
+    /// Ids of its requirements; none in receipts of a studio that did not note them.
+    pub requirements: Option<Vec<String>>,
     /// The tree that landed.
     pub tree: Option<String>,
     /// The checks of the landed tree.
@@ -83,13 +83,9 @@ pub fn read(repository: &Repository, from: &str, since: Option<&str>) -> Result<
         let commit = repo.find_commit(id).or_fail(cannot)?;
         let message = String::from_utf8_lossy(commit.message_bytes()).into_owned();
         let receipt = receipts.remove(&id);
-        let mut requirements: Vec<String> =
-            receipt.iter().flat_map(|receipt| receipt.requirements.clone()).collect();
-        for named in message.lines().filter_map(|line| line.strip_prefix(TRAILER)) {
-            if !requirements.iter().any(|known| known == named.trim()) {
-                requirements.push(named.trim().to_owned());
-            }
-        }
+        // Where there is a receipt, it says what was served: the message may be an agent's own.
+        let noted = receipt.as_ref().and_then(|receipt| receipt.requirements.clone());
+        let requirements = noted.unwrap_or_else(|| named_in(&message));
         if !requirements.is_empty() || receipt.is_some() {
             let subject = message.lines().next().unwrap_or_default().to_owned();
             let (commit, tree) = (id.to_string(), commit.tree_id().to_string());
@@ -97,6 +93,18 @@ pub fn read(repository: &Repository, from: &str, since: Option<&str>) -> Result<
         }
     }
     Ok(landings)
+}
+
+/// The requirements that the trailers of a message name, each once.
+fn named_in(message: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let trailers = message.trim_end().rsplit("\n\n").next().unwrap_or_default();
+    for named in trailers.lines().filter_map(|line| line.strip_prefix(TRAILER)) {
+        if !found.iter().any(|known| known == named.trim()) {
+            found.push(named.trim().to_owned());
+        }
+    }
+    found
 }
 
 /// A commit by any name of it, and its tree.

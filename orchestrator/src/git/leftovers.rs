@@ -19,7 +19,7 @@ use crate::git::{along, import, scratch};
 const MESSAGE: &str = "What checks left\n\n";
 
 /// What the last checks left in a worktree.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Left {
     /// What they changed, path by path.
     pub changes: Vec<Change>,

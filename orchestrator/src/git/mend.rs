@@ -1,7 +1,6 @@
 //! After a repository was moved or renamed: its sessions are found again at their new place.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -21,8 +20,20 @@ pub fn place_now(common_dir: &Path, place: &Place) -> Place {
     if now == place.git_dir {
         return place.clone();
     }
-    let worktree = moved(old_common, common_dir, &place.worktree);
+    let worktree = match stays(old_common, common_dir, &[&place.worktree]) {
+        true => place.worktree.clone(),
+        false => moved(old_common, common_dir, &place.worktree),
+    };
     Place { worktree, git_dir: now, ..place.clone() }
+}
+
+/// Whether files stayed where they were when the repository was moved: worktrees beside it are
+/// directories of their own. In a copy of a repository they are the original's.
+fn stays(old: &Path, new: &Path, paths: &[&Path]) -> bool {
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
+    !is_there(&old.join("studio"))
+        && !paths.iter().any(|path| is_there(&moved(old, new, path)))
+        && paths.iter().any(|path| is_there(path))
 }
 
 /// An operation as it would be written now: what it dropped, and where, moved along with the
@@ -31,12 +42,19 @@ pub fn intent_now(common_dir: &Path, intent: &mut Intent) {
     let old = intent.sessions.first().and_then(|place| place.git_dir.ancestors().nth(4));
     let Some(old) = old.map(Path::to_owned).filter(|old| old != common_dir) else { return };
     let relocate = |path: &mut PathBuf| *path = moved(&old, common_dir, path);
+    let moves = intent.moves.clone();
     for place in &mut intent.sessions {
+        let own = moves.iter().find(|it| it.from == place.worktree || it.to == place.worktree);
+        let stays = own.is_some_and(|own| stays(&old, common_dir, &[&own.from, &own.to]));
+        let worktree = stays.then(|| place.worktree.clone());
         *place = place_now(common_dir, place);
+        place.worktree = worktree.unwrap_or_else(|| place.worktree.clone());
     }
     for moving in &mut intent.moves {
-        relocate(&mut moving.from);
-        relocate(&mut moving.to);
+        if !stays(&old, common_dir, &[&moving.from, &moving.to]) {
+            relocate(&mut moving.from);
+            relocate(&mut moving.to);
+        }
     }
     for checkout in intent.landing.iter_mut().flat_map(|landing| &mut landing.checkouts) {
         relocate(&mut checkout.worktree);
@@ -50,7 +68,9 @@ fn moved(old: &Path, new: &Path, path: &Path) -> PathBuf {
     // What lies beside a `.git` is its checkout; what lies beside a bare repository is not its own.
     let above = || inside(old.parent().filter(|_| old.ends_with(".git"))?, new.parent()?);
     let beside = || {
-        // `<bare>.worktrees`
+        // `<checkout>.worktrees`, or `<bare>.worktrees`
+        let is_bare = !old.ends_with(".git");
+        let (old, new) = if is_bare { (old, new) } else { (old.parent()?, new.parent()?) };
         let text = path.to_str()?.strip_prefix(old.to_str()?)?;
         text.starts_with(".worktrees/").then(|| PathBuf::from(format!("{}{text}", new.display())))
     };
@@ -66,10 +86,10 @@ pub fn mend(repository: &Repository, place: &Place) -> Result<Vec<String>> {
         return Ok(did);
     }
     let pointer = place.worktree.join(".git");
-    let leads_to_registration = fs::read_to_string(&pointer).is_ok_and(|text| {
+    let leads_to_registration = worktree::pointer_in(&place.worktree).is_some_and(|text| {
         let registrations = repository.common_dir.join("worktrees");
-        let target = text.trim_end().strip_prefix("gitdir: ").unwrap_or_default();
-        !target.is_empty() && Path::new(target).starts_with(registrations)
+        let target = text.trim_ascii_end().strip_prefix(b"gitdir: ").unwrap_or_default();
+        !target.is_empty() && Path::new(OsStr::from_bytes(target)).starts_with(registrations)
     });
     repoint(place, &pointer, &mut did)?;
     if leads_to_registration {
@@ -102,7 +122,7 @@ fn repoint(place: &Place, pointer: &Path, did: &mut Vec<String>) -> Result<()> {
     }
     let was = std::mem::replace(&mut originals.pointer, wanted);
     // The record last: as long as it leads nowhere, the next call begins anew.
-    if fs::read(pointer).is_ok_and(|found| found == was) {
+    if worktree::pointer_in(&place.worktree).is_some_and(|found| found == was) {
         base::files::replace_with_mode(pointer, &originals.pointer, 0o644)
             .or_fail(|| format!("cannot write {}", pointer.display()))?;
         did.push(format!("{} leads to the moved repository", pointer.display()));
@@ -122,7 +142,7 @@ pub fn target_of(place: &Place, pointer: &[u8]) -> Option<PathBuf> {
 /// Refuses (3) to put away the worktree of another repository's session: in a copy of a repository,
 /// worktrees at a place of their own still are the original's.
 pub fn refuse_another(place: &Place) -> Result<()> {
-    let pointer = fs::read(place.worktree.join(".git")).unwrap_or_default();
+    let pointer = worktree::pointer_in(&place.worktree).unwrap_or_default();
     let ours = place.git_dir.canonicalize().ok();
     let Some(target) = target_of(place, &pointer).filter(|to| Some(to) != ours.as_ref()) else {
         return Ok(());
@@ -148,6 +168,10 @@ mod tests {
     fn paths_move_with_their_repository() {
         let way = |old, new, path| moved(Path::new(old), Path::new(new), Path::new(path));
         assert_eq!(way("/a/.git", "/b/.git", "/a/.worktrees/x"), Path::new("/b/.worktrees/x"));
+        assert_eq!(
+            way("/r/a/.git", "/s/b/.git", "/r/a.worktrees/x"),
+            Path::new("/s/b.worktrees/x")
+        );
         assert_eq!(way("/a.git", "/b.git", "/a.git.worktrees/x"), Path::new("/b.git.worktrees/x"));
         assert_eq!(way("/r/a/.git", "/r/b/.git", "/srv/x"), Path::new("/srv/x"));
         assert_eq!(way("/r/a.git", "/s/b.git", "/r/linked"), Path::new("/r/linked"));

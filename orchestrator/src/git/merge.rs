@@ -12,7 +12,7 @@ use crate::git::refs::{self, RefChange};
 use crate::git::repo::Repository;
 use crate::git::scratch::{self, Kept, Scratch};
 use crate::git::snapshot::Snapshot;
-use crate::git::{rebase, receipt, signature, tree};
+use crate::git::{rebase, receipt, signature, tree, tree_limits};
 
 /// How work lands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +106,10 @@ pub fn prepare(
     let scratch = Scratch::open(repository)?;
     let repo = &scratch.repo;
     let ours = repo.find_commit(refs::oid(&target_tip)?).or_fail(cannot)?;
+    let ours_tree = ours.tree().or_fail(cannot)?;
+    for commit in [&snapshot.head, &snapshot.work] {
+        tree_limits::refuse(repo, commit, &ours_tree)?;
+    }
     let mut attributes = git2::Index::new().or_fail(cannot)?;
     attributes.read_tree(&ours.tree().or_fail(cannot)?).or_fail(cannot)?;
     repo.set_index(&mut attributes).or_fail(cannot)?;

@@ -28,6 +28,9 @@ const SHARED: &[&str] = &[
     "user.email",
 ];
 
+/// How deep an object directory is: `ab/…`, `pack/…`, `info/commit-graphs/…`.
+const OBJECTS_DEPTH: u32 = 2;
+
 /// Where the parts of one session are. Plain data for the session's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
@@ -127,6 +130,38 @@ impl Originals {
             .or_fail(|| format!("cannot restore the configuration in {}", git_dir.display()))
     }
 
+    /// Which of them an agent changed, by name; hooks and what leads to another configuration count.
+    pub fn changed(&self, git_dir: &Path) -> std::io::Result<Vec<String>> {
+        let top = Dir::open(git_dir)?;
+        let differs = |dir: &Dir, name: &str, content: &[u8]| {
+            !dir.read(name, content.len() as u64).is_ok_and(|it| it.as_deref() == Some(content))
+        };
+        let mut changed = Vec::new();
+        if differs(&top, "config", &self.config) {
+            changed.push("config".to_owned());
+        }
+        let names = top.names()?;
+        let strangers = ["config.worktree", "commondir"].into_iter();
+        changed.extend(strangers.filter(|it| names.iter().any(|name| name == it)).map(Into::into));
+        match top.existing("hooks")? {
+            Some(hooks) if hooks.names()?.is_empty() => {}
+            Some(_) => changed.push("hooks".to_owned()),
+            None if names.iter().any(|name| name == "hooks") => changed.push("hooks".to_owned()),
+            None => {}
+        }
+        let attributes = match top.existing("info")? {
+            Some(info) => match &self.attributes {
+                Some(attributes) => differs(&info, "attributes", attributes),
+                None => info.names()?.iter().any(|name| name == "attributes"),
+            },
+            None => false,
+        };
+        if attributes {
+            changed.push("info/attributes".to_owned());
+        }
+        Ok(changed)
+    }
+
     fn try_restore(&self, git_dir: &Path) -> std::io::Result<()> {
         let top = Dir::open(git_dir)?;
         top.write("config", &self.config)?;
@@ -144,7 +179,9 @@ impl Originals {
                 info.remove_all(&name)?;
             }
         }
-        let objects_info = top.sub("objects")?.sub("info")?;
+        let objects = top.sub("objects")?;
+        objects.remove_specials(OBJECTS_DEPTH)?;
+        let objects_info = objects.sub("info")?;
         objects_info.write("alternates", &self.alternates)?;
         objects_info.remove_all("http-alternates")?;
         match &self.shallow {

@@ -6,6 +6,7 @@ use crate::git::conflict::{self, Conflict};
 use crate::git::refs;
 use crate::git::signature;
 use crate::git::snapshot::Snapshot;
+use crate::git::tree_limits;
 
 /// The tree of all the work, and the last of the replayed commits.
 type Replayed = (git2::Oid, Vec<git2::Oid>);
@@ -19,9 +20,11 @@ pub fn replay(
     snapshot: &Snapshot,
     now: jiff::Timestamp,
 ) -> Result<std::result::Result<Replayed, Vec<Conflict>>> {
+    let target = onto.tree().or_fail(cannot)?;
     let mut last = onto.clone();
     for id in commits(repo, onto.id(), refs::oid(&snapshot.head)?).or_fail(cannot)? {
         let commit = repo.find_commit(id).or_fail(cannot)?;
+        tree_limits::refuse(repo, &id.to_string(), &target)?;
         let tree = match pick(repo, &commit, &last, 0)? {
             Ok(tree) => tree,
             Err(conflicts) => return Ok(Err(conflicts)),

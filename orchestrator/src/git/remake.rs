@@ -73,7 +73,7 @@ pub fn if_gone(repository: &Repository, place: &Place) -> Result<Remade> {
     std::fs::create_dir(&desk).or_fail(cannot)?;
     let filled =
         fill(place, &desk, &work, &staged).and_then(|()| match &repository.main_checkout {
-            Some(checkout) => include::ignore(place, &include::copy(checkout, &desk)?),
+            Some(checkout) => include::ignore(place, &include::copy(checkout, &desk)?.copied),
             None => Ok(()),
         });
     if let Err(failure) = filled {

@@ -59,6 +59,15 @@ impl Repository {
         Ok(Repository { common_dir, main_checkout, here: git_dir, session })
     }
 
+    /// The working tree of the checkout that the search began in; none for a bare repository.
+    pub fn checkout_here(&self) -> Option<PathBuf> {
+        if self.here == self.common_dir {
+            return self.main_checkout.clone();
+        }
+        let pointer = std::fs::read_to_string(self.here.join("gitdir")).ok()?;
+        self.here.join(pointer.trim_end()).parent().map(Path::to_owned)
+    }
+
     /// Opens it with libgit2, for objects and refs. The user's index is none of its business: libgit2
     /// would read it for every comparison, and cannot read every index.
     pub fn open(&self) -> Result<git2::Repository> {
@@ -146,9 +155,13 @@ impl Repository {
             Ok(commit) => Ok(Base { branch: None, commit: commit.id().to_string() }),
             Err(why) => {
                 let shown = base::text::printable(name);
-                Err(Failure::not_found(format!("there is no branch, tag or commit `{shown}`"))
-                    .because(why.message())
-                    .next("git branch --all"))
+                let failure =
+                    Failure::not_found(format!("no such branch, tag or commit: `{shown}`"))
+                        .next("git branch --all");
+                Err(match why.code() {
+                    git2::ErrorCode::NotFound => failure,
+                    _ => failure.because(why.message()),
+                })
             }
         }
     }

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 use base::id::Id;
-use base::process::{Job, Stream};
+use base::process::{Job, Running, Stream};
 
+use crate::git::confined;
 use crate::git::private::{Originals, config};
 use crate::git::repo::Repository;
 
@@ -89,6 +90,26 @@ impl Scratch {
             .or_fail(|| format!("cannot read {}", objects.display()))
     }
 
+    /// Its own configuration and no other: that of the user may hold a login.
+    pub fn config(&self) -> Result<git2::Config> {
+        git2::Config::open(&self.path().join("config")).or_fail(cannot_write)
+    }
+
+    /// Lets the user's own attributes file count here as in the repository.
+    pub fn share_attributes(&self, real: &git2::Repository) -> Result<()> {
+        let config = real.config().or_fail(cannot_write)?;
+        let users = config.get_path("core.attributesfile").ok().or_else(|| {
+            let home = base::user_dirs::home_dir().map(|home| home.join(".config"));
+            let dir = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or(home)?;
+            Some(dir.join("git/attributes"))
+        });
+        let Some(text) = users.and_then(|path| std::fs::read(path).ok()) else { return Ok(()) };
+        let copy = self.path().join("attributes");
+        std::fs::write(&copy, text).or_fail(cannot_write)?;
+        let mut config = self.config()?;
+        config.set_str("core.attributesfile", &copy.to_string_lossy()).or_fail(cannot_write)
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         self.dir.path()
@@ -133,16 +154,13 @@ pub fn bring(
         .map(|id| format!("{id}\n"))
         .chain(had.iter().map(|id| format!("^{id}\n")))
         .collect();
-    let door = repository.door();
-    let packer = door
-        .job(["--no-replace-objects", "pack-objects", "--revs", "--thin", "--stdout", "-q"])
-        .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(from))
-        .stdin(Stream::Piped);
     // Indexed in a directory of its own: `git gc --prune=now` removes unfinished packs of others.
     let desk = Scratch::make(repository, b"[core]\n\tbare = true\n", None)?;
+    let packer = pack(repository, from)?;
     let keep = format!("--keep=studio-{id}");
-    let mut seen = vec![repository.common_dir.join("objects")];
-    seen.extend_from_slice(from);
+    // It sees what the repository has and nothing else: what a session forged, and what its objects
+    // lead to, must be in the pack.
+    let seen = [repository.common_dir.join("objects")];
     let indexer = Git::at(desk.path())
         .job(["index-pack", "--stdin", "--strict", "--fix-thin", &keep])
         .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&seen));
@@ -152,6 +170,38 @@ pub fn bring(
     }
     hand_over(&desk.objects().join("pack"), &repository.common_dir.join("objects/pack"), &name)
         .or_fail(|| "cannot move a pack into the repository")
+}
+
+/// Starts packing what will be named on its stdin, on a confined thread: the directories that it
+/// reads from are in the hands of an agent.
+fn pack(repository: &Repository, from: &[PathBuf]) -> Result<Packer> {
+    let errors = tempfile::tempfile().or_fail(|| "cannot make a temporary file")?;
+    let error_copy = errors.try_clone().or_fail(|| "cannot make a temporary file")?;
+    // In a directory of its own: the files beside the repository's objects come and go.
+    let shallow = std::fs::read(repository.common_dir.join("shallow")).ok();
+    let desk = Scratch::make(repository, b"[core]\n\tbare = true\n", shallow.as_deref())?;
+    let mut seen = vec![repository.common_dir.join("objects")];
+    seen.extend_from_slice(from);
+    let packer = Git::at(desk.path())
+        .without_user_config()
+        .job(["--no-replace-objects", "pack-objects", "--revs", "--thin", "--stdout", "-q"])
+        .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&seen))
+        .stdin(Stream::Piped)
+        .stderr(Stream::File(error_copy));
+    let mut read = confined::object_directories(&repository.common_dir);
+    read.extend_from_slice(from);
+    read.push(desk.path().to_owned());
+    let rules = confined::rules(read, Vec::new());
+    let start = move || packer.spawn().or_fail(|| "cannot start git");
+    let packing = confined::run(rules, LONGEST, "cannot pack the session's objects", start)?;
+    Ok(Packer { packing, errors, _desk: desk })
+}
+
+/// A `git pack-objects` at work, and where it complains.
+struct Packer {
+    packing: Running,
+    errors: std::fs::File,
+    _desk: Scratch,
 }
 
 /// Moves a finished pack into the repository: its `.keep` first, its index, which makes git see
@@ -181,11 +231,8 @@ fn hand_over(from: &Path, to: &Path, name: &str) -> std::io::Result<Kept> {
 }
 
 /// Runs one git into another; both must succeed. Gives the name of the pack.
-fn pipe(packer: Job, indexer: Job, input: Vec<u8>) -> Result<String> {
-    let errors = tempfile::tempfile().or_fail(|| "cannot make a temporary file")?;
-    let error_copy = errors.try_clone().or_fail(|| "cannot make a temporary file")?;
-    let mut packing =
-        packer.stderr(Stream::File(error_copy)).spawn().or_fail(|| "cannot start git")?;
+fn pipe(packer: Packer, indexer: Job, input: Vec<u8>) -> Result<String> {
+    let Packer { mut packing, errors, _desk } = packer;
     let stdout = packing.child.stdout.take().expect("its stdout is a pipe");
     let mut stdin = packing.child.stdin.take().expect("its stdin is a pipe");
     let feeder = std::thread::spawn(move || stdin.write_all(&input));
@@ -216,7 +263,7 @@ fn text_of(mut file: std::fs::File) -> String {
 }
 
 /// The value of `GIT_ALTERNATE_OBJECT_DIRECTORIES`: a path with a colon or a quote is C-quoted.
-fn alternates(directories: &[PathBuf]) -> String {
+pub fn alternates(directories: &[PathBuf]) -> String {
     let quoted = directories.iter().map(|path| {
         let text = path.to_string_lossy();
         if !text.contains([':', '"', '\n', '\\']) {

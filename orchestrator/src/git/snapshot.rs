@@ -2,9 +2,11 @@
 //! worktree, without touching it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use base::failure::{Failure, OrFail, Result};
 use base::files::step;
+use base::git::Git;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +16,10 @@ use crate::git::private::Place;
 use crate::git::refs::{self, RefChange};
 use crate::git::repo::Repository;
 use crate::git::scratch::{self, Scratch};
-use crate::git::{gather, index, leftovers};
+use crate::git::{confined, gather, index, leftovers};
 
+/// How long a look at a worktree may take.
+const LONGEST: Duration = Duration::from_secs(1800);
 /// How many snapshots of a session are kept.
 const KEPT: u64 = 20;
 
@@ -137,8 +141,10 @@ pub struct Seen {
     pub by_checks: Vec<String>,
 }
 
-/// Looks at a worktree without touching it. What checks left in it, and nobody has changed or staged
-/// since, is seen as it was before them.
+/// Looks at a worktree without touching it, and without making a ref: at any time, also while its
+/// agent works. What checks left in it, and nobody has changed or staged since, is seen as it was
+/// before them. The files are read by a confined thread: whatever the agent puts in their place, no
+/// other file is read.
 pub fn look(
     repository: &Repository,
     place: &Place,
@@ -147,14 +153,42 @@ pub fn look(
     leftovers: &Left,
 ) -> Result<Seen> {
     let scratch = Scratch::for_session(repository, &place.git_dir)?;
+    scratch.share_attributes(&repository.open()?)?;
+    index::copy(&scratch, &place.git_dir)?;
+    let mut read = confined::object_directories(&repository.common_dir);
+    read.extend([place.git_dir.join("objects"), place.worktree.clone()]);
+    let rules = confined::rules(read, vec![scratch.path().to_owned()]);
+    let head = refs::oid(&home.head)?;
+    let objects = scratch::alternates(&[
+        repository.common_dir.join("objects"),
+        place.git_dir.join("objects"),
+    ]);
+    let (place, limits, leftovers) = (place.clone(), limits.clone(), leftovers.clone());
+    confined::run(rules, LONGEST, cannot(), move || {
+        seen(scratch, &objects, head, &place, &limits, &leftovers)
+    })
+}
+
+/// The part of [`look`] that reads the worktree, on the confined thread.
+fn seen(
+    scratch: Scratch,
+    objects: &str,
+    head: git2::Oid,
+    place: &Place,
+    limits: &Limits,
+    leftovers: &Left,
+) -> Result<Seen> {
     let repo = &scratch.repo;
+    repo.set_config(&scratch.config()?).or_fail(cannot)?;
     repo.set_workdir(&place.worktree, false).or_fail(cannot)?;
-    let head = repo.find_commit(refs::oid(&home.head)?).or_fail(cannot)?;
-    let mut index = index::open(&scratch, &place.git_dir, &head)?;
+    let head = repo.find_commit(head).or_fail(cannot)?;
+    let mut index = index::open(scratch.path(), &head)?;
     let staged = index::staged_tree(repo, &mut index)?;
     repo.set_index(&mut index).or_fail(cannot)?;
     let unstaged = leftovers::unstaged(&index, &leftovers.changes);
-    let mut left_out = gather::add_changes(repo, &mut index, &place.worktree, limits)?;
+    let door = Git::at(scratch.path()).without_user_config().with_objects(objects);
+    let door = door.with_work_tree(&place.worktree);
+    let mut left_out = gather::add_changes(&door, &mut index, &place.worktree, limits)?;
     let mut by_checks = leftovers::take_out(&mut index, &unstaged)?;
     let beside = left_out.extract_if(.., |left| leftovers.holds(place, left));
     by_checks.extend(beside.map(|left| left.path));

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use base::failure::{Failure, Result};
+use base::failure::{Failure, OrFail, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::git::engine::{self, Done};
@@ -11,7 +11,7 @@ use crate::git::operations::{Intent, Kind, Landing, Log, Move};
 use crate::git::private::Place;
 use crate::git::refs::{self, RefChange};
 use crate::git::repo::Repository;
-use crate::git::{checkout, mend, worktree};
+use crate::git::{checkout, mend, names, worktree};
 
 /// What it takes to drop a session.
 pub struct Dropping {
@@ -66,13 +66,15 @@ pub fn discard(repository: &Repository, places: &[Place], time: &str) -> Result<
 }
 
 /// Takes an operation back; without an id, the last that can be. An accept can be taken back while
-/// the target still is the landed commit; else the refusal (3) has the `git revert` to type.
+/// the target still is the landed commit; else the refusal (3) has the `git revert` to type. After
+/// that the undo brings the session back and leaves the target alone.
 pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Undone> {
     let mut log = Log::open(repository)?;
     engine::recover_with(repository, &mut log)?;
     let undone = log.to_undo(id, |intent| is_kept(repository, intent))?;
     let operation = log.next_id();
     let landing = match &undone.landing {
+        Some(landing) if is_reverted(repository, landing)? => None,
         Some(landing) => Some(back(repository, landing)?),
         None => None,
     };
@@ -150,7 +152,9 @@ pub fn dropping(repository: &Repository, place: &Place, operation: &str) -> Resu
     let admin = worktree::registration_of(repository, place)?;
     let private = private_trash(repository, operation).join(place.id.as_str());
     let beside = place.worktree.parent().unwrap_or(&place.worktree);
-    let worktree_trash = beside.join(".trash").join(operation).join(place.id.as_str());
+    let trash = names::trash_of(repository, beside);
+    worktree::refuse_symlink(&trash)?;
+    let worktree_trash = trash.join(operation).join(place.id.as_str());
     let mut moves = vec![
         Move { from: place.worktree.clone(), to: worktree_trash },
         Move { from: place.git_dir.clone(), to: private.join("git") },
@@ -164,6 +168,25 @@ pub fn dropping(repository: &Repository, place: &Place, operation: &str) -> Resu
         moves,
         drop: vec![RefChange::new(branch, tip, None)],
     })
+}
+
+/// Whether the target has the landed commit in its history and nothing of its changes any more:
+/// somebody reverted it. Then the session comes back, and the target stays as it is.
+fn is_reverted(repository: &Repository, landing: &Landing) -> Result<bool> {
+    let cannot = || "cannot compare the target with what landed";
+    let Some(tip) = repository.tip(&landing.target)? else { return Ok(false) };
+    let repo = repository.open()?;
+    let (id, after) = (refs::oid(&tip)?, refs::oid(&landing.after)?);
+    if tip == landing.after || !repo.graph_descendant_of(id, after).or_fail(cannot)? {
+        return Ok(false);
+    }
+    let tree = checkout::tree_of(&repo, &tip)?;
+    let held = |path: &Path| {
+        let entry = tree.get_path(path).ok()?;
+        Some(checkout::Entry { id: entry.id(), mode: u32::try_from(entry.filemode()).ok()? })
+    };
+    let changes = checkout::changes(&repo, &landing.before, &landing.after)?;
+    Ok(changes.iter().all(|change| held(&change.path) == change.before))
 }
 
 /// The landing in reverse, with the checkouts of today.

@@ -14,14 +14,18 @@ use base::lock::Lock;
 use base::process::Limits;
 use serde::{Deserialize, Serialize};
 
-use crate::git::names::{BranchTemplate, WorktreeTemplate};
+use crate::git::inside::read_file;
+use crate::git::names::{self, BranchTemplate, WorktreeTemplate};
 use crate::git::private::{self, Originals, Place};
 use crate::git::refs::{self, RefChange};
 use crate::git::repo::{Base, Repository};
 use crate::git::{include, pins};
 
-/// The lines in the repository's `info/exclude`.
-const EXCLUDED: &[&str] = &[".worktrees/", ".g3/*", "!.g3/skills/"];
+/// The largest `.git` file that is read: one line with a path.
+const POINTER_BYTES: u64 = 8192;
+
+/// The lines in the repository's `info/exclude`, wherever worktrees are.
+const EXCLUDED: &[&str] = &[".g3/*", "!.g3/skills/"];
 
 /// What to make.
 #[derive(Clone, Debug)]
@@ -32,7 +36,7 @@ pub struct Order {
     pub base: Base,
     /// How branches are called.
     pub branch: BranchTemplate,
-    /// Where worktrees lie.
+    /// Where worktrees are.
     pub worktree: WorktreeTemplate,
 }
 
@@ -63,15 +67,20 @@ impl Order {
 /// Makes a session's worktree. When a step fails, what was made before it is taken away again; a
 /// crash leaves a half-made one, which [`unmake`] takes away.
 pub fn make(repository: &Repository, order: &Order) -> Result<Made> {
-    let place = order.place(repository)?;
+    make_at(repository, &order.place(repository)?, &order.branch)
+}
+
+/// As [`make`], at a place that was decided before.
+pub fn make_at(repository: &Repository, place: &Place, branches: &BranchTemplate) -> Result<Made> {
+    let place = place.clone();
     let finished = finished_mark(&place);
     if finished.exists() || place.git_dir.exists() {
         return Err(Failure::refused(format!("session `{}` has a worktree already", place.id))
             .because(place.worktree.display())
             .next("studio list"));
     }
-    let admin_dir = register(repository, order, &place)?;
-    match equip(repository, order, &place) {
+    let admin_dir = register(repository, &place)?;
+    match equip(repository, branches, &place) {
         Ok(included) => Ok(Made { place, admin_dir, included }),
         Err(failure) => {
             unmake(repository, &place)?;
@@ -164,9 +173,15 @@ pub fn named_by(admin: &Path) -> PathBuf {
 /// in a copy, of the original.
 pub fn leads_to(admin: &Path) -> Option<PathBuf> {
     let worktree = named_by(admin);
-    let text = std::fs::read(worktree.join(".git")).ok()?;
+    let text = pointer_in(&worktree)?;
     let target = text.trim_ascii_end().strip_prefix(b"gitdir: ")?;
     worktree.join(OsStr::from_bytes(target)).canonicalize().ok()
+}
+
+/// The `.git` file of a worktree, which an agent may have replaced by anything; none where it is not
+/// a small regular file.
+pub fn pointer_in(worktree: &Path) -> Option<Vec<u8>> {
+    read_file(&worktree.join(".git"), POINTER_BYTES).ok().flatten()
 }
 
 /// All registrations.
@@ -186,14 +201,14 @@ fn finished_mark(place: &Place) -> PathBuf {
 }
 
 /// Steps that others must wait for: the branch and the registration.
-fn register(repository: &Repository, order: &Order, place: &Place) -> Result<PathBuf> {
-    let parent = order.worktree.parent(repository);
+fn register(repository: &Repository, place: &Place) -> Result<PathBuf> {
+    let parent = place.worktree.parent().unwrap_or(&place.worktree).to_owned();
     refuse_symlink(&parent)?;
     let _lock = lock(repository)?;
-    exclude(repository)?;
+    exclude(repository, place)?;
     std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&parent).or_fail(cannot_make)?;
     let real = parent.canonicalize().or_fail(cannot_make)?;
-    if order.worktree == WorktreeTemplate::Beside && real != parent {
+    if names::is_for_worktrees(repository, &parent) && real != parent {
         return Err(leads_away(&parent));
     }
     let repo = repository.open()?;
@@ -224,9 +239,13 @@ fn register(repository: &Repository, order: &Order, place: &Place) -> Result<Pat
 }
 
 /// The rest, at the same time as others: git directory, pointer, files.
-fn equip(repository: &Repository, order: &Order, place: &Place) -> Result<Vec<PathBuf>> {
+fn equip(
+    repository: &Repository,
+    branches: &BranchTemplate,
+    place: &Place,
+) -> Result<Vec<PathBuf>> {
     let originals = Originals::for_place(repository, place)?;
-    let tips = private::make(repository, place, &originals, &order.branch)?;
+    let tips = private::make(repository, place, &originals, branches)?;
     step("create.private");
     pins::start(repository, place, &tips)?;
     step("create.pinned");
@@ -236,7 +255,7 @@ fn equip(repository: &Repository, order: &Order, place: &Place) -> Result<Vec<Pa
     check_out(place, "HEAD")?;
     step("create.files");
     let included = match &repository.main_checkout {
-        Some(checkout) => include::copy(checkout, &place.worktree)?,
+        Some(checkout) => include::copy(checkout, &place.worktree)?.copied,
         None => Vec::new(),
     };
     include::ignore(place, &included)?;
@@ -262,13 +281,16 @@ pub fn check_out(place: &Place, commit: &str) -> Result<()> {
         .next("check the disk space (`df .`), then try again"))
 }
 
-/// `.worktrees/` and g3's files, ignored without touching the user's `.gitignore`.
-fn exclude(repository: &Repository) -> Result<()> {
+/// g3's files, and worktrees in the main checkout, ignored without touching the user's
+/// `.gitignore`.
+fn exclude(repository: &Repository, place: &Place) -> Result<()> {
     let path = repository.common_dir.join("info/exclude");
     let mut text = std::fs::read(&path).unwrap_or_default();
     let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
-    let missing: Vec<&str> =
-        EXCLUDED.iter().copied().filter(|line| !lines.contains(&line.as_bytes())).collect();
+    let mut wanted: Vec<String> = inside(repository, &place.worktree);
+    wanted.extend(EXCLUDED.iter().map(|line| (*line).to_owned()));
+    let missing: Vec<String> =
+        wanted.into_iter().filter(|line| !lines.contains(&line.as_bytes())).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -286,7 +308,23 @@ fn exclude(repository: &Repository) -> Result<()> {
     write().or_fail(|| format!("cannot write {}", path.display()))
 }
 
-fn refuse_symlink(parent: &Path) -> Result<()> {
+/// The patterns that keep a worktree in the main checkout out of the user's `git status`; none for
+/// a place outside.
+fn inside(repository: &Repository, worktree: &Path) -> Vec<String> {
+    let checkout = repository.main_checkout.as_deref();
+    let Some(path) = checkout.and_then(|top| worktree.strip_prefix(top).ok()) else {
+        return Vec::new();
+    };
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) if parent == Path::new(".worktrees") => vec![".worktrees/".to_owned()],
+        Some(parent) => vec![format!("/{}/", parent.display())],
+        None => vec![format!("/{}/", path.display()), "/.studio-trash/".to_owned()],
+    }
+}
+
+/// Refuses (3) a directory of ours whose place is taken by a symlink or a file: a repository may
+/// have one in a commit, and what is written there would be written somewhere else.
+pub fn refuse_symlink(parent: &Path) -> Result<()> {
     match parent.symlink_metadata() {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(leads_away(parent)),

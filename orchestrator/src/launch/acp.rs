@@ -8,14 +8,13 @@ use std::time::Duration;
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::schema::{
     CancelNotification, ContentBlock, InitializeRequest, LoadSessionRequest, NewSessionRequest,
-    PermissionOption, PermissionOptionKind, PromptRequest, RequestPermissionOutcome,
-    RequestPermissionRequest, RequestPermissionResponse, SelectedPermissionOutcome, SessionId,
-    SessionNotification, StopReason, TextContent,
+    PermissionOption, PromptRequest, RequestPermissionOutcome, RequestPermissionRequest,
+    RequestPermissionResponse, SessionId, SessionNotification, StopReason, TextContent,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Client, JsonRpcNotification, Lines};
 use base::clock::Clock;
-use base::event::What;
+use base::event::{Level, What};
 use base::failure::Result;
 use base::process::GRACE;
 use futures_util::future::BoxFuture;
@@ -25,9 +24,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::launch::end::{self, End};
-use crate::launch::update::heard;
+use crate::launch::update::{Updates, is_plausible};
 use crate::launch::voice::Voice;
-use crate::launch::{Agent, Launcher, News, Order, Seat, cannot_start, wire};
+use crate::launch::{Agent, Decision, Launcher, News, Order, Seat, cannot_start, permission, wire};
 use crate::room::Process;
 
 /// How long an agent may take to answer `initialize` and to open a conversation.
@@ -96,19 +95,29 @@ type Ask = (Responder<RequestPermissionResponse>, Vec<PermissionOption>);
 struct Shared {
     tell: UnboundedSender<News>,
     heard: Mutex<Heard>,
-    asks: Mutex<BTreeMap<u32, Ask>>,
+    asks: Mutex<Asks>,
+    /// It is known to be g3: its own events count, and the protocol's updates would tell everything
+    /// twice.
+    is_g3: bool,
+    /// It runs in the box, which may deny it something.
+    boxed: bool,
+}
+
+/// The agent's requests for permission.
+struct Asks {
+    /// The number of the last one; numbers are never used twice in a session.
+    last: u32,
+    open: BTreeMap<u32, Ask>,
 }
 
 /// What was heard so far.
 struct Heard {
     voice: Voice,
+    updates: Updates,
     /// The first line that was no JSON.
     strange: Option<String>,
-    /// It sends its own events, so the protocol's updates would tell everything twice.
-    is_g3: bool,
     /// Replayed history of a loaded conversation is not news.
     replay: bool,
-    cost: f64,
     failed: Option<String>,
     last_error: Option<String>,
 }
@@ -117,17 +126,18 @@ async fn serve(seat: Seat, mut process: Process, mut talk: Talk) {
     let voice = Voice::new(Clock::from_env());
     let heard = Heard {
         voice,
+        updates: Updates::default(),
         strange: None,
-        is_g3: false,
         replay: false,
-        cost: 0.0,
         failed: None,
         last_error: None,
     };
     let shared = Arc::new(Shared {
         tell: talk.tell.clone(),
         heard: Mutex::new(heard),
-        asks: Mutex::new(BTreeMap::new()),
+        asks: Mutex::new(Asks { last: seat.asked, open: BTreeMap::new() }),
+        is_g3: seat.row.sends_events(),
+        boxed: seat.room.is_confined(),
     });
     let stderr = process.running.child.stderr.take();
     let log = wire::SharedLog::open(&seat.log, seat.log_bytes);
@@ -151,9 +161,9 @@ async fn serve(seat: Seat, mut process: Process, mut talk: Talk) {
     shared.flush();
     if let Some(ready) = talk.ready.take() {
         let line = shared.lock().strange.take().or_else(|| first.try_recv().ok());
-        let _ = ready.send(Err(end.before_it_opened(status, &said, line)));
+        let _ = ready.send(Err(end.before_it_opened(status, &said, line, shared.boxed)));
     } else {
-        let _ = talk.tell.send(News::Gone(end.why(status, &said)));
+        let _ = talk.tell.send(News::Gone(end.why(status, &said, shared.boxed)));
     }
 }
 
@@ -272,7 +282,7 @@ async fn obey(
                     Ok(())
                 })?;
             }
-            Some(Order::Answer { n, allow }) => shared.answer(n, allow)?,
+            Some(Order::Answer { n, decision }) => shared.answer(n, &decision)?,
             Some(Order::Cancel) => {
                 cx.send_notification(CancelNotification::new(session.clone()))?
             }
@@ -299,26 +309,25 @@ impl Shared {
     }
 
     fn flush(&self) {
-        let message = self.lock().voice.message();
-        self.tell(message.into_iter().collect());
+        let mut heard = self.lock();
+        let heard = &mut *heard;
+        let mut all = heard.updates.rest(&mut heard.voice);
+        all.extend(heard.voice.message());
+        self.tell(all);
     }
 
     fn update(&self, update: SessionNotification) {
-        let mut state = self.lock();
-        if state.is_g3 || state.replay {
+        let mut heard = self.lock();
+        if self.is_g3 || heard.replay {
             return;
         }
-        let mut cost = state.cost;
-        let events = heard(update.update, &mut state.voice, &mut cost);
-        state.cost = cost;
-        drop(state);
-        self.tell(events);
+        let heard = &mut *heard;
+        self.tell(heard.updates.hear(update.update, &mut heard.voice));
     }
 
     fn own_event(&self, event: Value) {
         let mut heard = self.lock();
-        heard.is_g3 = true;
-        if heard.replay {
+        if !self.is_g3 || heard.replay {
             return;
         }
         match serde_json::from_value::<What>(event.clone()) {
@@ -327,53 +336,76 @@ impl Shared {
                 let error = heard.last_error.take();
                 heard.failed = end::of_g3(status, error);
             }
+            Ok(What::Usage { usage }) if !is_plausible(&usage) => {
+                let text = "an impossible usage that the agent reported is not counted".to_owned();
+                let events = heard.voice.event(What::Notice { level: Level::Warning, text });
+                return self.tell(events);
+            }
             Ok(_) | Err(_) => {}
         }
         let events = heard.voice.foreign(event);
-        drop(heard);
         self.tell(events);
     }
 
     fn asked(
         &self,
-        request: RequestPermissionRequest,
+        mut request: RequestPermissionRequest,
         responder: Responder<RequestPermissionResponse>,
     ) {
+        let call = &mut request.tool_call;
+        if call.fields.raw_input.is_none() {
+            call.fields.raw_input = self.lock().updates.args_of(&call.tool_call_id.to_string());
+        }
         self.flush();
-        let fields = &request.tool_call.fields;
-        let what = fields.title.clone().or_else(|| fields.name.clone());
-        let what = what.unwrap_or_else(|| "use a tool".to_owned());
-        let mut asks = self.asks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let n = asks.keys().last().copied().unwrap_or(0) + 1;
-        asks.insert(n, (responder, request.options));
-        let _ = self.tell.send(News::Asked(what));
+        let mut asks = self.asks();
+        asks.last = asks.last.saturating_add(1);
+        let n = asks.last;
+        let described = permission::describe(n, &request.tool_call, self.is_g3);
+        asks.open.insert(n, (responder, request.options));
+        let _ = self.tell.send(News::Asked(described));
     }
 
-    fn answer(&self, n: u32, allow: bool) -> std::result::Result<(), agent_client_protocol::Error> {
-        let mut asks = self.asks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let Some((responder, options)) = asks.remove(&n) else { return Ok(()) };
-        let wanted = match allow {
-            true => [PermissionOptionKind::AllowOnce, PermissionOptionKind::AllowAlways],
-            false => [PermissionOptionKind::RejectOnce, PermissionOptionKind::RejectAlways],
-        };
-        let option = wanted.iter().find_map(|kind| options.iter().find(|o| o.kind == *kind));
-        let outcome = match option {
-            Some(option) => RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(
-                option.option_id.clone(),
-            )),
-            None => RequestPermissionOutcome::Cancelled,
-        };
-        responder.respond(RequestPermissionResponse::new(outcome))
+    fn asks(&self) -> std::sync::MutexGuard<'_, Asks> {
+        self.asks.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn answer(
+        &self,
+        n: u32,
+        decision: &Decision,
+    ) -> std::result::Result<(), agent_client_protocol::Error> {
+        let mut asks = self.asks();
+        match asks.open.remove(&n) {
+            Some((responder, options)) => {
+                responder.respond(permission::response(&options, decision))
+            }
+            // Its turn ended before the answer came.
+            None if n <= asks.last => Ok(()),
+            None => Err(agent_client_protocol::Error::internal_error()
+                .data(format!("there is no permission request {n}"))),
+        }
+    }
+
+    /// A turn that is over waits for no answers.
+    fn forget_asks(&self) {
+        let open = std::mem::take(&mut self.asks().open);
+        for (responder, _) in open.into_values() {
+            let cancelled = RequestPermissionOutcome::Cancelled;
+            let _ = responder.respond(RequestPermissionResponse::new(cancelled));
+        }
     }
 
     fn turn_ended(&self, stop: std::result::Result<StopReason, agent_client_protocol::Error>) {
         self.flush();
+        self.forget_asks();
         let failed = self.lock().failed.take();
         let why = match stop {
             Ok(reason) => end::why_stopped(reason, failed),
             // Its process ended: how is said by `serve`, which waits for it.
             Err(e) if agent_client_protocol::is_incoming_transport_closed(&e) => return,
-            Err(e) => Some(failed.unwrap_or_else(|| wire::sentence(&e))),
+            Err(e) => {
+                Some(failed.unwrap_or_else(|| end::explained(wire::sentence(&e), self.boxed)))
+            }
         };
         let _ = self.tell.send(News::TurnEnded(why));
     }

@@ -110,7 +110,7 @@ async fn turn(
         Some(Ok(status)) if status.success() => None,
         Some(Ok(status)) => Some(match not_started(status, &said) {
             Some(why) => cannot_start(&seat.row.command, why).sentence(),
-            None => ended_with(status, &said),
+            None => ended_with(status, &said, seat.room.is_confined()),
         }),
         Some(Err(e)) => Some(format!("cannot wait for the agent: {e}")),
         None => Some("the turn was cancelled".to_owned()),

@@ -8,21 +8,42 @@ use planner::document::{CURRENT, unmarked};
 use crate::launch::table;
 use crate::session::record::Part;
 
+/// How g3 is to work in a session; no other agent knows any of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// The persona that it plays.
+    pub persona: Option<&'a str>,
+    /// The model that it asks instead of the configured one.
+    pub model: Option<&'a str>,
+    /// The names that its tools have instead of the configured ones.
+    pub profile: Option<&'a str>,
+}
+
 /// The row of a session's agent, with all that its command says: requirements are worked on by
 /// player and coach and under the session's checks, and a persona is named at the end.
 pub fn row(
     config: &Config,
     agent: &str,
-    persona: Option<&str>,
+    options: Options<'_>,
     part: &Part,
     checks: &[String],
 ) -> Result<AgentRow> {
     let row = table::row(config, agent)?;
     let row = match part.contract {
-        Some(_) => in_rounds(row, agent, persona, checks)?,
+        Some(_) => in_rounds(row, agent, options.persona, checks)?,
         None => row,
     };
-    table::playing(row, agent, persona)
+    let mut row = table::playing(row, agent, options.persona)?;
+    for (flag, value) in [("--model", options.model), ("--profile", options.profile)] {
+        let Some(value) = value else { continue };
+        if agent != "g3" {
+            return Err(Failure::usage(format!("{flag} cannot be used with agent `{agent}`"))
+                .because("it is an option of g3")
+                .next(format!("add it to `command` of [studio.agents.{agent}]")));
+        }
+        row.command.extend([flag.to_owned(), value.to_owned()]);
+    }
+    Ok(row)
 }
 
 /// Whether such an agent can work under requirements; another one can only be told them.
@@ -82,7 +103,19 @@ mod tests {
 
     fn command(agent: &str, persona: Option<&str>, part: &Part) -> Result<Vec<String>> {
         let checks = ["make test".to_owned(), "true".to_owned()];
-        row(&Config::default(), agent, persona, part, &checks).map(|row| row.command[1..].to_vec())
+        let options = Options { persona, ..Options::default() };
+        row(&Config::default(), agent, options, part, &checks).map(|row| row.command[1..].to_vec())
+    }
+
+    #[test]
+    fn model_and_profile_are_options_of_g3_alone() {
+        let mut config = Config::default();
+        let command = vec!["other".to_owned()];
+        config.studio.agents.insert("other".into(), AgentRow { command, ..AgentRow::default() });
+        let options = Options { model: Some("m"), profile: Some("core"), ..Options::default() };
+        let row = |agent| row(&config, agent, options, &Part::default(), &[]);
+        assert_eq!(row("g3").unwrap().command[1..], ["acp", "--model", "m", "--profile", "core"]);
+        assert_eq!(row("other").unwrap_err().what, "--model cannot be used with agent `other`");
     }
 
     #[test]

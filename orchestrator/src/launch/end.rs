@@ -1,5 +1,6 @@
 //! How agents end, in sentences: before they started, and in the middle of their work.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use agent_client_protocol::v1::schema::StopReason;
@@ -35,6 +36,7 @@ impl End {
         status: Option<ExitStatus>,
         said: &str,
         line: Option<String>,
+        boxed: bool,
     ) -> String {
         let no_acp = |line: String| {
             let line = base::text::printable(base::text::head(line.trim(), 200));
@@ -46,15 +48,15 @@ impl End {
             (End::Told, _, _) => "it was told to end".to_owned(),
             (End::Closed, Some(status), Some(line)) if status.success() => no_acp(line),
             (End::Closed, Some(status), _) => not_started(status, said)
-                .unwrap_or_else(|| ended_with(status, said).replacen("the agent", "it", 1)),
+                .unwrap_or_else(|| ended_with(status, said, boxed).replacen("the agent", "it", 1)),
             (End::Closed, None, _) => "it closed its output before it answered".to_owned(),
         }
     }
 
     /// Why the agent is gone.
-    pub fn why(self, status: Option<ExitStatus>, said: &str) -> String {
+    pub fn why(self, status: Option<ExitStatus>, said: &str, boxed: bool) -> String {
         match (self, status) {
-            (_, Some(status)) if !status.success() => ended_with(status, said),
+            (_, Some(status)) if !status.success() => ended_with(status, said, boxed),
             (End::Failed(why), _) => format!("the agent stopped speaking: {why}"),
             (End::Told | End::Strange, _) => "the agent was told to end".to_owned(),
             (End::Closed, Some(_)) => "the agent ended by itself".to_owned(),
@@ -64,12 +66,39 @@ impl End {
 }
 
 /// The sentence for a process that ended; `said` is the end of its stderr.
-pub fn ended_with(status: ExitStatus, said: &str) -> String {
+pub fn ended_with(status: ExitStatus, said: &str, boxed: bool) -> String {
     let code = base::process::exit_code(status);
     match said.is_empty() {
         true => format!("the agent ended with exit code {code}"),
-        false => format!("the agent ended with exit code {code}: {said}"),
+        false => explained(format!("the agent ended with exit code {code}: {said}"), boxed),
     }
+}
+
+/// What programs write when the system denies them a file: libuv, Rust and Python, the shell, Go.
+const DENIED: [&str; 5] =
+    ["EACCES", "errno: -13", "Errno 13", "Permission denied", "permission denied"];
+
+/// A complaint of an agent, with the line of the configuration that helps where the box may have
+/// denied it a file.
+pub fn explained(complaint: String, boxed: bool) -> String {
+    if !boxed || !DENIED.iter().any(|word| complaint.contains(word)) {
+        return complaint;
+    }
+    let mark = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | '(' | ')' | ',');
+    let path = complaint.split(mark).find(|word| word.len() > 1 && word.starts_with('/'));
+    let path = path.map(|word| Path::new(word.trim_end_matches([':', ';', '.'])));
+    let directory = path.and_then(Path::parent).map(|directory| {
+        let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+        match directory.strip_prefix(home) {
+            Ok(below) => format!("~/{}", below.display()),
+            Err(_) => directory.display().to_string(),
+        }
+    });
+    let directory = directory.unwrap_or_else(|| "DIRECTORY".to_owned());
+    format!(
+        "{complaint}; if the box denied it, `write = [\"{directory}\"]` (or `read`) in the agent's \
+         row in ~/.config/g3/config.toml allows it"
+    )
 }
 
 /// Why the box could not start the program, when that is how it ended.
@@ -91,7 +120,11 @@ pub fn why_stopped(reason: StopReason, said: Option<String>) -> Option<String> {
         StopReason::Refusal => or("the agent refused to go on"),
         StopReason::MaxTokens => or("the agent reached its limit of tokens"),
         StopReason::MaxTurnRequests => or("the agent reached its limit of requests"),
-        other => or(&format!("the agent ended its turn with `{other:?}`")),
+        other => {
+            let name = serde_json::to_value(other).ok();
+            let name = name.as_ref().and_then(serde_json::Value::as_str).unwrap_or("unknown");
+            or(&format!("the agent ended its turn with `{name}`"))
+        }
     }
 }
 
@@ -108,5 +141,20 @@ pub fn of_g3(status: Status, error: Option<String>) -> Option<String> {
         Status::Limit => or("the agent reached a limit of its own"),
         Status::NotApproved => or("the work was not approved"),
         Status::Cancelled => Some("the turn was cancelled".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denied_file_is_told_with_the_line_that_opens_it() {
+        let said = "EACCES: permission denied, open '/opt/agent/state/log'".to_owned();
+        let told = explained(said.clone(), true);
+        assert!(told.contains("`write = [\"/opt/agent/state\"]`"), "{told}");
+        assert_eq!(explained(said.clone(), false), said, "without a box it is something else");
+        assert_eq!(explained("no such model".into(), true), "no such model");
+        assert!(explained("FileSystem error, errno: -13".into(), true).contains("DIRECTORY"));
     }
 }

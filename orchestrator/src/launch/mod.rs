@@ -6,6 +6,7 @@ pub mod contract;
 pub mod end;
 pub mod host;
 pub mod log;
+pub mod permission;
 pub mod table;
 pub mod update;
 pub mod voice;
@@ -45,6 +46,8 @@ pub struct Seat {
     pub log_bytes: u64,
     /// Starts programs there.
     pub room: Room,
+    /// The number of the session's last permission request: further ones count on from it.
+    pub asked: u32,
 }
 
 /// A running agent. Dropped, it ends; [`Room::emptied`] waits for that.
@@ -66,10 +69,10 @@ pub enum Order {
     Prompt(String),
     /// The decision of a request.
     Answer {
-        /// Its number, in the order of asking, from 1 within this start of the agent.
+        /// The number that its [`Request`] has.
         n: u32,
-        /// Whether it may.
-        allow: bool,
+        /// The decision.
+        decision: Decision,
     },
     /// End the turn.
     Cancel,
@@ -83,11 +86,35 @@ pub enum News {
     /// An event in g3's wire form.
     Event(Value),
     /// It asks whether it may do this.
-    Asked(String),
+    Asked(Request),
     /// Its turn is over; the text says what went wrong.
     TurnEnded(Option<String>),
     /// Its process ended.
     Gone(String),
+}
+
+/// The decision of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether it may.
+    pub allow: bool,
+    /// Whether that holds for further requests of its kind.
+    pub always: bool,
+    /// Why studio decided it without asking anybody.
+    pub why: Option<String>,
+}
+
+/// A request for permission, as an agent makes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Its number, which no other request of the session has.
+    pub n: u32,
+    /// What the agent wants, all of it: also what it says beside the title.
+    pub what: String,
+    /// What further requests of the same kind have in common.
+    pub rule: String,
+    /// The files that it wants to write, as far as it says so; absolute.
+    pub writes: Vec<PathBuf>,
 }
 
 /// A failure to start an agent, with what to try.

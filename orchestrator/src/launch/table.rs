@@ -1,10 +1,11 @@
 //! The agents table: the configured rows, and g3's own.
 
 use base::config::Config;
+use base::config::base_url;
 use base::config::studio::{AgentRow, Protocol};
 use base::failure::{Failure, Result};
 
-/// The keys of hosted providers, as they are called in the environment.
+/// The keys and addresses of hosted providers, as they are called in the environment.
 const KEYS: &[&str] = &[
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
@@ -28,9 +29,27 @@ pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
     }
     let mut known: Vec<&str> = table.keys().map(String::as_str).collect();
     known.push("g3");
+    let more = suggested(name).unwrap_or("command = [\"PROGRAM\", \"ARGUMENT\"]");
     Err(Failure::usage(format!("there is no agent `{name}`"))
-        .because(format!("the agents table has: {}", known.join(", ")))
-        .next(format!("add [studio.agents.{name}] to ~/.config/g3/config.toml")))
+        .because(format!("known agents: {}", known.join(", ")))
+        .next(format!("add this to ~/.config/g3/config.toml:\n[studio.agents.{name}]\n{more}")))
+}
+
+/// The lines of a row for a program that many people have, as docs/studio.md explains them.
+fn suggested(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "codex" => {
+            "command = [\"codex-acp\", \"-c\", \"sandbox_mode=danger-full-access\"]\nwrite = [\"~/.codex\"]"
+        }
+        "opencode" => {
+            "command = [\"opencode\", \"acp\"]\nwrite = [\"~/.local/share/opencode\", \
+             \"~/.local/state/opencode\", \"~/.config/opencode\"]"
+        }
+        "qwen" | "qwen-code" => "command = [\"qwen\", \"--acp\"]\nwrite = [\"~/.qwen\"]",
+        "gemini" => "command = [\"gemini\", \"--acp\"]\nwrite = [\"~/.gemini\"]",
+        "claude" => "command = [\"claude-code-acp\"]\nwrite = [\"~/.claude\", \"~/.claude.json\"]",
+        _ => return None,
+    })
 }
 
 /// The row of an agent that plays a persona: `--agent NAME` ends its command, as g3 wants it.
@@ -44,8 +63,8 @@ pub fn playing(mut row: AgentRow, agent: &str, persona: Option<&str>) -> Result<
     }
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if persona.is_empty() || persona.starts_with('-') || !persona.chars().all(is_name) {
-        return Err(Failure::usage(format!("`{persona}` is no name of a persona"))
-            .because("such a name has letters, digits, `-` and `_`")
+        return Err(Failure::usage(format!("invalid persona name `{persona}`"))
+            .because("use letters, digits, `-` and `_`")
             .next("g3 --list-agents"));
     }
     row.command.extend(["--agent".to_owned(), persona.to_owned()]);
@@ -72,6 +91,13 @@ fn g3() -> AgentRow {
         command: vec![g3_program(), "acp".to_owned()],
         read: vec!["~/.config/g3".into(), "~/.g3".into()],
         write: vec!["~/.g3/oauth".into()],
-        env: KEYS.iter().map(|key| (*key).to_owned()).chain(settings).collect(),
+        env: KEYS
+            .iter()
+            .copied()
+            .chain(base_url::variables())
+            .map(str::to_owned)
+            .chain(settings)
+            .collect(),
+        events: Some(true),
     }
 }

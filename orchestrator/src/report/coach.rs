@@ -73,7 +73,7 @@ pub fn rows(story: &Story) -> Vec<(String, String)> {
         Some(last) => {
             let why = last.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
             let earlier = if story.is_judged_now() { "" } else { ", of an earlier state" };
-            one_line(&format!("{}{why}{earlier}", last.verdict))
+            one_line(&format!("{}{why}{earlier}", last.verdict.words()))
         }
     };
     let usage = usage(&cost.usage);

@@ -1,13 +1,57 @@
 //! Lines of a journal as people read them.
 
 use base::event::{Event, What};
+use base::text::count;
 
+use crate::report::rounds;
 use crate::report::table::first_lines;
 use crate::session::journal::{CheckResult, Entry, Line, Outcome};
+use crate::session::record::Limits;
 
-/// One line for people; none for what they need not see.
-pub fn text(line: &Line) -> Option<String> {
-    let what = match &line.entry {
+/// Reads the lines of a journal in order.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// Who speaks, where player and coach take turns.
+    speaker: Option<&'static str>,
+}
+
+impl Reader {
+    /// One line for people; none for what they need not see.
+    pub fn text(&mut self, line: &Line) -> Option<String> {
+        if let Entry::Turn { .. } = line.entry {
+            self.speaker = None;
+        }
+        let what = match &line.entry {
+            Entry::Event { event } => self.event(event)?,
+            other => entry(other)?,
+        };
+        let clock = line.time.get(11..19).unwrap_or(&line.time);
+        Some(base::text::printable(&format!("{clock}  {}", what.replace('\n', "\n          "))))
+    }
+
+    fn event(&mut self, event: &serde_json::Value) -> Option<String> {
+        let what = serde_json::from_value::<Event>(event.clone()).ok()?.what;
+        if let What::Plan { plan } = &what {
+            self.speaker = rounds::speaker(plan).or(self.speaker);
+            return rounds::part(plan);
+        }
+        let said = of_event(what)?;
+        Some(self.speaker.map_or_else(|| said.clone(), |speaker| format!("{speaker}: {said}")))
+    }
+}
+
+/// A line that a program wrote during its turn.
+pub fn output(line: &str) -> String {
+    format!("          | {}", base::text::printable_output(line))
+}
+
+/// Whether a line holds what the agent said.
+pub fn is_text(line: &Line) -> bool {
+    matches!(&line.entry, Entry::Event { event } if event["type"] == "text")
+}
+
+fn entry(entry: &Entry) -> Option<String> {
+    Some(match entry {
         Entry::Queued { prompt: None } => "queued".to_owned(),
         Entry::Queued { prompt: Some(text) } | Entry::Sent { text } => {
             format!("you: {}", first_lines(text, 5))
@@ -16,30 +60,52 @@ pub fn text(line: &Line) -> Option<String> {
         Entry::Worktree => "the worktree stands".to_owned(),
         Entry::Agent { .. } => "the agent runs".to_owned(),
         Entry::Turn { n, .. } => format!("turn {n}"),
-        Entry::Event { event } => of_event(event)?,
-        Entry::Asked { n, what } => format!("asks {n}: {what}"),
-        Entry::Answered { n, allow, by } => {
-            format!("answer {n}: {} by {by}", if *allow { "allowed" } else { "denied" })
+        Entry::Event { .. } => return None,
+        Entry::Asked { n, what, .. } => format!("asks {n}: {what}"),
+        Entry::Answered { n, allow, always, by, why } => {
+            let word = if *allow { "allowed" } else { "denied" };
+            let long = if *always { " for this session" } else { "" };
+            let why = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            format!("answer {n}: {word}{long} by {by}{why}")
         }
+        Entry::Settings { limits, attended } => settings(limits, *attended),
         Entry::TurnEnd { n, why: None } => format!("turn {n} ended"),
         Entry::TurnEnd { n, why: Some(why) } => format!("turn {n} failed: {why}"),
         Entry::Work(work) => format!(
-            "it holds {} commits, {} changed files, +{} -{}",
-            work.commits, work.files_changed, work.insertions, work.deletions
+            "work: {}, {}, +{} -{}",
+            count(work.commits, "commit"),
+            count(work.files_changed, "changed file"),
+            work.insertions,
+            work.deletions
         ),
         Entry::Checking => "the checks run".to_owned(),
         Entry::Checked { results } if results.is_empty() => return None,
         Entry::Checked { results } => results.iter().map(check).collect::<Vec<_>>().join("\n"),
+        Entry::Checks { commands } if commands.is_empty() => "you: no checks".to_owned(),
+        Entry::Checks { commands } => {
+            let all: Vec<String> = commands.iter().map(|line| format!("`{line}`")).collect();
+            format!("you: the checks are {}", all.join(", "))
+        }
         Entry::StopRequested => "asked to stop".to_owned(),
         Entry::Limit { what } => format!("limit reached: {what}"),
         Entry::Note { text } => format!("note: {text}"),
-        Entry::Exit { outcome: Outcome::Failed { why } } => format!("failed: {why}"),
-        Entry::Exit { outcome: Outcome::Ready } => "ready".to_owned(),
-        Entry::Exit { outcome: Outcome::Empty } => "empty".to_owned(),
-        Entry::Exit { outcome: Outcome::Stopped } => "stopped".to_owned(),
-    };
-    let clock = line.time.get(11..19).unwrap_or(&line.time);
-    Some(base::text::printable(&format!("{clock}  {}", what.replace('\n', "\n          "))))
+        Entry::Exit { outcome: Outcome::Failed { why }, .. } => format!("failed: {why}"),
+        Entry::Exit { outcome: Outcome::Ready, .. } => "ready".to_owned(),
+        Entry::Exit { outcome: Outcome::Empty, .. } => "empty".to_owned(),
+        Entry::Exit { outcome: Outcome::Stopped, .. } => "stopped".to_owned(),
+    })
+}
+
+/// What the user changed.
+fn settings(limits: &Limits, attended: Option<bool>) -> String {
+    let all = [
+        limits.usd.map(|usd| format!("a budget of ${usd}")),
+        limits.tokens.map(|n| count(n, "token")),
+        limits.turns.map(|n| count(u64::from(n), "turn")),
+        limits.seconds.map(|n| count(n, "second")),
+        attended.filter(|attended| *attended).map(|_| "requests wait for an answer".to_owned()),
+    ];
+    format!("from now on: {}", all.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 /// How a check went, with the end of what it wrote when it failed.
@@ -49,11 +115,19 @@ pub fn check(result: &CheckResult) -> String {
     }
     let tail = base::text::tail(result.tail.trim_end(), 1500);
     let tail = base::text::printable_output(tail);
-    format!("check `{}` failed with exit code {}\n{tail}", result.command, result.exit)
+    let head = result.failure();
+    if tail.is_empty() {
+        head
+    } else {
+        format!(
+            "{head}
+{tail}"
+        )
+    }
 }
 
-fn of_event(event: &serde_json::Value) -> Option<String> {
-    match serde_json::from_value::<Event>(event.clone()).ok()?.what {
+fn of_event(what: What) -> Option<String> {
+    match what {
         What::Text { text } => Some(text.trim().to_owned()),
         What::ToolStart { name, args, .. } => {
             Some(format!("> {name} {}", base::text::head(&args.to_string(), 200)))
@@ -63,7 +137,9 @@ fn of_event(event: &serde_json::Value) -> Option<String> {
         }
         What::Error { text, .. } => Some(format!("error: {text}")),
         What::Notice { text, .. } => Some(format!("notice: {text}")),
-        What::Retry { why, after_ms, .. } => Some(format!("tries again in {after_ms} ms: {why}")),
+        What::Retry { why, after_ms, .. } => {
+            Some(format!("retrying in {}: {why}", seconds(after_ms)))
+        }
         What::Start { .. }
         | What::Turn { .. }
         | What::Reasoning { .. }
@@ -77,5 +153,13 @@ fn of_event(event: &serde_json::Value) -> Option<String> {
         | What::Compacted { .. }
         | What::Ask { .. }
         | What::End { .. } => None,
+    }
+}
+
+/// A time for people: `250 ms`, `3.5 s`.
+fn seconds(ms: u64) -> String {
+    match ms {
+        0..=999 => format!("{ms} ms"),
+        _ => format!("{:.1} s", ms as f64 / 1e3),
     }
 }

@@ -2,15 +2,19 @@
 
 pub mod coach;
 pub mod journal;
+pub mod list;
 pub mod markdown;
+pub mod pager;
+pub mod patch;
 pub mod progress;
+pub mod rounds;
 pub mod served;
 pub mod table;
 pub mod traced;
 pub mod verified;
 pub mod view;
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::sync::OnceLock;
 
 use base::failure::Failure;
@@ -30,17 +34,62 @@ pub fn out(text: &str) {
     }
 }
 
+/// Data as it is, without a newline of ours.
+pub fn part(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            let _ = LOST.set(e.to_string());
+        }
+        Ok(()) | Err(_) => {}
+    }
+}
+
 /// The failure to be told at the end, when data did not get through.
 pub fn lost() -> Option<Failure> {
     LOST.get().map(|why| Failure::failed("cannot write to stdout").because(why))
 }
 
-/// Data: one JSON value on one line.
+/// Data: one JSON value on one line; hidden characters in its strings are escaped.
 pub fn json_line(value: &Value) {
-    out(&value.to_string());
+    out(&base::text::json_escaped(&value.to_string()));
 }
 
-/// Talk: one sentence to stderr, control sequences removed.
+/// Data that is written piece by piece.
+pub fn stdout() -> impl Write {
+    std::io::stdout().lock()
+}
+
+/// The inside of a JSON string with all that is read; bytes that are not UTF-8 are replaced.
+pub fn json_string_pieces(mut from: impl Read, to: &mut impl Write) -> std::io::Result<()> {
+    let mut kept = Vec::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let n = from.read(&mut buffer)?;
+        kept.extend_from_slice(&buffer[..n]);
+        let whole = match std::str::from_utf8(&kept) {
+            // A character that is cut waits for its end.
+            Err(why) if n > 0 && why.error_len().is_none() => why.valid_up_to(),
+            Ok(_) | Err(_) => kept.len(),
+        };
+        let text = String::from_utf8_lossy(&kept[..whole]).into_owned();
+        let json = base::text::json_escaped(&Value::String(text).to_string());
+        to.write_all(&json.as_bytes()[1..json.len() - 1])?;
+        kept.drain(..whole);
+        if n == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether the user has not switched colours off: `NO_COLOR`, or git's `color.ui`.
+pub fn wants_colours() -> bool {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    !no_color && !dumb
+}
+
+/// Talk: one sentence to stderr, control characters written out.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", base::text::printable(text));
 }
@@ -48,15 +97,7 @@ pub fn say(text: &str) {
 /// A failure, as people read it; with `--json` also as an object on stdout.
 pub fn failure(failure: &Failure, json: bool) {
     if json {
-        json_line(&json!({
-            "schema": 1,
-            "error": {
-                "what": failure.what,
-                "why": failure.why,
-                "try": failure.next,
-                "exit": failure.exit_code(),
-            },
-        }));
+        json_line(&json!({"schema": 1, "error": failure.to_json()}));
     }
     say(&failure.to_string());
 }

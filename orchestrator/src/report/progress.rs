@@ -9,6 +9,39 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::report::view::View;
 use crate::report::{say, table};
+use crate::session::state::State;
+
+/// One step of a command that takes its time, shown while it lasts: on a terminal with the time
+/// that has passed, elsewhere as a sentence.
+pub struct Step(Option<ProgressBar>);
+
+impl Step {
+    /// The step begins; silent where a script reads.
+    pub fn begin(silent: bool, id: &Id, what: &str) -> Step {
+        let line = printable(&format!("{id}: {what}")).replace(['\n', '\t'], " ");
+        if silent || !std::io::stderr().is_terminal() {
+            if !silent {
+                say(&line);
+            }
+            return Step(None);
+        }
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}") {
+            bar.set_style(style);
+        }
+        bar.set_message(line);
+        bar.enable_steady_tick(std::time::Duration::from_millis(120));
+        Step(Some(bar))
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
 
 /// One line for each session.
 pub enum Progress {
@@ -49,16 +82,46 @@ impl Progress {
             bar
         });
         let words = printable(words).replace(['\n', '\t'], " ");
-        let text = format!("{:<9} {}", view.state.name(), head(&words, 200));
-        if view.state.is_settled() { bar.finish_with_message(text) } else { bar.set_message(text) }
+        bar.set_message(format!("{:<9} {}", view.state.name(), head(&words, 200)));
+    }
+
+    /// Says something above the live lines.
+    pub fn say(&self, text: &str) {
+        match self {
+            Progress::Live { all, .. } => all.suspend(|| say(text)),
+            Progress::Plain | Progress::Silent => say(text),
+        }
     }
 
     /// A session came into another state.
     pub fn changed(&mut self, view: &View) {
         match self {
-            Progress::Plain => say(&table::change(view)),
+            Progress::Plain => {
+                say(&table::change(view));
+                if let (State::Waiting { .. }, Some(n)) = (&view.state, view.open_request()) {
+                    let id = &view.record.id;
+                    say(&format!("{id}: studio answer {id} {n} allow    (or deny)"));
+                }
+            }
+            // A session that has settled has no live line any more.
+            Progress::Live { all, bars } if view.state.is_settled() => {
+                if let Some(bar) = bars.remove(&view.record.id) {
+                    bar.finish_and_clear();
+                    all.remove(&bar);
+                }
+                all.suspend(|| say(&table::change(view)));
+            }
             Progress::Live { .. } => self.show(view, &view.why().unwrap_or_default()),
             Progress::Silent => {}
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Progress::Live { all, bars } = self {
+            bars.values().for_each(ProgressBar::finish_and_clear);
+            let _ = all.clear();
         }
     }
 }

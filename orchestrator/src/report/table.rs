@@ -10,22 +10,6 @@ use crate::report::view::View;
 use crate::session::record::Record;
 use crate::session::state::State;
 
-/// The sessions as a table; `now` gives their age.
-pub fn sessions(views: &[View], now: Timestamp) -> String {
-    let row = |view: &View| {
-        [
-            view.record.id.to_string(),
-            printable(&agent(&view.record)),
-            view.state.name().to_owned(),
-            age(&view.record.created_at, now),
-            changes(view),
-            view.next().into_iter().next().unwrap_or_default(),
-        ]
-    };
-    let header = ["ID", "AGENT", "STATE", "AGE", "CHANGES", "NEXT"];
-    plain(header, views.iter().map(row).collect())
-}
-
 /// Rows under a header, without lines between them, as wide as the terminal.
 pub fn plain<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> String {
     let mut table = Table::new();
@@ -46,19 +30,25 @@ pub fn width() -> u16 {
     set.or_else(seen).filter(|columns| *columns >= 40).unwrap_or(100)
 }
 
+/// Lines of the terminal, or of `LINES`.
+pub fn height() -> Option<usize> {
+    let set = std::env::var("LINES").ok().and_then(|text| text.parse().ok());
+    let seen = || rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok();
+    set.or_else(|| seen().map(|size| usize::from(size.ws_row))).filter(|lines| *lines > 4)
+}
+
 /// `2 files +10 -3`, with a star for uncommitted work.
 pub fn changes(view: &View) -> String {
-    match view.work() {
-        None => "-".to_owned(),
-        Some(work) => {
-            let dirty = if work.dirty { "*" } else { "" };
-            let files = if work.files_changed == 1 { "file" } else { "files" };
-            format!(
-                "{} {files} +{} -{}{dirty}",
-                work.files_changed, work.insertions, work.deletions
-            )
-        }
-    }
+    let Some(work) = view.work() else { return "-".to_owned() };
+    let dirty = if work.dirty { "*" } else { "" };
+    let files = count(work.files_changed, "file");
+    format!("{files} +{} -{}{dirty}", work.insertions, work.deletions)
+}
+
+/// `1 commit`, `2 commits`.
+pub fn count(n: impl Into<u64>, what: &str) -> String {
+    let n = n.into();
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
 /// How long ago, in the largest unit that fits.
@@ -85,9 +75,10 @@ pub fn agent(record: &Record) -> String {
 pub fn page(view: &View) -> String {
     let record = &view.record;
     let story = &view.facts.story;
-    let mut lines = vec![
-        format!("{}  {}", record.id, view.state.name()),
-        row("why", &view.why().unwrap_or_default()),
+    let mut lines = vec![format!("{}  {}", record.id, view.state.name())];
+    let why = view.why().filter(|why| !why.trim().is_empty());
+    lines.extend(why.map(|why| row("why", &why)));
+    lines.extend([
         row("task", &first_lines(&record.task, 5)),
         row("agent", &agent(record)),
         row("base", &base(view)),
@@ -95,23 +86,38 @@ pub fn page(view: &View) -> String {
         row("worktree", &record.place.worktree.display().to_string()),
         row(
             "changes",
-            &format!("{}, {} commits", changes(view), view.work().map_or(0, |w| w.commits)),
+            &match view.work() {
+                Some(work) => format!("{}, {}", changes(view), count(work.commits, "commit")),
+                None => "none yet".to_owned(),
+            },
         ),
-    ];
+    ]);
     for check in story.checks.iter().flatten() {
         let word = if check.ok { "passed" } else { "failed" };
-        lines.push(row("check", &format!("`{}` {word} in {} ms", check.command, check.ms)));
+        let also = check.fails_on.as_ref().map(|it| format!("; it fails on `{it}` as well"));
+        let also = also.unwrap_or_default();
+        lines.push(row("check", &format!("`{}` {word} in {} ms{also}", check.command, check.ms)));
     }
     if let Some(standing) = &view.standing {
-        lines.push(row("apart", &format!("{} ahead, {} behind", standing.ahead, standing.behind)));
+        let target = record.base.branch.as_ref().map_or("its base", |branch| branch.as_str());
+        let text = match (standing.ahead, standing.behind) {
+            (0, 0) => None,
+            (ahead, 0) => Some(format!("{} ahead of {target}", count(ahead as u64, "commit"))),
+            (0, behind) => Some(format!("{} behind {target}", count(behind as u64, "commit"))),
+            (ahead, behind) => Some(format!(
+                "{} ahead of {target}, {behind} behind",
+                count(ahead as u64, "commit")
+            )),
+        };
+        lines.extend(text.map(|text| row("apart", &text)));
         if !standing.conflicts.is_empty() {
             lines.push(row("conflicts", &standing.conflicts.join(", ")));
         }
     }
     lines.extend(coach::rows(story).iter().map(|(name, text)| row(name, text)));
     lines.extend(story.usage.as_ref().map(|usage| row("usage", &coach::usage(usage))));
-    for (n, what) in &story.asks {
-        lines.push(row(&format!("asks {n}"), what));
+    for (n, ask) in &story.asks {
+        lines.push(row(&format!("asks {n}"), &ask.what));
     }
     for note in view.work().into_iter().flat_map(|work| &work.notes).chain(&story.note) {
         lines.push(row("note", note));

@@ -161,7 +161,7 @@ impl Verified<'_> {
         let open = self.requirements.iter().filter(|it| it.row.gap().is_some()).count();
         let (all, lines) = (self.requirements.len(), self.lines.len());
         format!(
-            "{open} of {all} requirements are not landed and shown by a check; {red} of {lines} \
+            "{open} of {all} requirements have not landed with a passing check; {red} of {lines} \
              checks do not pass"
         )
     }

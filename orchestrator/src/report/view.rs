@@ -48,34 +48,60 @@ impl View {
         self.facts.story.work.as_ref()
     }
 
+    /// The number of the first permission request without an answer.
+    pub fn open_request(&self) -> Option<u32> {
+        self.facts.story.asks.keys().next().copied()
+    }
+
     /// The commands that make sense now, the likeliest first.
     pub fn next(&self) -> Vec<String> {
+        self.next_for(self.record.id.as_str())
+    }
+
+    /// As [`View::next`], with the session named in this way.
+    pub fn next_for(&self, id: &str) -> Vec<String> {
         if self.is_held() {
             let waited_for =
                 self.facts.holds.iter().map(|hold| format!("studio status {}", hold.id));
-            return waited_for.chain([self.command("discard")]).collect();
+            return waited_for.chain([self.command("discard", id)]).collect();
         }
+        let story = &self.facts.story;
         let verbs: &[&str] = match &self.state {
             State::Queued | State::Starting | State::Working | State::Checking => {
                 &["logs -f", "stop"]
             }
-            State::Waiting { .. } if self.facts.story.asks.is_empty() => &["logs -f", "stop"],
+            State::Waiting { .. } if story.asks.is_empty() => &["logs -f", "stop"],
             State::Waiting { .. } => &["answer", "stop"],
             State::Ready => &["diff", "accept", "discard"],
+            State::Failed { .. } if story.red_check().is_some() => {
+                &["logs", "check", "resume", "discard"]
+            }
             State::Failed { .. } => &["logs", "resume", "discard"],
+            State::Empty if self.facts.story.denied.count > 0 => &["resume --ask", "discard"],
+            State::Empty if self.left_out().is_some() => &["include", "send", "discard"],
             State::Empty => &["send", "discard"],
+            State::Stopped if story.unchecked.is_some() => &["check", "diff", "discard"],
             State::Stopped | State::Crashed => &["resume", "discard"],
             State::Landing => &["doctor"],
             State::Accepted | State::Discarded if self.way_back.is_some() => &["undo"],
             State::Accepted | State::Discarded => &[],
         };
-        verbs.iter().map(|verb| self.command(verb)).collect()
+        verbs.iter().map(|verb| self.command(verb, id)).collect()
     }
 
-    fn command(&self, verb: &str) -> String {
-        let id = &self.record.id;
+    /// The first file that is left out for its size, or among too many.
+    fn left_out(&self) -> Option<&String> {
+        self.work().and_then(|work| work.left_out.first())
+    }
+
+    fn command(&self, verb: &str, id: &str) -> String {
         match verb {
+            "include" => {
+                let file = self.left_out().map_or("FILE", String::as_str);
+                format!("studio accept {id} --include '{file}'")
+            }
             "logs -f" => format!("studio logs {id} -f"),
+            "resume --ask" => format!("studio resume {id} --ask"),
             "answer" => {
                 let n = self.facts.story.asks.keys().next().copied().unwrap_or(1);
                 format!("studio answer {id} {n} allow")
@@ -121,10 +147,16 @@ impl View {
     }
 }
 
-/// Check results, `[{command, ok, exit, ms}]`.
+/// Check results, `[{command, ok, exit, ms}]`, and `fails_on`, the branch on which a check fails as
+/// well, where there is one.
 pub fn checks_json(results: &[CheckResult]) -> Value {
-    let one =
-        |r: &CheckResult| json!({"command": r.command, "ok": r.ok, "exit": r.exit, "ms": r.ms});
+    let one = |r: &CheckResult| {
+        let mut one = json!({"command": r.command, "ok": r.ok, "exit": r.exit, "ms": r.ms});
+        if let (Some(branch), Value::Object(one)) = (&r.fails_on, &mut one) {
+            one.insert("fails_on".to_owned(), json!(branch));
+        }
+        one
+    };
     Value::Array(results.iter().map(one).collect())
 }
 

@@ -1,7 +1,10 @@
 //! What the coach of a session said last, and what the rounds took, read from its agent's events.
 
-use base::event::{Status, Usage};
-use planner::verdict::{Checks, Disagreement, Judged, Verdict, disagreements};
+use base::event::Status;
+use base::event::rounds::{
+    JudgedRequirement, RequirementStatus, RoundCost, RoundOutcome, RoundReport, RoundsEvent,
+};
+use planner::verdict::{Checks, Disagreement, Judged, Status as Met, Verdict, disagreements};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -12,9 +15,9 @@ use crate::session::journal::{CheckResult, Work};
 #[serde(default)]
 pub struct Coach {
     /// The last round that was judged; none before the first verdict.
-    pub last: Option<Round>,
+    pub last: Option<RoundReport>,
     /// What each round took so far.
-    pub costs: Vec<Cost>,
+    pub costs: Vec<RoundCost>,
     /// How the run ended; none while it goes on, and where it was cut off.
     pub status: Option<Status>,
     /// The newest result of each check that the work was given, by the agent or by studio.
@@ -25,109 +28,64 @@ pub struct Coach {
     pub played_on: bool,
 }
 
-/// One round, as the agent tells it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Round {
-    /// Counts from 1.
-    pub round: u32,
-    /// `approved`, `not approved`, `no verdict` or `not reached`.
-    pub verdict: String,
-    /// Why there is no verdict.
-    pub why: Option<String>,
-    /// Each requirement as judged.
-    pub requirements: Option<Vec<Judged>>,
-    /// What is left to do.
-    pub feedback: Option<String>,
-    checks: Vec<Ran>,
-    cost: Cost,
-}
-
-/// A check that the agent ran.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-struct Ran {
-    command: String,
-    ok: bool,
-}
-
-/// What rounds took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Cost {
-    /// Replies of the models.
-    pub turns: u32,
-    /// Milliseconds.
-    pub ms: u64,
-    /// Tokens and money.
-    pub usage: Usage,
-}
-
-/// A `plan` event of player and coach, as far as it counts here.
-#[derive(Deserialize)]
-struct Told {
-    mode: String,
-    state: String,
-    #[serde(default)]
-    resumed: bool,
-    status: Option<Status>,
-    #[serde(default)]
-    report: Vec<Round>,
-}
-
-impl Round {
-    /// The verdict of this round.
-    pub fn verdict(&self) -> Option<Verdict> {
-        let feedback = self.feedback.clone().unwrap_or_default();
-        let approved = self.verdict == "approved";
-        let requirements = self.requirements.clone()?;
-        Some(Verdict { approved, requirements, feedback })
-    }
-
-    fn was_reached(&self) -> bool {
-        self.verdict != "not reached"
-    }
+/// The verdict of a round.
+fn verdict_of(round: &RoundReport) -> Option<Verdict> {
+    let judged = |it: &JudgedRequirement| Judged {
+        id: it.id.clone(),
+        status: match it.status {
+            RequirementStatus::Met => Met::Met,
+            RequirementStatus::Unmet => Met::Unmet,
+            RequirementStatus::Unknown => Met::Unknown,
+        },
+        evidence: it.evidence.clone(),
+    };
+    Some(Verdict {
+        approved: round.verdict == RoundOutcome::Approved,
+        requirements: round.requirements.as_ref()?.iter().map(judged).collect(),
+        feedback: round.feedback.clone().unwrap_or_default(),
+    })
 }
 
 /// Takes a `plan` event into account; those of other modes, and what cannot be read, change nothing.
 pub fn hear(coach: &mut Option<Coach>, plan: &Value) {
-    let Ok(told) = Told::deserialize(plan) else { return };
-    if told.mode != "autonomous" {
-        return;
-    }
-    match told.state.as_str() {
+    match RoundsEvent::parse(plan) {
         // A run that begins anew judges by requirements of its own.
-        "begun" if !told.resumed => *coach = Some(Coach::default()),
-        "playing" => {
+        Some(RoundsEvent::Begun { resumed: false, .. }) => *coach = Some(Coach::default()),
+        Some(RoundsEvent::Playing(_)) => {
             let coach = coach.get_or_insert_default();
             coach.played_on = coach.last.is_some();
             coach.status = None;
         }
-        "judged" => {
-            let Ok(round) = Round::deserialize(plan) else { return };
+        Some(RoundsEvent::Judged { round, .. }) => {
             let coach = coach.get_or_insert_default();
             coach.costs.truncate(round.round.saturating_sub(1) as usize);
             coach.costs.push(round.cost);
             coach.judged(round);
         }
-        "ended" => {
+        Some(RoundsEvent::Ended { status, report, .. }) => {
             let coach = coach.get_or_insert_default();
-            coach.costs = told.report.iter().map(|round| round.cost).collect();
-            coach.status = told.status;
-            let goes_beyond = told.report.last().is_some_and(|round| !round.was_reached());
-            let last = told.report.into_iter().rfind(Round::was_reached);
+            coach.costs = report.iter().map(|round| round.cost).collect();
+            coach.status = status;
+            let reached = |round: &RoundReport| round.verdict != RoundOutcome::NotReached;
+            let goes_beyond = report.last().is_some_and(|round| !reached(round));
+            let last = report.into_iter().rfind(reached);
             // What is only said again is not judged again.
             if let Some(round) = last.filter(|round| coach.last.as_ref() != Some(round)) {
                 coach.judged(round);
             }
             coach.played_on |= goes_beyond && coach.last.is_some();
         }
-        _ => {}
+        Some(
+            RoundsEvent::Begun { resumed: true, .. }
+            | RoundsEvent::Checking(_)
+            | RoundsEvent::Judging(_),
+        )
+        | None => {}
     }
 }
 
 impl Coach {
-    fn judged(&mut self, round: Round) {
+    fn judged(&mut self, round: RoundReport) {
         self.checks = round.checks.iter().map(|ran| (ran.command.clone(), ran.ok)).collect();
         self.last = Some(round);
         (self.of, self.played_on) = (None, false);
@@ -155,7 +113,7 @@ impl Coach {
 
     /// The verdict.
     pub fn verdict(&self) -> Option<Verdict> {
-        self.last.as_ref()?.verdict()
+        verdict_of(self.last.as_ref()?)
     }
 
     /// Where the verdict and the newest results of the checks disagree.
@@ -166,8 +124,8 @@ impl Coach {
     }
 
     /// What all rounds took.
-    pub fn cost(&self) -> Cost {
-        self.costs.iter().fold(Cost::default(), |sum, one| Cost {
+    pub fn cost(&self) -> RoundCost {
+        self.costs.iter().fold(RoundCost::default(), |sum, one| RoundCost {
             turns: sum.turns.saturating_add(one.turns),
             ms: sum.ms.saturating_add(one.ms),
             usage: sum.usage.plus(one.usage),
@@ -178,6 +136,7 @@ impl Coach {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::event::Usage;
     use serde_json::json;
 
     fn judged(n: u32, status: &str) -> Value {
@@ -245,8 +204,15 @@ mod tests {
     fn the_newest_result_of_a_check_counts() {
         let mut coach = heard(&[judged(1, "met")]);
         assert_eq!(coach.disagreements().len(), 1);
-        let green =
-            CheckResult { command: "make".into(), ok: true, exit: 0, ms: 1, tail: String::new() };
+        let green = CheckResult {
+            command: "make".into(),
+            ok: true,
+            exit: 0,
+            ms: 1,
+            tail: String::new(),
+            hint: None,
+            fails_on: None,
+        };
         coach.checked(&[green]);
         assert!(coach.disagreements().is_empty());
     }

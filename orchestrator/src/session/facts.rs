@@ -1,13 +1,18 @@
 //! What is known about a session: who holds its lock, what its journal tells, what became of it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::event::{Event, Usage, What};
 use base::id::Id;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::session::coach::{self, Coach};
 use crate::session::journal::{CheckResult, Entry, Line, Outcome, Work};
+use crate::session::record::Limits;
+
+/// Bytes of a request that the reason of a state holds; `status` has all of it.
+const REASON: usize = 300;
 
 /// Everything from which the state of a session follows.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +94,16 @@ pub enum Phase {
     },
 }
 
+/// Why the work of a session whose run ended well counts as unchecked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unchecked {
+    /// Its agent changed nothing, and somebody changed the worktree since.
+    ChangedByHand,
+    /// It has other checks than those that passed.
+    OtherChecks,
+}
+
 /// A journal, read once and summed up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -103,10 +118,26 @@ pub struct Story {
     pub in_turn: bool,
     /// The name of the agent's conversation.
     pub talk: Option<String>,
+    /// Whether the last turn was cut off, or still is at work.
+    pub interrupted: bool,
     /// Requests without an answer.
-    pub asks: BTreeMap<u32, String>,
+    pub asks: BTreeMap<u32, Ask>,
     /// The number of the last request.
     pub last_ask: u32,
+    /// Kinds of requests that the user allowed for the whole session.
+    pub always: BTreeSet<String>,
+    /// Requests of the newest run that studio denied without asking anybody.
+    pub denied: Denials,
+    /// The number of the last event.
+    pub last_seq: u64,
+    /// Limits that the user changed since the session was made.
+    pub limits: Limits,
+    /// Whether the user said since then that requests wait for an answer.
+    pub attended: Option<bool>,
+    /// Milliseconds of the runs that are over.
+    pub worked_ms: u64,
+    /// When the run began that is not over, RFC 3339.
+    pub run_began: Option<String>,
     /// Replies of models that the agent told of.
     pub replies: u32,
     /// What its coach said, where it has one.
@@ -119,12 +150,39 @@ pub struct Story {
     pub work: Option<Work>,
     /// How the checks went; absent before they ran.
     pub checks: Option<Vec<CheckResult>>,
+    /// Whether they ran on what the last turn left.
+    pub is_checked: bool,
+    /// The commands that must pass, where the user has changed them.
+    pub commands: Option<Vec<String>>,
+    /// Why the work of an ended session counts as unchecked.
+    pub unchecked: Option<Unchecked>,
     /// The last note.
     pub note: Option<String>,
     /// The time of the last line, RFC 3339.
     pub updated_at: Option<String>,
     /// Whether the worktree was made.
     pub has_worktree: bool,
+}
+
+/// A request for permission.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// What the agent wants, as it says it.
+    pub what: String,
+    /// What further requests of the same kind have in common.
+    pub rule: String,
+}
+
+/// Requests that studio denied without asking anybody.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Denials {
+    /// How many.
+    pub count: u32,
+    /// What the first of them was about.
+    pub what: String,
+    /// Why the first of them was denied, and how to allow it.
+    pub why: String,
 }
 
 impl Story {
@@ -139,7 +197,18 @@ impl Story {
 
     /// Takes one more line into account.
     pub fn hear(&mut self, line: &Line) {
-        self.updated_at = Some(line.time.clone());
+        let before = self.updated_at.replace(line.time.clone());
+        if let Entry::Spawned { .. } = &line.entry {
+            // A run without a last line ended with the last one that it wrote.
+            let ended = self.run_began.replace(line.time.clone()).zip(before);
+            let took = ended.and_then(|(began, ended)| milliseconds(&began, &ended));
+            self.worked_ms = self.worked_ms.saturating_add(took.unwrap_or(0));
+        }
+        if let Entry::Exit { ms, .. } = &line.entry {
+            let began = self.run_began.take();
+            let took = ms.or_else(|| milliseconds(&began?, &line.time));
+            self.worked_ms = self.worked_ms.saturating_add(took.unwrap_or(0));
+        }
         self.hear_entry(&line.entry);
     }
 
@@ -155,7 +224,9 @@ impl Story {
             Entry::Spawned { .. } => {
                 self.phase = Phase::Starting;
                 self.in_turn = false;
+                self.unchecked = None;
                 self.asks.clear();
+                self.denied = Denials::default();
             }
             Entry::Worktree => self.has_worktree = true,
             Entry::Agent { talk } => {
@@ -165,20 +236,34 @@ impl Story {
                 self.pending.pop_front();
                 self.turns = *n;
                 self.in_turn = true;
+                self.interrupted = true;
+                self.is_checked = false;
                 self.phase = Phase::Working;
             }
             Entry::Event { event } => self.hear_event(event),
-            Entry::Asked { n, what } => {
-                self.asks.insert(*n, what.clone());
-                self.last_ask = *n;
+            Entry::Asked { n, what, rule } => {
+                let rule = rule.clone().unwrap_or_else(|| what.clone());
+                self.asks.insert(*n, Ask { what: what.clone(), rule });
+                self.last_ask = self.last_ask.max(*n);
                 self.wait_or_work();
             }
-            Entry::Answered { n, .. } => {
-                self.asks.remove(n);
+            Entry::Answered { n, allow, always, why, .. } => {
+                let ask = self.asks.remove(n).unwrap_or_default();
+                if let (false, Some(why)) = (allow, why) {
+                    self.denied.add(&ask.what, why);
+                }
+                if *allow && *always {
+                    self.always.insert(ask.rule);
+                }
                 self.wait_or_work();
+            }
+            Entry::Settings { limits, attended } => {
+                self.limits = limits.or(self.limits);
+                self.attended = attended.or(self.attended);
             }
             Entry::Sent { text } => self.pending.push_back(Some(text.clone())),
-            Entry::TurnEnd { .. } => {
+            Entry::TurnEnd { why, .. } => {
+                self.interrupted = why.is_some();
                 self.in_turn = false;
                 self.asks.clear();
                 self.phase = Phase::Working;
@@ -186,19 +271,42 @@ impl Story {
             Entry::Work(work) => {
                 self.coach.iter_mut().for_each(|coach| coach.brought(work));
                 self.work = Some(work.clone());
+                if self.phase == (Phase::Ended { outcome: Outcome::Empty }) {
+                    self.unchecked = work.is_changed().then_some(Unchecked::ChangedByHand);
+                }
             }
             Entry::Checking => self.phase = Phase::Checking,
             Entry::Checked { results } => {
                 self.coach.iter_mut().for_each(|coach| coach.checked(results));
                 self.checks = Some(results.clone());
+                self.is_checked = true;
+                self.unchecked = None;
+            }
+            Entry::Checks { commands } => {
+                let has_passed = |command: &String| {
+                    let mut results = self.checks.iter().flatten();
+                    results.any(|result| result.ok && result.command == *command)
+                };
+                if self.phase == (Phase::Ended { outcome: Outcome::Ready }) {
+                    let all = commands.iter().all(has_passed);
+                    self.unchecked = (!all).then_some(Unchecked::OtherChecks);
+                }
+                self.commands = Some(commands.clone());
             }
             Entry::StopRequested | Entry::Limit { .. } => {}
             Entry::Note { text } => self.note = Some(text.clone()),
-            Entry::Exit { outcome } => {
+            Entry::Exit { outcome, .. } => {
                 self.phase = Phase::Ended { outcome: outcome.clone() };
                 self.asks.clear();
             }
         }
+    }
+
+    /// The check that ended the run, where a red check did.
+    pub fn red_check(&self) -> Option<&CheckResult> {
+        let failed = matches!(self.phase, Phase::Ended { outcome: Outcome::Failed { .. } });
+        let red = self.checks.iter().flatten().find(|result| !result.ok);
+        red.filter(|_| failed && self.is_checked)
     }
 
     /// Whether the verdict of its coach is of what the session holds now.
@@ -220,12 +328,17 @@ impl Story {
 
     fn wait_or_work(&mut self) {
         self.phase = match self.asks.iter().next() {
-            Some((n, what)) => Phase::Waiting { reason: format!("permission {n}: {what}") },
+            Some((n, ask)) => {
+                let what = base::text::head(&ask.what, REASON).replace('\n', " ");
+                let cut = if ask.what.len() > REASON { "…" } else { "" };
+                Phase::Waiting { reason: format!("permission {n}: {what}{cut}") }
+            }
             None => Phase::Working,
         };
     }
 
     fn hear_event(&mut self, event: &serde_json::Value) {
+        self.last_seq = event["seq"].as_u64().map_or(self.last_seq, |seq| seq.max(self.last_seq));
         let Ok(event) = serde_json::from_value::<Event>(event.clone()) else { return };
         if let Phase::Waiting { .. } = self.phase
             && self.asks.is_empty()
@@ -241,7 +354,7 @@ impl Story {
                 self.phase = Phase::Waiting { reason: format!("it tries again: {why}") };
             }
             What::Error { text, .. } => self.last_words = Some(text),
-            What::Turn { .. } => self.replies += 1,
+            What::Turn { .. } => self.replies = self.replies.saturating_add(1),
             What::Plan { plan } => coach::hear(&mut self.coach, &plan),
             What::Start { .. }
             | What::Text { .. }
@@ -258,4 +371,20 @@ impl Story {
             | What::End { .. } => {}
         }
     }
+}
+
+impl Denials {
+    fn add(&mut self, what: &str, why: &str) {
+        if self.count == 0 {
+            self.what = base::text::head(what, REASON).replace('\n', " ");
+            self.why = why.lines().next().unwrap_or_default().to_owned();
+        }
+        self.count = self.count.saturating_add(1);
+    }
+}
+
+/// The time between two moments, RFC 3339.
+fn milliseconds(from: &str, to: &str) -> Option<u64> {
+    let (from, to): (Timestamp, Timestamp) = (from.parse().ok()?, to.parse().ok()?);
+    u64::try_from(to.duration_since(from).as_millis()).ok()
 }

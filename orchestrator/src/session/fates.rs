@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::failure::{OrFail, Result};
-use base::files::read_journal;
+use base::failure::{Failure, Result};
 use base::id::Id;
 
-use crate::git::operations::{Intent, Kind, Line};
+use crate::git::operations::{Entries, Intent, Kind, Line};
 use crate::git::repo::Repository;
 use crate::git::{mend, trash};
 use crate::session::facts::{Fate, Hold};
@@ -17,6 +16,7 @@ pub struct Fates {
     by_session: BTreeMap<Id, Fate>,
     undone: BTreeSet<Id>,
     intents: BTreeMap<String, Intent>,
+    entries: Entries,
 }
 
 impl Fates {
@@ -28,6 +28,17 @@ impl Fates {
     /// Whether a session had landed and its landing was undone.
     pub fn is_landing_undone(&self, id: &Id) -> bool {
         self.undone.contains(id)
+    }
+
+    /// Refuses a session of which nobody can tell what became of it: a line of the operations log
+    /// that may be about it cannot be read.
+    pub fn refuse_doubt(&self, id: &Id) -> Result<()> {
+        match self.entries.doubt_about(id) {
+            Some(doubt) => Err(Failure::failed(format!("session `{id}` cannot be read"))
+                .because(doubt.sentence())
+                .next("studio doctor")),
+            None => Ok(()),
+        }
     }
 
     /// The sessions that must have landed before this one starts, and have not.
@@ -48,17 +59,17 @@ impl Fates {
 
 /// Reads them. Waits for nobody.
 pub fn read(repository: &Repository) -> Result<Fates> {
-    let path = repository.common_dir.join("studio/operations.jsonl");
-    let lines: Vec<Line> = read_journal(&path).or_fail(|| "cannot read the operations log")?;
-    let (by_session, undone) = of(&lines);
+    let entries = Entries::read(repository)?;
+    let (by_session, undone) = of(entries.lines());
     let mut intents = BTreeMap::new();
-    for line in lines {
-        if let Line::Intent(mut intent) = line {
+    for line in entries.lines() {
+        if let Line::Intent(intent) = line {
+            let mut intent = intent.clone();
             mend::intent_now(&repository.common_dir, &mut intent);
             intents.insert(intent.id.clone(), *intent);
         }
     }
-    Ok(Fates { by_session, undone, intents })
+    Ok(Fates { by_session, undone, intents, entries })
 }
 
 /// What became of each session, and the sessions whose landing was undone.
@@ -77,7 +88,7 @@ fn of(lines: &[Line]) -> (BTreeMap<Id, Fate>, BTreeSet<Id>) {
     let (mut fates, mut undone) = (BTreeMap::new(), BTreeSet::new());
     for line in lines {
         let Line::Intent(intent) = line else { continue };
-        if taken_back.contains(intent.id.as_str()) {
+        if taken_back.contains(intent.id.as_str()) || intent.kind == Kind::Relocate {
             continue;
         }
         let fate = fate(intent, done.contains(intent.id.as_str()));
@@ -105,6 +116,6 @@ fn fate(intent: &Intent, done: bool) -> Option<Fate> {
             Some(Fate::Accepted { operation: intent.id.clone(), commit })
         }
         (Kind::Discard, _) => Some(Fate::Discarded { operation: intent.id.clone() }),
-        (Kind::Undo, _) => None,
+        (Kind::Undo | Kind::Relocate, _) => None,
     }
 }

@@ -2,13 +2,16 @@
 
 use base::clock::Clock;
 use base::failure::{OrFail, Result};
+use serde::{Deserialize, Serialize};
 
 use crate::git;
 use crate::git::import::{self, Home};
 use crate::git::leftovers::Before;
+use crate::git::patch::Comparison;
 use crate::git::refs;
 use crate::git::repo::Repository;
-use crate::git::snapshot::{self, Limits, Snapshot};
+use crate::git::snapshot::{self, LeftOut, Limits, Snapshot};
+use crate::git::tree_limits;
 use crate::session::journal::Work;
 use crate::session::record::Record;
 
@@ -75,13 +78,14 @@ fn by_checks(paths: &[String]) -> Option<String> {
 }
 
 fn sum(repository: &Repository, record: &Record, home: &Home, snapshot: &Snapshot) -> Result<Work> {
-    let base = &record.base.commit;
-    let stats = git::diff::stats(repository, base, &snapshot.work)?;
-    let commits = git::diff::apart(repository, &home.head, base)?.ahead;
+    let base = compared_with(&repository.open()?, repository, record, &home.head)?;
+    let stats = git::diff::stats(repository, &base, &snapshot.work)?;
+    let commits = git::diff::apart(repository, &home.head, &base)?.ahead;
     let mut notes = home.notes.clone();
-    let left = snapshot.left_out.iter().take(20);
-    notes.extend(left.map(|left| format!("left out: {}: {}", left.path, left.why.sentence())));
+    notes.extend(left_out(&snapshot.left_out));
+    notes.extend(unlandable(repository, &base, &home.head)?);
     Ok(Work {
+        base: Some(base),
         head: home.head.clone(),
         snapshot: snapshot.is_dirty().then(|| snapshot.work.clone()),
         commits: commits as u64,
@@ -94,8 +98,104 @@ fn sum(repository: &Repository, record: &Record, home: &Home, snapshot: &Snapsho
     })
 }
 
+/// The commit that a session's work is compared with: the merge base with the branch that it would
+/// land on, so that what the session merged from there is not shown as its own.
+fn compared_with(
+    repo: &git2::Repository,
+    repository: &Repository,
+    record: &Record,
+    head: &str,
+) -> Result<String> {
+    let base = &record.base.commit;
+    let Some(branch) = &record.base.branch else { return Ok(base.clone()) };
+    let Some(tip) = repository.tip(branch)? else { return Ok(base.clone()) };
+    let (head, tip) = (refs::oid(head)?, refs::oid(&tip)?);
+    let Ok(common) = repo.merge_base(head, tip) else { return Ok(base.clone()) };
+    // A branch that was set back to before the base does not make the base the session's own work.
+    let started = refs::oid(base)?;
+    let is_older = repo.graph_descendant_of(started, common).unwrap_or(false);
+    let has_base = head == started || repo.graph_descendant_of(head, started).unwrap_or(false);
+    Ok(if is_older && has_base { base.clone() } else { common.to_string() })
+}
+
+/// What a session changed, ready to be shown.
+pub struct Changes {
+    /// The two states of the files.
+    pub comparison: Comparison,
+    /// What a person should know about it, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// What the worktree holds at this moment, compared with the merge base; none when it is not there.
+/// Nothing is imported and no ref is written, so this is safe while the agent works.
+pub fn look_now(repository: &Repository, record: &Record) -> Result<Option<(Changes, Work)>> {
+    let place = &record.place;
+    if !git::worktree::is_finished(place) || !import::check_pointer(place)? {
+        return Ok(None);
+    }
+    let repo = repository.open()?;
+    let leftovers = git::leftovers::of(&repo, &place.id)?;
+    let found = git::head::read(&place.git_dir)?;
+    let tip = repository.tip(&place.branch)?;
+    let head = found.commit.or(tip).unwrap_or_else(|| place.base.clone());
+    let (on, busy) = (found.branch, found.busy);
+    let home = Home { head, moved: false, on, busy, notes: Vec::new() };
+    let seen = snapshot::look(repository, place, &home, &Limits::default(), &leftovers)?;
+    let base = compared_with(&seen.scratch.repo, repository, record, &home.head)?;
+    let mut notes: Vec<String> = by_checks(&seen.by_checks).into_iter().collect();
+    notes.extend(left_out(&seen.left_out));
+    let tree = seen.tree.to_string();
+    let head_tree =
+        seen.scratch.repo.find_commit(refs::oid(&home.head)?).or_fail(cannot_compare)?;
+    let is_dirty = head_tree.tree_id() != seen.tree;
+    drop(head_tree);
+    let stats = git::diff::stats_in(&seen.scratch.repo, &base, &tree)?;
+    let commits = git::diff::apart_in(&seen.scratch.repo, &home.head, &base)?.ahead;
+    let work = Work {
+        base: Some(base.clone()),
+        head: home.head,
+        snapshot: None,
+        commits: commits as u64,
+        files_changed: stats.files as u64,
+        insertions: stats.insertions as u64,
+        deletions: stats.deletions as u64,
+        dirty: is_dirty,
+        left_out: seen.left_out.iter().map(|left| left.path.clone()).collect(),
+        notes: notes.clone(),
+    };
+    let comparison =
+        Comparison::of_worktree(repository, &place.git_dir, seen.scratch, &base, &tree);
+    Ok(Some((Changes { comparison, notes }, work)))
+}
+
+/// What was brought home last.
+pub fn look_back(repository: &Repository, record: &Record, work: &Work) -> Changes {
+    let base = work.base.as_ref().unwrap_or(&record.base.commit);
+    let comparison = Comparison::of_commits(repository, base, work.commit());
+    Changes { comparison, notes: work.notes.clone() }
+}
+
+/// What is not in a snapshot, one sentence each.
+fn left_out(left_out: &[LeftOut]) -> impl Iterator<Item = String> {
+    left_out
+        .iter()
+        .take(SHOWN)
+        .map(|left| format!("left out: {}: {}", left.path, left.why.sentence()))
+}
+
+fn cannot_compare() -> &'static str {
+    "cannot compare the work with its base"
+}
+
+/// Why the session's last commit could not land, where that can be told from the commit alone.
+fn unlandable(repository: &Repository, base: &str, head: &str) -> Result<Option<String>> {
+    let repo = repository.open()?;
+    let target = git::checkout::tree_of(&repo, base)?;
+    Ok(tree_limits::refuse(&repo, head, &target).err().map(|failure| failure.sentence()))
+}
+
 /// How the work stands to the branch that it would land on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     /// Commits that the branch does not have.
     pub ahead: usize,
@@ -126,10 +226,6 @@ pub fn standing(repository: &Repository, record: &Record, work: &Work) -> Result
 /// The session's changes against its base as a patch, uncommitted ones included, as they were
 /// brought home last.
 pub fn diff(repository: &Repository, record: &Record, work: &Work) -> Result<String> {
-    git::diff::patch(repository, &record.base.commit, work.commit())
-}
-
-/// One line per changed file, as `git diff --stat` has it.
-pub fn stat(repository: &Repository, record: &Record, work: &Work, width: usize) -> Result<String> {
-    git::diff::stat(repository, &record.base.commit, work.commit(), width)
+    let base = work.base.as_ref().unwrap_or(&record.base.commit);
+    git::diff::patch(repository, base, work.commit())
 }

@@ -57,6 +57,26 @@ fn by_prefix(text: &str, candidates: &[Candidate]) -> Result<Id> {
     }
 }
 
+/// The shortest beginning of an id that no other one of the sorted ids has, at least four
+/// characters.
+pub fn shortest_prefix<'a>(id: &'a Id, sorted: &[Id]) -> &'a str {
+    const LEAST: usize = 4;
+    let text = id.as_str();
+    let at = sorted.partition_point(|other| other.as_str() < text);
+    let before = at.checked_sub(1).and_then(|at| sorted.get(at));
+    let after = sorted[at..].iter().find(|other| *other != id);
+    let common = |other: &Id| {
+        let both = text.bytes().zip(other.as_str().bytes());
+        both.take_while(|(one, other)| one == other).count()
+    };
+    let taken = [before, after].into_iter().flatten().map(common).max();
+    // An id that begins another is found as a whole.
+    let length = taken.map_or(0, |taken| taken + 1).max(LEAST);
+    // Ids are ASCII; a prefix that ends with a dash reads as cut.
+    let length = if text.as_bytes().get(length - 1) == Some(&b'-') { length + 1 } else { length };
+    text.get(..length).unwrap_or(text)
+}
+
 fn none_at_all() -> Failure {
     Failure::not_found("there are no sessions in this repository").next("studio run 'your task'")
 }
@@ -89,6 +109,23 @@ mod tests {
             Ok(id) => id.to_string(),
             Err(failure) => format!("{}: {}", failure.exit_code(), failure.what),
         }
+    }
+
+    #[test]
+    fn prefixes_are_as_short_as_they_can_be() {
+        let ids = |names: &[&str]| -> Vec<Id> {
+            names.iter().map(|name| Id::parse(name).unwrap()).collect()
+        };
+        let all = ids(&["fix-login-7k3f", "fix-logs-x1y2", "write-a-ab12", "write-ab-cd34"]);
+        let short: Vec<&str> = all.iter().map(|id| shortest_prefix(id, &all)).collect();
+        assert_eq!(short, ["fix-logi", "fix-logs", "write-a-a", "write-ab"]);
+        assert_eq!(shortest_prefix(&all[0], &all[..1]), "fix-l");
+        for id in &all {
+            let short = shortest_prefix(id, &all);
+            assert_eq!(all.iter().filter(|it| it.as_str().starts_with(short)).count(), 1);
+        }
+        let whole = ids(&["a-b", "a-b-c"]);
+        assert_eq!(shortest_prefix(&whole[0], &whole), "a-b");
     }
 
     #[test]

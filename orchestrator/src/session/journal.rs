@@ -7,6 +7,8 @@ use base::clock::Clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::session::record::Limits;
+
 /// One line of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
@@ -17,7 +19,8 @@ pub struct Line {
     pub entry: Entry,
 }
 
-/// What can happen to a session. Readers skip entries that they do not know.
+/// What can happen to a session. A reader that does not know an entry cannot tell the session's state
+/// and says so.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum Entry {
@@ -44,6 +47,9 @@ pub enum Entry {
         n: u32,
         /// What it was told.
         text: String,
+        /// The length of its log before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        log_bytes: Option<u64>,
     },
     /// An event in g3's wire form (`base::event`), as it came.
     Event {
@@ -52,10 +58,13 @@ pub enum Entry {
     },
     /// The agent asks whether it may do something.
     Asked {
-        /// The number to answer with.
+        /// The number to answer with. Counts from 1 through the life of the session.
         n: u32,
-        /// What it wants.
+        /// What it wants, as the agent says it.
         what: String,
+        /// Requests with the same text here are of one kind; `what` itself when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
     },
     /// A request was decided.
     Answered {
@@ -63,8 +72,22 @@ pub enum Entry {
         n: u32,
         /// The decision.
         allow: bool,
-        /// `user` or `nobody`.
+        /// Whether it holds for further requests of this kind.
+        #[serde(default, skip_serializing_if = "is_false")]
+        always: bool,
+        /// `user`, or `studio` where no person was asked.
         by: String,
+        /// Why studio decided it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
+    /// The user changed how the session is run; what is absent stays as it is.
+    Settings {
+        /// Limits that replace the earlier ones.
+        limits: Limits,
+        /// Whether permission requests wait for the user.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attended: Option<bool>,
     },
     /// Text for the agent that waits for the end of its turn.
     Sent {
@@ -87,6 +110,11 @@ pub enum Entry {
         /// One result for each command.
         results: Vec<CheckResult>,
     },
+    /// The user changed the commands that must pass; the new list.
+    Checks {
+        /// One `sh -c` line each.
+        commands: Vec<String>,
+    },
     /// Somebody wants the session to end.
     StopRequested,
     /// A limit was reached.
@@ -103,18 +131,28 @@ pub enum Entry {
     Exit {
         /// How it ended.
         outcome: Outcome,
+        /// Milliseconds that the run took; the times of its lines tell it when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ms: Option<u64>,
     },
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What a session holds, compared with its base.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Work {
+    /// The commit that it is compared with: the merge base with the branch that it would land on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
     /// The tip of the session's branch.
     pub head: String,
     /// The snapshot of uncommitted work, when there is any.
     pub snapshot: Option<String>,
-    /// Commits since the base.
+    /// Commits since that one.
     pub commits: u64,
     /// Files that differ from the base, uncommitted ones included.
     pub files_changed: u64,
@@ -136,6 +174,11 @@ impl Work {
     pub fn commit(&self) -> &str {
         self.snapshot.as_ref().unwrap_or(&self.head)
     }
+
+    /// Whether anything differs from the base.
+    pub fn is_changed(&self) -> bool {
+        self.commits > 0 || self.files_changed > 0
+    }
 }
 
 /// How one check went.
@@ -152,6 +195,26 @@ pub struct CheckResult {
     /// The end of what it wrote.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tail: String,
+    /// A likely cause of the failure that is not in what it wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// The branch whose tip it fails on as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fails_on: Option<String>,
+}
+
+impl CheckResult {
+    /// Why a check failed, in one line.
+    pub fn failure(&self) -> String {
+        let mut text = format!("check `{}` failed with exit code {}", self.command, self.exit);
+        if let Some(branch) = &self.fails_on {
+            text.push_str(&format!("; it fails on `{branch}` as well"));
+        }
+        if let Some(hint) = &self.hint {
+            text.push_str(&format!(": {hint}"));
+        }
+        text
+    }
 }
 
 /// How a supervised run ended.

@@ -8,5 +8,6 @@ pub mod id;
 pub mod journal;
 pub mod random;
 pub mod record;
+pub mod shown;
 pub mod state;
 pub mod store;

@@ -11,6 +11,7 @@ use crate::git::names::{BranchTemplate, WorktreeTemplate};
 use crate::git::private::Place;
 use crate::git::repo::{Base, Repository};
 use crate::git::worktree::Order;
+use crate::session::facts::Story;
 
 /// The schema of `session.json`.
 pub const SCHEMA: u32 = 1;
@@ -29,6 +30,12 @@ pub struct Record {
     /// The persona that g3 plays, if any.
     #[serde(default)]
     pub persona: Option<String>,
+    /// The model that g3 asks instead of the configured one.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// The names that g3's tools have instead of the configured ones.
+    #[serde(default)]
+    pub profile: Option<String>,
     /// Where it started.
     pub base: Base,
     /// Its worktree, branch and private git directory.
@@ -87,12 +94,9 @@ impl Templates {
         BranchTemplate::parse(&self.branch)
     }
 
-    /// Where worktrees lie.
+    /// Where worktrees are.
     pub fn worktrees(&self) -> Result<WorktreeTemplate> {
-        match self.worktree.as_str() {
-            ".worktrees/{id}" => Ok(WorktreeTemplate::Beside),
-            other => WorktreeTemplate::parse(other),
-        }
+        WorktreeTemplate::parse(&self.worktree)
     }
 
     /// What is to be made for a session.
@@ -112,26 +116,31 @@ impl Record {
         !self.after.is_empty() || !self.part.paths.is_empty()
     }
 
+    /// The record with the checks that the user has set since it was made.
+    #[must_use]
+    pub fn with_checks_of(mut self, story: &Story) -> Record {
+        self.checks = story.commands.clone().unwrap_or(self.checks);
+        self
+    }
+
     /// The record with its place where the repository is now: repositories are moved. What lies at
     /// a place of its own stays there.
     pub fn located(mut self, repository: &Repository) -> Result<Record> {
-        self.place = match self.templates.worktrees()? {
-            WorktreeTemplate::Beside => {
-                self.templates.order(&self.id, &self.base)?.place(repository)?
-            }
-            WorktreeTemplate::At(_) => mend::place_now(&repository.common_dir, &self.place),
+        self.place = match self.templates.worktrees()?.is_relative() {
+            true => self.templates.order(&self.id, &self.base)?.place(repository)?,
+            false => mend::place_now(&repository.common_dir, &self.place),
         };
         Ok(self)
     }
 }
 
-/// When a session is stopped by itself; absent means no limit.
+/// When a session is stopped by itself, over all its runs together; absent means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// Time of one supervised run, in seconds.
+    /// Time of all runs together, in seconds.
     pub seconds: Option<u64>,
-    /// Turns of the conversation.
+    /// Replies of models.
     pub turns: Option<u32>,
     /// Tokens in and out, caches included.
     pub tokens: Option<u64>,
@@ -141,6 +150,21 @@ pub struct Limits {
     pub output_bytes: Option<u64>,
     /// Bytes that must stay free on the disk of the worktree.
     pub disk_floor_bytes: Option<u64>,
+}
+
+impl Limits {
+    /// These limits where there are any, else the earlier ones.
+    #[must_use]
+    pub fn or(self, earlier: Limits) -> Limits {
+        Limits {
+            seconds: self.seconds.or(earlier.seconds),
+            turns: self.turns.or(earlier.turns),
+            tokens: self.tokens.or(earlier.tokens),
+            usd: self.usd.or(earlier.usd),
+            output_bytes: self.output_bytes.or(earlier.output_bytes),
+            disk_floor_bytes: self.disk_floor_bytes.or(earlier.disk_floor_bytes),
+        }
+    }
 }
 
 /// How a session is to be run.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::session::facts::{Facts, Fate, Hold, Phase};
+use crate::session::facts::{Denials, Facts, Fate, Hold, Phase, Story, Unchecked};
 use crate::session::journal::Outcome;
 
 /// The states of a session. The life of a session is the diagram of docs/architecture.md.
@@ -40,6 +40,12 @@ pub fn state(facts: &Facts) -> State {
         Phase::Working => live(State::Working),
         Phase::Waiting { reason } => live(State::Waiting { reason: reason.clone() }),
         Phase::Checking => live(State::Checking),
+        // What has not been checked is not ready, and what was changed is not empty.
+        Phase::Ended { outcome: Outcome::Ready | Outcome::Empty }
+            if facts.story.unchecked.is_some() =>
+        {
+            State::Stopped
+        }
         Phase::Ended { outcome: Outcome::Ready } => State::Ready,
         Phase::Ended { outcome: Outcome::Failed { why } } => State::Failed { why: why.clone() },
         Phase::Ended { outcome: Outcome::Empty } => State::Empty,
@@ -104,9 +110,9 @@ pub fn why(facts: &Facts, state: &State) -> Option<String> {
         State::Waiting { reason } => reason.clone(),
         State::Checking => "studio runs its checks".into(),
         State::Ready => ready_why(story.checks.as_deref().unwrap_or_default().len()),
-        State::Failed { why } => why.clone(),
-        State::Empty => "the agent finished and changed nothing".into(),
-        State::Stopped => "it was stopped by the user".into(),
+        State::Failed { why } => failed_why(why, story),
+        State::Empty => empty_why(story),
+        State::Stopped => stopped_why(story).into(),
         State::Crashed => "its supervisor ended without a last word".into(),
         State::Landing => "its landing was begun".into(),
         State::Accepted => match &facts.fate {
@@ -120,9 +126,49 @@ pub fn why(facts: &Facts, state: &State) -> Option<String> {
         },
         State::Discarded => "it was discarded".into(),
     };
-    match (&story.note, state) {
-        (Some(note), State::Ready) => Some(format!("{why}; {note}")),
-        _ => Some(why),
+    let note = story.note.as_ref().filter(|_| *state == State::Ready);
+    let denied = denied(&story.denied)
+        .filter(|_| matches!(state, State::Ready | State::Empty | State::Failed { .. }));
+    let all = [Some(why), note.cloned(), denied];
+    Some(all.into_iter().flatten().collect::<Vec<_>>().join("; "))
+}
+
+/// What studio denied without asking anybody, in a clause.
+fn denied(denials: &Denials) -> Option<String> {
+    let Denials { count, what, why } = denials;
+    match count {
+        0 => None,
+        1 => Some(format!("a request was denied ({what}): {why}")),
+        n => Some(format!("{n} requests were denied (the first: {what}): {why}")),
+    }
+}
+
+fn failed_why(why: &str, story: &Story) -> String {
+    match story.red_check().and_then(|check| check.fails_on.as_ref()) {
+        Some(branch) => format!("{why}; this check fails on `{branch}` as well"),
+        None => why.to_owned(),
+    }
+}
+
+fn empty_why(story: &Story) -> String {
+    let left_out = story.work.as_ref().map(|work| work.left_out.as_slice()).unwrap_or_default();
+    match left_out {
+        [] => "the agent finished and changed nothing".into(),
+        [one] => format!("the agent finished; its only change, {one}, is left out"),
+        [first, rest @ ..] => {
+            let more = rest.len();
+            format!("the agent finished; all it changed is left out: {first} and {more} more")
+        }
+    }
+}
+
+fn stopped_why(story: &Story) -> &'static str {
+    match story.unchecked {
+        Some(Unchecked::ChangedByHand) => {
+            "it was changed by hand after its agent finished; its checks have not run"
+        }
+        Some(Unchecked::OtherChecks) => "its checks were changed and have not run",
+        None => "it was stopped by the user",
     }
 }
 
@@ -149,23 +195,41 @@ fn ready_why(checks: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::facts::Story;
-    use crate::session::journal::{Entry, Line};
+    use crate::session::journal::{CheckResult, Entry, Line, Work};
 
     fn entry(name: &str) -> Entry {
+        let passed = || CheckResult {
+            command: "make".into(),
+            ok: true,
+            exit: 0,
+            ms: 1,
+            tail: String::new(),
+            hint: None,
+            fails_on: None,
+        };
+        let work = |files_changed| Work { files_changed, ..Work::default() };
+        let commands = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         match name {
+            "changed" => Entry::Work(work(1)),
+            "unchanged" => Entry::Work(work(0)),
+            "passed" => Entry::Checked { results: vec![passed()] },
+            "same_checks" => Entry::Checks { commands: commands(&["make"]) },
+            "fewer_checks" => Entry::Checks { commands: Vec::new() },
+            "other_checks" => Entry::Checks { commands: commands(&["make", "lint"]) },
             "queued" => Entry::Queued { prompt: None },
             "spawned" => Entry::Spawned { pid: 7 },
-            "turn" => Entry::Turn { n: 1, text: "do".into() },
-            "asked" => Entry::Asked { n: 1, what: "rm".into() },
-            "answered" => Entry::Answered { n: 1, allow: true, by: "user".into() },
+            "turn" => Entry::Turn { n: 1, text: "do".into(), log_bytes: None },
+            "asked" => Entry::Asked { n: 1, what: "rm".into(), rule: None },
+            "answered" => {
+                Entry::Answered { n: 1, allow: true, always: false, by: "user".into(), why: None }
+            }
             "turn_end" => Entry::TurnEnd { n: 1, why: None },
             "checking" => Entry::Checking,
             "stop" => Entry::StopRequested,
-            "ready" => Entry::Exit { outcome: Outcome::Ready },
-            "failed" => Entry::Exit { outcome: Outcome::Failed { why: "w".into() } },
-            "empty" => Entry::Exit { outcome: Outcome::Empty },
-            "stopped" => Entry::Exit { outcome: Outcome::Stopped },
+            "ready" => Entry::Exit { outcome: Outcome::Ready, ms: None },
+            "failed" => Entry::Exit { outcome: Outcome::Failed { why: "w".into() }, ms: None },
+            "empty" => Entry::Exit { outcome: Outcome::Empty, ms: None },
+            "stopped" => Entry::Exit { outcome: Outcome::Stopped, ms: None },
             other => panic!("no entry is called {other}"),
         }
     }
@@ -194,6 +258,17 @@ mod tests {
             ("queued spawned turn asked stop stopped", "stopped", "stopped"),
             ("queued spawned turn turn_end checking", "checking", "crashed"),
             ("queued spawned turn turn_end checking ready", "ready", "ready"),
+            ("queued spawned turn turn_end unchanged empty changed", "stopped", "stopped"),
+            ("queued spawned turn turn_end unchanged empty changed unchanged", "empty", "empty"),
+            ("queued spawned turn turn_end empty changed passed ready", "ready", "ready"),
+            ("queued spawned turn turn_end passed ready other_checks", "stopped", "stopped"),
+            ("queued spawned turn turn_end passed ready same_checks", "ready", "ready"),
+            ("queued spawned turn turn_end passed ready fewer_checks", "ready", "ready"),
+            (
+                "queued spawned turn turn_end passed ready other_checks passed ready",
+                "ready",
+                "ready",
+            ),
             ("queued spawned turn turn_end checking failed", "failed", "failed"),
             ("queued spawned turn turn_end empty", "empty", "empty"),
             ("queued spawned turn turn_end checking stop stopped", "stopped", "stopped"),

@@ -5,13 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use base::clock::Clock;
+use base::config::studio::DEFAULT_WORKTREE;
 use base::failure::{Failure, OrFail, Result};
 use base::files;
 use base::id::Id;
 use base::lock::Lock;
 use serde::{Deserialize, Serialize};
 
-use crate::git::mend;
+use crate::git::{mend, relocate};
 use crate::session::facts::Story;
 use crate::session::journal::{Entry, Writer};
 use crate::session::record::Record;
@@ -111,6 +112,16 @@ impl Store {
             }
             Err(e) => return Err(unreadable(id, "session.json", e)),
         };
+        match fs::read(self.file(id, relocate::PLACE)) {
+            Ok(text) => {
+                let fail = |e| unreadable(id, relocate::PLACE, e);
+                record.place = serde_json::from_slice(&text).map_err(fail)?;
+                // The template that it was made from says no longer where it is.
+                record.templates.worktree = DEFAULT_WORKTREE.to_owned();
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(unreadable(id, relocate::PLACE, e)),
+        }
         if let Some(common) = self.root.parent() {
             record.place = mend::place_now(common, &record.place);
         }
@@ -137,7 +148,12 @@ impl Store {
             return Ok(cached.story);
         }
         let fail = |e| unreadable(id, "journal.jsonl", e);
-        let lines = files::read_journal(&journal).map_err(fail)?;
+        let (lines, unreadable) = files::read_lines(&journal).map_err(fail)?;
+        if let Some(line) = unreadable.first() {
+            // The state follows from all lines: without one of them it would be a guess.
+            let why = format!("line {} is {}", line.number, line.why);
+            return Err(fail(io::Error::other(why)));
+        }
         if lines.is_empty() {
             // Each has a line from the beginning; without one it would seem to wait for its start.
             return Err(fail(io::Error::other("it is gone, or nothing in it can be read")));

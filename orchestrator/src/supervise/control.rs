@@ -3,12 +3,15 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::failure::{Failure, OrFail, Result};
 use base::host::place::with_short_name;
+use base::id::Id;
+use base::known_repositories;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream as Stream};
@@ -18,9 +21,6 @@ use tokio::sync::{mpsc, oneshot};
 const LONGEST: u64 = 4 << 20;
 /// How long a supervisor may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// The answer of a supervisor that no longer takes anything in.
-const ENDING: &str = "the session is ending";
 
 /// What can be asked of a supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +39,9 @@ pub enum Request {
         n: Option<u32>,
         /// Whether it may.
         allow: bool,
+        /// Whether that holds for further requests of its kind.
+        #[serde(default)]
+        always: bool,
     },
     /// Whether it is there.
     Status,
@@ -52,17 +55,62 @@ struct Signed {
     request: Request,
 }
 
-/// The answer: nothing, or why not.
+/// The answer on the wire.
 #[derive(Serialize, Deserialize)]
-struct Reply {
-    error: Option<String>,
+#[serde(rename_all = "snake_case")]
+enum Reply {
+    /// It was done.
+    Done,
+    /// The supervisor no longer takes anything in: as good as gone.
+    Ending,
+    /// It was not done, for this reason.
+    Refused(String),
 }
 
 /// A request and where its answer goes.
 pub type Asked = (Request, oneshot::Sender<std::result::Result<(), String>>);
 
-/// Opens the socket in a session's directory and hands on what comes in.
-pub fn serve(dir: &Path, tell: mpsc::UnboundedSender<Asked>) -> io::Result<()> {
+/// An open socket. Dropped, its name and its token are gone.
+#[derive(Debug)]
+pub struct Endpoint {
+    directory: PathBuf,
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        for name in ["token", "control.sock"] {
+            let _ = std::fs::remove_file(self.directory.join(name));
+        }
+        // Only where nothing else is in it: never the session's own directory.
+        let _ = std::fs::remove_dir(&self.directory);
+    }
+}
+
+/// Where the token and the socket of a session are: in the user's state directory, which every box
+/// closes, so that no agent, of this repository or of another, can speak for the user.
+fn directory(common: &Path, id: &Id) -> io::Result<PathBuf> {
+    Ok(known_repositories::directory(common)?.join(id.as_str()))
+}
+
+/// Where an earlier studio had them, and where they are when there is no state directory.
+fn directory_in_repository(common: &Path, id: &Id) -> PathBuf {
+    common.join("studio/sessions").join(id.as_str())
+}
+
+/// Opens the socket of a session and hands on what comes in, as long as the endpoint lives.
+pub fn serve(common: &Path, id: &Id, tell: mpsc::UnboundedSender<Asked>) -> io::Result<Endpoint> {
+    let private = || -> io::Result<PathBuf> {
+        known_repositories::remember(common)?;
+        let directory = directory(common, id)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        Ok(directory)
+    };
+    let directory = private().unwrap_or_else(|_| directory_in_repository(common, id));
+    serve_in(&directory, tell)?;
+    Ok(Endpoint { directory })
+}
+
+fn serve_in(dir: &Path, tell: mpsc::UnboundedSender<Asked>) -> io::Result<()> {
     let token = fresh_token()?;
     base::files::replace(&dir.join("token"), token.as_bytes())?;
     let socket = dir.join("control.sock");
@@ -83,39 +131,52 @@ async fn attend(stream: Stream, token: String, tell: mpsc::UnboundedSender<Asked
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     let mut read = tokio::io::BufReader::new(read.take(LONGEST));
-    let error = match read.read_line(&mut line).await {
+    let reply = match read.read_line(&mut line).await {
         Ok(_) => match serde_json::from_str::<Signed>(&line) {
-            Ok(signed) if signed.token == token => passed_on(signed.request, &tell).await.err(),
-            Ok(_) => Some("the token is wrong".to_owned()),
-            Err(e) => Some(format!("the request cannot be read: {e}")),
+            Ok(signed) if signed.token == token => passed_on(signed.request, &tell).await,
+            Ok(_) => Reply::Refused("the token is wrong".to_owned()),
+            Err(e) => Reply::Refused(format!("the request cannot be read: {e}")),
         },
-        Err(e) => Some(e.to_string()),
+        Err(e) => Reply::Refused(e.to_string()),
     };
-    if let Ok(mut bytes) = serde_json::to_vec(&Reply { error }) {
+    if let Ok(mut bytes) = serde_json::to_vec(&reply) {
         bytes.push(b'\n');
         let _ = write.write_all(&bytes).await;
     }
 }
 
-async fn passed_on(
-    request: Request,
-    tell: &mpsc::UnboundedSender<Asked>,
-) -> std::result::Result<(), String> {
+async fn passed_on(request: Request, tell: &mpsc::UnboundedSender<Asked>) -> Reply {
     let (answer, answered) = oneshot::channel();
-    let gone = || ENDING.to_owned();
-    tell.send((request, answer)).map_err(|_| gone())?;
-    answered.await.unwrap_or_else(|_| Err(gone()))
+    if tell.send((request, answer)).is_err() {
+        return Reply::Ending;
+    }
+    match answered.await {
+        Ok(Ok(())) => Reply::Done,
+        Ok(Err(why)) => Reply::Refused(why),
+        Err(_) => Reply::Ending,
+    }
 }
 
-/// Asks the supervisor of a session; `false` when nobody listens.
-pub fn ask(dir: &Path, request: Request) -> Result<bool> {
+/// Asks the supervisor of a session; `false` when none listens. One that an earlier studio started
+/// is found too.
+pub fn ask(common: &Path, id: &Id, request: &Request) -> Result<bool> {
+    let state = directory(common, id).ok();
+    for directory in state.into_iter().chain([directory_in_repository(common, id)]) {
+        if ask_in(&directory, request)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn ask_in(dir: &Path, request: &Request) -> Result<bool> {
     let Ok(token) = std::fs::read_to_string(dir.join("token")) else { return Ok(false) };
     let stream = with_short_name(&dir.join("control.sock"), |name| UnixStream::connect(name));
     let Ok(mut stream) = stream else { return Ok(false) };
     let fail = || "the supervisor does not answer";
     stream.set_read_timeout(Some(PATIENCE)).or_fail(fail)?;
     stream.set_write_timeout(Some(PATIENCE)).or_fail(fail)?;
-    let mut line = serde_json::to_vec(&Signed { token, request }).or_fail(fail)?;
+    let mut line = serde_json::to_vec(&Signed { token, request: request.clone() }).or_fail(fail)?;
     line.push(b'\n');
     stream.write_all(&line).or_fail(fail)?;
     let mut answer = String::new();
@@ -123,12 +184,10 @@ pub fn ask(dir: &Path, request: Request) -> Result<bool> {
     if answer.is_empty() {
         return Ok(false);
     }
-    let reply: Reply = serde_json::from_str(&answer).or_fail(fail)?;
-    match reply.error {
-        None => Ok(true),
-        // As good as gone.
-        Some(why) if why == ENDING => Ok(false),
-        Some(why) => Err(Failure::refused("the supervisor refused").because(why)),
+    match serde_json::from_str(&answer).or_fail(fail)? {
+        Reply::Done => Ok(true),
+        Reply::Ending => Ok(false),
+        Reply::Refused(why) => Err(Failure::refused("the supervisor refused").because(why)),
     }
 }
 
@@ -147,17 +206,33 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("d".repeat(120));
         std::fs::create_dir(&dir).unwrap();
-        assert!(!ask(&dir, Request::Stop).unwrap(), "nobody listens yet");
+        assert!(!ask_in(&dir, &Request::Stop).unwrap(), "nothing listens yet");
         let (tell, mut asked) = mpsc::unbounded_channel();
-        serve(&dir, tell).unwrap();
+        serve_in(&dir, tell).unwrap();
         let there = dir.clone();
-        let caller = tokio::task::spawn_blocking(move || ask(&there, Request::Stop));
+        let caller = tokio::task::spawn_blocking(move || ask_in(&there, &Request::Stop));
         let (request, answer) = asked.recv().await.unwrap();
         assert_eq!(request, Request::Stop);
         answer.send(Ok(())).unwrap();
         assert!(caller.await.unwrap().unwrap());
         std::fs::write(dir.join("token"), "guessed").unwrap();
-        let refused = tokio::task::spawn_blocking(move || ask(&dir, Request::Stop)).await.unwrap();
+        let refused =
+            tokio::task::spawn_blocking(move || ask_in(&dir, &Request::Stop)).await.unwrap();
         assert!(refused.unwrap_err().why.unwrap().contains("token"));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_supervisor_of_an_earlier_studio_is_found() {
+        let common = tempfile::tempdir().unwrap();
+        let id = Id::parse("task-abcd").unwrap();
+        let old = directory_in_repository(common.path(), &id);
+        std::fs::create_dir_all(&old).unwrap();
+        let (tell, mut asked) = mpsc::unbounded_channel();
+        serve_in(&old, tell).unwrap();
+        let there = common.path().to_owned();
+        let caller = tokio::task::spawn_blocking(move || ask(&there, &id, &Request::Status));
+        let (_, answer) = asked.recv().await.unwrap();
+        answer.send(Ok(())).unwrap();
+        assert!(caller.await.unwrap().unwrap());
     }
 }

@@ -4,11 +4,15 @@ use std::future::Future;
 use std::time::Duration;
 
 use base::failure::{Failure, Result};
+use tokio_util::sync::CancellationToken;
 
+use crate::check;
 use crate::git::remake::Remade;
 use crate::git::repo::Repository;
 use crate::git::{import, remake, snapshot, worktree};
-use crate::room::Room;
+use crate::path_dependencies;
+use crate::room::build_caches::BuildCaches;
+use crate::room::{self, Room};
 use crate::session::home;
 use crate::session::journal::Work;
 use crate::session::record::Record;
@@ -23,13 +27,14 @@ const DIFF_BYTES: usize = 20_000;
 /// Makes the worktree, or finds it, and runs the setup lines.
 pub fn make_worktree(charge: &Charge) -> impl Future<Output = Input> + Send + 'static {
     let (repository, record) = (charge.repository.clone(), charge.record.clone());
-    let (room, setup) = (charge.check_room.clone(), charge.setup.clone());
+    let (setup_room, setup) = (charge.setup_room.clone(), charge.setup.clone());
+    let caches = BuildCaches::of(&charge.repository, &charge.record.id);
     let most = line_limit(charge);
     async move {
         let made = tokio::task::spawn_blocking(move || stand_up(&repository, &record)).await;
         match made.unwrap_or_else(|e| Err(Failure::new(base::failure::Kind::Bug, e.to_string()))) {
             Ok(Stands::Before) => Input::WorktreeStands { note: None },
-            Ok(Stands::New { note }) => prepared(&room, &setup, most, note).await,
+            Ok(Stands::New { note }) => prepared(&setup_room, &setup, most, note, caches).await,
             Err(failure) => Input::CannotStart { why: failure.in_full() },
         }
     }
@@ -42,41 +47,61 @@ enum Stands {
 }
 
 fn stand_up(repository: &Repository, record: &Record) -> Result<Stands> {
+    let caches = BuildCaches::of(repository, &record.id);
     if worktree::is_finished(&record.place) {
         let remade = remake::if_gone(repository, &record.place)?;
         // Nothing of a turn could come home: said before it is paid for.
         import::check_pointer(&record.place)?;
-        return Ok(match remade {
-            Remade::Yes { note } => Stands::New { note },
-            Remade::No => Stands::Before,
-        });
+        if caches.are_missing() {
+            caches.begin(&record.place.worktree, &room::home())?;
+        }
+        return match remade {
+            Remade::Yes { note } => Ok(Stands::New { note }),
+            Remade::No => caches.hand_over().map(|()| Stands::Before),
+        };
     }
     worktree::unmake(repository, &record.place)?;
-    let order = record.templates.order(&record.id, &record.base)?;
-    worktree::make(repository, &order)?;
+    worktree::make_at(repository, &record.place, &record.templates.branches()?)?;
+    caches.begin(&record.place.worktree, &room::home())?;
     Ok(Stands::New { note: None })
 }
 
-async fn prepared(room: &Room, setup: &[String], most: Duration, note: Option<String>) -> Input {
+async fn prepared(
+    room: &Room,
+    setup: &[String],
+    most: Duration,
+    note: Option<String>,
+    caches: BuildCaches,
+) -> Input {
     for line in setup {
         match room.line(line, most).await {
             Ok(ended) if ended.exit == 0 => {}
             Ok(ended) => {
                 let tail = base::text::tail(ended.tail.trim_end(), 500);
-                let why = format!("setup `{line}` failed with exit code {}: {tail}", ended.exit);
+                let mut why =
+                    format!("setup `{line}` failed with exit code {}: {tail}", ended.exit);
+                if let Some(hint) = path_dependencies::hint(room.worktree()) {
+                    why = format!("{why}\n{hint}");
+                }
                 return Input::CannotStart { why };
             }
             Err(failure) => return Input::CannotStart { why: failure.in_full() },
         }
     }
+    // Cold caches cost time and nothing else.
+    let _ = tokio::task::spawn_blocking(move || caches.hand_over()).await;
     Input::WorktreeStands { note }
 }
 
 /// Brings the session's work home: import, then a snapshot of what is not committed.
 pub fn bring_home(charge: &Charge) -> impl Future<Output = Input> + Send + 'static {
     let (repository, record) = (charge.repository.clone(), charge.record.clone());
+    let room = charge.room.clone();
     async move {
-        let bring = move || home::bring(&repository, &record, &snapshot::Limits::default());
+        let bring = move || {
+            let _frozen = room.freeze();
+            home::bring(&repository, &record, &snapshot::Limits::default())
+        };
         match tokio::task::spawn_blocking(bring).await {
             Ok(Ok(brought)) => Input::Imported { work: brought.work },
             Ok(Err(failure)) => Input::CannotImport { why: failure.in_full() },
@@ -90,13 +115,27 @@ pub fn check(charge: &Charge, work: Option<&Work>) -> impl Future<Output = Input
     let (room, checks) = (charge.check_room.clone(), charge.record.checks.clone());
     let (repository, record) = (charge.repository.clone(), charge.record.clone());
     let work = work.cloned();
+    let fails_on_base = charge.fails_on_base.clone();
     let most = line_limit(charge);
+    let caches = BuildCaches::of(&charge.repository, &charge.record.id);
     async move {
-        let results = crate::check::run(&room, &checks, most).await;
+        let renewed = tokio::task::spawn_blocking(move || caches.renew_checks(&room::home())).await;
+        if let Ok(Err(failure)) = renewed {
+            let red = |command: &String| check::not_run(command.clone(), failure.in_full());
+            return Input::Checked { results: checks.iter().map(red).collect() };
+        }
+        let mut results = check::run(&room, &checks, most).await;
         if let Some(work) = work {
             // What cannot be noted counts as the session's work, and nothing is lost.
             let note = move || home::note_leftovers(&repository, &record, &work);
             let _ = tokio::task::spawn_blocking(note).await;
+        }
+        if let Some(red) = results.iter_mut().find(|result| !result.ok) {
+            let (cancel, command) = (CancellationToken::new(), red.command.clone());
+            // Dropped with this future, so that checks which are abandoned end.
+            let _guard = cancel.clone().drop_guard();
+            let find_out = move || fails_on_base(&command, cancel);
+            red.fails_on = tokio::task::spawn_blocking(find_out).await.ok().flatten();
         }
         Input::Checked { results }
     }

@@ -1,30 +1,33 @@
 //! A supervisor at work: hears the agent, the control socket and the clock, and carries out what
 //! `step` decides.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::clock::Clock;
 use base::config::studio::{AgentRow, Protocol, SessionLimits};
 use base::failure::{OrFail, Result};
-use base::files::step;
+use base::files::step as durable_step;
+use base::text::count;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::git::repo::Repository;
 use crate::launch::acp::Acp;
 use crate::launch::command::Command;
 use crate::launch::contract;
-use crate::launch::{Agent, Launcher, News, Order, Seat};
+use crate::launch::{Agent, Launcher, News, Order, Request, Seat};
 use crate::room::Room;
 use crate::session::facts::Phase;
-use crate::session::journal::{Outcome, Writer};
+use crate::session::journal::{Entry, Outcome, Writer};
 use crate::session::record::Record;
 use crate::session::store::Store;
-use crate::supervise::control::{self, Asked, Request};
+use crate::supervise::control::{self, Asked};
 use crate::supervise::deeds;
-use crate::supervise::step::{Do, Input, Life, step as decide};
+use crate::supervise::step::{self, Do, Input, Life, Memory, step as decide};
 
 /// How long an agent may take to end its turn when it is asked to.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
@@ -34,6 +37,12 @@ const LEAVING: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_secs(30);
 /// Bytes of raw output that are kept unless the configuration says otherwise.
 const LOG_BYTES: u64 = 64 << 20;
+
+/// Bytes of a permission request; a longer one cannot be read by a person and is denied.
+const LONGEST_REQUEST: usize = 16 << 10;
+
+/// Tells whether a check fails without the session's work too.
+pub type FailsOnBase = Arc<dyn Fn(&str, CancellationToken) -> Option<String> + Send + Sync>;
 
 /// What a supervisor is in charge of, and what it needs to know.
 pub struct Charge {
@@ -45,12 +54,17 @@ pub struct Charge {
     pub row: AgentRow,
     /// Where the agent runs.
     pub room: Room,
-    /// Where checks and setup run.
+    /// Where checks run.
     pub check_room: Room,
+    /// Where setup runs.
+    pub setup_room: Room,
     /// `sh -c` lines that prepare a fresh worktree.
     pub setup: Vec<String>,
     /// The configured limits.
     pub limits: SessionLimits,
+    /// The base branch, where a check fails on its tip as well. It takes as long as the check, and
+    /// ends when it is cancelled.
+    pub fails_on_base: FailsOnBase,
     /// Called every half minute.
     pub tick: Box<dyn Fn()>,
 }
@@ -61,11 +75,19 @@ pub async fn run(charge: Charge) -> Result<Outcome> {
     let store = Store::at(&charge.repository.common_dir);
     let id = &charge.record.id;
     let journal = store.writer(id, clock)?;
-    let life = Life::new(charge.record.clone(), store.story(id)?);
+    let memory = match charge.row.protocol {
+        Protocol::Acp => Memory::Keeps,
+        Protocol::Command => Memory::Forgets,
+    };
+    let life = Life::new(charge.record.clone(), store.story(id)?, memory);
     let (asked_in, asked) = mpsc::unbounded_channel();
-    control::serve(&store.dir(id), asked_in).or_fail(|| "cannot open the control socket")?;
+    let _endpoint = control::serve(&charge.repository.common_dir, id, asked_in)
+        .or_fail(|| "cannot open the control socket")?;
     let (tell, told) = mpsc::unbounded_channel();
-    let timeout = charge.record.limits.seconds.map(Duration::from_secs);
+    // The limit is of all runs together.
+    let worked = Duration::from_millis(life.story.worked_ms);
+    let left = |seconds| Duration::from_secs(seconds).saturating_sub(worked);
+    let timeout = life.limits().seconds.map(left);
     let mut desk = Desk {
         log: store.file(id, "agent.log"),
         charge,
@@ -73,7 +95,7 @@ pub async fn run(charge: Charge) -> Result<Outcome> {
         life,
         tell,
         agent: None,
-        asked_before: 0,
+        began: Instant::now(),
         checks: None,
         starting: None,
         kill_at: None,
@@ -82,8 +104,8 @@ pub async fn run(charge: Charge) -> Result<Outcome> {
     let deadline = timeout.map(|time| Instant::now() + time);
     let outcome = desk.attend(told, asked, deadline).await?;
     // Whoever gets the session's lock next must find nobody at work there.
-    let (room, check_room) = (&desk.charge.room, &desk.charge.check_room);
-    let gone = async { tokio::join!(room.emptied(), check_room.emptied()) };
+    let Charge { room, check_room, setup_room, .. } = &desk.charge;
+    let gone = async { tokio::join!(room.emptied(), check_room.emptied(), setup_room.emptied()) };
     let _ = tokio::time::timeout(LEAVING, gone).await;
     Ok(outcome)
 }
@@ -96,8 +118,7 @@ struct Desk {
     log: PathBuf,
     tell: UnboundedSender<Word>,
     agent: Option<Agent>,
-    /// Requests that were made before this start of the agent.
-    asked_before: u32,
+    began: Instant,
     checks: Option<JoinHandle<()>>,
     starting: Option<JoinHandle<()>>,
     kill_at: Option<Instant>,
@@ -127,8 +148,8 @@ impl Desk {
                 news = next_news(&mut self.agent) => self.news(news)?,
                 () = until(deadline) => {
                     deadline = None;
-                    let seconds = self.charge.record.limits.seconds.unwrap_or_default();
-                    self.hear(Input::Limit { what: format!("{seconds} seconds") })?;
+                    let seconds = self.life.limits().seconds.unwrap_or_default();
+                    self.hear(Input::Limit { what: count(seconds, "second") })?;
                 }
                 () = until(self.kill_at) => {
                     self.kill_at = None;
@@ -169,7 +190,23 @@ impl Desk {
     fn news(&mut self, news: Option<News>) -> Result<()> {
         match news {
             Some(News::Event(event)) => self.hear(Input::Event { event }),
-            Some(News::Asked(what)) => self.hear(Input::Asked { what }),
+            Some(News::Asked(request)) => {
+                let Request { n, what, rule, writes } = request;
+                let closed = |path: &PathBuf| !self.charge.room.may_write(path);
+                let futile = match writes.iter().find(|path| closed(path)) {
+                    _ if what.len() > LONGEST_REQUEST => Some(format!(
+                        "it is {} bytes long, and no more than {LONGEST_REQUEST} are shown",
+                        what.len()
+                    )),
+                    Some(path) => Some(outside_the_box(path)),
+                    None => None,
+                };
+                let what = match what.len() > LONGEST_REQUEST {
+                    true => format!("{}…", base::text::head(&what, LONGEST_REQUEST / 8)),
+                    false => what,
+                };
+                self.hear(Input::Asked(step::Asked { n, what, rule, futile }))
+            }
             Some(News::TurnEnded(why)) => self.hear(Input::TurnEnded { why }),
             Some(News::Gone(why)) => {
                 self.agent = None;
@@ -183,13 +220,13 @@ impl Desk {
     }
 
     /// A request from the control socket, and the answer to it.
-    fn request(&mut self, request: Request) -> Result<std::result::Result<(), String>> {
+    fn request(&mut self, request: control::Request) -> Result<std::result::Result<(), String>> {
         let input = match request {
-            Request::Status => return Ok(Ok(())),
-            Request::Send { text } => Input::Send { text },
-            Request::Stop => Input::Stop,
-            Request::Answer { n, allow } => match self.open_ask(n) {
-                Ok(n) => Input::Answer { n, allow },
+            control::Request::Status => return Ok(Ok(())),
+            control::Request::Send { text } => Input::Send { text },
+            control::Request::Stop => Input::Stop,
+            control::Request::Answer { n, allow, always } => match self.open_ask(n) {
+                Ok(n) => Input::Answer { n, allow, always },
                 Err(why) => return Ok(Err(why)),
             },
         };
@@ -211,7 +248,13 @@ impl Desk {
 
     fn carry_out(&mut self, deed: Do) -> Result<()> {
         match deed {
-            Do::Write(entry) => {
+            Do::Write(mut entry) => {
+                if let Entry::Exit { ms, .. } = &mut entry {
+                    *ms = u64::try_from(self.began.elapsed().as_millis()).ok();
+                }
+                if let Entry::Turn { log_bytes, .. } = &mut entry {
+                    *log_bytes = std::fs::metadata(&self.log).ok().map(|log| log.len());
+                }
                 return self.journal.write(entry).or_fail(|| "cannot write the journal");
             }
             Do::MakeWorktree => {
@@ -228,10 +271,7 @@ impl Desk {
                 };
                 self.order(Order::Prompt(contract::prompt(&self.charge.record.part, text)));
             }
-            Do::Answer { n, allow } => {
-                let n = n.saturating_sub(self.asked_before);
-                self.order(Order::Answer { n, allow });
-            }
+            Do::Answer { n, decision } => self.order(Order::Answer { n, decision }),
             Do::Cancel => {
                 self.order(Order::Cancel);
                 self.kill_at = Some(Instant::now() + CANCEL_GRACE);
@@ -258,7 +298,7 @@ impl Desk {
             Do::Finish => {
                 self.order(Order::End);
                 self.agent = None;
-                step("supervise.exit");
+                durable_step("supervise.exit");
                 return self.journal.sync().or_fail(|| "cannot write the journal");
             }
         }
@@ -280,13 +320,13 @@ impl Desk {
             log: self.log.clone(),
             log_bytes: self.charge.limits.output_bytes.unwrap_or(LOG_BYTES),
             room: self.charge.room.clone(),
+            asked: self.life.story.last_ask,
         };
-        self.asked_before = self.life.story.last_ask;
         let launcher: Box<dyn Launcher + Send + Sync> = match self.charge.row.protocol {
             Protocol::Acp => Box::new(Acp),
             Protocol::Command => Box::new(Command),
         };
-        step("supervise.launch");
+        durable_step("supervise.launch");
         let tell = self.tell.clone();
         let starting = tokio::spawn(async move {
             let word = match launcher.launch(seat).await {
@@ -297,6 +337,16 @@ impl Desk {
         });
         self.starting = Some(starting);
     }
+}
+
+/// Why a yes does not help where the box closes a path, and what does.
+fn outside_the_box(path: &Path) -> String {
+    let directory = path.parent().unwrap_or(path).display();
+    format!(
+        "the box of this session does not let anything write `{}`; `[sandbox] write = \
+         [\"{directory}\"]` in ~/.config/g3/config.toml opens it",
+        path.display()
+    )
 }
 
 /// What the supervisor's own tasks tell it.

@@ -1,12 +1,13 @@
 //! What a supervisor does next. Asks nobody, touches nothing: `run` carries out the `Do`s.
 
-use base::event::{Event, What};
-use base::text::GO_ON;
+use base::event::Usage;
+use base::text::{GO_ON, count};
 use serde_json::Value;
 
+use crate::launch::Decision;
 use crate::session::facts::{Phase, Story};
 use crate::session::journal::{CheckResult, Entry, Outcome, Work};
-use crate::session::record::Record;
+use crate::session::record::{Limits, Record};
 
 /// One supervised run of a session.
 #[derive(Clone, Debug)]
@@ -16,7 +17,16 @@ pub struct Life {
     record: Record,
     ending: Option<Ending>,
     agent: Presence,
-    model_turns: u32,
+    memory: Memory,
+}
+
+/// What an agent that is still running knows of the turns before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// The whole conversation: one process serves all turns.
+    Keeps,
+    /// Nothing: each turn is a process of its own.
+    Forgets,
 }
 
 /// Why the run is being ended before its time.
@@ -49,7 +59,7 @@ pub enum Input {
     /// The agent tells something, in g3's wire form.
     Event { event: Value },
     /// The agent asks whether it may do something.
-    Asked { what: String },
+    Asked(Asked),
     /// The agent ended its turn; `why` says what went wrong.
     TurnEnded { why: Option<String> },
     /// The agent's process ended by itself.
@@ -62,12 +72,25 @@ pub enum Input {
     Checked { results: Vec<CheckResult> },
     /// Somebody says something to the agent.
     Send { text: String },
-    /// Somebody decided a request.
-    Answer { n: u32, allow: bool },
+    /// Somebody decided a request; `always` decides further ones of its kind too.
+    Answer { n: u32, allow: bool, always: bool },
     /// Somebody wants the session to end.
     Stop,
     /// A limit was reached.
     Limit { what: String },
+}
+
+/// A request for permission at the supervisor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Its number, which no other request of the session has.
+    pub n: u32,
+    /// What the agent wants.
+    pub what: String,
+    /// What further requests of the same kind have in common.
+    pub rule: String,
+    /// Why a yes would not help, and which line of the configuration does.
+    pub futile: Option<String>,
 }
 
 /// What a supervisor does.
@@ -83,7 +106,7 @@ pub enum Do {
     /// Give the agent something to do; `recap` asks for the diff so far to be added.
     Prompt { text: String, recap: bool },
     /// Hand the decision of request `n` to the agent.
-    Answer { n: u32, allow: bool },
+    Answer { n: u32, decision: Decision },
     /// Ask the agent to end its turn, and end it after a grace.
     Cancel,
     /// Bring the session's work home.
@@ -108,14 +131,16 @@ pub fn step(life: &mut Life, input: Input) -> Vec<Do> {
         Input::Launched { talk, loaded } => todo.launched(talk, loaded),
         Input::CannotStart { why } => todo.finish(Outcome::Failed { why }),
         Input::Event { event } => todo.event(event),
-        Input::Asked { what } => todo.asked(what),
+        Input::Asked(asked) => todo.asked(asked),
         Input::TurnEnded { why } => todo.turn_ended(why),
         Input::AgentGone { why } => todo.agent_gone(why),
         Input::Imported { work } => todo.imported(work),
         Input::CannotImport { why } => todo.cannot_import(why),
         Input::Checked { results } => todo.checked(results),
         Input::Send { text } => todo.write(Entry::Sent { text }),
-        Input::Answer { n, allow } => todo.answer(n, allow, "user"),
+        Input::Answer { n, allow, always } => {
+            todo.answer(n, Decision { allow, always, why: None });
+        }
         Input::Stop => todo.stop(),
         Input::Limit { what } => todo.limit(what),
     }
@@ -124,23 +149,23 @@ pub fn step(life: &mut Life, input: Input) -> Vec<Do> {
 
 impl Life {
     /// A run of a session whose journal tells `story` so far.
-    pub fn new(record: Record, story: Story) -> Life {
-        Life { story, record, ending: None, agent: Presence::Absent, model_turns: 0 }
+    pub fn new(record: Record, story: Story, memory: Memory) -> Life {
+        Life { story, record, ending: None, agent: Presence::Absent, memory }
+    }
+
+    /// The limits that hold now.
+    pub fn limits(&self) -> Limits {
+        self.story.limits.or(self.record.limits)
     }
 
     /// The limit that is reached, in words.
     fn over_limit(&self) -> Option<String> {
-        let limits = &self.record.limits;
-        let usage = self.story.usage.unwrap_or_default();
-        let tokens = usage.input + usage.output + usage.cache_read + usage.cache_write;
-        if let Some(most) = limits.turns.filter(|most| self.model_turns > *most) {
-            return Some(format!("{most} turns"));
-        }
-        if let Some(most) = limits.tokens.filter(|most| tokens > *most) {
-            return Some(format!("{most} tokens"));
-        }
-        let cost = usage.cost_usd.unwrap_or(0.0);
-        limits.usd.filter(|most| cost > *most).map(|most| format!("a budget of ${most}"))
+        over_limit(&self.limits(), &self.story).map(|reached| reached.what)
+    }
+
+    /// Whether permission requests wait for the user.
+    fn is_attended(&self) -> bool {
+        self.story.attended.unwrap_or(self.record.manner.attended)
     }
 
     /// What the agent is told next, and whether it needs the story so far.
@@ -162,12 +187,67 @@ impl Life {
     fn recap(&self, said: &str) -> String {
         let words = self.story.last_words.as_deref().unwrap_or("(nothing)");
         let words = base::text::tail(words, 4000);
+        let before = match self.story.interrupted {
+            true => "You were working on this task in this directory and were interrupted:",
+            false => "You have worked on this task in this directory:",
+        };
         format!(
-            "You were working on this task in this directory and were interrupted:\n\n{}\n\n\
-             Your last words were:\n\n{words}\n\nYour changes so far are in the directory. {said}",
+            "{before}\n\n{}\n\nYour last words were:\n\n{words}\n\nYour changes so far are in the \
+             directory. {said}",
             self.record.task
         )
     }
+}
+
+/// A limit that a session reached, over all its runs together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// The limit in words.
+    pub what: String,
+    /// The flag that raises it.
+    pub flag: &'static str,
+}
+
+/// The limit that a session has gone beyond. The supervisor watches the time by itself.
+pub fn over_limit(limits: &Limits, story: &Story) -> Option<Reached> {
+    let usage = story.usage.unwrap_or_default();
+    let turns = limits.turns.filter(|most| story.replies > *most);
+    let tokens = limits.tokens.filter(|most| usage.tokens() > *most);
+    let spent = usage.cost_usd.unwrap_or(0.0);
+    let usd = limits.usd.filter(|most| !usage.is_cost_known() || spent > *most);
+    turns.map(of_turns).or(tokens.map(of_tokens)).or(usd.map(|most| of_money(most, &usage)))
+}
+
+/// The limit that leaves nothing for a further turn.
+pub fn used_up(limits: &Limits, story: &Story) -> Option<Reached> {
+    let usage = story.usage.unwrap_or_default();
+    let turns = limits.turns.filter(|most| story.replies >= *most);
+    let tokens = limits.tokens.filter(|most| usage.tokens() >= *most);
+    let spent = usage.cost_usd.unwrap_or(0.0);
+    let usd = limits.usd.filter(|most| !usage.is_cost_known() || (spent > 0.0 && spent >= *most));
+    let seconds = limits.seconds.filter(|most| story.worked_ms / 1000 >= *most);
+    let of_time = |most| Reached { what: count(most, "second"), flag: "--timeout SECONDS" };
+    let others = tokens.map(of_tokens).or(usd.map(|most| of_money(most, &usage)));
+    turns.map(of_turns).or(others).or(seconds.map(of_time))
+}
+
+fn of_turns(most: u32) -> Reached {
+    Reached { what: count(u64::from(most), "turn"), flag: "--max-turns N" }
+}
+
+fn of_tokens(most: u64) -> Reached {
+    Reached { what: count(most, "token"), flag: "--max-tokens N" }
+}
+
+fn of_money(most: f64, usage: &Usage) -> Reached {
+    let unknown = match !usage.is_cost_known() {
+        true => {
+            ": the price of a model that it asked is not known (`[[models]] name = \"NAME\", price \
+             = { input = USD, output = USD }` in ~/.config/g3/config.toml sets it)"
+        }
+        false => "",
+    };
+    Reached { what: format!("a budget of ${most}{unknown}"), flag: "--budget USD" }
 }
 
 /// The deeds of one step, and the life that they change.
@@ -220,32 +300,64 @@ impl Deeds<'_> {
         }
         let (text, recap) = self.life.next_prompt(loaded);
         let n = self.life.story.turns + 1;
-        self.write(Entry::Turn { n, text: text.clone() });
+        self.write(Entry::Turn { n, text: text.clone(), log_bytes: None });
         self.list.push(Do::Prompt { text, recap });
     }
 
-    fn event(&mut self, event: Value) {
-        if let Ok(Event { what: What::Turn { .. }, .. }) = serde_json::from_value(event.clone()) {
-            self.life.model_turns += 1;
-        }
+    fn event(&mut self, mut event: Value) {
+        // Agents number their events anew with each start; the session's numbers only grow.
+        let Some(fields) = event.as_object_mut() else { return };
+        fields.insert("seq".to_owned(), self.life.story.last_seq.saturating_add(1).into());
         self.write(Entry::Event { event });
         if let (None, Some(what)) = (&self.life.ending, self.life.over_limit()) {
             self.limit(what);
         }
     }
 
-    fn asked(&mut self, what: String) {
-        let n = self.life.story.last_ask + 1;
-        self.write(Entry::Asked { n, what });
-        if !self.life.record.manner.attended || self.life.ending.is_some() {
-            self.answer(n, false, "nobody");
-        }
+    fn asked(&mut self, asked: Asked) {
+        let Asked { n, what, rule, futile } = asked;
+        let known = self.life.story.always.contains(&rule);
+        self.write(Entry::Asked { n, rule: Some(rule).filter(|rule| *rule != what), what });
+        let id = &self.life.record.id;
+        let denied = match futile {
+            _ if self.life.ending.is_some() => Some("the session is ending".to_owned()),
+            Some(why) => Some(why),
+            None if known => None,
+            None if !self.life.is_attended() => {
+                let rule = self.life.story.asks.get(&n).map(|ask| ask.rule.as_str());
+                let rule = rule.filter(|rule| rule.starts_with("[[gate.rules]]"));
+                let rule = rule.map(|rule| {
+                    format!("\nThis rule in ~/.config/g3/config.toml allows it:\n{rule}")
+                });
+                let rule = rule.unwrap_or_default();
+                Some(format!("nobody was asked; `studio resume {id} --ask` asks you{rule}"))
+            }
+            None => return,
+        };
+        let allow = denied.is_none();
+        self.answer(n, Decision { allow, always: allow, why: denied });
     }
 
-    fn answer(&mut self, n: u32, allow: bool, by: &str) {
-        if self.life.story.asks.contains_key(&n) {
-            self.write(Entry::Answered { n, allow, by: by.to_owned() });
-            self.list.push(Do::Answer { n, allow });
+    fn answer(&mut self, n: u32, decision: Decision) {
+        let Some(ask) = self.life.story.asks.get(&n) else { return };
+        let by = match &decision.why {
+            None if !self.life.story.always.contains(&ask.rule) => "user",
+            None | Some(_) => "studio",
+        };
+        let Decision { allow, always, ref why } = decision;
+        // At the end of a run the reason is its own.
+        let (by, why) = (by.to_owned(), why.clone().filter(|_| self.life.ending.is_none()));
+        self.write(Entry::Answered { n, allow, always, by, why });
+        self.list.push(Do::Answer { n, decision });
+        // What was asked before the user said `always` is answered with it.
+        let same = self
+            .life
+            .story
+            .asks
+            .iter()
+            .find(|(_, ask)| allow && always && self.life.story.always.contains(&ask.rule));
+        if let Some(n) = same.map(|(n, _)| *n) {
+            self.answer(n, Decision { allow: true, always: true, why: None });
         }
     }
 
@@ -277,7 +389,7 @@ impl Deeds<'_> {
             return self.end_with(ending);
         }
         if !self.life.story.pending.is_empty() {
-            return self.prompt(true);
+            return self.prompt(self.life.memory == Memory::Keeps);
         }
         if !changed {
             return self.finish(Outcome::Empty);
@@ -310,13 +422,11 @@ impl Deeds<'_> {
             return self.end_with(ending);
         }
         if !self.life.story.pending.is_empty() {
-            return self.prompt(true);
+            return self.prompt(self.life.memory == Memory::Keeps);
         }
         match failed {
             None => self.finish(Outcome::Ready),
-            Some(check) => self.finish(Outcome::Failed {
-                why: format!("check `{}` failed with exit code {}", check.command, check.exit),
-            }),
+            Some(check) => self.finish(Outcome::Failed { why: check.failure() }),
         }
     }
 
@@ -349,7 +459,8 @@ impl Deeds<'_> {
             Phase::Working | Phase::Waiting { .. } if self.life.story.in_turn => {
                 let open: Vec<u32> = self.life.story.asks.keys().copied().collect();
                 for n in open {
-                    self.answer(n, false, "nobody");
+                    let why = Some("the session is ending".to_owned());
+                    self.answer(n, Decision { allow: false, always: false, why });
                 }
                 self.list.push(Do::Cancel);
             }
@@ -380,7 +491,7 @@ impl Deeds<'_> {
             }
             (_, outcome) => outcome,
         };
-        self.write(Entry::Exit { outcome });
+        self.write(Entry::Exit { outcome, ms: None });
         self.list.push(Do::Finish);
     }
 }

@@ -16,6 +16,8 @@ fn life(checks: &[&str], limits: Limits, attended: bool) -> Life {
         task: "do it".into(),
         agent: "fake".into(),
         persona: None,
+        model: None,
+        profile: None,
         base: Base { branch: None, commit: "c0".into() },
         place: Place {
             id,
@@ -24,7 +26,7 @@ fn life(checks: &[&str], limits: Limits, attended: bool) -> Life {
             branch: BranchName::parse("studio/task-aaaa").unwrap(),
             base: "c0".into(),
         },
-        templates: Templates { branch: "studio/{id}".into(), worktree: ".worktrees/{id}".into() },
+        templates: Templates { branch: "studio/{id}".into(), worktree: "/w/{id}".into() },
         checks: checks.iter().map(|check| (*check).to_owned()).collect(),
         limits,
         manner: Manner { attended, ..Manner::default() },
@@ -35,7 +37,7 @@ fn life(checks: &[&str], limits: Limits, attended: bool) -> Life {
     };
     let mut story = Story::default();
     story.hear_entry(&Entry::Queued { prompt: None });
-    Life::new(record, story)
+    Life::new(record, story, Memory::Keeps)
 }
 
 fn plain() -> Life {
@@ -55,14 +57,14 @@ fn played(life: &mut Life, news: Vec<Input>) -> Vec<String> {
             }
         }
     }
-    let replayed = Story { updated_at: None, ..Story::of(&lines) };
+    let replayed = Story { updated_at: None, run_began: None, ..Story::of(&lines) };
     assert_eq!(replayed, life.story, "the journal tells the whole story");
     names
 }
 
 fn name(deed: &Do) -> String {
     match deed {
-        Do::Write(Entry::Exit { outcome }) => format!("exit {outcome:?}"),
+        Do::Write(Entry::Exit { outcome, .. }) => format!("exit {outcome:?}"),
         Do::Write(entry) => {
             let value = serde_json::to_value(entry).unwrap();
             format!("write {}", value["entry"].as_str().unwrap())
@@ -86,7 +88,15 @@ fn work(files_changed: u64) -> Input {
 
 fn check(ok: bool) -> Input {
     let exit = i32::from(!ok);
-    let result = CheckResult { command: "true".into(), ok, exit, ms: 1, tail: String::new() };
+    let result = CheckResult {
+        command: "true".into(),
+        ok,
+        exit,
+        ms: 1,
+        tail: String::new(),
+        hint: None,
+        fails_on: None,
+    };
     Input::Checked { results: vec![result] }
 }
 
@@ -169,29 +179,135 @@ fn what_is_sent_during_a_turn_is_told_at_its_end() {
     assert_eq!(names[names.len() - 2], "exit Ready");
 }
 
+fn asks(n: u32, what: &str) -> Input {
+    Input::Asked(Asked { n, what: what.into(), rule: what.into(), futile: None })
+}
+
+fn allows(n: u32) -> Input {
+    Input::Answer { n, allow: true, always: false }
+}
+
+fn always_allows(n: u32) -> Input {
+    Input::Answer { n, allow: true, always: true }
+}
+
+/// What the agent is told of its requests.
+fn answered(life: &mut Life, news: Vec<Input>) -> Vec<(u32, bool, Option<String>)> {
+    let deeds: Vec<Do> = news.into_iter().flat_map(|input| step(life, input)).collect();
+    let told = deeds.into_iter().filter_map(|deed| match deed {
+        Do::Answer { n, decision } => Some((n, decision.allow, decision.why)),
+        _ => None,
+    });
+    told.collect()
+}
+
 #[test]
-fn a_request_without_anybody_there_is_denied_at_once() {
+fn requests_without_a_person_are_denied_each_at_once_with_the_way_to_allow_them() {
     let mut life = plain();
-    let mut news = begun();
-    news.push(Input::Asked { what: "rm -rf".into() });
-    let names = played(&mut life, news);
-    assert_eq!(names.last().unwrap(), "Answer { n: 1, allow: false }");
-    assert_eq!(life.story.phase, Phase::Working);
+    step_all(&mut life, begun());
+    for n in 1..=3 {
+        let told = answered(&mut life, vec![asks(n, "rm -rf")]);
+        let [(number, false, Some(why))] = told.as_slice() else { panic!("{told:?}") };
+        assert_eq!(*number, n);
+        assert_eq!(why, "nobody was asked; `studio resume task-aaaa --ask` asks you");
+    }
+    assert_eq!((life.story.phase.clone(), life.story.denied.count), (Phase::Working, 3));
 }
 
 #[test]
 fn a_request_waits_for_the_user_and_is_answered_by_number() {
     let mut life = life(&[], Limits::default(), true);
-    let mut news = begun();
-    news.extend([
-        Input::Asked { what: "a".into() },
-        Input::Asked { what: "b".into() },
-        Input::Answer { n: 2, allow: true },
-        Input::Answer { n: 9, allow: true },
-    ]);
-    let names = played(&mut life, news);
-    assert_eq!(names.last().unwrap(), "Answer { n: 2, allow: true }");
+    step_all(&mut life, begun());
+    let told = answered(&mut life, vec![asks(1, "a"), asks(2, "b"), allows(2), allows(9)]);
+    assert_eq!(told, [(2, true, None)]);
     assert_eq!(life.story.phase, Phase::Waiting { reason: "permission 1: a".into() });
+    assert_eq!(answered(&mut life, vec![asks(3, "b")]), [], "`allow` is for once");
+}
+
+#[test]
+fn always_answers_requests_of_that_kind_also_those_that_wait() {
+    let mut life = life(&[], Limits::default(), true);
+    step_all(&mut life, begun());
+    let news = vec![asks(1, "a"), asks(2, "b"), asks(3, "a"), always_allows(1)];
+    assert_eq!(answered(&mut life, news), [(1, true, None), (3, true, None)]);
+    assert_eq!(answered(&mut life, vec![asks(4, "a")]), [(4, true, None)]);
+    assert_eq!(life.story.asks.keys().collect::<Vec<_>>(), [&2], "another kind still waits");
+}
+
+#[test]
+fn a_yes_that_would_not_help_is_not_asked_for() {
+    let mut life = life(&[], Limits::default(), true);
+    step_all(&mut life, begun());
+    let futile = Some("the box is closed there".to_owned());
+    let asked = Asked { n: 1, what: "write /opt/x".into(), rule: "r".into(), futile };
+    let told = answered(&mut life, vec![Input::Asked(asked)]);
+    assert_eq!(told, [(1, false, Some("the box is closed there".into()))]);
+}
+
+fn step_all(life: &mut Life, news: Vec<Input>) {
+    for input in news {
+        step(life, input);
+    }
+}
+
+#[test]
+fn events_are_numbered_through_the_life_of_the_session() {
+    let mut life = plain();
+    let event = || Input::Event { event: serde_json::json!({"seq": 1, "time": "t", "type": "x"}) };
+    step_all(&mut life, begun());
+    step_all(&mut life, vec![event(), event()]);
+    let mut story = life.story.clone();
+    story.hear_entry(&Entry::Queued { prompt: None });
+    let mut again = Life::new(life.record, story, Memory::Keeps);
+    step_all(&mut again, begun());
+    let deeds = step(&mut again, event());
+    let Do::Write(Entry::Event { event }) = &deeds[0] else { panic!("{deeds:?}") };
+    assert_eq!(event["seq"], 3);
+    assert_eq!(step(&mut again, Input::Event { event: serde_json::json!([1]) }), []);
+}
+
+#[test]
+fn an_agent_that_forgets_gets_the_task_with_what_is_sent() {
+    let mut life = Life { memory: Memory::Forgets, ..plain() };
+    let mut news = begun();
+    let sent = Input::Send { text: "also this".into() };
+    news.extend([sent, Input::TurnEnded { why: None }]);
+    step_all(&mut life, news);
+    let deeds = step(&mut life, work(1));
+    let Some(Do::Prompt { text, recap: true }) = deeds.last() else { panic!("{deeds:?}") };
+    for part in ["You have worked on", "do it", "also this"] {
+        assert!(text.contains(part), "no `{part}` in: {text}");
+    }
+}
+
+#[test]
+fn a_budget_ends_a_session_whose_model_has_no_price() {
+    let usage = serde_json::json!({"seq": 1, "time": "t", "type": "usage", "input": 60,
+        "output": 50, "cache_read": 0, "cache_write": 0, "cost_usd": null});
+    let money = Limits { usd: Some(100.0), ..Limits::default() };
+    let mut life = life(&[], money, false);
+    step_all(&mut life, begun());
+    let deeds = step(&mut life, Input::Event { event: usage });
+    assert!(deeds.contains(&Do::Cancel), "{deeds:?}");
+}
+
+#[test]
+fn limits_count_all_runs_and_are_raised_by_the_user() {
+    let turn = || serde_json::json!({"seq": 1, "time": "t", "type": "turn", "n": 1});
+    let mut first = life(&[], Limits { turns: Some(2), ..Limits::default() }, false);
+    step_all(&mut first, begun());
+    step_all(&mut first, vec![Input::Event { event: turn() }, Input::Event { event: turn() }]);
+    let mut story = first.story.clone();
+    story.hear_entry(&Entry::Queued { prompt: None });
+    let mut again = Life::new(first.record.clone(), story.clone(), Memory::Keeps);
+    step_all(&mut again, begun());
+    assert!(step(&mut again, Input::Event { event: turn() }).contains(&Do::Cancel));
+    let more = Limits { turns: Some(3), ..Limits::default() };
+    story.hear_entry(&Entry::Settings { limits: more, attended: None });
+    let mut raised = Life::new(first.record, story, Memory::Keeps);
+    step_all(&mut raised, begun());
+    assert!(!step(&mut raised, Input::Event { event: turn() }).contains(&Do::Cancel));
+    assert!(step(&mut raised, Input::Event { event: turn() }).contains(&Do::Cancel));
 }
 
 #[test]
@@ -219,7 +335,7 @@ fn an_agent_that_forgot_gets_the_task_and_its_last_words() {
     played(&mut before, news);
     let mut story = before.story;
     story.hear_entry(&Entry::Queued { prompt: Some("be quick".into()) });
-    let mut again = Life::new(before.record, story);
+    let mut again = Life::new(before.record, story, Memory::Keeps);
     let deeds: Vec<Do> = begun().into_iter().flat_map(|input| step(&mut again, input)).collect();
     let Some(Do::Prompt { text, recap: true }) = deeds.last() else { panic!("{deeds:?}") };
     for part in ["do it", "half done", "be quick"] {

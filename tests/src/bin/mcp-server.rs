@@ -9,7 +9,7 @@ use std::error::Error;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use rmcp::model::{
@@ -37,6 +37,8 @@ const TOOLS: &[(&str, &str, &[&str], bool)] = &[
     ("hang", "Answers never; writes the file when it is cancelled.", &["marker"], false),
     ("structured", "Gives a number, structured.", &[], true),
     ("change", "Gives the server the tool `fresh` instead of `image`, and says so.", &[], false),
+    ("flood", "Says many times that its tools are others.", &["times"], false),
+    ("lists", "Says how often it was asked for its tools.", &[], true),
     ("dotted.name", "Has a name that not every wire takes.", &[], true),
 ];
 
@@ -44,6 +46,8 @@ struct Server {
     many: usize,
     /// Whether its tools are others than at its start.
     changed: AtomicBool,
+    /// How often it was asked for its tools.
+    lists: AtomicU32,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -65,7 +69,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let pipes = (tokio::io::stdin(), tokio::io::stdout());
-        Server { many, changed: AtomicBool::default() }.serve(pipes).await?.waiting().await?;
+        Server { many, changed: AtomicBool::default(), lists: AtomicU32::default() }
+            .serve(pipes)
+            .await?
+            .waiting()
+            .await?;
         Ok(())
     })
 }
@@ -103,6 +111,7 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        self.lists.fetch_add(1, Ordering::SeqCst);
         let own = TOOLS.iter().map(|(name, about, parameters, repeatable)| {
             tool((*name).to_owned(), about, parameters, *repeatable)
         });
@@ -154,6 +163,14 @@ impl ServerHandler for Server {
                 told.map_err(|why| ErrorData::internal_error(why.to_string(), None))?;
                 say("I have other tools".to_owned())
             }
+            "flood" => {
+                for _ in 0..text("times").parse().unwrap_or(0) {
+                    let told = context.peer.notify_tool_list_changed().await;
+                    told.map_err(|why| ErrorData::internal_error(why.to_string(), None))?;
+                }
+                say("that was it".to_owned())
+            }
+            "lists" => say(format!("asked {} times", self.lists.load(Ordering::SeqCst))),
             "structured" => {
                 let mut result = CallToolResult::structured(json!({ "answer": 42 }));
                 result.content.clear();

@@ -83,6 +83,13 @@ impl Talk {
                 let event: Value = serde_json::from_str(event).expect("an event is JSON");
                 let params = json!({"sessionId": self.session, "event": event});
                 write(&json!({"jsonrpc": "2.0", "method": "_g3/event", "params": params}));
+            } else if let Some(call) = step.strip_prefix("request ") {
+                let call: Value = serde_json::from_str(call).expect("a call is JSON");
+                self.request(&[call]);
+            } else if let Some(all) = step.strip_prefix("askall ") {
+                let calls: Vec<Value> =
+                    all.split('|').map(|it| json!({"title": it.trim()})).collect();
+                self.request(&calls);
             } else if let Some(why) = step.strip_prefix("fail ") {
                 return fail(id, why);
             } else if script::play(step, self) != ExitCode::SUCCESS {
@@ -106,6 +113,51 @@ impl Talk {
     }
 }
 
+impl Talk {
+    /// Asks for permission to make these calls, all at once; writes the option that was chosen for
+    /// each, and why it was denied, into `answers.txt`. Gives the last answer.
+    fn request(&mut self, calls: &[Value]) -> bool {
+        let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});
+        let mut waits: Vec<(String, String)> = Vec::new();
+        for call in calls {
+            self.asked += 1;
+            let id = format!("ask-{}", self.asked);
+            let mut call = call.clone();
+            call["toolCallId"] = json!(id);
+            let title = call["title"].as_str().unwrap_or_default().to_owned();
+            let params = json!({
+                "sessionId": self.session,
+                "toolCall": call,
+                "options": [option("yes", "allow_once"), option("always", "allow_always"),
+                            option("no", "reject_once")],
+            });
+            write(&json!({
+                "jsonrpc": "2.0", "id": id, "method": "session/request_permission",
+                "params": params,
+            }));
+            waits.push((id, title));
+        }
+        let mut last = false;
+        while !waits.is_empty() {
+            let Ok(message) = self.messages.recv() else { return false };
+            let Some(at) = waits.iter().position(|(id, _)| message["id"] == json!(id)) else {
+                continue;
+            };
+            let (_, title) = waits.remove(at);
+            let result = &message["result"];
+            let chosen = result["outcome"]["optionId"].as_str().unwrap_or("cancelled");
+            let why = result["_meta"]["g3"]["denied"].as_str().unwrap_or_default();
+            let line = format!("{title}: {chosen} {why}");
+            let mut all = std::fs::read_to_string("answers.txt").unwrap_or_default();
+            all.push_str(line.trim_end());
+            all.push('\n');
+            std::fs::write("answers.txt", all).expect("the worktree is writable");
+            last = ["yes", "always"].contains(&chosen);
+        }
+        last
+    }
+}
+
 impl Stage for Talk {
     fn say(&mut self, text: &str) {
         // In two pieces, as models stream.
@@ -115,23 +167,7 @@ impl Stage for Talk {
     }
 
     fn ask(&mut self, what: &str) -> bool {
-        self.asked += 1;
-        let id = format!("ask-{}", self.asked);
-        let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});
-        let params = json!({
-            "sessionId": self.session,
-            "toolCall": {"toolCallId": id, "title": what},
-            "options": [option("yes", "allow_once"), option("no", "reject_once")],
-        });
-        write(&json!({
-            "jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params,
-        }));
-        while let Ok(message) = self.messages.recv() {
-            if message["id"] == Value::String(id.clone()) {
-                return message["result"]["outcome"]["optionId"] == "yes";
-            }
-        }
-        false
+        self.request(&[json!({"title": what})])
     }
 
     fn is_cancelled(&mut self) -> bool {

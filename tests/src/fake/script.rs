@@ -57,6 +57,10 @@ fn act(step: &str, stage: &mut dyn Stage) -> Option<u8> {
             write("answer.txt", word);
         }
         "say" => stage.say(rest),
+        "outcry" => {
+            let mut out = std::io::stdout().lock();
+            let _ = writeln!(out, "{rest}").and_then(|()| out.flush());
+        }
         "flood" => flood(rest.parse().expect("a number of bytes")),
         "daemon" => daemon(rest),
         "vanish" => fs::remove_dir_all(".").or_else(|_| empty(".")).expect("it can be removed"),

@@ -204,7 +204,7 @@ fn openai_usage(reply: &Reply) -> Value {
     let tokens = reply.tokens;
     let prompt = tokens.input + tokens.cache_read;
     json!({"prompt_tokens": prompt, "completion_tokens": tokens.output,
-        "total_tokens": prompt + tokens.output,
+        "total_tokens": prompt.saturating_add(tokens.output),
         "prompt_tokens_details": {"cached_tokens": tokens.cache_read}})
 }
 

@@ -19,6 +19,9 @@ pub struct Hook {
     /// Whether a call is denied when the hook cannot say anything about it.
     #[serde(default)]
     pub required: bool,
+    /// Whether it runs in the box of commands.
+    #[serde(default = "yes")]
+    pub sandbox: bool,
 }
 
 /// What happens in a session.
@@ -37,6 +40,10 @@ pub enum HookEvent {
     AfterTool,
     /// The agent says that it is done.
     Stop,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn minute() -> u64 {

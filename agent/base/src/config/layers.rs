@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use crate::config::agent::GateRule;
+use crate::config::base_url;
 use crate::config::hooks::Hook;
 use crate::config::keys::{self, Key, Kind};
 use crate::config::providers::{ModelConfig, TYPES};
@@ -38,7 +39,9 @@ impl Sources {
     /// and our environment.
     pub fn from_env(cwd: &Path) -> Sources {
         let variables = std::env::vars_os().filter_map(|(name, value)| {
-            let name = name.into_string().ok().filter(|name| is_configuration(name))?;
+            let name = name.into_string().ok()?;
+            let counts = is_configuration(&name) || base_url::variables().any(|own| own == name);
+            let name = Some(name).filter(|_| counts)?;
             Some((name, value.into_string().ok()?))
         });
         Sources {

@@ -39,6 +39,8 @@ pub struct McpServer {
     pub tools: Vec<String>,
     /// What becomes of calls that no rule of the gate names.
     pub calls: Calls,
+    /// Whether the program runs in the box of commands.
+    pub sandbox: bool,
 }
 
 /// What becomes of calls that no rule of the gate names.
@@ -66,6 +68,7 @@ impl Default for McpServer {
             timeout_seconds: 60,
             tools: Vec::new(),
             calls: Calls::Ask,
+            sandbox: true,
         }
     }
 }
@@ -115,7 +118,7 @@ pub fn repository_file(cwd: &Path) -> PathBuf {
 /// else a notice. What the configuration itself names stays as it is.
 pub fn add(loaded: &mut Loaded, file: &Path, store: Option<&Path>) -> Result<()> {
     let Some(bytes) = layers::read(file)? else { return Ok(()) };
-    if !store.is_some_and(|store| trust::is_trusted(store, &bytes)) {
+    if !store.is_some_and(|store| trust::is_trusted(store, file, &bytes)) {
         loaded.notices.push(format!(
             "{} is ignored: the repository is not trusted to name MCP servers; `g3 trust` accepts \
              this file",

@@ -2,6 +2,7 @@
 //! merged key by key, with the origin of every value.
 
 pub mod agent;
+pub mod base_url;
 pub mod hooks;
 mod keys;
 pub mod layers;
@@ -24,6 +25,7 @@ use crate::failure::{Failure, Result};
 use agent::{
     AgentConfig, ComputerControl, Gate, Memory, Sandbox, Skills, ToolsConfig, Trace, Webdriver,
 };
+use base_url::EnvironmentUrls;
 use hooks::Hook;
 use layers::Setting;
 use lsp::LspServer;
@@ -76,7 +78,7 @@ pub struct Sources {
     pub repository: Option<PathBuf>,
     /// `--config FILE`: stands for both files and must exist.
     pub only: Option<PathBuf>,
-    /// Variables; those named `G3_SECTION__KEY` count.
+    /// Variables; those named `G3_SECTION__KEY` count, and those that give base URLs.
     pub environment: Vec<(String, String)>,
     /// Flags as dotted key and value, e.g. `providers.default_provider`.
     pub flags: Vec<(String, String)>,
@@ -139,7 +141,9 @@ pub fn load(sources: &Sources) -> Result<Loaded> {
     }
     settings.extend(layers::from_environment(&sources.environment, &settings)?);
     settings.extend(layers::from_flags(&sources.flags)?);
-    merged(settings, notices)
+    let mut loaded = merged(settings, notices)?;
+    loaded.config.providers.environment = EnvironmentUrls::of(&sources.environment);
+    Ok(loaded)
 }
 
 /// The settings of the repository's file: all when its content is trusted, else what narrows.
@@ -148,7 +152,7 @@ fn of_repository(sources: &Sources, user: &[Setting]) -> Result<(Vec<Setting>, V
     let Some(bytes) = layers::read(file)? else { return Ok((Vec::new(), Vec::new())) };
     let settings = layers::from_file(&bytes, &Origin::Repository(file.clone()))?;
     let store = sources.trust_store();
-    if store.is_some_and(|store| trust::is_trusted(&store, &bytes)) {
+    if store.is_some_and(|store| trust::is_trusted(&store, file, &bytes)) {
         return Ok((settings, Vec::new()));
     }
     Ok(untrusted::narrowed(settings, user, file))

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::base_url::{BaseUrl, EnvironmentUrls};
 use crate::secret::Secret;
 
 /// The types of provider, as they stand before the dot of a reference `type.name`.
@@ -37,6 +38,9 @@ pub struct Providers {
     pub gemini: BTreeMap<String, GeminiConfig>,
     /// Models on this machine, by name.
     pub embedded: BTreeMap<String, EmbeddedConfig>,
+    /// Base URLs for entries without `base_url`; no file can set them.
+    #[serde(skip)]
+    pub environment: EnvironmentUrls,
 }
 
 impl Providers {
@@ -57,6 +61,13 @@ impl Providers {
 }
 
 impl Providers {
+    /// The base URL of an entry of this type: the configured one, else the one of the
+    /// environment; `None` means the service's own.
+    pub fn base_url<'a>(&'a self, kind: &str, configured: Option<&'a str>) -> Option<BaseUrl<'a>> {
+        let configured = configured.map(|url| BaseUrl { url, variable: None });
+        configured.or_else(|| self.environment.get(kind))
+    }
+
     /// The model that an entry names to fall back on.
     pub fn fallback_model(&self, reference: &str) -> Option<&str> {
         let (kind, name) = reference.split_once('.')?;
@@ -82,7 +93,8 @@ const KEYS: &[(&str, &[&str])] = &[
 
 impl Providers {
     /// The reference that is meant when none is given: the configured default, else the only
-    /// configured provider, else the type of the first key in the environment, else `embedded`.
+    /// configured provider, else the type of the first key in the environment, else `openai` where
+    /// the environment gives its base URL, else `embedded`.
     pub fn chosen(&self) -> String {
         self.chosen_by(|name| std::env::var(name).is_ok_and(|value| !value.trim().is_empty()))
     }
@@ -102,7 +114,9 @@ impl Providers {
             return only.clone();
         }
         let first = KEYS.iter().find(|(_, keys)| keys.iter().all(|key| is_set(key)));
-        first.map_or("embedded", |(kind, _)| kind).to_owned()
+        // A server of one's own often wants no key.
+        let last = if self.environment.get("openai").is_some() { "openai" } else { "embedded" };
+        first.map_or(last, |(kind, _)| kind).to_owned()
     }
 }
 
@@ -114,7 +128,7 @@ pub struct AnthropicConfig {
     pub api_key: Option<Secret>,
     /// A command that prints the key.
     pub api_key_command: Option<CommandLine>,
-    /// The origin; `/v1/messages` is appended.
+    /// The origin; `/v1/messages` is appended. Else `ANTHROPIC_BASE_URL`.
     pub base_url: Option<String>,
     /// The model's name.
     pub model: Option<String>,
@@ -146,7 +160,7 @@ pub struct OpenaiConfig {
     pub api_key: Option<Secret>,
     /// A command that prints the key.
     pub api_key_command: Option<CommandLine>,
-    /// Up to and including `/v1`.
+    /// Up to and including `/v1`. Else `OPENAI_BASE_URL`.
     pub base_url: Option<String>,
     /// The model's name.
     pub model: Option<String>,
@@ -210,7 +224,7 @@ pub struct GeminiConfig {
     pub api_key: Option<Secret>,
     /// A command that prints the key.
     pub api_key_command: Option<CommandLine>,
-    /// The origin; `/v1beta/models/…` is appended.
+    /// The origin; `/v1beta/models/…` is appended. Else `GEMINI_BASE_URL`.
     pub base_url: Option<String>,
     /// The model's name.
     pub model: Option<String>,

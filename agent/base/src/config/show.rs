@@ -22,7 +22,32 @@ pub fn values(loaded: &Loaded) -> Vec<Shown> {
     if let Ok(value) = Value::try_from(&loaded.config) {
         walk(String::new(), value, loaded, &mut shown);
     }
+    shown.extend(environment_urls(loaded));
     shown.sort_by(|a, b| a.key.cmp(&b.key));
+    shown
+}
+
+/// The base URLs of the environment: for each entry without its own, or for the type as a whole.
+fn environment_urls(loaded: &Loaded) -> Vec<Shown> {
+    let providers = &loaded.config.providers;
+    let references = providers.references();
+    let mut shown = Vec::new();
+    for (kind, base) in providers.environment.all() {
+        let of_kind = |it: &&String| it.split('.').next() == Some(kind);
+        let mut keys: Vec<String> = references
+            .iter()
+            .filter(of_kind)
+            .map(|it| format!("providers.{it}.base_url"))
+            .collect();
+        keys.retain(|key| !loaded.origins.contains_key(key));
+        if !references.iter().any(|it| of_kind(&it)) {
+            keys.push(format!("providers.{kind}.base_url"));
+        }
+        let value = Value::String(base.url.to_owned()).to_string();
+        let origin = base.variable.map(|name| Origin::Environment(name.to_owned()));
+        let line = |key| Shown { key, value: value.clone(), origin: origin.clone() };
+        shown.extend(keys.into_iter().map(line));
+    }
     shown
 }
 

@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+/// Where worktrees are unless `[studio] worktree` says otherwise: outside of the main checkout, so
+/// that programs which look for files in the directories above do not find its files.
+pub const DEFAULT_WORKTREE: &str = "{parent}/{repo}.worktrees/{id}";
+
 /// How studio makes, limits and lands sessions.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -15,8 +19,12 @@ pub struct Studio {
     pub setup: Lines,
     /// Template of the branch name; `{id}` is the session's id.
     pub branch: String,
-    /// Template of the worktree's path, from the main checkout; `{id}` is the session's id.
+    /// Template of the worktree's path. `{id}` is the session's id, `{parent}` the directory that
+    /// holds the main checkout, `{repo}` the main checkout's name.
     pub worktree: String,
+    /// Directories that check worktrees keep from one check to the next although git ignores them;
+    /// relative paths.
+    pub check_caches: Lines,
     /// How many sessions work at once; by cores and memory when absent.
     pub jobs: Option<u32>,
     /// What one session may use.
@@ -37,7 +45,8 @@ impl Default for Studio {
             checks: Lines::default(),
             setup: Lines::default(),
             branch: "studio/{id}".to_owned(),
-            worktree: ".worktrees/{id}".to_owned(),
+            worktree: DEFAULT_WORKTREE.to_owned(),
+            check_caches: Lines::default(),
             jobs: None,
             limits: SessionLimits::default(),
             sign: false,
@@ -120,6 +129,17 @@ pub struct AgentRow {
     pub write: Vec<PathBuf>,
     /// Variables that it gets, secrets among them.
     pub env: Vec<String>,
+    /// Whether it sends g3's own events over ACP (`_g3/event`): turns, costs, rounds. Those of
+    /// other agents are ignored. Absent, it is so where the program is called `g3`.
+    pub events: Option<bool>,
+}
+
+impl AgentRow {
+    /// Whether its own events count.
+    pub fn sends_events(&self) -> bool {
+        let program = self.command.first().map(Path::new).and_then(Path::file_name);
+        self.events.unwrap_or_else(|| program.is_some_and(|name| name == "g3"))
+    }
 }
 
 /// A path with its leading `~/` replaced by the home directory.

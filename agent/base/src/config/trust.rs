@@ -1,9 +1,11 @@
 //! Which contents of repository files the user accepted, by SHA-256, kept outside every repository.
+//! An acceptance holds in that repository only, and as long as the files that the content names (a
+//! hook's script, say) stay what they were.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -24,7 +26,16 @@ pub struct Entry {
     pub path: PathBuf,
     /// When, RFC 3339.
     pub time: String,
+    /// The repository: its git directory, or the file's directory where there is none.
+    #[serde(default)]
+    pub repository: PathBuf,
+    /// The files of the repository that the content names, and the SHA-256 of each.
+    #[serde(default)]
+    pub names: BTreeMap<PathBuf, String>,
 }
+
+/// How much of a `.git` file is read, in bytes.
+const POINTER: u64 = 8 << 10;
 
 /// The store as it lies on disk (`trust.json`, mode 0600).
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -35,9 +46,11 @@ struct Store {
 
 /// Accepts exactly this content, which was read from `file` and shown to the user.
 pub fn accept(store: &Path, file: &Path, content: &[u8], clock: &Clock) -> Result<Entry> {
-    let entry = Entry { sha256: hash(content), path: file.to_owned(), time: clock.stamp() };
+    let (repository, names) = (repository(file), named(file, content));
+    let (sha256, path) = (hash(content), file.to_owned());
+    let entry = Entry { sha256, path, time: clock.stamp(), repository, names };
     change(store, |all| {
-        all.files.insert(entry.sha256.clone(), entry.clone());
+        all.files.insert(key(&entry.sha256, &entry.repository), entry.clone());
     })?;
     Ok(entry)
 }
@@ -48,8 +61,10 @@ pub fn revoke(store: &Path, file: &Path) -> Result<Vec<Entry>> {
     let current = fs::read(file).ok().map(|content| hash(&content));
     let mut revoked = Vec::new();
     change(store, |all| {
-        all.files.retain(|sha256, entry| {
-            let keep = entry.path != file && Some(sha256) != current.as_ref();
+        let here = repository(file);
+        all.files.retain(|_, entry| {
+            let same = Some(&entry.sha256) == current.as_ref() && entry.repository == here;
+            let keep = entry.path != file && !same;
             if !keep {
                 revoked.push(entry.clone());
             }
@@ -64,10 +79,77 @@ pub fn show(store: &Path) -> Result<Vec<Entry>> {
     Ok(read(store)?.files.into_values().collect())
 }
 
-/// Whether this content was accepted. A store that cannot be read, or that others can write,
-/// trusts nothing.
-pub fn is_trusted(store: &Path, content: &[u8]) -> bool {
-    read(store).is_ok_and(|all| all.files.contains_key(&hash(content)))
+/// Whether this content of a file was accepted in its repository, and the files that it names are
+/// what they were. A store that cannot be read, or that others can write, trusts nothing.
+pub fn is_trusted(store: &Path, file: &Path, content: &[u8]) -> bool {
+    let Ok(all) = read(store) else { return false };
+    let entry = all.files.get(&key(&hash(content), &repository(file)));
+    entry.is_some_and(|entry| entry.names == named(file, content))
+}
+
+/// How an acceptance is found.
+fn key(sha256: &str, repository: &Path) -> String {
+    format!("{sha256} {}", repository.display())
+}
+
+/// The repository that a file belongs to: the outermost git directory that its working tree leads
+/// to, which is the same for all its working trees.
+fn repository(file: &Path) -> PathBuf {
+    let beside = file.parent().unwrap_or(Path::new("/"));
+    let beside = beside.canonicalize().unwrap_or_else(|_| beside.to_owned());
+    let Some(git) = beside.ancestors().map(|dir| dir.join(".git")).find(|git| git.exists()) else {
+        return beside;
+    };
+    let leads = || {
+        let is_small = fs::metadata(&git).is_ok_and(|meta| meta.len() < POINTER);
+        let text = is_small.then(|| fs::read_to_string(&git).ok()).flatten()?;
+        git.parent()?.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()
+    };
+    let own = if git.is_file() { leads().unwrap_or_else(|| git.clone()) } else { git };
+    let is_git = |dir: &&Path| dir.join("HEAD").is_file() && dir.join("objects").is_dir();
+    own.ancestors().filter(is_git).last().unwrap_or(&own).to_owned()
+}
+
+/// Endings of scripts.
+const SCRIPTS: [&str; 10] = ["sh", "bash", "py", "js", "mjs", "cjs", "ts", "rb", "pl", "lua"];
+
+/// Whether a file is one that is run: a script, by its name or its first bytes, or executable.
+fn is_program(file: &Path) -> bool {
+    let Ok(meta) = fs::metadata(file) else { return false };
+    let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let begins = || {
+        let mut first = [0; 2];
+        let read = fs::File::open(file).and_then(|mut file| file.read_exact(&mut first));
+        read.is_ok() && &first == b"#!"
+    };
+    let runs = || meta.permissions().mode() & 0o111 != 0 || SCRIPTS.contains(&ending) || begins();
+    meta.is_file() && runs()
+}
+
+/// The programs and scripts of the repository that a content names in a word of its own, and what they hold. They
+/// are looked for beside the file and from the top of the working tree.
+fn named(file: &Path, content: &[u8]) -> BTreeMap<PathBuf, String> {
+    // A persona is prose: what it mentions is not run because of it.
+    if file.extension().is_some_and(|ending| ending == "md") {
+        return BTreeMap::new();
+    }
+    let text = String::from_utf8_lossy(content);
+    let beside = file.parent().unwrap_or(Path::new("/"));
+    let top = beside.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(beside);
+    let ends = |c: char| c.is_whitespace() || "\"'`=,;:()[]{}<>|&$".contains(c);
+    let mut names = BTreeMap::new();
+    for word in text.split(ends).filter(|word| !word.is_empty() && *word != ".") {
+        for found in [beside.join(word), top.join(word)] {
+            let is_here = found.starts_with(top) && found != *file;
+            if !is_here || !is_program(&found) {
+                continue;
+            }
+            let below = found.strip_prefix(top).unwrap_or(&found).components().collect();
+            let hold = fs::read(&found).map_or_else(|why| why.to_string(), |bytes| hash(&bytes));
+            names.insert(below, hold);
+        }
+    }
+    names
 }
 
 /// The SHA-256 of a content, in hexadecimal.
@@ -116,25 +198,59 @@ mod tests {
         let store = dir.path().join("g3/trust.json");
         let file = dir.path().join("g3.toml");
         fs::write(&file, "a = 1").unwrap();
-        assert!(!is_trusted(&store, b"a = 1"));
+        assert!(!is_trusted(&store, &file, b"a = 1"));
         let entry = accept(&store, &file, b"a = 1", &Clock::from_env()).unwrap();
-        assert!(is_trusted(&store, b"a = 1"));
-        assert!(!is_trusted(&store, b"a = 2"));
+        assert!(is_trusted(&store, &file, b"a = 1"));
+        assert!(!is_trusted(&store, &file, b"a = 2"));
         assert_eq!(fs::metadata(&store).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(show(&store).unwrap(), vec![entry.clone()]);
         assert_eq!(revoke(&store, &file).unwrap(), vec![entry]);
-        assert!(!is_trusted(&store, b"a = 1"));
+        assert!(!is_trusted(&store, &file, b"a = 1"));
         assert!(show(&store).unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_acceptance_holds_in_its_repository_and_for_the_scripts_that_it_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().canonicalize().unwrap();
+        let store = at.join("trust.json");
+        let content = b"command = [\"sh\", \"./hook.sh\"] # and scripts/check";
+        for name in ["one", "two"] {
+            for part in ["scripts", ".git/objects", ".git/worktrees/w"] {
+                fs::create_dir_all(at.join(name).join(part)).unwrap();
+            }
+            fs::write(at.join(name).join(".git/HEAD"), "").unwrap();
+            fs::write(at.join(name).join("hook.sh"), "good").unwrap();
+        }
+        let (one, two) = (at.join("one/g3.toml"), at.join("two/g3.toml"));
+        let entry = accept(&store, &one, content, &Clock::from_env()).unwrap();
+        assert_eq!(entry.names.keys().collect::<Vec<_>>(), [Path::new("hook.sh")]);
+        assert!(is_trusted(&store, &one, content));
+        assert!(!is_trusted(&store, &two, content), "another repository");
+        // A linked working tree belongs to the same repository.
+        fs::create_dir(at.join("linked")).unwrap();
+        let pointer = format!("gitdir: {}", at.join("one/.git/worktrees/w").display());
+        fs::write(at.join("linked/.git"), pointer).unwrap();
+        assert!(!is_trusted(&store, &at.join("linked/g3.toml"), content), "its script is missing");
+        fs::write(at.join("linked/hook.sh"), "good").unwrap();
+        assert!(is_trusted(&store, &at.join("linked/g3.toml"), content));
+        fs::write(at.join("one/hook.sh"), "evil").unwrap();
+        assert!(!is_trusted(&store, &one, content), "a script changed");
+        fs::write(at.join("one/hook.sh"), "good").unwrap();
+        assert!(is_trusted(&store, &one, content));
+        fs::write(at.join("one/scripts/check"), "#!/bin/sh").unwrap();
+        assert!(!is_trusted(&store, &one, content), "a named file appeared");
     }
 
     #[test]
     fn a_store_that_others_can_write_trusts_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let store = dir.path().join("trust.json");
-        accept(&store, Path::new("/r/g3.toml"), b"x", &Clock::from_env()).unwrap();
-        assert!(is_trusted(&store, b"x"));
+        let file = Path::new("/r/g3.toml");
+        accept(&store, file, b"x", &Clock::from_env()).unwrap();
+        assert!(is_trusted(&store, file, b"x"));
         fs::set_permissions(&store, fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(!is_trusted(&store, b"x"));
+        assert!(!is_trusted(&store, file, b"x"));
         assert!(show(&store).unwrap_err().to_string().contains("chmod 600"));
     }
 }

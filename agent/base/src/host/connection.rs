@@ -11,7 +11,9 @@ use std::thread::Thread;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::wire::{Ask, Asked, Chat, Fault, FaultKind, Hello, LINE_LIMIT, Tell, Told, VERSION};
+use super::wire::{
+    Ask, Asked, Chat, Fault, FaultKind, Hello, LINE_LIMIT, Tell, Told, UNEXPECTED, VERSION,
+};
 
 /// A connection to a host. Requests may be made from many places at once.
 #[derive(Debug)]
@@ -74,7 +76,12 @@ impl Connection {
                 Err(fault)
             }
             Tell::Error(fault) => Err(fault),
-            other => Err(unexpected(&other)),
+            Tell::Text { .. }
+            | Tell::Call { .. }
+            | Tell::Progress { .. }
+            | Tell::Done { .. }
+            | Tell::Status(_)
+            | Tell::Vectors(_) => Err(Fault::new(FaultKind::Broken, UNEXPECTED)),
         }
     }
 
@@ -229,11 +236,6 @@ pub fn lines<T: serde::de::DeserializeOwned>(
 
 fn broken() -> Fault {
     Fault::new(FaultKind::Broken, "the model host ended before its reply was complete")
-}
-
-fn unexpected(tell: &Tell) -> Fault {
-    let line = serde_json::to_string(tell).unwrap_or_default();
-    Fault::new(FaultKind::Broken, format!("the model host answered something else: {line}"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

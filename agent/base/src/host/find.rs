@@ -7,6 +7,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
 
 use super::catalogue;
 use super::connection::Connection;
@@ -90,20 +93,27 @@ fn own(number: i32) -> Option<OwnedFd> {
     Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Connects to the running host, or starts it first, and hears who it is. A host that was killed
-/// still takes connections until the kernel has given back its memory; then the next is started.
+/// How long a host that is about to end may take connections without answering.
+const ENDING: Duration = Duration::from_secs(30);
+/// The pause between two looks at such a host.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// Connects to the running host, or starts it first, and hears who it is. A host that is about to
+/// end, or was killed, may still take connections until the kernel has given back its memory; then
+/// the next one is started.
 pub fn open(wanted: &Wanted) -> Result<(Connection, Hello)> {
-    let once = || {
+    let until = Instant::now() + ENDING;
+    loop {
         let connection = Connection::new(connect(wanted)?);
         let connection = connection.or_fail(|| "cannot talk to the model host")?;
-        let hello = connection.hello();
-        Ok((connection, hello))
-    };
-    let (connection, hello) = match once()? {
-        (_, Err(fault)) if fault.kind == FaultKind::Broken => once()?,
-        greeted => greeted,
-    };
-    Ok((connection, hello.map_err(Fault::into_failure)?))
+        match connection.hello() {
+            Err(fault) if fault.kind == FaultKind::Broken && Instant::now() < until => {
+                // Its end cannot be waited for: it may not be ours to watch.
+                let _ = rustix::event::poll(&mut [], Some(&LOOK));
+            }
+            hello => return Ok((connection, hello.map_err(Fault::into_failure)?)),
+        }
+    }
 }
 
 /// Connects to the running host, or starts it first.
@@ -188,4 +198,64 @@ fn tail(path: &Path) -> String {
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(5)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::host::connection::lines;
+    use crate::host::wire::{Asked, VERSION};
+
+    /// Takes connections as a host that is about to end, so many times, and then as a healthy one.
+    fn host(place: &Place, ending: usize) {
+        let listener = place::listen(&place.socket()).unwrap();
+        std::thread::spawn(move || {
+            for (count, socket) in listener.incoming().enumerate() {
+                let mut socket = socket.unwrap();
+                if count < ending {
+                    continue;
+                }
+                let asked = lines::<Asked>(socket.try_clone().unwrap()).next().unwrap().unwrap();
+                let hello = Hello {
+                    version: VERSION,
+                    model: "m".into(),
+                    parameters: 1,
+                    context: 1,
+                    pid: std::process::id(),
+                    embedder: None,
+                };
+                let told = Told { id: asked.id, what: Tell::Hello(hello) };
+                writeln!(socket, "{}", serde_json::to_string(&told).unwrap()).unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn a_host_that_is_about_to_end_is_left_for_the_next_one() {
+        for ending in [0, 1, 2, 5] {
+            let dir = tempfile::tempdir().unwrap();
+            let model = dir.path().join("m.gguf");
+            fs::write(&model, "").unwrap();
+            let place = Place::of(&model).unwrap();
+            host(&place, ending);
+            let opened = open(&Wanted::model(&model));
+            let _ = fs::remove_file(place.socket());
+            assert_eq!(opened.unwrap().1.model, "m", "after {ending} that ended");
+        }
+    }
+
+    #[test]
+    fn a_relay_asks_only_a_host_that_answers() {
+        let dir = tempfile::tempdir().unwrap();
+        let model = dir.path().join("m.gguf");
+        fs::write(&model, "").unwrap();
+        let place = Place::of(&model).unwrap();
+        host(&place, 3);
+        let relayed = crate::host::relay::open(Wanted::model(&model)).unwrap();
+        let hello = Connection::new(relayed.into()).unwrap().hello();
+        let _ = fs::remove_file(place.socket());
+        assert_eq!(hello.unwrap().model, "m");
+    }
 }

@@ -58,6 +58,8 @@ fn forward(shared: &Arc<Mutex<State>>, wanted: &Wanted, asked: Asked) {
 }
 
 fn connect(shared: &Arc<Mutex<State>>, wanted: &Wanted) -> Result<(), Fault> {
+    // Held until we are connected as well: a host may end with its last connection.
+    let (_greeted, _) = find::open(wanted).map_err(Fault::from)?;
     let host = find::connect(wanted).map_err(Fault::from)?;
     let broken = |e: io::Error| Fault::new(FaultKind::Broken, e.to_string());
     let reader = host.try_clone().map_err(broken)?;

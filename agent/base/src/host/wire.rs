@@ -13,6 +13,8 @@ use crate::failure::{Failure, Kind};
 
 /// Host and client must agree on it.
 pub const VERSION: u32 = 1;
+/// What is said of an answer that does not belong to its request.
+pub const UNEXPECTED: &str = "the model host answered with another kind of message";
 /// Longer lines are refused: they would be no conversation.
 pub const LINE_LIMIT: usize = 64 << 20;
 /// Texts of one `embed`: the answer is one line.

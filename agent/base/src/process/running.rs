@@ -92,6 +92,7 @@ impl AsyncRunning {
     /// Lets the group live on after the handle is dropped.
     pub fn forget(&mut self) {
         self.group = None;
+        self.watched = None;
     }
 }
 

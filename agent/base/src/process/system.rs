@@ -5,7 +5,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::sandbox::Confinement;
 
 #[cfg(target_os = "linux")]
 use rustix::process::Signal;
@@ -29,6 +32,8 @@ pub struct Place {
     pub group: Group,
     /// Whether the kernel ends it when the thread that started it ends.
     pub dies_with_us: bool,
+    /// The descriptor of the terminal that becomes that of its session.
+    pub terminal: Option<i32>,
 }
 
 impl Place {
@@ -41,12 +46,17 @@ impl Place {
 /// Puts the child into its place and moves descriptors to their numbers, in the child.
 #[allow(unsafe_code)]
 pub fn before_exec(command: &mut Command, moves: Vec<(i32, i32)>, place: Place) {
-    // SAFETY: between fork and exec only `setsid`, `prctl` and `dup2` run, all async-signal-safe,
+    // SAFETY: between fork and exec only `setsid`, `ioctl`, `prctl` and `dup2` run, all async-signal-safe,
     // and nothing allocates.
     unsafe {
         command.pre_exec(move || {
             if place.group == Group::Detached {
                 rustix::process::setsid()?;
+            }
+            if let Some(terminal) = place.terminal
+                && libc::ioctl(terminal, libc::TIOCSCTTY as _, 0) == -1
+            {
+                return Err(io::Error::last_os_error());
             }
             #[cfg(target_os = "linux")]
             if place.dies_with_us {
@@ -59,6 +69,16 @@ pub fn before_exec(command: &mut Command, moves: Vec<(i32, i32)>, place: Place) 
             }
             Ok(())
         });
+    }
+}
+
+/// Puts a box around the child before it becomes its program.
+#[allow(unsafe_code)]
+pub fn confine_before_exec(command: &mut Command, confinement: Arc<Confinement>) {
+    // SAFETY: between fork and exec only system calls run, each on memory that is there already;
+    // nothing allocates.
+    unsafe {
+        command.pre_exec(move || confinement.enter());
     }
 }
 

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use super::home::has_user_in_address;
+
 /// Who gets the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Child {
@@ -151,11 +153,12 @@ pub fn child_env(
     named: &[String],
     child: Child,
 ) -> Vec<(OsString, OsString)> {
-    let passes = |name: &OsString| {
+    let passes = |name: &OsString, value: &OsString| {
         let Some(name) = name.to_str() else { return false };
-        named.iter().any(|own| own == name) || is_needed(name, child)
+        named.iter().any(|own| own == name)
+            || is_needed(name, child) && !holds_password(name, &value.to_string_lossy())
     };
-    variables.into_iter().filter(|(name, _)| passes(name)).collect()
+    variables.into_iter().filter(|(name, value)| passes(name, value)).collect()
 }
 
 fn is_needed(name: &str, child: Child) -> bool {
@@ -167,6 +170,11 @@ fn is_needed(name: &str, child: Child) -> bool {
         return false;
     }
     NAMES.contains(&upper.as_str()) || BEGINNINGS.iter().any(|begin| upper.starts_with(begin))
+}
+
+/// Whether a variable holds an address with a password in it. Those of proxies are needed.
+pub fn holds_password(name: &str, value: &str) -> bool {
+    has_user_in_address(value) && !name.to_ascii_uppercase().ends_with("_PROXY")
 }
 
 /// Whether a variable's name says that it holds a secret.

@@ -138,6 +138,12 @@ const CLOSED: &[&str] =
 /// What only root could read anyway; closed by name when we are root.
 const ROOTS: &[&str] = &["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssl/private"];
 
+/// Directories of the system, which are not written although a working tree holds them.
+const SYSTEM: &[&str] = &[
+    "/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/sbin", "/srv", "/sys", "/usr",
+    "/var",
+];
+
 /// Devices that hold nothing and lead nowhere but to their own process.
 const DEVICES: &[&str] = &[
     "/dev/null",
@@ -156,17 +162,7 @@ const DEVICES: &[&str] = &[
 /// box needs inside them is added by its caller.
 pub fn home_rules(home: &Path, closed: &[PathBuf]) -> Rules {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
-    let mut shut: Vec<PathBuf> = closed.to_vec();
-    shut.extend(SECRETS.iter().map(|secret| home.join(secret)));
-    shut.extend(["g3", "studio"].iter().filter_map(|name| crate::user_dirs::state_dir(name).ok()));
-    shut.extend(MAYBE.iter().map(|file| home.join(file)).filter(|file| holds_login(file)));
-    if rustix::process::geteuid().is_root() {
-        shut.extend(ROOTS.iter().map(PathBuf::from));
-    }
-    // A secret may be a link to where it really lies.
-    let real: Vec<PathBuf> = shut.iter().filter_map(|path| path.canonicalize().ok()).collect();
-    shut.extend(real);
-
+    let mut shut = secrets(&home, closed);
     let system = CLOSED.iter().map(PathBuf::from);
     let mut read = Vec::new();
     // The home directory itself may lie in a closed place, as those of tests do.
@@ -175,7 +171,43 @@ pub fn home_rules(home: &Path, closed: &[PathBuf]) -> Rules {
     shut.extend(system);
     shut.push(home);
     open_around(Path::new("/"), &shut, &mut read);
-    Rules { read, write: DEVICES.iter().map(PathBuf::from).collect() }
+    Rules { read, write: DEVICES.iter().map(PathBuf::from).collect(), fixed: Vec::new() }
+}
+
+/// What of a tree may be written without reaching a secret: all of it, or its entries around the
+/// secrets. Of a tree that holds the home directory, or is it, the hidden files of the home stay
+/// closed as well: shells and other programs run them.
+pub fn writable(tree: &Path, home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
+    let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+    let tree = tree.canonicalize().unwrap_or_else(|_| tree.to_owned());
+    let mut shut = secrets(&home, closed);
+    // What holds the working tree itself does not close it.
+    shut.retain(|secret| !tree.starts_with(secret));
+    if home.starts_with(&tree) {
+        let hidden = fs::read_dir(&home).into_iter().flatten().flatten();
+        let hidden = hidden.filter(|entry| entry.file_name().to_string_lossy().starts_with('.'));
+        shut.extend(hidden.map(|entry| entry.path()));
+        shut.extend(CLOSED.iter().chain(SYSTEM).map(PathBuf::from));
+    }
+    let mut write = Vec::new();
+    open_around(&tree, &shut, &mut write);
+    write
+}
+
+/// Everything that stays shut for a home directory.
+fn secrets(home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
+    let mut shut: Vec<PathBuf> = closed.to_vec();
+    shut.extend(SECRETS.iter().map(|secret| home.join(secret)));
+    shut.extend(["g3", "studio"].iter().filter_map(|name| crate::user_dirs::state_dir(name).ok()));
+    shut.extend(crate::known_repositories::list().iter().map(|common| common.join("studio")));
+    shut.extend(MAYBE.iter().map(|file| home.join(file)).filter(|file| holds_login(file)));
+    if rustix::process::geteuid().is_root() {
+        shut.extend(ROOTS.iter().map(PathBuf::from));
+    }
+    // A secret may be a link to where it really lies.
+    let real: Vec<PathBuf> = shut.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    shut.extend(real);
+    shut
 }
 
 /// Opens a tree, around everything that is shut.
@@ -195,6 +227,17 @@ fn open_around(path: &Path, shut: &[PathBuf], read: &mut Vec<PathBuf>) {
             open_around(&entry.path(), shut, read);
         }
     }
+}
+
+/// Whether the path of a file, relative to its repository, looks like that of a secret.
+pub fn looks_like_a_secret(path: &Path) -> bool {
+    let words = ["secret", "credential", "password", "passwd", "private", "token"];
+    path.iter().any(|part| {
+        let name = part.to_string_lossy().to_ascii_lowercase();
+        looks_like_a_key(&name)
+            || words.iter().any(|word| name.contains(word))
+            || [".netrc", ".npmrc", ".pypirc", ".pgpass"].contains(&name.as_str())
+    })
 }
 
 /// Key files that lie about in directories which are opened entry by entry.
@@ -217,7 +260,7 @@ fn holds_login(file: &Path) -> bool {
 }
 
 /// `https://user:password@host`.
-fn has_user_in_address(text: &str) -> bool {
+pub fn has_user_in_address(text: &str) -> bool {
     text.split("://").skip(1).any(|rest| {
         let host = rest.split(['/', '"', '\'', '\n', ' ']).next().unwrap_or_default();
         host.split_once('@').is_some_and(|(user, _)| user.contains(':'))

@@ -1,13 +1,20 @@
 //! The box: which files a process and its children may read and write, held by the kernel.
 
+pub mod caches;
+mod confinement;
 pub mod environment;
+pub mod git_dirs;
 pub mod home;
+mod namespace;
 pub mod redact;
 
 use std::io;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+
+pub use confinement::{Confinement, Scope};
+pub use namespace::are_possible as namespaces_are_possible;
 
 /// What may be read and written; whole trees, and nothing else. Paths that do not exist are
 /// skipped, so a missing one cannot be made either.
@@ -18,6 +25,10 @@ pub struct Rules {
     pub read: Vec<PathBuf>,
     /// Trees and files that may be changed as well; renames between them work.
     pub write: Vec<PathBuf>,
+    /// Files and directories below those that stay as they are, where the kernel has mount
+    /// namespaces for us ([`namespaces_are_possible`]). Only a [`Confinement`] looks at them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fixed: Vec<PathBuf>,
 }
 
 /// Set by studio for an agent in its box: the file (JSON of [`Rules`]) that says what the commands
@@ -56,12 +67,28 @@ fn confine(
     rules: &Rules,
     scopes: Option<landlock::BitFlags<landlock::Scope>>,
 ) -> io::Result<Enforced> {
+    let ruleset = ruleset(rules, scopes)?;
+    drop_capabilities()?;
+    let status = ruleset.restrict_self().map_err(|e| failed(&e))?;
+    Ok(Enforced { lacks: missing(&status.landlock) })
+}
+
+#[cfg(target_os = "linux")]
+fn failed(error: &dyn std::error::Error) -> io::Error {
+    io::Error::other(format!("the box: {error}"))
+}
+
+/// The rules as the kernel takes them.
+#[cfg(target_os = "linux")]
+fn ruleset(
+    rules: &Rules,
+    scopes: Option<landlock::BitFlags<landlock::Scope>>,
+) -> io::Result<landlock::RulesetCreated> {
     use landlock::{
         Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
         RulesetCreatedAttr,
     };
     use rustix::fs::FileType;
-    let failed = |error: &dyn std::error::Error| io::Error::other(format!("the box: {error}"));
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(KNOWN))
@@ -88,9 +115,7 @@ fn confine(
         };
         ruleset = ruleset.add_rule(PathBeneath::new(fd, access)).map_err(|e| failed(&e))?;
     }
-    drop_capabilities()?;
-    let status = ruleset.restrict_self().map_err(|e| failed(&e))?;
-    Ok(Enforced { lacks: missing(&status.landlock) })
+    Ok(ruleset)
 }
 
 /// What root may do to processes, devices and the kernel behind the rules' back (reading
@@ -139,6 +164,27 @@ pub fn lacking() -> Vec<String> {
         .join()
         .unwrap_or_else(|_| Err(io::Error::other("the box could not be tried")))
         .unwrap_or_else(|error| vec![error.to_string()])
+}
+
+/// Whether the kernel holds what a command may write, which is the least that a box needs; else
+/// why not.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub fn holds_files() -> Result<(), String> {
+    let null = std::ptr::null::<libc::c_void>();
+    // SAFETY: asked for its version, the call reads nothing (landlock_create_ruleset(2)).
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, null, 0_usize, 1_u32) };
+    match version {
+        3.. => Ok(()),
+        1.. => Err("its Landlock does not hold files back from being truncated (Linux 6.2)".into()),
+        _ => Err("its kernel has no Landlock, or it is switched off".into()),
+    }
+}
+
+/// Whether the kernel holds what a command may write.
+#[cfg(not(target_os = "linux"))]
+pub fn holds_files() -> Result<(), String> {
+    Err("there is no box on it yet".into())
 }
 
 #[cfg(target_os = "linux")]

@@ -1,6 +1,7 @@
 //! Text without the secrets of the environment.
 
 use super::environment::is_secret;
+use super::home::has_user_in_address;
 
 /// What stands in the place of a secret.
 const GONE: &str = "[secret]";
@@ -26,7 +27,10 @@ impl Redactor {
     pub fn of(variables: impl IntoIterator<Item = (String, String)>) -> Redactor {
         let mut secrets: Vec<String> = variables
             .into_iter()
-            .filter(|(name, value)| is_secret(name) && value.len() >= SHORTEST)
+            .filter(|(name, value)| {
+                let secret = is_secret(name) || has_user_in_address(value);
+                secret && value.len() >= SHORTEST
+            })
             .map(|(_, value)| value)
             .collect();
         // One that holds another goes first, or its rest would stay.

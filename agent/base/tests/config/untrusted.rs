@@ -102,13 +102,29 @@ fn an_untrusted_repository_may_choose_lower_and_switch_off() {
 }
 
 #[test]
-fn trust_belongs_to_the_content_so_a_worktree_with_the_same_file_has_it_too() {
+fn without_a_limit_of_the_user_turns_are_lowered_from_the_default_of_a_run() {
+    let of = |turns: u32| Env::new("", &format!("[agent]\nmax_turns = {turns}\n")).load();
+    assert_eq!(of(7).config.agent.max_turns, Some(7));
+    assert_eq!((of(400).notices.len(), of(401).notices.len()), (0, 1));
+    assert_eq!(of(401).config.agent.max_turns, None);
+}
+
+#[test]
+fn a_worktree_of_the_repository_has_its_trust_and_another_repository_has_not() {
     let mut env = Env::new(USER, "studio.checks = \"make\"\n");
+    let git = env.repository().with_file_name(".git");
+    fs::create_dir_all(git.join("objects")).unwrap();
+    fs::create_dir_all(git.join("worktrees/x")).unwrap();
+    fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
     env.accept();
-    let worktree = env.home.path().join("repo/.worktrees/x");
+    let own = env.repository().to_owned();
+    let worktree = env.home.path().join("elsewhere/x");
     fs::create_dir_all(&worktree).unwrap();
-    fs::copy(env.repository(), worktree.join("g3.toml")).unwrap();
+    fs::copy(&own, worktree.join("g3.toml")).unwrap();
     env.sources.repository = Some(worktree.join("g3.toml"));
+    assert!(env.load().config.studio.checks.list().is_empty(), "it is no worktree of it yet");
+    let pointer = format!("gitdir: {}\n", git.join("worktrees/x").display());
+    fs::write(worktree.join(".git"), pointer).unwrap();
     assert_eq!(env.load().config.studio.checks.list(), ["make"]);
     fs::write(worktree.join("g3.toml"), "studio.checks = \"touch marker\"\n").unwrap();
     assert!(env.load().config.studio.checks.list().is_empty());

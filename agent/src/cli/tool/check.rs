@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{CallArgs, as_json, exit_code, given, loaded, print, workplace};
 use crate::gate::Visitor;
 use crate::gate::core::{Evaluator, Judgement, Route};
-use crate::gate::judge::Verdict;
+use crate::gate::judge::{Confine, Verdict};
 use crate::tools::call::{self, Call};
 use crate::tools::{self, Outcome};
 
@@ -99,21 +99,26 @@ fn by_words(judgement: Judgement) -> Told {
 fn by_gate(call: &Call<'_>) -> Told {
     let verdicts = call.reaches().into_iter().map(|access| {
         let (root, session_dir) = (&call.at.root, &call.at.session_dir);
-        let visitor = Visitor { tool: &call.face.name, root, session_dir, access: &access };
+        let visitor =
+            Visitor { tool: &call.face.name, root, session_dir, access: &access, preview: None };
         call.at.gate.judge(&visitor)
     });
     let strictest = verdicts.max_by_key(|verdict| strictness(verdict.action));
-    let Some(Verdict { action, why, .. }) = strictest else { return told(Action::Allow, "") };
-    told(action, &why)
+    let Some(verdict) = strictest else {
+        return told(&Verdict::by_reach(Action::Allow, String::new()));
+    };
+    told(&verdict)
 }
 
-fn told(action: Action, why: &str) -> Told {
+fn told(verdict: &Verdict) -> Told {
+    let (action, why) = (verdict.action, &verdict.why);
     let route = match action {
+        Action::Allow | Action::Ask if verdict.confine == Confine::Always => "box",
         Action::Allow | Action::Ask => "host",
         Action::Box => "box",
         Action::Deny => "deny",
     };
-    let reason = if why.is_empty() { "safe" } else { why }.to_owned();
+    let reason = if why.is_empty() { "safe".to_owned() } else { why.clone() };
     let voice = match action {
         Action::Allow => "That call is safe to run here.",
         Action::Ask => "That call needs your word. Shall I go on?",

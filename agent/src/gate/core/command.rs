@@ -22,6 +22,15 @@ static CODED: LazyLock<Regex> = LazyLock::new(|| {
         .expect("a constant; a test matches it")
 });
 
+/// What destroys besides the words of the lists: options of `find` and `git clean`, `unlink`, and a
+/// redirection without a command, which empties a file.
+static MORE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)\bfind\b.*\s-delete\b|\bgit\b.*\bclean\b.*\s-\w*[fdx]|\bunlink\b|(?:^|[;&|])\s*>[^>&]",
+    )
+    .expect("a constant; a test matches it")
+});
+
 /// What a shell runs first and puts into the command.
 static WITHIN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\$\(([^)]+)\)|`([^`]+)`").expect("a constant; a test matches it")
@@ -41,6 +50,12 @@ impl Destructive {
 
     /// Whether the command, one that it is joined with, or one within it may destroy something.
     pub fn is_in(&self, line: &str) -> bool {
+        // `r'm'` is `rm` to a shell.
+        let bare = line.replace(['\'', '"', '\\'], "");
+        MORE.is_match(&bare) || self.is_in_plain(line) || bare != line && self.is_in_plain(&bare)
+    }
+
+    fn is_in_plain(&self, line: &str) -> bool {
         let inner = WITHIN.captures_iter(line).filter_map(|found| found.get(1).or(found.get(2)));
         let parts = line.split(['|', ';', '&']).chain(inner.map(|found| found.as_str()));
         CODED.is_match(line) || parts.into_iter().any(|part| self.is_piece(part))

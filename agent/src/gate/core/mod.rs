@@ -87,10 +87,13 @@ impl Evaluator {
         if line.is_empty() {
             return host(&rows::EMPTY);
         }
-        if let Some((text, _)) = self.forbidden.iter().find(|(_, found)| found.is_match(line)) {
+        // What stands in quotes is a part of its word to a shell.
+        let bare = line.replace(['\'', '"'], "");
+        let is_named = |found: &Regex| found.is_match(line) || found.is_match(&bare);
+        if let Some((text, _)) = self.forbidden.iter().find(|(_, found)| is_named(found)) {
             return sandbox(&rows::FORBIDDEN_COMMAND, text);
         }
-        if let Some(path) = self.restricted_in(line) {
+        if let Some(path) = self.restricted_in(line).or_else(|| self.restricted_in(&bare)) {
             return sandbox(&rows::RESTRICTED_PATH, path);
         }
         host(if self.destructive.is_in(line) { &rows::DESTROYS } else { &rows::SAFE })

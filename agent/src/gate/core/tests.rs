@@ -111,6 +111,7 @@ fn forbidden_comes_before_restricted_and_that_before_destructive() {
         ("ls /root", "/root"),
         ("ls /rooted", "/root"),
         (r"dir C:\Windows\System32", r"C:\Windows"),
+        ("cat /etc/pass''wd", "/etc/passwd"),
         ("add if=/etc/shadow", "/etc/shadow"),
     ] {
         goes(line, Route::Sandbox, &format!("restricted_path: {path}"), false);
@@ -128,6 +129,12 @@ fn forbidden_comes_before_restricted_and_that_before_destructive() {
 fn what_destroys_is_asked_about() {
     for line in [
         "rm file.txt",
+        "r'm' file.txt",
+        "find . -delete",
+        "git clean -ffdx",
+        "unlink x",
+        "> file",
+        "true; >file",
         "/usr/bin/rm file.txt",
         r"C:\tools\DEL.exe x",
         "sudo rm a",

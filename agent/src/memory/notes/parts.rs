@@ -56,6 +56,11 @@ pub fn same<'a>(known: &'a [Section], wanted: &Section) -> Option<&'a Section> {
     })
 }
 
+/// The entries of a text, headings aside.
+pub fn entries(text: &str) -> Vec<Entry> {
+    sections(text).iter().flat_map(|section| section.entries(text)).collect()
+}
+
 impl Section {
     /// Its entries.
     pub fn entries(&self, text: &str) -> Vec<Entry> {

@@ -5,7 +5,14 @@ use super::*;
 fn new(key: &str, value: &str) -> New {
     let vector = Some(("e".to_owned(), vec![0.5, -1.0]));
     let (key, value) = (key.to_owned(), value.to_owned());
-    New { key, value, category: "general", vector, now: "2026-01-02T10:00:00Z".to_owned() }
+    New {
+        key,
+        value,
+        category: "general",
+        image: None,
+        vector,
+        now: "2026-01-02T10:00:00Z".to_owned(),
+    }
 }
 
 #[test]

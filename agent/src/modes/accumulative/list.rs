@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use planner::requirement::read;
 
-use crate::session::{keep_out_of_git, refuse_links};
+use crate::session::refuse_links;
 
 const HEADING: &str = "# Project Requirements\n\n";
 
@@ -110,7 +110,7 @@ impl List {
     fn write(&self, text: &str) -> io::Result<()> {
         let path = self.path();
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
-        keep_out_of_git(&self.cwd)?;
+        base::files::keep_out_of_git(&self.cwd)?;
         base::files::replace(&path, text.as_bytes())
     }
 }

@@ -130,7 +130,8 @@ pub fn history(messages: &[Message]) -> Vec<SessionUpdate> {
                 (_, Part::Result(result)) => {
                     let (id, name) = (result.call_id.clone(), result.name.clone());
                     let (ok, text) = (result.ok, result.text.clone());
-                    update(&What::ToolEnd { id, name, ok, text, ms: 0 }, Path::new("/"))
+                    let end = What::ToolEnd { id, name, ok, text, ms: 0, diff: None };
+                    update(&end, Path::new("/"))
                 }
                 (_, Part::Reasoning { .. } | Part::Image(_)) => None,
             });

@@ -36,6 +36,7 @@ use super::autonomous::prompted::Team;
 use super::autonomous::{Heard, Pair, Terms};
 use super::interrupt::{self, Interrupts};
 use crate::gate::stance::Stance;
+use crate::provider::off_loop;
 use crate::run::{Settings, Which, Work};
 use crate::session;
 use crate::ui::Bus;
@@ -51,6 +52,8 @@ struct Host {
     /// How player and coach carry the prompts out, where they do.
     rounds: Option<Terms>,
     open: Mutex<HashMap<String, Arc<Open>>>,
+    /// Held while a session is opened or closed, by id.
+    changing: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// What the editor offers.
     able: Mutex<ClientCapabilities>,
 }
@@ -72,7 +75,8 @@ type Entered = (Arc<Open>, OwnedMutexGuard<Work>, CancellationToken);
 pub async fn run(settings: Box<SettingsFor>, rounds: Option<Terms>) -> Result<()> {
     let interrupts = Interrupts::listen()?;
     let tokens = interrupts.begin();
-    let host = Arc::new(Host { settings, rounds, open: Mutex::default(), able: Mutex::default() });
+    let (open, changing, able) = (Mutex::default(), Mutex::default(), Mutex::default());
+    let host = Arc::new(Host { settings, rounds, open, changing, able });
     let served = tokio::select! {
         served = serve(&host) => served,
         () = tokens.cancel.cancelled() => Err(interrupt::failure()),
@@ -82,6 +86,14 @@ pub async fn run(settings: Box<SettingsFor>, rounds: Option<Terms>) -> Result<()
         () = tokens.end.cancelled() => {}
     }
     served
+}
+
+/// Responds with what comes of some work, which goes on beside the connection.
+macro_rules! beside {
+    ($client:ident, $responder:ident, $work:ident) => {
+        $client
+            .spawn(async move { $responder.respond_with_result($work.await.map_err(wire_error)) })
+    };
 }
 
 async fn serve(host: &Arc<Host>) -> Result<()> {
@@ -101,19 +113,22 @@ async fn serve(host: &Arc<Host>) -> Result<()> {
         )
         .on_receive_request(
             async move |request: NewSessionRequest, responder, client: ConnectionTo<Client>| {
-                responder.respond_with_result(new.begin(request, client).map_err(wire_error))
+                let begun = new.clone().begin(request, client.clone());
+                beside!(client, responder, begun)
             },
             on_receive_request!(),
         )
         .on_receive_request(
             async move |request: LoadSessionRequest, responder, client: ConnectionTo<Client>| {
-                responder.respond_with_result(load.load(request, client).map_err(wire_error))
+                let loaded = load.clone().load(request, client.clone());
+                beside!(client, responder, loaded)
             },
             on_receive_request!(),
         )
         .on_receive_request(
             async move |request: ResumeSessionRequest, responder, client: ConnectionTo<Client>| {
-                responder.respond_with_result(resume.resume(request, client).map_err(wire_error))
+                let resumed = resume.clone().resume(request, client.clone());
+                beside!(client, responder, resumed)
             },
             on_receive_request!(),
         )
@@ -125,17 +140,15 @@ async fn serve(host: &Arc<Host>) -> Result<()> {
         )
         .on_receive_request(
             async move |request: CloseSessionRequest, responder, _| {
-                close.close(&request.session_id.0);
+                tokio::spawn(close.close(&request.session_id.0));
                 responder.respond(CloseSessionResponse::new())
             },
             on_receive_request!(),
         )
         .on_receive_request(
             async move |request: SetSessionModeRequest, responder, client: ConnectionTo<Client>| {
-                let host = mode.clone();
-                client.spawn(async move {
-                    responder.respond_with_result(host.set_mode(request).await.map_err(wire_error))
-                })
+                let set = mode.clone().set_mode(request);
+                beside!(client, responder, set)
             },
             on_receive_request!(),
         )
@@ -143,13 +156,8 @@ async fn serve(host: &Arc<Host>) -> Result<()> {
             async move |request: PromptRequest, responder, client: ConnectionTo<Client>| {
                 // Entered before the next message is read, so that a cancel finds it.
                 let entered = prompt.enter(&request);
-                client.spawn(async move {
-                    let answer = match entered {
-                        Ok(entered) => answer(entered, request).await,
-                        Err(failure) => Err(failure),
-                    };
-                    responder.respond_with_result(answer.map_err(wire_error))
-                })
+                let answered = async move { answer(entered?, request).await };
+                beside!(client, responder, answered)
             },
             on_receive_request!(),
         )
@@ -194,23 +202,23 @@ fn wire_error(failure: Failure) -> Error {
 }
 
 impl Host {
-    fn begin(
-        &self,
+    async fn begin(
+        self: Arc<Host>,
         request: NewSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<NewSessionResponse> {
         let which = Which::New("session".to_owned());
-        let (id, open) = self.open(&request.cwd, &which, client, request.mcp_servers)?;
+        let (id, open) = self.open(request.cwd, which, client, request.mcp_servers).await?;
         Ok(NewSessionResponse::new(id).modes(modes(&open)))
     }
 
-    fn load(
-        &self,
+    async fn load(
+        self: Arc<Host>,
         request: LoadSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<LoadSessionResponse> {
         let (wanted, cx) = (&request.session_id.0, client.clone());
-        let (id, open) = self.take_up(wanted, &request.cwd, cx, request.mcp_servers)?;
+        let (id, open) = self.take_up(wanted, &request.cwd, cx, request.mcp_servers).await?;
         if let Ok(work) = open.work.try_lock() {
             let updates = Updates::new(&id, client, request.cwd);
             convert::history(work.talk.messages()).into_iter().for_each(|it| updates.send(it));
@@ -218,25 +226,45 @@ impl Host {
         Ok(LoadSessionResponse::new().modes(modes(&open)))
     }
 
-    fn resume(
-        &self,
+    async fn resume(
+        self: Arc<Host>,
         request: ResumeSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<ResumeSessionResponse> {
         let wanted = &request.session_id.0;
-        let (_, open) = self.take_up(wanted, &request.cwd, client, request.mcp_servers)?;
+        let (_, open) = self.take_up(wanted, &request.cwd, client, request.mcp_servers).await?;
         Ok(ResumeSessionResponse::new().modes(modes(&open)))
     }
 
-    fn take_up(
-        &self,
+    /// Opens a session again; one that is open here is closed first, with the prompt at work in it.
+    async fn take_up(
+        self: &Arc<Host>,
         id: &str,
         cwd: &Path,
         client: ConnectionTo<Client>,
         servers: Vec<McpServer>,
     ) -> Result<(String, Arc<Open>)> {
-        self.close(id);
-        self.open(cwd, &Which::Resume(Some(id.to_owned())), client, servers)
+        let changing = self.changing(id);
+        let _changing = changing.lock().await;
+        self.let_go(id).await;
+        let which = Which::Resume(Some(id.to_owned()));
+        self.open(cwd.to_owned(), which, client, servers).await
+    }
+
+    /// What is held while a session is opened or closed.
+    fn changing(&self, id: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut all = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, one| Arc::strong_count(one) > 1);
+        all.entry(id.to_owned()).or_default().clone()
+    }
+
+    /// Lets a session go: what it works on is cancelled and has ended, and its lock is free.
+    async fn let_go(&self, id: &str) {
+        self.cancel(id);
+        let open = self.opened().remove(id);
+        if let Some(open) = open {
+            open.end().await;
+        }
     }
 
     /// The sessions of a directory, or of every directory in which one is open.
@@ -256,17 +284,30 @@ impl Host {
         Ok(ListSessionsResponse::new(all))
     }
 
-    /// Lets a session go: what it works on is cancelled, and its lock is free.
-    fn close(&self, id: &str) {
+    /// Closes a session. It is cancelled at once; the rest is to be waited for.
+    fn close(self: &Arc<Host>, id: &str) -> impl Future<Output = ()> + Send + use<> {
         self.cancel(id);
-        let open = self.opened().remove(id);
-        // What is still at work goes down with its prompt.
-        if let Some(left) = open.and_then(|open| Some(open.work.try_lock().ok()?.leave())) {
-            tokio::spawn(left.close());
+        let changing = self.changing(id);
+        // Held from now on, so that a request behind this one waits for it.
+        let held = changing.clone().try_lock_owned().ok();
+        let open = held.as_ref().and_then(|_| self.opened().remove(id));
+        let (host, id) = (self.clone(), id.to_owned());
+        async move {
+            match (held, open) {
+                (Some(_held), Some(open)) => open.end().await,
+                (Some(_), None) => {}
+                (None, _) => {
+                    let _held = changing.lock().await;
+                    host.let_go(&id).await;
+                }
+            }
         }
     }
 
-    async fn set_mode(&self, request: SetSessionModeRequest) -> Result<SetSessionModeResponse> {
+    async fn set_mode(
+        self: Arc<Host>,
+        request: SetSessionModeRequest,
+    ) -> Result<SetSessionModeResponse> {
         let id = &request.mode_id.0;
         let Some(stance) = Stance::parse(id) else {
             return Err(Failure::usage(format!("there is no mode `{id}`")).next("auto, ask, plan"));
@@ -284,7 +325,20 @@ impl Host {
         })
     }
 
-    fn open(
+    /// Opens a session beside the connection: a key may come from a command, and a model host may
+    /// have to be started.
+    async fn open(
+        self: &Arc<Host>,
+        cwd: PathBuf,
+        which: Which,
+        client: ConnectionTo<Client>,
+        servers: Vec<McpServer>,
+    ) -> Result<(String, Arc<Open>)> {
+        let host = self.clone();
+        off_loop(move || host.opened_now(&cwd, &which, client, servers)).await
+    }
+
+    fn opened_now(
         &self,
         cwd: &Path,
         which: &Which,
@@ -344,6 +398,14 @@ impl Host {
 
     fn opened(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Open>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    /// Waits for the end of what is at work, and leaves the session.
+    async fn end(self: Arc<Open>) {
+        let left = self.work.lock().await.leave();
+        tokio::spawn(left.close());
     }
 }
 

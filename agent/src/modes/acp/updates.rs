@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
     PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
-    SessionNotification, SessionUpdate, ToolCallUpdate, ToolCallUpdateFields,
+    SessionNotification, SessionUpdate, ToolCallLocation, ToolCallUpdate, ToolCallUpdateFields,
+    ToolKind,
 };
 use agent_client_protocol::{Client, JsonRpcNotification};
 use base::event::{Event, What};
@@ -26,6 +27,9 @@ struct OwnEvent {
     session_id: String,
     event: Event,
 }
+
+/// The key of what g3 and its orchestrator tell each other beside the protocol, in `_meta`.
+const META: &str = "g3";
 
 /// A session's id, known as soon as its first event was told.
 pub type SessionName = Arc<OnceLock<String>>;
@@ -129,7 +133,14 @@ impl Asker for Editor {
                 bus.tell(ask::event(&id, question));
             }
             let title = format!("{} ({})", question.what, question.why);
-            let call = ToolCallUpdate::new(id, ToolCallUpdateFields::new().title(title));
+            let mut fields = ToolCallUpdateFields::new().title(title);
+            if let Some(file) = &question.writes {
+                let location = ToolCallLocation::new(file.clone());
+                fields = fields.kind(ToolKind::Edit).locations(vec![location]);
+            }
+            let rule = serde_json::json!({ "rule": question.rule });
+            let meta = serde_json::Map::from_iter([(META.to_owned(), rule)]);
+            let call = ToolCallUpdate::new(id, fields).meta(meta);
             let options = vec![
                 PermissionOption::new("once", "Allow once", PermissionOptionKind::AllowOnce),
                 PermissionOption::new(
@@ -140,7 +151,13 @@ impl Asker for Editor {
                 PermissionOption::new("no", "Reject", PermissionOptionKind::RejectOnce),
             ];
             let request = RequestPermissionRequest::new(session, call, options);
-            match self.client.send_request(request).block_task().await.map(|r| r.outcome) {
+            let response = self.client.send_request(request).block_task().await;
+            // An orchestrator may deny by itself, and says why.
+            let denied = response.as_ref().ok().and_then(|response| response.meta.as_ref());
+            if let Some(why) = denied.and_then(|meta| meta.get(META)?["denied"].as_str()) {
+                return Answer::Unasked(why.to_owned());
+            }
+            match response.map(|response| response.outcome) {
                 Ok(RequestPermissionOutcome::Selected(selected)) => {
                     match selected.option_id.0.as_ref() {
                         "once" => Answer::Once,

@@ -9,7 +9,7 @@ use base::process::{GRACE, Job, Stream, exit_code};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::tools::exec::boxed;
+use crate::tools::exec::boxed::{self, CommandBox};
 use crate::tools::exec::environment::{self, Environment};
 
 /// Bytes of the end of an output that are kept.
@@ -43,6 +43,8 @@ pub struct Bench<'a> {
     pub logs: &'a Path,
     /// The time for each.
     pub most: Duration,
+    /// What holds them; nothing when not said.
+    pub around: Option<&'a CommandBox>,
 }
 
 /// Runs every check in order, also after one failed: the coach wants to see all that is wrong.
@@ -73,7 +75,8 @@ async fn one(
     let job = environment::apply(job, Environment::Quiet)
         .stderr(Stream::File(out.try_clone()?))
         .stdout(Stream::File(out));
-    let (exit, more) = match boxed::spawn(job, boxed::free()) {
+    let held = at.around.map_or(Ok(None), CommandBox::hold_where_possible);
+    let (exit, more) = match held.and_then(|hold| boxed::spawn(job, hold)) {
         Err(why) => (NOT_STARTED, why.to_string()),
         Ok(mut running) => {
             let ended = tokio::select! {
@@ -116,7 +119,7 @@ mod tests {
 
     async fn ran(line: &str, most: Duration) -> Ran {
         let dir = tempfile::tempdir().unwrap();
-        let at = Bench { cwd: dir.path(), logs: &dir.path().join("logs"), most };
+        let at = Bench { cwd: dir.path(), logs: &dir.path().join("logs"), most, around: None };
         let lines = [line.to_owned()];
         let mut all = run(&lines, &at, &CancellationToken::new()).await.unwrap().unwrap();
         all.remove(0)

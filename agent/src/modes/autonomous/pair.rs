@@ -48,6 +48,10 @@ impl Pair {
     pub fn of(settings: &Settings, terms: &Terms) -> Result<Pair> {
         let (player, coach) = sides(settings);
         let facts = provider::open(&coach.config, &coach.choice)?;
+        if player.choice.budget {
+            // Its price must be known before anything is spent.
+            provider::open(&player.config, &player.choice)?;
+        }
         let room = facts.facts().context.min(MOST_EVIDENCE) as usize;
         let mut checks = settings.config.studio.checks.list();
         add_to(&mut checks, &terms.checks);
@@ -81,7 +85,8 @@ fn sides(settings: &Settings) -> (Settings, Settings) {
     let at = |role: &Option<String>| settings.choice.reference.clone().or_else(|| role.clone());
     let (player, coach) = (at(&providers.player), at(&providers.coach));
     let typed = Some(settings.choice.clone()).filter(|_| player == coach).unwrap_or_default();
-    let choice = Choice { reference: coach, ..typed };
+    let budget = settings.choice.budget;
+    let choice = Choice { reference: coach, budget, ..typed };
     let turns = both.config.agent.max_turns.unwrap_or(COACH_TURNS).min(COACH_TURNS);
     let mut coach = Settings {
         choice,

@@ -15,7 +15,9 @@ use super::words::{self, Case};
 use super::{End, Run, report};
 use crate::limits::Limits;
 use crate::message::{Message, Role};
-use crate::run::Work;
+use crate::provider::off_loop;
+use crate::run::{Work, root_of};
+use crate::tools::exec::boxed::CommandBox;
 
 /// How often the player's part of a round is tried.
 const PLAYER_TRIES: u32 = 3;
@@ -31,7 +33,7 @@ impl Run<'_> {
     /// The player's part. A part that fails is tried again with the reason, then left to the coach.
     pub async fn play(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
         let of = (n, self.rounds.most);
-        self.bus.tell(report::at("playing", of, Some(&self.work.facts().model)));
+        self.bus.tell(report::playing(of.0, of.1, &self.work.facts().model));
         let before = n.checked_sub(2).and_then(|at| self.rounds.rounds.get(at as usize));
         let prompt = words::play(&self.contract, of, before);
         let asked = self.work.talk.request();
@@ -68,12 +70,13 @@ impl Run<'_> {
     /// The checks.
     pub async fn check(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
         if !self.contract.checks.is_empty() {
-            self.bus.tell(report::at("checking", (n, self.rounds.most), None));
+            self.bus.tell(report::checking(n, self.rounds.most));
         }
         let logs = self.work.session.dir.join(format!("checks/round-{n}"));
         let seconds = self.coach.config.studio.limits.check_seconds.unwrap_or(CHECK_SECONDS);
         let most = Duration::from_secs(seconds);
-        let at = Bench { cwd: &self.place.cwd, logs: &logs, most };
+        let around = CommandBox::of(&self.coach.config.sandbox, &root_of(&self.place.cwd));
+        let at = Bench { cwd: &self.place.cwd, logs: &logs, most, around: Some(&around) };
         let ran = checks::run(&self.contract.checks, &at, cancel).await;
         match ran.or_fail(|| "cannot run the checks")? {
             Some(results) => self.note(Note::Checked { round: n, results }).map(|()| None),
@@ -127,11 +130,12 @@ impl Run<'_> {
         let tool = VerdictTool::new(self.contract.requirements.clone(), now.red());
         let mut settings = self.coach.clone();
         settings.role.own = Some(tool.clone());
-        let name = self.free_name(n);
-        let place = (&*self.work.session, name.as_str());
-        let mut work = Work::aside(&settings, place, self.bus.clone(), self.asker.clone())?;
+        let (name, session) = (self.free_name(n), self.work.session.clone());
+        let (bus, asker) = (self.bus.clone(), self.asker.clone());
+        let open = move || Work::aside(&settings, (&session, &name), bus, asker);
+        let mut work = off_loop(open).await?;
         work.limits = Limits { turns: work.limits.turns, ..left };
-        self.bus.tell(report::at("judging", of, Some(&work.facts().model)));
+        self.bus.tell(report::judging(of.0, of.1, &work.facts().model));
         let since = Instant::now();
         let ended = work.part(Message::text(Role::User, message), cancel.child_token()).await;
         if ended.status == Status::Cancelled {

@@ -30,13 +30,16 @@ impl Purse {
     pub fn left(&self, spent: Usage) -> Result<Limits, Limit> {
         let spent = beyond(spent, self.before);
         let Limits { tokens, cost_usd, time, .. } = self.limits;
-        let used = spent.input + spent.output + spent.cache_read + spent.cache_write;
+        let used = spent.tokens();
         if let Some(most) = tokens.filter(|most| used >= *most) {
             return Err(Limit::Tokens(most));
         }
         let paid = spent.cost_usd.unwrap_or(0.0);
         if let Some(most) = cost_usd.filter(|most| paid >= *most) {
             return Err(Limit::Cost(most));
+        }
+        if let Some(most) = cost_usd.filter(|_| !spent.is_cost_known()) {
+            return Err(Limit::UnknownCost(most));
         }
         let took = self.began.elapsed();
         if let Some(most) = time.filter(|most| took >= *most) {
@@ -60,6 +63,7 @@ pub fn beyond(now: Usage, before: Usage) -> Usage {
         cache_read: now.cache_read.saturating_sub(before.cache_read),
         cache_write: now.cache_write.saturating_sub(before.cache_write),
         cost_usd: cost,
+        cost_incomplete: now.cost_incomplete && before.is_cost_known(),
     }
 }
 

@@ -1,69 +1,90 @@
 //! What a run tells while it goes on and at its end: events of the type `plan`.
 
+use base::event::rounds::{
+    JudgedRequirement, RequirementStatus, RequirementText, RoundCheck, RoundCost,
+    RoundDisagreement, RoundOutcome, RoundPart, RoundReport, RoundsEvent,
+};
 use base::event::{Status, What};
-use serde_json::{Value, json};
+use planner::verdict::{Judged, Status as Met};
 
 use super::record::{Cost, Round, Rounds};
 use super::words::Contract;
 
 /// The run begins, or goes on.
 pub fn begun(contract: &Contract, most: u32, taken_up: bool) -> What {
-    let ids = contract.requirements.iter().map(|it| json!({"id": it.id, "text": it.text}));
-    plan(json!({
-        "state": "begun", "rounds": most, "resumed": taken_up,
-        "requirements": ids.collect::<Vec<_>>(), "checks": contract.checks,
-    }))
+    let all = contract.requirements.iter();
+    let requirements =
+        all.map(|it| RequirementText { id: it.id.clone(), text: it.text.clone() }).collect();
+    let checks = contract.checks.clone();
+    RoundsEvent::Begun { rounds: most, resumed: taken_up, requirements, checks }.into()
 }
 
-/// A part of a round begins: `playing`, `checking` or `judging`.
-pub fn at(state: &str, (n, most): (u32, u32), model: Option<&str>) -> What {
-    plan(json!({"state": state, "round": n, "rounds": most, "model": model}))
+/// The player's part of a round begins.
+pub fn playing(n: u32, rounds: u32, model: &str) -> What {
+    RoundsEvent::Playing(RoundPart { round: n, rounds, model: Some(model.to_owned()) }).into()
+}
+
+/// The checks of a round begin.
+pub fn checking(n: u32, rounds: u32) -> What {
+    RoundsEvent::Checking(RoundPart { round: n, rounds, model: None }).into()
+}
+
+/// The coach's part of a round begins.
+pub fn judging(n: u32, rounds: u32, model: &str) -> What {
+    RoundsEvent::Judging(RoundPart { round: n, rounds, model: Some(model.to_owned()) }).into()
 }
 
 /// A round is over.
-pub fn judged((n, most): (u32, u32), round: &Round) -> What {
-    let mut told = round_of(n, round);
-    told["state"] = json!("judged");
-    told["rounds"] = json!(most);
-    plan(told)
+pub fn judged((n, rounds): (u32, u32), round: &Round) -> What {
+    RoundsEvent::Judged { rounds, round: round_of(n, round) }.into()
 }
 
 /// The run is over: every round, and how it ended.
 pub fn ended(status: Status, rounds: &Rounds) -> What {
-    let all: Vec<Value> =
-        rounds.rounds.iter().zip(1..).map(|(round, n)| round_of(n, round)).collect();
-    plan(json!({
-        "state": "ended", "status": status, "rounds": rounds.most, "report": all,
-        "cost": cost(rounds.cost()),
-    }))
+    let report = rounds.rounds.iter().zip(1..).map(|(round, n)| round_of(n, round)).collect();
+    let cost = cost(rounds.cost());
+    RoundsEvent::Ended { status: Some(status), rounds: rounds.most, report, cost }.into()
 }
 
-fn plan(mut told: Value) -> What {
-    told["mode"] = json!("autonomous");
-    What::Plan { plan: told }
-}
-
-fn round_of(n: u32, round: &Round) -> Value {
+fn round_of(n: u32, round: &Round) -> RoundReport {
     let verdict = round.verdict();
-    let word = match verdict {
-        Some(verdict) if verdict.approved => "approved",
-        Some(_) => "not approved",
-        None if round.judged.is_some() => "no verdict",
-        None => "not reached",
+    let outcome = match verdict {
+        Some(verdict) if verdict.approved => RoundOutcome::Approved,
+        Some(_) => RoundOutcome::NotApproved,
+        None if round.judged.is_some() => RoundOutcome::NoVerdict,
+        None => RoundOutcome::NotReached,
     };
-    let why = round.judged.as_ref().and_then(|(judged, _)| judged.as_ref().err());
-    let checks = round.checks.iter().flatten();
-    let checks = checks
-        .map(|ran| json!({"command": ran.command, "ok": ran.ok, "exit": ran.exit, "ms": ran.ms}));
-    json!({
-        "round": n, "verdict": word, "why": why,
-        "requirements": verdict.map(|verdict| &verdict.requirements),
-        "feedback": verdict.map(|verdict| &verdict.feedback),
-        "disagreements": round.disagreements(),
-        "checks": checks.collect::<Vec<_>>(), "cost": cost(round.cost()),
-    })
+    let why = round.judged.as_ref().and_then(|(judged, _)| judged.as_ref().err().cloned());
+    let checks = round.checks.iter().flatten().map(|ran| RoundCheck {
+        command: ran.command.clone(),
+        ok: ran.ok,
+        exit: ran.exit,
+        ms: ran.ms,
+    });
+    let disagreements = round.disagreements().into_iter();
+    RoundReport {
+        round: n,
+        verdict: outcome,
+        why,
+        requirements: verdict.map(|verdict| verdict.requirements.iter().map(requirement).collect()),
+        feedback: verdict.map(|verdict| verdict.feedback.clone()),
+        disagreements: disagreements
+            .map(|it| RoundDisagreement { id: it.id, text: it.text })
+            .collect(),
+        checks: checks.collect(),
+        cost: cost(round.cost()),
+    }
 }
 
-fn cost(cost: Cost) -> Value {
-    json!({"turns": cost.turns, "ms": cost.ms, "usage": cost.usage})
+fn requirement(judged: &Judged) -> JudgedRequirement {
+    let status = match judged.status {
+        Met::Met => RequirementStatus::Met,
+        Met::Unmet => RequirementStatus::Unmet,
+        Met::Unknown => RequirementStatus::Unknown,
+    };
+    JudgedRequirement { id: judged.id.clone(), status, evidence: judged.evidence.clone() }
+}
+
+fn cost(cost: Cost) -> RoundCost {
+    RoundCost { turns: cost.turns, ms: cost.ms, usage: cost.usage }
 }

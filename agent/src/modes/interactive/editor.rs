@@ -48,10 +48,13 @@ impl LineEditor {
         Ok(LineEditor { editor, history })
     }
 
-    /// Reads one line; gives the editor back with it.
-    pub async fn read(mut self, prompt: String) -> Result<(LineEditor, Line)> {
+    /// Reads one line that begins with what was typed already; gives the editor back with it.
+    pub async fn read(mut self, prompt: String, typed: String) -> Result<(LineEditor, Line)> {
         let reading = tokio::task::spawn_blocking(move || {
-            let line = self.editor.readline(&prompt);
+            let line = match typed.is_empty() {
+                true => self.editor.readline(&prompt),
+                false => self.editor.readline_with_initial(&prompt, (&typed, "")),
+            };
             (self, line)
         });
         let (mut editor, line) = reading.await.or_fail(|| "the line editor broke")?;
@@ -113,14 +116,40 @@ fn completions(cwd: &Path, typed: &str) -> (usize, Vec<String>) {
     }
     let start = typed.rfind(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '(' | '`'));
     let start = start.map_or(0, |at| at + 1);
-    (start, paths(cwd, &typed[start..]))
+    let begun = &typed[start..];
+    match begun.strip_prefix('@') {
+        Some(begun) => {
+            let found = match paths(cwd, begun) {
+                found if found.is_empty() => anywhere(cwd, begun),
+                found => found,
+            };
+            (start, found.into_iter().map(|path| format!("@{path}")).collect())
+        }
+        None => (start, if begun.is_empty() { Vec::new() } else { paths(cwd, begun) }),
+    }
+}
+
+/// Files below the working directory that are looked at for one whose name fits.
+const LOOKED_AT: usize = 20_000;
+/// Files that are offered of those.
+const OFFERED: usize = 20;
+
+/// The files below the working directory whose path holds this text; git's ignored ones do not.
+fn anywhere(cwd: &Path, text: &str) -> Vec<String> {
+    let text = text.to_lowercase();
+    let below = |entry: ignore::DirEntry| {
+        let path = entry.path().strip_prefix(cwd).ok()?.to_str()?.to_owned();
+        let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
+        (is_file && path.to_lowercase().contains(&text)).then_some(path)
+    };
+    let walk = ignore::WalkBuilder::new(cwd).build().flatten().take(LOOKED_AT);
+    let mut found: Vec<String> = walk.filter_map(below).take(OFFERED).collect();
+    found.sort();
+    found
 }
 
 /// The paths that begin so, as they would be typed; directories end with a slash.
 fn paths(cwd: &Path, begun: &str) -> Vec<String> {
-    if begun.is_empty() {
-        return Vec::new();
-    }
     let (folder, name) = begun.rsplit_once('/').map_or(("", begun), |(dir, name)| (dir, name));
     let shown = if begun.contains('/') { format!("{folder}/") } else { String::new() };
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
@@ -176,5 +205,8 @@ mod tests {
         assert_eq!(of("look at src/"), (8, vec!["src/main.rs".to_owned()]));
         assert_eq!(of("/run src/.h"), (5, vec!["src/.hidden".to_owned()]));
         assert_eq!(of("nothing "), (8, vec![]));
+        assert_eq!(of("fix @src/"), (4, vec!["@src/main.rs".to_owned()]));
+        assert_eq!(of("fix @main"), (4, vec!["@src/main.rs".to_owned()]));
+        assert_eq!(of("@"), (0, vec!["@setup".to_owned(), "@src/".to_owned()]));
     }
 }

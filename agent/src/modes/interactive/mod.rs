@@ -2,75 +2,144 @@
 
 pub mod commands;
 pub mod editor;
+mod history;
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 
 use base::event::Status;
 use base::failure::{Failure, Kind, Result};
+use base::text::count;
 
 use self::commands::Typed;
 use self::editor::{Line, LineEditor};
+use super::attach;
 use super::interrupt::Interrupts;
+use crate::context::Entry;
 use crate::gate::Asker;
 use crate::gate::stance::Stance;
-use crate::message::{Message, Role};
+use crate::message::{Image, Message};
 use crate::prompt::template;
+use crate::provider::listed;
 use crate::run::left::Left;
 use crate::run::{Settings, Which, Work};
 use crate::session::checkpoint::Checkpoints;
-use crate::ui::{Bus, rich};
+use crate::ui::terminal::{self, QuietInput};
+use crate::ui::wrap::wrapped;
+use crate::ui::{Bus, recap, rich};
+
+/// What a conversation begins with.
+pub struct Opening {
+    /// The session.
+    pub which: Which,
+    /// Pictures of the first message.
+    pub pictures: Vec<Image>,
+}
+
+impl Default for Opening {
+    fn default() -> Opening {
+        Opening { which: Which::New(String::new()), pictures: Vec::new() }
+    }
+}
 
 /// A conversation. The session is made when the first words are said.
 pub struct Chat {
     settings: Settings,
     which: Which,
+    pictures: Vec<Image>,
     work: Option<Work>,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
     interrupts: Interrupts,
     left: Vec<Left>,
+    /// Whether the last turn came to no end, so that `/retry` can go on with it.
+    is_unfinished: bool,
 }
 
 /// Talks until the user leaves.
 pub async fn run(
     settings: Settings,
-    which: Which,
+    opening: Opening,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
 ) -> Result<Status> {
     let interrupts = Interrupts::listen()?;
-    let mut chat = Chat { settings, which, work: None, bus, asker, interrupts, left: Vec::new() };
+    // The line editor echoes by itself; between two prompts nothing is echoed.
+    let _quiet = QuietInput::begin();
+    let Opening { which, pictures } = opening;
+    let mut chat = Chat {
+        settings,
+        which,
+        pictures,
+        work: None,
+        bus,
+        asker,
+        interrupts,
+        left: Vec::new(),
+        is_unfinished: false,
+    };
     if matches!(chat.which, Which::Resume(_)) {
         chat.open("")?;
     }
     let mut editor = LineEditor::open(&chat.settings.cwd)?;
-    chat.say(&format!("g3 {} · /help shows the commands", env!("CARGO_PKG_VERSION")));
-    loop {
-        let (back, line) = editor.read(chat.prompt()).await?;
+    chat.greet();
+    let ended = loop {
+        let (back, line) = editor.read(chat.prompt(), terminal::take_typed()).await?;
         editor = back;
         match line {
-            Line::End => break,
+            Line::End => break Ok(()),
             Line::Nothing => {}
-            Line::Words(words) => match commands::read(&words) {
-                Typed::Words => chat.turn(template(&words)).await?,
-                Typed::Exit => break,
-                Typed::Command(command, words) => {
-                    if let Err(failure) = command.run(&mut chat, words).await {
-                        if failure.kind == Kind::Interrupted {
-                            return Err(failure);
-                        }
-                        chat.say(&failure.to_string());
-                    }
-                    chat.close().await;
-                }
-                Typed::Unknown(failure) => chat.say(&failure.to_string()),
+            Line::Words(words) => match chat.obey(&words).await {
+                Ok(Next::Prompt) => {}
+                Ok(Next::Leave) => break Ok(()),
+                Err(failure) => break Err(failure),
             },
         }
-    }
+    };
+    chat.part();
     chat.leave();
+    ended?;
     chat.close().await;
     Ok(Status::Done)
+}
+
+/// What follows a line.
+enum Next {
+    Prompt,
+    Leave,
+}
+
+/// A failure as it is shown at the prompt: the conversation goes on here, and not by `--resume`.
+fn at_prompt(mut failure: Failure) -> Failure {
+    let goes_on = |hint: &String| !hint.contains("g3 --resume") && !hint.contains("--new-session");
+    failure.next.retain(goes_on);
+    failure.next("/retry asks again, with what was done so far")
+}
+
+/// The journal of a session; what cannot be read of it is not shown.
+fn entries(work: &Work) -> Vec<Entry> {
+    base::files::read_journal(&work.session.journal_path()).unwrap_or_default()
+}
+
+/// A directory with `~` in place of the home directory.
+fn below_home(path: &Path) -> String {
+    let home = base::user_dirs::home_dir();
+    match home.as_deref().and_then(|home| path.strip_prefix(home).ok()) {
+        Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
+        Some(below) => format!("~/{}", below.display()),
+        None => path.display().to_string(),
+    }
+}
+
+/// A text as one word of a shell.
+fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
+    if text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
 }
 
 /// The files as they were before a turn.
@@ -95,6 +164,25 @@ impl Picture {
 }
 
 impl Chat {
+    /// Does what a line says. Only an interrupt is an error.
+    async fn obey(&mut self, words: &str) -> Result<Next> {
+        match commands::read(words) {
+            Typed::Words => self.turn(template(words)).await?,
+            Typed::Exit => return Ok(Next::Leave),
+            Typed::Command(command, words) => {
+                if let Err(failure) = command.run(self, words).await {
+                    if failure.kind == Kind::Interrupted {
+                        return Err(failure);
+                    }
+                    self.say(&failure.to_string());
+                }
+                self.close().await;
+            }
+            Typed::Unknown(failure) => self.say(&failure.to_string()),
+        }
+        Ok(Next::Prompt)
+    }
+
     /// One turn of the user. A failure is shown, and the conversation goes on.
     async fn turn(&mut self, words: String) -> Result<()> {
         if self.work.is_none()
@@ -103,25 +191,94 @@ impl Chat {
             self.say(&failure.to_string());
             return Ok(());
         }
+        let pictures = std::mem::take(&mut self.pictures);
+        let attached = attach::message(words, pictures, &self.settings.cwd);
+        attached.notes.iter().for_each(|note| self.say(note));
+        self.work_on(Some(attached.message)).await
+    }
+
+    /// Goes on with the last turn, which came to no end.
+    async fn retry(&mut self) -> Result<()> {
+        if !self.is_unfinished {
+            return Err(Failure::usage("the last turn did not fail"));
+        }
+        self.work_on(None).await
+    }
+
+    /// A turn with this message, or the last one again.
+    async fn work_on(&mut self, message: Option<Message>) -> Result<()> {
         let Some(work) = &mut self.work else { return Ok(()) };
         let before = Picture::take(work);
         let tokens = self.interrupts.begin();
-        let message = Message::text(Role::User, words);
+        let cancel = tokens.cancel.clone();
+        let turn = async {
+            match message {
+                Some(message) => work.turn(message, cancel).await,
+                None => work.retry(cancel).await,
+            }
+        };
         let ended = tokio::select! {
-            ended = work.turn(message, tokens.cancel.clone()) => Some(ended),
+            ended = turn => Some(ended),
             () = tokens.end.cancelled() => None,
         };
         self.interrupts.over();
-        before.note(work);
+        if let Some(work) = &self.work {
+            before.note(work);
+        }
         match ended {
             Some(ended) => {
+                self.is_unfinished = ended.status != Status::Done;
                 if let Some(failure) = ended.failure {
-                    self.say(&failure.to_string());
+                    self.say(&at_prompt(failure).to_string());
                 }
                 Ok(())
             }
             None => Err(Failure::new(Kind::Interrupted, "interrupted")),
         }
+    }
+
+    /// Says who answers where, and shows the end of a conversation that is taken up again.
+    fn greet(&self) {
+        let listed = listed::chosen(&self.settings.config, &self.settings.choice);
+        let (provider, model) = match &self.work {
+            Some(work) => (work.facts().provider.clone(), Some(work.facts().model.clone())),
+            None => (listed.provider, listed.model),
+        };
+        let model = model.map_or(provider.clone(), |model| format!("{model} on {provider}"));
+        let session = self.work.as_ref().map_or("new".to_owned(), |work| {
+            format!("{}, {}", work.session.id, count(work.talk.requests(), "message"))
+        });
+        self.say(&format!("g3 {} · /help shows the commands", env!("CARGO_PKG_VERSION")));
+        let directory = below_home(&self.settings.cwd);
+        let rows = [("model", &model), ("directory", &directory), ("session", &session)];
+        for (name, value) in rows {
+            let width = terminal::width_of_stderr();
+            self.say(&wrapped(value, width, &format!("{name:11}")));
+        }
+        self.show_end();
+    }
+
+    /// Shows the last turns of the session.
+    pub fn show_end(&self) {
+        let Some(work) = &self.work else { return };
+        let is_terminal = std::io::stderr().is_terminal();
+        let width = terminal::width_of_stderr();
+        let colours = is_terminal && terminal::has_colours();
+        let text = recap::recap(&history::turns(entries(work)), width, colours);
+        if !text.is_empty() {
+            self.say(&format!("\n{}", text.trim_end_matches('\n')));
+        }
+    }
+
+    /// Says how to come back to the session.
+    pub fn part(&self) {
+        let Some(work) = &self.work else { return };
+        let here = std::env::current_dir().is_ok_and(|here| here == self.settings.cwd);
+        let workspace = match here {
+            true => String::new(),
+            false => format!(" --workspace {}", shell_word(&self.settings.cwd.to_string_lossy())),
+        };
+        self.say(&format!("to continue this session: g3{workspace} --resume {}", work.session.id));
     }
 
     /// Opens the session that was asked for; a new one is named after the first words.
@@ -132,6 +289,7 @@ impl Chat {
         };
         let work = Work::begin(&self.settings, &which, self.bus.clone(), self.asker.clone())?;
         self.which = Which::Resume(Some(work.session.id.to_string()));
+        self.is_unfinished = history::is_unfinished(&entries(&work));
         self.work = Some(work);
         Ok(())
     }

@@ -4,7 +4,7 @@
 pub mod alone;
 mod ask;
 mod commit;
-mod explore;
+pub mod explore;
 mod given;
 mod implement;
 mod place;
@@ -28,7 +28,7 @@ use self::ask::{OWN, Voice, YES};
 use self::given::Came;
 use self::place::{CURRENT, LIST, NEW, Place, section};
 use self::tree::Tree;
-use super::autonomous::requirements;
+use super::autonomous::{Pair, Terms, requirements};
 use super::complete;
 use super::interrupt::Interrupts;
 use crate::gate::Asker;
@@ -66,6 +66,10 @@ struct Run {
 
 /// Runs until the user leaves; with `--yes`, until one wish is done.
 pub async fn run(order: Order, bus: Arc<Bus>, asker: Option<Arc<dyn Asker>>) -> Result<Status> {
+    if order.settings.choice.budget {
+        // The prices of both sides must be known before anything is spent.
+        Pair::of(&order.settings, &Terms::default())?;
+    }
     let place = Place::open(&order.settings.cwd)?;
     let tree = match order.git {
         true => Some(Tree::of(&place.code, place.keep())?.ok_or_else(no_repository)?),

@@ -20,7 +20,7 @@ const HISTORY: &str = "planner_history.txt";
 /// Bytes of a requirements file at most.
 const MOST: u64 = 1 << 20;
 
-/// What is known of the requirements at work, besides the files: `.g3/planning.json`.
+/// What is known of the requirements at work, besides the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
@@ -54,6 +54,11 @@ impl Place {
     /// Opens, or makes, the plan of a code path.
     pub fn open(code: &Path) -> Result<Place> {
         let dir = code.join("g3-plan");
+        if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
+            return Err(Failure::usage(format!("{} is a symbolic link", dir.display()))
+                .because("the plan would be written somewhere else")
+                .next(format!("rm {}", dir.display())));
+        }
         fs::create_dir_all(&dir).or_fail(|| format!("cannot make {}", dir.display()))?;
         let mut place =
             Place { code: code.to_owned(), dir, state: State::default(), clock: Clock::from_env() };
@@ -70,9 +75,9 @@ impl Place {
         Ok(place)
     }
 
-    /// `.g3/planning`, for what is not meant to be committed.
+    /// Where what is not meant to be committed is kept: out of reach of commands.
     pub fn keep(&self) -> PathBuf {
-        self.code.join(".g3/planning")
+        crate::session::workspace(&self.code).join("planning")
     }
 
     fn state_file(&self) -> PathBuf {

@@ -113,6 +113,11 @@ impl Tree {
             }
             let before = if ours { committed.get(&path).cloned() } else { before };
             let after = self.bring(&pictures, after)?;
+            let unknown = |known: &Entries| !known.contains_key(&path);
+            if after.is_none() && unknown(&committed) && unknown(&staged) {
+                // It was never in git, and it is gone.
+                continue;
+            }
             let change = (&before, &after);
             let in_commit = self.moved(committed.get(&path).cloned(), change, &pictures)?;
             let in_index = self.moved(staged.get(&path).cloned(), change, &pictures)?;

@@ -56,6 +56,8 @@ struct State {
     idle_writes: usize,
     /// Files that a tool wrote.
     wrote: HashSet<String>,
+    /// Replacements that were made: file, old text and new text.
+    replaced: HashSet<(String, String, String)>,
     /// Files that could not be parsed before they were written: their form is the user's.
     excused: HashSet<String>,
     /// Calls were made of these files.
@@ -149,6 +151,9 @@ impl Coach {
         }
         state.ran.clear();
         state.wrote.insert(name.clone());
+        if let Some((old, new)) = replacement(call) {
+            state.replaced.insert((name.clone(), old.to_owned(), new.to_owned()));
+        }
         if let Some(fault) = self.fault(state, &name) {
             return format!(
                 "{name} is written, but {fault}\nCall write_file again with the whole {name}, \
@@ -349,6 +354,11 @@ fn file(call: &ToolCall) -> Option<String> {
     let keys = ["file_path", "filePath", "path"];
     let path = keys.iter().find_map(|key| call.args[*key].as_str())?;
     Some(path.trim_start_matches("./").to_owned())
+}
+
+/// Old and new text of a call that replaces one by the other.
+fn replacement(call: &ToolCall) -> Option<(&str, &str)> {
+    Some((call.args["oldString"].as_str()?, call.args["newString"].as_str()?))
 }
 
 #[cfg(test)]

@@ -161,7 +161,7 @@ impl Reading {
     fn delta(&mut self, data: &Value, hear: &mut Hear<'_>) {
         let (index, delta) = (data["index"].as_u64().unwrap_or_default(), &data["delta"]);
         // Words and thought whose block was never begun count as well.
-        let begun = self.blocks.iter().any(|open| open.index == index);
+        let begun = self.blocks.iter().rev().any(|open| open.index == index);
         match delta["type"].as_str().filter(|_| !begun) {
             Some("text_delta") => self.begin(index, Block::Text(String::new())),
             Some("thinking_delta") => self.begin(index, thought(&json!({"type": "thinking"}))),

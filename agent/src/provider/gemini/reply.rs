@@ -64,7 +64,10 @@ impl Reading {
         if let Some(reason) = chunk["promptFeedback"]["blockReason"].as_str() {
             return Err(ProviderError::Rejected(format!("the prompt was blocked ({reason})")));
         }
-        let candidate = &chunk["candidates"][0];
+        // With several candidates in a stream, only the first one is the reply.
+        let mut candidates = chunk["candidates"].as_array().into_iter().flatten();
+        let is_first = |one: &&Value| one["index"].as_u64().unwrap_or_default() == 0;
+        let candidate = candidates.find(is_first).unwrap_or(&Value::Null);
         for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
             self.part(part, hear);
         }
@@ -86,11 +89,11 @@ impl Reading {
             let cached = count("cachedContentTokenCount").unwrap_or_default().min(prompt);
             self.usage.cache_read = cached;
             self.usage.input =
-                prompt - cached + count("toolUsePromptTokenCount").unwrap_or_default();
+                (prompt - cached).saturating_add(count("toolUsePromptTokenCount").unwrap_or(0));
         }
         if count("candidatesTokenCount").or(count("thoughtsTokenCount")).is_some() {
-            self.usage.output = count("candidatesTokenCount").unwrap_or_default()
-                + count("thoughtsTokenCount").unwrap_or_default();
+            let (said, thought) = (count("candidatesTokenCount"), count("thoughtsTokenCount"));
+            self.usage.output = said.unwrap_or(0).saturating_add(thought.unwrap_or(0));
         }
     }
 

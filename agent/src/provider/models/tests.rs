@@ -63,6 +63,7 @@ fn each_kind_of_token_has_its_price() {
         cache_read: 1_000_000,
         cache_write: 0,
         cost_usd: None,
+        cost_incomplete: false,
     };
     let price = Price { input: 3.0, output: 15.0, cache_read: Some(0.3), cache_write: None };
     assert!((cost(&usage, price) - 4.8).abs() < 1e-9);

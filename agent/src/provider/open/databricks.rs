@@ -1,6 +1,7 @@
 //! Opening a serving endpoint of Databricks: with a token, or with a login.
 
 use base::config::Config;
+use base::config::base_url::BaseUrl;
 use base::config::providers::DatabricksConfig;
 use base::failure::{Failure, Result};
 
@@ -27,7 +28,8 @@ pub(super) fn open(entry: &DatabricksConfig, wanted: &Wanted<'_>) -> Result<Host
             .next("name one like databricks-claude-sonnet-4-5"));
     }
     let path = format!("/serving-endpoints/{model}/invocations");
-    let mut endpoint = wanted.endpoint(&host, &path, entry.allow_http)?;
+    let base = BaseUrl { url: &host, variable: None };
+    let mut endpoint = wanted.endpoint(base, &path, entry.allow_http)?;
     let (origin, login) = match key {
         Some(key) => {
             endpoint = endpoint.key("authorization", "Bearer ", key.secret)?;

@@ -20,6 +20,8 @@ const BROKEN: [&str; 4] = ["error", "insufficient_system_resource", "network_err
 pub struct Reading {
     ids: Ids,
     pieces: Vec<Piece>,
+    /// The greatest index of a call so far.
+    last_index: Option<u64>,
     details: Vec<Value>,
     usage: Usage,
     finish: Option<String>,
@@ -66,7 +68,7 @@ impl Decoder for Reading {
     }
 
     fn reply(self: Box<Self>) -> Option<Reply> {
-        let Reading { mut ids, pieces, details, usage, finish, over } = *self;
+        let Reading { mut ids, pieces, details, usage, finish, over, .. } = *self;
         // A server that says `[DONE]` after words has finished, even when it gave no reason.
         let finish = finish.or_else(|| (over && !pieces.is_empty()).then(String::new))?;
         let is_cut = matches!(finish.as_str(), "length" | "max_tokens" | "model_length");
@@ -116,7 +118,8 @@ impl Reading {
     /// A reader that gives ids to calls which have none of their own.
     pub fn new(ids: Ids) -> Reading {
         let (pieces, details) = (Vec::new(), Vec::new());
-        Reading { ids, pieces, details, usage: Usage::default(), finish: None, over: false }
+        let usage = Usage::default();
+        Reading { ids, pieces, last_index: None, details, usage, finish: None, over: false }
     }
 
     fn stage(&self) -> Stage {
@@ -139,7 +142,10 @@ impl Reading {
             return Err(fault::in_stream(chunk));
         }
         self.count(&chunk["usage"]);
-        let Some(choice) = chunk["choices"].get(0) else {
+        // With several choices in a stream, only the first one is the reply.
+        let mut choices = chunk["choices"].as_array().into_iter().flatten();
+        let is_first = |choice: &&Value| choice["index"].as_u64().unwrap_or_default() == 0;
+        let Some(choice) = choices.find(is_first) else {
             hear(Delta::Ping);
             return Ok(());
         };
@@ -284,8 +290,13 @@ impl Reading {
             Piece::Call(slot) => Some(slot),
             Piece::Text(_) | Piece::Thought { .. } | Piece::Block { .. } => None,
         });
+        // An index beyond all others belongs to a new call: no search, which would take longer with
+        // each call of a reply.
+        let is_new = index.is_some() && index > self.last_index;
+        self.last_index = self.last_index.max(index);
         let mut slots = slots.filter(|slot| index.is_none() || slot.index == index);
-        match slots.next().filter(|slot| slot.goes_on_with(&id, &name)) {
+        let found = if is_new { None } else { slots.next() };
+        match found.filter(|slot| slot.goes_on_with(&id, &name)) {
             Some(slot) => slot.args.push_str(&args),
             None => self.pieces.push(Piece::Call(Slot { index, id, name, args })),
         }

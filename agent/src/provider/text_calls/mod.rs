@@ -13,7 +13,7 @@ use std::fmt::Write;
 use futures_util::future::BoxFuture;
 use serde_json::json;
 
-use crate::message::{Message, Part, Reply, Stop, ToolCall, ToolResult};
+use crate::message::{Message, Part, Reply, Role, Stop, ToolCall, ToolResult};
 
 use super::arguments::{Ids, malformed, sendable};
 use super::history::sound;
@@ -54,7 +54,8 @@ impl Provider for TextCalls {
                 }
             };
             let reply = self.inner.ask(&asked, &mut listen).await?;
-            pass(parser.end(), &mut pieces, hear);
+            let is_quotation = |call: &Call| is_quoted(&call.source, request.messages);
+            pass(parser.end(&is_quotation), &mut pieces, hear);
             Ok(with_calls(reply, pieces, Ids::after(request.messages)))
         })
     }
@@ -62,6 +63,19 @@ impl Provider for TextCalls {
     fn facts(&self) -> &Facts {
         self.inner.facts()
     }
+}
+
+/// Whether a text stands in what the user or a tool said, however it is spaced.
+fn is_quoted(text: &str, messages: &[Message]) -> bool {
+    let plain = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+    let wanted = plain(text);
+    let said = |part: &Part| match part {
+        Part::Text { text } => plain(text).contains(&wanted),
+        Part::Result(result) => plain(&result.text).contains(&wanted),
+        Part::Reasoning { .. } | Part::Call(_) | Part::Image(_) => false,
+    };
+    let others = messages.iter().filter(|message| message.role == Role::User);
+    others.flat_map(|message| &message.parts).any(said)
 }
 
 /// Lets new pieces be heard and keeps them.

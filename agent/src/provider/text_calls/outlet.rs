@@ -1,5 +1,8 @@
 //! What has been found, in order: words without the spaces that lead to a call, and fenced calls
 //! held back until it is known whether they count.
+//!
+//! A model also shows calls: it quotes a file, or explains. So fenced calls count only at the very
+//! end of a reply that has no others, and only where they are no quotation.
 
 use super::forms::Call;
 
@@ -19,16 +22,19 @@ pub enum Piece {
 pub struct Outlet {
     spaces: String,
     ready: Vec<Piece>,
-    /// From the first fenced call on, until it is known whether such calls count.
-    held: Vec<Held>,
+    /// Fenced calls that nothing has followed so far.
+    held: Vec<Fenced>,
     found_outside: bool,
     begun: bool,
 }
 
+/// A code fence with nothing but calls in it.
 #[derive(Debug)]
-enum Held {
-    Piece(Piece),
-    Fenced { calls: Vec<Call>, source: String },
+struct Fenced {
+    /// What stood between the words before it and the fence.
+    spaces: String,
+    calls: Vec<Call>,
+    source: String,
 }
 
 impl Outlet {
@@ -42,12 +48,13 @@ impl Outlet {
         std::mem::take(&mut self.ready)
     }
 
-    /// Nothing more comes: fenced calls count now.
-    pub fn finish(&mut self) -> Vec<Piece> {
-        for held in std::mem::take(&mut self.held) {
-            match held {
-                Held::Piece(piece) => self.ready.push(piece),
-                Held::Fenced { calls, .. } => self.ready.extend(calls.into_iter().map(Piece::Call)),
+    /// Nothing more comes: fenced calls count now, unless they are quotations.
+    pub fn finish(&mut self, is_quotation: &dyn Fn(&Call) -> bool) -> Vec<Piece> {
+        for fenced in std::mem::take(&mut self.held) {
+            if fenced.calls.iter().any(is_quotation) {
+                self.ready.push(fenced.shown());
+            } else {
+                self.ready.extend(fenced.calls.into_iter().map(Piece::Call));
             }
         }
         self.take()
@@ -61,7 +68,8 @@ impl Outlet {
             let rest = self.spaces.split_off(words);
             let text = std::mem::replace(&mut self.spaces, rest);
             self.begun = true;
-            self.give(Piece::Text(text));
+            self.show_held();
+            self.ready.push(Piece::Text(text));
         }
     }
 
@@ -75,14 +83,9 @@ impl Outlet {
     pub fn call(&mut self, call: Call) {
         self.found_outside = true;
         self.begun = true;
-        for held in std::mem::take(&mut self.held) {
-            self.ready.push(match held {
-                Held::Piece(piece) => piece,
-                Held::Fenced { source, .. } => Piece::Text(source),
-            });
-        }
+        self.show_held();
         self.spaces.clear();
-        self.give(Piece::Call(call));
+        self.ready.push(Piece::Call(call));
     }
 
     /// Calls in a fence.
@@ -90,16 +93,19 @@ impl Outlet {
         if self.found_outside {
             return self.words(&source);
         }
-        self.spaces.clear();
         self.begun = true;
-        self.held.push(Held::Fenced { calls, source });
+        let spaces = std::mem::take(&mut self.spaces);
+        self.held.push(Fenced { spaces, calls, source });
     }
 
-    fn give(&mut self, piece: Piece) {
-        if self.held.is_empty() {
-            self.ready.push(piece);
-        } else {
-            self.held.push(Held::Piece(piece));
-        }
+    /// Something follows the fenced calls, so they are words.
+    fn show_held(&mut self) {
+        self.ready.extend(std::mem::take(&mut self.held).into_iter().map(Fenced::shown));
+    }
+}
+
+impl Fenced {
+    fn shown(self) -> Piece {
+        Piece::Text(format!("{}{}", self.spaces, self.source))
     }
 }

@@ -3,7 +3,7 @@
 //! in a code fence. Only a model's own words come through here, never a tool's result.
 //!
 //! What may still become a call is held back; all else is passed on at once. Calls in fences
-//! count only when the reply has no others, because models also show calls as examples.
+//! count only at the end of a reply without others, because models also show calls as examples.
 
 use super::forms::{Call, FENCE, Fenced, begins_like_a_call, fenced_calls, known_call, named_call};
 use super::lenient::{self, Scan};
@@ -67,10 +67,11 @@ impl Parser {
         self.out.take()
     }
 
-    /// The reply is over; gives the rest. Spaces before a call and at the end are left out.
-    pub fn end(&mut self) -> Vec<Piece> {
+    /// The reply is over; gives the rest. Spaces before a call and at the end are left out. Fenced
+    /// calls that are quotations stay words.
+    pub fn end(&mut self, is_quotation: &dyn Fn(&Call) -> bool) -> Vec<Piece> {
         while self.step(true) {}
-        self.out.finish()
+        self.out.finish(is_quotation)
     }
 
     /// Goes on by one decision; false when more must come.

@@ -10,7 +10,7 @@ use super::parse::Parser;
 fn found(chunks: &[&str]) -> Vec<String> {
     let mut parser = Parser::new(["shell".to_owned(), "read_file".to_owned()]);
     let mut pieces: Vec<Piece> = chunks.iter().flat_map(|chunk| parser.push(chunk)).collect();
-    pieces.extend(parser.end());
+    pieces.extend(parser.end(&|_| false));
     let mut out: Vec<String> = Vec::new();
     for piece in pieces {
         let (kind, more) = match piece {
@@ -85,10 +85,22 @@ const REPLIES: &[(&str, &[&str])] = &[
     ),
     ("to=functions.fly {}", &["text to=functions.fly {}"]),
     ("to=functions.shell is a name", &["text to=functions.shell is a name"]),
-    // Fences: calls when there are no others, else examples; other code is left alone.
+    // Fences: calls at the end when there are no others, else examples; other code is left alone.
+    (
+        "So:\n```json\n{\"tool\": \"shell\", \"args\": {\"command\": \"ls\"}}\n```\n",
+        &["text So:", "call shell {\"command\":\"ls\"}"],
+    ),
     (
         "So:\n```json\n{\"tool\": \"shell\", \"args\": {\"command\": \"ls\"}}\n```\nDone.",
-        &["text So:", "call shell {\"command\":\"ls\"}", "text \nDone."],
+        &["text So:\n```json\n{\"tool\": \"shell\", \"args\": {\"command\": \"ls\"}}\n```\nDone."],
+    ),
+    (
+        "```\n{\"tool\": \"shell\", \"args\": {}}\n```\n\n```\n{\"tool\": \"read_file\", \"args\": {}}\n```",
+        &["call shell {}", "call read_file {}"],
+    ),
+    (
+        "```\n{\"tool\": \"shell\", \"args\": {}}\n```\nor\n```\n{\"tool\": \"read_file\", \"args\": {}}\n```",
+        &["text ```\n{\"tool\": \"shell\", \"args\": {}}\n```\nor", "call read_file {}"],
     ),
     (
         "```\n{\"name\": \"shell\", \"arguments\": {}}\n```\n<tool_call>{\"name\": \"shell\"}</tool_call>",

@@ -10,9 +10,15 @@ use crate::tools::call::{Call, Trouble};
 
 /// The script that looks at a page.
 const LOOK: &str = include_str!("look.js");
-/// What kind of field an element is.
+/// What kind of field an element is, and whether it takes a value.
 const KIND: &str = "const e = arguments[0]; \
-    return [e.localName, e.type || '', e.multiple === true];";
+    return [e.localName, e.type || '', e.multiple === true, e.isContentEditable === true, \
+        e.matches(':disabled') || e.getAttribute('aria-disabled') === 'true', e.readOnly === true];";
+/// Whether an element does nothing when it is clicked.
+const DISABLED: &str = "const e = arguments[0]; \
+    return e.matches(':disabled') || e.getAttribute('aria-disabled') === 'true';";
+/// Kinds of `<input>` that are clicked and not filled.
+const CLICKED: [&str; 7] = ["button", "checkbox", "color", "image", "radio", "reset", "submit"];
 
 /// Runs one of the script's looks.
 pub async fn look(session: &Session, what: &str, args: [Value; 2]) -> Result<Value, Fault> {
@@ -70,8 +76,15 @@ fn line(told: &Value) -> String {
     format!("<{tag}>{role}{text}{state}")
 }
 
-/// Clicks; the element is scrolled into view first.
+/// Clicks; the element is scrolled into view first. One that is disabled is an error, as nothing
+/// would come of it.
 pub async fn click(session: &Session, id: &str) -> Result<(), Fault> {
+    if session.script(DISABLED, json!([element(id)])).await? == true {
+        return Err(Fault::Other(
+            "the element is disabled, so a click does nothing; look at the page for what enables it"
+                .to_owned(),
+        ));
+    }
     let path = format!("/element/{id}/click");
     session.following(session.order(&path, json!({}))).await.map(drop)
 }
@@ -86,6 +99,9 @@ pub async fn enter(
 ) -> Result<(), Trouble> {
     let done = async {
         let kind = session.script(KIND, json!([element(id)])).await?;
+        if let Some(why) = refusal(&kind) {
+            return Ok(Some(Trouble::invalid(why)));
+        }
         let (tag, kind) =
             (kind[0].as_str().unwrap_or_default(), kind[1].as_str().unwrap_or_default());
         if tag == "select" {
@@ -112,6 +128,28 @@ pub async fn enter(
         Ok(Some(trouble)) => Err(trouble),
         Err(fault) => Err(session.told(fault).await),
     }
+}
+
+/// Why an element takes no value, and what to do; `None` when it takes one. `facts` is what
+/// [`KIND`] says.
+fn refusal(facts: &Value) -> Option<String> {
+    let (tag, kind) =
+        (facts[0].as_str().unwrap_or_default(), facts[1].as_str().unwrap_or_default());
+    let is_field = match tag {
+        "input" => !CLICKED.contains(&kind),
+        "textarea" | "select" => true,
+        _ => facts[3] == true,
+    };
+    if !is_field {
+        let kind = if tag == "input" { format!(" type=\"{kind}\"") } else { String::new() };
+        return Some(format!(
+            "a <{tag}{kind}> takes no text: click it, or fill a text field, a list or a file field"
+        ));
+    }
+    if facts[4] == true {
+        return Some("the field is disabled; look at the page for what enables it".to_owned());
+    }
+    (facts[5] == true).then(|| "the field is read-only and takes no text".to_owned())
 }
 
 /// The files of an upload, one a line.
@@ -147,5 +185,24 @@ pub fn plain(value: Value) -> Value {
         Value::Object(map) => map.into_iter().map(|(key, value)| (key, plain(value))).collect(),
         Value::Array(all) => all.into_iter().map(plain).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_fields_take_a_value() {
+        let facts = |tag: &str, kind: &str| json!([tag, kind, false, false, false, false]);
+        assert_eq!(refusal(&facts("input", "text")), None);
+        assert_eq!(refusal(&facts("select", "select-one")), None);
+        assert_eq!(refusal(&json!(["div", "", false, true, false, false])), None);
+        let why = refusal(&facts("button", "submit")).unwrap();
+        assert!(why.starts_with("a <button> takes no text: click it"), "{why}");
+        let why = refusal(&facts("input", "submit")).unwrap();
+        assert!(why.contains("<input type=\"submit\">"), "{why}");
+        assert!(refusal(&json!(["input", "text", false, false, true, false])).is_some());
+        assert!(refusal(&json!(["input", "text", false, false, false, true])).is_some());
     }
 }

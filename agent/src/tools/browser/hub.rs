@@ -1,6 +1,5 @@
 //! The browser of a session: started once, found again by every call, ended when it was enough.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use super::session::Session;
 use super::wire::Wire;
 use crate::gate::Pass;
 use crate::tools::call::Trouble;
-use crate::tools::exec::boxed;
+use crate::tools::exec::boxed::{self, CommandBox};
 use crate::tools::{ErrorKind, Workplace};
 
 /// How long a start may take.
@@ -137,7 +136,7 @@ impl Hub {
         let order = Order {
             directory: place.path().to_owned(),
             programs,
-            secret: secret(),
+            secret: secret()?,
             idle: (!self.owns).then(|| idle.unwrap_or(IDLE)),
         };
         let order = serde_json::to_string(&order).map_err(|why| broken(&why.into()))?;
@@ -149,8 +148,13 @@ impl Hub {
         {
             job = job.env(key, value);
         }
-        let held = boxed::hold(pass, at).map_err(|why| broken(&why))?;
-        let mut keeper = boxed::spawn(job, held).map_err(|why| broken(&why))?;
+        let held = match pass {
+            // Its profile is in the session's directory, which studio's box keeps from commands.
+            Pass::Free if boxed::in_studio() => CommandBox::at(at).writing(place.path()).hold(),
+            pass => boxed::hold(pass, at),
+        };
+        let held = held.map_err(|why| broken(&why))?;
+        let mut keeper = boxed::spawn_lasting(job, held).map_err(|why| broken(&why))?;
         let record = heard(&mut keeper).await?;
         // It goes its own way now.
         keeper.forget();
@@ -159,10 +163,8 @@ impl Hub {
 }
 
 /// A part of the driver's address that nobody guesses.
-fn secret() -> String {
-    // The keys of such a state are random numbers of the system.
-    let random = || RandomState::new().hash_one(std::process::id());
-    format!("{:016x}{:016x}", random(), random())
+fn secret() -> Result<String, Trouble> {
+    base::random::hex::<16>().map_err(|why| broken(&why))
 }
 
 /// What the keeper says.

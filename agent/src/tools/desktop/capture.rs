@@ -108,6 +108,11 @@ async fn shoot(call: &Call<'_>, wish: &Wish) -> Result<Shot, Trouble> {
         }
     }
     let failed = |why: Trouble| {
+        // Only ours knows windows, so no other program would help.
+        if wish.window.is_some() {
+            let hint = "list_windows shows the windows that are open";
+            return Trouble::new(why.kind, format!("Screenshot failed: {}. {hint}", why.text));
+        }
         let tried: String = tried.iter().map(|line| format!("{line}; ")).collect();
         let text = format!("Screenshot failed: {tried}{}. To take pictures, {INSTALL}", why.text);
         Trouble::new(why.kind, text)

@@ -1,12 +1,12 @@
 //! `find_element`: controls by their text, role or attributes; words of a picture where no program
 //! tells of its controls.
 
-use base::desktop::{Area, Ask, Capture, Control, Look, Tell, Word};
+use base::desktop::{Area, Control, Look, Word};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::controls::{as_json, line, place};
-use super::host;
+use super::{host, roles, words};
 use crate::tools::Outcome;
 use crate::tools::call::{Call, Trouble};
 
@@ -91,21 +91,8 @@ fn told_words(text: &str, places: &[Area]) -> Outcome {
 
 /// Where these words stand on the screen, as far as they can be read.
 async fn read(call: &Call<'_>, text: &str) -> Result<Vec<Area>, Trouble> {
-    let picture = host::capture(call.at, Capture::default()).await?;
-    let shows = picture.shows;
-    let scale = |part: u32, of: u32, all: u32| {
-        (u64::from(part) * u64::from(all) / u64::from(of.max(1))) as u32
-    };
-    let (width, height) = (picture.width, picture.height);
-    let told = host::ask(call.at, Ask::Read { picture: picture.data }).await?;
-    let Tell::Words { words } = told else { return Err(host::strange()) };
-    let on_screen = |area: Area| Area {
-        x: shows.x + scale(area.x.max(0).unsigned_abs(), width, shows.width) as i32,
-        y: shows.y + scale(area.y.max(0).unsigned_abs(), height, shows.height) as i32,
-        width: scale(area.width, width, shows.width),
-        height: scale(area.height, height, shows.height),
-    };
-    Ok(phrase(&words, text).into_iter().map(on_screen).collect())
+    let (words, _) = words::on_screen(call.at).await?;
+    Ok(phrase(&words, text))
 }
 
 /// Where words stand one after the other that make up this phrase, no matter the case.
@@ -142,9 +129,7 @@ impl Args {
         let text = self.text.trim();
         let value = control.value.as_deref().unwrap_or_default();
         let by_text = text.is_empty() || has(&control.name, text) || has(value, text);
-        let role = |text: &str| text.trim().to_lowercase().replace(['_', '-'], " ");
-        let by_role =
-            self.role.trim().is_empty() || role(&control.role).contains(&role(&self.role));
+        let by_role = self.role.trim().is_empty() || roles::fits(&control.role, &self.role);
         by_text && by_role && self.attributes.iter().all(|(key, value)| holds(control, key, value))
     }
 
@@ -170,7 +155,10 @@ fn holds(control: &Control, key: &str, wanted: &Value) -> bool {
     };
     match key {
         "name" => text(&control.name),
-        "role" | "type" => text(&control.role),
+        "role" | "type" => {
+            text(&control.role)
+                || wanted.as_str().is_some_and(|role| roles::is_named(&control.role, role))
+        }
         "automation_id" | "id" => text(&control.automation_id),
         "app" => text(&control.app),
         "value" => text(control.value.as_deref().unwrap_or_default()),
@@ -202,6 +190,7 @@ mod tests {
             json!({ "role": "push_button" }),
             json!({ "text": "as", "role": "button", "attributes": { "enabled": true } }),
             json!({ "attributes": { "automation_id": "save", "visible": "false" } }),
+            json!({ "attributes": { "role": "button" } }),
         ] {
             assert!(args(yes.clone()).fits(&button), "{yes}");
         }

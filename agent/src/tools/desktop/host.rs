@@ -170,8 +170,13 @@ fn start(at: &Workplace) -> Result<Host, Trouble> {
     let env: BTreeMap<String, Secret> = given.collect();
     let logs = at.session_dir.join("desktop");
     let command = [path.clone()];
-    let wanted =
-        Start { command: &command, env: &env, cwd: &at.cwd, log: Some((&logs, "g3-desktop")) };
+    let wanted = Start {
+        command: &command,
+        env: &env,
+        cwd: &at.cwd,
+        log: Some((&logs, "g3-desktop")),
+        hold: None,
+    };
     let started = program::start(&wanted);
     let (program, stdin, stdout) =
         started.map_err(|why| Trouble::failed(format!("cannot start {path}: {why}")))?;

@@ -22,8 +22,19 @@ pub mod input;
 pub mod keys;
 pub mod observe;
 pub mod programs;
+pub mod roles;
 pub mod seen;
 pub mod windows;
+pub mod words;
+
+/// Whether the bus of the user's session can be found, on which programs tell of their controls.
+pub fn has_session_bus() -> bool {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let runtime = set("XDG_RUNTIME_DIR").map(std::path::PathBuf::from);
+    let runtime = runtime
+        .unwrap_or_else(|| format!("/run/user/{}", rustix::process::getuid().as_raw()).into());
+    set("DBUS_SESSION_BUS_ADDRESS").is_some() || runtime.join("bus").exists()
+}
 
 /// The screen as a session may use it.
 #[derive(Default)]

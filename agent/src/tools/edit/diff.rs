@@ -2,13 +2,15 @@
 
 use std::ops::Range;
 
+use base::text::count;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::hunks::{self, Diff, Hunk, Line};
-use super::locate::{Lines, Pass, Shift};
-use super::text::{Change, FileText, load, store};
+use super::locate::{self, Lines, Pass, Shift};
+use super::text::{Change, FileText, Loaded, load, store, unwritten};
 use crate::tools::call::{Call, Trouble};
+use crate::tools::fs::seen::Fit;
 use crate::tools::{ErrorKind, Outcome};
 
 #[derive(Deserialize)]
@@ -53,21 +55,26 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     }
     let shown = call.shown_place();
     let new_file = diff.creates && !call.place.exists();
-    let before = if new_file { String::new() } else { load(call, &call.place)? };
-    let applied = apply(&before, &diff, args.start, args.end)
-        .map_err(|trouble| Trouble::new(trouble.kind, format!("{shown}: {}", trouble.text)))?;
+    let empty = Loaded { text: String::new(), changed: None };
+    let before = if new_file { empty } else { load(call, &call.place)? };
+    let mut applied = apply(&before.text, &diff, args.start, args.end).map_err(|trouble| {
+        let why = before.explain(call, &call.place, trouble.text);
+        Trouble::new(trouble.kind, format!("{shown}: {why}"))
+    })?;
+    let fit = if applied.notes.is_empty() { Fit::Exact } else { Fit::Loose };
+    applied.notes.extend(before.check(call, &call.place, fit)?);
     if diff.deletes && applied.text.is_empty() {
-        std::fs::remove_file(&call.place)
-            .map_err(|e| Trouble::io(&format!("cannot remove {shown}"), &e))?;
+        call.remove(&call.place).map_err(|e| Trouble::io(&format!("cannot remove {shown}"), &e))?;
     } else {
-        if let Some(parent) = call.place.parent().filter(|_| new_file) {
-            std::fs::create_dir_all(parent)
+        if new_file {
+            call.make_room(&call.place)
                 .map_err(|e| Trouble::io(&format!("cannot write {shown}"), &e))?;
         }
         store(call, &call.place, &applied.text)?;
     }
     let Applied { insertions, deletions, notes, .. } = &applied;
-    let mut text = format!("{shown}: +{insertions} insertions | -{deletions} deletions");
+    let mut text =
+        format!("{shown}: {}, {}", count(*insertions, "insertion"), count(*deletions, "deletion"));
     for note in notes {
         text.push_str(&format!("\n[note: {note}]"));
     }
@@ -246,15 +253,23 @@ impl Miss {
             ),
             Miss::NotFound => not_found(&format!("hunk {number}"), lines, hunk),
         };
-        Trouble::new(ErrorKind::Failed, format!("{text}. Nothing was written"))
+        Trouble::new(ErrorKind::Failed, unwritten(&text))
     }
+}
+
+/// Whether the lines of a hunk stand in the text as it leaves them: in one place, and with a line
+/// among them that tells more than a brace does.
+fn is_made(lines: &Lines<'_>, hunk: &Hunk) -> bool {
+    let after = hunk.after();
+    let adds = hunk.lines.iter().any(|line| matches!(line, Line::Add(_)));
+    let telling = after.iter().filter(|line| locate::is_telling(line)).count();
+    telling > usize::from(!adds) && lines.find(&after, 0..lines.count(), Pass::Exact).len() == 1
 }
 
 /// That a hunk has no place: what was searched, and what is most like it.
 pub fn not_found(which: &str, lines: &Lines<'_>, hunk: &Hunk) -> String {
-    let everywhere = 0..lines.count();
-    if !lines.find(&hunk.after(), everywhere, Pass::Exact).is_empty() {
-        return format!("{which} is not found, but its result is there: already applied?");
+    if is_made(lines, hunk) {
+        return format!("{which} is not found, but its result is there (already applied?)");
     }
     let old = hunk.before();
     let preview = old.join("\n");

@@ -93,7 +93,7 @@ fn a_hunk_that_fits_nowhere_stops_all_of_them() {
         "@@\n fn a() {\n-    three();\n+    four();\n",
     );
     assert!(near.contains("most similar lines:\n1: fn a() {\n2:     one();"), "{near}");
-    assert!(error("x\n", "@@\n-a\n+x\n").contains("already applied?"));
+    assert!(error("else\n", "@@\n-a\n+else\n").contains("already applied?"));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::locate::{Lines, Pass, Shift};
+use crate::tools::fs::seen::Fit;
 
 /// A way of looking, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,20 @@ pub struct Hit {
 }
 
 impl Hit {
+    /// Whether the text was found exactly.
+    pub fn fit(&self) -> Fit {
+        match self.strategy {
+            Strategy::Exact => Fit::Exact,
+            Strategy::LineTrimmed
+            | Strategy::BlockAnchor
+            | Strategy::WhitespaceNormalized
+            | Strategy::IndentationFlexible
+            | Strategy::EscapeNormalized
+            | Strategy::TrimmedBoundary
+            | Strategy::ContextAware => Fit::Loose,
+        }
+    }
+
     /// How it was found, when it was not found exactly.
     pub fn note(&self) -> Option<String> {
         let name = self.strategy.name();

@@ -2,6 +2,11 @@
 
 use std::ops::Range;
 
+/// Whether a text has words by which a place can be known; braces and blanks are everywhere.
+pub fn is_telling(text: &str) -> bool {
+    text.chars().filter(|c| c.is_alphanumeric()).count() >= 3
+}
+
 /// A text cut in lines.
 #[derive(Debug)]
 pub struct Lines<'t> {

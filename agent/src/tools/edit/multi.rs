@@ -6,10 +6,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::replace::{self, Wish};
+use super::text::unwritten;
 use super::together::{Changed, Draft};
 use crate::gate::paths;
 use crate::tools::Outcome;
 use crate::tools::call::{Call, Trouble};
+use crate::tools::fs::seen::Fit;
 
 #[derive(Deserialize)]
 struct Args {
@@ -81,25 +83,28 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     for (at, (path, wish)) in edits.iter().enumerate() {
         let shown = call.shown(path);
         let failed = |trouble: Trouble| {
-            let text = format!("Edit {} of {total}: {}. Nothing was written", at + 1, trouble.text);
+            let text = unwritten(&format!("Edit {} of {total}: {}", at + 1, trouble.text));
             Trouble::new(trouble.kind, text)
         };
         let before = draft.text(path).map_err(failed)?;
-        let text = match before {
-            None if wish.old.is_empty() => wish.new.clone(),
+        let (text, fit) = match before {
+            None if wish.old.is_empty() => (wish.new.clone(), Fit::Exact),
             None => {
                 let why = std::io::Error::from(std::io::ErrorKind::NotFound);
                 return Err(failed(Trouble::io(&shown, &why)));
             }
             Some(raw) => {
-                let (text, hit) = replace::apply(raw, wish)
-                    .map_err(|miss| failed(Trouble::failed(miss.told(call, &shown))))?;
+                let (text, hit) = replace::apply(raw, wish).map_err(|miss| {
+                    let why = draft.explain(path, miss.told(call, &shown));
+                    failed(Trouble::failed(why))
+                })?;
                 notes.extend(hit.note().map(|note| format!("edit {}: {note}", at + 1)));
-                text
+                (text, hit.fit())
             }
         };
-        draft.put(path, text).map_err(failed)?;
+        draft.edit(path, text, fit).map_err(failed)?;
     }
+    notes.append(&mut draft.notes);
     Ok(told(call, &draft.commit()?, total, &notes))
 }
 

@@ -7,9 +7,11 @@ use serde_json::json;
 
 use super::chunk;
 use super::envelope::{self, Patch, Step};
+use super::text::unwritten;
 use super::together::{Changed, Draft, Status};
 use crate::gate::paths;
 use crate::tools::call::{Call, Trouble};
+use crate::tools::fs::seen::Fit;
 use crate::tools::{ErrorKind, Outcome};
 
 #[derive(Deserialize)]
@@ -88,9 +90,10 @@ pub fn apply(call: &Call<'_>, order: &Order) -> Result<Outcome, Trouble> {
             }
         }
     }
+    notes.append(&mut draft.notes);
     match failed {
         Some(why) if order.mode == Mode::Atomic => {
-            Err(Trouble::new(why.kind, format!("{}. Nothing was written", why.text)))
+            Err(Trouble::new(why.kind, unwritten(&why.text)))
         }
         Some(why) => {
             let done = told(call, &draft.commit()?, &notes);
@@ -129,11 +132,12 @@ fn take(order: &Order, draft: &mut Draft<'_, '_>, step: &Step) -> Result<Vec<Str
             let path = place(raw)?;
             let Some(text) = draft.text(&path)? else { return Err(missing("update", raw)) };
             let made = chunk::apply(&text, chunks)
-                .map_err(|why| Trouble::failed(format!("{raw}: {why}")))?;
+                .map_err(|why| Trouble::failed(draft.explain(&path, format!("{raw}: {why}"))))?;
+            let fit = if made.notes.is_empty() { Fit::Exact } else { Fit::Loose };
             let notes = made.notes.into_iter().map(|note| format!("{raw}: {note}")).collect();
             match to {
-                Some(to) => draft.rename(&path, &place(to)?, made.text)?,
-                None => draft.put(&path, made.text)?,
+                Some(to) => draft.rename(&path, &place(to)?, (made.text, fit))?,
+                None => draft.edit(&path, made.text, fit)?,
             }
             Ok(notes)
         }

@@ -4,9 +4,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::fuzzy::{self, Hit, Miss, Strategy};
+use super::locate;
 use super::text::{Change, Difference, FileText, difference, load, store};
 use crate::tools::call::{Call, Trouble};
-use crate::tools::profile::Style;
+use crate::tools::profile::{Engine, Style};
 use crate::tools::{ErrorKind, Outcome};
 
 /// What is to stand where.
@@ -43,15 +44,19 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     if wish.old.is_empty() {
         return create(call, &wish.new);
     }
-    let before = load(call, &call.place)?;
-    match apply(before.clone(), &wish) {
+    let loaded = load(call, &call.place)?;
+    match apply(loaded.text.clone(), &wish) {
         Ok((text, hit)) => {
+            let note = loaded.check(call, &call.place, hit.fit())?;
             store(call, &call.place, &text)?;
-            Ok(told(call, &hit, &before, &text))
+            let mut outcome = told(call, &hit, &loaded.text, &text);
+            outcome.text.extend(note.map(|note| format!("\n[note: {note}]")));
+            Ok(outcome)
         }
         Err(missed) => {
             let shown = call.shown_place();
-            let mut outcome = Outcome::failed(ErrorKind::Failed, missed.told(call, &shown));
+            let why = loaded.explain(call, &call.place, missed.told(call, &shown));
+            let mut outcome = Outcome::failed(ErrorKind::Failed, why);
             let lost = call.face.style == Style::Egirl && missed.miss == Miss::Nowhere;
             outcome.escalate =
                 lost.then(|| format!("text not found in {shown}: the context may be incorrect"));
@@ -70,16 +75,25 @@ pub fn apply(raw: String, wish: &Wish) -> Result<(String, Hit), Missed> {
     } else {
         fuzzy::find(file.plain(), &old, wish.all)
     };
-    let hit = found
-        .map_err(|miss| Missed { miss, already: file.plain().contains(&new) && !new.is_empty() })?;
+    let hit = found.map_err(|miss| Missed { miss, already: is_made(file.plain(), &new) })?;
     let by = replacement(&hit, &new);
     let change = |span: &std::ops::Range<usize>| Change { span: span.clone(), by: by.clone() };
     let text = file.changed(hit.spans.iter().map(change).collect());
     Ok((text, hit))
 }
 
+/// Whether the new text is there as the result of this edit may be: once, and with words in it,
+/// since a brace alone is everywhere.
+fn is_made(text: &str, new: &str) -> bool {
+    locate::is_telling(new) && text.matches(new).count() == 1
+}
+
 /// The parameters' names as the caller knows them.
 fn names<'c>(call: &'c Call<'_>) -> (&'c str, &'c str) {
+    // They are parameters of each edit, not of the call.
+    if call.face.engine == Engine::Multi {
+        return ("oldString", "newString");
+    }
     (call.face.shown_key("old"), call.face.shown_key("new"))
 }
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::tools::call::{Call, Trouble};
-use crate::tools::fs::{read, seen};
+use crate::tools::fs::read;
+use crate::tools::fs::seen::{self, ChangedFile, Fit};
 
 const BOM: char = '\u{feff}';
 
@@ -112,9 +113,34 @@ impl FileText {
     }
 }
 
-/// Reads a file that a call is about, to change it. Refused: what is no text, and what changed
-/// since this session saw it.
-pub fn load(call: &Call<'_>, path: &Path) -> Result<String, Trouble> {
+/// The text of a file before an edit.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The text.
+    pub text: String,
+    /// Set when the session saw the file and its content is another now.
+    pub changed: Option<ChangedFile>,
+}
+
+impl Loaded {
+    /// Refuses an edit that fits only loosely in a file that changed since this session saw it;
+    /// gives a note about the change when the edit may go through.
+    pub fn check(&self, call: &Call<'_>, path: &Path, fit: Fit) -> Result<Option<String>, Trouble> {
+        let before = (self.text.as_bytes(), self.changed.as_ref());
+        seen::check_edit(&call.at.session_dir, path, before, fit)
+    }
+
+    /// Why an edit found no place, with the change that may have caused it.
+    pub fn explain(&self, call: &Call<'_>, path: &Path, why: String) -> String {
+        match &self.changed {
+            None => why,
+            Some(change) => change.explain(&call.at.session_dir, path, self.text.as_bytes(), &why),
+        }
+    }
+}
+
+/// Reads a file that a call is about, to change it. Refused: what is not text.
+pub fn load(call: &Call<'_>, path: &Path) -> Result<Loaded, Trouble> {
     let shown = call.shown(path);
     let content = call.load(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
@@ -123,8 +149,8 @@ pub fn load(call: &Call<'_>, path: &Path) -> Result<String, Trouble> {
         }
         _ => Trouble::io(&format!("Failed to edit file {shown}"), &e),
     })?;
-    seen::check(&call.at.session_dir, path, &content.bytes)?;
-    text_of(&shown, content.bytes)
+    let changed = seen::changed(&call.at.session_dir, path, &content.bytes)?;
+    Ok(Loaded { text: text_of(&shown, content.bytes)?, changed })
 }
 
 /// The bytes of a file as a text.
@@ -148,6 +174,13 @@ pub fn store(call: &Call<'_>, path: &Path, text: &str) -> Result<(), Trouble> {
     Ok(())
 }
 
+/// A failure after which every file is as it was. A text of several lines gets a line for that.
+pub fn unwritten(why: &str) -> String {
+    let why = why.trim_end();
+    let joint = if why.contains('\n') { "\n" } else { ". " };
+    format!("{why}{joint}Nothing was written")
+}
+
 /// How one text became another.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Difference {
@@ -164,13 +197,38 @@ const DIFF_TIME: Duration = Duration::from_secs(1);
 
 /// Compares two texts.
 pub fn difference(old: &str, new: &str) -> Difference {
-    let diff = similar::TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
+    // A carriage return alone is content, as it is for the edits.
+    let lines = |text| str::split_inclusive(text, '\n').collect::<Vec<_>>();
+    let (old, new) = (lines(old), lines(new));
+    let mut config = similar::TextDiff::configure();
+    let diff = config.timeout(DIFF_TIME).newline_terminated(true).diff_slices(&old, &new);
     let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
     Difference {
         unified: diff.unified_diff().context_radius(3).to_string(),
         additions: count(similar::ChangeTag::Insert),
         deletions: count(similar::ChangeTag::Delete),
     }
+}
+
+/// The largest file of which a diff is made for people, in bytes.
+const DIFF_BYTES: usize = 1 << 20;
+
+/// The change of a file as a unified diff with its name. What is no text, or very large, is named
+/// only.
+pub fn unified(shown: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> String {
+    let from = before.map_or("/dev/null".to_owned(), |_| format!("a/{shown}"));
+    let to = after.map_or("/dev/null".to_owned(), |_| format!("b/{shown}"));
+    let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+    let body = match (std::str::from_utf8(before), std::str::from_utf8(after)) {
+        _ if before.len().max(after.len()) > DIFF_BYTES => {
+            format!("too large to show: {} bytes become {}\n", before.len(), after.len())
+        }
+        (Ok(before), Ok(after)) => difference(before, after).unified,
+        (Err(_), _) | (_, Err(_)) => {
+            format!("not text: {} bytes become {}\n", before.len(), after.len())
+        }
+    };
+    format!("--- {from}\n+++ {to}\n{body}")
 }
 
 #[cfg(test)]
@@ -196,6 +254,15 @@ mod tests {
                 assert_eq!(file.changed(vec![nothing]), raw);
             }
         }
+    }
+
+    #[test]
+    fn a_return_alone_ends_no_line() {
+        let file = FileText::new("one\r\ntwo\rthree\r\n".to_owned());
+        assert_eq!(file.plain(), "one\ntwo\rthree\n");
+        let shown = difference("two\rthree\n", "two\rTHREE\n");
+        assert_eq!((shown.additions, shown.deletions), (1, 1));
+        assert!(shown.unified.ends_with("-two\rthree\n+two\rTHREE\n"), "{:?}", shown.unified);
     }
 
     #[test]

@@ -9,18 +9,22 @@ use std::path::{Path, PathBuf};
 use super::text::{self, Difference, difference};
 use crate::tools::call::{Call, Trouble};
 use crate::tools::fs::open::Content;
-use crate::tools::fs::seen;
+use crate::tools::fs::seen::{self, ChangedFile, Fit};
 use crate::tools::undo::keep::Wish;
 
 /// Files as they are to become. Nothing is written before [`Draft::commit`].
 pub struct Draft<'a, 'c> {
     call: &'a Call<'c>,
     files: BTreeMap<PathBuf, State>,
+    /// Files that changed since the session saw them, and were edited all the same.
+    pub notes: Vec<String>,
 }
 
 #[derive(Default)]
 struct State {
     before: Option<Content>,
+    /// Set when the session saw the file and its content is another now.
+    changed: Option<ChangedFile>,
     after: Option<String>,
     /// The permission bits to give it, those of the file that it was moved from.
     mode: Option<u32>,
@@ -50,7 +54,7 @@ pub struct Changed {
 impl<'a, 'c> Draft<'a, 'c> {
     /// A draft in which nothing is changed.
     pub fn new(call: &'a Call<'c>) -> Draft<'a, 'c> {
-        Draft { call, files: BTreeMap::new() }
+        Draft { call, files: BTreeMap::new(), notes: Vec::new() }
     }
 
     /// The text of a file as it is to become so far; `None` where there is no file.
@@ -75,24 +79,56 @@ impl<'a, 'c> Draft<'a, 'c> {
         }
     }
 
-    /// The file becomes this text.
+    /// The file becomes this text, whatever it was.
     pub fn put(&mut self, path: &Path, text: String) -> Result<(), Trouble> {
-        self.state(path)?.after = Some(text);
+        self.unchanged(path)?.after = Some(text);
         Ok(())
+    }
+
+    /// The file becomes this text, which an edit made of its own.
+    pub fn edit(&mut self, path: &Path, text: String, fit: Fit) -> Result<(), Trouble> {
+        let call = self.call;
+        let state = self.state(path)?;
+        let mut note = None;
+        if let Some(before) = &state.before {
+            let before = (before.bytes.as_slice(), state.changed.as_ref());
+            note = seen::check_edit(&call.at.session_dir, path, before, fit)?;
+            // It is told once.
+            state.changed = None;
+        }
+        state.after = Some(text);
+        self.notes.extend(note.map(|note| format!("{}: {note}", call.shown(path))));
+        Ok(())
+    }
+
+    /// Why an edit of this file found no place, with the change that may have caused it.
+    pub fn explain(&self, path: &Path, why: String) -> String {
+        let session_dir = &self.call.at.session_dir;
+        let Some(State { before: Some(before), changed: Some(change), .. }) = self.files.get(path)
+        else {
+            return why;
+        };
+        change.explain(session_dir, path, &before.bytes, &why)
     }
 
     /// The file goes.
     pub fn remove(&mut self, path: &Path) -> Result<(), Trouble> {
-        self.state(path)?.after = None;
+        self.unchanged(path)?.after = None;
         Ok(())
     }
 
     /// The text becomes that of another place, with the permission bits of the file.
-    pub fn rename(&mut self, from: &Path, to: &Path, text: String) -> Result<(), Trouble> {
+    pub fn rename(
+        &mut self,
+        from: &Path,
+        to: &Path,
+        (text, fit): (String, Fit),
+    ) -> Result<(), Trouble> {
+        self.edit(from, String::new(), fit)?;
         let state = self.state(from)?;
         let mode = state.mode.or(state.before.as_ref().map(|content| content.mode));
         state.after = None;
-        let state = self.state(to)?;
+        let state = self.unchanged(to)?;
         (state.after, state.mode) = (Some(text), mode);
         Ok(())
     }
@@ -108,18 +144,30 @@ impl<'a, 'c> Draft<'a, 'c> {
         Ok(())
     }
 
+    /// The state of a file that is as the session last saw it.
+    fn unchanged(&mut self, path: &Path) -> Result<&mut State, Trouble> {
+        let call = self.call;
+        let state = self.state(path)?;
+        if let (Some(before), Some(change)) = (&state.before, &state.changed) {
+            seen::note(&call.at.session_dir, path, &before.bytes);
+            return Err(change.refusal(path));
+        }
+        Ok(state)
+    }
+
     fn state(&mut self, path: &Path) -> Result<&mut State, Trouble> {
         if !self.files.contains_key(path) {
+            let mut changed = None;
             let before = match self.exists(path)? {
                 true => {
                     let failed = |e| Trouble::io(&self.call.shown(path), &e);
                     let content = self.call.load(path).map_err(failed)?;
-                    seen::check(&self.call.at.session_dir, path, &content.bytes)?;
+                    changed = seen::changed(&self.call.at.session_dir, path, &content.bytes)?;
                     Some(content)
                 }
                 false => None,
             };
-            self.files.insert(path.to_owned(), State { before, ..State::default() });
+            self.files.insert(path.to_owned(), State { before, changed, ..State::default() });
         }
         Ok(self.files.entry(path.to_owned()).or_default())
     }

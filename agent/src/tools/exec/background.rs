@@ -97,8 +97,10 @@ fn start(call: &Call<'_>, args: &Args, log: &File, pass: Pass) -> std::io::Resul
         let (out, err) = (Stream::File(log.try_clone()?), Stream::File(log.try_clone()?));
         Ok(job.stdout(out).stderr(err).detached())
     };
-    let mut running = match boxed::spawn(job("bash")?, hold.clone()) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => boxed::spawn(job("sh")?, hold)?,
+    let mut running = match boxed::spawn_lasting(job("bash")?, hold.clone()) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            boxed::spawn_lasting(job("sh")?, hold)?
+        }
         other => other?,
     };
     let pid = running.id().ok_or_else(|| std::io::Error::other("it ended at once"))?;

@@ -1,68 +1,232 @@
-//! Starting a command in the tool box: it writes below the root only, and sees no configuration
-//! and no login. In studio's box it sees neither in any case.
+//! Starting a command in its box. By default a command writes the working directory, temporary
+//! files and build caches, and sees no configuration and no login; a rule may ask for a tighter
+//! box. In studio's box it sees neither in any case.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use base::config::agent as config;
+use base::config::studio::expanded;
 use base::process::{AsyncRunning, Job};
-use base::sandbox::{self, Rules};
+use base::sandbox::git_dirs::{self, GitDirs};
+use base::sandbox::{self, Confinement, Rules, Scope, caches, home};
 
 use super::sandbox::Sandbox;
-use crate::gate::Pass;
+use crate::gate::{Confining, Pass};
 use crate::tools::Workplace;
 
 /// What holds a command.
 #[derive(Clone, Debug)]
-pub enum Hold {
-    /// The tool box.
-    Tight(Arc<Rules>),
-    /// What studio wrote into this file; its own box is around us as well.
-    Studios(PathBuf),
-    /// The sandbox.
-    Sandbox(Arc<Sandbox>),
+pub struct Hold {
+    /// The kernel's rules.
+    pub confinement: Arc<Confinement>,
+    /// The sandbox, where it runs in that.
+    pub sandbox: Option<Arc<Sandbox>>,
 }
 
-/// What a command may reach that the gate let pass: nothing is held back from a free one, unless
+/// What a command may reach that the gate let pass. Nothing is held back from a free one, unless
 /// we are in studio's box, which opens our configuration and logins for us and not for it.
 pub fn hold(pass: Pass, at: &Workplace) -> io::Result<Option<Hold>> {
     Ok(match pass {
-        Pass::Free => free(),
+        Pass::Free if in_studio() => CommandBox::at(at).hold()?,
+        Pass::Free => None,
+        Pass::Confined => CommandBox::at(at).hold()?,
         Pass::Boxed => {
             // Without rules nothing can be reached.
             let around = around().unwrap_or_else(|_| Some(Rules::default()));
-            Some(Hold::Tight(Arc::new(tight(at, around))))
+            let confinement = Confinement::new(tight(at, around), Scope::Closed);
+            Some(Hold::of(whole("box", confinement)?))
         }
-        Pass::Sandboxed => Some(Hold::Sandbox(Arc::new(Sandbox::new(at)?))),
+        Pass::Sandboxed => {
+            let sandbox = Sandbox::new(at)?;
+            let confinement = Confinement::new(sandbox.rules.clone(), Scope::Closed);
+            let confinement = Arc::new(whole("sandbox", confinement)?);
+            Some(Hold { confinement, sandbox: Some(Arc::new(sandbox)) })
+        }
     })
 }
 
-/// What holds a command that is free: studio's box, where there is one around us.
-pub fn free() -> Option<Hold> {
-    studios().map(Hold::Studios)
+/// The box that commands run in by default, and other programs that are started for a working
+/// directory: language servers, MCP servers, hooks.
+#[derive(Clone, Debug)]
+pub struct CommandBox {
+    sandbox: Arc<config::Sandbox>,
+    root: PathBuf,
+    /// Where long outputs of commands are kept, for the model to look at with other commands.
+    outputs: Option<PathBuf>,
+    /// A directory of the program's own.
+    own: Option<PathBuf>,
+    recent: Arc<RecentBox>,
 }
 
-fn studios() -> Option<PathBuf> {
-    std::env::var_os(sandbox::COMMANDS).map(PathBuf::from)
+/// The last box of a session, which the next command is likely to need again: to make one, the
+/// home directory is read.
+#[derive(Debug, Default)]
+pub struct RecentBox(Mutex<Option<Made>>);
+
+#[derive(Debug)]
+struct Made {
+    at: Instant,
+    /// The working tree itself, and its git directory: another needs another box.
+    tree: Option<(u64, u64)>,
+    git: GitDirs,
+    /// An agent that works within a session has its own.
+    outputs: Option<PathBuf>,
+    confinement: Arc<Confinement>,
+}
+
+/// How long a box is used again. Directories that were made since are not open in it.
+const RECENT: Duration = Duration::from_secs(60);
+
+impl CommandBox {
+    /// The box of a workplace.
+    pub fn at(at: &Workplace) -> CommandBox {
+        CommandBox {
+            sandbox: at.others.sandbox.clone(),
+            root: at.root.clone(),
+            outputs: outputs(at),
+            own: None,
+            recent: at.others.recent_box.clone(),
+        }
+    }
+
+    /// The box for programs that work in this tree.
+    pub fn of(sandbox: &config::Sandbox, root: &Path) -> CommandBox {
+        let (sandbox, root) = (Arc::new(sandbox.clone()), root.to_owned());
+        CommandBox { sandbox, root, outputs: None, own: None, recent: Arc::default() }
+    }
+
+    /// The same box, in which this directory may be written, too.
+    #[must_use]
+    pub fn writing(self, directory: &Path) -> CommandBox {
+        CommandBox { own: Some(directory.to_owned()), recent: Arc::default(), ..self }
+    }
+
+    /// What holds a program; nothing where the configuration switches the box off and studio has
+    /// none around us. Fails where the kernel cannot hold it.
+    pub fn hold(&self) -> io::Result<Option<Hold>> {
+        if let Some(mut rules) = around()? {
+            rules.read.extend(self.outputs.clone());
+            rules.write.extend(self.own.clone());
+            return Ok(Some(Hold::of(Confinement::new(rules, Scope::SideBySide)?)));
+        }
+        if !self.sandbox.enabled {
+            return Ok(None);
+        }
+        use std::os::unix::fs::MetadataExt;
+        let git = git_dirs::of(&self.root);
+        let tree = std::fs::metadata(&self.root).ok().map(|meta| (meta.dev(), meta.ino()));
+        let mut recent = self.recent.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = recent.as_ref().filter(|made| made.at.elapsed() < RECENT)
+            && (made.tree, &made.git, &made.outputs) == (tree, &git, &self.outputs)
+        {
+            let confinement = made.confinement.clone();
+            return Ok(Some(Hold { confinement, sandbox: None }));
+        }
+        let confinement = Arc::new(Confinement::new(self.rules(&git), Scope::SideBySide)?);
+        let (at, made) = (Instant::now(), confinement.clone());
+        let outputs = self.outputs.clone();
+        *recent = Some(Made { at, tree, git, outputs, confinement: made });
+        Ok(Some(Hold { confinement, sandbox: None }))
+    }
+
+    /// As [`CommandBox::hold`], for a program that no answer of the user lets run otherwise: where
+    /// the kernel holds nothing, neither does this.
+    pub fn hold_where_possible(&self) -> io::Result<Option<Hold>> {
+        match sandbox::holds_files() {
+            Ok(()) => self.hold(),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn rules(&self, git: &GitDirs) -> Rules {
+        let (home, closed) = (home_dir(), closed());
+        let mut rules = home::home_rules(&home, &closed);
+        rules.read.extend(self.outputs.clone());
+        rules.write.extend(home::writable(&self.root, &home, &closed));
+        rules.write.extend(temporary(&home));
+        rules.write.extend(caches::of(&home));
+        rules.write.extend(git.write.clone());
+        rules.fixed = git.fixed.clone();
+        rules.write.extend(self.own.clone());
+        let own = &self.sandbox;
+        rules.read.extend(own.read.iter().map(|path| expanded(path, &home)));
+        rules.write.extend(own.write.iter().map(|path| expanded(path, &home)));
+        rules
+    }
+}
+
+impl Hold {
+    fn of(confinement: Confinement) -> Hold {
+        Hold { confinement: Arc::new(confinement), sandbox: None }
+    }
+}
+
+/// What holds the commands of a g3 with this configuration.
+pub fn confining(sandbox: &config::Sandbox) -> Confining {
+    match around() {
+        Ok(Some(rules)) => Confining::Studio(rules.write),
+        // Without the rules nothing can be reached.
+        Err(_) => Confining::Studio(Vec::new()),
+        Ok(None) if !sandbox.enabled => Confining::Off,
+        Ok(None) => sandbox::holds_files().map_or_else(Confining::Unable, |()| Confining::Box),
+    }
+}
+
+/// Whether studio's box is around us.
+pub fn in_studio() -> bool {
+    std::env::var_os(sandbox::COMMANDS).is_some()
 }
 
 /// The rules of studio's box for commands, where there is one around us.
 pub fn around() -> io::Result<Option<Rules>> {
-    studios().map(|file| read(&file)).transpose()
+    let Some(file) = std::env::var_os(sandbox::COMMANDS).map(PathBuf::from) else {
+        return Ok(None);
+    };
+    let unread = |why| io::Error::other(format!("cannot read {}: {why}", file.display()));
+    read(&file).map_err(unread).map(Some)
 }
 
 /// The rules that every box of a command starts from outside of studio's.
 pub fn home_rules() -> Rules {
-    let home = std::env::var_os("HOME");
-    let home = home.map_or_else(|| PathBuf::from("/nonexistent"), PathBuf::from);
-    sandbox::home::home_rules(&home, &[home.join(".config/g3")])
+    home::home_rules(&home_dir(), &closed())
+}
+
+fn home_dir() -> PathBuf {
+    base::user_dirs::home_dir().unwrap_or_else(|| PathBuf::from("/nonexistent"))
+}
+
+/// Our own configuration and state.
+fn closed() -> Vec<PathBuf> {
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let mut closed = vec![home_dir().join(".config/g3")];
+    closed.extend(named("XDG_CONFIG_HOME").map(|dir| dir.join("g3")));
+    closed.extend(named(base::user_dirs::STATE_VARIABLE));
+    closed
+}
+
+/// Where temporary files may be made: not where the home directory is.
+fn temporary(home: &Path) -> impl Iterator<Item = PathBuf> {
+    let all = [std::env::temp_dir(), PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
+    let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+    all.into_iter().filter(move |dir| !home.starts_with(dir))
+}
+
+/// Where long outputs of commands are kept, for the model to look at with other commands.
+fn outputs(at: &Workplace) -> Option<PathBuf> {
+    let outputs = at.session_dir.join("tools");
+    // What is not there cannot be opened.
+    std::fs::create_dir_all(&outputs).ok().map(|()| outputs)
 }
 
 fn tight(at: &Workplace, around: Option<Rules>) -> Rules {
-    // What is not there cannot be opened, and long outputs of the command itself go there.
-    let _ = std::fs::create_dir_all(&at.session_dir);
     let mut rules = around.unwrap_or_else(home_rules);
-    rules.write.extend([at.root.clone(), at.session_dir.clone(), std::env::temp_dir()]);
+    rules.read.extend(outputs(at));
+    rules.write.extend(home::writable(&at.root, &home_dir(), &closed()));
+    rules.write.push(std::env::temp_dir());
+    rules.fixed = git_dirs::of(&at.root).fixed;
     rules
 }
 
@@ -70,44 +234,37 @@ fn read(file: &Path) -> io::Result<Rules> {
     Ok(serde_json::from_slice(&std::fs::read(file)?)?)
 }
 
-/// Starts a job, in the box when something holds it. The kernel confines a thread and what it
-/// starts, for good, so a thread of its own does it and ends.
+/// Starts a job, in the box when something holds it. It ends with us, even when we are killed.
 pub fn spawn(job: Job, hold: Option<Hold>) -> io::Result<AsyncRunning> {
-    let Some(hold) = hold else { return job.spawn_async() };
-    let runtime = tokio::runtime::Handle::current();
-    let started = std::thread::spawn(move || {
-        enter(&hold)?;
-        let _inside = runtime.enter();
-        let job = match &hold {
-            Hold::Sandbox(sandbox) => sandbox.bind(job),
-            Hold::Tight(_) | Hold::Studios(_) => job,
-        };
-        job.spawn_async()
-    });
-    started.join().map_err(|_| io::Error::other("the thread that starts it broke down"))?
+    // In studio's box the box itself ends everything.
+    let job = if in_studio() { job } else { job.ends_with_us() };
+    spawn_lasting(job, hold)
 }
 
-fn enter(hold: &Hold) -> io::Result<()> {
-    match hold {
-        Hold::Tight(rules) => whole("box", sandbox::enter(rules)),
-        Hold::Sandbox(sandbox) => whole("sandbox", sandbox::enter(&sandbox.rules)),
-        // Whether a box that is not whole will do was decided when studio's was made.
-        Hold::Studios(file) => {
-            let unread = |why| io::Error::other(format!("cannot read {}: {why}", file.display()));
-            let rules = read(file).map_err(unread)?;
-            sandbox::enter_side_by_side(&rules).map(drop)
+/// As [`spawn`], but it outlives us.
+pub fn spawn_lasting(job: Job, hold: Option<Hold>) -> io::Result<AsyncRunning> {
+    hold.into_iter().fold(job, Hold::around).spawn_async()
+}
+
+impl Hold {
+    /// The job in this box.
+    pub fn around(job: Job, hold: Hold) -> Job {
+        let job = job.confined(hold.confinement);
+        match &hold.sandbox {
+            Some(sandbox) => sandbox.bind(job),
+            None => job,
         }
     }
 }
 
 /// Whether the kernel holds all of it.
-fn whole(what: &str, entered: io::Result<sandbox::Enforced>) -> io::Result<()> {
-    let lack = match entered {
-        Ok(enforced) => enforced.lacks.into_iter().next(),
+fn whole(what: &str, made: io::Result<Confinement>) -> io::Result<Confinement> {
+    let lack = match &made {
+        Ok(made) => made.lacks().first().cloned(),
         Err(why) => Some(why.to_string()),
     };
     match lack {
         Some(lack) => Err(io::Error::other(format!("there is no {what} to run it in: {lack}"))),
-        None => Ok(()),
+        None => made,
     }
 }

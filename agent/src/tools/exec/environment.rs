@@ -2,7 +2,7 @@
 
 use base::process::Job;
 use base::sandbox::COMMANDS;
-use base::sandbox::environment::is_secret;
+use base::sandbox::environment::{holds_password, is_secret};
 use serde::Deserialize;
 
 /// Which variables a command gets.
@@ -63,8 +63,9 @@ pub fn apply(mut job: Job, environment: Environment) -> Job {
         }
         return job;
     }
-    for (name, _) in std::env::vars_os() {
-        if name.to_str().is_none_or(is_withheld) {
+    for (name, value) in std::env::vars_os() {
+        let value = value.to_string_lossy();
+        if name.to_str().is_none_or(|name| is_withheld(name) || holds_password(name, &value)) {
             job = job.env_remove(name);
         }
     }

@@ -80,6 +80,8 @@ pub fn run(call: &Call<'_>, order: &Order, show: Show) -> Ran {
         took: started.elapsed(),
         lingers: false,
         directory: None,
+        denied: None,
+        put_back: Vec::new(),
     }
 }
 

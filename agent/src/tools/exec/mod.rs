@@ -2,18 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
+use base::config::agent::Action;
+use reqwest::Url;
 use serde_json::Value;
 
 use super::Workplace;
 use super::call::Call;
 use super::profile::{Face, Style};
+use super::web::door;
 
-use crate::gate::{Access, paths, verbs};
+use crate::gate::{Access, Visitor, hosts, paths, verbs};
 
 pub mod background;
 pub mod boxed;
 pub mod control;
+pub mod denial;
 pub mod environment;
+pub mod git_guard;
 pub mod heredoc;
 pub mod output;
 pub mod process;
@@ -21,6 +26,7 @@ pub mod prompts;
 pub mod render;
 pub mod run;
 pub mod sandbox;
+pub mod windowed;
 
 /// Whether the face keeps the directory between calls.
 pub fn remembers_directory(face: &Face) -> bool {
@@ -56,11 +62,42 @@ pub fn reaches(call: &Call<'_>) -> Vec<Access> {
     if let Some(patch) = heredoc::order(call) {
         return patch.files().into_iter().map(Access::Write).collect();
     }
-    vec![Access::Run {
-        line: call.text("command").to_owned(),
+    let line = call.text("command");
+    let run = Access::Run {
+        line: line.to_owned(),
         cwd: call.place.clone(),
         careful: call.face.style == Style::Core,
-    }]
+    };
+    let hosts = if is_allowed_by_rule(call, &run) { Vec::new() } else { hosts(call, line) };
+    std::iter::once(run).chain(hosts).collect()
+}
+
+/// Whether a rule of the user's lets a command run.
+fn is_allowed_by_rule(call: &Call<'_>, run: &Access) -> bool {
+    let Workplace { root, session_dir, gate, .. } = call.at;
+    let verdict = gate.judge(&Visitor {
+        tool: &call.face.name,
+        root,
+        session_dir,
+        access: run,
+        preview: None,
+    });
+    verdict.by_rule && verdict.action == Action::Allow
+}
+
+/// The hosts that a command line fetches from: the web tools' policy counts for them as well. What
+/// runs on this machine or in its network is the command's own business.
+fn hosts(call: &Call<'_>, line: &str) -> Vec<Access> {
+    let allowed = &call.at.others.web.webfetch.allow_hosts;
+    let urls = hosts::fetched(line);
+    let mut hosts: Vec<Access> = Vec::new();
+    for url in urls.iter().filter_map(|text| Url::parse(text).ok()) {
+        let access = door::access(allowed, &url);
+        if !hosts.contains(&access) {
+            hosts.push(access);
+        }
+    }
+    hosts
 }
 
 /// What a command that is waited for touches: where the directory is kept, the shell itself.

@@ -16,6 +16,17 @@ pub struct Show {
     pub tail: usize,
 }
 
+impl Show {
+    /// No more than so many bytes of one stream.
+    pub fn within(self, limit: usize) -> Show {
+        if self.head + self.tail <= limit {
+            return self;
+        }
+        let tail = self.tail.min(limit / 2);
+        Show { head: self.head.min(limit - tail), tail }
+    }
+}
+
 /// The longest output that is kept in a file.
 const MAX_LOG: u64 = 256 << 20;
 

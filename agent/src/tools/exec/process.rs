@@ -11,7 +11,9 @@ use tokio::process::ChildStdin;
 use tokio::time::{Instant, sleep_until};
 
 use super::boxed::{self, Hold};
+use super::denial::{self, Denial};
 use super::environment::{self, Environment};
+use super::git_guard::GitGuard;
 use super::output::{Capture, Captured, Show};
 use super::prompts::{self, Sign};
 use crate::tools::Workplace;
@@ -63,6 +65,10 @@ pub struct Ran {
     pub lingers: bool,
     /// Where its shell was at the end.
     pub directory: Option<PathBuf>,
+    /// What its box did not allow.
+    pub denied: Option<Denial>,
+    /// What it changed of git's configuration and hooks, and was put back.
+    pub put_back: Vec<PathBuf>,
 }
 
 /// How long pipes are read after the end; what the command left running may hold them open.
@@ -73,8 +79,12 @@ const QUIET: Duration = Duration::from_millis(150);
 const STALL: Duration = Duration::from_secs(5);
 /// How much of the end is looked at for a question, in bytes.
 const LOOK: usize = 200;
-/// How much is passed on while it comes, in bytes.
+/// How much is passed on whole while it comes, in bytes.
 const HEARD: usize = 128 << 10;
+/// How much of the rest is passed on at once, in bytes.
+const SAMPLE: usize = 1 << 10;
+/// Between two parts of the rest.
+const PAUSE: Duration = Duration::from_secs(1);
 /// The descriptor on which the shell tells its last directory.
 const DIRECTORY_FD: i32 = 9;
 
@@ -82,6 +92,7 @@ const DIRECTORY_FD: i32 = 9;
 pub async fn run(order: &Order<'_>, at: &Workplace) -> io::Result<Ran> {
     let started = Instant::now();
     let told = if order.attended { Some(tempfile::tempfile()?) } else { None };
+    let guard = order.hold.as_ref().and_then(|hold| git_guard(hold, at));
     let mut running = start(order, told.as_ref())?;
     let mut pump = Pump::new(order, &mut running, at);
     let (end, status) = pump.until_end(&mut running, order.time.map(|time| started + time)).await?;
@@ -89,19 +100,33 @@ pub async fn run(order: &Order<'_>, at: &Workplace) -> io::Result<Ran> {
     let Pump { stdout, stderr, .. } = pump;
     // What it left running on purpose (`server &`) may stay, but not in the sandbox; after a time
     // limit the whole group was ended already.
-    match order.hold {
-        Some(Hold::Sandbox(_)) => drop(running),
-        Some(Hold::Tight(_) | Hold::Studios(_)) | None => running.forget(),
+    match &order.hold {
+        Some(Hold { sandbox: Some(_), .. }) => drop(running),
+        Some(Hold { sandbox: None, .. }) | None => running.forget(),
     }
+    let (stdout, stderr) = (stdout.finish(), stderr.finish());
+    let denied = order.hold.as_ref().and_then(|hold| {
+        let outputs = [&stderr, &stdout].map(|stream| format!("{}\n{}", stream.head, stream.tail));
+        denial::find(&hold.confinement, order.cwd, [&outputs[0], &outputs[1]])
+    });
     Ok(Ran {
         code: exit_code(status),
         end,
-        stdout: stdout.finish(),
-        stderr: stderr.finish(),
+        stdout,
+        stderr,
         took: started.elapsed(),
         lingers: lingers && end == End::Exited,
         directory: told.and_then(|file| read_directory(file).ok()),
+        denied,
+        put_back: guard.map_or_else(|| Ok(Vec::new()), |guard| guard.restore())?,
     })
+}
+
+/// Where the box cannot keep git's configuration as it is, we do.
+fn git_guard(hold: &Hold, at: &Workplace) -> Option<GitGuard> {
+    let confinement = &hold.confinement;
+    let aside = at.session_dir.join("put-back");
+    (!confinement.holds_fixed()).then(|| GitGuard::new(&confinement.rules.fixed, &aside))
 }
 
 fn start(order: &Order<'_>, told: Option<&File>) -> io::Result<AsyncRunning> {
@@ -144,8 +169,12 @@ struct Pump<'a> {
     heard: Instant,
     /// How many bytes were passed on to whoever listens.
     told: usize,
+    /// When something was passed on last.
+    told_at: Instant,
     /// Whether this silence was looked at already.
     looked: bool,
+    /// The stream that said something last: programs ask on either.
+    last: usize,
 }
 
 impl<'a> Pump<'a> {
@@ -161,7 +190,9 @@ impl<'a> Pump<'a> {
             stdin: running.child.stdin.take(),
             heard: Instant::now(),
             told: 0,
+            told_at: Instant::now(),
             looked: false,
+            last: 0,
         }
     }
 
@@ -218,18 +249,27 @@ impl<'a> Pump<'a> {
         let capture = if stream == 0 { &mut self.stdout } else { &mut self.stderr };
         let text = capture.take(bytes);
         self.tell(&text);
-        (self.heard, self.looked) = (Instant::now(), false);
+        (self.heard, self.looked, self.last) = (Instant::now(), false, stream);
     }
 
-    /// Passes output on while it comes. Who listens may keep all of it, so a flood is cut.
+    /// Passes output on while it comes: all of it at first, then the last lines at most once a
+    /// second, because a listener may keep everything.
     fn tell(&mut self, text: &str) {
-        if text.is_empty() || self.told >= HEARD {
+        if text.is_empty() {
             return;
         }
-        self.told += text.len();
-        (self.at.hear)(text);
-        if self.told >= HEARD {
-            (self.at.hear)("\n[more output follows; the result shows its end]\n");
+        if self.told < HEARD {
+            self.told += text.len();
+            (self.at.hear)(text);
+            if self.told >= HEARD {
+                (self.at.hear)("\n[more output follows, of which only some lines are shown]\n");
+                self.told_at = Instant::now();
+            }
+        } else if self.told_at.elapsed() >= PAUSE {
+            self.told_at = Instant::now();
+            let end = base::text::tail(text, SAMPLE);
+            let lines = end.split_once('\n').filter(|_| end.len() < text.len());
+            (self.at.hear)(lines.map_or(end, |(_, lines)| lines));
         }
     }
 
@@ -246,7 +286,8 @@ impl<'a> Pump<'a> {
             return;
         }
         self.looked = true;
-        match prompts::sign(&self.stdout.last(LOOK)) {
+        let asking = if self.last == 0 { &self.stdout } else { &self.stderr };
+        match prompts::sign(&asking.last(LOOK)) {
             Some(Sign::Answer(answer)) => {
                 let Some(stdin) = &mut self.stdin else { return };
                 if stdin.write_all(answer.as_bytes()).await.is_err() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::boxed;
 use super::output::Captured;
 use super::process::{End, Ran};
 use crate::tools::call::Call;
@@ -34,7 +35,31 @@ pub fn outcome(call: &Call<'_>, line: &str, time: Option<Duration>, ran: &Ran) -
         Style::G3 | Style::Egirl | Style::ToolsApi => facts(call, ran),
     };
     let title = format!("exit code {}", ran.code);
+    let (mut text, mut metadata, mut title) = (text, metadata, title);
+    for note in notes(ran) {
+        title = format!("{title}; {note}");
+        match style {
+            Style::Core => metadata["box"] = json!(note),
+            Style::G3 | Style::Egirl | Style::ToolsApi => {
+                text = format!("{}[{note}]", with_newline(text));
+                metadata["box_denied"] = json!(ran.denied.as_ref().map(|denied| &denied.path));
+            }
+        }
+    }
     Outcome { ok, text, error_kind, metadata, title: Some(title), ..Outcome::default() }
+}
+
+/// What the box did about a command, in sentences.
+fn notes(ran: &Ran) -> Vec<String> {
+    let denied = ran.denied.as_ref().map(|denied| denied.text(boxed::in_studio()));
+    let put_back = ran.put_back.iter().map(|path| {
+        format!(
+            "{} was changed by the command and is put back: what git runs and obeys stays as it is \
+             in the box",
+            path.display()
+        )
+    });
+    denied.into_iter().chain(put_back).collect()
 }
 
 /// Whether an exit code other than 0 is a result and no failure.
@@ -186,6 +211,11 @@ fn core(ran: &Ran, ok: bool, time: Option<Duration>) -> Value {
         "duration_ms": millis(ran.took),
         "voice_message": voice,
     });
+    for (key, stream) in [("stdout_log", &ran.stdout), ("stderr_log", &ran.stderr)] {
+        if let Some(log) = &stream.log {
+            result[key] = json!(log);
+        }
+    }
     if ok && ran.code == 0 && ran.stdout.total + ran.stderr.total == 0 {
         result["note"] = json!("The command succeeded without output.");
     }

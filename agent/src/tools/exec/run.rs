@@ -9,7 +9,7 @@ use super::environment::Environment;
 use super::output::{Capture, Show};
 use super::process::{End, Order, Ran, run as run_process};
 use super::sandbox::TIME;
-use super::{background, boxed, heredoc, keep_directory, render};
+use super::{background, boxed, heredoc, keep_directory, render, windowed};
 use crate::gate::{Pass, paths};
 use crate::tools::call::{Call, Trouble};
 use crate::tools::outside::Command;
@@ -28,6 +28,9 @@ struct Args {
     keep_directory: bool,
     #[serde(default)]
     in_background: bool,
+    /// Whether a program with a window is launched and not waited for.
+    #[serde(default)]
+    launch_windows: bool,
 }
 
 /// What a small model is shown of each stream.
@@ -54,6 +57,9 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
         return background::run(call, pass).await;
     }
     let sandboxed = pass == Pass::Sandboxed;
+    if args.launch_windows && !sandboxed && windowed::is_windowed(&args.command) {
+        return windowed::launch(call, pass).await;
+    }
     let limit = args.max_timeout_ms.unwrap_or(u64::MAX);
     let time = args.timeout_ms.map(|ms| Duration::from_millis(ms.clamp(1, limit)));
     let failed = |e: io::Error| Trouble::failed(format!("Failed to execute command: {e}"));
@@ -62,7 +68,7 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
         cwd: &call.place,
         environment: args.environment,
         time: if sandboxed { Some(time.unwrap_or(TIME).min(TIME)) } else { time },
-        show: if call.at.plain { PLAIN } else { args.show },
+        show: if call.at.plain { PLAIN } else { args.show.within(call.at.result_limit / 2) },
         hold: boxed::hold(pass, call.at).map_err(failed)?,
         attended: args.keep_directory && !sandboxed,
     };
@@ -115,5 +121,7 @@ async fn in_terminal(order: &Order<'_>, pass: Pass, call: &Call<'_>) -> Option<i
         took: started.elapsed(),
         lingers: false,
         directory: None,
+        denied: None,
+        put_back: Vec::new(),
     }))
 }

@@ -54,12 +54,14 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let file = load(call, &shown)?;
     let metadata = json!({ "path": call.place, "bytes": file.bytes, "lines": file.lines });
     let text = match (call.face.style, part) {
-        (Style::Egirl, Part::All) => file.text,
-        (Style::Egirl, Part::Lines(first, last)) => numbered(&file, first, last),
+        (Style::Egirl, Part::All) => cut(&file.text, limit(call), Further::Lines(&file, 1)),
+        (Style::Egirl, Part::Lines(first, last)) => {
+            cut(&numbered(&file, first, last), limit(call), Further::Lines(&file, first))
+        }
         (Style::G3 | Style::ToolsApi | Style::Core, Part::All) => whole(&file, &shown, call),
         (Style::G3 | Style::ToolsApi | Style::Core, Part::Lines(first, last)) => {
             let range = format!("lines {first} to {}", last.min(file.lines));
-            let text = cut(&numbered(&file, first, last), cap(call), None);
+            let text = cut(&numbered(&file, first, last), cap(call), Further::Fewer);
             format!("{}\n{text}", header(&file, &shown, Some(&range)))
         }
         (_, Part::Chars(start, end)) => chars(&file, &shown, (start, end), call)?,
@@ -137,11 +139,17 @@ pub fn binary(bytes: &[u8]) -> Option<&'static str> {
 }
 
 fn cap(call: &Call<'_>) -> Cap {
+    let most = limit(call).bytes;
     if call.at.plain {
-        Cap { bytes: 8 << 10, lines: 300 }
+        Cap { bytes: most.min(8 << 10), lines: 300 }
     } else {
-        Cap { bytes: 50 << 10, lines: 2000 }
+        Cap { bytes: most.min(50 << 10), lines: 2000 }
     }
+}
+
+/// What fits the model's window, with room for a header.
+fn limit(call: &Call<'_>) -> Cap {
+    Cap { bytes: call.at.result_limit - call.at.result_limit / 16, lines: usize::MAX }
 }
 
 fn header(file: &Text, shown: &str, range: Option<&str>) -> String {
@@ -156,7 +164,7 @@ fn header(file: &Text, shown: &str, range: Option<&str>) -> String {
 }
 
 fn whole(file: &Text, shown: &str, call: &Call<'_>) -> String {
-    let text = cut(&file.text, cap(call), Some((0, file.text.chars().count())));
+    let text = cut(&file.text, cap(call), Further::Chars(0, file.text.chars().count()));
     format!("{}\n{text}", header(file, shown, None))
 }
 
@@ -176,26 +184,47 @@ fn chars(
     let range = format!("characters {start} to {end} of {total}");
     // Who asks for a range knows how much it is, so it may be four times as long.
     let cap = cap(call);
-    let cap = Cap { bytes: cap.bytes * 4, lines: usize::MAX };
-    let text = cut(&wanted, cap, Some((start, total)));
+    let bytes = (cap.bytes * 4).min(limit(call).bytes);
+    let cap = Cap { bytes, lines: usize::MAX };
+    let text = cut(&wanted, cap, Further::Chars(start, total));
     Ok(format!("{}\n{text}", header(file, shown, Some(&range))))
 }
 
-/// Cuts a text and says where to read on; `from` is its first character and the file's length.
-fn cut(text: &str, cap: Cap, from: Option<(usize, usize)>) -> String {
+/// How to see what is cut off.
+enum Further<'f> {
+    /// By characters: the first of the text, and the file's length.
+    Chars(usize, usize),
+    /// By lines: the first of the text.
+    Lines(&'f Text, usize),
+    /// By a shorter range.
+    Fewer,
+}
+
+/// Cuts a text and says where to read on.
+fn cut(text: &str, cap: Cap, further: Further<'_>) -> String {
     let lines: usize = text.split_inclusive('\n').take(cap.lines).map(str::len).sum();
     let kept = head(&text[..lines], cap.bytes);
     if kept.len() == text.len() {
         return text.to_owned();
     }
-    let on = match from {
-        Some((start, total)) => {
+    let on = match further {
+        Further::Chars(start, total) => {
             let next = start + kept.chars().count();
             format!(
                 "characters {start} to {next} of {total} are shown; read on with `start`: {next}"
             )
         }
-        None => "ask for fewer lines to see the rest".to_owned(),
+        Further::Lines(file, first) if kept.contains('\n') => {
+            let whole = kept.rfind('\n').map_or(0, |end| end + 1);
+            let last = first + kept[..whole].lines().count() - 1;
+            let (total, next) = (file.lines, last + 1);
+            let on = format!(
+                "lines {first} to {last} of {total} are shown; read on with `start_line`: {next}"
+            );
+            return format!("{}[truncated: {on}]", &kept[..whole]);
+        }
+        Further::Lines(..) => "this line is longer; take a part of it with the shell".to_owned(),
+        Further::Fewer => "ask for fewer lines to see the rest".to_owned(),
     };
     format!("{kept}\n[truncated: {on}]")
 }

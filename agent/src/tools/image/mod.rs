@@ -124,6 +124,13 @@ pub fn of_png(bytes: Vec<u8>) -> Result<(Image, String), String> {
     Ok((image(&ready), ready.told()))
 }
 
+/// A picture in a file as it is sent to a model, with what is said of it. The error is a sentence.
+pub fn of_file(path: &std::path::Path) -> Result<(Image, String), String> {
+    let bytes = open::read_at_most(path, MAX_FILE).map_err(|why| why.to_string())?.bytes;
+    let ready = ready::ready(Kind::of(&bytes)?, bytes, IN_ALL / 4 * 3)?;
+    Ok((image(&ready), ready.told()))
+}
+
 /// Reads one picture off the thread that everything else runs on.
 async fn one(
     call: &Call<'_>,

@@ -11,6 +11,7 @@ use super::line::{Fault, Line};
 use super::position::Encoding;
 use super::table::Language;
 use super::{answer, uri};
+use crate::tools::exec::boxed::CommandBox;
 use crate::tools::program::{self, Program, Start};
 
 /// A server that says nothing of its work for this long has read the project.
@@ -47,12 +48,14 @@ pub async fn start(
     language: &Language,
     root: &Path,
     logs: Option<PathBuf>,
+    around: &CommandBox,
 ) -> Result<Client, String> {
     let Some(command) = language.command() else {
         return Err(format!("there is no program `{}`", language.command));
     };
     let log = logs.as_deref().map(|logs| (logs, language.name.as_str()));
-    let wanted = Start { command: &command, env: &language.env, cwd: root, log };
+    let hold = around.hold_where_possible().map_err(|why| why.to_string())?;
+    let wanted = Start { command: &command, env: &language.env, cwd: root, log, hold };
     let (mut program, stdin, stdout) = program::start(&wanted)?;
     let line = Line::open(stdin, stdout, root.to_owned());
     let patience = language.patience();

@@ -15,6 +15,7 @@ use super::client::{self, Client};
 use super::root;
 use super::table::{self, Language};
 use crate::tools::Workplace;
+use crate::tools::exec::boxed::CommandBox;
 
 /// A server that was started, or why it cannot be used.
 pub type Started = std::result::Result<Arc<Client>, Arc<str>>;
@@ -102,7 +103,9 @@ impl Hub {
         }
         let (language, root) = (wanted.language.clone(), wanted.root.clone());
         let logs = Some(at.session_dir.join("lsp"));
-        let task = tokio::spawn(async move { client::start(&language, &root, logs).await });
+        let around = CommandBox::at(at);
+        let task =
+            tokio::spawn(async move { client::start(&language, &root, logs, &around).await });
         let handle = task.abort_handle();
         let started = async {
             match task.await {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::config::mcp::McpServer;
-use base::process::GRACE;
+use base::process::{GRACE, find_program};
 use futures_util::future::BoxFuture;
 use rmcp::model::{ClientConfig, Implementation};
 use rmcp::service::{ClientInitializeError, NotificationContext, Peer, RunningService};
@@ -13,6 +13,7 @@ use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::http;
+use crate::tools::exec::boxed::CommandBox;
 use crate::tools::program::{self, Program, Start};
 
 /// The longest message of a server, in bytes.
@@ -25,6 +26,8 @@ pub struct Place {
     pub cwd: PathBuf,
     /// Its stderr goes into a file here; nowhere when absent.
     pub logs: Option<PathBuf>,
+    /// What holds it, unless its configuration says that nothing does.
+    pub around: CommandBox,
 }
 
 /// Learns the tools of a server that says that they are others now.
@@ -80,7 +83,20 @@ fn start(
     let cwd = server.cwd.as_deref().map(|cwd| base::config::studio::expanded(cwd, &home));
     let cwd = cwd.map_or_else(|| place.cwd.clone(), |cwd| place.cwd.join(cwd));
     let log = place.logs.as_deref().map(|logs| (logs, part));
-    program::start(&Start { command: &server.command, env: &server.env, cwd: &cwd, log })
+    // A g3 that serves its tools boxes their commands by itself, and needs its configuration.
+    let wanted = server.sandbox && !is_g3(&server.command);
+    let boxed = wanted.then(|| place.around.hold_where_possible()).transpose();
+    let hold = boxed.map_err(|why| why.to_string())?.flatten();
+    program::start(&Start { command: &server.command, env: &server.env, cwd: &cwd, log, hold })
+}
+
+/// Whether a command is our own program.
+fn is_g3(command: &[String]) -> bool {
+    let named = command.first().map(|name| (find_program(name), PathBuf::from(name)));
+    let file = named.map(|(found, name)| found.unwrap_or(name));
+    let real = |path: PathBuf| path.canonicalize().ok();
+    let own = std::env::current_exe().ok().and_then(real);
+    own.is_some() && file.and_then(real) == own
 }
 
 impl Line {

@@ -24,8 +24,9 @@ use self::connect::Place;
 use self::offer::Offer;
 use self::server::{Known, Server};
 use super::call::Trouble;
+use super::exec::boxed::CommandBox;
 use super::{ErrorKind, Outcome, Workplace, history, skill};
-use crate::gate::{Access, Pass, Visitor};
+use crate::gate::{Access, Pass, Preview, Visitor};
 use crate::provider::ToolSpec;
 
 /// Hears what the user should know.
@@ -52,12 +53,12 @@ impl Hub {
     /// there are none.
     pub fn start(
         all: &BTreeMap<String, McpServer>,
-        cwd: &Path,
+        (cwd, around): (&Path, CommandBox),
         session_dir: &Path,
         tell: &Tell,
     ) -> Option<Arc<Hub>> {
         let logs = Some(session_dir.join("mcp"));
-        let servers = servers(all, &Place { cwd: cwd.to_owned(), logs });
+        let servers = servers(all, &Place { cwd: cwd.to_owned(), logs, around });
         if servers.is_empty() {
             return None;
         }
@@ -184,7 +185,9 @@ impl Hub {
         let free = server.definition.calls == Calls::Allow;
         let access = Access::Foreign { server: server.name.clone(), free };
         let (root, session_dir) = (&at.root, &at.session_dir);
-        let visitor = Visitor { tool: &name, root, session_dir, access: &access };
+        let details = || serde_json::to_string_pretty(&args).ok();
+        let preview = Some(Preview(&details));
+        let visitor = Visitor { tool: &name, root, session_dir, access: &access, preview };
         let denied = |why: String| Err(Trouble::new(ErrorKind::Denied, why));
         match at.cancel.run_until_cancelled(at.gate.admit(&visitor)).await {
             None => return Err(cancelled()),
@@ -194,7 +197,7 @@ impl Hub {
                     "denied: a rule boxes `{name}`, and no box can hold a server"
                 ));
             }
-            Some(Ok(Pass::Free)) => {}
+            Some(Ok(Pass::Free | Pass::Confined)) => {}
         }
         let answer = server.call(&tool, args, &at.cancel).await?;
         Ok(result::outcome(answer, &at.session_dir.join("tools")))

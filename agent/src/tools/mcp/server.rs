@@ -56,8 +56,27 @@ struct List {
     tools: Mutex<Option<Arc<Vec<Known>>>>,
     /// How often the server said that they changed: the answer to the last question counts.
     changes: AtomicU64,
+    /// Whether a task asks for them.
+    learning: AtomicBool,
     /// Whether a list came in after such a word that nobody took over.
     news: AtomicBool,
+}
+
+/// The one task that asks a server for its changed tools, as long as it runs.
+struct Learning(Arc<List>);
+
+impl Learning {
+    /// `None` when such a task runs.
+    fn begin(list: &Arc<List>) -> Option<Learning> {
+        let runs = list.learning.swap(true, Ordering::SeqCst);
+        (!runs).then(|| Learning(list.clone()))
+    }
+}
+
+impl Drop for Learning {
+    fn drop(&mut self) {
+        self.0.learning.store(false, Ordering::SeqCst);
+    }
 }
 
 impl List {
@@ -86,6 +105,8 @@ enum Lost {
 
 /// The longest description that the model is shown.
 const DESCRIPTION: usize = 2_000;
+/// How long a server that goes on changing its tools is left alone before it is asked again.
+const PAUSE: Duration = Duration::from_millis(200);
 /// How long the word that a call is cancelled may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -175,14 +196,31 @@ impl Server {
     fn learn(&self) -> Learn {
         let (list, definition, limit) = (self.known.clone(), self.definition.clone(), self.limit());
         Arc::new(move |peer| {
-            let (list, definition) = (list.clone(), definition.clone());
-            let change = list.changes.fetch_add(1, Ordering::SeqCst) + 1;
+            list.changes.fetch_add(1, Ordering::SeqCst);
+            // However often a server says so, it is asked by one task, which then asks again.
+            let Some(learning) = Learning::begin(&list) else {
+                return Box::pin(std::future::ready(()));
+            };
+            let definition = definition.clone();
             Box::pin(async move {
-                let tools = tokio::time::timeout(limit, peer.list_all_tools()).await;
-                let is_last = list.changes.load(Ordering::SeqCst) == change;
-                if let (Ok(Ok(tools)), true) = (tools, is_last) {
-                    list.set(tools.into_iter().map(known).collect(), &definition);
-                    list.news.store(true, Ordering::SeqCst);
+                let mut learning = Some(learning);
+                while let Some(Learning(list)) = &learning {
+                    let change = list.changes.load(Ordering::SeqCst);
+                    let tools = tokio::time::timeout(limit, peer.list_all_tools()).await;
+                    if list.changes.load(Ordering::SeqCst) != change {
+                        tokio::time::sleep(PAUSE).await;
+                        continue;
+                    }
+                    if let Ok(Ok(tools)) = tools {
+                        list.set(tools.into_iter().map(known).collect(), &definition);
+                        list.news.store(true, Ordering::SeqCst);
+                    }
+                    let list = list.clone();
+                    drop(learning.take());
+                    // One may have come in before the end was noted.
+                    if list.changes.load(Ordering::SeqCst) != change {
+                        learning = Learning::begin(&list);
+                    }
                 }
             })
         })

@@ -14,6 +14,7 @@ use serde_json::json;
 use super::glob::matcher;
 use super::walk::{self, Found, Skip};
 use crate::tools::call::{Call, Trouble};
+use crate::tools::fs::seen;
 use crate::tools::profile::Style;
 use crate::tools::{ErrorKind, Outcome};
 
@@ -97,6 +98,9 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         searched.await.map_err(|e| Trouble::failed(format!("the search broke down: {e}")))?;
     if call.at.cancel.is_cancelled() {
         return Err(Trouble::new(ErrorKind::Cancelled, "cancelled by the user"));
+    }
+    for file in &found {
+        seen::refresh(&call.at.session_dir, &file.path);
     }
     Ok(told(call, &found, given_up))
 }

@@ -3,11 +3,13 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
 use reqwest::{Client, Url};
 
 use super::address;
+use crate::gate::{Access, Gate, Question, hosts};
 use crate::provider::http;
 use crate::tools::ErrorKind;
 use crate::tools::call::Trouble;
@@ -36,6 +38,10 @@ pub struct Door<'a> {
     pub allowed: &'a [String],
     /// Finds addresses.
     pub resolver: &'a dyn Resolver,
+    /// Asks the user about places that are not of the public web.
+    pub gate: &'a Gate,
+    /// Such places that the user said yes to, as host and port.
+    admitted: Mutex<Vec<String>>,
 }
 
 /// A checked way to a host.
@@ -47,7 +53,12 @@ pub struct Way {
     pub addresses: Vec<IpAddr>,
 }
 
-impl Door<'_> {
+impl<'a> Door<'a> {
+    /// A door that asks this gate about what the user did not name.
+    pub fn new(allowed: &'a [String], resolver: &'a dyn Resolver, gate: &'a Gate) -> Door<'a> {
+        Door { allowed, resolver, gate, admitted: Mutex::default() }
+    }
+
     /// Checks where an address leads and makes a client that goes there and nowhere else.
     pub async fn open(&self, url: &Url) -> Result<Way, Trouble> {
         let host = host(url);
@@ -57,12 +68,25 @@ impl Door<'_> {
         };
         let refused = addresses.iter().find_map(|at| Some((*at, address::why_not(*at)?)));
         if let Some((at, why)) = refused.filter(|_| !is_allowed(self.allowed, url)) {
-            return Err(refusal(url, at, why));
+            self.ask(url, at, why).await?;
         }
         let pinned: Vec<SocketAddr> = addresses.iter().map(|at| (*at, 0).into()).collect();
         let client = http::pinned(url, &pinned)
             .map_err(|why| Trouble::failed(format!("cannot make a connection: {why}")))?;
         Ok(Way { client, addresses })
+    }
+
+    /// Asks whether a place that is not of the public web is fetched; once for each.
+    async fn ask(&self, url: &Url, at: IpAddr, why: &str) -> Result<(), Trouble> {
+        let place = place(url);
+        let admitted = || self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        if admitted().contains(&place) {
+            return Ok(());
+        }
+        let asked = self.gate.ask(&question(url, at, why)).await;
+        asked.map_err(|refused| Trouble::new(ErrorKind::Denied, refused.why))?;
+        admitted().push(place);
+        Ok(())
     }
 
     async fn look_up(&self, url: &Url, host: &str) -> Result<Vec<IpAddr>, Trouble> {
@@ -79,6 +103,15 @@ pub fn host(url: &Url) -> String {
     host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_owned()
 }
 
+/// What fetching an address reaches, for the gate. What is free here passes without a question: a
+/// host that the user named or allowed for good. A place that is not of the public web is asked
+/// about when its address is known.
+pub fn access(allowed: &[String], url: &Url) -> Access {
+    let host = host(url);
+    let free = is_allowed(allowed, url) || is_private(url) || hosts::is_kept(&host);
+    Access::Fetch { host, free }
+}
+
 /// Whether the user names the host, as `name` or as `name:port`.
 pub fn is_allowed(allowed: &[String], url: &Url) -> bool {
     let (host, port) = (host(url), url.port_or_known_default().unwrap_or_default());
@@ -90,27 +123,36 @@ pub fn is_allowed(allowed: &[String], url: &Url) -> bool {
     })
 }
 
-fn refusal(url: &Url, at: IpAddr, why: &str) -> Trouble {
+/// Whether an address says of itself that it is not of the public web, before any look-up.
+pub fn is_private(url: &Url) -> bool {
+    let host = host(url);
+    let is_local = host == "localhost" || host.ends_with(".localhost");
+    is_local || host.parse::<IpAddr>().is_ok_and(|at| address::why_not(at).is_some())
+}
+
+/// Host and port.
+fn place(url: &Url) -> String {
     let (host, port) = (host(url), url.port_or_known_default().unwrap_or_default());
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+fn question(url: &Url, at: IpAddr, why: &str) -> Question {
+    let host = host(url);
     let is = if host == at.to_string() { String::new() } else { format!(" is {at}, which") };
-    let name =
-        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-    Trouble::new(
-        ErrorKind::Denied,
-        format!(
-            "denied: `{host}`{is} is {why}, and only the public web is fetched. If the user wants \
-             it, they add this to their own configuration:\n[tools.webfetch]\n\
-             allow_hosts = [{}]",
-            toml::Value::from(name)
-        ),
-    )
+    Question {
+        tool: "webfetch".to_owned(),
+        what: format!("fetch {url}"),
+        why: format!("`{host}`{is} is {why}, and only the public web is fetched unasked"),
+        rule: format!("[tools.webfetch]\nallow_hosts = [{}]", toml::Value::from(place(url))),
+        writes: None,
+        details: None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
-    use std::sync::Mutex;
 
     use super::*;
 
@@ -144,7 +186,8 @@ mod tests {
     #[tokio::test]
     async fn divergence_27_a_name_that_leads_inside_is_refused_at_every_look() {
         let rebinds = Scripted::new(&[&["93.184.216.34"], &["127.0.0.1"], &["1.1.1.1", "::1"]]);
-        let door = Door { allowed: &[], resolver: &rebinds };
+        let gate = Gate::default();
+        let door = Door::new(&[], &rebinds, &gate);
         let way = door.open(&url("http://rebind.test/")).await.unwrap();
         assert_eq!(way.addresses, ["93.184.216.34".parse::<IpAddr>().unwrap()]);
         for _ in 0..2 {
@@ -157,7 +200,8 @@ mod tests {
     #[tokio::test]
     async fn numbers_in_every_spelling_are_checked_without_a_look_up() {
         let nobody = Scripted::new(&[]);
-        let door = Door { allowed: &[], resolver: &nobody };
+        let gate = Gate::default();
+        let door = Door::new(&[], &nobody, &gate);
         for host in ["127.1", "0x7f.1", "2130706433", "0177.0.0.1", "[::ffff:7f00:1]", "[fe80::1]"]
         {
             let why = door.open(&url(&format!("http://{host}/"))).await.unwrap_err();
@@ -179,7 +223,8 @@ mod tests {
         // Whoever looks the name up again gets another address.
         let rebinds = Scripted::new(&[&["127.0.0.1"], &["10.0.0.1"]]);
         let allowed = [format!("pinned.test:{port}")];
-        let door = Door { allowed: &allowed, resolver: &rebinds };
+        let gate = Gate::default();
+        let door = Door::new(&allowed, &rebinds, &gate);
         let page = url(&format!("http://pinned.test:{port}/x"));
         let way = door.open(&page).await.unwrap();
         assert_eq!(way.client.get(page).send().await.unwrap().text().await.unwrap(), "hi");

@@ -53,8 +53,7 @@ impl Came {
 /// The host that a call asks; nothing where its address is none, which [`run`] says.
 pub fn reaches(call: &Call<'_>) -> Vec<Access> {
     let Ok(url) = target(call) else { return Vec::new() };
-    let free = door::is_allowed(&call.at.others.web.webfetch.allow_hosts, &url);
-    vec![Access::Fetch { host: door::host(&url), free }]
+    vec![door::access(&call.at.others.web.webfetch.allow_hosts, &url)]
 }
 
 /// Fetches a page.
@@ -107,7 +106,7 @@ fn target(call: &Call<'_>) -> Result<Url, Trouble> {
 
 async fn fetch(call: &Call<'_>, url: &Url, form: Form) -> Result<Outcome, Trouble> {
     let allowed = &call.at.others.web.webfetch.allow_hosts;
-    let door = Door { allowed, resolver: &System };
+    let door = Door::new(allowed, &System, &call.at.gate);
     let mut came = follow(&door, url.clone(), form, LIKE_BROWSERS).await?;
     if came.is_challenge() {
         came = follow(&door, url.clone(), form, PLAINLY).await?;

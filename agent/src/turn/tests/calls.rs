@@ -162,3 +162,40 @@ async fn a_run_goes_on_while_the_toolbox_says_that_something_is_open() {
     assert_eq!(run.finish.unwrap(), Finish::Done);
     assert_eq!(model.asked()[1].last().unwrap().words(), "[Not done] Look again.");
 }
+
+#[tokio::test]
+async fn of_very_many_calls_in_a_reply_some_run_and_every_one_is_told_and_answered() {
+    let many = |count: usize| {
+        let one = |n: usize| call(&format!("c{n}"), "say", json!({"text": format!("{n}")}));
+        calls((0..count).map(one).collect())
+    };
+    for (made, kept) in [(128, 128), (129, 129), (1_024, 1_024), (20_000, 1_024)] {
+        let mut model = Script::new([many(made), says("done")]);
+        model.facts.context = 10_000_000;
+        let tools = Tools::default();
+        let run = run_with(&model, &tools, Limits::default(), CancellationToken::new()).await;
+        assert_eq!(run.finish.as_ref().unwrap(), &Finish::Done);
+        let count = |is: fn(&What) -> bool| run.events.iter().filter(|what| is(what)).count();
+        assert_eq!(count(|what| matches!(what, What::ToolStart { .. })), made);
+        assert_eq!(count(|what| matches!(what, What::ToolEnd { .. })), made);
+        let begun = tools.order.lock().unwrap().iter().filter(|it| it.starts_with("begin")).count();
+        assert_eq!(begun, made.min(128));
+        let results = run.results();
+        assert_eq!((results.len(), run.talk.messages()[1].calls().count()), (kept, kept));
+        for (at, result) in results.iter().enumerate() {
+            assert_eq!(result.call_id, format!("c{at}"));
+            assert_eq!(result.ok, at < 128);
+            let said = format!("the reply made {made} calls");
+            assert_eq!(result.text.contains(&said), at >= 128, "{}", result.text);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_same_call_many_times_in_one_reply_is_no_loop() {
+    let one = |n: usize| call(&format!("c{n}"), "say", json!({"text": "x"}));
+    let model = Script::new([calls((0..10).map(one).collect()), says("done")]);
+    let run = run(&model).await;
+    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Done);
+    assert_eq!(run.results().iter().filter(|result| result.ok).count(), 1);
+}

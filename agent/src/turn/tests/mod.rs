@@ -39,6 +39,7 @@ impl Script {
             context: 10_000,
             max_output: 1_000,
             small: false,
+            priced: false,
         };
         let replies = Mutex::new(replies.into_iter().collect());
         Script { facts, replies, asked: Mutex::new(Vec::new()) }

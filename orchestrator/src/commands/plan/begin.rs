@@ -9,14 +9,20 @@ use planner::history::Happened;
 use super::Args;
 use super::paper::{Paper, REQUIREMENTS, Saved};
 use crate::commands::desk::Desk;
+use crate::commands::{input, requirements};
 use crate::report;
 use crate::session::random;
+
+/// Bytes of a wish at most.
+const MOST: u64 = 4 << 20;
 
 /// What the user wants, from a file.
 pub fn wish(desk: &Desk, file: &Path) -> Result<String> {
     let path = desk.directory.as_deref().unwrap_or(Path::new(".")).join(file);
-    let text = std::fs::read_to_string(&path)
-        .map_err(|why| Failure::usage(format!("cannot read {}", file.display())).because(why))?;
+    let unreadable =
+        |why: String| Failure::usage(format!("cannot read {}", file.display())).because(why);
+    let bytes = input::read(&path, MOST).map_err(|e| unreadable(e.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
     match text.trim().is_empty() {
         true => Err(Failure::usage(format!("{} is empty", file.display()))
             .next("write what you want into it")),
@@ -91,7 +97,7 @@ pub fn go_on(desk: &Desk, paper: &Paper, saved: Option<Saved>) -> Result<Saved> 
 
 fn numbered(text: &str) -> Result<String> {
     let (text, _) = document::numbered(text).map_err(|unclear| {
-        Failure::usage("the requirements cannot be told apart").because(format!("{unclear:?}"))
+        Failure::usage("cannot number the requirements").because(requirements::mistake(&unclear))
     })?;
     Ok(text)
 }

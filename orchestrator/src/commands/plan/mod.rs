@@ -21,8 +21,10 @@ use planner::history::Happened;
 use planner::plan::{self, Found, List, Stage, Wish};
 use planner::requirement::{self, Requirement};
 use planner::task::{self, Task};
+use serde_json::Value;
 
 use crate::commands::desk::{Common, Desk};
+use crate::commands::run::LimitArgs;
 use crate::commands::scope::Scope;
 use crate::commands::{question, trace};
 use crate::git::engine;
@@ -59,20 +61,6 @@ pub struct Args {
     /// `off` runs the agents without the box
     #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
     pub sandbox: String,
-}
-
-/// When a session of the plan is stopped.
-#[derive(Clone, Debug, clap::Args)]
-pub struct LimitArgs {
-    /// Stop a session after so much money, in US dollars
-    #[arg(long, value_name = "USD", value_parser = crate::commands::run::dollars)]
-    budget: Option<f64>,
-    /// Stop a session after so many tokens
-    #[arg(long, value_name = "N")]
-    max_tokens: Option<u64>,
-    /// Stop a session after so many seconds
-    #[arg(long, value_name = "SECONDS")]
-    timeout: Option<u64>,
 }
 
 /// A plan, and all that is needed to go on with it.
@@ -262,25 +250,28 @@ impl<'a> Plan<'a> {
 
     /// What a model says to a text on stdin.
     fn model(&self, part: &[&str], input: &str) -> Result<String> {
-        let mut job = Job::new(g3_program(), &self.paper.top).args(part);
+        let mut job = Job::new(g3_program(), &self.paper.top).args(part).arg("--json");
         if let Some(file) = &self.desk.config_file {
             job = job.arg("--config").arg(file);
         }
         let limits = Limits { time: Some(PATIENCE), bytes: 4 << 20 };
         let fail = || "cannot run g3";
-        // Who looks on sees what the model does, and why it failed.
+        // Who looks on sees what the model does.
         let seen = !self.desk.json && std::io::stderr().is_terminal();
         let stderr = if seen { Stream::Inherit } else { Stream::Piped };
         let output = job.input(input).stderr(stderr).output(limits).or_fail(fail)?;
-        if output.ok() {
-            return Ok(output.text());
+        let failed =
+            || Failure::failed("the planning model failed").next("retry with: studio plan");
+        let told: Value = serde_json::from_slice(&output.stdout)
+            .map_err(|_| failed().because(format!("g3 ended with exit code {}", output.code())))?;
+        if let Some(text) = told["text"].as_str() {
+            return Ok(text.to_owned());
         }
-        let failure = Failure::failed("a model did not do its part of the plan")
-            .next("studio plan    tries again");
-        let said = output.error_text();
-        let at = said.find("error: ").map_or(0, |at| at + "error: ".len());
-        let why = base::text::printable(base::text::tail(said[at..].trim(), 2000));
-        Err(if why.is_empty() { failure } else { failure.because(why) })
+        let why = Failure::from_json(&told["error"]);
+        Err(why.map_or_else(failed, |why| {
+            let failure = failed().because(base::text::printable(&why.sentence()));
+            why.next.into_iter().fold(failure, Failure::next)
+        }))
     }
 
     /// How the sessions of this plan are run.
@@ -293,7 +284,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn digests(&self, tasks: &[Task], all: &[Requirement]) -> Vec<String> {
+    fn digests(&self, tasks: &[Task], all: &[Requirement]) -> Vec<plan::Digest> {
         plan::digests(tasks, all, |text| hash(text.as_bytes()))
     }
 

@@ -78,8 +78,8 @@ pub fn tasks(desk: &Desk, tasks: &[Task], placed: &[Placed]) {
 
 /// A model did not do its part, and the plan goes on without.
 pub fn without_a_model(failure: &Failure, instead: &str) {
-    let why = failure.why.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
-    report::say(&format!("note: {}: {why}; {instead}", failure.what));
+    let sentence = failure.sentence();
+    report::say(&format!("note: {}; {instead}", sentence.lines().next().unwrap_or_default()));
 }
 
 /// A session of the plan landed.

@@ -4,21 +4,21 @@
 use base::failure::{Kind, Result};
 use base::id::Id;
 use base::text::{head, tail};
-use planner::plan::{self, Act, Standing};
+use planner::plan::{self, Act, Digest, Standing};
 use planner::requirement::Requirement;
 use planner::task::Task;
 
 use super::{Plan, tell};
 use crate::commands::landing::{Options, Refused};
 use crate::commands::order::{self, Order};
-use crate::commands::watch::{Enough, Seen, Watcher};
+use crate::commands::watch::{Enough, Seen, Show, Watcher};
 use crate::commands::{accept, discard, question, resume};
 use crate::launch::contract::has_rounds;
 use crate::report;
 use crate::report::view::View;
 use crate::session::facts::Fate;
 use crate::session::fates::Fates;
-use crate::session::record::{Limits, Part};
+use crate::session::record::Part;
 use crate::session::state::State;
 
 /// Bytes of what a failing check wrote that an agent is shown.
@@ -55,9 +55,10 @@ impl Plan<'_> {
     pub fn standing(&self, tasks: &[Task], all: &[Requirement]) -> Result<Vec<Placed>> {
         let views = self.sessions()?;
         let fates = self.desk.fates()?;
-        let placed = |(task, digest): (&Task, String)| {
+        let placed = |(task, digest): (&Task, Digest)| {
             let of_task = |view: &&View| view.record.part.name.as_ref() == Some(&task.id);
-            let same = |view: &View| view.record.part.digest.as_ref() == Some(&digest);
+            let same =
+                |view: &View| view.record.part.digest.as_ref().is_some_and(|it| digest.is(it));
             let view = views.iter().filter(of_task).rfind(|view| same(view)).cloned();
             let earlier = views.iter().filter(of_task).filter(|view| !same(view));
             let earlier = earlier.filter_map(landed_as).next_back();
@@ -113,7 +114,7 @@ impl Plan<'_> {
         self.ask_about_undone(&tasks, &all)?;
         let digests = self.digests(&tasks, &all);
         let desk = self.desk;
-        let mut watcher = Watcher::begin(desk, false)?;
+        let mut watcher = Watcher::begin(desk, Show::FromNow)?;
         let mut tries = vec![0; tasks.len()];
         loop {
             let placed = self.standing(&tasks, &all)?;
@@ -122,7 +123,7 @@ impl Plan<'_> {
             for (at, act) in &acts {
                 tries[*at] += 1;
                 if let Err(failure) =
-                    self.carry_out(*act, (&tasks[*at], &digests[*at]), &placed[*at], &all)
+                    self.carry_out(*act, (&tasks[*at], &digests[*at].now), &placed[*at], &all)
                 {
                     // The others go on.
                     report::say(&format!("{}: {}", tasks[*at].id, failure.in_full()));
@@ -155,7 +156,8 @@ impl Plan<'_> {
         let wanted = |view: &View| {
             let part = &view.record.part;
             tasks.iter().zip(&digests).any(|(task, digest)| {
-                part.name.as_ref() == Some(&task.id) && part.digest.as_ref() == Some(digest)
+                part.name.as_ref() == Some(&task.id)
+                    && part.digest.as_ref().is_some_and(|it| digest.is(it))
             })
         };
         let mut others = self.sessions()?;
@@ -240,7 +242,6 @@ impl Plan<'_> {
         }
         let mut checks = task.checks.clone();
         checks.extend(self.args.checks.iter().filter(|it| !task.checks.contains(it)).cloned());
-        let limits = &self.args.limits;
         let order = Order {
             agent: Some(agent),
             persona: task.persona.clone(),
@@ -254,12 +255,7 @@ impl Plan<'_> {
                 plan: Some(self.saved.id.clone()),
                 digest: Some(digest.to_owned()),
             },
-            limits: Limits {
-                seconds: limits.timeout,
-                tokens: limits.max_tokens,
-                usd: limits.budget,
-                ..Limits::default()
-            },
+            limits: self.args.limits.limits(),
             manner: self.manner(),
             ..Order::of(text)
         };

@@ -59,7 +59,7 @@ fn usage(reply: &Reply) -> Value {
     let tokens = reply.tokens;
     let prompt = tokens.input + tokens.cache_read + tokens.cache_write;
     json!({"prompt_tokens": prompt, "completion_tokens": tokens.output,
-        "total_tokens": prompt + tokens.output, "cache_read_input_tokens": tokens.cache_read,
+        "total_tokens": prompt.saturating_add(tokens.output), "cache_read_input_tokens": tokens.cache_read,
         "cache_creation_input_tokens": tokens.cache_write})
 }
 

@@ -42,7 +42,7 @@ fn object(reply: &Reply, number: usize, parts: &[Value], finish: Option<&str>) -
     }
     json!({"candidates": [candidate], "modelVersion": "scripted", "responseId": format!("r{number}"),
         "usageMetadata": {"promptTokenCount": prompt, "candidatesTokenCount": tokens.output,
-            "cachedContentTokenCount": tokens.cache_read, "totalTokenCount": prompt + tokens.output}})
+            "cachedContentTokenCount": tokens.cache_read, "totalTokenCount": prompt.saturating_add(tokens.output)}})
 }
 
 /// Arguments come as an object; what is none stays a text.

@@ -81,7 +81,7 @@ fn usage(reply: &Reply) -> Value {
     let input = tokens.input + tokens.cache_read;
     json!({"input_tokens": input, "input_tokens_details": {"cached_tokens": tokens.cache_read},
         "output_tokens": tokens.output, "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": input + tokens.output})
+        "total_tokens": input.saturating_add(tokens.output)})
 }
 
 fn message(number: usize, index: usize, text: &str) -> Value {

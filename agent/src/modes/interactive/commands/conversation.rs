@@ -4,19 +4,20 @@ use std::fmt::Write;
 
 use base::clock::Clock;
 use base::failure::{Failure, OrFail, Result};
+use base::text::count;
 
 use super::at_work;
 use crate::fragment::{self, Fragment};
 use crate::message::{Part, Role};
 use crate::modes::interactive::Chat;
 use crate::session::snapshot::Snapshot;
-use crate::ui::{bill, cut_to, tokens};
+use crate::ui::{bill, clipboard, cut_to, tokens};
 
 /// `/stats`.
 pub fn stats(chat: &mut Chat, _: Option<String>) -> Result<()> {
     let work = at_work(chat)?;
     let (usage, window) = (work.talk.usage(), &work.talk.window);
-    let cost = usage.cost_usd.map_or_else(|| "unknown".to_owned(), |usd| format!("${usd:.4}"));
+    let cost = usage.cost_text().unwrap_or_else(|| "unknown".to_owned());
     let text = format!(
         "session  {}\nmodel    {} on {}\nturns    {}\ntokens   {} in, {} from cache, {} out\n\
          cost     {cost}\ncontext  {} of {} ({}%)",
@@ -24,7 +25,7 @@ pub fn stats(chat: &mut Chat, _: Option<String>) -> Result<()> {
         work.facts().model,
         work.facts().provider,
         work.talk.turns(),
-        tokens(usage.input + usage.cache_write),
+        tokens(usage.input.saturating_add(usage.cache_write)),
         tokens(usage.cache_read),
         tokens(usage.output),
         tokens(window.used()),
@@ -64,6 +65,7 @@ pub fn clear(chat: &mut Chat, _: Option<String>) -> Result<()> {
     if let Some(work) = &mut chat.work {
         work.talk.clear()?;
     }
+    chat.is_unfinished = false;
     chat.say("the conversation is empty now");
     Ok(())
 }
@@ -88,6 +90,21 @@ fn thin_to(chat: &mut Chat, part: usize) -> Result<()> {
         1 => format!("1 call is in a file now: {before}% -> {after}%"),
         _ => format!("{moved} calls are in files now: {before}% -> {after}%"),
     });
+    Ok(())
+}
+
+/// `/copy`.
+pub fn copy(chat: &mut Chat, _: Option<String>) -> Result<()> {
+    let cwd = chat.settings.cwd.clone();
+    let messages = at_work(chat)?.talk.messages().iter().rev();
+    let mut answers = messages.filter(|message| message.role == Role::Assistant);
+    let words = answers.find_map(|message| {
+        Some(message.words().trim().to_owned()).filter(|words| !words.is_empty())
+    });
+    let words = words.ok_or_else(|| Failure::failed("there is no answer yet"))?;
+    let how = clipboard::copy(&words, &cwd)
+        .map_err(|why| Failure::failed("cannot copy the answer").because(why))?;
+    chat.say(&format!("copied {} {how}", count(words.lines().count(), "line")));
     Ok(())
 }
 

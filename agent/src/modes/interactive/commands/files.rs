@@ -1,15 +1,18 @@
 //! Commands about files: what turns did to them, and files that say something to the model.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
+use base::text::count;
 
 use super::{at_work, sessions};
 use crate::context::turns;
 use crate::modes::interactive::Chat;
 use crate::prompt::template;
 use crate::session::checkpoint::Checkpoints;
-use crate::ui::cut_to;
+use crate::ui::diff::{View, draw};
+use crate::ui::{cut_to, terminal};
 
 /// `/undo`.
 pub fn undo(chat: &mut Chat, _: Option<String>) -> Result<()> {
@@ -22,6 +25,24 @@ pub fn undo(chat: &mut Chat, _: Option<String>) -> Result<()> {
     chat.say(&format!("turn {}: back to what they were: {names}", last.turn));
     let note = format!("[I took back what turn {} did to these files: {names}]", last.turn);
     at_work(chat)?.tell_with_next(note);
+    Ok(())
+}
+
+/// `/diff`.
+pub fn diff(chat: &mut Chat, _: Option<String>) -> Result<()> {
+    let checkpoints = checkpoints(chat)?;
+    let changes = checkpoints.changes()?;
+    let Some(first) = changes.first() else {
+        chat.say("no turn of this session changed a file that git does not ignore");
+        return Ok(());
+    };
+    let (_, patch) = checkpoints.difference(&first.before, &checkpoints.take()?)?;
+    let colours = std::io::stderr().is_terminal() && terminal::has_colours();
+    let lines = draw(&patch, View { colours, width: None, most: usize::MAX });
+    chat.say(&match lines.is_empty() {
+        true => "the files are as they were before this session".to_owned(),
+        false => lines.join("\n"),
+    });
     Ok(())
 }
 
@@ -99,7 +120,8 @@ pub fn project(chat: &mut Chat, dir: Option<String>) -> Result<()> {
     base::files::replace(&work.project_file(), text.as_bytes())
         .or_fail(|| "cannot keep the project's text")?;
     work.talk.prompt(text)?;
-    chat.say(&format!("{} files of the project are known to the model", found.len()));
+    let files = count(found.len(), "file");
+    chat.say(&format!("{files} of the project: the model knows what they hold"));
     Ok(())
 }
 

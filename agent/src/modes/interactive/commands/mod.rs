@@ -42,7 +42,11 @@ pub const TABLE: &[Command] = &[
     command!("/help", "show this list", help),
     command!("/stats", "tokens, cost and context of this session", conversation::stats),
     command!("/cost", "what each model cost", conversation::cost),
-    command!("/model", "show the model, or go on with another: /model NAME", sessions::model),
+    command!("/model", "list the models, or go on with another: /model NAME", sessions::model),
+    command!("/new", "begin a new session with your next words", sessions::new),
+    command!("/retry", "ask again after an error or an interrupt", async retry),
+    command!("/diff", "what this session changed in files", files::diff),
+    command!("/copy", "copy the last answer to the clipboard", conversation::copy),
     command!("/plan", "plan before anything is changed: /plan TEXT; alone: the plan", async plan::plan),
     command!("/approve", "approve the plan as it stands", async plan::approve),
     command!("/mode", "how much g3 may do by itself: /mode auto, ask or plan", plan::mode),
@@ -128,6 +132,10 @@ fn help(chat: &mut Chat, _: Option<String>) -> Result<()> {
     let lines: Vec<String> = TABLE.iter().map(line).collect();
     chat.say(&lines.join("\n"));
     Ok(())
+}
+
+async fn retry(chat: &mut Chat, _: Option<String>) -> Result<()> {
+    chat.retry().await
 }
 
 fn exit(_: &mut Chat, words: Option<String>) -> Result<()> {

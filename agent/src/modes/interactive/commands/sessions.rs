@@ -4,6 +4,7 @@ use base::failure::{Failure, Result};
 
 use super::at_work;
 use crate::modes::interactive::Chat;
+use crate::provider::listed::{self, Listed};
 use crate::run::Which;
 use crate::session::snapshot::Snapshot;
 use crate::session::{self, fork as copies};
@@ -12,16 +13,66 @@ use crate::ui::cut_to;
 /// `/model [NAME]`.
 pub fn model(chat: &mut Chat, name: Option<String>) -> Result<()> {
     let Some(name) = name else {
-        let current = chat.work.as_ref().map(|work| work.facts().model.clone());
-        let current = current.or_else(|| chat.settings.choice.model.clone());
-        chat.say(&current.unwrap_or_else(|| "the one of the configuration".to_owned()));
+        list_models(chat);
         return Ok(());
     };
-    let before = chat.settings.choice.model.replace(name);
-    if !chat.leave() {
-        return Ok(());
+    let config = &chat.settings.config;
+    let (choice, note) = listed::find(config, &chat.settings.choice, &name)?;
+    let before = std::mem::replace(&mut chat.settings.choice, choice);
+    if chat.leave()
+        && let Err(failure) = chat.open("")
+    {
+        chat.settings.choice = before;
+        // The session goes on with the model that it had.
+        chat.open("")?;
+        return Err(failure);
     }
-    chat.open("").inspect_err(|_| chat.settings.choice.model = before)
+    let now = in_use(chat);
+    let model = now.model.map_or(String::new(), |model| format!("{model} on "));
+    chat.say(&format!("model: {model}{}", now.provider));
+    note.iter().for_each(|note| chat.say(note));
+    Ok(())
+}
+
+/// Who answers now.
+fn in_use(chat: &Chat) -> Listed {
+    match &chat.work {
+        Some(work) => {
+            let facts = work.facts();
+            Listed { provider: facts.provider.clone(), model: Some(facts.model.clone()) }
+        }
+        None => listed::chosen(&chat.settings.config, &chat.settings.choice),
+    }
+}
+
+fn list_models(chat: &Chat) {
+    let config = &chat.settings.config;
+    let now = in_use(chat);
+    let mut all = listed::configured(config);
+    if !all.contains(&now) {
+        all.insert(0, now.clone());
+    }
+    for listed in &all {
+        let mark = if *listed == now { "*" } else { " " };
+        let model = listed.model.as_deref().unwrap_or("(no model is set)");
+        chat.say(&format!("{mark} {model}  ({})", listed.provider));
+    }
+    let named = |name: &String| all.iter().any(|listed| listed.model.as_ref() == Some(name));
+    let mut known = listed::known(config, &now.provider);
+    known.retain(|name| !named(name));
+    if !known.is_empty() {
+        chat.say(&format!("also on {}: {}", now.provider, known.join(", ")));
+    }
+    chat.say("/model NAME changes the model, /model TYPE.NAME the provider");
+}
+
+/// `/new`.
+pub fn new(chat: &mut Chat, _: Option<String>) -> Result<()> {
+    chat.part();
+    chat.leave();
+    chat.which = Which::New(String::new());
+    chat.say("your next words begin a new session");
+    Ok(())
 }
 
 /// `/readme`.
@@ -58,7 +109,9 @@ pub fn resume(chat: &mut Chat, id: Option<String>) -> Result<()> {
     let cwd = &chat.settings.cwd;
     if let Some(wanted) = id {
         let id = session::find(cwd, Some(&wanted))?;
-        return take_up(chat, id.as_str());
+        take_up(chat, id.as_str())?;
+        chat.show_end();
+        return Ok(());
     }
     let dir = session::sessions_dir(cwd);
     let line = |id: base::id::Id| {

@@ -1,7 +1,7 @@
 //! Calls that are not carried out: they can only lead to what was there before, or they bend what
 //! the task does not speak of.
 
-use super::{Coach, State, command, file, tree};
+use super::{Coach, State, command, file, replacement, tree};
 use crate::message::ToolCall;
 use crate::prompt::small::relevant::has_word;
 use crate::prompt::small::syntax;
@@ -37,7 +37,12 @@ impl Coach {
         let Held { why, then } = if engine == Engine::Run {
             self.idle(&mut state, &command(call))?
         } else if engine.effect() == Effect::Writes {
-            self.misdirected(&mut state, &file(call)?, call.args["content"].as_str())?
+            let name = file(call)?;
+            let again = self.replaced_again(&mut state, &name, call);
+            match again {
+                Some(held) => held,
+                None => self.misdirected(&mut state, &name, call.args["content"].as_str())?,
+            }
         } else {
             return None;
         };
@@ -68,6 +73,34 @@ impl Coach {
             .then(|| held(Then::Correct, "not run: nothing is changed yet."))
     }
 
+    /// Why a replacement leads nowhere: it was made in this turn, and its result is still there.
+    fn replaced_again(&self, state: &mut State, name: &str, call: &ToolCall) -> Option<Held> {
+        let (old, new) = replacement(call)?;
+        if !state.replaced.contains(&(name.to_owned(), old.to_owned(), new.to_owned())) {
+            return None;
+        }
+        let here = plain(&std::fs::read_to_string(self.cwd.join(name)).ok()?);
+        let (old, new) = (plain(old), plain(new));
+        let is_there = here.contains(&new) && (!here.contains(&old) || new.contains(&old));
+        is_there.then(|| {
+            let why = format!("not written: {name} has this change already.");
+            self.unchanged(state, name, why)
+        })
+    }
+
+    /// A write that would change nothing.
+    fn unchanged(&self, state: &mut State, name: &str, why: String) -> Held {
+        let Some(fault) = self.fault(state, name) else {
+            state.idle_writes += 1;
+            return held(Then::GoOn, why);
+        };
+        let before = self.texts.iter().find(|(file, _)| file == name);
+        let before = before.map(|(_, text)| {
+            format!("\nBefore your change it was:\n```\n{}\n```", text.trim_end())
+        });
+        held(Then::Correct, format!("{why} It is wrong: {fault}{}", before.unwrap_or_default()))
+    }
+
     /// Why a write leads nowhere: it changes nothing, bends the test, or copies it.
     fn misdirected(&self, state: &mut State, name: &str, content: Option<&str>) -> Option<Held> {
         let number = content.is_some_and(|text| text.trim().parse::<f64>().is_ok());
@@ -84,16 +117,7 @@ impl Coach {
         }
         if content.is_some_and(|new| new.trim_end() == here.trim_end()) {
             let why = format!("not written: {name} holds exactly this already.");
-            let Some(fault) = self.fault(state, name) else {
-                state.idle_writes += 1;
-                return Some(held(Then::GoOn, why));
-            };
-            let before = self.texts.iter().find(|(file, _)| file == name);
-            let before = before.map(|(_, text)| {
-                format!("\nBefore your change it was:\n```\n{}\n```", text.trim_end())
-            });
-            let why = format!("{why} It is wrong: {fault}{}", before.unwrap_or_default());
-            return Some(held(Then::Correct, why));
+            return Some(self.unchanged(state, name, why));
         }
         if is_test(name) {
             let why = format!("not written: {name} is the test, and the test is right.");
@@ -146,4 +170,9 @@ impl Coach {
         let mut lost = parts.filter(|name| !has_word(after, name) && !has_word(&self.words, name));
         lost.next().map(str::to_owned)
     }
+}
+
+/// A text without the indentation of its lines, which an edit may have adjusted.
+fn plain(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join("\n")
 }

@@ -36,6 +36,25 @@ impl Room {
         self.coach.lead(Some(Engine::Write), &call, Outcome::done("ok")).next.unwrap()
     }
 
+    /// An edit as the tool does it; gives the hint, or why it was held.
+    fn edit(&self, name: &str, old: &str, new: &str) -> String {
+        let args = json!({ "filePath": name, "oldString": old, "newString": new });
+        let call = call("edit", args);
+        if let Some(held) = self.coach.hold(Engine::Replace, &call) {
+            return format!("{} {}", held.text, held.next.unwrap());
+        }
+        let path = self.dir.path().join(name);
+        let here = fs::read_to_string(&path).unwrap();
+        let outcome = match here.contains(old) {
+            true => {
+                fs::write(&path, here.replacen(old, new, 1)).unwrap();
+                Outcome::done("edited")
+            }
+            false => Outcome::failed(ErrorKind::Failed, "`oldString` is not found"),
+        };
+        self.coach.lead(Some(Engine::Replace), &call, outcome).next.unwrap()
+    }
+
     /// A command that ended with this code and said this.
     fn run(&self, line: &str, code: i32, said: &str) -> String {
         let call = call("shell", json!({ "command": line }));
@@ -284,4 +303,44 @@ fn who_only_writes_what_is_there_is_done_when_nothing_is_open() {
         early.write(SUM.0, SUM.1);
     }
     assert!(!early.coach.is_done(), "nothing was changed");
+}
+
+#[test]
+fn an_edit_that_is_repeated_after_green_checks_is_the_end() {
+    let room = room("test_sum.py fails. Fix sum.py.", &[SUM, TEST]);
+    let edit = || room.edit("sum.py", "a - b", "a + b");
+    edit();
+    room.run("python3 test_sum.py", 0, "");
+    assert!(edit().starts_with("not written: sum.py has this change already."));
+    assert!(!room.coach.is_done(), "once may be a slip");
+    edit();
+    assert!(room.coach.is_done());
+}
+
+#[test]
+fn an_edit_that_is_repeated_without_green_checks_is_no_end() {
+    let room = room("test_sum.py fails. Fix sum.py.", &[SUM, TEST]);
+    let edit = || room.edit("sum.py", "a - b", "a * b");
+    edit();
+    for _ in 0..4 {
+        assert!(edit().contains("python3 test_sum.py"), "the check is still to be run");
+        assert!(!room.coach.is_done());
+    }
+    room.run("python3 test_sum.py", 1, "AssertionError");
+    for _ in 0..4 {
+        edit();
+        assert!(!room.coach.is_done());
+    }
+    // What was undone in the meantime may be made again, and so may another edit.
+    room.write("sum.py", SUM.1);
+    assert!(!edit().starts_with("not written"));
+    assert!(!room.edit("sum.py", "a * b", "a + b").starts_with("not written"));
+}
+
+#[test]
+fn a_line_that_was_inserted_is_not_inserted_again() {
+    let room = room("Add a line to notes.txt.", &[("notes.txt", "one\n")]);
+    room.edit("notes.txt", "one\n", "one\ntwo\n");
+    room.edit("notes.txt", "one\n", "one\ntwo\n");
+    assert_eq!(fs::read_to_string(room.dir.path().join("notes.txt")).unwrap(), "one\ntwo\n");
 }

@@ -51,7 +51,7 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         return Err(Trouble::invalid(text));
     }
     let desk = &call.at.others.desk;
-    let mut planner = Planner::open(desk, &call.at.cancel)?;
+    let mut planner = Planner::open(desk, &call.at.cancel).await?;
     let mut run = Run {
         call,
         since: Instant::now(),

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{functions, history};
 use crate::message::{Bill, Image, Message, Part, Role, ToolCall, ToolResult};
-use crate::provider::{Delta, Provider, ProviderError, Request, ToolSpec, open};
+use crate::provider::{Delta, Provider, ProviderError, Request, ToolSpec, off_loop, open};
 use crate::tools::ErrorKind;
 use crate::tools::call::Trouble;
 use crate::tools::desktop::Desk;
@@ -50,14 +50,16 @@ pub enum Answer {
 
 impl<'a> Planner<'a> {
     /// The planner that is configured.
-    pub fn open(desk: &Desk, cancel: &'a CancellationToken) -> Result<Planner<'a>, Trouble> {
-        let Some(reference) = &desk.control().computer_use_provider else {
+    pub async fn open(desk: &Desk, cancel: &'a CancellationToken) -> Result<Planner<'a>, Trouble> {
+        let Some(reference) = desk.control().computer_use_provider.clone() else {
             return Err(Trouble::failed(
                 "no model is configured that plans on the screen: name a provider in the \
                  configuration as [computer_control] computer_use_provider = \"type.name\"",
             ));
         };
-        let provider = open::by_reference(desk.config(), reference, None).map_err(|why| {
+        let config = desk.config().clone();
+        let opened = off_loop(move || open::by_reference(&config, &reference, None)).await;
+        let provider = opened.map_err(|why| {
             Trouble::failed(format!("{}. {}", why.sentence(), why.next.join("; ")))
         })?;
         Ok(Planner {

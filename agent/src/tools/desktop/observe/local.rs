@@ -1,14 +1,14 @@
 //! Those on this machine who can say what there is: the programs themselves, and the words that
 //! can be read in a picture.
 
-use base::desktop::{Area, Ask, Capture, Look, Picture, Tell, Word};
+use base::desktop::{Area, Look, Picture, Word};
 
 use super::{Report, Said};
 use crate::tools::Workplace;
 use crate::tools::call::Trouble;
 use crate::tools::desktop::find::around;
-use crate::tools::desktop::host;
 use crate::tools::desktop::seen::Element;
+use crate::tools::desktop::{host, words};
 
 /// Levels and controls that are looked at.
 const DEPTH: u32 = 40;
@@ -39,12 +39,9 @@ pub async fn accessibility(at: &Workplace, picture: &Picture) -> Result<Option<S
     }
 }
 
-/// The words that can be read, line by line, in a picture that was not made smaller.
+/// The words that can be read, line by line, in pictures that were not made smaller.
 pub async fn ocr(at: &Workplace) -> Result<Option<Said>, Trouble> {
-    let sharp = host::capture(at, Capture::default()).await?;
-    let all = Area { x: 0, y: 0, width: sharp.width, height: sharp.height };
-    let told = host::ask(at, Ask::Read { picture: sharp.data }).await?;
-    let Tell::Words { words } = told else { return Err(host::strange()) };
+    let (words, all) = words::on_screen(at).await?;
     let lines = lines(&words).into_iter().enumerate().map(|(at, (text, area))| Element {
         id: at.to_string(),
         kind: "text".to_owned(),

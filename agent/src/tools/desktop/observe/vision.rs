@@ -27,7 +27,8 @@ pub async fn ask(
     let desk = &at.others.desk;
     let Some(reference) = desk.control().vision_provider.clone() else { return Ok(None) };
     let choice = Choice { reference: Some(reference), ..Choice::default() };
-    let provider = provider::open(desk.config(), &choice);
+    let config = desk.config().clone();
+    let provider = provider::off_loop(move || provider::open(&config, &choice)).await;
     let provider = provider.map_err(|why| Trouble::failed(why.sentence()))?;
     let image = Image { media_type: picture.mime.clone(), data: picture.data.clone() };
     let parts = vec![Part::Text { text: question(mode, intent, picture) }, Part::Image(image)];

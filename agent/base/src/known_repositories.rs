@@ -1,0 +1,42 @@
+//! The repositories in which studio has worked: every box closes what studio keeps in them (journals,
+//! sessions' private git directories). One directory for each, in studio's state directory.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use crate::user_dirs::{name_for_path, state_dir};
+
+/// The file with the path of the repository's git common directory.
+const FILE: &str = "repository";
+
+/// Where studio keeps what belongs to a repository, named by its git common directory, and must be
+/// out of the reach of every box.
+pub fn directory(common: &Path) -> io::Result<PathBuf> {
+    Ok(state_dir("studio")?.join(name_for_path(common)))
+}
+
+/// Writes a repository down, by its git common directory, unless it is known.
+pub fn remember(common: &Path) -> io::Result<()> {
+    let directory = directory(common)?;
+    let file = directory.join(FILE);
+    if file.exists() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+    crate::files::replace(&file, common.as_os_str().as_bytes())
+}
+
+/// The git common directories of the known repositories that still are there.
+pub fn list() -> Vec<PathBuf> {
+    let Ok(state) = state_dir("studio") else { return Vec::new() };
+    let entries = fs::read_dir(state).into_iter().flatten().flatten();
+    let paths = entries.filter_map(|entry| fs::read(entry.path().join(FILE)).ok());
+    let paths = paths.map(|bytes| PathBuf::from(OsStr::from_bytes(&bytes)));
+    let mut found: Vec<PathBuf> = paths.filter(|path| path.is_dir()).collect();
+    found.sort();
+    found
+}

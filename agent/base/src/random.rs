@@ -1,0 +1,28 @@
+//! Random bytes of the system.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+/// Random bytes that nobody can guess.
+pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0u8; N];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Random bytes as hexadecimal digits, two for each.
+pub fn hex<const N: usize>() -> io::Result<String> {
+    Ok(bytes::<N>()?.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_draws_differ() {
+        let (one, two) = (hex::<16>().unwrap(), hex::<16>().unwrap());
+        assert_eq!(one.len(), 32);
+        assert_ne!(one, two);
+    }
+}

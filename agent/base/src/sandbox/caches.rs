@@ -1,0 +1,99 @@
+//! The user's own build caches, which the commands of a g3 that was started by hand may write.
+//! What is in them is as trusted as the working tree: builds run it. Programs and configuration
+//! that are run or read by themselves (`~/.cargo/bin`, `~/.cargo/config.toml`) are not among them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Below the home directory. A cache whose outer directory is there is made when it is missing.
+const CACHES: &[&str] = &[
+    ".npm",
+    ".cache/pip",
+    ".cache/uv",
+    ".cache/pypoetry",
+    ".cache/pre-commit",
+    ".cache/go-build",
+    "go/pkg",
+    ".cache/yarn",
+    ".yarn/berry",
+    ".cache/pnpm",
+    ".local/share/pnpm/store",
+    ".bun/install/cache",
+    ".cache/deno",
+    ".cache/node-gyp",
+    ".cache/ms-playwright",
+    ".cache/zig",
+    ".cache/bazel",
+    ".ccache",
+    ".cache/ccache",
+    ".cache/sccache",
+    ".m2/repository",
+    ".gradle/caches",
+    ".gradle/wrapper",
+    ".gradle/daemon",
+    ".gradle/native",
+    ".nuget/packages",
+    ".ivy2",
+];
+
+/// Below cargo's own directory.
+const CARGO: &[&str] = &["registry", "git"];
+/// Files there that cargo locks and writes.
+const CARGO_FILES: &[&str] = &[".package-cache", ".package-cache-mutate", ".global-cache"];
+
+/// Variables that name a cache.
+const NAMED: &[&str] =
+    &["PIP_CACHE_DIR", "UV_CACHE_DIR", "npm_config_cache", "GOMODCACHE", "GOCACHE", "CCACHE_DIR"];
+
+/// The caches of a user that are there, or can be made.
+pub fn of(home: &Path) -> Vec<PathBuf> {
+    let variable = |name: &&str| std::env::var_os(name).map(PathBuf::from);
+    let absolute = |path: &PathBuf| path.is_absolute();
+    let cargo = variable(&"CARGO_HOME").filter(absolute).unwrap_or_else(|| home.join(".cargo"));
+    let mut caches = known(home, &cargo);
+    caches.extend(NAMED.iter().filter_map(variable).filter(absolute).filter(|path| path.is_dir()));
+    caches
+}
+
+fn known(home: &Path, cargo: &Path) -> Vec<PathBuf> {
+    let mut caches: Vec<PathBuf> = CACHES.iter().map(|cache| home.join(cache)).collect();
+    caches.extend(CARGO.iter().map(|cache| cargo.join(cache)));
+    caches.retain(|cache| is_there(cache));
+    for file in CARGO_FILES.iter().map(|file| cargo.join(file)) {
+        let new = cargo.is_dir() && !file.exists();
+        if file.is_file() || new && fs::File::create_new(&file).is_ok() {
+            caches.push(file);
+        }
+    }
+    caches
+}
+
+/// A cache that is missing is made where the tool has a directory already.
+fn is_there(cache: &Path) -> bool {
+    let outer = cache.parent().is_some_and(Path::is_dir);
+    let hidden = cache.parent().and_then(Path::file_name).is_some_and(|name| name == ".cargo");
+    cache.is_dir() || outer && hidden && fs::create_dir(cache).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caches_are_opened_and_programs_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path();
+        let cargo = home.join(".cargo");
+        assert!(known(home, &cargo).is_empty(), "nothing is there");
+        fs::create_dir_all(home.join(".cargo/bin")).unwrap();
+        fs::create_dir_all(home.join(".cache/pip")).unwrap();
+        let found = known(home, &cargo);
+        for open in [".cache/pip", ".cargo/registry", ".cargo/.package-cache"] {
+            assert!(found.contains(&home.join(open)), "{open}: {found:?}");
+        }
+        let holds = |path: &str| found.iter().any(|tree| home.join(path).starts_with(tree));
+        for closed in [".cargo/bin/cargo", ".cargo/config.toml", ".bashrc", ".cache/x"] {
+            assert!(!holds(closed), "{closed} can be written");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A box that is made once and put around a child between fork and exec, so that the process which
+//! starts the child stays free.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::Rules;
+
+/// What besides files a box closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Signals to processes outside of the box, and abstract sockets of theirs.
+    Closed,
+    /// Neither: the commands of one agent may end each other.
+    SideBySide,
+}
+
+/// A box for children.
+#[derive(Debug)]
+pub struct Confinement {
+    /// The rules that it was made of.
+    pub rules: Rules,
+    #[cfg(target_os = "linux")]
+    ruleset: std::os::fd::OwnedFd,
+    #[cfg(target_os = "linux")]
+    namespace: Option<super::namespace::Namespace>,
+    lacks: Vec<String>,
+}
+
+impl Confinement {
+    /// What the kernel cannot hold of it, one sentence each; empty when the box is whole.
+    pub fn lacks(&self) -> &[String] {
+        &self.lacks
+    }
+
+    /// Whether the paths in [`Rules::fixed`] are held.
+    pub fn holds_fixed(&self) -> bool {
+        self.rules.fixed.is_empty() || self.has_namespace()
+    }
+
+    /// Whether what a child did failed because of the box: it may not write this absolute path.
+    pub fn denies_writing(&self, path: &std::path::Path) -> bool {
+        let fixed = self.rules.fixed.iter().any(|fixed| path.starts_with(fixed));
+        fixed || !self.rules.write.iter().any(|tree| path.starts_with(tree))
+    }
+
+    /// Whether it may not read this absolute path.
+    pub fn denies_reading(&self, path: &std::path::Path) -> bool {
+        let mut open = self.rules.write.iter().chain(&self.rules.read);
+        !open.any(|tree| path.starts_with(tree))
+    }
+}
+
+/// What this kernel cannot hold; asked once.
+#[cfg(target_os = "linux")]
+fn lacks() -> &'static [String] {
+    static LACKS: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
+    LACKS.get_or_init(super::lacking)
+}
+
+#[cfg(target_os = "linux")]
+impl Confinement {
+    /// Makes a box. Fails where the kernel has no rules for files at all.
+    pub fn new(rules: Rules, scope: Scope) -> io::Result<Confinement> {
+        use landlock::Access;
+        let scopes = (scope == Scope::Closed).then(|| landlock::Scope::from_all(super::KNOWN));
+        let ruleset: Option<std::os::fd::OwnedFd> = super::ruleset(&rules, scopes)?.into();
+        let Some(ruleset) = ruleset else {
+            return Err(io::Error::other("this kernel has no Landlock, or it is switched off"));
+        };
+        let fixed: Vec<&PathBuf> = rules.fixed.iter().filter(|path| path.exists()).collect();
+        let namespace = match fixed.is_empty() || !super::namespaces_are_possible() {
+            true => None,
+            false => Some(super::namespace::Namespace::new(&fixed)?),
+        };
+        Ok(Confinement { rules, ruleset, namespace, lacks: lacks().to_vec() })
+    }
+
+    fn has_namespace(&self) -> bool {
+        self.namespace.is_some()
+    }
+
+    /// Confines the calling process for good. To be called between fork and exec: it only makes
+    /// system calls and does not allocate.
+    #[allow(unsafe_code)]
+    pub(crate) fn enter(&self) -> io::Result<()> {
+        use std::os::fd::AsRawFd;
+        if let Some(namespace) = &self.namespace {
+            namespace.enter()?;
+        }
+        rustix::thread::set_no_new_privs(true)?;
+        super::drop_capabilities()?;
+        // SAFETY: the call takes two numbers, and the descriptor is open as long as `self` lives.
+        let done = unsafe {
+            libc::syscall(libc::SYS_landlock_restrict_self, self.ruleset.as_raw_fd(), 0_u32)
+        };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Confinement {
+    /// Says that there is no box on this system.
+    pub fn new(_rules: Rules, _scope: Scope) -> io::Result<Confinement> {
+        Err(io::Error::other("there is no box on this system yet"))
+    }
+
+    fn has_namespace(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn enter(&self) -> io::Result<()> {
+        Err(io::Error::other("there is no box on this system yet"))
+    }
+}

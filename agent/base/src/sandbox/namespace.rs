@@ -1,0 +1,191 @@
+//! A mount namespace in which some files and directories cannot be changed: Landlock opens whole
+//! trees and cannot close a part of one.
+
+#[cfg(target_os = "linux")]
+pub use linux::{Namespace, are_possible};
+
+/// Whether this system gives us mount namespaces.
+#[cfg(not(target_os = "linux"))]
+pub fn are_possible() -> bool {
+    false
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::ffi::{CStr, CString};
+    use std::io;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::PathBuf;
+    use std::sync::OnceLock;
+
+    /// A namespace to be entered by a child. Everything that a system call needs is made before.
+    #[derive(Debug)]
+    pub struct Namespace {
+        /// Mounted on themselves, so that they cannot be changed or renamed.
+        fixed: Vec<CString>,
+        /// The directories around them, which cannot be renamed then either.
+        around: Vec<CString>,
+        user: Option<Maps>,
+    }
+
+    /// The user of a namespace that is made without privileges: ourselves.
+    #[derive(Debug)]
+    struct Maps {
+        user: Vec<u8>,
+        group: Vec<u8>,
+    }
+
+    /// `struct mount_attr` (mount_setattr(2)).
+    #[repr(C)]
+    struct MountAttributes {
+        set: u64,
+        clear: u64,
+        propagation: u64,
+        user_namespace: u64,
+    }
+
+    impl Namespace {
+        /// A namespace that keeps these paths as they are.
+        pub fn new(fixed: &[&PathBuf]) -> io::Result<Namespace> {
+            let text = |path: &std::path::Path| {
+                CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
+            };
+            // The directory that holds a fixed file: what is mounted on cannot be renamed, so the
+            // file cannot be moved away together with its directory.
+            let mut around: Vec<&std::path::Path> =
+                fixed.iter().filter_map(|path| path.parent()).collect();
+            around.sort();
+            around.dedup();
+            let is_git = |path: &&std::path::Path| path.join("HEAD").is_file();
+            Ok(Namespace {
+                fixed: fixed.iter().map(|path| text(path)).collect::<io::Result<_>>()?,
+                around: around.into_iter().filter(is_git).map(text).collect::<io::Result<_>>()?,
+                user: (!may_mount()).then(Maps::new),
+            })
+        }
+
+        /// Enters it. System calls only.
+        pub fn enter(&self) -> io::Result<()> {
+            unshare(self.user.as_ref())?;
+            mount(None, c"/", libc::MS_REC | libc::MS_PRIVATE)?;
+            for path in &self.around {
+                mount(Some(path), path, libc::MS_BIND | libc::MS_REC)?;
+            }
+            for path in &self.fixed {
+                mount(Some(path), path, libc::MS_BIND | libc::MS_REC)?;
+                make_read_only(path)?;
+            }
+            Ok(())
+        }
+    }
+
+    impl Maps {
+        fn new() -> Maps {
+            let own = |id: u32| format!("{id} {id} 1\n").into_bytes();
+            Maps {
+                user: own(rustix::process::geteuid().as_raw()),
+                group: own(rustix::process::getegid().as_raw()),
+            }
+        }
+    }
+
+    /// Whether we may mount as we are.
+    fn may_mount() -> bool {
+        use rustix::thread::{CapabilitySet, capabilities};
+        let effective = capabilities(None).map(|sets| sets.effective);
+        effective.is_ok_and(|sets| sets.contains(CapabilitySet::SYS_ADMIN))
+    }
+
+    /// Whether this system gives us mount namespaces; tried once, in a child.
+    #[allow(unsafe_code)]
+    pub fn are_possible() -> bool {
+        static POSSIBLE: OnceLock<bool> = OnceLock::new();
+        *POSSIBLE.get_or_init(|| {
+            let Ok(namespace) = Namespace::new(&[]) else { return false };
+            // SAFETY: the child makes system calls on memory that is there already, and ends.
+            match unsafe { libc::fork() } {
+                -1 => false,
+                0 => {
+                    let code = i32::from(namespace.enter().is_err());
+                    // SAFETY: it ends the child at once, without running anything of ours.
+                    unsafe { libc::_exit(code) }
+                }
+                child => {
+                    let mut status = 0;
+                    // SAFETY: the kernel writes one number to where the pointer leads.
+                    while unsafe { libc::waitpid(child, &raw mut status, 0) } == -1 {
+                        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                            return false;
+                        }
+                    }
+                    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+                }
+            }
+        })
+    }
+
+    #[allow(unsafe_code)]
+    fn unshare(user: Option<&Maps>) -> io::Result<()> {
+        let more = if user.is_some() { libc::CLONE_NEWUSER } else { 0 };
+        if user.is_some() {
+            // Whoever cannot be traced does not own its files in `/proc`; the program that the
+            // child becomes can be traced again in any case.
+            // SAFETY: the call takes numbers.
+            unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
+        }
+        // SAFETY: the call takes a number; the process has one thread after a fork.
+        checked(unsafe { libc::unshare(libc::CLONE_NEWNS | more) })?;
+        let Some(maps) = user else { return Ok(()) };
+        write(c"/proc/self/setgroups", b"deny")?;
+        write(c"/proc/self/uid_map", &maps.user)?;
+        write(c"/proc/self/gid_map", &maps.group)
+    }
+
+    #[allow(unsafe_code)]
+    fn write(path: &CStr, bytes: &[u8]) -> io::Result<()> {
+        // SAFETY: the path ends with a zero byte, and the bytes live until the calls return.
+        unsafe {
+            let fd = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+            checked(fd)?;
+            let written = libc::write(fd, bytes.as_ptr().cast(), bytes.len());
+            let failed = (written < 0).then(io::Error::last_os_error);
+            libc::close(fd);
+            failed.map_or(Ok(()), Err)
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn mount(from: Option<&CStr>, to: &CStr, flags: libc::c_ulong) -> io::Result<()> {
+        let from = from.map_or(std::ptr::null(), CStr::as_ptr);
+        let null = std::ptr::null();
+        // SAFETY: the paths end with a zero byte and live until the call returns.
+        checked(unsafe { libc::mount(from, to.as_ptr(), null, flags, null.cast()) })
+    }
+
+    #[allow(unsafe_code)]
+    fn make_read_only(path: &CStr) -> io::Result<()> {
+        let read_only = MountAttributes {
+            set: libc::MOUNT_ATTR_RDONLY,
+            clear: 0,
+            propagation: 0,
+            user_namespace: 0,
+        };
+        // SAFETY: the path ends with a zero byte, the size is that of the structure, and both live
+        // until the call returns.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_mount_setattr,
+                libc::AT_FDCWD,
+                path.as_ptr(),
+                libc::AT_RECURSIVE,
+                &raw const read_only,
+                size_of::<MountAttributes>(),
+            )
+        };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn checked(done: libc::c_int) -> io::Result<()> {
+        if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}

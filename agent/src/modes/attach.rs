@@ -1,0 +1,211 @@
+//! What the user's words bring along: files and directories named as `@path`, and pictures.
+
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, Result};
+use base::text::count;
+
+use crate::gate::paths;
+use crate::message::{Image, Message, Part, Role};
+use crate::tools::image;
+
+/// Files that one message brings along at most.
+const FILES: usize = 20;
+/// Bytes of a file that are attached.
+const FILE_BYTES: usize = 64 << 10;
+/// Entries of a directory that are named.
+const ENTRIES: usize = 200;
+/// Endings of files that are taken for pictures where their path stands in the words.
+const PICTURES: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
+
+/// A message with what it brings along, and what the user is told about that.
+pub struct Attached {
+    /// The words, the texts of files and the pictures.
+    pub message: Message,
+    /// A line for each file.
+    pub notes: Vec<String>,
+}
+
+/// Reads a picture that `--image` names.
+pub fn picture(cwd: &Path, typed: &Path) -> Result<Image> {
+    let path = cwd.join(paths::expand_home(&typed.to_string_lossy()));
+    let failed = |why: String| {
+        Failure::usage(format!("cannot attach {}", typed.display()))
+            .because(why)
+            .next("--image takes a PNG, JPEG, GIF or WebP file")
+    };
+    image::of_file(&path).map(|(image, _)| image).map_err(failed)
+}
+
+/// The user's message: the words, with the files that they name and these pictures.
+pub fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> Attached {
+    let mut attached =
+        Attached { message: Message::text(Role::User, String::new()), notes: Vec::new() };
+    let mut texts = Vec::new();
+    let mut images: Vec<Part> = pictures.into_iter().map(Part::Image).collect();
+    let mut seen: Vec<PathBuf> = Vec::new();
+    for token in tokens(&words) {
+        let Some((shown, path)) = named(&token, cwd) else { continue };
+        if seen.contains(&path) || seen.len() >= FILES {
+            continue;
+        }
+        seen.push(path.clone());
+        let note = if is_picture(&path) {
+            match image::of_file(&path) {
+                Ok((image, facts)) => {
+                    images.push(Part::Image(image));
+                    format!("attached {shown}: {facts}")
+                }
+                Err(why) => format!("{shown} is not attached: {why}"),
+            }
+        } else if path.is_dir() {
+            let (text, note) = directory(&shown, &path);
+            texts.push(text);
+            note
+        } else {
+            match file(&shown, &path) {
+                Ok((text, note)) => {
+                    texts.push(text);
+                    note
+                }
+                Err(why) => format!("{shown} is not attached: {why}"),
+            }
+        };
+        attached.notes.push(note);
+    }
+    let texts = [words].into_iter().chain(texts).map(|text| Part::Text { text });
+    attached.message.parts = texts.chain(images).collect();
+    attached
+}
+
+/// The text of a file as a part of its own, in the form of a note ([`Message::own_words`]).
+fn file(shown: &str, path: &Path) -> std::result::Result<(String, String), String> {
+    let content = crate::tools::fs::open::read_at_most(path, 64 << 20);
+    let bytes = content.map_err(|why| why.to_string())?.bytes;
+    if let Some(kind) = crate::tools::fs::read::binary(&bytes) {
+        return Err(format!("it is {kind}"));
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = count(text.lines().count(), "line");
+    let head = base::text::head(&text, FILE_BYTES);
+    let cut = match head.len() < text.len() {
+        true => format!(", of which the first {} bytes follow; read the rest", head.len()),
+        false => String::new(),
+    };
+    let part = format!("\n\n[The user attached the file {shown} ({lines}{cut}):\n{head}\n]");
+    Ok((part, format!("attached {shown}: {lines}{cut}")))
+}
+
+fn directory(shown: &str, path: &Path) -> (String, String) {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let name = |entry: std::fs::DirEntry| {
+        let end = if entry.path().is_dir() { "/" } else { "" };
+        format!("{}{end}", entry.file_name().to_string_lossy())
+    };
+    let mut names: Vec<String> = entries.map(name).collect();
+    names.sort();
+    let entries =
+        if names.len() == 1 { "1 entry".to_owned() } else { format!("{} entries", names.len()) };
+    names.truncate(ENTRIES);
+    let part = format!(
+        "\n\n[The user attached the directory {shown} ({entries}):\n{}\n]",
+        names.join("\n")
+    );
+    (part, format!("attached {shown}: {entries}"))
+}
+
+/// What a word of the user names, as typed and absolute: `@path`, or the path of a picture.
+fn named(token: &str, cwd: &Path) -> Option<(String, PathBuf)> {
+    let (raw, is_marked) = match token.strip_prefix('@') {
+        Some(raw) => (raw, true),
+        None => (token, false),
+    };
+    let trimmed = raw.trim_end_matches(['.', ',', ';', ':', '!', '?', ')']);
+    let found = [raw, trimmed].into_iter().filter(|raw| !raw.is_empty()).find_map(|raw| {
+        let path = cwd.join(paths::expand_home(raw));
+        path.exists().then(|| (raw.to_owned(), path))
+    });
+    found.filter(|(_, path)| is_marked || is_picture(path) && path.is_file())
+}
+
+fn is_picture(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    ending.is_some_and(|ending| PICTURES.contains(&ending.as_str()))
+}
+
+/// The words of a text. Quotes hold a path with spaces together, and so does a backslash: terminals
+/// paste such paths when a file is dropped on them.
+fn tokens(text: &str) -> Vec<String> {
+    let mut tokens = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let (marker, body) = match rest.strip_prefix('@') {
+            Some(body) => ("@", body),
+            None => ("", rest),
+        };
+        let quote = body.chars().next().filter(|c| matches!(c, '"' | '\''));
+        let quoted = quote.and_then(|quote| body[1..].split_once(quote));
+        let (token, left) = match quoted {
+            Some((inner, left)) => (format!("{marker}{inner}"), left),
+            None => bare(rest),
+        };
+        tokens.push(token);
+        rest = left.trim_start();
+    }
+    tokens
+}
+
+/// The first word of a text, with the spaces that a backslash escapes, and what follows it.
+fn bare(text: &str) -> (String, &str) {
+    let mut token = String::new();
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' if chars.next_if(|(_, next)| *next == ' ').is_some() => token.push(' '),
+            c if c.is_whitespace() => return (token, &text[at..]),
+            c => token.push(c),
+        }
+    }
+    (token, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_with_quotes_and_escaped_spaces_are_one() {
+        let text = r#"look at @"a b.txt" and 'c d.png', /tmp/my\ shot.png (don't)"#;
+        let expected =
+            ["look", "at", "@a b.txt", "and", "c d.png", ",", "/tmp/my shot.png", "(don't)"];
+        assert_eq!(tokens(text), expected);
+        assert_eq!(tokens("it's a 'quote"), ["it's", "a", "'quote"]);
+    }
+
+    #[test]
+    fn files_and_directories_are_attached_and_other_words_stay_words() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("src")).unwrap();
+        std::fs::write(dir.path().join("src/a.rs"), "fn a() {}\n").unwrap();
+        std::fs::write(dir.path().join("blob"), [0, 159, 146, 150, 0]).unwrap();
+        let words = "fix @src/a.rs, see @src and @angular/core and @blob";
+        let Attached { message, notes } = message(words.to_owned(), Vec::new(), dir.path());
+        assert_eq!(message.own_words(), words);
+        assert!(message.words().contains("the file src/a.rs (1 line):\nfn a() {}\n"));
+        assert!(message.words().contains("the directory src (1 entry):\na.rs\n"));
+        assert_eq!(notes[..2], ["attached src/a.rs: 1 line", "attached src: 1 entry"]);
+        assert!(notes[2].starts_with("blob is not attached: it is "), "{notes:?}");
+    }
+
+    #[test]
+    fn a_long_file_says_what_is_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("long"), "line\n".repeat(20_000)).unwrap();
+        let Attached { message, notes } = message("@long".to_owned(), Vec::new(), dir.path());
+        assert!(
+            notes[0].contains("20000 lines, of which the first 65536 bytes follow"),
+            "{notes:?}"
+        );
+        assert!(message.words().len() < 70_000);
+    }
+}

@@ -1,0 +1,86 @@
+//! Takes over sessions that an earlier g3 kept in `.g3/sessions` of the working directory. Only when
+//! the user says so: a repository may have brought such files.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use base::git::Git;
+use base::id::Id;
+
+use super::{make_dir, refuse_links, sessions_dir};
+
+/// What is taken over of a session; nothing that g3 runs or obeys.
+const TAKEN: [&str; 5] = ["session.jsonl", "session.json", "todo.g3.md", "todo.json", "project.md"];
+
+/// Whether a working directory has such sessions.
+pub fn can_be_imported(cwd: &Path) -> bool {
+    !found(cwd).is_empty()
+}
+
+/// Copies every session of `.g3/sessions` that is not known yet; gives their ids. Refused where git
+/// tracks any of them, or somebody else owns them.
+pub fn import(cwd: &Path) -> Result<Vec<Id>> {
+    refuse_links(cwd)?;
+    let old = cwd.join(".g3/sessions");
+    if is_tracked(cwd) {
+        return Err(Failure::refused(".g3/sessions belongs to the repository, not to you")
+            .because("git tracks files in it"));
+    }
+    let mut taken = Vec::new();
+    for (id, dir) in found(cwd) {
+        let failed = || format!("cannot take over {}", dir.display());
+        let owner = fs::symlink_metadata(&dir).or_fail(failed)?.uid();
+        if owner != rustix::process::geteuid().as_raw() {
+            return Err(Failure::refused(format!("{} belongs to another user", dir.display())));
+        }
+        let new = sessions_dir(cwd).join(id.as_str());
+        if new.exists() {
+            continue;
+        }
+        make_dir(&new).or_fail(failed)?;
+        copy(&dir, &new).or_fail(failed)?;
+        taken.push(id);
+    }
+    if taken.is_empty() {
+        return Err(Failure::usage(format!("there is nothing to import in {}", old.display())));
+    }
+    Ok(taken)
+}
+
+fn found(cwd: &Path) -> Vec<(Id, PathBuf)> {
+    let entries = fs::read_dir(cwd.join(".g3/sessions")).into_iter().flatten().flatten();
+    let session = |entry: fs::DirEntry| {
+        let id = Id::parse(entry.file_name().to_str()?).ok()?;
+        let is_plain = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let dir = entry.path();
+        (is_plain && dir.join("session.jsonl").is_file()).then_some((id, dir))
+    };
+    entries.filter_map(session).collect()
+}
+
+/// Whether git tracks anything of it. Where git cannot tell, it does not track it.
+fn is_tracked(cwd: &Path) -> bool {
+    let Ok((_, git_dir)) = base::git::discover(cwd) else { return false };
+    let top = cwd.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(cwd);
+    let Ok(below) = cwd.join(".g3").strip_prefix(top).map(Path::to_owned) else { return false };
+    let args = ["ls-files", "--", &below.to_string_lossy()];
+    let listed = Git::at(git_dir).with_work_tree(top).run(&args);
+    listed.is_ok_and(|text| !text.trim().is_empty())
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    let plain = |file: &Path| fs::symlink_metadata(file).is_ok_and(|meta| meta.is_file());
+    for name in TAKEN.iter().filter(|name| plain(&from.join(name))) {
+        fs::copy(from.join(name), to.join(name))?;
+    }
+    let fragments = from.join("fragments");
+    if fs::symlink_metadata(&fragments).is_ok_and(|meta| meta.is_dir()) {
+        make_dir(&to.join("fragments"))?;
+        for entry in fs::read_dir(&fragments)?.flatten().filter(|entry| plain(&entry.path())) {
+            fs::copy(entry.path(), to.join("fragments").join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! Roles of controls under the names that other systems have for them: those of web pages (WAI-ARIA,
+//! <https://www.w3.org/TR/wai-aria-1.2/#role_definitions>) and of toolkits, beside AT-SPI's own.
+
+/// A role of AT-SPI and its other names, written without spaces and hyphens.
+const NAMES: &[(&[&str], &[&str])] = &[
+    (&["push button", "button", "toggle button", "push button menu"], &["button"]),
+    (&["toggle button", "switch"], &["switch", "togglebutton"]),
+    (
+        &["text", "entry", "password text", "editbar", "autocomplete"],
+        &["textbox", "textfield", "textarea", "entry", "edit", "input", "searchbox", "textinput"],
+    ),
+    (&["password text"], &["password", "passwordbox"]),
+    (&["check box"], &["checkbox", "checkbutton", "tickbox"]),
+    (&["radio button"], &["radio", "radiobutton"]),
+    (&["combo box"], &["combobox", "dropdown", "select", "choice"]),
+    (&["list box", "list"], &["listbox", "listview"]),
+    (&["list item"], &["listitem", "option", "row"]),
+    (&["page tab"], &["tab", "tabitem", "notebooktab"]),
+    (&["page tab list"], &["tablist", "notebook"]),
+    (&["menu item", "check menu item", "radio menu item"], &["menuitem"]),
+    (&["menu bar"], &["menubar"]),
+    (&["link"], &["hyperlink", "anchor"]),
+    (&["label", "static", "text"], &["label", "statictext"]),
+    (&["slider"], &["range", "scale"]),
+    (&["spin button"], &["spinbutton", "spinner", "stepper"]),
+    (&["progress bar"], &["progressbar", "progress"]),
+    (&["scroll bar"], &["scrollbar"]),
+    (&["tool bar"], &["toolbar"]),
+    (&["tool tip"], &["tooltip"]),
+    (&["image", "icon"], &["img", "image", "icon", "picture"]),
+    (&["table cell"], &["cell", "gridcell", "tablecell"]),
+    (&["tree item"], &["treeitem"]),
+    (&["table", "tree table"], &["grid", "treegrid"]),
+    (&["frame", "window"], &["window", "frame"]),
+    (&["dialog", "alert"], &["dialog", "alertdialog", "messagebox"]),
+    (&["document web", "document frame"], &["document", "webpage"]),
+    (&["heading"], &["header", "title"]),
+];
+
+/// Whether a control of this role is meant by a name, or by a part of its own.
+pub fn fits(role: &str, wanted: &str) -> bool {
+    plain(role).contains(&plain(wanted)) || is_named(role, wanted)
+}
+
+/// Whether a control of this role has this name in another system.
+pub fn is_named(role: &str, wanted: &str) -> bool {
+    let (role, wanted) = (role.trim().to_lowercase().replace(['_', '-'], " "), plain(wanted));
+    NAMES
+        .iter()
+        .any(|(roles, names)| names.contains(&wanted.as_str()) && roles.contains(&role.as_str()))
+}
+
+/// Without what is written differently.
+fn plain(role: &str) -> String {
+    role.to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_web_pages_and_toolkits_are_known() {
+        for (role, wanted) in [
+            ("text", "textbox"),
+            ("entry", "TextBox"),
+            ("text", "entry"),
+            ("check box", "checkbox"),
+            ("push button", "button"),
+            ("push button", "push_button"),
+            ("combo box", "select"),
+            ("page tab", "tab"),
+            ("list item", "option"),
+        ] {
+            assert!(fits(role, wanted), "{role} {wanted}");
+        }
+        for (role, wanted) in [("push button", "textbox"), ("link", "checkbox"), ("text", "link")] {
+            assert!(!fits(role, wanted), "{role} {wanted}");
+        }
+    }
+
+    #[test]
+    fn every_name_is_written_plainly_and_every_role_as_atspi_does() {
+        for (roles, names) in NAMES {
+            assert!(names.iter().all(|name| plain(name) == *name), "{names:?}");
+            assert!(roles.iter().all(|role| role.to_lowercase() == *role), "{roles:?}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Whether a command failed because of its box, and what opens it: the kernel only says "Permission
+//! denied".
+
+use std::path::{Path, PathBuf};
+
+use base::sandbox::Confinement;
+use rustix::fs::{Access, access};
+
+use crate::gate::paths::follow;
+
+/// What the system says when something is not permitted, in small letters.
+const SIGNS: [&str; 7] = [
+    "permission denied",
+    "operation not permitted",
+    "read-only file system",
+    "device or resource busy",
+    "eacces",
+    "eperm",
+    "os error 13",
+];
+
+/// Lines at the end of an output that are looked at.
+const LINES: usize = 200;
+
+/// What the box did not allow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// The path.
+    pub path: PathBuf,
+    /// What was denied.
+    pub what: Denied,
+}
+
+/// What was denied of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// Reading it.
+    Read,
+    /// Writing it.
+    Write,
+    /// Changing what git runs or obeys.
+    GitConfiguration,
+    /// Writing it, in a directory that the command went to.
+    Elsewhere,
+}
+
+/// What the box denied, as far as these outputs of a command in `cwd` tell.
+pub fn find(confinement: &Confinement, cwd: &Path, outputs: [&str; 2]) -> Option<Denial> {
+    let lines = outputs.into_iter().flat_map(|text| text.lines().rev().take(LINES));
+    let mut signed = lines.filter(|line| {
+        let lower = line.to_lowercase();
+        SIGNS.iter().any(|sign| lower.contains(sign))
+    });
+    signed.find_map(|line| in_line(confinement, cwd, line))
+}
+
+fn in_line(confinement: &Confinement, cwd: &Path, line: &str) -> Option<Denial> {
+    let ends = |c: char| c.is_whitespace() || "'\"`‘’“”,;()[]<>".contains(c);
+    let words = line.split(ends).map(|word| word.trim_end_matches([':', '.']));
+    let named = words.filter(|word| word.contains('/'));
+    // A path with blanks in it stands between quotes.
+    let quoted = line.split(['\'', '"', '‘', '’']).skip(1).step_by(2);
+    let words: Vec<&str> = quoted.chain(named).filter(|word| !word.is_empty()).collect();
+    let follow = |word: &&str| follow(&cwd.join(word)).ok();
+    let known = words.iter().filter_map(follow).find_map(|path| {
+        let what = denied(confinement, &path)?;
+        Some(Denial { path, what })
+    });
+    known.or_else(|| {
+        // The command was in another directory when it met this: here, it could have written it.
+        let elsewhere = words.iter().find(|word| {
+            let path = cwd.join(word);
+            let nearest = path.ancestors().find(|it| it.exists());
+            let own = nearest.is_some_and(|it| access(it, Access::WRITE_OK).is_ok());
+            Path::new(word).is_relative() && own
+        })?;
+        Some(Denial { path: PathBuf::from(elsewhere), what: Denied::Elsewhere })
+    })
+}
+
+/// What the box denies of a path, and we could do ourselves.
+fn denied(confinement: &Confinement, path: &Path) -> Option<Denied> {
+    if confinement.rules.fixed.iter().any(|fixed| path.starts_with(fixed)) {
+        return Some(Denied::GitConfiguration);
+    }
+    let nearest = path.ancestors().find(|it| it.exists())?;
+    if path.exists() && confinement.denies_reading(path) && access(path, Access::READ_OK).is_ok() {
+        return Some(Denied::Read);
+    }
+    let writes = confinement.denies_writing(path) && access(nearest, Access::WRITE_OK).is_ok();
+    writes.then_some(Denied::Write)
+}
+
+impl Denial {
+    /// What was denied, and how it is allowed. In studio's box only its configuration opens it.
+    pub fn text(&self, in_studio: bool) -> String {
+        let path = self.path.display();
+        let open = |key: &str, directory: &Path| {
+            format!("`[sandbox] {key} = [\"{}\"]` in the configuration", directory.display())
+        };
+        let (what, opens) = match self.what {
+            Denied::Read => ("does not let commands read", open("read", &self.path)),
+            Denied::Write => {
+                let directory = self.path.parent().filter(|_| !self.path.is_dir());
+                let directory = directory.unwrap_or(&self.path);
+                ("does not let commands write", open("write", directory))
+            }
+            Denied::Elsewhere => {
+                let text = "the box lets commands write the working directory, temporary files and \
+                            build caches only";
+                return format!("{text}, and not {path} where the command was; {RULE}");
+            }
+            Denied::GitConfiguration => {
+                let text = "the box keeps git's configuration and hooks as they are";
+                return format!("{text}: {path}; {RULE}");
+            }
+        };
+        let rule = if in_studio { String::new() } else { format!("; {RULE}") };
+        format!("the box {what} {path}. To allow it: {opens}{rule}")
+    }
+}
+
+/// The other way.
+const RULE: &str = "a [[gate.rules]] with `action = \"allow\"` runs a command outside of the box";

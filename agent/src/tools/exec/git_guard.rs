@@ -1,0 +1,108 @@
+//! Keeps what git runs and obeys as it is where the kernel gives no mount namespaces: what a command
+//! changed of it is put back when the command ended, and kept aside.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The files of a git directory that may not change.
+#[derive(Debug)]
+pub struct GitGuard {
+    fixed: Vec<PathBuf>,
+    before: BTreeMap<PathBuf, File>,
+    aside: PathBuf,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct File {
+    bytes: Vec<u8>,
+    mode: u32,
+}
+
+/// The mode by which a symbolic link is known.
+const LINK: u32 = u32::MAX;
+/// Bytes of a file at most; larger ones are not hooks or configuration that anybody wrote.
+const MOST: u64 = 1 << 20;
+
+impl GitGuard {
+    /// Remembers these files and directories. What is changed later is kept in `aside`.
+    pub fn new(fixed: &[PathBuf], aside: &Path) -> GitGuard {
+        let aside = aside.to_owned();
+        GitGuard { fixed: fixed.to_vec(), before: read(fixed), aside }
+    }
+
+    /// Puts back what was changed; gives those paths.
+    pub fn restore(&self) -> io::Result<Vec<PathBuf>> {
+        let now = read(&self.fixed);
+        let known = self.before.iter().filter(|(path, file)| now.get(*path) != Some(*file));
+        let new = now.keys().filter(|path| !self.before.contains_key(*path));
+        let changed: Vec<&PathBuf> = known.map(|(path, _)| path).chain(new).collect();
+        for path in &changed {
+            self.keep_aside(path, now.get(*path))?;
+            match self.before.get(*path) {
+                Some(File { bytes, mode: LINK }) => {
+                    use std::os::unix::ffi::OsStrExt;
+                    fs::remove_file(path).or_else(|_| fs::remove_dir_all(path))?;
+                    std::os::unix::fs::symlink(std::ffi::OsStr::from_bytes(bytes), path)?;
+                }
+                Some(file) => {
+                    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+                    base::files::replace_with_mode(path, &file.bytes, file.mode)?;
+                }
+                None => fs::remove_file(path)?,
+            }
+        }
+        Ok(changed.into_iter().cloned().collect())
+    }
+
+    fn keep_aside(&self, path: &Path, file: Option<&File>) -> io::Result<()> {
+        let Some(file) = file else { return Ok(()) };
+        fs::create_dir_all(&self.aside)?;
+        let name = base::user_dirs::name_for_path(path);
+        base::files::replace(&self.aside.join(name), &file.bytes)
+    }
+}
+
+fn read(fixed: &[PathBuf]) -> BTreeMap<PathBuf, File> {
+    let mut files = BTreeMap::new();
+    let mut open: Vec<PathBuf> = fixed.to_vec();
+    while let Some(path) = open.pop() {
+        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+        if meta.is_dir() {
+            open.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|it| it.path()));
+        } else if meta.is_symlink() {
+            let bytes = fs::read_link(&path).unwrap_or_default().into_os_string();
+            files.insert(path, File { bytes: bytes.into_encoded_bytes(), mode: LINK });
+        } else if meta.is_file() && meta.len() <= MOST {
+            let mode = meta.permissions().mode() & 0o7777;
+            let bytes = fs::read(&path).unwrap_or_default();
+            files.insert(path, File { bytes, mode });
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_command_changed_is_put_back_and_kept_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        let (config, hooks) = (dir.path().join("config"), dir.path().join("hooks"));
+        fs::create_dir(&hooks).unwrap();
+        fs::write(&config, "[core]\n").unwrap();
+        fs::write(hooks.join("own"), "#!/bin/sh\n").unwrap();
+        let guard = GitGuard::new(&[config.clone(), hooks.clone()], &dir.path().join("aside"));
+        assert!(guard.restore().unwrap().is_empty());
+        fs::write(&config, "[core]\n\tfsmonitor = ./evil\n").unwrap();
+        fs::write(hooks.join("pre-commit"), "evil").unwrap();
+        fs::remove_file(hooks.join("own")).unwrap();
+        assert_eq!(guard.restore().unwrap().len(), 3);
+        assert_eq!(fs::read_to_string(&config).unwrap(), "[core]\n");
+        assert!(hooks.join("own").exists() && !hooks.join("pre-commit").exists());
+        assert_eq!(fs::read_dir(dir.path().join("aside")).unwrap().count(), 2);
+    }
+}

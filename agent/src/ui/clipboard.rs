@@ -1,0 +1,51 @@
+//! The clipboard: by a program of the desktop where there is one, else by the terminal itself.
+
+use std::io::Write;
+use std::path::Path;
+
+use base::process::{Job, Limits, Stream, find_program};
+
+/// Programs that set the clipboard from stdin, and the variable without which each cannot work.
+const PROGRAMS: [(&str, &[&str], Option<&str>); 4] = [
+    ("wl-copy", &[], Some("WAYLAND_DISPLAY")),
+    ("xclip", &["-selection", "clipboard"], Some("DISPLAY")),
+    ("xsel", &["--clipboard", "--input"], Some("DISPLAY")),
+    ("pbcopy", &[], None),
+];
+/// Bytes that terminals take by a control sequence.
+const TERMINAL_BYTES: usize = 74_000;
+/// How long a program may take, in seconds.
+const TIME: u64 = 5;
+
+/// Sets the clipboard; says how. The error says why it cannot be set.
+pub fn copy(text: &str, cwd: &Path) -> Result<String, String> {
+    for (name, args, variable) in PROGRAMS {
+        let usable = variable.is_none_or(|name| std::env::var_os(name).is_some());
+        let Some(program) = find_program(name).filter(|_| usable) else { continue };
+        // It goes on in the background for as long as it owns the clipboard.
+        let job = Job::new(program, cwd).args(args).input(text).detached();
+        let job = job.stdout(Stream::Null).stderr(Stream::Null);
+        let done = job.output(Limits::seconds(TIME));
+        if done.is_ok_and(|output| output.code() == 0) {
+            return Ok(format!("with {name}"));
+        }
+    }
+    by_terminal(text)
+}
+
+/// Asks the terminal by OSC 52. A terminal does not say whether it did it.
+fn by_terminal(text: &str) -> Result<String, String> {
+    use base64::Engine as _;
+    let data = base64::engine::general_purpose::STANDARD.encode(text);
+    if data.len() > TERMINAL_BYTES {
+        return Err(format!("{} bytes are too many for the terminal", text.len()));
+    }
+    let mut terminal = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/tty")
+        .map_err(|_| "there is no terminal, and no program to do it".to_owned())?;
+    terminal
+        .write_all(format!("\u{1b}]52;c;{data}\u{7}").as_bytes())
+        .map_err(|why| format!("cannot write to the terminal: {why}"))?;
+    Ok("through the terminal (OSC 52); some terminals do not allow it".to_owned())
+}

@@ -1,0 +1,220 @@
+//! Diffs for people: a line for each file, numbered lines, colours.
+
+use base::text::{count, printable};
+
+use super::markdown::RESET;
+use super::wrap::cut_columns;
+
+const RED: &str = "\u{1b}[31m";
+const GREEN: &str = "\u{1b}[32m";
+const BOLD: &str = "\u{1b}[1m";
+const DIM: &str = "\u{1b}[2m";
+
+/// How a diff is drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// Whether lines have colours; their signs they always have.
+    pub colours: bool,
+    /// Columns to which lines are cut; without it they are whole.
+    pub width: Option<usize>,
+    /// Lines that are drawn at most.
+    pub most: usize,
+}
+
+/// A line of a unified diff.
+#[derive(Debug, PartialEq)]
+enum Line<'a> {
+    /// Another file begins.
+    File {
+        from: &'a str,
+        to: &'a str,
+    },
+    /// Another hunk begins: the numbers of its first lines.
+    Hunk {
+        old: usize,
+        new: usize,
+    },
+    Same(&'a str),
+    Gone(&'a str),
+    Come(&'a str),
+    /// Neither: `\ No newline at end of file`, a binary file.
+    Other(&'a str),
+}
+
+/// The lines of a unified diff as they are shown. The last line says how many are left out.
+pub fn draw(diff: &str, view: View) -> Vec<String> {
+    let lines = parse(diff);
+    let mut drawn = Vec::new();
+    let (mut old, mut new, mut in_file) = (0, 0, false);
+    for (at, line) in lines.iter().enumerate() {
+        let text = match line {
+            Line::File { from, to } => {
+                in_file = false;
+                file(from, to, &lines[at + 1..], view)
+            }
+            Line::Hunk { old: o, new: n } => {
+                let gap = in_file.then(|| coloured(DIM, "      …", view));
+                (old, new, in_file) = (*o, *n, true);
+                let Some(gap) = gap else { continue };
+                gap
+            }
+            Line::Same(text) => {
+                (old, new) = (old + 1, new + 1);
+                numbered(new - 1, ' ', text, "", view)
+            }
+            Line::Gone(text) => {
+                old += 1;
+                numbered(old - 1, '-', text, RED, view)
+            }
+            Line::Come(text) => {
+                new += 1;
+                numbered(new - 1, '+', text, GREEN, view)
+            }
+            Line::Other(text) => coloured(DIM, &format!("  {}", printable(text)), view),
+        };
+        drawn.push(text);
+    }
+    if drawn.len() > view.most {
+        let more = drawn.len() - view.most;
+        drawn.truncate(view.most);
+        drawn.push(coloured(DIM, &format!("  … {}", count(more, "more line")), view));
+    }
+    drawn
+}
+
+/// The line over a file's changes: its path and how much changed.
+fn file(from: &str, to: &str, rest: &[Line<'_>], view: View) -> String {
+    let lines = rest.iter().take_while(|line| !matches!(line, Line::File { .. }));
+    let (mut come, mut gone) = (0, 0);
+    for line in lines {
+        match line {
+            Line::Come(_) => come += 1,
+            Line::Gone(_) => gone += 1,
+            Line::Same(_) | Line::Hunk { .. } | Line::Other(_) | Line::File { .. } => {}
+        }
+    }
+    let (path, kind) = match (from, to) {
+        ("/dev/null", to) => (to.strip_prefix("b/").unwrap_or(to), " (new)"),
+        (from, "/dev/null") => (from.strip_prefix("a/").unwrap_or(from), " (deleted)"),
+        (_, to) => (to.strip_prefix("b/").unwrap_or(to), ""),
+    };
+    let path = printable(path);
+    match view.colours {
+        true => format!("  {BOLD}{path}{RESET}{kind}  {GREEN}+{come}{RESET} {RED}-{gone}{RESET}"),
+        false => format!("  {path}{kind}  +{come} -{gone}"),
+    }
+}
+
+fn numbered(number: usize, sign: char, text: &str, colour: &str, view: View) -> String {
+    let text = printable(text).replace('\t', "    ");
+    let line = format!("{number:>5} {sign} {text}");
+    let line = view.width.map_or_else(|| line.clone(), |width| cut_columns(&line, width));
+    coloured(colour, line.trim_end(), view)
+}
+
+fn coloured(colour: &str, text: &str, view: View) -> String {
+    match view.colours && !colour.is_empty() {
+        true => format!("{colour}{text}{RESET}"),
+        false => text.to_owned(),
+    }
+}
+
+/// Reads a unified diff. The counts of a hunk tell which lines are its content, whatever they
+/// begin with.
+fn parse(diff: &str) -> Vec<Line<'_>> {
+    let mut out = Vec::new();
+    let mut lines = diff.split('\n').peekable();
+    let (mut old_left, mut new_left) = (0, 0);
+    while let Some(line) = lines.next() {
+        if lines.peek().is_none() && line.is_empty() {
+            break;
+        }
+        let in_hunk = old_left > 0 || new_left > 0;
+        let marked = |sign: char| line.strip_prefix(sign).filter(|_| in_hunk);
+        if let Some(text) = marked('-') {
+            old_left = usize::saturating_sub(old_left, 1);
+            out.push(Line::Gone(text));
+        } else if let Some(text) = marked('+') {
+            new_left = usize::saturating_sub(new_left, 1);
+            out.push(Line::Come(text));
+        } else if let Some(text) =
+            marked(' ').or_else(|| Some(line).filter(|l| in_hunk && l.is_empty()))
+        {
+            old_left = usize::saturating_sub(old_left, 1);
+            new_left = usize::saturating_sub(new_left, 1);
+            out.push(Line::Same(text));
+        } else if let Some(hunk) = hunk(line) {
+            (old_left, new_left) = (hunk[1], hunk[3]);
+            out.push(Line::Hunk { old: hunk[0], new: hunk[2] });
+        } else if let Some(from) = line.strip_prefix("--- ") {
+            let to = lines.next().and_then(|next| next.strip_prefix("+++ ")).unwrap_or(from);
+            out.push(Line::File { from, to });
+        } else if !is_git_header(line) {
+            out.push(Line::Other(line));
+        }
+    }
+    out
+}
+
+/// What git writes between two files and is told by the lines below it.
+fn is_git_header(line: &str) -> bool {
+    const WORDS: [&str; 3] = ["diff --git ", "index ", "similarity index "];
+    WORDS.iter().any(|word| line.starts_with(word))
+}
+
+/// The numbers of `@@ -old,lines +new,lines @@`.
+fn hunk(line: &str) -> Option<[usize; 4]> {
+    let (ranges, _) = line.strip_prefix("@@ -")?.split_once(" @@")?;
+    let (old, new) = ranges.split_once(" +")?;
+    let range = |text: &str| -> Option<(usize, usize)> {
+        match text.split_once(',') {
+            Some((at, lines)) => Some((at.parse().ok()?, lines.parse().ok()?)),
+            None => Some((text.parse().ok()?, 1)),
+        }
+    };
+    let ((old, old_lines), (new, new_lines)) = (range(old)?, range(new)?);
+    Some([old, old_lines, new, new_lines])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIFF: &str = "--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1,3 +1,3 @@\n fn main() {\n-    one();\n+    two();\n }\n@@ -9,2 +9,3 @@\n x\n+-- not a header\n y\n--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+hi\u{1b}[2J\n\\ No newline at end of file\n";
+
+    fn view(most: usize) -> View {
+        View { colours: false, width: Some(30), most }
+    }
+
+    #[test]
+    fn files_lines_and_numbers_are_shown() {
+        insta::assert_snapshot!(draw(DIFF, view(99)).join("\n"), @r#"
+        src/a.rs  +2 -1
+          1   fn main() {
+          2 -     one();
+          2 +     two();
+          3   }
+            …
+          9   x
+         10 + -- not a header
+         11   y
+        new.txt (new)  +1 -0
+          1 + hi^[[2J
+        \ No newline at end of file
+        "#);
+    }
+
+    #[test]
+    fn what_is_left_out_is_counted() {
+        let drawn = draw(DIFF, view(3));
+        assert_eq!(drawn.len(), 4);
+        assert_eq!(drawn[3], "  … 9 more lines");
+    }
+
+    #[test]
+    fn colours_tell_what_went_and_came() {
+        let drawn = draw(DIFF, View { colours: true, ..view(99) }).join("\n");
+        assert!(drawn.contains("\u{1b}[31m    2 -     one();\u{1b}[0m"), "{drawn:?}");
+        assert!(drawn.contains("\u{1b}[32m    2 +     two();\u{1b}[0m"), "{drawn:?}");
+    }
+}

@@ -1,0 +1,209 @@
+//! What runs now, drawn below the text while it runs: how long it takes and the last lines that it
+//! wrote. Nothing of it stays.
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use base::text::printable_output;
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+
+use super::wrap::cut_columns;
+
+/// Last lines that are shown of a call that runs alone, and of each of several.
+const LINES: usize = 5;
+const LINES_OF_SEVERAL: usize = 2;
+/// Calls that are shown at most.
+const CALLS: usize = 4;
+/// Bytes of a line that are kept.
+const LINE_BYTES: usize = 2_000;
+const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+/// Between two frames.
+const TICK: Duration = Duration::from_millis(120);
+
+/// The part of the terminal below the text.
+pub struct Live {
+    calls: Arc<Mutex<Vec<Call>>>,
+    bar: Option<ProgressBar>,
+    width: usize,
+}
+
+/// Something that is waited for.
+#[derive(Clone)]
+struct Call {
+    id: String,
+    title: String,
+    since: Instant,
+    tail: Tail,
+}
+
+/// The last lines of an output.
+#[derive(Clone, Default)]
+struct Tail {
+    lines: VecDeque<String>,
+    /// The line that is not complete yet.
+    partial: String,
+}
+
+impl Live {
+    /// Nothing runs yet.
+    pub fn new() -> Live {
+        Live { calls: Arc::default(), bar: None, width: 80 }
+    }
+
+    /// Lines are cut to this width from now on.
+    pub fn fit(&mut self, width: Option<usize>) {
+        self.width = width.unwrap_or(80);
+    }
+
+    /// Something begins.
+    pub fn begin(&mut self, id: &str, title: &str) {
+        let (id, title) = (id.to_owned(), title.to_owned());
+        self.calls().push(Call { id, title, since: Instant::now(), tail: Tail::default() });
+    }
+
+    /// It wrote something.
+    pub fn heard(&mut self, id: &str, text: &str) {
+        if let Some(call) = self.calls().iter_mut().find(|call| call.id == id) {
+            call.tail.push(text);
+        }
+    }
+
+    /// It is over; gives its title.
+    pub fn end(&mut self, id: &str) -> Option<String> {
+        let mut calls = self.calls();
+        let at = calls.iter().position(|call| call.id == id)?;
+        Some(calls.remove(at).title)
+    }
+
+    /// Draws what runs, if anything does, until [`Live::hide`].
+    pub fn show(&mut self) {
+        if self.bar.is_some() || self.calls().is_empty() {
+            return;
+        }
+        let (calls, width) = (self.calls.clone(), self.width);
+        let draw = move |_: &ProgressState, out: &mut dyn Write| {
+            let calls = calls.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = out.write_str(&lines(&calls, width).join("\n"));
+        };
+        let Ok(style) = ProgressStyle::with_template("{live}") else { return };
+        let bar = ProgressBar::new_spinner().with_style(style.with_key("live", draw));
+        bar.enable_steady_tick(TICK);
+        self.bar = Some(bar);
+    }
+
+    /// Clears what is drawn.
+    pub fn hide(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// Whether anything runs.
+    #[cfg(test)]
+    pub fn is_waiting(&self) -> bool {
+        !self.calls().is_empty()
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Vec<Call>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Live {
+    fn default() -> Live {
+        Live::new()
+    }
+}
+
+/// The lines of what runs now.
+fn lines(calls: &[Call], width: usize) -> Vec<String> {
+    let each = if calls.len() > 1 { LINES_OF_SEVERAL } else { LINES };
+    let mut out = Vec::new();
+    for call in calls.iter().take(CALLS) {
+        let time = call.since.elapsed();
+        let frame = FRAMES[(time.as_millis() / TICK.as_millis()) as usize % FRAMES.len()];
+        let time = elapsed(time);
+        let title = cut_columns(&call.title, width.saturating_sub(time.len() + 4));
+        out.push(format!("{frame} {title} {time}"));
+        let tail = call.tail.last(each);
+        out.extend(tail.iter().map(|line| cut_columns(&format!("  {line}"), width - 1)));
+    }
+    if calls.len() > CALLS {
+        out.push(format!("  and {} more", calls.len() - CALLS));
+    }
+    out
+}
+
+/// A time for people: `7s`, `2m05s`.
+pub fn elapsed(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..60 => format!("{seconds}s"),
+        seconds => format!("{}m{:02}s", seconds / 60, seconds % 60),
+    }
+}
+
+impl Tail {
+    fn push(&mut self, text: &str) {
+        for piece in text.split_inclusive('\n') {
+            self.partial.push_str(piece.trim_end_matches('\n'));
+            if self.partial.len() > LINE_BYTES {
+                self.partial = base::text::tail(&self.partial, LINE_BYTES).to_owned();
+            }
+            if piece.ends_with('\n') {
+                let line = std::mem::take(&mut self.partial);
+                if !line.trim().is_empty() {
+                    self.lines.push_back(line);
+                }
+                if self.lines.len() > LINES {
+                    self.lines.pop_front();
+                }
+            }
+        }
+    }
+
+    /// The last lines, the one that is being written included.
+    fn last(&self, most: usize) -> Vec<String> {
+        let partial = Some(&self.partial).filter(|line| !line.trim().is_empty());
+        let all: Vec<String> = self.lines.iter().chain(partial).map(|line| shown(line)).collect();
+        all[all.len().saturating_sub(most)..].to_vec()
+    }
+}
+
+/// A line as a terminal would show it in the end: what a carriage return took back is gone.
+fn shown(line: &str) -> String {
+    let line = line.trim_end_matches('\r');
+    let last = line.rsplit('\r').next().unwrap_or_default();
+    printable_output(last).replace('\t', "    ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_of_what_runs_are_shown_and_fit() {
+        let mut live = Live::new();
+        live.begin("a", "shell make");
+        live.heard("a", "1\n2\n3\n4\n5\n6\n\n10%\r20%\r");
+        live.heard("a", "30");
+        let shown = lines(&live.calls(), 12);
+        assert_eq!(shown[1..], ["  3", "  4", "  5", "  6", "  30"].map(str::to_owned));
+        live.begin("b", "a title that does not fit");
+        live.heard("b", "one line that does not fit\n");
+        let shown = lines(&live.calls(), 12);
+        assert_eq!(shown.len(), 5);
+        assert!(shown.iter().all(|line| crate::ui::wrap::columns(line) <= 12), "{shown:?}");
+        assert_eq!(live.end("a").as_deref(), Some("shell make"));
+        assert_eq!(lines(&live.calls(), 12).len(), 2);
+    }
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!(
+            [7, 65, 3600].map(|s| elapsed(Duration::from_secs(s))),
+            ["7s", "1m05s", "60m00s"]
+        );
+    }
+}

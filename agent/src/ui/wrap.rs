@@ -1,0 +1,163 @@
+//! Word wrap of text that streams: words stay whole, and lines end at the terminal's width.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Columns between two tab stops.
+const TAB: usize = 8;
+
+/// Wraps text at spaces. Style sequences pass through it and take no room. Without a width nothing
+/// is wrapped.
+#[derive(Debug, Default)]
+pub struct Wrapper {
+    /// Columns of a line.
+    pub width: Option<usize>,
+    /// Where the continuation of the current line begins.
+    pub indent: usize,
+    /// Whether a word that is longer than a line is cut.
+    pub cuts_words: bool,
+    column: usize,
+    spaces: usize,
+    word: String,
+    word_width: usize,
+}
+
+impl Wrapper {
+    /// Wraps at this width.
+    pub fn new(width: Option<usize>) -> Wrapper {
+        Wrapper { width, ..Wrapper::default() }
+    }
+
+    /// The next character of a line.
+    pub fn put(&mut self, c: char, out: &mut String) {
+        if self.width.is_none() {
+            self.flush(out);
+            return out.push(c);
+        }
+        match c {
+            ' ' => {
+                self.end_word(out);
+                self.spaces += 1;
+            }
+            '\t' => {
+                self.end_word(out);
+                self.spaces += TAB - (self.column + self.spaces) % TAB;
+            }
+            c => {
+                let width = c.width().unwrap_or(0);
+                // Scripts with wide characters have no spaces: a line may end anywhere.
+                if width > 1 || self.cuts_words && self.fills_line(width) {
+                    self.end_word(out);
+                }
+                self.word.push(c);
+                self.word_width += width;
+                if width > 1 {
+                    self.end_word(out);
+                }
+            }
+        }
+    }
+
+    fn fills_line(&self, more: usize) -> bool {
+        self.width.is_some_and(|width| self.word_width + more > width.saturating_sub(self.indent))
+    }
+
+    /// A style sequence.
+    pub fn style(&mut self, code: &str) {
+        self.word.push_str(code);
+    }
+
+    fn end_word(&mut self, out: &mut String) {
+        if self.word_width == 0 {
+            return out.push_str(&std::mem::take(&mut self.word));
+        }
+        let end = self.column + self.spaces + self.word_width;
+        if self.width.is_some_and(|width| end > width) && self.column > self.indent {
+            out.push('\n');
+            (self.column, self.spaces) = (0, self.indent);
+        }
+        out.extend(std::iter::repeat_n(' ', self.spaces));
+        out.push_str(&std::mem::take(&mut self.word));
+        self.column += self.spaces + self.word_width;
+        if let Some(width) = self.width.filter(|width| *width > 0 && self.column > *width) {
+            self.column %= width;
+        }
+        (self.spaces, self.word_width) = (0, 0);
+    }
+
+    /// Writes the last word, although it may not be complete.
+    pub fn flush(&mut self, out: &mut String) {
+        self.end_word(out);
+    }
+
+    /// Ends the line.
+    pub fn end_line(&mut self, out: &mut String) {
+        self.end_word(out);
+        out.push('\n');
+        (self.column, self.spaces, self.indent) = (0, 0, 0);
+    }
+}
+
+/// The columns that a text without style sequences takes.
+pub fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// A text of one or more lines, wrapped. Each line begins with `prefix`, and its continuation with
+/// as many spaces.
+pub fn wrapped(text: &str, width: Option<usize>, prefix: &str) -> String {
+    let mut out = String::new();
+    let mut wrap = Wrapper::new(width);
+    for line in text.lines() {
+        wrap.indent = columns(prefix);
+        prefix.chars().chain(line.chars()).for_each(|c| wrap.put(c, &mut out));
+        wrap.end_line(&mut out);
+    }
+    out.pop();
+    out
+}
+
+/// A text cut to so many columns, with a sign that it was.
+pub fn cut_columns(text: &str, most: usize) -> String {
+    if columns(text) <= most {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut taken = 1;
+    for c in text.chars() {
+        taken += c.width().unwrap_or(0);
+        if taken > most {
+            break;
+        }
+        out.push(c);
+    }
+    out.push('…');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stay_whole_and_lines_fit() {
+        let text = "one two three four\nfive";
+        assert_eq!(wrapped(text, Some(9), ""), "one two\nthree\nfour\nfive");
+        assert_eq!(wrapped(text, Some(9), "- "), "- one two\n  three\n  four\n- five");
+        assert_eq!(wrapped(text, None, ""), text);
+        assert_eq!(wrapped("a  b", Some(9), ""), "a  b");
+        assert_eq!(wrapped("数据库连接", Some(6), ""), "数据库\n连接");
+    }
+
+    #[test]
+    fn a_word_that_is_longer_than_a_line_begins_one() {
+        let wrapped = wrapped("see https://example.org/x now then", Some(10), "");
+        assert_eq!(wrapped, "see\nhttps://example.org/x now then");
+    }
+
+    #[test]
+    fn columns_are_counted_and_not_characters() {
+        assert_eq!(cut_columns("数据库", 6), "数据库");
+        assert_eq!(cut_columns("数据库", 5), "数据…");
+        assert_eq!(cut_columns("abcdef", 4), "abc…");
+    }
+}

@@ -1,0 +1,120 @@
+//! Waiting until sessions write something: by inotify where there is one, else by looking often.
+
+use std::path::Path;
+use std::time::Duration;
+
+/// Files whose change is worth a look.
+#[cfg(target_os = "linux")]
+const NAMES: [&str; 3] = ["journal.jsonl", "agent.log", "operations.jsonl"];
+/// The longest wait: what changes without a file being written (a lock that is let go of) is seen
+/// then.
+const LONGEST: Duration = Duration::from_secs(1);
+/// The wait after a change: whoever wrote the last line of a run lets go of its lock a moment later.
+const SOON: Duration = Duration::from_millis(50);
+/// How many such waits follow a change.
+const LOOKS: u32 = 6;
+
+/// Directories that are watched.
+pub struct Changes {
+    #[cfg(target_os = "linux")]
+    inotify: Option<tokio::net::unix::pipe::Receiver>,
+    looks: u32,
+}
+
+impl Changes {
+    /// Watches nothing yet. Called within a runtime.
+    pub fn start() -> Changes {
+        #[cfg(target_os = "linux")]
+        let inotify = {
+            use rustix::fs::inotify::{CreateFlags, init};
+            let made = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
+            made.and_then(|fd| tokio::net::unix::pipe::Receiver::from_owned_fd_unchecked(fd).ok())
+        };
+        Changes {
+            #[cfg(target_os = "linux")]
+            inotify,
+            looks: LOOKS,
+        }
+    }
+
+    /// Watches the files in a directory too.
+    pub fn add(&self, directory: &Path) {
+        #[cfg(target_os = "linux")]
+        if let Some(inotify) = &self.inotify {
+            use rustix::fs::inotify::{WatchFlags, add_watch};
+            let what = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO;
+            // Where the system has no watch left, the longest wait is what remains.
+            let _ = add_watch(inotify, directory, what);
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = directory;
+    }
+
+    /// Comes back when something was written, and after a while anyway.
+    pub async fn next(&mut self) {
+        let wait = match self.looks {
+            0 => LONGEST,
+            _ => SOON,
+        };
+        if tokio::time::timeout(wait, self.written()).await.is_ok() {
+            self.looks = LOOKS;
+        } else {
+            self.looks = self.looks.saturating_sub(1);
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    async fn written(&self) {
+        let Some(inotify) = &self.inotify else { return tokio::time::sleep(SOON).await };
+        let mut bytes = vec![0; 16 << 10];
+        loop {
+            if inotify.readable().await.is_err() {
+                return tokio::time::sleep(SOON).await;
+            }
+            match inotify.try_read(&mut bytes) {
+                Ok(n) if names(&bytes[..n]).iter().any(|name| NAMES.contains(name)) => return,
+                Ok(_) => {}
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(_) => return tokio::time::sleep(SOON).await,
+            }
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    async fn written(&self) {
+        tokio::time::sleep(SOON).await;
+    }
+}
+
+/// The names of files in a batch of events. Each event is four numbers of 32 bits (watch, what,
+/// cookie, length of the name) and the name, filled up with zeros: see inotify(7).
+#[cfg(target_os = "linux")]
+fn names(mut bytes: &[u8]) -> Vec<&str> {
+    let mut names = Vec::new();
+    while let Some((head, rest)) = bytes.split_at_checked(16) {
+        let length: [u8; 4] = [head[12], head[13], head[14], head[15]];
+        let length = u32::from_ne_bytes(length) as usize;
+        let Some((name, rest)) = rest.split_at_checked(length) else { break };
+        let end = name.iter().position(|byte| *byte == 0).unwrap_or(length);
+        names.extend(std::str::from_utf8(&name[..end]));
+        bytes = rest;
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_written_journal_wakes_and_other_files_do_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let changes = Changes::start();
+        changes.add(dir.path());
+        std::fs::write(dir.path().join("status.json"), "x").unwrap();
+        let other = tokio::time::timeout(Duration::from_millis(100), changes.written()).await;
+        assert!(other.is_err() || !cfg!(target_os = "linux"));
+        std::fs::write(dir.path().join("journal.jsonl"), "x").unwrap();
+        changes.written().await;
+    }
+}

@@ -1,0 +1,80 @@
+//! `studio edit`: changes the checks of a session.
+
+use base::failure::{Failure, OrFail, Result};
+use serde_json::json;
+
+use crate::commands::desk::{Common, Desk};
+use crate::report;
+use crate::session::journal::Entry;
+use crate::session::state::State;
+
+/// The command line of `edit`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The session; without it, the only open one
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+    /// Replace the checks by this `sh -c` line (repeatable)
+    #[arg(long = "check", value_name = "LINE", conflicts_with = "no_checks")]
+    pub checks: Vec<String>,
+    /// Add this `sh -c` line to the checks (repeatable)
+    #[arg(long = "add-check", value_name = "LINE", conflicts_with = "no_checks")]
+    pub added: Vec<String>,
+    /// Remove all checks of the session; those of the configuration still run when it lands
+    #[arg(long)]
+    pub no_checks: bool,
+}
+
+/// Runs it.
+pub fn run(common: &Common, args: &Args) -> Result<u8> {
+    let desk = Desk::open(common)?;
+    if args.checks.is_empty() && args.added.is_empty() && !args.no_checks {
+        return Err(Failure::usage("nothing to change")
+            .next("studio edit ID --check 'cargo test'")
+            .next("studio edit ID --no-checks"));
+    }
+    if args.checks.iter().chain(&args.added).any(|line| line.trim().is_empty()) {
+        return Err(Failure::usage("a check is empty").next("studio edit ID --no-checks"));
+    }
+    let view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
+    let id = &view.record.id;
+    let lock = desk.lock_soon(id)?;
+    let view = desk.view(id)?;
+    if view.state.is_over() {
+        return Err(Desk::is_over(&view));
+    }
+    if lock.is_none() || view.state.is_active() {
+        return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))
+            .because("its checks cannot be changed while its agent is at work")
+            .next(format!("studio stop {id}")));
+    }
+    let keeps = args.checks.is_empty() && !args.no_checks;
+    let mut commands = if keeps { view.record.checks.clone() } else { args.checks.clone() };
+    for line in &args.added {
+        if !commands.contains(line) {
+            commands.push(line.clone());
+        }
+    }
+    let mut writer = desk.store.writer(id, desk.clock)?;
+    let entry = Entry::Checks { commands: commands.clone() };
+    writer.write(entry).and_then(|()| writer.sync()).or_fail(|| "cannot write the journal")?;
+    drop(lock);
+    let now = desk.view(id)?;
+    if desk.json {
+        let state = now.state.name();
+        report::json_line(&json!({"schema": 1, "id": id, "state": state, "checks": commands}));
+        return Ok(0);
+    }
+    match commands.is_empty() {
+        true => report::out(&format!("{id} has no checks")),
+        false => {
+            for line in &commands {
+                report::out(&base::text::printable(&format!("{id}: check `{line}`")));
+            }
+        }
+    }
+    if now.state.is_settled() && now.state != State::Ready {
+        report::say(&format!("run them: studio check {id}"));
+    }
+    Ok(0)
+}

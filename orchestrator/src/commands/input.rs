@@ -1,0 +1,62 @@
+//! Files that a command line names: read whole, up to a bound, without waiting for a writer.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Reads a file of at most so many bytes. A named pipe may have no writer and is refused; the pipes
+/// of a shell (`<(…)`, `/dev/stdin`) have one.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_dir() {
+        return Err(io::Error::other("it is a directory"));
+    }
+    if !kind.is_file() && !is_descriptor(path) {
+        let what = if kind.is_fifo() { "a named pipe" } else { "not a regular file" };
+        return Err(io::Error::other(format!("it is {what}")));
+    }
+    block(&file)?;
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other(format!("it has more than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Whether the path is a name for a descriptor that a shell handed down.
+fn is_descriptor(path: &Path) -> bool {
+    path == Path::new("/dev/stdin")
+        || path.starts_with("/dev/fd")
+        || path.starts_with("/proc/self/fd")
+}
+
+/// From now on a read waits for data.
+fn block(file: &File) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    Ok(rustix::fs::fcntl_setfl(file, flags.difference(OFlags::NONBLOCK))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_within_the_bound_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f");
+        std::fs::write(&file, "12345").unwrap();
+        assert_eq!(read(&file, 5).unwrap(), b"12345");
+        assert!(read(&file, 4).unwrap_err().to_string().contains("more than 4 bytes"));
+        assert!(read(dir.path(), 9).unwrap_err().to_string().contains("a directory"));
+        let pipe = dir.path().join("p");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+        assert!(read(&pipe, 9).unwrap_err().to_string().contains("a named pipe"));
+    }
+}

@@ -1,0 +1,81 @@
+//! Ctrl-C while a command works: it is heard, and the command ends in order.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::failure::{Failure, Kind, OrFail, Result};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Whether the user asked the command to end. Clones belong to the same command.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt {
+    token: CancellationToken,
+    /// The keys belong to another program on the terminal.
+    ignored: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Hears Ctrl-C and the request to end from now on. The second one ends the program at once.
+    pub fn listen() -> Result<Interrupt> {
+        let interrupt = Interrupt::default();
+        let heard = interrupt.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let runtime = runtime.or_fail(cannot)?;
+        let (mut int, mut term) = {
+            let _inside = runtime.enter();
+            let int = signal(SignalKind::interrupt()).or_fail(cannot)?;
+            (int, signal(SignalKind::terminate()).or_fail(cannot)?)
+        };
+        std::thread::spawn(move || {
+            runtime.block_on(async {
+                loop {
+                    tokio::select! {
+                        _ = int.recv() => {}
+                        _ = term.recv() => {}
+                    }
+                    if heard.ignored.load(Ordering::Relaxed) {
+                        continue;
+                    }
+                    if heard.token.is_cancelled() {
+                        std::process::exit(i32::from(Kind::Interrupted as u8));
+                    }
+                    heard.token.cancel();
+                }
+            });
+        });
+        Ok(interrupt)
+    }
+
+    /// An interrupt that comes when a token is cancelled.
+    pub fn with(token: CancellationToken) -> Interrupt {
+        Interrupt { token, ..Interrupt::default() }
+    }
+
+    /// Runs something to which the keys of the terminal belong, e.g. an editor.
+    pub fn ignored_while<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.ignored.store(true, Ordering::Relaxed);
+        let done = run();
+        self.ignored.store(false, Ordering::Relaxed);
+        done
+    }
+
+    /// Fails (130) when Ctrl-C was heard.
+    pub fn check(&self) -> Result<()> {
+        if self.token.is_cancelled() { Err(interrupted()) } else { Ok(()) }
+    }
+
+    /// Waits for something; fails (130), and drops it, when Ctrl-C comes first.
+    pub async fn or<T>(&self, what: impl Future<Output = T>) -> Result<T> {
+        self.token.run_until_cancelled(what).await.ok_or_else(interrupted)
+    }
+}
+
+fn interrupted() -> Failure {
+    Failure::new(Kind::Interrupted, "interrupted")
+}
+
+fn cannot() -> &'static str {
+    "cannot hear Ctrl-C"
+}

@@ -1,0 +1,141 @@
+//! Permission requests, put to the person at the terminal while the sessions are shown: one key
+//! answers.
+
+use base::failure::Result;
+use base::id::Id;
+use rustix::fs::{Mode, OFlags};
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios};
+use tokio::net::unix::pipe::Receiver;
+
+use crate::commands::desk::Desk;
+use crate::report::progress::Progress;
+use crate::report::view::View;
+use crate::supervise::control::{self, Request};
+
+/// The terminal, and the request that is shown there.
+pub struct PermissionPrompt {
+    terminal: Receiver,
+    /// The terminal's settings before a request was shown.
+    before: Option<Termios>,
+    open: Option<(Id, u32)>,
+}
+
+impl PermissionPrompt {
+    /// A prompt, when stdin and stderr are the terminal that we own. Called within a runtime.
+    pub fn new() -> Option<PermissionPrompt> {
+        let (stdin, stderr) = (rustix::stdio::stdin(), rustix::stdio::stderr());
+        if !rustix::termios::isatty(stdin) || !rustix::termios::isatty(stderr) {
+            return None;
+        }
+        // Opened on its own: what shares the user's descriptor must not find it non-blocking.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let terminal = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?;
+        let terminal = Receiver::from_owned_fd_unchecked(terminal).ok()?;
+        Some(PermissionPrompt { terminal, before: None, open: None })
+    }
+
+    /// Shows the first open request of these sessions, and takes it away when it was answered
+    /// elsewhere.
+    pub fn update<'v>(&mut self, views: impl Iterator<Item = &'v View>, progress: &mut Progress) {
+        let mut first = None;
+        for view in views {
+            let asks = &view.facts.story.asks;
+            if let Some((id, n)) = &self.open
+                && view.record.id == *id
+                && asks.contains_key(n)
+            {
+                return;
+            }
+            let ask = asks.iter().next().map(|(n, ask)| (view, *n, ask));
+            first = first.or(ask);
+        }
+        self.open = None;
+        let Some((view, n, ask)) = first else { return self.restore() };
+        if !self.read_keys() {
+            return;
+        }
+        let id = &view.record.id;
+        self.open = Some((id.clone(), n));
+        let what = base::text::printable(&ask.what).replace('\n', "\n  ");
+        let directory = view.record.place.worktree.display();
+        progress.say(&format!(
+            "\n{id} asks for permission {n} (in {directory}):\n\n  {what}\n\n[y] allow  [n] deny  \
+             [a] always allow this in this session",
+        ));
+    }
+
+    /// The next key; never, while nothing is asked.
+    pub async fn key(&mut self) -> char {
+        loop {
+            if self.open.is_none() {
+                return std::future::pending().await;
+            }
+            let mut keys = [0u8; 64];
+            if self.terminal.readable().await.is_err() {
+                return std::future::pending().await;
+            }
+            match self.terminal.try_read(&mut keys) {
+                Ok(n @ 1..) => {
+                    let known = keys[..n].iter().find(|key| b"yYnNaA".contains(key));
+                    return char::from(*known.unwrap_or(&keys[0]));
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+                // The terminal is gone.
+                Ok(0) | Err(_) => return std::future::pending().await,
+            }
+        }
+    }
+
+    /// Answers the open request with a key; other keys do nothing.
+    pub fn answer(&mut self, desk: &Desk, key: char, progress: &mut Progress) -> Result<()> {
+        let (allow, always, word) = match key {
+            'y' | 'Y' => (true, false, "allowed"),
+            'a' | 'A' => (true, true, "allowed for this session"),
+            'n' | 'N' => (false, false, "denied"),
+            _ => return Ok(()),
+        };
+        let Some((id, n)) = self.open.take() else { return Ok(()) };
+        self.restore();
+        let request = Request::Answer { n: Some(n), allow, always };
+        // A refusal means that it was answered elsewhere meanwhile.
+        match control::ask(&desk.repository.common_dir, &id, &request) {
+            Ok(true) => progress.say(&format!("{id}: permission {n} {word}")),
+            Ok(false) | Err(_) => {
+                progress.say(&format!("{id}: permission {n} is not asked any more"))
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes single keys from the terminal, without showing them; `false` in the background. What
+    /// was typed before the request was shown is no answer to it, and is dropped.
+    fn read_keys(&mut self) -> bool {
+        let terminal = &self.terminal;
+        let is_ours = rustix::termios::tcgetpgrp(terminal).ok() == Some(rustix::process::getpgrp());
+        let Some(before) = rustix::termios::tcgetattr(terminal).ok().filter(|_| is_ours) else {
+            return false;
+        };
+        let mut keys = before.clone();
+        keys.local_modes &= !(LocalModes::ICANON | LocalModes::ECHO);
+        keys.special_codes[SpecialCodeIndex::VMIN] = 1;
+        keys.special_codes[SpecialCodeIndex::VTIME] = 0;
+        if rustix::termios::tcsetattr(terminal, OptionalActions::Flush, &keys).is_err() {
+            return false;
+        }
+        self.before.get_or_insert(before);
+        true
+    }
+
+    fn restore(&mut self) {
+        if let Some(before) = self.before.take() {
+            let terminal = &self.terminal;
+            let _ = rustix::termios::tcsetattr(terminal, OptionalActions::Now, &before);
+        }
+    }
+}
+
+impl Drop for PermissionPrompt {
+    fn drop(&mut self) {
+        self.restore();
+    }
+}

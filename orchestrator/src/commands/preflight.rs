@@ -1,0 +1,93 @@
+//! What must be right before sessions of g3 start: flags, persona, provider, key, model, and the
+//! price where there is a budget. Told once, and not once for each session.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use base::config::studio::{AgentRow, Protocol};
+use base::failure::{Failure, OrFail, Result};
+use base::process::{Job, Limits};
+use serde_json::Value;
+
+use crate::commands::desk::Desk;
+use crate::commands::order::Order;
+use crate::launch::contract;
+use crate::session::record;
+
+/// How long the check may take: a command of the user's may have to find the key.
+const TIME: std::time::Duration = std::time::Duration::from_secs(90);
+
+/// Refuses orders that no agent could work on. Each command line is checked once.
+pub fn check(desk: &Desk, orders: &[Order]) -> Result<()> {
+    let configured = desk.config.studio.limits.budget_usd;
+    let mut checked = BTreeSet::new();
+    for order in orders {
+        let agent = order.agent.as_deref().unwrap_or("g3");
+        let mut options = order.options();
+        // A persona that the base holds is found in the session's worktree, wherever we are.
+        if options.persona.is_some_and(|name| is_in_base(desk, order, name)) {
+            options.persona = None;
+        }
+        let row = contract::row(&desk.config, agent, options, &order.part, &order.checks)?;
+        reports(&row, agent, &order.limits)?;
+        let budget = order.limits.usd.or(configured);
+        if is_g3(&row) && checked.insert((row.command.clone(), budget.map(f64::to_bits))) {
+            dry_run(desk, &row, budget)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses limits of what an agent does not report.
+fn reports(row: &AgentRow, agent: &str, limits: &record::Limits) -> Result<()> {
+    let flags = [
+        ("--budget", limits.usd.is_some()),
+        ("--max-tokens", limits.tokens.is_some()),
+        ("--max-turns", limits.turns.is_some()),
+    ];
+    match flags.iter().find(|(_, is_set)| *is_set) {
+        Some((flag, _)) if row.protocol == Protocol::Command => {
+            Err(Failure::usage(format!("{flag} cannot be used with agent `{agent}`"))
+                .because("an agent of protocol `command` reports no turns, tokens or cost")
+                .next("--timeout SECONDS"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn is_g3(row: &AgentRow) -> bool {
+    let program = row.command.first().map(Path::new).and_then(Path::file_name);
+    row.protocol == Protocol::Acp && program.is_some_and(|name| name == "g3")
+}
+
+fn is_in_base(desk: &Desk, order: &Order, persona: &str) -> bool {
+    let find = || -> Option<()> {
+        let base = desk.repository.base(order.base.as_deref()).ok()?;
+        let repository = desk.repository.open().ok()?;
+        let file = format!("{}:agents/{persona}.md", base.commit);
+        repository.revparse_single(&file).ok().map(|_| ())
+    };
+    find().is_some()
+}
+
+/// Lets g3 check the command line that it would be started with.
+fn dry_run(desk: &Desk, row: &AgentRow, budget: Option<f64>) -> Result<()> {
+    let Some((program, args)) = row.command.split_first() else { return Ok(()) };
+    let top = desk.repository.main_checkout.as_deref().unwrap_or(&desk.repository.common_dir);
+    let directory = desk.directory.as_deref().unwrap_or(top);
+    let mut job = Job::new(program, directory).args(args).arg("--dry-run");
+    if let Some(usd) = budget.filter(|usd| *usd > 0.0) {
+        job = job.arg("--budget").arg(usd.to_string());
+    }
+    let limits = Limits { time: Some(TIME), bytes: 1 << 20 };
+    let output = job.input("").output(limits).or_fail(|| format!("cannot start `{program}`"))?;
+    if output.ok() {
+        return Ok(());
+    }
+    let told: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+    // What is not told in this form is left to the session's own start.
+    match told.and_then(|told| Failure::from_json(&told["error"])) {
+        Some(failure) => Err(failure),
+        None => Ok(()),
+    }
+}

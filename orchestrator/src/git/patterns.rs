@@ -1,0 +1,34 @@
+//! Patterns of `.gitignore` and `.gitattributes` files that libgit2 would match for years: its time
+//! grows exponentially with the number of `*`. git has matched them quickly since 2.41.
+
+/// The most separate `*` in one pattern. Real ones have four or five.
+const STARS: usize = 12;
+
+/// The first line, counted from 1, whose pattern takes too long.
+pub fn endless(text: &[u8]) -> Option<usize> {
+    text.split(|byte| *byte == b'\n').position(|line| stars(line) > STARS).map(|at| at + 1)
+}
+
+/// Runs of `*` in a line that is no comment.
+fn stars(line: &[u8]) -> usize {
+    if line.starts_with(b"#") {
+        return 0;
+    }
+    let pattern = line.split(|byte| byte.is_ascii_whitespace()).find(|word| !word.is_empty());
+    let pattern = pattern.unwrap_or_default();
+    let starts = |at: usize| pattern[at] == b'*' && (at == 0 || pattern[at - 1] != b'*');
+    (0..pattern.len()).filter(|at| starts(*at)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_patterns_with_very_many_stars_are_endless() {
+        let fine = "# *a*a*a*a*a*a*a*a*a*a*a*a*a*a*a\n*.o\n**/build/**/*.[ch]\n*.txt text eol=lf\n";
+        assert_eq!(endless(fine.as_bytes()), None);
+        let bad = format!("*.o\n{}b\n", "*a".repeat(60));
+        assert_eq!(endless(bad.as_bytes()), Some(2));
+    }
+}

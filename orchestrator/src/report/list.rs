@@ -1,0 +1,327 @@
+//! The list of sessions: as wide as the terminal, what needs somebody first, nothing cut that is
+//! to be typed.
+
+use std::collections::BTreeMap;
+
+use base::id::Id;
+use base::text::printable;
+use jiff::Timestamp;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::report::table::{age, agent, changes};
+use crate::report::view::View;
+use crate::session::facts::Unchecked;
+use crate::session::id::shortest_prefix;
+use crate::session::state::State;
+
+/// Columns between two cells.
+const GAP: usize = 2;
+/// The narrowest column for the task, where each session has one line.
+const TASK: usize = 10;
+/// The width of the task from which on ids are written in full.
+const ROOMY_TASK: usize = 36;
+/// The longest command that is printed where there is little room.
+const LONGEST_COMMAND: usize = 32;
+
+const DIM: &str = "\u{1b}[2m";
+const BOLD: &str = "\u{1b}[1m";
+const RED: &str = "\u{1b}[31m";
+const GREEN: &str = "\u{1b}[32m";
+const YELLOW: &str = "\u{1b}[33m";
+const CYAN: &str = "\u{1b}[36m";
+const RESET: &str = "\u{1b}[m";
+
+/// What the list is written on.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// Columns.
+    pub width: usize,
+    /// Lines, where there is no more room than that.
+    pub height: Option<usize>,
+    /// Whether there are colours.
+    pub colours: bool,
+}
+
+/// The sessions, what needs somebody first; `ids` are those of all sessions, sorted.
+pub fn sessions(views: &[View], ids: &[Id], now: Timestamp, page: Page) -> String {
+    let mut views: Vec<&View> = views.iter().collect();
+    views.sort_by_key(|view| rank(view));
+    let full: Vec<Row> = views.iter().map(|view| Row::full(view, now)).collect();
+    let short = || views.iter().map(|view| Row::short(view, ids, now));
+    let (rows, widths) = match Widths::of(&full, page.width).filter(|it| it.task >= ROOMY_TASK) {
+        Some(widths) => (full, Some(widths)),
+        None => {
+            let rows: Vec<Row> = short().collect();
+            let widths = Widths::of(&rows, page.width);
+            (rows, widths)
+        }
+    };
+    let mut lines: Vec<String> = widths.iter().map(|it| it.header(page)).collect();
+    let blocks: Vec<Vec<String>> =
+        rows.iter().map(|row| row.lines(widths.as_ref(), page)).collect();
+    // The sum and the next prompt have a line each.
+    let room = page.height.map_or(usize::MAX, |height| height.saturating_sub(lines.len() + 2));
+    let all: usize = blocks.iter().map(Vec::len).sum();
+    let mut used = 0;
+    let mut fits = |block: &Vec<String>| {
+        used += block.len();
+        all <= room || used <= room
+    };
+    let shown = blocks.iter().take_while(|block| fits(block)).count();
+    lines.extend(blocks.into_iter().take(shown).flatten());
+    if shown < views.len() {
+        lines.push(cut(&sum(&views[shown..]), page.width));
+    }
+    lines.join("\n")
+}
+
+/// `… 7 more: 4 working, 3 queued`.
+fn sum(views: &[&View]) -> String {
+    let mut states: BTreeMap<u8, (&str, usize)> = BTreeMap::new();
+    for view in views {
+        states.entry(rank(view)).or_insert((view.state.name(), 0)).1 += 1;
+    }
+    let states = states.values().map(|(name, n)| format!("{n} {name}"));
+    format!("… {} more: {}", views.len(), states.collect::<Vec<_>>().join(", "))
+}
+
+/// What needs somebody comes first.
+fn rank(view: &View) -> u8 {
+    match &view.state {
+        State::Waiting { .. } if !view.facts.story.asks.is_empty() => 0,
+        State::Failed { .. } => 1,
+        State::Crashed => 2,
+        State::Ready => 3,
+        State::Stopped => 4,
+        State::Empty => 5,
+        State::Waiting { .. } => 6,
+        State::Checking => 7,
+        State::Working => 8,
+        State::Starting => 9,
+        State::Landing => 10,
+        State::Queued => 11,
+        State::Accepted => 12,
+        State::Discarded => 13,
+    }
+}
+
+/// One session, ready to be laid out.
+struct Row {
+    id: String,
+    state: String,
+    style: &'static str,
+    task: String,
+    agent: String,
+    changes: String,
+    age: String,
+    reason: Option<String>,
+    next: String,
+}
+
+impl Row {
+    /// With the whole id.
+    fn full(view: &View, now: Timestamp) -> Row {
+        Row::of(view, view.record.id.as_str(), now)
+    }
+
+    /// With the shortest beginning of the id that is enough, and without what is in `status`.
+    fn short(view: &View, ids: &[Id], now: Timestamp) -> Row {
+        let id = shortest_prefix(&view.record.id, ids);
+        let mut row = Row::of(view, id, now);
+        if let Some(work) = view.work() {
+            let dirty = if work.dirty { "*" } else { "" };
+            row.changes = format!("+{} -{}{dirty}", work.insertions, work.deletions);
+        }
+        if row.next.width() > LONGEST_COMMAND {
+            row.next = format!("studio status {id}");
+        }
+        row
+    }
+
+    fn of(view: &View, id: &str, now: Timestamp) -> Row {
+        let conflicts = has_conflicts(view);
+        let mark = if conflicts { " (!)" } else { "" };
+        let one_line =
+            |text: &str| printable(text).split_whitespace().collect::<Vec<_>>().join(" ");
+        Row {
+            id: id.to_owned(),
+            state: format!("{}{mark}", view.state.name()),
+            style: if conflicts { YELLOW } else { style(&view.state) },
+            task: one_line(&view.record.task),
+            agent: one_line(&agent(&view.record)),
+            changes: changes(view),
+            age: age(&view.record.created_at, now),
+            reason: reason(view).map(|text| one_line(&text)),
+            next: view.next_for(id).into_iter().next().unwrap_or_default(),
+        }
+    }
+
+    /// One line, or a block of lines where the page is too narrow; then the reason.
+    fn lines(&self, widths: Option<&Widths>, page: Page) -> Vec<String> {
+        let inside = page.width.saturating_sub(GAP);
+        let below = |style: &str, text: &str| {
+            format!("{:GAP$}{}", "", page.styled(style, &cut(text, inside)))
+        };
+        let reason = self.reason.as_ref().map(|text| below(self.style, text));
+        let mut lines = match widths {
+            Some(widths) => vec![widths.row(self, page)],
+            None => {
+                let state = page.styled(self.style, &self.state);
+                let head = format!("{}  {state}  {}", page.styled(BOLD, &self.id), self.age);
+                vec![head, below("", &format!("{}  {}", self.changes, self.task))]
+            }
+        };
+        lines.extend(reason);
+        if widths.is_none() && !self.next.is_empty() {
+            let too_long = self.next.width() > inside;
+            let command = format!("studio status {}", self.id);
+            lines.push(below("", if too_long { &command } else { &self.next }));
+        }
+        lines
+    }
+}
+
+fn has_conflicts(view: &View) -> bool {
+    view.standing.as_ref().is_some_and(|it| !it.conflicts.is_empty())
+}
+
+/// Why a session is where it is, where that is worth a line.
+fn reason(view: &View) -> Option<String> {
+    if let (Some(standing), Some(branch)) = (&view.standing, &view.record.base.branch)
+        && let [first, rest @ ..] = standing.conflicts.as_slice()
+        && view.state == State::Ready
+    {
+        let more =
+            if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        return Some(format!("conflicts with {branch} in {first}{more}"));
+    }
+    let story = &view.facts.story;
+    let tells = match &view.state {
+        State::Waiting { .. } | State::Failed { .. } => true,
+        State::Stopped => {
+            matches!(story.unchecked, Some(Unchecked::ChangedByHand | Unchecked::OtherChecks))
+        }
+        State::Empty => view.work().is_some_and(|work| !work.left_out.is_empty()),
+        State::Queued => view.is_held(),
+        State::Starting
+        | State::Working
+        | State::Checking
+        | State::Ready
+        | State::Crashed
+        | State::Landing
+        | State::Accepted
+        | State::Discarded => false,
+    };
+    view.why().filter(|_| tells)
+}
+
+fn style(state: &State) -> &'static str {
+    match state {
+        State::Failed { .. } | State::Crashed => RED,
+        State::Waiting { .. } => YELLOW,
+        State::Ready => GREEN,
+        State::Starting | State::Working | State::Checking | State::Landing => CYAN,
+        State::Queued | State::Stopped | State::Empty => "",
+        State::Accepted | State::Discarded => DIM,
+    }
+}
+
+/// The widths of the columns, where each session has one line.
+struct Widths {
+    id: usize,
+    state: usize,
+    task: usize,
+    agent: Option<usize>,
+    changes: usize,
+    age: usize,
+}
+
+impl Widths {
+    /// None where the page is too narrow.
+    fn of(rows: &[Row], width: usize) -> Option<Widths> {
+        let widest = |header: &str, cell: fn(&Row) -> &String| {
+            let cells = rows.iter().map(|row| cell(row).width());
+            cells.max().unwrap_or_default().max(header.len())
+        };
+        let (id, state) = (widest("ID", |row| &row.id), widest("STATE", |row| &row.state));
+        let (changes, age) = (widest("CHANGES", |row| &row.changes), widest("AGE", |row| &row.age));
+        let next = widest("NEXT", |row| &row.next);
+        let agent = widest("AGENT", |row| &row.agent);
+        let left = width.checked_sub(id + state + changes + age + next + 5 * GAP)?;
+        let beside_agent = left.checked_sub(agent + GAP).filter(|task| *task >= ROOMY_TASK);
+        let longest = widest("TASK", |row| &row.task);
+        let task = beside_agent.unwrap_or(left).min(longest);
+        let agent = beside_agent.map(|_| agent);
+        (left >= TASK.min(longest)).then_some(Widths { id, state, task, agent, changes, age })
+    }
+
+    fn header(&self, page: Page) -> String {
+        let agent = self.agent.map(|width| format!("{:width$}  ", "AGENT")).unwrap_or_default();
+        let Widths { id, state, task, changes, age, .. } = *self;
+        let line = format!(
+            "{:id$}  {:state$}  {:task$}  {agent}{:changes$}  {:age$}  NEXT",
+            "ID", "STATE", "TASK", "CHANGES", "AGE"
+        );
+        page.styled(DIM, &line)
+    }
+
+    fn row(&self, row: &Row, page: Page) -> String {
+        let agent = self.agent.map(|width| format!("{}  ", padded(&row.agent, width)));
+        let line = format!(
+            "{}  {}  {}  {}{}  {}  {}",
+            page.styled(BOLD, &padded(&row.id, self.id)),
+            page.styled(row.style, &padded(&row.state, self.state)),
+            padded(&cut(&row.task, self.task), self.task),
+            agent.unwrap_or_default(),
+            padded(&row.changes, self.changes),
+            padded(&row.age, self.age),
+            row.next
+        );
+        line.trim_end().to_owned()
+    }
+}
+
+impl Page {
+    fn styled(self, style: &str, text: &str) -> String {
+        match self.colours && !style.is_empty() {
+            true => format!("{style}{text}{RESET}"),
+            false => text.to_owned(),
+        }
+    }
+}
+
+fn padded(text: &str, width: usize) -> String {
+    format!("{text}{:1$}", "", width.saturating_sub(text.width()))
+}
+
+/// A text cut to so many columns, with a sign that it was.
+fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut left = width.saturating_sub(1);
+    for c in text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if wide > left {
+            break;
+        }
+        left -= wide;
+        out.push(c);
+    }
+    out.push('…');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_by_columns() {
+        assert_eq!(cut("abc", 3), "abc");
+        assert_eq!(cut("abcd", 3), "ab…");
+        assert_eq!(cut("漢字漢字", 5), "漢字…");
+        assert_eq!(padded("漢", 4), "漢  ");
+    }
+}

@@ -1,0 +1,103 @@
+//! The user's pager, chosen as git chooses it.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ChildStdin;
+
+use base::failure::{OrFail, Result};
+use base::process::{Job, Running, Stream};
+
+/// The pager that git would start for a command on a terminal: `GIT_PAGER`, `pager.COMMAND`,
+/// `core.pager`, `PAGER`, `less`; `user_setting` reads the user's own git configuration. None where
+/// the user wants none.
+pub fn choose(command: &str, user_setting: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let of_command = user_setting(&format!("pager.{command}"));
+    let is_off = |value: &str| matches!(value, "false" | "no" | "off" | "0");
+    let is_on = |value: &str| matches!(value, "true" | "yes" | "on" | "1" | "");
+    if of_command.as_deref().is_some_and(is_off) {
+        return None;
+    }
+    let pager = variable("GIT_PAGER")
+        .or_else(|| of_command.filter(|value| !is_on(value)))
+        .or_else(|| user_setting("core.pager"))
+        .or_else(|| variable("PAGER"))
+        .unwrap_or_else(|| "less".to_owned());
+    (!pager.trim().is_empty() && pager.trim() != "cat").then_some(pager)
+}
+
+/// A pager that was started.
+pub struct Pager {
+    running: Running,
+    input: Option<ChildStdin>,
+}
+
+impl Pager {
+    /// Starts it on our terminal, with git's defaults for `less` and `lv`.
+    pub fn start(command: &str, directory: &Path) -> Result<Pager> {
+        let mut job = Job::new("sh", directory)
+            .args(["-c", command])
+            .in_our_group()
+            .stdin(Stream::Piped)
+            .stdout(Stream::Inherit)
+            .stderr(Stream::Inherit);
+        for (name, value) in [("LESS", "FRX"), ("LV", "-c")] {
+            if std::env::var_os(name).is_none() {
+                job = job.env(name, value);
+            }
+        }
+        let mut running = job.spawn().or_fail(|| format!("cannot start the pager `{command}`"))?;
+        let input = running.child.stdin.take();
+        Ok(Pager { running, input })
+    }
+
+    /// Waits until the user has left it.
+    pub fn wait(mut self) -> Result<()> {
+        drop(self.input.take());
+        self.running.wait_until(None).or_fail(|| "cannot wait for the pager")?;
+        Ok(())
+    }
+}
+
+impl Write for Pager {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.input {
+            Some(input) => input.write(bytes),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.input.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_settings_decide() {
+        // GIT_PAGER and PAGER are not part of this: the variables of a process are shared by tests.
+        let with = |settings: &'static [(&str, &str)]| {
+            choose("diff", |key| {
+                settings.iter().find(|(name, _)| *name == key).map(|(_, value)| (*value).to_owned())
+            })
+        };
+        if std::env::var_os("GIT_PAGER").is_some() {
+            return;
+        }
+        assert_eq!(with(&[("core.pager", "delta")]).as_deref(), Some("delta"));
+        assert_eq!(
+            with(&[("core.pager", "less"), ("pager.diff", "delta")]).as_deref(),
+            Some("delta")
+        );
+        assert_eq!(
+            with(&[("core.pager", "less"), ("pager.diff", "true")]).as_deref(),
+            Some("less")
+        );
+        assert_eq!(with(&[("pager.diff", "false")]), None);
+        assert_eq!(with(&[("core.pager", "cat")]), None);
+        assert_eq!(with(&[("core.pager", "")]), None);
+    }
+}

@@ -1,0 +1,265 @@
+//! Differences as people read them: every character shown, colours of our own.
+
+use std::io::{self, BufRead, Read, Write};
+
+use base::text::printable_bytes;
+
+/// Bytes of a line that are handled at once; longer lines are handled in pieces.
+const PIECE: u64 = 64 << 10;
+
+const BOLD: &str = "\u{1b}[1m";
+const RED: &str = "\u{1b}[31m";
+const GREEN: &str = "\u{1b}[32m";
+const CYAN: &str = "\u{1b}[36m";
+const RESET: &str = "\u{1b}[m";
+
+/// What is being printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A unified diff.
+    Patch,
+    /// Changed words, in git's line format for programs.
+    Words,
+    /// One line per file with a bar of `+` and `-`.
+    Stat,
+    /// Plain lines.
+    Lines,
+}
+
+/// Copies git's output to a reader's terminal: control characters are written out, and lines are
+/// coloured where that is wanted. Memory stays bounded, however long the output and its lines are.
+pub fn show(from: impl Read, mut to: impl Write, kind: Kind, colours: bool) -> io::Result<()> {
+    let mut from = io::BufReader::with_capacity(PIECE as usize, from);
+    let mut painter = Painter { kind, colours, place: Place::Header, style: "" };
+    let mut piece = Vec::new();
+    let mut begins = true;
+    loop {
+        // What was cut within a character comes first.
+        let kept = piece.len();
+        let read = (&mut from).take(PIECE).read_until(b'\n', &mut piece)?;
+        if read == 0 && kept == 0 {
+            return to.flush();
+        }
+        let ends = piece.last() == Some(&b'\n');
+        let rest = if ends || read == 0 { 0 } else { unfinished(&piece) };
+        let whole = piece.len() - rest;
+        let text = &piece[..whole - usize::from(ends)];
+        painter.piece(&mut to, Piece { text, begins, ends })?;
+        begins = ends;
+        piece.drain(..whole);
+    }
+}
+
+/// Bytes at the end that may be the beginning of a character.
+fn unfinished(bytes: &[u8]) -> usize {
+    let from = bytes.len().saturating_sub(3);
+    let lead = bytes[from..].iter().rposition(|byte| *byte >= 0xc0);
+    let Some(at) = lead.map(|at| from + at) else { return 0 };
+    match std::str::from_utf8(&bytes[at..]) {
+        Err(why) if why.error_len().is_none() => bytes.len() - at,
+        Ok(_) | Err(_) => 0,
+    }
+}
+
+/// Where in a patch a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Header,
+    /// Within a hunk: lines of the old and of the new file that are still to come.
+    Hunk {
+        old: u64,
+        new: u64,
+    },
+}
+
+/// A part of a line.
+#[derive(Clone, Copy)]
+struct Piece<'a> {
+    text: &'a [u8],
+    /// Whether the line begins with it.
+    begins: bool,
+    /// Whether the line ends with it.
+    ends: bool,
+}
+
+struct Painter {
+    kind: Kind,
+    colours: bool,
+    place: Place,
+    /// The colour of the line whose pieces are printed.
+    style: &'static str,
+}
+
+impl Painter {
+    fn piece(&mut self, to: &mut impl Write, piece: Piece<'_>) -> io::Result<()> {
+        let Piece { text, begins, ends } = piece;
+        match self.kind {
+            Kind::Patch => {
+                if begins {
+                    self.style = self.style_of(text);
+                }
+                self.styled(to, self.style, text)?;
+            }
+            Kind::Words => return self.words(to, piece),
+            Kind::Stat => self.bar(to, text)?,
+            Kind::Lines => self.styled(to, "", text)?,
+        }
+        if ends { to.write_all(b"\n") } else { Ok(()) }
+    }
+
+    fn styled(&self, to: &mut impl Write, style: &str, text: &[u8]) -> io::Result<()> {
+        let text = printable_bytes(text);
+        match style.is_empty() || !self.colours || text.is_empty() {
+            true => to.write_all(text.as_bytes()),
+            false => write!(to, "{style}{text}{RESET}"),
+        }
+    }
+
+    /// The colour of a line of a unified diff. How long a hunk is stands in its header: no line of
+    /// a file can pass for a header.
+    fn style_of(&mut self, line: &[u8]) -> &'static str {
+        if let Place::Hunk { old, new } = self.place
+            && (old > 0 || new > 0 || line.starts_with(b"\\"))
+        {
+            let (old, new, style) = match line.first() {
+                Some(b'+') => (old, new.saturating_sub(1), GREEN),
+                Some(b'-') => (old.saturating_sub(1), new, RED),
+                Some(b'\\') => (old, new, ""),
+                _ => (old.saturating_sub(1), new.saturating_sub(1), ""),
+            };
+            self.place = Place::Hunk { old, new };
+            return style;
+        }
+        match hunk(line) {
+            Some((old, new)) => {
+                self.place = Place::Hunk { old, new };
+                CYAN
+            }
+            None => {
+                self.place = Place::Header;
+                BOLD
+            }
+        }
+    }
+
+    /// Changed words: each piece of a line is a line of its own, `~` ends the line of the file.
+    fn words(&mut self, to: &mut impl Write, piece: Piece<'_>) -> io::Result<()> {
+        let Piece { mut text, begins, ends } = piece;
+        if begins {
+            let is_hunk = hunk(text).is_some();
+            let starts_file = text.starts_with(b"diff --git ");
+            if is_hunk || starts_file || self.place == Place::Header {
+                self.place = match is_hunk {
+                    true => Place::Hunk { old: 0, new: 0 },
+                    false => Place::Header,
+                };
+                self.style = if is_hunk { CYAN } else { BOLD };
+            } else {
+                let (mark, rest) = text.split_at(text.len().min(1));
+                self.style = match mark {
+                    b"+" => GREEN,
+                    b"-" => RED,
+                    b"~" => return to.write_all(b"\n"),
+                    _ => "",
+                };
+                text = rest;
+                return self.styled(to, self.style, text);
+            }
+        }
+        self.styled(to, self.style, text)?;
+        let is_line = matches!(self.style, CYAN | BOLD);
+        if ends && is_line { to.write_all(b"\n") } else { Ok(()) }
+    }
+
+    /// ` path | 3 ++-`: the bar in colour.
+    fn bar(&self, to: &mut impl Write, text: &[u8]) -> io::Result<()> {
+        let bar = text.iter().rposition(|byte| !matches!(byte, b'+' | b'-')).map_or(0, |at| at + 1);
+        let is_bar = text[..bar].windows(3).any(|part| part == b" | ");
+        if !is_bar {
+            return self.styled(to, "", text);
+        }
+        let (head, bar) = text.split_at(bar);
+        let plus = bar.iter().take_while(|byte| **byte == b'+').count();
+        self.styled(to, "", head)?;
+        self.styled(to, GREEN, &bar[..plus])?;
+        self.styled(to, RED, &bar[plus..])
+    }
+}
+
+/// The lengths in `@@ -1,2 +3,4 @@`.
+fn hunk(line: &[u8]) -> Option<(u64, u64)> {
+    let line = line.strip_prefix(b"@@ -")?;
+    let end = line.windows(3).position(|part| part == b" @@")?;
+    let ranges = std::str::from_utf8(&line[..end]).ok()?;
+    let (old, new) = ranges.split_once(" +")?;
+    let length = |range: &str| match range.split_once(',') {
+        Some((_, length)) => length.parse().ok(),
+        None => range.parse::<u64>().ok().map(|_| 1),
+    };
+    Some((length(old)?, length(new)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &[u8], kind: Kind, colours: bool) -> String {
+        let mut out = Vec::new();
+        show(text, &mut out, kind, colours).unwrap();
+        String::from_utf8(out).unwrap().replace('\u{1b}', "ESC")
+    }
+
+    #[test]
+    fn lines_of_a_patch_have_colours_by_their_place() {
+        let patch = b"diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,2 +1 @@ fn\n--- old\n+++ new\n-x\n\\ No newline\ndiff --git a/b b/b\n";
+        insta::assert_snapshot!(shown(patch, Kind::Patch, true), @r"
+        ESC[1mdiff --git a/a b/aESC[m
+        ESC[1m--- a/aESC[m
+        ESC[1m+++ b/aESC[m
+        ESC[36m@@ -1,2 +1 @@ fnESC[m
+        ESC[31m--- oldESC[m
+        ESC[32m+++ newESC[m
+        ESC[31m-xESC[m
+        \ No newline
+        ESC[1mdiff --git a/b b/bESC[m
+        ");
+    }
+
+    #[test]
+    fn nothing_of_a_line_is_hidden() {
+        let patch = b"@@ -0,0 +1,3 @@\n+a\r\n+b\x1b[8mc\x1b]x\n+\xe2\x80\xae\xff\n";
+        let shown = shown(patch, Kind::Patch, false);
+        assert_eq!(shown, "@@ -0,0 +1,3 @@\n+a^M\n+b^[[8mc^[]x\n+<U+202E><FF>\n");
+    }
+
+    #[test]
+    fn words_are_put_back_into_their_lines() {
+        let words =
+            b"diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n one \n-two\n+three\n four\n~\n";
+        assert_eq!(
+            shown(words, Kind::Words, true),
+            "ESC[1mdiff --git a/a b/aESC[m\nESC[1m--- a/aESC[m\nESC[1m+++ b/aESC[m\n\
+             ESC[36m@@ -1 +1 @@ESC[m\none ESC[31mtwoESC[mESC[32mthreeESC[m four\n"
+                .replace("m four", "mfour")
+        );
+    }
+
+    #[test]
+    fn bars_are_coloured_and_names_are_not() {
+        let stat = b" a+b | 3 ++-\n x => y | Bin\n 2 files changed\n";
+        assert_eq!(
+            shown(stat, Kind::Stat, true),
+            " a+b | 3 ESC[32m++ESC[mESC[31m-ESC[m\n x => y | Bin\n 2 files changed\n"
+        );
+    }
+
+    #[test]
+    fn long_lines_pass_in_pieces_without_breaking_a_character() {
+        let mut line = "+".to_owned();
+        line.push_str(&"é\u{202e}".repeat(200_000));
+        let patch = format!("@@ -0,0 +1 @@\n{line}\n");
+        let expected = format!("@@ -0,0 +1 @@\n+{}\n", "é<U+202E>".repeat(200_000));
+        assert!(shown(patch.as_bytes(), Kind::Patch, false) == expected);
+        assert!(shown(b"+\xc3", Kind::Patch, false) == "+<C3>");
+    }
+}

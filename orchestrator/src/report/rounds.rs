@@ -1,0 +1,30 @@
+//! Player and coach, as people read of them: who works, in which round.
+
+use base::event::rounds::{RoundPart, RoundsEvent};
+use serde_json::Value;
+
+/// Who works now, where a `plan` event says so: `round 1 of 5: player`.
+pub fn part(plan: &Value) -> Option<String> {
+    let at = |part: &RoundPart, who: &str| {
+        let model = part.model.as_ref().map(|model| format!(" ({model})")).unwrap_or_default();
+        Some(format!("round {} of {}: {who}{model}", part.round, part.rounds))
+    };
+    match &RoundsEvent::parse(plan)? {
+        RoundsEvent::Playing(part) => at(part, "player"),
+        RoundsEvent::Checking(part) => at(part, "checks"),
+        RoundsEvent::Judging(part) => at(part, "coach"),
+        RoundsEvent::Begun { .. } | RoundsEvent::Judged { .. } | RoundsEvent::Ended { .. } => None,
+    }
+}
+
+/// Who speaks from now on, where a `plan` event says so.
+pub fn speaker(plan: &Value) -> Option<&'static str> {
+    match RoundsEvent::parse(plan)? {
+        RoundsEvent::Playing(_) => Some("player"),
+        RoundsEvent::Judging(_) => Some("coach"),
+        RoundsEvent::Begun { .. }
+        | RoundsEvent::Checking(_)
+        | RoundsEvent::Judged { .. }
+        | RoundsEvent::Ended { .. } => None,
+    }
+}

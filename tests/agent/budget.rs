@@ -1,0 +1,128 @@
+//! `--budget`: kept where prices are known, refused before anything is asked where they are not.
+
+use serde_json::json;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
+
+use crate::autonomous;
+use crate::provider_support::WIRES;
+use crate::stage::{Stage, of_type};
+
+const PRICE: &str = "price = { input = 1.0, output = 10.0 }\n";
+
+fn stage(wire: &str, script: impl Into<Script>, more: &str) -> Stage {
+    let mut stage = Stage::new(script);
+    stage.env.set("G3_TEST_RETRY_MS", 10);
+    stage.env.config(&format!("{}{more}", stage.model.config_toml(wire)));
+    stage
+}
+
+#[test]
+fn a_budget_without_a_known_price_is_refused_in_every_mode_before_anything_is_asked() {
+    for wire in WIRES {
+        let stage = stage(wire, [], "");
+        let key = if wire == "responses" { "openai" } else { wire };
+        let ran = stage.g3(["--budget", "0.5", "hi"]);
+        ran.exits(2).says("the price of `scripted` on").says("is unknown");
+        ran.says(&format!("[providers.{key}.scripted]")).says("--max-tokens");
+        assert!(stage.asked().is_empty() && stage.session_dirs().is_empty(), "{wire}");
+    }
+    let stage = stage("openai", [], "");
+    stage.repo.write("requirements.md", "1. make one.txt\n");
+    for mode in [["--autonomous"].as_slice(), &["--planning", "--yes"]] {
+        let args = ["--budget", "0.5"].iter().chain(mode).copied();
+        stage.g3(args).exits(2).says("the price of `scripted`");
+    }
+    let ran = stage.g3(["--json", "--budget", "0.5", "hi"]);
+    let events = ran.exits(2).json_lines();
+    assert_eq!(of_type(&events, "error")[0]["kind"], "usage");
+    assert!(stage.asked().is_empty());
+}
+
+#[test]
+fn a_price_by_model_name_is_asked_for_where_no_entry_is_configured() {
+    let stage = Stage::new([]);
+    stage.env.config("");
+    let url = stage.model.openai_url();
+    let job = stage.job(["--provider", "openai", "--model", "own", "--budget", "1", "hi"]);
+    let ran = stage.env.run_job(job.env("OPENAI_BASE_URL", &url));
+    ran.exits(2).says("[[models]]").says("`name = \"own\"`");
+    stage.env.config("[[models]]\nname = \"own\"\nprice = { input = 0, output = 0 }\n");
+    let job = stage.job(["--provider", "openai", "--model", "own", "--budget", "1", "hi"]);
+    stage.env.run_job(job.env("OPENAI_BASE_URL", &url)).never_says("is unknown");
+}
+
+#[test]
+fn a_budget_ends_the_run_that_used_it_up() {
+    for wire in WIRES {
+        let call = || Reply::call("shell", json!({"command": "true"})).usage(4_000, 100);
+        let stage = stage(wire, [call(), call(), call()], PRICE);
+        let ran = stage.g3(["--budget", "0.006", "go on"]);
+        ran.exits(3).says("the limit of 0.006 US dollars is reached");
+        assert_eq!(stage.asked().len(), 2, "{wire}");
+    }
+}
+
+#[test]
+fn a_fallback_without_a_known_price_does_not_answer_within_a_budget() {
+    let models = "[[models]]\nname = \"scripted\"\nprice = { input = 1.0, output = 10.0 }\n";
+    let script = || {
+        Script::by(|request| match request.body["model"].as_str() {
+            Some("scripted") => Reply::status(529),
+            _ => Reply::says("cheap words"),
+        })
+    };
+    let text = format!("fallback_model = \"cheap\"\n{models}");
+    let stage = stage("anthropic", script(), &text);
+    let ran = stage.g3(["--budget", "5", "hi"]);
+    ran.exits(1).says("its fallback cannot be used: the price of `cheap`").says("is unknown");
+    assert!(stage.asked().iter().all(|asked| asked.body["model"] == "scripted"));
+    assert_eq!(stage.g3(["hi"]).ok(), "cheap words");
+}
+
+#[test]
+fn a_coach_without_a_known_price_is_refused_before_the_player_works() {
+    let stage = autonomous::stage(autonomous::sides(vec![], vec![]));
+    let own = stage.model.config_toml("anthropic");
+    let coach = format!(
+        "coach = \"openai.coach\"\n\n[providers.openai.coach]\nmodel = \"c\"\nbase_url = \"{}\"\n",
+        stage.model.openai_url()
+    );
+    let own = own.replace("[providers.anthropic", &format!("{coach}\n[providers.anthropic"));
+    stage.env.config(&format!("{own}{PRICE}"));
+    stage.g3(["--autonomous", "--budget", "1"]).exits(2).says("the price of `c` on `openai.coach`");
+    assert!(stage.asked().is_empty());
+}
+
+#[test]
+fn a_reply_that_was_not_counted_ends_a_budget_and_nothing_else() {
+    let silent = || {
+        let chunk = json!({"choices": [{"index": 0, "finish_reason": "tool_calls", "delta": {
+            "tool_calls": [{"index": 0, "id": "a", "function": {
+                "name": "shell", "arguments": "{\"command\": \"true\"}"}}]}}]});
+        Reply::raw(format!("data: {chunk}\n\ndata: [DONE]\n\n"))
+    };
+    let stage = stage("openai", vec![silent(), silent(), Reply::says("done")], PRICE);
+    stage.g3(["--budget", "5", "go"]).exits(3).says("the cost of a reply is unknown");
+    stage.g3(["go"]).ok();
+}
+
+#[test]
+fn counts_that_cannot_be_are_ignored_with_a_notice() {
+    for wire in WIRES {
+        for (input, output) in [(u64::MAX, u64::MAX), (u64::MAX, 1), (1, u64::MAX)] {
+            let call = Reply::call("shell", json!({"command": "true"})).usage(input, output);
+            let stage = stage(wire, [call, Reply::says("done")], PRICE);
+            let ran = stage.g3(["--json", "go"]);
+            ran.ok();
+            let events = ran.json_lines();
+            let notices = of_type(&events, "notice");
+            let told = |it: &&serde_json::Value| {
+                it["text"].as_str().is_some_and(|text| text.contains("the counts are ignored"))
+            };
+            assert!(notices.iter().any(told), "{wire} {input} {output}: {notices:?}");
+            let end = of_type(&events, "end")[0];
+            assert_eq!((&end["usage"]["input"], &end["usage"]["output"]), (&json!(10), &json!(5)));
+        }
+    }
+}

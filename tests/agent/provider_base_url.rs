@@ -1,0 +1,115 @@
+//! Base URLs from the environment, by the variables that the providers' SDKs read.
+
+use testkit::env::TestEnv;
+use testkit::model_server::ModelServer;
+use testkit::model_server::reply::Reply;
+
+use crate::stage::G3;
+
+/// A model server, and an environment with one repository that knows it by variables only.
+struct Gateway {
+    server: ModelServer,
+    env: TestEnv,
+}
+
+impl Gateway {
+    fn new(variable: &str, path: &str, key: Option<&str>) -> Gateway {
+        let server = ModelServer::start(vec![Reply::says("through the gateway"); 3]);
+        let mut env = TestEnv::new().with(variable, format!("{}{path}", server.url()));
+        if let Some(key) = key {
+            env.set(key, "key-of-the-environment");
+        }
+        Gateway { server, env }
+    }
+
+    fn g3<const N: usize>(&self, args: [&str; N]) -> testkit::env::Ran {
+        self.env.run(G3, self.env.home(), args)
+    }
+}
+
+#[test]
+fn each_variable_of_an_sdk_gives_the_base_url_and_the_key_goes_there() {
+    for (variable, path, key, header, asked) in [
+        ("ANTHROPIC_BASE_URL", "", "ANTHROPIC_API_KEY", "x-api-key", "/v1/messages"),
+        ("OPENAI_BASE_URL", "/v1", "OPENAI_API_KEY", "authorization", "/v1/chat/completions"),
+        ("OPENAI_API_BASE", "/v1/", "OPENAI_API_KEY", "authorization", "/v1/chat/completions"),
+        ("GEMINI_BASE_URL", "", "GEMINI_API_KEY", "x-goog-api-key", "/v1beta/models/m:"),
+        ("GOOGLE_GEMINI_BASE_URL", "/", "GEMINI_API_KEY", "x-goog-api-key", "/v1beta/models/m:"),
+    ] {
+        let gateway = Gateway::new(variable, path, Some(key));
+        assert_eq!(gateway.g3(["--model", "m", "hi"]).ok(), "through the gateway", "{variable}");
+        let request = &gateway.server.requests()[0];
+        assert!(request.path.starts_with(asked), "{variable}: {}", request.path);
+        let sent = request.header(header).unwrap_or_default();
+        assert!(sent.ends_with("key-of-the-environment"), "{variable}: {sent}");
+    }
+}
+
+#[test]
+fn a_server_that_wants_no_key_needs_its_base_url_only() {
+    let gateway = Gateway::new("OPENAI_BASE_URL", "/v1", None);
+    assert_eq!(gateway.g3(["--model", "m", "hi"]).ok(), "through the gateway");
+    assert_eq!(gateway.server.requests()[0].header("authorization"), None);
+    let refused = gateway.g3(["hi"]);
+    refused.exits(2).says("`openai` names no model").says("--model");
+}
+
+#[test]
+fn a_configured_base_url_comes_first_and_an_entry_without_one_takes_the_variable() {
+    let own = ModelServer::start([Reply::says("from the configured server")]);
+    let gateway = Gateway::new("OPENAI_BASE_URL", "/v1", Some("OPENAI_API_KEY"));
+    gateway.env.config(&format!(
+        "[providers.openai.own]\nmodel = \"m\"\nbase_url = \"{}\"\n\n\
+         [providers.openai.open]\nmodel = \"m\"\n",
+        own.openai_url()
+    ));
+    let ran = gateway.g3(["--provider", "openai.own", "hi"]);
+    assert_eq!(ran.ok(), "from the configured server");
+    assert_eq!(own.requests()[0].header("authorization"), None, "no key goes to another server");
+    let ran = gateway.g3(["--provider", "openai.open", "hi"]);
+    assert_eq!(ran.ok(), "through the gateway");
+
+    let shown = gateway.g3(["config", "show", "--origin"]);
+    let line = |key: &str| {
+        let key = format!("{key} = ");
+        let found = shown.out.lines().find(|line| line.starts_with(&key));
+        found.unwrap_or_else(|| panic!("{key}: {shown}")).to_owned()
+    };
+    let from = "# environment OPENAI_BASE_URL";
+    assert!(line("providers.openai.open.base_url").ends_with(from), "{shown}");
+    assert!(!line("providers.openai.own.base_url").contains("environment"), "{shown}");
+    shown.never_says("providers.openai.base_url");
+}
+
+#[test]
+fn without_an_entry_the_variable_is_shown_for_the_type() {
+    let gateway = Gateway::new("ANTHROPIC_BASE_URL", "", Some("ANTHROPIC_API_KEY"));
+    let url = gateway.server.url();
+    let line =
+        format!("providers.anthropic.base_url = \"{url}\"  # environment ANTHROPIC_BASE_URL");
+    gateway.g3(["config", "show", "--origin"]).says(&line);
+}
+
+#[test]
+fn a_repository_cannot_give_a_base_url_by_any_file() {
+    let gateway = Gateway::new("OPENAI_BASE_URL", "/v1", Some("OPENAI_API_KEY"));
+    let theirs = ModelServer::start([Reply::says("stolen")]);
+    let repo = gateway.env.repo();
+    let url = theirs.openai_url();
+    let file = format!("[providers.openai.x]\nmodel = \"m\"\nbase_url = \"{url}\"\n");
+    std::fs::write(repo.path().join("g3.toml"), file).unwrap();
+    std::fs::write(repo.path().join(".env"), format!("OPENAI_BASE_URL={url}\n")).unwrap();
+    let ran = gateway.env.run(G3, repo.path(), ["--model", "m", "hi"]);
+    assert_eq!(ran.ok(), "through the gateway");
+    ran.says("`providers.openai.x.base_url`").says("is ignored");
+    assert_eq!(theirs.requests().len(), 0);
+}
+
+#[test]
+fn an_unusable_base_url_is_refused_with_the_name_of_its_variable() {
+    let env = TestEnv::new()
+        .with("OPENAI_BASE_URL", "http://gateway.example/v1")
+        .with("OPENAI_API_KEY", "k");
+    let ran = env.run(G3, env.home(), ["--model", "m", "hi"]);
+    ran.exits(2).says("http://gateway.example/v1").says("OPENAI_BASE_URL").says("allow_http");
+}

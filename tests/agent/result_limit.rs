@@ -1,0 +1,44 @@
+//! Big results: cut to what fits the model's window, in every profile, the rest in a file.
+
+use serde_json::{Value, json};
+use testkit::model_server::reply::Reply;
+
+use crate::mcp_support::result;
+use crate::stage::{Stage, of_type};
+
+/// Tools whose result has no end of its own, and the profile that they are of.
+fn big() -> Vec<(&'static str, &'static str, Value)> {
+    let many = "seq 1 400000";
+    vec![
+        ("g3", "shell", json!({ "command": many })),
+        ("g3", "read_file", json!({ "file_path": "big.txt" })),
+        ("egirl", "read_file", json!({ "path": "big.txt" })),
+        ("egirl", "read_file", json!({ "path": "big.txt", "start_line": 2 })),
+        ("egirl", "execute_command", json!({ "command": many })),
+        ("tools-api", "bash", json!({ "command": many, "description": "count" })),
+        ("tools-api", "grep", json!({ "pattern": "x", "path": "wide" })),
+        ("core", "execute_cli", json!({ "command": many })),
+    ]
+}
+
+#[test]
+fn the_result_of_every_tool_fits_the_window_and_the_rest_is_named() {
+    for (profile, name, args) in big() {
+        let stage = Stage::new([Reply::call(name, args.clone()), Reply::says("done")]);
+        let lines: String = (1..=400_000).map(|n| format!("{n}\n")).collect();
+        stage.repo.write("big.txt", lines);
+        for n in 0..12 {
+            stage
+                .repo
+                .write(&format!("wide/{n}.txt"), format!("{}\n", "x".repeat(1_900)).repeat(90));
+        }
+        let ran = stage.g3(["--json", "--profile", profile, "look at it"]);
+        ran.ok();
+        let told = result(&stage, 1);
+        assert!(told.len() < 250_000, "{profile} {name}: {} bytes", told.len());
+        assert!(told.contains("[truncated"), "{profile} {name}: {told}");
+        let more = ["bytes are in ", "stdout_log", "read on with", "narrower pattern"];
+        assert!(more.iter().any(|words| told.contains(words)), "{profile} {name}");
+        assert!(of_type(&ran.json_lines(), "compacted").is_empty(), "{profile} {name}");
+    }
+}

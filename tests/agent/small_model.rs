@@ -1,0 +1,25 @@
+//! A small model that does not know when it is done.
+
+use serde_json::json;
+use testkit::model_server::reply::Reply;
+
+use crate::stage::Stage;
+
+#[test]
+fn an_edit_that_a_small_model_repeats_after_green_checks_ends_the_run_well() {
+    let edit = || {
+        let args = json!({"filePath": "sum.py", "oldString": "a - b", "newString": "a + b"});
+        Reply::call("edit", args)
+    };
+    let check = Reply::call("shell", json!({"command": "python3 test_sum.py"}));
+    let stage = Stage::new(vec![edit(), check, edit(), edit(), edit(), edit(), edit()]);
+    stage.env.config(&format!(
+        "[providers.openai.tiny]\nmodel = \"tiny-1.5b\"\nbase_url = \"{}\"\n",
+        stage.model.openai_url()
+    ));
+    stage.repo.write("sum.py", "def add(a, b):\n    return a - b\n");
+    stage.repo.write("test_sum.py", "from sum import add\nassert add(1, 2) == 3\n");
+    stage.g3(["test_sum.py fails. Fix sum.py."]).exits(0);
+    assert_eq!(stage.repo.read("sum.py"), "def add(a, b):\n    return a + b\n");
+    assert_eq!(stage.asked().len(), 4, "the second repetition is the end");
+}

@@ -1,0 +1,36 @@
+//! Files that `.worktreeinclude` names: what looks like a secret is copied only when the user trusts
+//! the list.
+
+use testkit::env::built;
+use testkit::model_server::reply::Reply;
+use testkit::model_server::script::Script;
+
+use crate::scene::Scene;
+
+#[test]
+fn a_secret_is_copied_only_after_the_list_that_names_it_was_trusted() {
+    let scene = Scene::new("anthropic", Script::by(|_| Reply::says("Done.")));
+    let repo = &scene.repo;
+    repo.commit_file(".gitignore", ".env\n*.local\nsecrets/\n");
+    repo.commit_file(".worktreeinclude", ".env\n*.local\nsecrets/\n");
+    repo.write(".env", "KEY=1\n");
+    repo.write("secrets/id", "KEY=2\n");
+    repo.write("my.local", "a = 1\n");
+    let first = scene.studio(["run", "be the first"]);
+    first.says("not copied: .env, secrets/id").says("g3 trust --file .worktreeinclude");
+    let worktree = |words: &str| repo.worktrees().join(scene.id(words));
+    assert!(worktree("first").join("my.local").exists());
+    assert!(!worktree("first").join(".env").exists());
+    assert!(!worktree("first").join("secrets").exists());
+
+    let trust = ["trust", "--file", ".worktreeinclude"];
+    let shown = scene.env.run(built("g3"), repo.path(), trust);
+    shown.exits(0).says("my.local").says(".env").says("secrets/id");
+    scene.studio(["run", "be the second"]).never_says("not copied");
+    assert!(worktree("second").join(".env").exists());
+    assert!(worktree("second").join("secrets/id").exists());
+
+    repo.commit_file(".worktreeinclude", ".env\n*.local\nsecrets/\nother\n");
+    scene.studio(["run", "be the third"]).says("not copied: .env, secrets/id");
+    assert!(!worktree("third").join(".env").exists());
+}

@@ -1,0 +1,115 @@
+//! A terminal that a test types into and looks at: tmux, with a server of its own.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use base::process::Job;
+
+use crate::env::{TestEnv, poll};
+
+/// What tmux is told at its start.
+const SETTINGS: &str = "set -g remain-on-exit on\nset -g status off\nset -g history-limit 5000\n\
+                        set -g default-terminal screen-256color\nset -s escape-time 0\n";
+
+/// A program in a terminal. Dropped, it is ended.
+#[derive(Debug)]
+pub struct Terminal<'a> {
+    env: &'a TestEnv,
+    socket: PathBuf,
+}
+
+impl<'a> Terminal<'a> {
+    /// Starts a program in a terminal with so many columns and rows.
+    pub fn start<S: AsRef<OsStr>>(
+        env: &'a TestEnv,
+        directory: &Path,
+        (columns, rows): (u16, u16),
+        command: impl IntoIterator<Item = S>,
+    ) -> Terminal<'a> {
+        let folder = tempfile::Builder::new().prefix("tmux-").tempdir_in(env.home().join("run"));
+        let folder = folder.expect("the home is writable").keep();
+        let settings = folder.join("tmux.conf");
+        std::fs::write(&settings, SETTINGS).expect("the home is writable");
+        let terminal = Terminal { env, socket: folder.join("socket") };
+        let quoted =
+            |word: S| format!("'{}'", word.as_ref().to_string_lossy().replace('\'', r"'\''"));
+        let line: Vec<String> = command.into_iter().map(quoted).collect();
+        let (columns, rows) = (columns.to_string(), rows.to_string());
+        let job = terminal.job(directory).arg("-f").arg(&settings);
+        let job = job.args(["new-session", "-d", "-x", &columns, "-y", &rows]);
+        // The shell stays, so that the last screen can be seen.
+        env.run_job(job.arg(format!("exec {}", line.join(" ")))).ok();
+        terminal
+    }
+
+    fn job(&self, directory: &Path) -> Job {
+        self.env.job("tmux", directory).arg("-u").arg("-S").arg(&self.socket)
+    }
+
+    fn tmux<const N: usize>(&self, args: [&str; N]) -> String {
+        self.env.run_job(self.job(self.env.home()).args(args)).ok().to_owned()
+    }
+
+    /// Types a text.
+    pub fn types(&self, text: &str) -> &Terminal<'a> {
+        self.tmux(["send-keys", "-l", text]);
+        self
+    }
+
+    /// Presses a key, by its name in tmux (`Enter`, `C-c`, `Tab`).
+    pub fn presses(&self, key: &str) -> &Terminal<'a> {
+        self.tmux(["send-keys", key]);
+        self
+    }
+
+    /// Types a line.
+    pub fn enters(&self, line: &str) -> &Terminal<'a> {
+        self.types(line).presses("Enter")
+    }
+
+    /// What the terminal shows, and what scrolled out of it.
+    pub fn text(&self) -> String {
+        self.tmux(["capture-pane", "-p", "-S", "-"]).trim_end().to_owned()
+    }
+
+    /// As [`Terminal::text`], with the sequences for colours.
+    pub fn painted(&self) -> String {
+        self.tmux(["capture-pane", "-p", "-e", "-S", "-"]).trim_end().to_owned()
+    }
+
+    /// Waits until the terminal shows this; gives all that it shows.
+    #[track_caller]
+    pub fn shows(&self, words: &str) -> String {
+        self.shows_all(&[words])
+    }
+
+    /// Waits until the terminal shows all of these at once; gives all that it shows.
+    #[track_caller]
+    pub fn shows_all(&self, words: &[&str]) -> String {
+        let mut last = String::new();
+        let found = poll(|| {
+            last = self.text();
+            words.iter().all(|words| last.contains(words)).then_some(())
+        });
+        assert!(found.is_some(), "waited 30 s for {words:?} on the terminal, which shows:\n{last}");
+        last
+    }
+
+    /// Waits until the program ended; gives all that the terminal shows.
+    #[track_caller]
+    pub fn ends(&self) -> String {
+        let is_dead = || self.tmux(["display-message", "-p", "#{pane_dead}"]).trim() == "1";
+        let ended = poll(|| is_dead().then_some(()));
+        let text = self.text();
+        assert!(ended.is_some(), "the program does not end; the terminal shows:\n{text}");
+        let text = text.rsplit_once("\nPane is dead").map_or(text.as_str(), |(text, _)| text);
+        text.trim_end().to_owned()
+    }
+}
+
+impl Drop for Terminal<'_> {
+    fn drop(&mut self) {
+        let job = self.job(self.env.home()).arg("kill-server");
+        let _ = self.env.run_job(job);
+    }
+}

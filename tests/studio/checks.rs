@@ -1,0 +1,231 @@
+//! Checks that cannot pass, work that changed after its agent ended, and work that lands unchecked.
+
+use serde_json::Value;
+use testkit::env::until;
+
+use crate::scene::{Scene, studio};
+
+/// A session that failed at its check.
+fn failed(scene: &Scene, task: &str, check: &str) -> String {
+    let id = scene.exec([task, "--check", check]);
+    let failed = || (scene.status(&id)["state"] == "failed").then_some(());
+    until("the session to fail", failed);
+    scene.await_free(&id);
+    id
+}
+
+#[test]
+fn checks_run_again_without_the_agent() {
+    let scene = Scene::new();
+    let id = failed(&scene, "write a 1", "test -e \"$HOME/../flag\" || test -e fixed");
+    scene.studio(["accept", &id]).exits(3).says(&format!("studio check {id}"));
+    scene.studio(["check", &id]).exits(1).says("failed with exit code 1").says("is failed");
+    let turns = scene.journal(&id).iter().filter(|line| line["entry"] == "turn").count();
+    scene.worktree(&id).write("fixed", "");
+    let ran = scene.studio(["check", &id, "--json"]);
+    assert_eq!(ran.exits(0).json()["state"], "ready");
+    assert_eq!(ran.json()["checks"][0]["ok"], true);
+    let now = scene.journal(&id).iter().filter(|line| line["entry"] == "turn").count();
+    assert_eq!(now, turns, "the agent had no turn");
+    scene.studio(["accept", &id, "-m", "Land"]).exits(0).says("landed on main");
+    scene.studio(["check", &id]).exits(3).says("already");
+}
+
+#[test]
+fn one_check_can_be_tried_and_changes_no_state() {
+    let scene = Scene::new();
+    let id = failed(&scene, "write a 1", "false");
+    scene.studio(["check", &id, "--check", "test -e a"]).exits(0).says("passed");
+    assert_eq!(scene.status(&id)["state"], "failed");
+    let empty = scene.exec(["nothing"]);
+    scene.await_state(&empty, "empty");
+    scene.await_free(&empty);
+    scene.studio(["check", &empty]).exits(3).says("nothing to check");
+}
+
+#[test]
+fn the_checks_of_a_session_can_be_changed_and_that_is_recorded() {
+    let scene = Scene::new();
+    let id = failed(&scene, "write a 1", "tset -e a");
+    scene.studio(["edit", &id]).exits(2).says("nothing to change");
+    scene.studio(["edit", &id, "--check", " "]).exits(2).says("a check is empty");
+    scene.studio(["edit", &id, "--check", "x", "--no-checks"]).exits(2);
+    let ran = scene.studio(["edit", &id, "--check", "test -e a", "--add-check", "test -d ."]);
+    ran.exits(0).says("check `test -e a`").says(&format!("studio check {id}"));
+    scene.studio(["logs", &id]).exits(0).says("you: the checks are `test -e a`, `test -d .`");
+    scene.studio(["check", &id]).exits(0).says("is ready: all 2 checks passed");
+    // What is ready was proven by other checks than these.
+    scene.studio(["edit", &id, "--add-check", "test -e b"]).exits(0);
+    let status = scene.status(&id);
+    assert_eq!(status["state"], "stopped", "{status}");
+    scene.studio(["status", &id]).says("its checks were changed and have not run");
+    scene.studio(["accept", &id, "-m", "Land"]).exits(3).says(&format!("studio check {id}"));
+    scene.studio(["edit", &id, "--check", "test -e a"]).exits(0);
+    assert_eq!(scene.status(&id)["state"], "ready", "these have passed");
+    scene.studio(["accept", &id, "-m", "Land", "--json"]).exits(0);
+    let receipt: Value =
+        serde_json::from_str(&scene.repo.git(["notes", "--ref", "studio", "show"])).unwrap();
+    assert_eq!(receipt["checks"][0]["command"], "test -e a");
+    assert_eq!(receipt.get("no_checks"), None);
+}
+
+#[test]
+fn a_queued_session_starts_with_its_new_checks() {
+    let scene = Scene::new();
+    let gate = scene.env.home().join("gate");
+    let first = scene.exec([&format!("write a 1; gate {}", gate.display()), "-j", "1"]);
+    let second = scene.exec(["write b 2", "--check", "false", "-j", "1"]);
+    until("the first to work", || (scene.status(&first)["state"] == "working").then_some(()));
+    scene.studio(["edit", &first, "--no-checks"]).exits(3).says("studio stop");
+    scene.studio(["edit", &second, "--check", "true"]).exits(0);
+    std::fs::write(gate, "").unwrap();
+    scene.await_state(&second, "ready");
+}
+
+#[test]
+fn unchecked_work_lands_only_when_that_is_asked_for_and_the_receipt_says_so() {
+    let scene = Scene::new();
+    let id = failed(&scene, "write a 1", "false");
+    scene.studio(["accept", &id, "--force", "-m", "Land"]).exits(1).says("--no-checks");
+    let ran = scene.studio(["accept", &id, "--no-checks", "-m", "Land"]);
+    ran.exits(0).says("no checks were run (--no-checks)").says("landed on main");
+    let receipt: Value =
+        serde_json::from_str(&scene.repo.git(["notes", "--ref", "studio", "show"])).unwrap();
+    assert_eq!((&receipt["no_checks"], &receipt["checks"]), (&true.into(), &Value::Array(vec![])));
+}
+
+#[test]
+fn a_check_that_fails_on_the_base_as_well_is_said_to() {
+    let scene = Scene::new();
+    let id = failed(&scene, "write a 1", "test -e never");
+    let why = scene.status(&id)["why"].as_str().unwrap().to_owned();
+    assert!(why.ends_with("; this check fails on `main` as well"), "{why}");
+    assert_eq!(scene.status(&id)["checks"][0]["fails_on"], "main");
+    scene.studio(["status", &id]).exits(0).says("it fails on `main` as well");
+    let accepted = scene.studio(["accept", &id, "--force", "-m", "Land"]);
+    accepted.exits(1).says("this check fails on `main` as well");
+    let own = failed(&scene, "write broken 1", "test ! -e broken");
+    let why = scene.status(&own)["why"].as_str().unwrap().to_owned();
+    assert!(!why.contains("as well"), "{why}");
+    let accepted = scene.studio(["accept", &own, "--force", "-m", "Land"]);
+    accepted.exits(1).never_says("as well").says("it wrote nothing");
+}
+
+#[test]
+fn a_worktree_that_was_changed_by_hand_is_not_empty() {
+    let scene = Scene::new();
+    scene.configure("checks = [\"test -e made\"]");
+    for committed in [false, true] {
+        let name = if committed { "committed" } else { "written" };
+        let id = scene.exec(["nothing"]);
+        scene.await_state(&id, "empty");
+        scene.await_free(&id);
+        let worktree = scene.worktree(&id);
+        worktree.write("made", name);
+        if committed {
+            worktree.git(["add", "-A"]);
+            worktree.git(["commit", "-q", "-m", "By hand"]);
+        }
+        scene.studio(["diff", &id]).exits(0).says(&format!("+{name}"));
+        let page = scene.studio(["status", &id]);
+        page.exits(0).says("1 file").says("changed by hand").says(&format!("studio check {id}"));
+        scene.studio(["accept", &id, "-m", "Land"]).exits(3).says("accept --force");
+        match committed {
+            true => scene.studio(["check", &id]).exits(0).says("is ready"),
+            false => scene.studio(["accept", &id, "--force", "-m", "Land"]).exits(0).says("landed"),
+        };
+        if committed {
+            scene.studio(["accept", &id, "-m", "Land"]).exits(0).says("landed on main");
+        }
+        assert_eq!(scene.repo.read("made"), name);
+    }
+}
+
+#[test]
+fn changes_by_hand_that_are_taken_back_leave_it_empty() {
+    let scene = Scene::new();
+    let id = scene.exec(["nothing"]);
+    scene.await_state(&id, "empty");
+    scene.await_free(&id);
+    let worktree = scene.worktree(&id);
+    worktree.write("made", "x");
+    assert_eq!(scene.status(&id)["state"], "stopped");
+    std::fs::remove_file(worktree.path().join("made")).unwrap();
+    assert_eq!(scene.status(&id)["state"], "empty");
+    scene.studio(["accept", &id, "--force", "-m", "Land"]).exits(3).says("nothing to land");
+}
+
+#[test]
+fn a_session_whose_only_file_is_too_large_says_so_and_lands_it_when_asked() {
+    let scene = Scene::new();
+    let id = scene.exec(["sh head -c 12000000 /dev/zero > big.bin"]);
+    scene.await_state(&id, "empty");
+    scene.await_free(&id);
+    let why = scene.status(&id)["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("its only change, big.bin, is left out"), "{why}");
+    let include = format!("studio accept {id} --include 'big.bin'");
+    scene.studio(["status", &id]).says("larger than 10 MB").says(&include);
+    scene.studio(["accept", &id, "-m", "Land"]).exits(3).says(&include);
+    scene.studio(["accept", &id, "--include", "big.bin", "-m", "Land"]).exits(0).says("landed");
+    assert_eq!(scene.repo.git(["cat-file", "-s", "main:big.bin"]), "12000000");
+}
+
+#[test]
+fn in_a_batch_every_error_and_note_names_its_session() {
+    let scene = Scene::new();
+    let red = failed(&scene, "write a 1", "test -e never");
+    let good = scene.ready("write b 2");
+    scene.await_free(&good);
+    let ran = scene.studio(["accept", &red, &good, "--force", "-m", "Land"]);
+    ran.exits(1).says(&format!("error: {red}: check `test -e never` fails"));
+    ran.says(&format!("{red}: checking `test -e never` on the merged tree"));
+    let ids = [scene.ready("write c 3"), scene.ready("write d 4")];
+    ids.iter().for_each(|id| scene.await_free(id));
+    let ran = scene.studio(["accept", &ids[0], &ids[1], "--no-checks", "-m", "Land"]);
+    ran.exits(0);
+    for id in &ids {
+        ran.says(&format!("note: {id}: no checks were run"));
+    }
+}
+
+#[test]
+fn ctrl_c_while_checks_run_leaves_nothing_behind() {
+    let scene = Scene::new();
+    let mark = scene.env.home().join("tmp/checking");
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    // Only the check of the landing waits: in the main checkout's box it finds no worktree of `id`.
+    scene.studio(["edit", &id, "--check", "echo begun; exec sleep 600"]).exits(0);
+    let before = scene.repo.everything();
+    let args = ["accept", &id, "--force", "-m", "Land"];
+    let mut landing = scene.env.start(studio(), scene.repo.path(), args);
+    let packs = scene.repo.path().join(".git/objects/pack");
+    let keeps = || {
+        let all = std::fs::read_dir(&packs).into_iter().flatten().flatten();
+        all.filter(|entry| entry.path().extension().is_some_and(|ext| ext == "keep")).count()
+    };
+    until("the check to run", || (keeps() > 0 && sleeps(&scene) > 0).then_some(()));
+    base::process::signal_group(landing.id(), rustix::process::Signal::INT);
+    let status = landing.wait_until(None).unwrap().expect("it ends");
+    assert_eq!(status.code(), Some(130));
+    assert_eq!(keeps(), 0, "no pack is kept");
+    assert_eq!(scene.repo.everything(), before);
+    until("the check to end", || (sleeps(&scene) == 0).then_some(()));
+    let scratch = scene.repo.path().join(".git/studio/scratch");
+    assert_eq!(std::fs::read_dir(scratch).map_or(0, Iterator::count), 0);
+    assert!(!mark.exists());
+    scene.studio(["doctor"]).exits(0).never_says("removed");
+    scene.studio(["accept", &id, "--no-checks", "--force", "-m", "Land"]).exits(0);
+}
+
+/// Processes of this test that sleep.
+fn sleeps(scene: &Scene) -> usize {
+    let home = scene.env.home().to_string_lossy().into_owned();
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter(|entry| {
+        let read = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
+        let ours = String::from_utf8_lossy(&read("environ")).contains(&home);
+        ours && read("cmdline").starts_with(b"sleep\x00600")
+    })
+    .count()
+}

@@ -1,0 +1,300 @@
+//! What an agent may do to its own worktree and git directory, and what comes of it outside.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::failure::Kind;
+use orchestrator::git::import::tampered;
+use orchestrator::git::merge::{self, Strategy};
+use orchestrator::git::names::BranchName;
+use orchestrator::git::snapshot::Limits;
+use orchestrator::git::{land, landings, snapshot, trash};
+use rustix::fs::{CWD, Mode, RenameFlags, mkfifoat, renameat_with};
+use testkit::env::NOW;
+use testkit::repo::Repo;
+
+use crate::git_setting::{Session, Setting, now, setting};
+
+/// A thread that exchanges two paths until it is dropped.
+struct Racer {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Racer {
+    fn exchanging(one: &Path, other: &Path) -> Racer {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (ended, one, other) = (Arc::clone(&stop), one.to_owned(), other.to_owned());
+        let thread = std::thread::spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                let _ = renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE);
+            }
+        });
+        Racer { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Racer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn pipe(path: &Path) {
+    let _ = fs::remove_file(path);
+    mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).expect("its directory is writable");
+}
+
+fn has_object(repo: &Repo, content: &str) -> bool {
+    let file = repo.path().parent().expect("it lies in the home").join("secret");
+    fs::write(&file, content).expect("the home is writable");
+    let id = repo.git(["hash-object", &file.display().to_string()]);
+    repo.try_git(["cat-file", "-e", &id]).0 == 0
+}
+
+#[test]
+fn a_directory_that_becomes_a_symlink_never_brings_a_secret_in() {
+    let s = setting();
+    let secrets = s.env.home().join(".ssh");
+    fs::create_dir_all(&secrets).unwrap();
+    let secret = "the user's own key, in nobody's repository\n";
+    fs::write(secrets.join("id"), secret).unwrap();
+    let session = s.session("task-abcd");
+    session.work.commit_file("tracked/id", "mine\n");
+    let (dir, link) = (session.work.path().join("tracked"), s.env.home().join("link"));
+    symlink(&secrets, &link).unwrap();
+    let home = s.home(&session);
+
+    let racer = Racer::exchanging(&dir, &link);
+    let control = (0..1_000_000)
+        .any(|_| fs::read_to_string(dir.join("id")).is_ok_and(|content| content == secret));
+    assert!(control, "reading by name would have met the secret");
+    let mut taken = 0;
+    for n in 0..30 {
+        let _ = fs::write(s.env.home().join("new"), format!("{n}"));
+        let _ = fs::rename(s.env.home().join("new"), session.work.path().join("other"));
+        let limits = Limits::default();
+        let snapshot = snapshot::take(&s.repository, &session.place, &home, &limits, now());
+        taken += usize::from(snapshot.is_ok());
+        assert!(!has_object(&s.repo, secret), "snapshot {n} brought the secret in");
+    }
+    drop(racer);
+    assert!(taken > 0, "no snapshot was taken at all");
+}
+
+#[test]
+fn pipes_in_the_place_of_git_files_stop_nobody() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.commit_file("new", "work");
+    let broken = s.session("broken-abcd");
+    pipe(&broken.place.git_dir.join("index"));
+    pipe(&broken.place.git_dir.join("objects/pack/pack-1.idx"));
+    fs::create_dir_all(broken.place.git_dir.join("objects/ab")).unwrap();
+    pipe(&broken.place.git_dir.join("objects/ab").join("c".repeat(38)));
+    assert!(!s.snapshot(&broken).is_dirty());
+    pipe(&broken.work.path().join(".git"));
+
+    s.accept(&session).unwrap_or_else(|failure| panic!("{failure}"));
+    let refused = orchestrator::git::import::bring_home(&s.repository, &broken.place);
+    assert_eq!(refused.unwrap_err().kind, Kind::Refused);
+    let dropped = trash::discard(&s.repository, std::slice::from_ref(&broken.place), NOW);
+    let operation = dropped.unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(!broken.work.path().exists());
+    trash::undo(&s.repository, Some(&operation), NOW).unwrap_or_else(|why| panic!("{why}"));
+    assert!(broken.work.path().exists());
+}
+
+#[test]
+fn an_index_without_end_counts_as_that_of_the_head() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.write("new", "work");
+    let index = fs::File::create(session.place.git_dir.join("index")).unwrap();
+    index.set_len(1 << 42).unwrap();
+    let taken = s.snapshot(&session);
+    assert_eq!(s.repo.git(["ls-tree", "-r", "--name-only", &taken.work]), "README.md\nnew");
+}
+
+/// A pattern that takes a matcher years, and a name that it almost fits.
+fn endless(s: &Setting) -> (Session, String) {
+    let session = s.session("task-abcd");
+    session.work.write(&format!("{}c", "a".repeat(120)), "work");
+    (session, format!("{}b", "*a".repeat(60)))
+}
+
+#[test]
+fn an_ignore_pattern_without_end_does_not_hold_a_snapshot() {
+    let s = setting();
+    let (session, pattern) = endless(&s);
+    session.work.write(".gitignore", format!("{pattern}\n"));
+    let taken = s.snapshot(&session);
+    assert_eq!(s.repo.git(["ls-tree", "-r", "--name-only", &taken.work]).lines().count(), 3);
+}
+
+#[test]
+fn an_attributes_pattern_without_end_is_named() {
+    let s = setting();
+    let (session, pattern) = endless(&s);
+    session.work.write(".gitattributes", format!("*.txt text\n{pattern} text\n"));
+    let home = s.home(&session);
+    let limits = Limits::default();
+    let failure = snapshot::take(&s.repository, &session.place, &home, &limits, now()).unwrap_err();
+    assert!(failure.in_full().contains(".gitattributes:2:"), "{}", failure.in_full());
+}
+
+#[test]
+fn a_landing_deletes_nothing_behind_a_symlink_of_the_user() {
+    let s = setting();
+    s.repo.commit_file("dir/file", "content\n");
+    let session = s.session("task-abcd");
+    fs::remove_file(session.work.path().join("dir/file")).unwrap();
+    let outside = s.env.home().join("elsewhere");
+    fs::rename(s.repo.path().join("dir"), &outside).unwrap();
+    symlink(&outside, s.repo.path().join("dir")).unwrap();
+    let order = s.ready(&session, Strategy::Squash);
+    let before = s.repo.everything();
+    let failure = land::accept(&s.repository, &order).unwrap_err();
+    assert_eq!(failure.kind, Kind::Refused);
+    assert!(failure.in_full().contains("dir: not a directory"), "{}", failure.in_full());
+    assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "content\n");
+    assert_eq!(s.repo.everything(), before);
+
+    fs::remove_file(s.repo.path().join("dir")).unwrap();
+    fs::rename(&outside, s.repo.path().join("dir")).unwrap();
+    land::accept(&s.repository, &order).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(!s.repo.path().join("dir/file").exists(), "without the symlink it lands");
+}
+
+#[test]
+fn an_object_whose_content_is_not_its_name_does_not_come_home() {
+    for forged in ["nothing", "blob", "commit"] {
+        let s = setting();
+        let session = s.session("task-abcd");
+        session.work.commit_file("file", "honest\n");
+        let honest = match forged {
+            "commit" => session.work.rev("HEAD"),
+            _ => session.work.rev("HEAD:file"),
+        };
+        session.work.commit_file("other", "other\n");
+        let evil = session.work.rev(if forged == "commit" { "HEAD" } else { "HEAD:other" });
+        let tip = s.repo.rev("refs/heads/studio/task-abcd");
+        if forged == "nothing" {
+            assert_eq!(s.home(&session).head, session.work.rev("HEAD"), "it comes home unforged");
+            continue;
+        }
+        let objects = session.place.git_dir.join("objects");
+        let loose = |id: &str| objects.join(&id[..2]).join(&id[2..]);
+        fs::remove_file(loose(&honest)).unwrap();
+        fs::copy(loose(&evil), loose(&honest)).unwrap();
+        if forged == "commit" {
+            let branch = session.place.git_dir.join("refs/heads/studio/task-abcd");
+            fs::write(branch, format!("{honest}\n")).unwrap();
+        }
+        let home = orchestrator::git::import::bring_home(&s.repository, &session.place);
+        assert!(home.is_err(), "a forged {forged} came home");
+        assert_eq!(s.repo.rev("refs/heads/studio/task-abcd"), tip);
+        s.repo.git(["gc", "-q"]);
+        s.repo.is_sound();
+    }
+}
+
+#[test]
+fn what_an_agent_changed_of_its_git_is_told_until_it_is_put_back() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    let told = || tampered(&session.place);
+    assert_eq!(told(), None);
+    session.work.git(["config", "core.fsmonitor", "/evil"]);
+    let git_dir = &session.place.git_dir;
+    fs::write(git_dir.join("hooks/post-checkout"), "#!/bin/sh\n").unwrap();
+    assert_eq!(told().as_deref(), Some("the agent changed config, hooks of its git"));
+    s.home(&session);
+    assert_eq!(told(), None, "put back when the work came home");
+    fs::write(git_dir.join("info/attributes"), "* filter=evil\n").unwrap();
+    assert!(told().unwrap().contains("info/attributes"));
+    fs::write(session.work.path().join(".git"), "gitdir: /elsewhere\n").unwrap();
+    assert!(told().unwrap().contains(".git was changed"));
+}
+
+#[test]
+fn requirements_that_an_agent_claims_in_its_own_commits_do_not_count() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.write("new", "work");
+    session.work.git(["add", "new"]);
+    session.work.git(["commit", "-qm", "Work\n\nRequirement: R1\nRequirement: R9"]);
+    let mut order = s.ready(&session, Strategy::Ff);
+    order.receipt = Some("{\"requirements\":[\"R1\"],\"checks\":[]}".to_owned());
+    land::accept(&s.repository, &order).unwrap_or_else(|failure| panic!("{failure}"));
+    let landed = landings::read(&s.repository, "main", None).unwrap();
+    assert_eq!(landed.len(), 1);
+    assert_eq!(landed[0].requirements, ["R1"]);
+}
+
+/// Commits a tree that nobody ever had as files, on top of the session's HEAD.
+fn commit_tree(session: &Session, entries: &str) {
+    let tree = mktree(session, entries);
+    let commit = session.work.git(["commit-tree", "-p", "HEAD", "-m", "odd", &tree]);
+    session.work.git(["update-ref", "HEAD", &commit]);
+}
+
+fn mktree(session: &Session, entries: &str) -> String {
+    let job = session.work.job().arg("mktree").input(entries.as_bytes());
+    let output = job.output(base::process::Limits::seconds(60)).expect("git runs");
+    assert!(output.ok(), "{}", output.error_text());
+    output.text()
+}
+
+#[test]
+fn work_that_cannot_be_checked_out_is_refused_by_what_is_wrong_with_it() {
+    let s = setting();
+    let main = BranchName::parse("main").unwrap();
+    let prepare = |session: &Session, strategy| {
+        let snapshot = s.snapshot(session);
+        merge::prepare(&s.repository, &session.place, &snapshot, &main, strategy, now())
+    };
+    let long = s.session("long-abcd");
+    let blob = long.work.rev("HEAD:README.md");
+    commit_tree(&long, &format!("100644 blob {blob}\t{}\n", "d".repeat(4000)));
+    let refused = prepare(&long, Strategy::Squash).unwrap_err();
+    assert_eq!(refused.kind, Kind::Refused);
+    assert!(refused.in_full().contains("has 4000 bytes; the most is 255"), "{}", refused.in_full());
+
+    for (levels, fits) in [(2, true), (9, false)] {
+        let session = s.session(if fits { "small-abcd" } else { "bomb-abcd" });
+        let level = |kind: &str, id: &str| -> String {
+            (0..10).map(|n| format!("{kind} {id}\t{n}\n")).collect()
+        };
+        let mut entries = level("100644 blob", &blob);
+        for _ in 1..levels {
+            entries = level("040000 tree", &mktree(&session, &entries));
+        }
+        commit_tree(&session, &entries);
+        let prepared = prepare(&session, Strategy::Rebase);
+        match fits {
+            true => assert!(prepared.is_ok(), "a hundred files are no bomb"),
+            false => {
+                let refused = prepared.unwrap_err().in_full();
+                assert!(refused.contains("expands to 1000000000 files"), "{refused}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pattern_without_end_does_not_land() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.commit_file("dir/.gitignore", format!("*.o\n{}b\n", "*a".repeat(60)));
+    let order = s.ready(&session, Strategy::Squash);
+    let refused = land::preflight(&s.repository, &order.candidate).unwrap_err();
+    assert_eq!(refused.kind, Kind::Refused);
+    assert!(refused.in_full().contains("dir/.gitignore:2"), "{}", refused.in_full());
+}

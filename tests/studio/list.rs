@@ -1,0 +1,125 @@
+//! `studio list` on pages of every width.
+
+use testkit::env::Ran;
+
+use crate::scene::{Scene, studio};
+
+/// Sessions in several states, with tasks of several lengths.
+fn busy() -> (Scene, Vec<String>) {
+    let scene = Scene::new();
+    let mut ids = Vec::new();
+    ids.push(scene.ready("write hello.txt hi"));
+    let long = "write README.md changed; say make the first page tell what the program is for, in \
+                words of one syllable";
+    ids.push(scene.ready(long));
+    let red = scene.exec(["write red.txt 1", "--check", "echo wrong >&2; exit 7"]);
+    testkit::env::until("red", || (scene.status(&red)["state"] == "failed").then_some(()));
+    ids.push(red);
+    let large = scene.exec(["sh head -c 12000000 /dev/zero > 'a big file.bin'"]);
+    scene.await_state(&large, "empty");
+    ids.push(large);
+    ids.iter().for_each(|id| scene.await_free(id));
+    scene.repo.commit_file("README.md", "# Ours\n");
+    (scene, ids)
+}
+
+fn list(scene: &Scene, columns: &str) -> Ran {
+    let job = scene.env.job(studio(), scene.repo.path()).env("COLUMNS", columns);
+    scene.env.run_job(job.args(["list"]))
+}
+
+#[test]
+fn it_fits_every_width() {
+    let (scene, _) = busy();
+    for columns in ["40", "60", "80", "100", "160"] {
+        let ran = list(&scene, columns);
+        let width: usize = columns.parse().unwrap();
+        for line in ran.ok().lines() {
+            assert!(line.chars().count() <= width, "{columns}: {line}");
+        }
+        if ["40", "80", "160"].contains(&columns) {
+            insta::assert_snapshot!(format!("list_{columns}"), ran.ok());
+        }
+    }
+}
+
+#[test]
+fn what_it_prints_can_be_typed() {
+    let (scene, ids) = busy();
+    for columns in ["40", "80", "160"] {
+        let ran = list(&scene, columns);
+        let commands: Vec<&str> =
+            ran.ok().lines().filter_map(|line| Some(&line[line.find("studio ")?..])).collect();
+        assert_eq!(commands.len(), ids.len(), "{columns}:\n{ran}");
+        for command in commands {
+            let id = command.split(' ').nth(2).unwrap();
+            let found = scene.studio(["explain", id, "--json"]).json()["id"].clone();
+            assert!(ids.iter().any(|known| *known == found), "{command}");
+        }
+    }
+}
+
+#[test]
+fn a_terminal_has_colours_and_a_sum_of_what_does_not_fit() {
+    let (scene, _) = busy();
+    let on = |variables: &[(&str, &str)]| {
+        let mut job = scene.env.job("script", scene.repo.path()).env("SHELL", "/bin/sh");
+        job = job.env("TERM", "xterm").env("COLUMNS", "80");
+        for (name, value) in variables {
+            job = job.env(name, value);
+        }
+        scene.env.run_job(job.args(["-qec", &format!("{} list", studio()), "/dev/null"]))
+    };
+    on(&[]).exits(0).says("\u{1b}[31mfailed").says("\u{1b}[32mready").never_says("more:");
+    on(&[("NO_COLOR", "1")]).exits(0).never_says("\u{1b}").says("failed");
+    let small = on(&[("LINES", "7"), ("NO_COLOR", "1")]);
+    small.exits(0).says("failed").says("… 2 more: 1 ready, 1 empty");
+    let lines = small.out.lines().count();
+    assert!(lines <= 6, "{lines} lines:\n{small}");
+}
+
+#[test]
+fn what_landed_or_was_dropped_is_shown_with_all_in_both_forms() {
+    let scene = Scene::new();
+    let landed = scene.ready("write a 1");
+    let open = scene.ready("write b 2");
+    scene.await_free(&landed);
+    scene.studio(["accept", &landed, "-m", "Land"]).exits(0);
+    let ids = |ran: Ran| -> Vec<String> {
+        let sessions = ran.exits(0).json()["sessions"].as_array().unwrap().clone();
+        sessions.iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(scene.studio(["list", "--json"])), std::slice::from_ref(&open));
+    assert_eq!(ids(scene.studio(["list", "--all", "--json"])), [landed, open]);
+    scene.studio(["list"]).exits(0).never_says("undo op1").says("1 accepted or discarded");
+    scene.studio(["list", "--all"]).exits(0).says("accepted").says("studio undo op1");
+}
+
+#[test]
+fn json_of_foreign_words_is_harmless_on_a_terminal() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1; say x\u{9b}2J\u{202e}y\u{e0041}");
+    let ran = scene.studio(["list", "--json"]);
+    let task = ran.exits(0).json()["sessions"][0]["task"].as_str().unwrap().to_owned();
+    assert!(task.ends_with("x\u{9b}2J\u{202e}y\u{e0041}"));
+    for ran in [ran, scene.studio(["status", &id, "--json"]), scene.studio(["status", &id])] {
+        ran.never_says("\u{9b}").never_says("\u{202e}").never_says("\u{e0041}");
+    }
+}
+
+#[test]
+fn a_conflict_with_the_branch_is_marked_and_remembered() {
+    let (scene, ids) = busy();
+    for _ in 0..2 {
+        let sessions = scene.studio(["list", "--json"]).json()["sessions"].clone();
+        let of = |id: &str| {
+            let all = sessions.as_array().unwrap();
+            all.iter().find(|it| it["id"] == id).unwrap()["conflicts"].clone()
+        };
+        assert_eq!(of(&ids[1]), serde_json::json!(["README.md"]));
+        assert_eq!(of(&ids[0]), serde_json::json!([]));
+    }
+    let shown = list(&scene, "100");
+    shown.says("ready (!)").says("conflicts with main in README.md").ok();
+    assert!(scene.repo.path().join(".git/studio/cache/standing.json").exists());
+}

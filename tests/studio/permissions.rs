@@ -1,0 +1,210 @@
+//! Permission requests of agents: many of them, with and without a person who answers.
+
+use crate::scene::{Scene, studio};
+
+fn answers(scene: &Scene, id: &str) -> Vec<String> {
+    scene.worktree(id).read("answers.txt").lines().map(str::to_owned).collect()
+}
+
+/// The numbers of the requests without an answer.
+fn open_requests(scene: &Scene, id: &str) -> Vec<u64> {
+    let mut open = Vec::new();
+    for line in scene.journal(id) {
+        let n = line["n"].as_u64();
+        match line["entry"].as_str() {
+            Some("asked") => open.extend(n),
+            Some("answered") => open.retain(|one| Some(*one) != n),
+            Some("spawned" | "turn_end") => open.clear(),
+            _ => {}
+        }
+    }
+    open
+}
+
+#[test]
+fn an_agent_that_asks_again_and_again_is_answered_each_time() {
+    let scene = Scene::new();
+    let id = scene.exec(["--agent", "talk", "--ask", "ask one; ask two; ask three"]);
+    for (n, word) in [("1", "allow"), ("2", "deny"), ("3", "allow")] {
+        testkit::env::until("the request", || {
+            let waiting = scene.status(&id);
+            waiting["why"].as_str().unwrap().starts_with(&format!("permission {n}:")).then_some(())
+        });
+        scene.studio(["answer", &id, n, word]).exits(0);
+    }
+    scene.await_state(&id, "ready");
+    assert_eq!(answers(&scene, &id), ["one: yes", "two: no", "three: yes"]);
+}
+
+#[test]
+fn requests_that_come_together_are_answered_in_any_order() {
+    let scene = Scene::new();
+    let id = scene.exec(["--agent", "talk", "--ask", "askall one | two | three"]);
+    testkit::env::until("three requests", || {
+        (open_requests(&scene, &id) == [1, 2, 3]).then_some(())
+    });
+    scene.studio(["answer", &id, "allow"]).exits(3).says("several requests are open");
+    for (n, word) in [("2", "deny"), ("3", "allow"), ("1", "allow")] {
+        scene.studio(["answer", &id, n, word]).exits(0);
+    }
+    scene.await_state(&id, "ready");
+    assert_eq!(answers(&scene, &id), ["two: no", "three: yes", "one: yes"]);
+}
+
+#[test]
+fn numbers_go_on_over_turns_and_starts_of_the_agent() {
+    let scene = Scene::new();
+    let id = scene.exec(["--agent", "loads", "--ask", "ask one"]);
+    scene.await_state(&id, "waiting");
+    scene.studio(["send", &id, "ask two"]).exits(0);
+    scene.studio(["answer", &id, "1", "allow"]).exits(0);
+    testkit::env::until("the second turn", || (open_requests(&scene, &id) == [2]).then_some(()));
+    scene.studio(["answer", &id, "2", "allow"]).exits(0);
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+    scene.studio(["send", &id, "ask three; ask four"]).exits(0);
+    for n in [3, 4] {
+        testkit::env::until("a request of the new start", || {
+            (open_requests(&scene, &id) == [n]).then_some(())
+        });
+        scene.studio(["answer", &id, &n.to_string(), "allow"]).exits(0);
+    }
+    scene.await_state(&id, "ready");
+    assert_eq!(answers(&scene, &id), ["one: yes", "two: yes", "three: yes", "four: yes"]);
+}
+
+#[test]
+fn two_sessions_are_answered_each_for_itself() {
+    let scene = Scene::new();
+    let first = scene.exec(["--agent", "talk", "--ask", "ask one; ask two"]);
+    let second = scene.exec(["--agent", "talk", "--ask", "ask one; ask two"]);
+    for n in ["1", "2"] {
+        for (id, word) in [(&first, "allow"), (&second, "deny")] {
+            testkit::env::until("the request", || {
+                (open_requests(&scene, id) == [n.parse::<u64>().unwrap()]).then_some(())
+            });
+            scene.studio(["answer", id, n, word]).exits(0);
+        }
+    }
+    scene.await_state(&first, "ready");
+    scene.await_state(&second, "ready");
+    assert_eq!(answers(&scene, &first), ["one: yes", "two: yes"]);
+    assert_eq!(answers(&scene, &second), ["one: no", "two: no"]);
+}
+
+#[test]
+fn unattended_each_request_is_denied_with_the_way_to_allow_it() {
+    let scene = Scene::new();
+    let id = scene.exec(["--agent", "loads", "ask one; askall two | three"]);
+    let ready = scene.await_state(&id, "ready");
+    let denied = format!("no nobody was asked; `studio resume {id} --ask` asks you");
+    let mut said = answers(&scene, &id);
+    said.sort();
+    let wanted = ["one", "three", "two"].map(|what| format!("{what}: {denied}"));
+    assert_eq!(said, wanted);
+    let why = ready["why"].as_str().unwrap();
+    assert!(why.contains("3 requests were denied (the first: one): nobody was asked"), "{why}");
+    scene.studio(["logs", &id]).exits(0).says("answer 1: denied by studio: nobody was asked");
+
+    scene.await_free(&id);
+    scene.studio(["resume", &id, "--ask"]).exits(0);
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+    scene.studio(["send", &id, "ask four"]).exits(0);
+    scene.await_state(&id, "waiting");
+    scene.studio(["answer", &id, "4", "allow"]).exits(0);
+    scene.await_state(&id, "ready");
+}
+
+#[test]
+fn a_session_that_changed_nothing_says_what_was_denied() {
+    let scene = Scene::new();
+    let script = "ask write /opt/x; sh rm answer.txt answers.txt";
+    let id = scene.exec(["--agent", "talk", script]);
+    let empty = scene.await_state(&id, "empty");
+    let why = empty["why"].as_str().unwrap();
+    assert!(
+        why.starts_with("the agent finished and changed nothing; a request was denied"),
+        "{why}"
+    );
+    assert_eq!(empty["next"][0], format!("studio resume {id} --ask"));
+}
+
+#[test]
+fn always_answers_the_same_request_from_then_on() {
+    let scene = Scene::new();
+    let script = "ask push; ask push; ask other";
+    let id = scene.exec(["--agent", "talk", "--ask", script]);
+    scene.await_state(&id, "waiting");
+    scene.studio(["answer", &id, "deny", "--always"]).exits(2).says("--always cannot be used");
+    scene.studio(["answer", &id, "allow", "--always"]).exits(0).says("allowed for this session");
+    testkit::env::until("the other request", || (open_requests(&scene, &id) == [3]).then_some(()));
+    scene.studio(["answer", &id, "deny"]).exits(0);
+    scene.await_state(&id, "ready");
+    assert_eq!(answers(&scene, &id), ["push: always", "push: always", "other: no"]);
+}
+
+#[test]
+fn a_write_that_the_box_closes_is_denied_with_the_line_that_opens_it() {
+    let scene = Scene::new();
+    let outside = scene.env.home().join("outside/f");
+    std::fs::create_dir(outside.parent().unwrap()).unwrap();
+    let call = |path: &std::path::Path| {
+        format!(
+            r#"request {{"title":"Edit","kind":"edit","locations":[{{"path":"{}"}}]}}"#,
+            path.display()
+        )
+    };
+    let id = scene.exec(["--agent", "talk", "--ask", &call(&outside)]);
+    scene.await_state(&id, "ready");
+    let opens = format!("`[sandbox] write = [\"{}\"]`", outside.parent().unwrap().display());
+    let said = answers(&scene, &id);
+    assert!(said[0].starts_with("Edit: no") && said[0].contains(&opens), "{said:?}");
+
+    let inside = scene.exec(["--agent", "talk", "--ask", "gate go; write go 1"]);
+    let file = scene.worktree(&inside).path().join("f");
+    scene.studio(["send", &inside, &call(&file)]).exits(0);
+    testkit::env::until("the worktree", || file.parent().unwrap().exists().then_some(()));
+    scene.worktree(&inside).write("go", "");
+    scene.await_state(&inside, "waiting");
+    scene.studio(["answer", &inside, "allow"]).exits(0);
+    scene.await_state(&inside, "ready");
+}
+
+#[test]
+fn a_request_is_shown_whole_and_one_that_cannot_be_read_is_denied() {
+    let scene = Scene::new();
+    let call = r#"request {"title":"Tidy up","kind":"execute","rawInput":{"command":"rm -rf /\u001b]0,x","cwd":"/w"}}"#;
+    let id = scene.exec(["--agent", "talk", "--ask", call]);
+    scene.await_state(&id, "waiting");
+    let page = scene.studio(["status", &id]);
+    page.exits(0).says("Tidy up").says("rm -rf /^[]0,x").says("in /w");
+    scene.studio(["answer", &id, "deny"]).exits(0);
+    scene.await_state(&id, "ready");
+
+    let long = format!("ask {}", "x".repeat(20_000));
+    let id = scene.exec(["--agent", "talk", "--ask", &long]);
+    scene.await_state(&id, "ready");
+    let said = answers(&scene, &id);
+    assert!(said[0].contains("it is 20000 bytes long"), "{}", &said[0][19_000..]);
+}
+
+#[test]
+fn run_says_which_command_answers_where_there_is_no_terminal() {
+    let scene = Scene::new();
+    let args = ["run", "--agent", "talk", "--ask", "ask one; ask two"];
+    let mut run = scene.env.start(studio(), scene.repo.path(), args);
+    for n in ["1", "2"] {
+        let id = testkit::env::until("a request", || {
+            let list = scene.studio(["list", "--json"]).json();
+            let session = &list["sessions"][0];
+            let why = session["why"].as_str().unwrap_or_default();
+            why.starts_with(&format!("permission {n}:"))
+                .then(|| session["id"].as_str().unwrap().to_owned())
+        });
+        scene.studio(["answer", &id, n, "allow"]).exits(0);
+    }
+    let mut said = String::new();
+    std::io::Read::read_to_string(run.child.stderr.as_mut().unwrap(), &mut said).unwrap();
+    assert!(said.contains("1 allow    (or deny)"), "{said}");
+}

@@ -1,0 +1,272 @@
+//! Where worktrees are: beside the main checkout, where the user wants them, or where an earlier
+//! version put them; and what sessions share.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use base::process::Limits;
+use testkit::env::{Ran, until};
+use testkit::repo::Repo;
+
+use crate::scene::{Scene, studio};
+
+const INSIDE: &str = "worktree = \".worktrees/{id}\"";
+
+/// A scene whose sessions were made inside the main checkout, as earlier versions made them.
+fn inside() -> Scene {
+    let scene = Scene::new();
+    scene.configure(INSIDE);
+    scene
+}
+
+fn old_place(scene: &Scene, id: &str) -> Repo {
+    Repo::at(&scene.repo.path().join(".worktrees").join(id))
+}
+
+#[test]
+fn sessions_that_are_inside_the_main_checkout_go_on_land_and_come_back() {
+    let scene = inside();
+    scene.studio(["run", "write a 1"]).exits(0).says("the worktrees are inside the main checkout");
+    let first = scene.studio(["list", "--json"]).json()["sessions"][0]["id"].clone();
+    let first = first.as_str().expect("an id").to_owned();
+    let second = scene.ready("write b 2");
+    let third = scene.ready("write c 3");
+    [&first, &second, &third].iter().for_each(|id| scene.await_free(id));
+    assert_eq!(scene.repo.git(["status", "--porcelain"]), "");
+    scene.configure("");
+
+    scene.studio(["accept", &first, "-m", "Add a"]).exits(0);
+    scene.studio(["discard", &second, "--yes"]).exits(0);
+    assert!(!old_place(&scene, &second).path().exists());
+    scene.studio(["undo"]).exits(0);
+    assert_eq!(old_place(&scene, &second).read("b"), "2\n");
+    scene.studio(["send", &second, "go on; write d 4"]).exits(0);
+    until("the second turn", || old_place(&scene, &second).path().join("d").exists().then_some(()));
+    scene.await_state(&second, "ready");
+    scene.await_free(&second);
+    fs::remove_dir_all(old_place(&scene, &third).path()).expect("it is there");
+    scene.studio(["resume", &third]);
+    scene.studio(["send", &third, "go on; write e 5"]);
+    until("it is made again", || old_place(&scene, &third).path().join("c").exists().then_some(()));
+    scene.studio(["accept", &second, "-m", "Add b"]).exits(0);
+    assert_eq!((scene.repo.read("b"), scene.repo.read("d")), ("2\n".into(), "4\n".into()));
+    assert_eq!(scene.repo.git(["status", "--porcelain"]), "");
+}
+
+#[test]
+fn doctor_offers_to_move_worktrees_and_moves_those_not_in_use() {
+    let scene = inside();
+    scene.repo.commit_file(".gitignore", "cache/\n");
+    let idle = scene.ready("write a 1; write cache/big warm; sh git add a");
+    scene.await_free(&idle);
+    let busy = scene.exec(["write b 1; gate go"]);
+    scene.await_state(&busy, "working");
+    until("its file", || old_place(&scene, &busy).path().join("b").exists().then_some(()));
+    scene.configure("");
+    scene.studio(["doctor"]).exits(0).says("2 worktrees are inside the main checkout");
+    assert!(old_place(&scene, &idle).path().exists(), "nothing is moved without the user's word");
+
+    let moved = scene.studio(["doctor", "--move-worktrees"]);
+
+    moved.exits(1).says(&format!("moved the worktree of `{idle}`"));
+    moved.says(&format!("`{busy}` is in use"));
+    assert!(!old_place(&scene, &idle).path().exists());
+    let work = scene.worktree(&idle);
+    assert_eq!(work.git(["status", "--porcelain"]), "A  a");
+    assert_eq!(work.read("cache/big"), "warm\n");
+    assert!(scene.repo.git(["worktree", "list"]).contains(work.path().to_str().expect("UTF-8")));
+    old_place(&scene, &busy).write("go", "");
+    scene.await_state(&busy, "ready");
+    scene.await_free(&busy);
+    scene.studio(["doctor", "--move-worktrees"]).exits(0).says("moved the worktree");
+    scene.studio(["doctor", "--move-worktrees"]).exits(0).says("all is well");
+    scene.studio(["operations"]).exits(0).says("move");
+    scene.studio(["undo"]).exits(5).says("nothing to undo");
+
+    scene.studio(["send", &idle, "go on; write c 1"]).exits(0);
+    until("the second turn", || work.path().join("c").exists().then_some(()));
+    scene.await_state(&idle, "ready");
+    scene.await_free(&idle);
+    scene.studio(["accept", &idle, "-m", "Add a"]).exits(0);
+    scene.studio(["undo"]).exits(0);
+    assert_eq!(work.read("cache/big"), "warm\n", "it is back where it was moved to");
+    scene.studio(["discard", &idle, &busy, "--yes"]).exits(0);
+    scene.repo.is_sound();
+}
+
+#[test]
+fn where_the_parent_cannot_be_written_worktrees_go_to_the_users_state_directory() {
+    let env = testkit::env::TestEnv::new();
+    let parent = env.home().join("shared");
+    fs::create_dir(&parent).expect("the home is writable");
+    let repo = Repo::make(&parent.join("repo"));
+    let fake = testkit::env::built("fake-agent");
+    env.config(&format!(
+        "[studio]\nagent = \"fake\"\nchecks = \"test -e a\"\n[studio.agents.fake]\n\
+         protocol = \"command\"\ncommand = [\"{}\", \"{{prompt}}\"]\n",
+        fake.display()
+    ));
+    fs::set_permissions(&parent, fs::Permissions::from_mode(0o555)).expect("it is ours");
+    // Root may write everywhere, so another user runs it.
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        let home = env.home().display().to_string();
+        let job = env.job("chown", env.home()).args(["-R", "65534:65534", &home]);
+        assert!(job.output(Limits::seconds(30)).expect("chown runs").ok());
+    }
+    let run = |args: &[&str]| -> Ran {
+        let job = match is_root {
+            true => env.job("setpriv", repo.path()).args([
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+                studio(),
+            ]),
+            false => env.job(studio(), repo.path()),
+        };
+        env.run_job(job.args(args))
+    };
+    let reachable = run(&["--version"]);
+    if reachable.code != 0 {
+        eprintln!("skipped: {} cannot be run by another user", studio());
+        return;
+    }
+    let note = "the directory of the main checkout cannot be written";
+    run(&["run", "write a 1"]).exits(0).says(note);
+    run(&["run", "write a 2"]).exits(0).never_says(note);
+    let list = run(&["list", "--json"]).json();
+    let first = list["sessions"][0].clone();
+    let state = env.home().join(".local/state/studio/worktrees");
+    assert!(
+        first["worktree"].as_str().expect("a path").starts_with(state.to_str().expect("UTF-8"))
+    );
+    run(&["accept", first["id"].as_str().expect("an id"), "-m", "Add a"]).exits(0);
+    run(&["undo"]).exits(0);
+}
+
+#[test]
+fn a_path_dependency_that_is_not_there_is_named_and_the_template_that_helps_works() {
+    let scene = Scene::new();
+    let sibling = scene.env.home().join("sibling");
+    fs::create_dir(&sibling).expect("the home is writable");
+    scene.repo.commit_file("Cargo.toml", "[dependencies]\nsibling = { path = \"../sibling\" }\n");
+    scene.configure("checks = \"test -d ../sibling\"");
+    let id = scene.exec(["write a 1"]);
+    let failed = until("the check", || {
+        let status = scene.status(&id);
+        (status["state"] == "failed").then_some(status)
+    });
+    let why = failed["why"].as_str().expect("a reason");
+    assert!(
+        why.contains("`../sibling` in Cargo.toml") && why.contains("{parent}/{repo}-{id}"),
+        "{why}"
+    );
+    scene.await_free(&id);
+
+    let beside = "worktree = \"{parent}/{repo}-{id}\"\n";
+    scene.configure(&format!("{beside}checks = \"test -d ../sibling\""));
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    let worktree = scene.status(&id)["worktree"].as_str().expect("a path").to_owned();
+    assert_eq!(worktree, format!("{}-{id}", scene.repo.path().display()));
+    scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
+    scene.studio(["undo"]).exits(0);
+    scene.studio(["discard", &id, "--yes"]).exits(0);
+    let other = scene.env.repo_at("other");
+    let trash: Vec<_> = fs::read_dir(scene.env.home().join(".studio-trash"))
+        .expect("the trash is beside the worktrees")
+        .collect();
+    assert_eq!(trash.len(), 1, "each repository has its own");
+    assert!(!other.worktrees().exists());
+}
+
+#[test]
+fn run_says_what_of_the_main_checkout_a_session_does_not_have() {
+    let scene = Scene::new();
+    scene.studio(["run", "write a 1"]).exits(0).never_says("uncommitted");
+    let lib = scene.env.repo_at("lib");
+    let url = lib.path().to_str().expect("UTF-8").to_owned();
+    let add = ["-c", "protocol.file.allow=always", "submodule", "add", "-q", &url, "vendor/lib"];
+    scene.repo.git(add);
+    scene.repo.git(["commit", "-q", "-m", "lib"]);
+    scene.repo.write("README.md", "changed\n");
+    scene.repo.write("notes", "mine\n");
+    let ran = scene.studio(["run", "write b 1"]);
+    ran.exits(0).says("without 2 uncommitted changes: README.md, notes");
+    ran.says("without the files of submodules: vendor/lib");
+    scene.studio(["run", "--base", "HEAD~1", "write c 1"]).exits(0).never_says("uncommitted");
+    let linked = scene.env.home().join("linked");
+    scene.repo.git(["worktree", "add", "-q", "-b", "linked", linked.to_str().expect("UTF-8")]);
+    let from_linked = scene.studio_in(&linked, ["run", "write d 1"]);
+    from_linked.exits(0).never_says("uncommitted");
+    assert!(!Repo::at(&linked).worktrees().exists(), "they are beside the main checkout");
+}
+
+/// Writes what build tools would run or obey into every cache.
+const PLANT: &str = r#"
+for v in CARGO_HOME npm_config_cache XDG_CACHE_HOME PIP_CACHE_DIR GOCACHE GOMODCACHE; do
+    eval d=\$$v
+    mkdir -p "$d/bin" && echo evil > "$d/planted" && echo evil > "$d/config.toml" &&
+        echo evil > "$d/bin/cargo" || exit 1
+done
+"#;
+
+/// Fails when something of that is there.
+const LOOK: &str = r#"
+for v in CARGO_HOME npm_config_cache XDG_CACHE_HOME PIP_CACHE_DIR GOCACHE GOMODCACHE; do
+    eval d=\$$v
+    test -d "$d" || exit 2
+    for f in planted config.toml bin/cargo; do
+        test ! -e "$d/$f" || exit 3
+    done
+done
+"#;
+
+#[test]
+fn what_one_agent_plants_in_a_build_cache_reaches_neither_checks_nor_others() {
+    let scene = Scene::new();
+    scene.repo.commit_file("plant.sh", PLANT);
+    scene.repo.commit_file("look.sh", LOOK);
+    scene.configure("checks = [\"sh look.sh && sh plant.sh\"]");
+    // The agent plants, its check looks and plants; then its landing's check does the same.
+    let first = scene.ready("sh sh plant.sh && touch planted; write a 1");
+    scene.await_free(&first);
+    assert!(scene.worktree(&first).path().join("planted").exists(), "the agent could plant");
+    scene.studio(["accept", "--dry-run", &first]).exits(0);
+    scene.studio(["send", &first, "go on; sh sh plant.sh; write b 1"]).exits(0);
+    until("the second turn", || scene.worktree(&first).path().join("b").exists().then_some(()));
+    scene.await_state(&first, "ready");
+    scene.await_free(&first);
+    let second = scene.ready("sh sh look.sh && touch clean; write c 1");
+    scene.await_free(&second);
+    assert!(scene.worktree(&second).path().join("clean").exists(), "another agent finds nothing");
+    scene.studio(["accept", &second, "-m", "Add c"]).exits(0);
+    scene.studio(["accept", &first, "-m", "Add a"]).exits(0);
+
+    assert!(scene.session_file(&first, "caches/agent/cargo/planted").exists());
+    scene.studio(["gc"]).exits(0).says("unused build cache");
+    assert!(!scene.session_file(&first, "caches").exists());
+    scene.studio(["undo"]).exits(0);
+    scene.studio(["send", &first, "go on; write d 1"]).exits(0);
+    until("a turn with new caches", || {
+        scene.worktree(&first).path().join("d").exists().then_some(())
+    });
+    scene.await_state(&first, "ready");
+}
+
+#[test]
+fn the_setup_fills_the_caches_of_the_agent_and_of_each_check() {
+    let scene = Scene::new();
+    scene.repo.commit_file(
+        "check.sh",
+        "cd \"$CARGO_HOME\" && echo x >> downloaded && test \"$(wc -l < downloaded)\" -eq 2\n",
+    );
+    scene.configure("setup = 'echo 1 > \"$CARGO_HOME/downloaded\"'\nchecks = \"sh check.sh\"");
+    let id = scene.ready("sh cp \"$CARGO_HOME/downloaded\" found; write a 1");
+    scene.await_free(&id);
+    assert_eq!(scene.worktree(&id).read("found"), "1\n");
+    scene.studio(["accept", "--dry-run", &id]).exits(0);
+    scene.studio(["send", &id, "go on; write b 1"]).exits(0);
+    until("the second turn", || scene.worktree(&id).path().join("b").exists().then_some(()));
+    scene.await_state(&id, "ready");
+}
