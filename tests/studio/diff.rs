@@ -281,3 +281,28 @@ fn json_holds_the_patch_and_no_character_that_a_terminal_acts_on() {
     assert_eq!((&value["schema"], &value["id"]), (&1.into(), &id.as_str().into()));
     ran.never_says("\u{9b}").never_says("\u{202e}").never_says("\u{e0041}").never_says("\u{1b}");
 }
+
+#[test]
+fn accept_says_when_the_work_is_not_what_a_terminal_showed() {
+    let scene = Scene::new();
+    let note = "changed since `studio diff` showed it";
+    let (same, _) = changed(&scene, |it| it.write("a.txt", "shown\n"));
+    on_a_terminal(&scene, &format!("diff {same} --no-pager"), &[]).exits(0);
+    scene.studio(["accept", &same, "-m", "x", "--force"]).exits(0).never_says(note);
+    let (other, worktree) = changed(&scene, |it| it.write("b.txt", "shown\n"));
+    on_a_terminal(&scene, &format!("diff {other} --no-pager"), &[]).exits(0);
+    on_a_terminal(&scene, &format!("diff {other} --stat"), &[]).exits(0);
+    worktree.write("b.txt", "another\n");
+    scene.studio(["accept", &other, "-m", "x", "--force"]).exits(0).says(note);
+}
+
+#[test]
+fn status_warns_of_a_worktree_in_which_plain_git_obeys_the_agent() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    scene.studio(["status", &id]).exits(0).never_says("warning");
+    scene.worktree(&id).git(["config", "core.fsmonitor", "/evil"]);
+    let warned = scene.studio(["status", &id]);
+    warned.exits(0).says("warning: the agent changed config of its git");
+}

@@ -9,6 +9,7 @@ use base::process::{Running, Stream, exit_code};
 
 use crate::commands::desk::{Common, Desk};
 use crate::commands::interrupt::Interrupt;
+use crate::git::landings;
 use crate::git::patch::{Comparison, Form, from_top};
 use crate::git::snapshot::Limits;
 use crate::report::pager::{self, Pager};
@@ -16,6 +17,7 @@ use crate::report::patch::{self, Kind};
 use crate::report::view::View;
 use crate::report::{self, table};
 use crate::session::home::{self, Changes};
+use crate::session::shown;
 
 /// How often a worktree that changes while it is read is looked at again.
 const LOOKS: u32 = 3;
@@ -88,7 +90,18 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if desk.json {
         return print_json(&view, &changes.comparison, &paths);
     }
-    print(&changes.comparison, args, &paths)
+    let code = print(&changes.comparison, args, &paths)?;
+    let FormArgs { stat, name_only, word_diff: _ } = args.form;
+    if io::stdout().is_terminal() && paths.is_empty() && !stat && !name_only {
+        shown::record(&desk.repository, &view.record.id, &tree(&desk, &changes.comparison))?;
+    }
+    Ok(code)
+}
+
+/// The tree with the work; the comparison names it, or a commit that has it.
+fn tree(desk: &Desk, comparison: &Comparison) -> String {
+    landings::commit(&desk.repository, &comparison.to)
+        .map_or_else(|_| comparison.to.clone(), |(_, tree)| tree)
 }
 
 /// The worktree as it is now; where there is none, what was brought home last.

@@ -3,6 +3,7 @@
 use base::failure::Result;
 
 use crate::commands::desk::{Common, Desk};
+use crate::git::import;
 use crate::report;
 use crate::report::table;
 use crate::session::home;
@@ -31,7 +32,12 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     }
     match desk.json {
         true => report::json_line(&view.json()),
-        false => report::out(&table::page(&view)),
+        false => {
+            report::out(&table::page(&view));
+            if let Some(what) = import::tampered(&view.record.place) {
+                report::say(&format!("warning: {what}; plain git in its worktree would obey it"));
+            }
+        }
     }
     Ok(0)
 }
