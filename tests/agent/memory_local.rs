@@ -53,7 +53,8 @@ impl Host {
             let told = match what {
                 Ask::Hello { .. } => Told { id, what: Tell::Hello(self.hello()) },
                 Ask::Embed { texts } => Told { id, what: self.vectors(texts) },
-                other => panic!("nobody asks {other:?}"),
+                Ask::Cancel { .. } => continue,
+                other => panic!("unexpected request: {other:?}"),
             };
             let mut line = serde_json::to_value(&told).unwrap();
             if self.embedder.is_none() {

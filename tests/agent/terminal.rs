@@ -3,16 +3,25 @@
 use serde_json::json;
 use testkit::env::Ran;
 use testkit::model_server::reply::Reply;
+use testkit::tmux::Terminal;
 
 use crate::stage::{G3, Stage, of_type};
 use crate::web_support::Site;
 
-/// Runs g3 on a terminal with these keys typed.
-fn on_a_terminal(stage: &Stage, args: &str, keys: &str) -> Ran {
+/// Runs g3 on a terminal.
+fn on_a_terminal(stage: &Stage, args: &str) -> Ran {
     let job = stage.env.job("script", stage.repo.path());
     let job = job.env("TERM", "xterm-256color").env("SHELL", "/bin/sh");
     let line = format!("{G3} {args}");
-    stage.env.run_job(job.args(["-qec", &line, "/dev/null"]).input(keys))
+    stage.env.run_job(job.args(["-qec", &line, "/dev/null"]).input(""))
+}
+
+/// Runs a task on a terminal and answers its one question. Gives what the terminal showed.
+pub fn answered(stage: &Stage, task: &str, answer: &str) -> String {
+    let terminal = Terminal::start(&stage.env, stage.repo.path(), (120, 40), [G3, task]);
+    terminal.shows("[N]o:");
+    terminal.enters(answer);
+    terminal.ends()
 }
 
 #[test]
@@ -21,7 +30,7 @@ fn words_are_painted_and_calls_have_their_line() {
         Reply::says("# Plan\n\nI **list** files.\n").calls("shell", json!({"command": "echo out"})),
         Reply::says("Done."),
     ]);
-    let ran = on_a_terminal(&stage, "'list files'", "");
+    let ran = on_a_terminal(&stage, "'list files'");
     ran.exits(0);
     ran.says("\u{1b}[1;35m# Plan").says("\u{1b}[1mlist").says("● shell echo out").says("2 turns");
 }
@@ -57,14 +66,14 @@ fn with_nobody_to_ask_it_is_denied_and_the_rule_is_named() {
 
 #[test]
 fn a_yes_opens_a_page_of_this_machine_and_no_other_answer_does() {
-    for (keys, reached) in [("y\n", true), ("n\n", false)] {
+    for (answer, reached) in [("y", true), ("n", false)] {
         let site = Site::new();
         site.page("/", "text/plain", "inside");
         let call = Reply::call("webfetch", json!({ "url": site.url("/") }));
         let stage = Stage::new([call, Reply::says("done")]);
-        let ran = on_a_terminal(&stage, "'look it up'", keys);
-        ran.exits(0).says("Allow?").says("is this machine");
-        assert_eq!(ran.out.matches("Allow?").count(), 1, "{ran}");
+        let shown = answered(&stage, "look it up", answer);
+        assert!(shown.contains("is this machine"), "{shown}");
+        assert_eq!(shown.matches("Allow?").count(), 1, "{shown}");
         let told = stage.asked()[1].tool_results()[0].1.clone();
         assert_eq!(told.contains("inside"), reached, "{told}");
         assert_eq!(site.asked().len(), usize::from(reached));
@@ -76,7 +85,8 @@ fn always_is_kept_for_a_host_and_counts_for_web_tools_and_commands() {
     let fetch = || Reply::call("webfetch", json!({ "url": "https://docs.invalid/x" }));
     let curl = || Reply::call("shell", json!({ "command": "curl -sS https://docs.invalid/y" }));
     let stage = Stage::new([fetch(), Reply::says("done"), fetch(), curl(), Reply::says("done")]);
-    on_a_terminal(&stage, "'look it up'", "a\n").exits(0).says("`docs.invalid` is asked over");
+    let shown = answered(&stage, "look it up", "a");
+    assert!(shown.contains("`docs.invalid` is asked over"), "{shown}");
     stage.g3(["look it up"]).ok();
     let results = stage.asked()[4].tool_results();
     for (_, told) in &results {

@@ -393,7 +393,7 @@ fn a_program_with_a_window_is_launched_and_not_waited_for() {
 #[test]
 fn steps_of_the_history_are_counted_from_the_first_action_on() {
     let bench = Bench::new("core");
-    let dir = bench.dir.join(".g3/sessions/tool-exec/tools");
+    let dir = bench.session().join("tools");
     std::fs::create_dir_all(&dir).unwrap();
     let action = json!({
         "tool": "wait", "args": {}, "ok": true, "result_summary": "", "duration_ms": 1,

@@ -152,7 +152,7 @@ fn exec(args: &ExecArgs) -> Result<u8> {
     let outcome = match serde_json::from_str::<Value>(&given) {
         Ok(call @ Value::Object(_)) => {
             with(&live, |live| {
-                live.fit(terminal::width_of_stderr());
+                live.fit(terminal::stderr_width());
                 live.begin(CALL, &call_line(&args.call.name, &call));
                 live.show();
             });

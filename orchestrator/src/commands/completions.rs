@@ -19,7 +19,7 @@ pub fn run(args: &Args, command: Command) -> Result<u8> {
     // Some generators offer hidden commands too.
     let visible = command.get_subcommands().filter(|it| !it.is_hide_set()).cloned();
     let mut command =
-        Command::new("studio").args(command.get_arguments().cloned()).subcommands(visible);
+        clap::Command::new("studio").args(command.get_arguments().cloned()).subcommands(visible);
     clap_complete::generate(args.shell, &mut command, "studio", &mut script);
     report::out(String::from_utf8_lossy(&script).trim_end());
     Ok(0)

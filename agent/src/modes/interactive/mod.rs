@@ -252,7 +252,7 @@ impl Chat {
         let directory = below_home(&self.settings.cwd);
         let rows = [("model", &model), ("directory", &directory), ("session", &session)];
         for (name, value) in rows {
-            let width = terminal::width_of_stderr();
+            let width = terminal::stderr_width();
             self.say(&wrapped(value, width, &format!("{name:11}")));
         }
         self.show_end();
@@ -262,7 +262,7 @@ impl Chat {
     pub fn show_end(&self) {
         let Some(work) = &self.work else { return };
         let is_terminal = std::io::stderr().is_terminal();
-        let width = terminal::width_of_stderr();
+        let width = terminal::stderr_width();
         let colours = is_terminal && terminal::has_colours();
         let text = recap::recap(&history::turns(entries(work)), width, colours);
         if !text.is_empty() {
