@@ -115,7 +115,8 @@ pub fn check(result: &CheckResult) -> String {
     }
     let tail = base::text::tail(result.tail.trim_end(), 1500);
     let tail = base::text::printable_output(tail);
-    let head = result.failure();
+    let also = result.fails_on.as_ref().map(|it| format!("; it fails on `{it}` as well"));
+    let head = result.failure() + &also.unwrap_or_default();
     if tail.is_empty() {
         head
     } else {

@@ -107,6 +107,7 @@ pub enum Unchecked {
 /// A journal, read once and summed up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own in the journal")]
 pub struct Story {
     /// Where it stands.
     pub phase: Phase,
@@ -249,11 +250,12 @@ impl Story {
             }
             Entry::Answered { n, allow, always, why, .. } => {
                 let ask = self.asks.remove(n).unwrap_or_default();
-                if let (false, Some(why)) = (allow, why) {
-                    self.denied.add(&ask.what, why);
-                }
-                if *allow && *always {
-                    self.always.insert(ask.rule);
+                match (allow, why) {
+                    (false, Some(why)) => self.denied.add(&ask.what, why),
+                    (true, _) if *always => {
+                        self.always.insert(ask.rule);
+                    }
+                    (_, _) => {}
                 }
                 self.wait_or_work();
             }
@@ -282,17 +284,7 @@ impl Story {
                 self.is_checked = true;
                 self.unchecked = None;
             }
-            Entry::Checks { commands } => {
-                let has_passed = |command: &String| {
-                    let mut results = self.checks.iter().flatten();
-                    results.any(|result| result.ok && result.command == *command)
-                };
-                if self.phase == (Phase::Ended { outcome: Outcome::Ready }) {
-                    let all = commands.iter().all(has_passed);
-                    self.unchecked = (!all).then_some(Unchecked::OtherChecks);
-                }
-                self.commands = Some(commands.clone());
-            }
+            Entry::Checks { commands } => self.hear_checks(commands),
             Entry::StopRequested | Entry::Limit { .. } => {}
             Entry::Note { text } => self.note = Some(text.clone()),
             Entry::Exit { outcome, .. } => {
@@ -300,6 +292,19 @@ impl Story {
                 self.asks.clear();
             }
         }
+    }
+
+    /// The user changed the checks: what is ready stays so where they have all passed.
+    fn hear_checks(&mut self, commands: &[String]) {
+        let has_passed = |command: &String| {
+            let mut results = self.checks.iter().flatten();
+            results.any(|result| result.ok && result.command == *command)
+        };
+        if self.phase == (Phase::Ended { outcome: Outcome::Ready }) {
+            let all = commands.iter().all(has_passed);
+            self.unchecked = (!all).then_some(Unchecked::OtherChecks);
+        }
+        self.commands = Some(commands.to_vec());
     }
 
     /// The check that ended the run, where a red check did.

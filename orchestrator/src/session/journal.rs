@@ -206,14 +206,11 @@ pub struct CheckResult {
 impl CheckResult {
     /// Why a check failed, in one line.
     pub fn failure(&self) -> String {
-        let mut text = format!("check `{}` failed with exit code {}", self.command, self.exit);
-        if let Some(branch) = &self.fails_on {
-            text.push_str(&format!("; it fails on `{branch}` as well"));
+        let failed = format!("check `{}` failed with exit code {}", self.command, self.exit);
+        match &self.hint {
+            Some(hint) => format!("{failed}: {hint}"),
+            None => failed,
         }
-        if let Some(hint) = &self.hint {
-            text.push_str(&format!(": {hint}"));
-        }
-        text
     }
 }
 
