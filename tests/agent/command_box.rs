@@ -221,6 +221,24 @@ fn work_in_a_repository_goes_on_as_ever_and_what_git_obeys_stays_as_it_is() {
 }
 
 #[test]
+fn a_repository_that_studio_works_in_is_worked_in_as_ever_and_its_sessions_stay_as_they_are() {
+    let bench = outside();
+    let common = bench.dir.join(".git").canonicalize().unwrap();
+    let session = common.join("studio/sessions/one");
+    fs::create_dir_all(&session).unwrap();
+    fs::write(session.join("journal.jsonl"), "{}\n").unwrap();
+    let known = bench.env.home().join(".local/state/studio/work");
+    fs::create_dir_all(&known).unwrap();
+    fs::write(known.join("repository"), common.display().to_string()).unwrap();
+    let line =
+        "ls && echo new > new && git add new && git commit -qm two && git log --oneline | wc -l";
+    shell(&bench, line).says("2\n").works();
+    shell(&bench, "echo x >> .git/studio/sessions/one/journal.jsonl").fails("failed");
+    shell(&bench, "rm -rf .git/studio; mv .git/studio .git/other");
+    assert_eq!(fs::read_to_string(session.join("journal.jsonl")).unwrap(), "{}\n");
+}
+
+#[test]
 fn a_denial_names_the_path_and_what_opens_it_and_a_rule_does_open_it() {
     let bench = outside();
     let out = bench.env.home().canonicalize().unwrap().join("out");

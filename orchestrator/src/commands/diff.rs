@@ -199,7 +199,7 @@ fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8>
                 Ok(shown)
             })?
         }
-        None => patch::show(from, io::BufWriter::new(report::stdout()), kind, colours),
+        None => patch::show(from, io::BufWriter::new(report::writer()), kind, colours),
     };
     match shown {
         Err(why) if why.kind() == io::ErrorKind::BrokenPipe => Ok(0),
@@ -253,7 +253,7 @@ fn print_json(view: &View, comparison: &Comparison, paths: &[OsString]) -> Resul
     let from = started.running.child.stdout.take();
     let from = from.ok_or("it has no stdout").or_fail(|| "cannot read git's output")?;
     let base = &comparison.from;
-    let mut out = io::BufWriter::new(report::stdout());
+    let mut out = io::BufWriter::new(report::writer());
     let print = || -> io::Result<()> {
         write!(
             out,

@@ -1,6 +1,8 @@
 //! Permission requests, put to the person at the terminal while the sessions are shown: one key
 //! answers.
 
+use std::io::IsTerminal;
+
 use base::failure::Result;
 use base::id::Id;
 use rustix::fs::{Mode, OFlags};
@@ -23,8 +25,7 @@ pub struct PermissionPrompt {
 impl PermissionPrompt {
     /// A prompt, when stdin and stderr are the terminal that we own. Called within a runtime.
     pub fn new() -> Option<PermissionPrompt> {
-        let (stdin, stderr) = (rustix::stdio::stdin(), rustix::stdio::stderr());
-        if !rustix::termios::isatty(stdin) || !rustix::termios::isatty(stderr) {
+        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
             return None;
         }
         // Opened on its own: what shares the user's descriptor must not find it non-blocking.

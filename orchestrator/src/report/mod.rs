@@ -56,7 +56,7 @@ pub fn json_line(value: &Value) {
 }
 
 /// Data that is written piece by piece.
-pub fn stdout() -> impl Write {
+pub fn writer() -> impl Write {
     std::io::stdout().lock()
 }
 

@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Where studio keeps its sessions in a git directory.
+pub const STUDIO: &str = "studio";
 /// How much of a `.git` file is read.
 const POINTER: u64 = 8 << 10;
 
@@ -42,7 +44,7 @@ fn around(git: &Path, more: Vec<PathBuf>) -> GitDirs {
     // What is not there could be made.
     let _ = fs::create_dir(git.join("hooks"));
     let mut fixed = more;
-    fixed.extend(["config", "config.worktree", "hooks"].map(|name| git.join(name)));
+    fixed.extend(["config", "config.worktree", "hooks", STUDIO].map(|name| git.join(name)));
     let modules = fs::read_dir(git.join("modules")).into_iter().flatten().flatten();
     for module in modules.filter(|entry| entry.path().join("HEAD").is_file()) {
         fixed.extend(["config", "hooks"].map(|name| module.path().join(name)));

@@ -181,8 +181,10 @@ pub fn writable(tree: &Path, home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let tree = tree.canonicalize().unwrap_or_else(|_| tree.to_owned());
     let mut shut = secrets(&home, closed);
-    // What holds the working tree itself does not close it.
-    shut.retain(|secret| !tree.starts_with(secret));
+    // What holds the working tree itself does not close it. Nor does what studio keeps in its git
+    // directory, which stays as it is (`git_dirs`): around that, nothing could be made in the tree.
+    let git = tree.join(".git");
+    shut.retain(|secret| !tree.starts_with(secret) && !secret.starts_with(&git));
     if home.starts_with(&tree) {
         let hidden = fs::read_dir(&home).into_iter().flatten().flatten();
         let hidden = hidden.filter(|entry| entry.file_name().to_string_lossy().starts_with('.'));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::process::{AsyncRunning, GRACE, Job, Stream, exit_code};
+use base::sandbox::git_dirs;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::ChildStdin;
 use tokio::time::{Instant, sleep_until};
@@ -126,7 +127,10 @@ pub async fn run(order: &Order<'_>, at: &Workplace) -> io::Result<Ran> {
 fn git_guard(hold: &Hold, at: &Workplace) -> Option<GitGuard> {
     let confinement = &hold.confinement;
     let aside = at.session_dir.join("put-back");
-    (!confinement.holds_fixed()).then(|| GitGuard::new(&confinement.rules.fixed, &aside))
+    // What studio keeps is too much to be kept aside for each command.
+    let mut fixed = confinement.rules.fixed.clone();
+    fixed.retain(|path| !path.ends_with(git_dirs::STUDIO));
+    (!confinement.holds_fixed()).then(|| GitGuard::new(&fixed, &aside))
 }
 
 fn start(order: &Order<'_>, told: Option<&File>) -> io::Result<AsyncRunning> {
