@@ -189,7 +189,7 @@ fn impossible_numbers_are_not_counted_and_end_no_supervisor() {
 fn limits_count_all_runs_and_resume_raises_them() {
     let scene = Scene::new();
     let turn = r#"event {"seq":1,"time":"t","type":"turn","n":1}"#;
-    let script = format!("{turn}; {turn}; {turn}; write a 1; hang");
+    let script = format!("write a 1; {turn}; {turn}; {turn}; hang");
     let id = scene.exec(["--agent", "loads", "--max-turns", "2", &script]);
     assert_eq!(scene.await_state(&id, "failed")["why"], "it reached its limit of 2 turns");
     scene.await_free(&id);

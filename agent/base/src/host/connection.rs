@@ -15,6 +15,9 @@ use super::wire::{
     Ask, Asked, Chat, Fault, FaultKind, Hello, LINE_LIMIT, Tell, Told, UNEXPECTED, VERSION,
 };
 
+/// How often a host is asked who it is.
+const HELLO_TRIES: u32 = 3;
+
 /// A connection to a host. Requests may be made from many places at once.
 #[derive(Debug)]
 pub struct Connection {
@@ -61,8 +64,19 @@ impl Connection {
         Ok(Connection { line, next: AtomicU64::new(1) })
     }
 
-    /// Asks who the host is.
+    /// Asks who the host is. When one ends before it answers, a relay starts another, so the
+    /// question is repeated; on a connection that is closed each try fails at once.
     pub fn hello(&self) -> Result<Hello, Fault> {
+        for _ in 1..HELLO_TRIES {
+            match self.greeting() {
+                Err(fault) if fault.kind == FaultKind::Broken => {}
+                answer => return answer,
+            }
+        }
+        self.greeting()
+    }
+
+    fn greeting(&self) -> Result<Hello, Fault> {
         let mut answers = self.ask(Ask::Hello { version: VERSION });
         match answers.wait() {
             Tell::Hello(hello) if hello.version == VERSION => Ok(hello),

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -79,18 +79,7 @@ pub fn handed_down() -> Option<UnixStream> {
     if std::mem::replace(&mut *taken, true) {
         return None;
     }
-    let fd = own(number)?;
-    rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).ok()?;
-    Some(UnixStream::from(fd))
-}
-
-#[allow(unsafe_code)]
-fn own(number: i32) -> Option<OwnedFd> {
-    // SAFETY: only borrowed, to ask whether the number is open at all.
-    let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
-    rustix::io::fcntl_getfd(borrowed).ok()?;
-    // SAFETY: it is open, was handed down for this use, and `handed_down` takes it once.
-    Some(unsafe { OwnedFd::from_raw_fd(number) })
+    crate::process::inherited(number).ok().map(UnixStream::from)
 }
 
 /// How long a host that is about to end may take connections without answering.
