@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-/// Random bytes that nobody can guess.
+/// Random bytes that cannot be guessed.
 pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0u8; N];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

@@ -162,7 +162,7 @@ impl Hub {
     }
 }
 
-/// A part of the driver's address that nobody guesses.
+/// A part of the driver's address that cannot be guessed.
 fn secret() -> Result<String, Trouble> {
     base::random::hex::<16>().map_err(|why| broken(&why))
 }
