@@ -119,7 +119,7 @@ fn a_run_that_is_over_says_so_and_takes_more_rounds() {
     let stage = stage(sides(player, coach));
     stage.g3(["--autonomous", "--max-turns", "1"]).exits(3);
     stage.g3(["--autonomous", "--resume"]).exits(3).says("not approved after 1 round");
-    assert_eq!(stage.asked().len(), 3, "nobody was asked");
+    assert_eq!(stage.asked().len(), 3, "no one was asked");
     stage.g3(["--autonomous", "--resume", "--max-turns", "4"]).ok();
     stage.g3(["--autonomous", "--resume"]).ok();
     assert_eq!(stage.asked().len(), 6);

@@ -7,7 +7,7 @@ use testkit::tmux::Terminal;
 use crate::mcp_support;
 use crate::stage::{G3, Stage};
 
-/// The size of a terminal that nobody made larger.
+/// The usual size of a terminal.
 const USUAL: (u16, u16) = (80, 24);
 const NARROW: (u16, u16) = (40, 24);
 

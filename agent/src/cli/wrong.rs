@@ -32,7 +32,7 @@ fn is_second_word(error: &clap::Error) -> bool {
     error.kind() == ErrorKind::ArgumentConflict && before.contains(&"[TASK]")
 }
 
-/// The first word of the command line, where it is no flag.
+/// The first word of the command line, unless it is a flag.
 fn first_word() -> Option<String> {
     std::env::args().nth(1).filter(|word| !word.starts_with('-'))
 }

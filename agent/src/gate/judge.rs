@@ -27,10 +27,10 @@ pub struct Verdict {
 /// When a call runs in the box that commands run in by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Confine {
-    /// Not at all: it is no command, or an answer or a rule lets it out.
+    /// Not at all: it is not a command, or an answer or a rule lets it out.
     #[default]
     Never,
-    /// Where there is nobody to ask: the box holds what its line leaves open.
+    /// Where the user cannot be asked: the box holds what its line leaves open.
     Alone,
     /// In any case: nothing in it needs to leave the box.
     Always,
@@ -82,7 +82,7 @@ impl Gate {
         let is_command = matches!(visitor.access, Access::Run { .. });
         match self.commands.as_ref() {
             Confining::Box => reach,
-            // No answer opens studio's box, so nobody is asked for one: it holds what is outside.
+            // No answer opens studio's box, so the user is not asked: it holds what is outside.
             Confining::Studio(_) if is_command && reach.confine != Confine::Always => {
                 match reach.action {
                     Action::Ask => Verdict::confined(),

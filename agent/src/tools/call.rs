@@ -178,7 +178,7 @@ impl Call<'_> {
     }
 
     /// Does work that reads and writes files on a thread that may wait, so that a large or slow
-    /// file holds nobody else up. A panic there is one of the call.
+    /// file delays no other call. A panic there is one of the call.
     pub async fn blocking(
         &self,
         work: fn(&Call<'_>) -> Result<Outcome, Trouble>,

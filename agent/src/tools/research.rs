@@ -78,7 +78,7 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     Ok(Outcome::done(report).titled("a report of the scout").with(json!({ "query": query })))
 }
 
-/// Whether the scout may read all of the public web. It has nobody to ask, so the user is asked
+/// Whether the scout may read all of the public web. It cannot ask itself, so the user is asked
 /// before it starts; where the user cannot be asked, it reads as far as the rules go.
 async fn reads_all(call: &Call<'_>) -> Result<bool, Trouble> {
     let Workplace { root, session_dir, gate, .. } = call.at;

@@ -27,7 +27,7 @@ pub fn shorten(outcome: &mut Outcome, at: &Workplace) {
 /// enough, only the fields that are short stay.
 pub fn shorten_fields(outcome: &mut Outcome, at: &Workplace) {
     let size = |value: &Value| value.to_string().len();
-    // A picture is no part of what the model reads.
+    // The model does not read the picture.
     let picture = outcome.metadata.as_object_mut().and_then(|object| object.remove("image_b64"));
     if size(&outcome.metadata) > at.result_limit {
         let whole = outcome.metadata.to_string();

@@ -122,7 +122,7 @@ pub async fn carry_out(
             talk.noted(bill.clone())?;
         }
         let (next, diff) = (outcome.next.clone(), outcome.diff.clone());
-        // A repetition within one reply is no loop: the model has not read a result yet.
+        // A repetition within one reply is not a loop: the model has not read a result yet.
         let (mut result, reached) = judge(is_watched.then_some(&mut *guard), call, outcome);
         limit = limit.or(reached);
         let ToolResult { call_id: id, name, ok, text, .. } = result.clone();

@@ -41,7 +41,7 @@ pub fn is_asking() -> bool {
 }
 
 /// While it is held, what the user types is not echoed into the output. It stays in the terminal's
-/// queue for the next prompt. Nothing happens where stdin is no terminal, or not ours.
+/// queue for the next prompt. Nothing happens where stdin is not a terminal, or not ours.
 #[must_use]
 pub struct QuietInput {
     before: Option<Termios>,
@@ -61,7 +61,7 @@ impl Drop for QuietInput {
 }
 
 /// While it is held, a question reads its answer: what is typed is echoed, and what was typed
-/// before the question is no answer to it.
+/// before the question does not answer it.
 #[must_use]
 pub struct QuestionInput {
     before: Option<Termios>,

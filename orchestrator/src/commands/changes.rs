@@ -9,7 +9,7 @@ const NAMES: [&str; 3] = ["journal.jsonl", "agent.log", "operations.jsonl"];
 /// The longest wait: what changes without a file being written (a lock that is let go of) is seen
 /// then.
 const LONGEST: Duration = Duration::from_secs(1);
-/// The wait after a change: whoever wrote the last line of a run lets go of its lock a moment later.
+/// The wait after a change: the writer of a run's last line releases its lock a moment later.
 const SOON: Duration = Duration::from_millis(50);
 /// How many such waits follow a change.
 const LOOKS: u32 = 6;

@@ -104,7 +104,7 @@ fn tree(desk: &Desk, comparison: &Comparison) -> String {
         .map_or_else(|_| comparison.to.clone(), |(_, tree)| tree)
 }
 
-/// The worktree as it is now; where there is none, what was brought home last.
+/// The worktree as it is now; without one, what was brought home last.
 fn changes(desk: &Desk, view: &View) -> Result<Changes> {
     let id = &view.record.id;
     let live = !view.state.is_over() && view.facts.story.has_worktree;

@@ -98,7 +98,7 @@ impl PermissionPrompt {
         let Some((id, n)) = self.open.take() else { return Ok(()) };
         self.restore();
         let request = Request::Answer { n: Some(n), allow, always };
-        // A refusal means that it was answered elsewhere meanwhile.
+        // A refusal means that it was answered elsewhere.
         match control::ask(&desk.repository.common_dir, &id, &request) {
             Ok(true) => progress.say(&format!("{id}: permission {n} {word}")),
             Ok(false) | Err(_) => {
@@ -109,7 +109,7 @@ impl PermissionPrompt {
     }
 
     /// Takes single keys from the terminal, without showing them; `false` in the background. What
-    /// was typed before the request was shown is no answer to it, and is dropped.
+    /// was typed before the request was shown does not answer it, and is dropped.
     fn read_keys(&mut self) -> bool {
         let terminal = &self.terminal;
         let is_ours = rustix::termios::tcgetpgrp(terminal).ok() == Some(rustix::process::getpgrp());

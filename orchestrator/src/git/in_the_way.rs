@@ -118,7 +118,7 @@ fn occupied(checkout: &Checkout, changes: &[Change], reasons: &mut Reasons) {
     }
 }
 
-/// Paths with something else than a directory on their way: whoever follows a symlink there writes,
+/// Paths with something else than a directory on their way: following a symlink there writes,
 /// or deletes, somewhere else.
 fn beyond_symlinks(checkout: &Checkout, changes: &[Change], reasons: &mut Reasons) {
     for change in changes.iter().filter(|change| change.before.is_some()) {

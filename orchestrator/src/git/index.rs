@@ -20,7 +20,7 @@ const INDEX_BYTES: u64 = 1 << 30;
 const SHARED_PARTS: usize = 8;
 
 /// Copies the index of a private git directory into a scratch directory, so that nothing the agent
-/// does reaches what is read. One that is missing, is no regular file or is larger than any
+/// does reaches what is read. One that is missing, not a regular file or larger than any
 /// repository needs is not copied.
 pub fn copy(scratch: &Scratch, git_dir: &Path) -> Result<()> {
     let copy = || -> std::io::Result<()> {

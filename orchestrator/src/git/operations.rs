@@ -157,7 +157,7 @@ fn numbers(text: &str) -> BTreeSet<u64> {
 }
 
 impl Entries {
-    /// Reads the log of a repository. Waits for nobody.
+    /// Reads the log of a repository without waiting for a lock.
     pub fn read(repository: &Repository) -> Result<Entries> {
         let path = repository.common_dir.join("studio/operations.jsonl");
         let (lines, unreadable) = read_lines(&path).or_fail(|| "cannot read the operations log")?;
@@ -187,7 +187,7 @@ impl Entries {
         format!("op{}", known.chain(unreadable).max().unwrap_or(0) + 1)
     }
 
-    /// The line for which nobody can tell how an operation stands: one that names it, or, while it
+    /// The line that leaves it open how an operation stands: one that names it, or, while it
     /// has no outcome, a later one that names no operation at all.
     pub fn doubt(&self, id: &str) -> Option<&Unreadable> {
         let number = numbers(id).into_iter().next();
@@ -205,7 +205,7 @@ impl Entries {
         })
     }
 
-    /// The line for which nobody can tell what became of a session.
+    /// The line that leaves it open what became of a session.
     pub fn doubt_about(&self, session: &base::id::Id) -> Option<&Unreadable> {
         let takes_part =
             |intent: &&Intent| intent.sessions.iter().any(|place| place.id == *session);

@@ -9,7 +9,7 @@ pub fn endless(text: &[u8]) -> Option<usize> {
     text.split(|byte| *byte == b'\n').position(|line| stars(line) > STARS).map(|at| at + 1)
 }
 
-/// Runs of `*` in a line that is no comment.
+/// Runs of `*` in a line that is not a comment.
 fn stars(line: &[u8]) -> usize {
     if line.starts_with(b"#") {
         return 0;

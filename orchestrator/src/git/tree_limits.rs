@@ -25,7 +25,7 @@ pub fn refuse(repo: &git2::Repository, commit: &str, target: &git2::Tree<'_>) ->
     let mut walk = Walk { repo, known: HashMap::new() };
     let allowed = match walk.measure(target.id(), 0) {
         Ok(size) => FILES.max(size.files.saturating_mul(GROWTH)),
-        // The target is the user's own: whatever it is, it is no reason to refuse the work.
+        // The target is the user's own: it never is a reason to refuse the work.
         Err(_) => FILES,
     };
     let tree = repo

@@ -36,7 +36,7 @@ const RESET: &str = "\u{1b}[m";
 pub struct Page {
     /// Columns.
     pub width: usize,
-    /// Lines, where there is no more room than that.
+    /// Lines, where the room is limited.
     pub height: Option<usize>,
     /// Whether there are colours.
     pub colours: bool,

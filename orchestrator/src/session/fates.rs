@@ -30,7 +30,7 @@ impl Fates {
         self.undone.contains(id)
     }
 
-    /// Refuses a session of which nobody can tell what became of it: a line of the operations log
+    /// Refuses a session whose fate cannot be determined: a line of the operations log
     /// that may be about it cannot be read.
     pub fn refuse_doubt(&self, id: &Id) -> Result<()> {
         match self.entries.doubt_about(id) {

@@ -92,7 +92,7 @@ fn directory(common: &Path, id: &Id) -> io::Result<PathBuf> {
     Ok(known_repositories::directory(common)?.join(id.as_str()))
 }
 
-/// Where an earlier studio had them, and where they are when there is no state directory.
+/// Where an earlier studio had them, and where they are without a state directory.
 fn directory_in_repository(common: &Path, id: &Id) -> PathBuf {
     common.join("studio/sessions").join(id.as_str())
 }

@@ -305,7 +305,7 @@ impl Deeds<'_> {
     }
 
     fn event(&mut self, mut event: Value) {
-        // Agents number their events anew with each start; the session's numbers only grow.
+        // Agents restart their numbers with each start; the session's numbers only grow.
         let Some(fields) = event.as_object_mut() else { return };
         fields.insert("seq".to_owned(), self.life.story.last_seq.saturating_add(1).into());
         self.write(Entry::Event { event });
@@ -330,7 +330,7 @@ impl Deeds<'_> {
                     format!("\nThis rule in ~/.config/g3/config.toml allows it:\n{rule}")
                 });
                 let rule = rule.unwrap_or_default();
-                Some(format!("nobody was asked; `studio resume {id} --ask` asks you{rule}"))
+                Some(format!("no one was asked; `studio resume {id} --ask` asks you{rule}"))
             }
             None => return,
         };

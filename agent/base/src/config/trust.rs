@@ -26,7 +26,7 @@ pub struct Entry {
     pub path: PathBuf,
     /// When, RFC 3339.
     pub time: String,
-    /// The repository: its git directory, or the file's directory where there is none.
+    /// The repository: its git directory, or the file's directory outside of one.
     #[serde(default)]
     pub repository: PathBuf,
     /// The files of the repository that the content names, and the SHA-256 of each.

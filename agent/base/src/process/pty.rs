@@ -25,7 +25,7 @@ impl Pty {
         if made != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: both were just opened, and nobody else has them.
+        // SAFETY: both were just opened and have no other owner.
         let pty = unsafe {
             Pty {
                 controller: OwnedFd::from_raw_fd(controller),

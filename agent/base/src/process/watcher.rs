@@ -33,7 +33,7 @@ mod linux {
     pub struct Watched(i32);
 
     impl Watched {
-        /// Watches a group; `None` when there is nobody to do so.
+        /// Watches a group; `None` when the watcher cannot be started.
         pub fn group(group: Pid) -> Option<Watched> {
             let group = group.as_raw_nonzero().get();
             tell(group).then_some(Watched(group))

@@ -100,9 +100,9 @@ impl Confinement {
 
 #[cfg(not(target_os = "linux"))]
 impl Confinement {
-    /// Says that there is no box on this system.
+    /// Fails: the sandbox is not supported on this system.
     pub fn new(_rules: Rules, _scope: Scope) -> io::Result<Confinement> {
-        Err(io::Error::other("there is no box on this system yet"))
+        Err(io::Error::other("the sandbox is not supported on this system"))
     }
 
     fn has_namespace(&self) -> bool {
@@ -110,6 +110,6 @@ impl Confinement {
     }
 
     pub(crate) fn enter(&self) -> io::Result<()> {
-        Err(io::Error::other("there is no box on this system yet"))
+        Err(io::Error::other("the sandbox is not supported on this system"))
     }
 }

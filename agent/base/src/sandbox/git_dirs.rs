@@ -18,7 +18,7 @@ pub struct GitDirs {
     pub fixed: Vec<PathBuf>,
 }
 
-/// The git directories of the working tree at `root`; none where there is no git, or where its
+/// The git directories of the working tree at `root`; none outside of git, or where its
 /// `.git` file leads to a directory that does not point back. Nothing of git runs.
 pub fn of(root: &Path) -> GitDirs {
     let pointer = root.join(".git");

@@ -144,13 +144,13 @@ fn drop_capabilities() -> io::Result<()> {
     Ok(set_capabilities(None, sets)?)
 }
 
-/// Says that there is no box on this system.
+/// Fails: the sandbox is not supported on this system.
 #[cfg(not(target_os = "linux"))]
 pub fn enter(_rules: &Rules) -> io::Result<Enforced> {
     Ok(Enforced { lacks: lacking() })
 }
 
-/// Says that there is no box on this system.
+/// Fails: the sandbox is not supported on this system.
 #[cfg(not(target_os = "linux"))]
 pub fn enter_side_by_side(rules: &Rules) -> io::Result<Enforced> {
     enter(rules)
@@ -184,7 +184,7 @@ pub fn holds_files() -> Result<(), String> {
 /// Whether the kernel holds what a command may write.
 #[cfg(not(target_os = "linux"))]
 pub fn holds_files() -> Result<(), String> {
-    Err("there is no box on it yet".into())
+    Err("the sandbox is not supported on it".into())
 }
 
 #[cfg(target_os = "linux")]
@@ -209,5 +209,5 @@ fn missing(status: &landlock::LandlockStatus) -> Vec<String> {
 /// What the box cannot do on this machine: everything.
 #[cfg(not(target_os = "linux"))]
 pub fn lacking() -> Vec<String> {
-    vec!["there is no box on this system yet".into()]
+    vec!["the sandbox is not supported on this system".into()]
 }

@@ -128,7 +128,7 @@ mod linux {
     fn unshare(user: Option<&Maps>) -> io::Result<()> {
         let more = if user.is_some() { libc::CLONE_NEWUSER } else { 0 };
         if user.is_some() {
-            // Whoever cannot be traced does not own its files in `/proc`; the program that the
+            // A process that cannot be traced does not own its files in `/proc`; the program that the
             // child becomes can be traced again in any case.
             // SAFETY: the call takes numbers.
             unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
