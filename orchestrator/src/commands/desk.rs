@@ -26,8 +26,11 @@ use crate::session::journal::{Entry, Outcome};
 use crate::session::state::State;
 use crate::session::store::Store;
 
-/// How long somebody may take who is about to let go of a session.
+/// How long to wait for a command that only looks at a session.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long to wait for a supervisor that has written its last line: an agent may take some seconds
+/// to exit.
+const LAST_LINE_PATIENCE: Duration = Duration::from_secs(10);
 /// Fewer sessions than this are looked at one after the other.
 const WORTH_A_THREAD: usize = 100;
 
@@ -124,13 +127,19 @@ impl Desk {
     }
 
     /// Takes a session's lock. A supervisor that has written its last line, and a command that only
-    /// looks at a session, let go of it in a moment.
+    /// looks at a session, release it soon.
     pub fn lock_soon(&self, id: &Id) -> Result<Option<Lock>> {
-        let until = Instant::now() + PATIENCE;
+        let begin = Instant::now();
         loop {
             let lock = self.store.lock(id)?;
-            if lock.is_some() || Instant::now() > until {
+            if lock.is_some() {
                 return Ok(lock);
+            }
+            let waited = begin.elapsed();
+            let story = self.store.story(id);
+            let has_ended = story.is_ok_and(|story| matches!(story.phase, Phase::Ended { .. }));
+            if waited > if has_ended { LAST_LINE_PATIENCE } else { PATIENCE } {
+                return Ok(None);
             }
             pause();
         }
