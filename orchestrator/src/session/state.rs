@@ -154,6 +154,8 @@ fn empty_why(story: &Story) -> String {
     let left_out = story.work.as_ref().map(|work| work.left_out.as_slice()).unwrap_or_default();
     match left_out {
         [] => match &story.failed_calls {
+            // A request that was denied is a failed call as well, and is named by itself.
+            _ if story.denied.count > 0 => "the agent finished and changed nothing".into(),
             FailedCalls { count: 0, .. } => "the agent finished and changed nothing".into(),
             FailedCalls { count: 1, last } => {
                 format!("the agent finished and changed nothing; a tool call failed: {last}")
