@@ -4,4 +4,5 @@ mod dependencies;
 mod documents;
 mod files;
 mod imports;
+mod plain_english;
 mod source;
