@@ -1,0 +1,59 @@
+//! Rules about the language of the documents.
+
+use std::path::PathBuf;
+
+use crate::source::{read, root};
+
+/// Words that the manuals of git and cargo do not use.
+const UNUSUAL: &[&str] = &["nobody", "whoever", "anew", "once more", "meanwhile"];
+
+/// README and every page below `docs/`.
+fn pages() -> Vec<String> {
+    let mut pages = vec!["README.md".to_owned()];
+    let mut directories = vec![PathBuf::from("docs")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(root().join(&directory)).expect("docs can be read") {
+            let entry = entry.expect("docs can be read");
+            let path = directory.join(entry.file_name());
+            match entry.file_type().expect("docs can be read").is_dir() {
+                true => directories.push(path),
+                false => pages.push(path.to_string_lossy().into_owned()),
+            }
+        }
+    }
+    pages.retain(|page| page.ends_with(".md"));
+    pages
+}
+
+/// The text without code: neither blocks between fences nor words in backticks.
+fn prose(text: &str) -> String {
+    let mut in_fence = false;
+    let lines = text.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        in_fence ^= is_fence;
+        !in_fence && !is_fence
+    });
+    let lines = lines.map(|line| line.split('`').step_by(2).collect::<Vec<_>>().join(" "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn documents_use_the_words_of_a_manual() {
+    let pages = pages();
+    assert!(pages.len() > 30, "{pages:?}");
+    let mut found = Vec::new();
+    for page in pages {
+        let lower = prose(&read(&page)).to_lowercase();
+        let words: Vec<&str> = lower.split(|c: char| !c.is_alphanumeric()).collect();
+        let spaced = format!(" {} ", words.join(" "));
+        let unusual = UNUSUAL.iter().filter(|word| spaced.contains(&format!(" {word} ")));
+        found.extend(unusual.map(|word| format!("{page}: {word}")));
+    }
+    assert!(found.is_empty(), "write plain English in: {found:#?}");
+}
+
+#[test]
+fn code_is_no_prose() {
+    let text = "Run `nobody` it.\n```\nanew\n```\nDone.";
+    assert_eq!(prose(text), "Run   it.\nDone.");
+}
