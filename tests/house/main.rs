@@ -4,5 +4,5 @@ mod dependencies;
 mod documents;
 mod files;
 mod imports;
-mod plain_english;
+mod pages;
 mod source;

@@ -1,6 +1,6 @@
-//! Rules about the language of the documents.
+//! Rules about README and the pages of `docs/`: plain words, and links that lead somewhere.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::source::{read, root};
 
@@ -50,6 +50,48 @@ fn documents_use_the_words_of_a_manual() {
         found.extend(unusual.map(|word| format!("{page}: {word}")));
     }
     assert!(found.is_empty(), "write plain English in: {found:#?}");
+}
+
+/// The anchors of a page's headings, as git hosts make them.
+fn anchors(text: &str) -> Vec<String> {
+    let mut in_fence = false;
+    let headings = text.lines().filter(|line| {
+        in_fence ^= line.starts_with("```");
+        !in_fence && line.starts_with('#')
+    });
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ');
+    headings
+        .map(|line| line.trim_start_matches('#').trim().to_lowercase())
+        .map(|title| title.chars().filter(kept).collect::<String>().replace(' ', "-"))
+        .collect()
+}
+
+/// The targets of the links in a text that are no addresses of the web.
+fn local_links(text: &str) -> Vec<String> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    targets.filter(|target| !target.contains("://")).map(str::to_owned).collect()
+}
+
+#[test]
+fn links_of_documents_lead_to_files_and_headings() {
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let directory = Path::new(&page).parent().expect("a page is in a directory").to_owned();
+        for link in local_links(&prose(&read(&page))) {
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = match file {
+                "" => root().join(&page),
+                file => root().join(&directory).join(file),
+            };
+            let text = std::fs::read_to_string(&target);
+            let is_there = target.exists();
+            let has_anchor = || text.is_ok_and(|text| anchors(&text).iter().any(|a| a == anchor));
+            if !is_there || !anchor.is_empty() && !has_anchor() {
+                wrong.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "links that lead nowhere: {wrong:#?}");
 }
 
 #[test]
