@@ -12,7 +12,7 @@ use base::host::wire::{self, Chat, Fault, FaultKind, Hello, Mode, Tell, Turn};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::{Delta, Facts, Hear, Provider, ProviderError, Request, history};
+use super::{Delta, Facts, Hear, Provider, ProviderError, Refusal, Request, history};
 use crate::message::{Message, Part, Reply, Role, Stop, ToolCall};
 
 /// Under so many parameters a model is small.
@@ -319,8 +319,7 @@ fn error(fault: Fault) -> ProviderError {
 }
 
 fn rejected(fault: Fault) -> ProviderError {
-    let tries = fault.next.iter().map(|next| format!("\ntry: {next}"));
-    ProviderError::Rejected(with_cause(&fault) + &tries.collect::<String>())
+    Refusal { text: with_cause(&fault), status: None, hints: fault.next }.into()
 }
 
 fn with_cause(fault: &Fault) -> String {

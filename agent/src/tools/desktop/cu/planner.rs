@@ -196,6 +196,6 @@ mod tests {
         assert_eq!((seconds(1), seconds(2)), (Some(2), Some(4)));
         let asked = ProviderError::RateLimited { after: Some(Duration::from_secs(9)) };
         assert_eq!(pause(&asked, 1), Some(Duration::from_secs(9)));
-        assert_eq!(pause(&ProviderError::Rejected(String::new()), 1), None);
+        assert_eq!(pause(&ProviderError::rejected(""), 1), None);
     }
 }
