@@ -124,7 +124,7 @@ async fn until_done(
             Next::Ask => patience = PATIENCE,
             Next::Finish if between::listen(talk, agent)? => {}
             Next::Finish => match agent.toolbox.still_open().await {
-                Some(what) => talk.prompt(what)?,
+                Some(what) => talk.remind(what)?,
                 None => return Ok(Finish::Done),
             },
             Next::Fail(failure) => return Err(failure),

@@ -13,9 +13,7 @@ use crate::message::Reply;
 use super::fault::{self, Advice};
 use super::http::{Answer, Endpoint};
 use super::oauth::Login;
-use super::{
-    Delta, Facts, Hear, Provider, ProviderError, Refusal, Request, models, sse, traced,
-};
+use super::{Delta, Facts, Hear, Provider, ProviderError, Refusal, Request, models, sse, traced};
 
 /// A wire format: how a question is written and a reply is read.
 pub trait Wire: Send + Sync {

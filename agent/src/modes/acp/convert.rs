@@ -133,7 +133,7 @@ pub fn history(messages: &[Message]) -> Vec<SessionUpdate> {
                     let end = What::ToolEnd { id, name, ok, text, ms: 0, diff: None };
                     update(&end, Path::new("/"))
                 }
-                (_, Part::Reasoning { .. } | Part::Image(_)) => None,
+                (_, Part::Note(_) | Part::Reasoning { .. } | Part::Image(_)) => None,
             });
         }
     }

@@ -130,7 +130,8 @@ impl Drop for Login {
 impl Inner {
     async fn renewed(&self, stale: &Secret) -> Result<Secret, ProviderError> {
         let lock = self.locked().await?;
-        let stored = self.store.read().map_err(|failure| self.lost(Refusal::new(failure.sentence())))?;
+        let stored =
+            self.store.read().map_err(|failure| self.lost(Refusal::new(failure.sentence())))?;
         let stored = stored.ok_or_else(|| self.lost(Refusal::new("it was removed")))?;
         if stored.access != *stale && self.lasts(&stored) {
             return Ok(self.keep(stored));

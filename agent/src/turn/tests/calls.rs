@@ -160,7 +160,10 @@ async fn a_run_goes_on_while_the_toolbox_says_that_something_is_open() {
     let model = Script::new([says("done"), says("now really")]);
     let run = run_with(&model, &tools, Limits::default(), CancellationToken::new()).await;
     assert_eq!(run.finish.unwrap(), Finish::Done);
-    assert_eq!(model.asked()[1].last().unwrap().words(), "[Not done] Look again.");
+    let asked = model.asked();
+    let last = asked[1].last().unwrap();
+    assert!(last.is_reminder());
+    assert_eq!(last.words(), "[Not done] Look again.");
 }
 
 #[tokio::test]
