@@ -105,10 +105,11 @@ impl Given {
             let ended = work.part(message, cancel.clone()).await;
             work.leave().close().await;
             let none = || Failure::failed(format!("the model gave no {}", tool.spec.name));
-            came = match (ended.status, tool.taken()) {
+            let status = ended.status;
+            came = match (status, tool.taken()) {
                 (Status::Cancelled, _) => return Ok(Came::Cancelled),
                 (_, Some(text)) => return Ok(Came::Text(text)),
-                (_, None) => Came::Nothing(ended.failure.unwrap_or_else(none)),
+                (_, None) => Came::Nothing(ended.into_failure().unwrap_or_else(none)),
             };
         }
         Ok(came)

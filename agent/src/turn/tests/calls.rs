@@ -103,7 +103,7 @@ async fn a_text_cut_off_by_the_output_limit_is_continued() {
 async fn empty_replies_are_not_a_silent_end() {
     let model = Script::new((0..9).map(|_| says("")));
     let run = run(&model).await;
-    assert!(run.finish.unwrap_err().what.contains("does not get to an end"));
+    assert!(run.finish.unwrap_err().failure.what.contains("does not get to an end"));
     assert_eq!(model.asked().len(), 4);
 }
 

@@ -168,7 +168,7 @@ fn calls(parts: Vec<Part>) -> Reply {
 }
 
 struct Run {
-    finish: Result<Finish>,
+    finish: TurnResult<Finish>,
     talk: Conversation,
     events: Vec<What>,
     notes: Notes,
