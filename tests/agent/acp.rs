@@ -208,6 +208,9 @@ fn what_reaches_outside_asks_the_editor() {
             editor.wait("permission request", |m| m["method"] == "session/request_permission");
         let call = editor.updates("tool_call")[0]["toolCallId"].clone();
         assert_eq!(asked["params"]["toolCall"]["toolCallId"], call);
+        let shown = &asked["params"]["toolCall"]["content"][0]["content"]["text"];
+        let shown = shown.as_str().unwrap();
+        assert!(shown.starts_with("```diff\n--- ") && shown.ends_with("+x\n```\n"), "{shown}");
         editor.send(json!({"jsonrpc": "2.0", "id": asked["id"],
             "result": {"outcome": {"outcome": "selected", "optionId": option}}}));
         assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");

@@ -37,7 +37,7 @@ use evidence::{Place, Start};
 pub use pair::{Pair, Terms};
 use past::Found;
 pub use past::{Past, latest};
-use purse::Purse;
+pub use purse::Purse;
 use record::{Note, Rounds, Step};
 use words::Contract;
 
