@@ -27,8 +27,13 @@ impl Transcript {
             (pattern(r"\b[0-9a-f]{12}\b"), "[the-commit]".to_owned()),
             (pattern(r"\bindex [0-9a-f]{7}\.\.[0-9a-f]{7}"), "index [blobs]".to_owned()),
             (pattern(r"\b\d+ ms\b"), "[time] ms".to_owned()),
+            (pattern(r"(?m)\b\d+\.\d s$"), "[time] s".to_owned()),
+            (pattern(r"\b127\.0\.0\.1:\d{4,5}\b"), "127.0.0.1:[port]".to_owned()),
             // Whether a state was seen before the next one came is chance.
-            (pattern(r"(?m)^! \S+: (queued|starting|working|checking|landing: [a-z ]+)\n"), String::new()),
+            (
+                pattern(r"(?m)^! \S+: (queued|starting|working|checking|landing: [a-z ]+)\n"),
+                String::new(),
+            ),
             (pattern(r"\b\d+(\.\d+)? (B|KiB|MiB|bytes)\b"), "[size]".to_owned()),
         ];
         Transcript { text: String::new(), replaced }

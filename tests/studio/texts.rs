@@ -41,7 +41,6 @@ impl Typed<'_> {
     fn text(&self) -> String {
         self.transcript.text()
     }
-
 }
 
 /// A session whose agent works and has written `file`, for as long as the test needs it.
@@ -406,8 +405,7 @@ fn accept_that_is_refused() {
     insta::assert_snapshot!("accept_refused", typed.text());
 }
 
-const WISHES: &str =
-    "{{CURRENT REQUIREMENTS}}\n\n- R1: a *log*\n- R2: two | lines\n- R3: a moon\n";
+const WISHES: &str = "{{CURRENT REQUIREMENTS}}\n\n- R1: a *log*\n- R2: two | lines\n- R3: a moon\n";
 
 /// Lands two sessions: one for R1 and R2, whose coach misses R2, and one for R2.
 fn land_two(scene: &Scene) {
