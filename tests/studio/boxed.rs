@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use base::process::{Job, Stream, is_alive};
 use base::sandbox::home::home_rules;
-use orchestrator::boxed::{self, BoxSpec, Lifeline};
+use orchestrator::boxed::{self, BoxJob, BoxSpec, Lifeline, StartFailure};
 use testkit::env::{Ran, TestEnv, until};
 
 /// A home with a secret and a directory that the box may write.
@@ -57,6 +57,11 @@ impl Den {
     }
 
     fn job(&self, program: &str, args: &[&str]) -> (Job, Lifeline) {
+        let BoxJob { job, lifeline, .. } = self.reporting(program, args);
+        (job, lifeline)
+    }
+
+    fn reporting(&self, program: &str, args: &[&str]) -> BoxJob {
         boxed::job_of(studio().as_ref(), &self.spec, program, args).unwrap()
     }
 
@@ -188,6 +193,24 @@ fn exit_codes_and_streams_pass_through() {
     let (job, _lifeline) = den.job("cat", &[]);
     let ran = den.env.run_job(job.input("through"));
     assert_eq!(ran.ok(), "through");
+}
+
+#[test]
+fn a_program_that_does_not_start_is_reported_and_words_of_a_program_report_nothing() {
+    let den = Den::new();
+    let report = |program: &str, args: &[&str]| {
+        let BoxJob { job, lifeline: _lifeline, report } = den.reporting(program, args);
+        let ran = den.env.run_job(job);
+        (ran.code, report.read())
+    };
+    let (code, failure) = report("no-such-program", &[]);
+    assert!(matches!((code, failure), (127, Some(StartFailure::NotFound(_)))));
+    let (code, failure) = report("/dev/null", &[]);
+    assert!(matches!((code, failure), (126, Some(StartFailure::NotExecutable(_)))));
+    let words = "echo 'studio: cannot start `sh`: gone' >&2; exit 127";
+    assert_eq!(report("sh", &["-c", words]), (127, None));
+    let (_, shown) = (report("ls", &["/proc/self/fd"]), den.run("ls", &["/proc/self/fd"]));
+    assert!(!shown.out.lines().any(|fd| fd == "5"), "the pipe is not the program's: {shown}");
 }
 
 #[test]
