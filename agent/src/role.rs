@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::gate::fence::Fence;
 use crate::prompt::Identity;
 use crate::provider::ToolSpec;
-use crate::tools::profile::Engine;
-use crate::tools::{self, ErrorKind, Outcome, Profile};
+use crate::tools::profile::ToolKind;
+use crate::tools::{self, ErrorKind, Profile, ToolOutput};
 use crate::turn::act::{ToolJob, Toolbox};
 
 /// Who works in a session. The default is g3 itself, with all its tools.
@@ -35,7 +35,7 @@ pub trait OwnTool: Send + Sync + fmt::Debug {
     /// As the model sees it.
     fn spec(&self) -> ToolSpec;
     /// Carries a call out.
-    fn call(&self, args: &Value) -> Outcome;
+    fn call(&self, args: &Value) -> ToolOutput;
     /// What is still to be done with it; `None` when the role's work is over.
     fn left(&self) -> Option<String>;
 }
@@ -59,9 +59,16 @@ impl Role {
         let engine = tools::engine(profile, name, args);
         let at_files = matches!(
             engine,
-            Some(Engine::Read | Engine::Picture | Engine::Grep | Engine::Glob | Engine::Syntax)
+            Some(
+                ToolKind::Read
+                    | ToolKind::Picture
+                    | ToolKind::Grep
+                    | ToolKind::Glob
+                    | ToolKind::Syntax
+            )
         );
-        let at_web = matches!(engine, Some(Engine::Fetch | Engine::CodeSearch | Engine::WebSearch));
+        let at_web =
+            matches!(engine, Some(ToolKind::Fetch | ToolKind::CodeSearch | ToolKind::WebSearch));
         at_files || at_web && self.own.is_none()
     }
 }
@@ -85,13 +92,13 @@ impl<'a> Narrowed<'a> {
         self.role.own.as_ref().filter(|own| own.spec().name == name)
     }
 
-    fn refusal(&self, name: &str, args: &Value) -> Option<Outcome> {
+    fn refusal(&self, name: &str, args: &Value) -> Option<ToolOutput> {
         if !self.role.reads_only || self.role.looks(self.profile, name, args) {
             return None;
         }
         let offered: Vec<&str> = self.offered().iter().map(|spec| spec.name.as_str()).collect();
         let text = format!("denied: `{name}` is not among your tools: {}", offered.join(", "));
-        Some(Outcome::failed(ErrorKind::Denied, text))
+        Some(ToolOutput::failed(ErrorKind::Denied, text))
     }
 }
 
@@ -107,11 +114,13 @@ impl Toolbox for Narrowed<'_> {
         }
     }
 
-    fn run<'b>(&'b self, job: ToolJob<'b>) -> BoxFuture<'b, Outcome> {
+    fn run<'b>(&'b self, job: ToolJob<'b>) -> BoxFuture<'b, ToolOutput> {
         let call = job.call;
         if let Some(own) = self.own(&call.name) {
             let outcome = match &call.malformed {
-                Some(_) => Outcome::invalid("the arguments are not a JSON object: send them anew"),
+                Some(_) => {
+                    ToolOutput::invalid("the arguments are not a JSON object: send them anew")
+                }
                 None => own.call(&call.args),
             };
             return Box::pin(async { outcome });

@@ -39,7 +39,7 @@ use crate::session::{Session, errors};
 use crate::tools::exec::boxed::CommandBox;
 use crate::tools::mcp::Hub;
 use crate::tools::outside::Outside;
-use crate::tools::{Others, Profile, Workplace};
+use crate::tools::{Profile, Services, ToolContext};
 use crate::turn::Finish;
 use crate::ui::Bus;
 use act::Act;
@@ -95,7 +95,7 @@ pub struct Work {
     mind: Mind,
     help: Option<Help>,
     hooks: Arc<Hooks>,
-    place: Workplace,
+    place: ToolContext,
     /// When to stop.
     pub limits: Limits,
     bus: Arc<Bus>,
@@ -178,8 +178,8 @@ impl Work {
             mind.offered.retain(|spec| !subagent::is_task(settings.profile, &spec.name));
         }
         mind.give(settings, mcp.iter().flat_map(|hub| hub.offered()).collect());
-        let others = Others { lsp: under.language_servers(config)?, ..place.others };
-        let place = Workplace { mcp, outside: under.outside(), others, ..place };
+        let others = Services { lsp: under.language_servers(config)?, ..place.others };
+        let place = ToolContext { mcp, outside: under.outside(), others, ..place };
         let window = mind.window(&[]);
         let mut talk = Conversation::new(window, Box::new(writer));
         talk.replay(entries)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use agent::tools::profile::{Engine, faces};
+use agent::tools::profile::{ToolKind, faces};
 use agent::tools::{Profile, Switches, offered};
 use serde_json::{Value, json};
 
@@ -152,7 +152,7 @@ fn the_documented_parameters_are_there() {
 
 #[test]
 fn the_g3_profile_has_no_two_tools_for_one_thing() {
-    let mut engines: Vec<Engine> = Vec::new();
+    let mut engines: Vec<ToolKind> = Vec::new();
     for face in faces(Profile::G3) {
         assert!(!engines.contains(&face.engine), "{} is there twice", face.name);
         engines.push(face.engine);

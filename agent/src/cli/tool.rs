@@ -21,8 +21,8 @@ use crate::tools::browser::{self, keeper};
 use crate::tools::desktop::{self, Desk};
 use crate::tools::exec::boxed::confining;
 use crate::tools::lsp::hub::Hub;
-use crate::tools::profile::{self, Face, page};
-use crate::tools::{self, ErrorKind, Outcome, Profile, Workplace};
+use crate::tools::profile::{self, ProfileTool, page};
+use crate::tools::{self, ErrorKind, Profile, ToolContext, ToolOutput};
 use crate::ui::live::Live;
 use crate::ui::{call_line, terminal};
 
@@ -132,7 +132,7 @@ fn list(args: &ListArgs) -> Result<()> {
     print(&table)
 }
 
-fn schema(face: &Face) -> Value {
+fn schema(face: &ProfileTool) -> Value {
     json!({
         "name": face.name,
         "description": face.description,
@@ -193,7 +193,12 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
     runtime.enable_all().build().or_fail(|| "cannot start the runtime")
 }
 
-fn run_to_its_end(profile: Profile, name: &str, call: &Value, at: &Workplace) -> Result<Outcome> {
+fn run_to_its_end(
+    profile: Profile,
+    name: &str,
+    call: &Value,
+    at: &ToolContext,
+) -> Result<ToolOutput> {
     let runtime = runtime()?;
     let cancel = at.cancel.clone();
     Ok(runtime.block_on(async {
@@ -206,7 +211,7 @@ fn run_to_its_end(profile: Profile, name: &str, call: &Value, at: &Workplace) ->
         };
         let outcome = tokio::select! {
             outcome = tools::run(profile, name, call, at) => outcome,
-            () = interrupted => Outcome::default(),
+            () = interrupted => ToolOutput::default(),
         };
         at.others.lsp.close().await;
         desktop::host::close().await;
@@ -258,8 +263,8 @@ fn state_dir(cwd: &Path, session: Option<&str>) -> Result<PathBuf> {
     Ok(sessions_dir(cwd).join(session))
 }
 
-fn workplace(cwd: &Path, session: Option<&str>, config: &Config) -> Result<Workplace> {
-    let mut at = Workplace::quiet(cwd, state_dir(cwd, session)?);
+fn workplace(cwd: &Path, session: Option<&str>, config: &Config) -> Result<ToolContext> {
+    let mut at = ToolContext::quiet(cwd, state_dir(cwd, session)?);
     at.root = root_of(cwd);
     at.gate = Arc::new(Gate::new(&config.gate, None)?.confining(confining(&config.sandbox)));
     at.others.sandbox = Arc::new(config.sandbox.clone());
@@ -273,7 +278,7 @@ fn workplace(cwd: &Path, session: Option<&str>, config: &Config) -> Result<Workp
 }
 
 /// Makes the place where the state of calls is kept.
-fn keep(at: &Workplace) -> Result<()> {
+fn keep(at: &ToolContext) -> Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -281,7 +286,7 @@ fn keep(at: &Workplace) -> Result<()> {
         .or_fail(|| format!("cannot make {}", at.session_dir.display()))
 }
 
-fn as_json(outcome: &Outcome, took: Duration) -> Value {
+fn as_json(outcome: &ToolOutput, took: Duration) -> Value {
     json!({
         "ok": outcome.ok,
         "text": outcome.text,
@@ -294,7 +299,7 @@ fn as_json(outcome: &Outcome, took: Duration) -> Value {
 }
 
 /// 0 it worked, 1 it failed, 2 the call was a bad one.
-fn exit_code(outcome: &Outcome) -> u8 {
+fn exit_code(outcome: &ToolOutput) -> u8 {
     match outcome.error_kind {
         _ if outcome.ok => 0,
         Some(ErrorKind::Validation | ErrorKind::UnknownTool) => 2,

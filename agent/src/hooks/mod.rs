@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use self::process::Said;
 use crate::message::{Message, Part};
-use crate::tools::Outcome;
+use crate::tools::ToolOutput;
 use crate::tools::exec::boxed::CommandBox;
 
 /// Hears what the user should know.
@@ -222,7 +222,7 @@ impl Hooks {
     }
 
     /// A call ran: what the hooks print is a note to its result.
-    pub async fn after(&self, tool: &str, args: &Value, outcome: &Outcome) -> Vec<String> {
+    pub async fn after(&self, tool: &str, args: &Value, outcome: &ToolOutput) -> Vec<String> {
         let told = json!({"tool": tool, "args": args, "ok": outcome.ok, "result": outcome.text});
         self.words(HookEvent::AfterTool, Some(tool), told).await
     }

@@ -125,7 +125,7 @@ impl Memory {
 }
 
 /// Drops memories under keys of the old form whose notes are all among the ones of this workspace.
-/// Others are of a workspace elsewhere whose directory has the same name; they stay.
+/// Services are of a workspace elsewhere whose directory has the same name; they stay.
 fn drop_old(
     store: &mut Store,
     names: &Names,

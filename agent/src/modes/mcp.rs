@@ -20,19 +20,19 @@ use crate::session::Session;
 use crate::tools::browser;
 use crate::tools::exec::boxed::confining;
 use crate::tools::lsp::hub::Hub;
-use crate::tools::{self, Others, Outcome, Profile, Switches, Workplace, traced};
+use crate::tools::{self, Profile, Services, Switches, ToolContext, ToolOutput, traced};
 
 /// The tools of a profile at a workplace, for somebody else's model.
 struct Served {
     profile: Profile,
-    place: Workplace,
+    place: ToolContext,
     order: Order,
 }
 
 /// Serves until stdin ends.
 pub async fn serve(settings: Settings) -> Result<()> {
     let session = Session::create(&settings.cwd, "mcp serve")?;
-    let quiet = Workplace::quiet(&settings.cwd, &session.dir);
+    let quiet = ToolContext::quiet(&settings.cwd, &session.dir);
     // The other agent asks its own user; ours is not here.
     let sandbox = &settings.config.sandbox;
     let gate = Gate::new(&settings.config.gate, None)?.confining(confining(sandbox));
@@ -40,8 +40,8 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let web = Arc::new(settings.config.tools.clone());
     let lsp = Hub::new(&settings.config)?;
     let browser = browser::hub::Hub::of_session(&settings.config.webdriver);
-    let others = Others { web, lsp: lsp.clone(), browser, sandbox, ..Others::default() };
-    let place = Workplace { root: root_of(&settings.cwd), gate, others, ..quiet };
+    let others = Services { web, lsp: lsp.clone(), browser, sandbox, ..Services::default() };
+    let place = ToolContext { root: root_of(&settings.cwd), gate, others, ..quiet };
     let served = Served { profile: settings.profile, place, order: Order::default() };
     let pipes = (tokio::io::stdin(), tokio::io::stdout());
     let running = served.serve(pipes).await.or_fail(|| "the other side did not shake hands")?;
@@ -72,7 +72,7 @@ impl ServerHandler for Served {
         context: RequestContext<RoleServer>,
     ) -> std::result::Result<CallToolResponse, ErrorData> {
         let args = Value::Object(request.arguments.unwrap_or_default());
-        let place = Workplace { cancel: context.ct.clone(), ..self.place.clone() };
+        let place = ToolContext { cancel: context.ct.clone(), ..self.place.clone() };
         let touched = tools::touches(self.profile, &request.name, &args, &place);
         let _turn = self.order.turn(touched).await;
         let specs = tools::offered(self.profile, Switches::default());
@@ -88,7 +88,7 @@ fn listed(spec: ToolSpec) -> Tool {
     Tool::new(spec.name, spec.description, Arc::new(schema))
 }
 
-fn answered(outcome: Outcome) -> CallToolResult {
+fn answered(outcome: ToolOutput) -> CallToolResult {
     let pictures = outcome.images.into_iter();
     let pictures = pictures.map(|image| ContentBlock::image(image.data, image.media_type));
     let content = std::iter::once(ContentBlock::text(outcome.text)).chain(pictures).collect();
@@ -129,11 +129,11 @@ mod tests {
     #[test]
     fn pictures_go_along_and_failures_are_marked() {
         let image = Image { media_type: "image/png".into(), data: "aGk=".into() };
-        let done = answered(Outcome { images: vec![image], ..Outcome::done("seen") });
+        let done = answered(ToolOutput { images: vec![image], ..ToolOutput::done("seen") });
         assert_eq!(done.is_error, Some(false));
         assert_eq!(done.content[0].as_text().unwrap().text, "seen");
         assert_eq!(done.content[1].as_image().unwrap().mime_type, "image/png");
-        let failed = answered(Outcome::failed(ErrorKind::Failed, "no"));
+        let failed = answered(ToolOutput::failed(ErrorKind::Failed, "no"));
         assert_eq!(failed.is_error, Some(true));
     }
 

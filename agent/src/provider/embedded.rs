@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base::config::providers::EmbeddedConfig;
 use base::event::Usage;
-use base::failure::{Failure, OrFail, Result as Outcome};
+use base::failure::{Failure, OrFail, Result as ToolOutput};
 use base::host::catalogue;
 use base::host::connection::{Answers, Connection};
 use base::host::find::{self, Wanted};
@@ -46,7 +46,7 @@ struct Host {
 
 /// Opens the local model of a configuration entry; `reference` is `type.name`, `model` stands for
 /// the configured model's name. The host is found or started, and says what model it has.
-pub fn open(config: &EmbeddedConfig, reference: &str, model: Option<&str>) -> Outcome<Embedded> {
+pub fn open(config: &EmbeddedConfig, reference: &str, model: Option<&str>) -> ToolOutput<Embedded> {
     if config.model_type.is_some() || config.gpu_layers.is_some() {
         return Err(Failure::usage(format!("`{reference}` sets model_type or gpu_layers"))
             .because("the model file's own template is used, and an accelerator takes all layers")

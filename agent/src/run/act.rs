@@ -15,7 +15,7 @@ use crate::hooks::toolbox::Hooked;
 use crate::limits::Spent;
 use crate::role;
 use crate::session::inbox::Folder;
-use crate::tools::{Others, Workplace};
+use crate::tools::{Services, ToolContext};
 use crate::turn::act::Toolbox;
 use crate::turn::{self, Agent, Finish, Tell};
 
@@ -50,11 +50,11 @@ impl Work {
             account: spent.shared(),
         };
         let subagents = self.lead.as_ref().map(|lead| lead.crew(lent(), cancel.clone()));
-        let others = Others { subagents, ..self.place.others.clone() };
+        let others = Services { subagents, ..self.place.others.clone() };
         let hands = Hands {
             offered: &offered,
             profile: mind.profile,
-            place: Workplace { cancel: cancel.clone(), plain, others, ..self.place.clone() },
+            place: ToolContext { cancel: cancel.clone(), plain, others, ..self.place.clone() },
             tell: tell.clone(),
             coach: self.coach.clone().filter(|_| is_own),
             help: self.help.as_ref().filter(|_| is_own),

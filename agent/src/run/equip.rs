@@ -16,9 +16,11 @@ use crate::session::Session;
 use crate::skills::{self, Shelf, shown};
 use crate::tools::browser;
 use crate::tools::desktop::{self, Desk};
-use crate::tools::profile::{self, Engine, Face};
+use crate::tools::profile::{self, ProfileTool, ToolKind};
 use crate::tools::result_limit;
-use crate::tools::{self, MEMORY, Others, PLANNED, Profile, SCREEN, SKILLS, Switches, Workplace};
+use crate::tools::{
+    self, MEMORY, PLANNED, Profile, SCREEN, SKILLS, Services, Switches, ToolContext,
+};
 
 /// Where and for whom the tools of a session work.
 pub fn workplace(
@@ -26,8 +28,8 @@ pub fn workplace(
     session: &Session,
     facts: &Facts,
     gate: Arc<Gate>,
-) -> Workplace {
-    let quiet = Workplace::quiet(settings.cwd.clone(), session.dir.clone());
+) -> ToolContext {
+    let quiet = ToolContext::quiet(settings.cwd.clone(), session.dir.clone());
     let skills = Arc::new(skills::find::shelf(&settings.config.skills, &settings.cwd));
     let mut memory = Memory::new(&settings.config, settings.notes.file.clone());
     memory.takes_notes =
@@ -38,18 +40,18 @@ pub fn workplace(
     let browser = browser::hub::Hub::of_session(&settings.config.webdriver);
     let desk = Arc::new(Desk::new(&settings.config));
     let sandbox = Arc::new(settings.config.sandbox.clone());
-    let others = Others { asks, web, browser, desk, sandbox, ..Others::default() };
+    let others = Services { asks, web, browser, desk, sandbox, ..Services::default() };
     let root = root_of(&settings.cwd);
     let window = window(&settings.config, facts, 0);
     let result_limit = result_limit::for_window(window.limit());
-    Workplace { root, plain: facts.small, result_limit, gate, skills, memory, others, ..quiet }
+    ToolContext { root, plain: facts.small, result_limit, gate, skills, memory, others, ..quiet }
 }
 
 /// What is switched on for a model, and the list of skills that it is shown, where it has the tool
 /// to load one. A small one hears of skills only when the user wants that.
 pub fn switches(settings: &Settings, facts: &Facts, shelf: &Shelf) -> (Switches, Option<String>) {
     let remembers = || Memory::new(&settings.config, None).shared;
-    let loads = |face: &&Face| face.engine == Engine::Skill;
+    let loads = |face: &&ProfileTool| face.engine == ToolKind::Skill;
     let wanted = (!facts.small || settings.config.skills.small_models)
         && profile::faces(settings.profile).iter().any(loads);
     let list = shown::prompt(shelf).filter(|_| wanted);
@@ -66,7 +68,7 @@ pub fn switches(settings: &Settings, facts: &Facts, shelf: &Shelf) -> (Switches,
 /// Whether a tool of a profile works here. Without the bus of the user's session no program tells
 /// of its controls.
 pub fn works_here(profile: Profile, name: &str) -> bool {
-    let needs_bus = [Engine::Controls, Engine::ActOn];
+    let needs_bus = [ToolKind::Controls, ToolKind::ActOn];
     let engine = tools::engine(profile, name, &serde_json::Value::Null);
     desktop::has_session_bus() || !engine.is_some_and(|engine| needs_bus.contains(&engine))
 }
@@ -88,7 +90,7 @@ fn screen(control: &ComputerControl) -> Option<&'static str> {
 }
 
 /// What a session that goes on has found out before is no news.
-pub fn recall(talk: &Conversation, profile: Profile, place: &Workplace) {
+pub fn recall(talk: &Conversation, profile: Profile, place: &ToolContext) {
     for call in talk.messages().iter().flat_map(Message::calls) {
         place.memory.learnt.saw(tools::finds_out(profile, &call.name, &call.args, place));
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::help::Help;
 use crate::prompt::small::coach::Coach;
 use crate::provider::ToolSpec;
-use crate::tools::{self, Outcome, Profile, Workplace};
+use crate::tools::{self, Profile, ToolContext, ToolOutput};
 use crate::turn::Tell;
 use crate::turn::act::{ToolJob, Toolbox};
 use crate::ui::ask;
@@ -21,7 +21,7 @@ pub struct Hands<'a> {
     /// Which names they have.
     pub profile: Profile,
     /// Where they work.
-    pub place: Workplace,
+    pub place: ToolContext,
     /// Hears of the todo list.
     pub tell: Tell,
     /// Only for a small model.
@@ -39,7 +39,7 @@ impl Toolbox for Hands<'_> {
         tools::touches(self.profile, name, args, &self.place)
     }
 
-    fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, Outcome> {
+    fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             let call = job.call;
             if let Some(sent) = &call.malformed {
@@ -49,7 +49,7 @@ impl Toolbox for Hands<'_> {
                     |hub| hub.malformed(&call.name, sent),
                 );
             }
-            let place = Workplace { hear: job.hear, ..self.place.clone() };
+            let place = ToolContext { hear: job.hear, ..self.place.clone() };
             let run = async {
                 let Some(coach) = &self.coach else {
                     return tools::run(self.profile, &call.name, &call.args, &place).await;

@@ -7,7 +7,7 @@ use crate::message::Message;
 use crate::prompt::{self, Place};
 use crate::provider::{Facts, Provider, ToolSpec};
 use crate::skills::Shelf;
-use crate::tools::profile::{self, Face};
+use crate::tools::profile::{self, ProfileTool};
 use crate::tools::{self, Profile};
 use crate::turn;
 
@@ -35,7 +35,7 @@ impl Mind {
             offered = tools::offered(settings.profile, switches);
             offered.retain(|spec| equip::works_here(settings.profile, &spec.name));
             let help = help::reference(settings, facts).and(profile::switched(help::SWITCH));
-            offered.extend(help.map(Face::spec));
+            offered.extend(help.map(ProfileTool::spec));
         }
         // A role without other tools still has its own.
         let offered = settings.role.offered(settings.profile, offered);

@@ -11,7 +11,7 @@ use super::Work;
 use crate::gate::stance::Stance;
 use crate::message::{Bill, Message, Reply, Role, Stop};
 use crate::provider::{Delta, Request};
-use crate::tools::profile::Engine;
+use crate::tools::profile::ToolKind;
 use crate::tools::{self, Profile};
 use crate::turn::beside_words;
 
@@ -89,7 +89,7 @@ impl Work {
     /// The notes of a reply: its words, or what it wanted to note with the tool after all.
     fn notes_in(&self, reply: &Reply) -> Option<String> {
         let called = reply.message.calls().find(|call| {
-            tools::engine(self.mind.profile, &call.name, &call.args) == Some(Engine::Remember)
+            tools::engine(self.mind.profile, &call.name, &call.args) == Some(ToolKind::Remember)
         });
         let notes = match called {
             Some(call) => call.args["notes"].as_str().unwrap_or_default().to_owned(),

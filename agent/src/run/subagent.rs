@@ -25,9 +25,9 @@ use crate::tools::exec::boxed::confining;
 use crate::tools::lsp;
 use crate::tools::mcp::Hub;
 use crate::tools::outside::Outside;
-use crate::tools::profile::Engine;
+use crate::tools::profile::ToolKind;
 use crate::tools::task::{Order, Subagents};
-use crate::tools::{self, ErrorKind, Outcome, Profile};
+use crate::tools::{self, ErrorKind, Profile, ToolOutput};
 use crate::ui::{Bus, Sink, call_line};
 
 /// What stands below every order.
@@ -132,7 +132,7 @@ impl Under {
 
 /// Whether this is the tool by which agents are asked to work.
 pub fn is_task(profile: Profile, name: &str) -> bool {
-    tools::engine(profile, name, &Value::Null) == Some(Engine::Task)
+    tools::engine(profile, name, &Value::Null) == Some(ToolKind::Task)
 }
 
 impl Lent {
@@ -169,18 +169,18 @@ impl Lead {
 }
 
 impl Subagents for Crew {
-    fn work(&self, order: Order) -> BoxFuture<'_, Outcome> {
+    fn work(&self, order: Order) -> BoxFuture<'_, ToolOutput> {
         Box::pin(async move {
             self.one(order).await.unwrap_or_else(|failure| {
                 let text = format!("the agent could not work: {}", failure.sentence());
-                Outcome::failed(ErrorKind::Failed, text)
+                ToolOutput::failed(ErrorKind::Failed, text)
             })
         })
     }
 }
 
 impl Crew {
-    async fn one(&self, order: Order) -> Result<Outcome> {
+    async fn one(&self, order: Order) -> Result<ToolOutput> {
         let (role, notices) = self.lead.role(&order)?;
         notices.iter().for_each(|notice| (order.hear)(&format!("{notice}\n")));
         let ours = &self.lead.settings;
@@ -200,25 +200,25 @@ impl Crew {
 
 impl Work {
     /// What came of its work, for whoever asked for it.
-    fn report(&self, ended: Ended) -> Outcome {
+    fn report(&self, ended: Ended) -> ToolOutput {
         let last = self.talk.messages().iter().rev().find(|it| it.role == Speaker::Assistant);
         let words = last.map(Message::words).unwrap_or_default();
         let why = ended.failure.map(|failure| failure.sentence());
         let outcome = match ended.status {
-            Status::Done => Outcome::done(words),
-            Status::Cancelled => Outcome::failed(ErrorKind::Cancelled, "cancelled by the user"),
+            Status::Done => ToolOutput::done(words),
+            Status::Cancelled => ToolOutput::failed(ErrorKind::Cancelled, "cancelled by the user"),
             Status::Failed | Status::Limit | Status::NotApproved => {
                 let why = why.unwrap_or_default();
                 let text =
                     format!("the agent did not get to its end: {why}\nIts last words: {words}");
-                Outcome::failed(ErrorKind::Failed, text)
+                ToolOutput::failed(ErrorKind::Failed, text)
             }
         };
         let (turns, usage) = (self.talk.turns(), self.talk.usage());
         let bill = Bill { model: Some(self.facts().model.clone()), calls: turns, usage };
         let agent = self.manner.role.name.as_deref();
         let told = json!({ "agent": agent, "turns": turns, "session": self.session.dir });
-        Outcome { bill: Some(bill), ..outcome.with(told) }
+        ToolOutput { bill: Some(bill), ..outcome.with(told) }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::gate::fence::Fence;
 use crate::provider::ToolSpec;
 use crate::session::checkpoint::Checkpoints;
 use crate::tools::profile::Effect;
-use crate::tools::{self, ErrorKind, Outcome, Profile};
+use crate::tools::{self, ErrorKind, Profile, ToolOutput};
 use crate::turn::act::{ToolJob, Toolbox};
 
 /// A toolbox whose commands are looked after. Nothing is put back: somebody else may have changed
@@ -78,7 +78,7 @@ impl Toolbox for Watch<'_> {
         self.inner.touches(name, args)
     }
 
-    fn run<'b>(&'b self, job: ToolJob<'b>) -> BoxFuture<'b, Outcome> {
+    fn run<'b>(&'b self, job: ToolJob<'b>) -> BoxFuture<'b, ToolOutput> {
         let engine = tools::engine(self.profile, &job.call.name, &job.call.args);
         let runs = engine.is_some_and(|engine| engine.effect() == Effect::Runs);
         let Some(fence) = self.fence.filter(|_| runs) else { return self.inner.run(job) };

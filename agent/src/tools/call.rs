@@ -12,19 +12,20 @@ use super::edit::text::unified;
 use super::fs::held::Held;
 use super::fs::open::Content;
 use super::profile::named::{self, Found};
-use super::profile::{Effect, Engine, Face, Style};
+use super::profile::{Effect, ProfileTool, Style, ToolKind};
 use super::undo::keep::{Keeper, Wish};
 use super::{
-    ErrorKind, Outcome, Profile, Workplace, args, desktop, engines, exec, lsp, result_limit, skill,
+    ErrorKind, Profile, ToolContext, ToolOutput, args, desktop, engines, exec, lsp, result_limit,
+    skill,
 };
 use crate::gate::{Access, Pass, Preview, Refused, Visitor, paths};
 
 /// A call that is ready to run.
-pub struct Call<'a> {
+pub struct Invocation<'a> {
     /// The tool.
-    pub face: &'static Face,
+    pub face: &'static ProfileTool,
     /// Where and for whom it works.
-    pub at: &'a Workplace,
+    pub at: &'a ToolContext,
     /// The file or directory it is about: absolute, symlinks resolved.
     pub place: PathBuf,
     args: Map<String, Value>,
@@ -40,43 +41,43 @@ pub struct Call<'a> {
 
 /// Why an engine gave up, in a sentence for the model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Trouble {
+pub struct ToolError {
     /// What kind of failure.
     pub kind: ErrorKind,
     /// What happened, and what to try.
     pub text: String,
 }
 
-impl Trouble {
+impl ToolError {
     /// A trouble of this kind.
-    pub fn new(kind: ErrorKind, text: impl Into<String>) -> Trouble {
-        Trouble { kind, text: text.into() }
+    pub fn new(kind: ErrorKind, text: impl Into<String>) -> ToolError {
+        ToolError { kind, text: text.into() }
     }
 
     /// A parameter is missing or makes no sense.
-    pub fn invalid(text: impl Into<String>) -> Trouble {
-        Trouble::new(ErrorKind::Validation, text)
+    pub fn invalid(text: impl Into<String>) -> ToolError {
+        ToolError::new(ErrorKind::Validation, text)
     }
 
     /// It ran and failed.
-    pub fn failed(text: impl Into<String>) -> Trouble {
-        Trouble::new(ErrorKind::Failed, text)
+    pub fn failed(text: impl Into<String>) -> ToolError {
+        ToolError::new(ErrorKind::Failed, text)
     }
 
     /// A file could not be read or written.
-    pub fn io(what: &str, error: &std::io::Error) -> Trouble {
+    pub fn io(what: &str, error: &std::io::Error) -> ToolError {
         let kind = match error.kind() {
             std::io::ErrorKind::NotFound => ErrorKind::NotFound,
             std::io::ErrorKind::InvalidInput => ErrorKind::Validation,
             _ => ErrorKind::Failed,
         };
-        Trouble::new(kind, format!("{what}: {error}"))
+        ToolError::new(kind, format!("{what}: {error}"))
     }
 }
 
-impl From<Trouble> for Outcome {
-    fn from(trouble: Trouble) -> Outcome {
-        Outcome::failed(trouble.kind, trouble.text)
+impl From<ToolError> for ToolOutput {
+    fn from(trouble: ToolError) -> ToolOutput {
+        ToolOutput::failed(trouble.kind, trouble.text)
     }
 }
 
@@ -85,8 +86,8 @@ pub fn prepare<'a>(
     profile: Profile,
     name: &str,
     given: &Value,
-    at: &'a Workplace,
-) -> Result<Call<'a>, Box<Outcome>> {
+    at: &'a ToolContext,
+) -> Result<Invocation<'a>, Box<ToolOutput>> {
     let face = match named::find(profile, name, given) {
         Found::One(face) => face,
         found @ (Found::Several(_) | Found::None(_)) => {
@@ -98,22 +99,26 @@ pub fn prepare<'a>(
     let place = place(face, &decoded.map, at).map_err(|why| refused(why.to_string()))?;
     let args::Decoded { map: args, from: given, notes } = decoded;
     let (held, keeper, diff) = (Arc::default(), Arc::default(), Arc::default());
-    Ok(Call { face, at, place, args, given, notes, held, keeper, diff, is_preview: false })
+    Ok(Invocation { face, at, place, args, given, notes, held, keeper, diff, is_preview: false })
 }
 
 /// The one place that a call is about: its file, or the directory it works in.
-fn place(face: &Face, args: &Map<String, Value>, at: &Workplace) -> std::io::Result<PathBuf> {
-    if face.engine == Engine::Remember {
+fn place(
+    face: &ProfileTool,
+    args: &Map<String, Value>,
+    at: &ToolContext,
+) -> std::io::Result<PathBuf> {
+    if face.engine == ToolKind::Remember {
         return paths::follow(&at.memory.notes_file(&at.cwd));
     }
     let (key, start) = match face.engine.effect() {
         Effect::Runs => ("working_dir", exec::directory(face, at)),
-        Effect::Looks if face.engine == Engine::Capture => ("path", desktop::capture::folder()),
+        Effect::Looks if face.engine == ToolKind::Capture => ("path", desktop::capture::folder()),
         Effect::Writes | Effect::Acts | Effect::Looks => ("path", at.cwd.clone()),
     };
     let Some(raw) = args.get(key).and_then(Value::as_str) else { return paths::follow(&start) };
     let place = paths::resolve(&start, raw)?;
-    if face.engine == Engine::Replace && !place.exists() {
+    if face.engine == ToolKind::Replace && !place.exists() {
         // What is edited must be there: a path may also be meant from the root.
         let from_root = paths::resolve(&at.root, raw)?;
         return Ok(if from_root.exists() { from_root } else { place });
@@ -121,12 +126,12 @@ fn place(face: &Face, args: &Map<String, Value>, at: &Workplace) -> std::io::Res
     Ok(place)
 }
 
-impl Call<'_> {
+impl Invocation<'_> {
     /// Asks the gate, then does it. A panic inside a tool is a failure of the tool.
-    pub async fn run(&self) -> Outcome {
-        let cancelled = || Outcome::failed(ErrorKind::Cancelled, "cancelled by the user");
+    pub async fn run(&self) -> ToolOutput {
+        let cancelled = || ToolOutput::failed(ErrorKind::Cancelled, "cancelled by the user");
         if let Some(why) = skill::refusal(self) {
-            return self.finish(Outcome::failed(ErrorKind::Denied, why));
+            return self.finish(ToolOutput::failed(ErrorKind::Denied, why));
         }
         // A gate that breaks down lets nothing through.
         let admitted = AssertUnwindSafe(self.at.cancel.run_until_cancelled(self.admit()));
@@ -134,13 +139,13 @@ impl Call<'_> {
             Ok(Some(Ok(pass))) => pass,
             Ok(Some(Err(refused))) => {
                 let kind = if refused.late { ErrorKind::Timeout } else { ErrorKind::Denied };
-                return self.finish(Outcome::failed(kind, refused.why));
+                return self.finish(ToolOutput::failed(kind, refused.why));
             }
             Ok(None) => return self.finish(cancelled()),
             Err(panic) => {
                 let why = words_of(panic.as_ref());
                 let text = format!("not run: the gate could not judge this call: {why}");
-                return self.finish(Outcome::failed(ErrorKind::Failed, text));
+                return self.finish(ToolOutput::failed(ErrorKind::Failed, text));
             }
         };
         let work = AssertUnwindSafe(self.through_outside(pass)).catch_unwind();
@@ -148,20 +153,20 @@ impl Call<'_> {
             Ok(Ok(outcome)) => {
                 let diff = self.take_diff().filter(|_| outcome.ok);
                 let diff = diff.map(|diff| at_most(diff, DIFF_BYTES));
-                Outcome { diff, ..lsp::after::heard(self, outcome).await }
+                ToolOutput { diff, ..lsp::after::heard(self, outcome).await }
             }
             Ok(Err(trouble)) => trouble.into(),
             Err(panic) => {
                 let why = words_of(panic.as_ref());
                 let text = format!("Tool execution error: `{}` broke down: {why}", self.face.name);
-                Outcome::failed(ErrorKind::Failed, text)
+                ToolOutput::failed(ErrorKind::Failed, text)
             }
         };
         self.finish(outcome)
     }
 
     /// Does it, with the files as somebody outside holds them.
-    async fn through_outside(&self, pass: Pass) -> Result<Outcome, Trouble> {
+    async fn through_outside(&self, pass: Pass) -> Result<ToolOutput, ToolError> {
         let row = self.row();
         let Some(outside) = &self.at.outside else { return (row.run)(self, pass).await };
         let files = (row.files)(self);
@@ -171,8 +176,9 @@ impl Call<'_> {
         let outcome = (row.run)(self, pass).await?;
         for file in &files {
             let handed = self.held.hand_over(outside.as_ref(), file).await;
-            handed
-                .map_err(|why| Trouble::io(&format!("cannot write {}", self.shown(file)), &why))?;
+            handed.map_err(|why| {
+                ToolError::io(&format!("cannot write {}", self.shown(file)), &why)
+            })?;
         }
         Ok(outcome)
     }
@@ -181,8 +187,8 @@ impl Call<'_> {
     /// file delays no other call. A panic there is one of the call.
     pub async fn blocking(
         &self,
-        work: fn(&Call<'_>) -> Result<Outcome, Trouble>,
-    ) -> Result<Outcome, Trouble> {
+        work: fn(&Invocation<'_>) -> Result<ToolOutput, ToolError>,
+    ) -> Result<ToolOutput, ToolError> {
         // A preview is polled once: it cannot wait for another thread, and it writes nothing.
         if self.is_preview {
             return work(self);
@@ -193,12 +199,23 @@ impl Call<'_> {
         let (diff, is_preview) = (self.diff.clone(), self.is_preview);
         let done = tokio::task::spawn_blocking(move || {
             let at = &at;
-            work(&Call { face, at, place, args, given, notes, held, keeper, diff, is_preview })
+            work(&Invocation {
+                face,
+                at,
+                place,
+                args,
+                given,
+                notes,
+                held,
+                keeper,
+                diff,
+                is_preview,
+            })
         });
         match done.await.map_err(tokio::task::JoinError::try_into_panic) {
             Ok(done) => done,
             Err(Ok(panic)) => std::panic::resume_unwind(panic),
-            Err(Err(_)) => Err(Trouble::new(ErrorKind::Cancelled, "cancelled by the user")),
+            Err(Err(_)) => Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user")),
         }
     }
 
@@ -246,11 +263,15 @@ impl Call<'_> {
     /// What it would write, as a unified diff; `None` where that cannot be told.
     fn preview(&self) -> Option<String> {
         match self.face.engine {
-            Engine::Write | Engine::Replace | Engine::Diff | Engine::Multi | Engine::Patch => {}
+            ToolKind::Write
+            | ToolKind::Replace
+            | ToolKind::Diff
+            | ToolKind::Multi
+            | ToolKind::Patch => {}
             _ => return None,
         }
-        let at = Workplace { plain: false, ..self.at.clone() };
-        let call = Call {
+        let at = ToolContext { plain: false, ..self.at.clone() };
+        let call = Invocation {
             face: self.face,
             at: &at,
             place: self.place.clone(),
@@ -329,7 +350,7 @@ impl Call<'_> {
     pub fn finds_out(&self) -> Option<String> {
         match self.face.engine.effect() {
             Effect::Runs => Some(format!("$ {}", self.text("command"))),
-            Effect::Looks if self.face.engine == Engine::Read => {
+            Effect::Looks if self.face.engine == ToolKind::Read => {
                 Some(self.place.to_string_lossy().into_owned())
             }
             Effect::Looks | Effect::Acts | Effect::Writes => None,
@@ -347,9 +368,9 @@ impl Call<'_> {
     }
 
     /// The arguments as the engine's own type.
-    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Trouble> {
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
         serde_json::from_value(Value::Object(self.args.clone()))
-            .map_err(|why| Trouble::invalid(format!("{}: {why}", self.face.name)))
+            .map_err(|why| ToolError::invalid(format!("{}: {why}", self.face.name)))
     }
 
     /// The place as the model may name it.
@@ -373,7 +394,7 @@ impl Call<'_> {
     }
 
     /// Words the outcome for the profile and adds what was passed over.
-    fn finish(&self, mut outcome: Outcome) -> Outcome {
+    fn finish(&self, mut outcome: ToolOutput) -> ToolOutput {
         if self.face.style == Style::Core {
             match outcome.metadata {
                 Value::Object(_) | Value::Array(_) => {
@@ -393,7 +414,7 @@ impl Call<'_> {
     }
 
     /// The core tools answer with a JSON object that has a `status`.
-    fn finish_core(&self, mut outcome: Outcome) -> Outcome {
+    fn finish_core(&self, mut outcome: ToolOutput) -> ToolOutput {
         if !outcome.metadata.is_object() && !outcome.metadata.is_array() {
             let status = match outcome.error_kind {
                 None => "success",

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::Outcome;
-use super::call::{Call, Trouble};
+use super::ToolOutput;
+use super::call::{Invocation, ToolError};
 
 #[derive(Deserialize)]
 struct Args {
@@ -11,12 +11,12 @@ struct Args {
 }
 
 /// Hands the reason up.
-pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+pub fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { reason } = call.decode()?;
     let reason = reason.trim();
     if reason.is_empty() {
-        return Err(Trouble::invalid("`reason` is empty; say in a sentence what is too hard"));
+        return Err(ToolError::invalid("`reason` is empty; say in a sentence what is too hard"));
     }
-    let outcome = Outcome::done(format!("a stronger model should go on: {reason}"));
-    Ok(Outcome { escalate: Some(reason.to_owned()), ..outcome })
+    let outcome = ToolOutput::done(format!("a stronger model should go on: {reason}"));
+    Ok(ToolOutput { escalate: Some(reason.to_owned()), ..outcome })
 }

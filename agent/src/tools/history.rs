@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::browser::verb::Verb;
-use super::call::{Call, Trouble};
-use super::profile::{Effect, Engine};
-use super::{Outcome, Workplace};
+use super::call::{Invocation, ToolError};
+use super::profile::{Effect, ToolKind};
+use super::{ToolContext, ToolOutput};
 
 /// How many actions are told at most.
 const RING: usize = 50;
@@ -40,11 +40,11 @@ struct Args {
 }
 
 /// Tells the last actions, oldest first.
-pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+pub fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { last_n, bare } = call.decode()?;
     let file = file(&call.at.session_dir);
     let all: Vec<Action> =
-        read_journal(&file).map_err(|e| Trouble::io("cannot read the history", &e))?;
+        read_journal(&file).map_err(|e| ToolError::io("cannot read the history", &e))?;
     let total = all.len().min(RING);
     let first = all.len().saturating_sub(last_n.unwrap_or(RING).clamp(1, RING));
     let actions: Vec<Value> =
@@ -55,7 +55,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     } else {
         json!({ "status": "success", "actions": actions, "total_count": total })
     };
-    Ok(Outcome::done(text).with(metadata))
+    Ok(ToolOutput::done(text).with(metadata))
 }
 
 fn told(step: usize, action: &Action) -> Value {
@@ -76,24 +76,24 @@ fn file(session_dir: &Path) -> PathBuf {
 
 /// Keeps one completed call. A history that cannot be written is no reason to fail the call.
 pub fn record(
-    at: &Workplace,
-    engine: Engine,
+    at: &ToolContext,
+    engine: ToolKind,
     tool: &str,
     args: &Value,
-    outcome: &Outcome,
+    outcome: &ToolOutput,
     took: Duration,
 ) {
-    if engine != Engine::History {
+    if engine != ToolKind::History {
         keep(at, tool, args, outcome, took, hint(engine));
     }
 }
 
 /// Keeps a call that was made otherwise than through the table of tools.
 pub fn keep(
-    at: &Workplace,
+    at: &ToolContext,
     tool: &str,
     args: &Value,
-    outcome: &Outcome,
+    outcome: &ToolOutput,
     took: Duration,
     hint: &str,
 ) {
@@ -117,12 +117,12 @@ pub fn keep(
 }
 
 /// How the action could be undone.
-fn hint(engine: Engine) -> &'static str {
+fn hint(engine: ToolKind) -> &'static str {
     match engine.effect() {
-        _ if engine == Engine::Browser(Verb::Act) => "check_command",
+        _ if engine == ToolKind::Browser(Verb::Act) => "check_command",
         Effect::Runs | Effect::Writes => "check_command",
-        Effect::Acts if engine == Engine::ActOn => "no_undo",
-        Effect::Acts if engine == Engine::Maximize => "no_op",
+        Effect::Acts if engine == ToolKind::ActOn => "no_undo",
+        Effect::Acts if engine == ToolKind::Maximize => "no_op",
         Effect::Acts => "ctrl_z",
         Effect::Looks => "no_op",
     }

@@ -1,6 +1,6 @@
 //! Something the model may do. A failure is text for the model, never an `Err`.
 //!
-//! One engine per capability ([`profile::Engine`]), several faces: a profile is a table of names,
+//! One engine per capability ([`profile::ToolKind`]), several faces: a profile is a table of names,
 //! parameters and defaults, kept as data in `profile/*.json`.
 
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::message::{Bill, Image};
 use crate::provider::ToolSpec;
 use crate::skills::Shelf;
 use outside::Outside;
-use profile::{Face, named};
+use profile::{ProfileTool, named};
 use task::Subagents;
 
 pub mod args;
@@ -53,7 +53,7 @@ pub mod web;
 
 /// What a tool gives back.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
+pub struct ToolOutput {
     /// Whether it did what was asked.
     pub ok: bool,
     /// What the model reads.
@@ -98,7 +98,7 @@ pub enum ErrorKind {
 
 /// Where and for whom a tool works. Cheap to clone: one per call.
 #[derive(Clone)]
-pub struct Workplace {
+pub struct ToolContext {
     /// Relative paths start here; the shell runs here.
     pub cwd: PathBuf,
     /// Writes stay below this directory unless the gate allows more.
@@ -124,12 +124,12 @@ pub struct Workplace {
     /// What outlives the session.
     pub memory: Arc<Memory>,
     /// Who else can be asked.
-    pub others: Others,
+    pub others: Services,
 }
 
 /// Who else can be asked: agents that work, servers that know code, the web as the user allows it.
 #[derive(Clone, Default)]
-pub struct Others {
+pub struct Services {
     /// Our own provider, as `type.name`, and model, for those that shall ask the same.
     pub asks: Option<(String, String)>,
     /// Those that work within this session.
@@ -173,7 +173,7 @@ pub struct Switches {
     pub acd: bool,
     /// The model plans and the user approves.
     pub plan: bool,
-    /// What the configuration switches on, as in [`profile::Face::enabled_by`].
+    /// What the configuration switches on, as in [`profile::ProfileTool::enabled_by`].
     pub configured: [Option<&'static str>; 4],
 }
 
@@ -186,7 +186,7 @@ impl Switches {
 
     /// Whether the configuration switches a tool on. A model that plans on the screen has some of
     /// its tools to itself.
-    fn configured(self, face: &Face) -> bool {
+    fn configured(self, face: &ProfileTool) -> bool {
         let on = |switch: &str| self.configured.contains(&Some(switch));
         let by = face.enabled_by.as_str();
         on(by) || by == SCREEN && on(PLANNED) && !face.engine.is_planned()
@@ -206,10 +206,10 @@ pub const PLANNED: &str = "computer_control.computer_use_provider";
 pub fn offered(profile: Profile, switches: Switches) -> Vec<ToolSpec> {
     let mut faces = if switches.small { profile::few(profile) } else { profile::faces(profile) };
     faces.retain(|face| face.enabled_by == profile::ALWAYS);
-    let configured = |face: &&Face| switches.configured(face);
+    let configured = |face: &&ProfileTool| switches.configured(face);
     faces.extend(profile::faces(profile).into_iter().filter(configured));
     faces.extend(switches.on().filter_map(profile::switched));
-    let mut specs: Vec<ToolSpec> = faces.into_iter().map(profile::Face::spec).collect();
+    let mut specs: Vec<ToolSpec> = faces.into_iter().map(profile::ProfileTool::spec).collect();
     if switches.small {
         // Small models lose their way in quotes within quotes, so JSON may stand there as it is.
         for spec in &mut specs {
@@ -222,8 +222,8 @@ pub fn offered(profile: Profile, switches: Switches) -> Vec<ToolSpec> {
 }
 
 /// Runs one call: decodes the arguments, asks the gate, runs the engine. Never fails otherwise
-/// than by an [`Outcome`] that says so.
-pub async fn run(profile: Profile, name: &str, args: &Value, at: &Workplace) -> Outcome {
+/// than by an [`ToolOutput`] that says so.
+pub async fn run(profile: Profile, name: &str, args: &Value, at: &ToolContext) -> ToolOutput {
     if let Some(hub) = at.mcp.as_ref().filter(|hub| hub.owns(name)) {
         let mut outcome = hub.run(name, args, at).await;
         result_limit::shorten(&mut outcome, at);
@@ -245,7 +245,7 @@ pub async fn run(profile: Profile, name: &str, args: &Value, at: &Workplace) -> 
 }
 
 /// What does the work of a call; `None` where no tool is meant.
-pub fn engine(profile: Profile, name: &str, args: &Value) -> Option<profile::Engine> {
+pub fn engine(profile: Profile, name: &str, args: &Value) -> Option<profile::ToolKind> {
     match named::find(profile, name, args) {
         named::Found::One(face) => Some(face.engine),
         named::Found::Several(_) | named::Found::None(_) => None,
@@ -253,18 +253,18 @@ pub fn engine(profile: Profile, name: &str, args: &Value) -> Option<profile::Eng
 }
 
 /// What a call would find out, by a name that tells it from others: a file, a command.
-pub fn finds_out(profile: Profile, name: &str, args: &Value, at: &Workplace) -> Option<String> {
+pub fn finds_out(profile: Profile, name: &str, args: &Value, at: &ToolContext) -> Option<String> {
     call::prepare(profile, name, args, at).ok()?.finds_out()
 }
 
 /// The result of a call whose arguments were not a JSON object: it says so and shows what the
 /// tool expects. `sent` is the text as the model wrote it.
-pub fn malformed(profile: Profile, name: &str, sent: &str) -> Outcome {
+pub fn malformed(profile: Profile, name: &str, sent: &str) -> ToolOutput {
     args::malformed(profile, name, sent)
 }
 
 /// Keys of what a call touches (files, shell sessions): calls with a common key keep their order.
-pub fn touches(profile: Profile, name: &str, args: &Value, at: &Workplace) -> Vec<String> {
+pub fn touches(profile: Profile, name: &str, args: &Value, at: &ToolContext) -> Vec<String> {
     call::prepare(profile, name, args, at).map(|call| call.touches()).unwrap_or_default()
 }
 
@@ -305,11 +305,11 @@ impl Profile {
     }
 }
 
-impl Workplace {
+impl ToolContext {
     /// A workplace in a directory that hears nothing, with the default gate and nobody to ask.
-    pub fn quiet(cwd: impl Into<PathBuf>, session_dir: impl Into<PathBuf>) -> Workplace {
+    pub fn quiet(cwd: impl Into<PathBuf>, session_dir: impl Into<PathBuf>) -> ToolContext {
         let cwd = cwd.into();
-        Workplace {
+        ToolContext {
             root: cwd.clone(),
             cwd,
             session_dir: session_dir.into(),
@@ -322,38 +322,38 @@ impl Workplace {
             mcp: None,
             skills: Arc::default(),
             memory: Arc::default(),
-            others: Others::default(),
+            others: Services::default(),
         }
     }
 }
 
-impl Outcome {
+impl ToolOutput {
     /// It worked.
-    pub fn done(text: impl Into<String>) -> Outcome {
-        Outcome { ok: true, text: text.into(), ..Outcome::default() }
+    pub fn done(text: impl Into<String>) -> ToolOutput {
+        ToolOutput { ok: true, text: text.into(), ..ToolOutput::default() }
     }
 
     /// It failed.
-    pub fn failed(kind: ErrorKind, text: impl Into<String>) -> Outcome {
+    pub fn failed(kind: ErrorKind, text: impl Into<String>) -> ToolOutput {
         let error_kind = Some(kind);
-        Outcome { ok: false, text: text.into(), error_kind, ..Outcome::default() }
+        ToolOutput { ok: false, text: text.into(), error_kind, ..ToolOutput::default() }
     }
 
     /// A parameter is missing or makes no sense.
-    pub fn invalid(text: impl Into<String>) -> Outcome {
-        Outcome::failed(ErrorKind::Validation, text)
+    pub fn invalid(text: impl Into<String>) -> ToolOutput {
+        ToolOutput::failed(ErrorKind::Validation, text)
     }
 
     /// Adds metadata.
     #[must_use]
-    pub fn with(mut self, metadata: Value) -> Outcome {
+    pub fn with(mut self, metadata: Value) -> ToolOutput {
         self.metadata = metadata;
         self
     }
 
     /// Adds a line for people.
     #[must_use]
-    pub fn titled(mut self, title: impl Into<String>) -> Outcome {
+    pub fn titled(mut self, title: impl Into<String>) -> ToolOutput {
         self.title = Some(title.into());
         self
     }

@@ -6,9 +6,9 @@ use ignore::WalkBuilder;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::call::{Call, Trouble};
-use super::profile::{self, Engine, Face};
-use super::{ErrorKind, Outcome, Profile};
+use super::call::{Invocation, ToolError};
+use super::profile::{self, ProfileTool, ToolKind};
+use super::{ErrorKind, Profile, ToolOutput};
 use crate::gate::{Access, verbs};
 use crate::skills::allowed::Entry;
 use crate::skills::parse::MOST;
@@ -24,50 +24,50 @@ struct Args {
 const LISTED: usize = 100;
 
 /// What other agents call tools that ours do.
-const OTHERS: &[(&str, Engine)] = &[
-    ("Bash", Engine::Run),
-    ("Read", Engine::Read),
-    ("Write", Engine::Write),
-    ("Edit", Engine::Replace),
-    ("MultiEdit", Engine::Replace),
-    ("Grep", Engine::Grep),
-    ("Glob", Engine::Glob),
-    ("TodoRead", Engine::TodoRead),
-    ("TodoWrite", Engine::TodoWrite),
-    ("WebFetch", Engine::Fetch),
-    ("WebSearch", Engine::WebSearch),
+const OTHERS: &[(&str, ToolKind)] = &[
+    ("Bash", ToolKind::Run),
+    ("Read", ToolKind::Read),
+    ("Write", ToolKind::Write),
+    ("Edit", ToolKind::Replace),
+    ("MultiEdit", ToolKind::Replace),
+    ("Grep", ToolKind::Grep),
+    ("Glob", ToolKind::Glob),
+    ("TodoRead", ToolKind::TodoRead),
+    ("TodoWrite", ToolKind::TodoWrite),
+    ("WebFetch", ToolKind::Fetch),
+    ("WebSearch", ToolKind::WebSearch),
 ];
 
 /// Loads a skill, or one file that lies beside it.
-pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+pub fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { name, file } = call.decode()?;
     let shelf = &call.at.skills;
     let Some(skill) = shelf.find(name.trim()) else {
         let known: Vec<&str> = shelf.skills().iter().map(|skill| skill.name.as_str()).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         let text = format!("there is no skill `{}`; there are: {known}", name.trim());
-        return Err(Trouble::new(ErrorKind::NotFound, text));
+        return Err(ToolError::new(ErrorKind::NotFound, text));
     };
     if let Some(file) = file.filter(|file| !file.trim().is_empty()) {
         let text = beside(skill, file.trim())
-            .map_err(|why| Trouble::failed(format!("cannot read {file} of {name}: {why}")))?;
-        return Ok(Outcome::done(text));
+            .map_err(|why| ToolError::failed(format!("cannot read {file} of {name}: {why}")))?;
+        return Ok(ToolOutput::done(text));
     }
     let text = loaded(skill, &call.at.cwd)?;
     shelf.activate(&skill.name);
     let metadata = json!({ "name": skill.name, "location": skill.location() });
-    Ok(Outcome::done(text).titled(format!("loaded the skill {}", skill.name)).with(metadata))
+    Ok(ToolOutput::done(text).titled(format!("loaded the skill {}", skill.name)).with(metadata))
 }
 
 /// The instructions, and above them where the skill is and what it brings.
-fn loaded(skill: &Skill, cwd: &Path) -> Result<String, Trouble> {
+fn loaded(skill: &Skill, cwd: &Path) -> Result<String, ToolError> {
     let mut head = format!("Skill: {}\n", skill.name);
     match &skill.home {
         Home::Embedded => {
             let bundle = embedded::bundle(&skill.name);
             let made = bundle.map_or(Ok(Vec::new()), |bundle| extract::scripts(bundle, cwd));
             let made =
-                made.map_err(|why| Trouble::io("cannot put the skill's programs there", &why))?;
+                made.map_err(|why| ToolError::io("cannot put the skill's programs there", &why))?;
             head.push_str("Base directory: none, it is part of g3\n");
             let shown =
                 |path: &PathBuf| path.strip_prefix(cwd).unwrap_or(path).display().to_string();
@@ -139,9 +139,9 @@ fn beside(skill: &Skill, file: &str) -> Result<String, String> {
 
 /// Why a call may not run while skills are active that name their tools: none of them names it.
 /// What a skill allows passes the gate as ever.
-pub fn refusal(call: &Call<'_>) -> Option<String> {
+pub fn refusal(call: &Invocation<'_>) -> Option<String> {
     let is_named = |entry: &Entry| speaks_of(entry, call);
-    (call.face.engine != Engine::Skill).then(|| refused_by(&call.at.skills, is_named)).flatten()
+    (call.face.engine != ToolKind::Skill).then(|| refused_by(&call.at.skills, is_named)).flatten()
 }
 
 /// As [`refusal`], for a tool that is none of g3's own.
@@ -166,7 +166,7 @@ fn refused_by(shelf: &Shelf, is_named: impl Fn(&Entry) -> bool) -> Option<String
     ))
 }
 
-fn speaks_of(entry: &Entry, call: &Call<'_>) -> bool {
+fn speaks_of(entry: &Entry, call: &Invocation<'_>) -> bool {
     if !is_called(&entry.name, call.face) {
         return false;
     }
@@ -197,7 +197,7 @@ fn speaks_of(entry: &Entry, call: &Call<'_>) -> bool {
 
 /// Whether a name means a tool: its own, that of any profile or other agent for the same kind of
 /// work, or a glob over names.
-fn is_called(name: &str, face: &Face) -> bool {
+fn is_called(name: &str, face: &ProfileTool) -> bool {
     if name == face.name || name.contains('*') {
         return is_named(name, &face.name);
     }

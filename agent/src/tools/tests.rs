@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::*;
 
-fn place(dir: &tempfile::TempDir) -> Workplace {
+fn place(dir: &tempfile::TempDir) -> ToolContext {
     let root = dir.path().canonicalize().unwrap();
-    Workplace::quiet(&root, root.join("session"))
+    ToolContext::quiet(&root, root.join("session"))
 }
 
 #[tokio::test]
@@ -17,7 +17,7 @@ async fn a_cancelled_command_ends_with_its_group() {
     let dir = tempfile::tempdir().unwrap();
     let (told, heard) = tokio::sync::mpsc::unbounded_channel();
     let hear = Arc::new(move |text: &str| told.send(text.to_owned()).unwrap_or_default());
-    let at = Workplace { hear, ..place(&dir) };
+    let at = ToolContext { hear, ..place(&dir) };
     let cancel = at.cancel.clone();
     let mut heard = heard;
     let args = json!({ "command": "sleep 300 & echo $!; wait" });
@@ -44,7 +44,7 @@ async fn output_is_heard_while_it_comes_and_a_flood_is_cut() {
     let heard = Arc::new(Mutex::new(String::new()));
     let listener = heard.clone();
     let hear = Arc::new(move |text: &str| listener.lock().unwrap().push_str(text));
-    let at = Workplace { hear, ..place(&dir) };
+    let at = ToolContext { hear, ..place(&dir) };
     let args = json!({ "command": "echo é; seq 1 100000; sleep 1.2; echo still here" });
     assert!(run(Profile::G3, "shell", &args, &at).await.ok);
     let heard = heard.lock().unwrap();
@@ -57,7 +57,7 @@ async fn output_is_heard_while_it_comes_and_a_flood_is_cut() {
 #[tokio::test]
 async fn a_tool_that_breaks_down_is_a_failed_outcome() {
     let dir = tempfile::tempdir().unwrap();
-    let at = Workplace { hear: Arc::new(|_| panic!("nobody listens")), ..place(&dir) };
+    let at = ToolContext { hear: Arc::new(|_| panic!("nobody listens")), ..place(&dir) };
     let outcome = run(Profile::G3, "shell", &json!({ "command": "echo x" }), &at).await;
     assert_eq!(outcome.error_kind, Some(ErrorKind::Failed));
     assert!(
@@ -103,7 +103,7 @@ async fn a_gate_that_breaks_down_lets_nothing_through() {
     }
     let dir = tempfile::tempdir().unwrap();
     let gate = Gate::new(&base::config::agent::Gate::default(), Some(Arc::new(Breaks))).unwrap();
-    let at = Workplace { gate: Arc::new(gate), ..place(&dir) };
+    let at = ToolContext { gate: Arc::new(gate), ..place(&dir) };
     std::fs::write(at.cwd.join("old"), "").unwrap();
     let outcome = run(Profile::Core, "execute_cli", &json!({ "command": "rm old" }), &at).await;
     assert_eq!(outcome.error_kind, Some(ErrorKind::Failed));

@@ -12,8 +12,8 @@ use super::{CallArgs, as_json, exit_code, given, loaded, print, workplace};
 use crate::gate::Visitor;
 use crate::gate::core::{Evaluator, Judgement, Route};
 use crate::gate::judge::{Confine, Verdict};
-use crate::tools::call::{self, Call};
-use crate::tools::{self, Outcome};
+use crate::tools::call::{self, Invocation};
+use crate::tools::{self, ToolOutput};
 
 /// `g3 tool check`.
 #[derive(Debug, Args)]
@@ -80,7 +80,7 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
 }
 
 /// Says why a call makes no sense, as `g3 tool exec` would.
-fn bad_call(wrong: &Outcome, json: bool) -> Result<u8> {
+fn bad_call(wrong: &ToolOutput, json: bool) -> Result<u8> {
     let text = if json { as_json(wrong, Duration::ZERO).to_string() } else { wrong.text.clone() };
     print(&format!("{text}\n"))?;
     Ok(exit_code(wrong))
@@ -96,7 +96,7 @@ fn by_words(judgement: Judgement) -> Told {
 }
 
 /// The strictest verdict about what a call reaches.
-fn by_gate(call: &Call<'_>) -> Told {
+fn by_gate(call: &Invocation<'_>) -> Told {
     let verdicts = call.reaches().into_iter().map(|access| {
         let (root, session_dir) = (&call.at.root, &call.at.session_dir);
         let visitor =

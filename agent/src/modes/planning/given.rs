@@ -15,7 +15,7 @@ use crate::prompt::Identity;
 use crate::provider::{self, Choice, ToolSpec};
 use crate::role::{OwnTool, Role};
 use crate::run::{Settings, Which, Work};
-use crate::tools::{Outcome, Profile};
+use crate::tools::{Profile, ToolOutput};
 use crate::ui::Bus;
 
 /// Reads the arguments of the tool; the error tells the model what is wrong with them.
@@ -120,16 +120,16 @@ impl OwnTool for Given {
         self.spec.clone()
     }
 
-    fn call(&self, args: &Value) -> Outcome {
+    fn call(&self, args: &Value) -> ToolOutput {
         match (self.read)(args) {
             Ok(text) => {
                 *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
-                Outcome::done(format!(
+                ToolOutput::done(format!(
                     "the {} are taken; the user will look at them",
                     self.spec.name
                 ))
             }
-            Err(why) => Outcome::invalid(why),
+            Err(why) => ToolOutput::invalid(why),
         }
     }
 

@@ -13,8 +13,8 @@ use super::task::{Task, is_data, is_prose, is_test};
 use crate::gate::{paths, verbs};
 use crate::message::ToolCall;
 use crate::provider::embedded::REMINDER;
-use crate::tools::Outcome;
-use crate::tools::profile::{Effect, Engine};
+use crate::tools::ToolOutput;
+use crate::tools::profile::{Effect, ToolKind};
 use look::{Tree, tree};
 
 /// How often at most the model is told that it is not done yet.
@@ -91,12 +91,17 @@ impl Coach {
     }
 
     /// Looks at what came of a call and adds the next step.
-    pub fn lead(&self, engine: Option<Engine>, call: &ToolCall, mut outcome: Outcome) -> Outcome {
+    pub fn lead(
+        &self,
+        engine: Option<ToolKind>,
+        call: &ToolCall,
+        mut outcome: ToolOutput,
+    ) -> ToolOutput {
         let mut state = self.state();
         state.touched.insert(call.args.to_string());
         state.last = None;
         state.idle_writes = 0;
-        let next = if engine == Some(Engine::Run) {
+        let next = if engine == Some(ToolKind::Run) {
             self.after_run(&mut state, call, &outcome)
         } else if engine.is_some_and(|engine| engine.effect() == Effect::Writes) {
             self.after_write(&mut state, call, &outcome)
@@ -109,7 +114,7 @@ impl Coach {
         outcome
     }
 
-    fn after_run(&self, state: &mut State, call: &ToolCall, outcome: &Outcome) -> String {
+    fn after_run(&self, state: &mut State, call: &ToolCall, outcome: &ToolOutput) -> String {
         let line = command(call);
         state.last = Some(line.clone());
         self.forget_what_ran_before(state);
@@ -143,7 +148,7 @@ impl Coach {
         written.and_then(shown).unwrap_or_default()
     }
 
-    fn after_write(&self, state: &mut State, call: &ToolCall, outcome: &Outcome) -> String {
+    fn after_write(&self, state: &mut State, call: &ToolCall, outcome: &ToolOutput) -> String {
         let Some(name) = file(call) else { return "Say which file.".to_owned() };
         if !outcome.ok {
             let shown = self.shown(&name);

@@ -320,7 +320,7 @@ fn join(before: &mut Value, piece: &Value) {
 
 impl Slot {
     /// Whether a piece belongs to this call. Some servers give every call the index 0: a name
-    /// with another id begins another call, and so does a name after complete arguments. Others
+    /// with another id begins another call, and so does a name after complete arguments. Services
     /// make up a new id for every piece, without a name.
     fn goes_on_with(&self, id: &str, name: &str) -> bool {
         if !id.is_empty() && !self.id.is_empty() && (id == self.id || !name.is_empty()) {

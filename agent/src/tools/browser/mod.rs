@@ -20,10 +20,10 @@ pub mod wire;
 
 use verb::Verb;
 
-use super::call::{Call, Trouble};
-use super::profile::Engine;
+use super::call::{Invocation, ToolError};
+use super::profile::ToolKind;
 use super::web::door;
-use super::{ErrorKind, Outcome};
+use super::{ErrorKind, ToolOutput};
 use crate::gate::{Access, Pass};
 
 /// What switches the tools on.
@@ -31,8 +31,8 @@ pub const SWITCH: &str = "--webdriver, --chrome-headless or webdriver.enabled";
 
 /// What a call reaches: the host that it opens, the file that it writes, or the page that it acts
 /// on. To look at the page that is there reaches nothing more.
-pub fn reaches(call: &Call<'_>) -> Vec<Access> {
-    let Engine::Browser(verb) = call.face.engine else { return Vec::new() };
+pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+    let ToolKind::Browser(verb) = call.face.engine else { return Vec::new() };
     let names_file = !call.text("path").is_empty();
     let acts = || vec![Access::Act("the page in the browser".to_owned())];
     match verb {
@@ -58,7 +58,7 @@ pub fn reaches(call: &Call<'_>) -> Vec<Access> {
 
 /// The host of an address; nothing where it is none, which the call itself says. A developer's own
 /// machine needs no question.
-fn opened(call: &Call<'_>, url: &str) -> Vec<Access> {
+fn opened(call: &Invocation<'_>, url: &str) -> Vec<Access> {
     let Ok(url) = target::parse(url) else { return Vec::new() };
     let allowed = &call.at.others.web.webfetch.allow_hosts;
     let free = target::is_local(&url) || door::is_allowed(allowed, &url);
@@ -66,9 +66,9 @@ fn opened(call: &Call<'_>, url: &str) -> Vec<Access> {
 }
 
 /// Does what the call wants, or ends early when the user cancels.
-pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
-    let Engine::Browser(verb) = call.face.engine else {
-        return Err(Trouble::failed("this is no call for a browser"));
+pub async fn run(call: &Invocation<'_>, pass: Pass) -> Result<ToolOutput, ToolError> {
+    let ToolKind::Browser(verb) = call.face.engine else {
+        return Err(ToolError::failed("this is no call for a browser"));
     };
     let work = async {
         match verb {
@@ -76,6 +76,6 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
             verb => page::run(call, verb, pass).await,
         }
     };
-    let cancelled = || Trouble::new(ErrorKind::Cancelled, "cancelled by the user");
+    let cancelled = || ToolError::new(ErrorKind::Cancelled, "cancelled by the user");
     call.at.cancel.run_until_cancelled(work).await.ok_or_else(cancelled)?
 }

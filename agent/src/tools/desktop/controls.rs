@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::host;
-use crate::tools::Outcome;
-use crate::tools::call::{Call, Trouble};
+use crate::tools::ToolOutput;
+use crate::tools::call::{Invocation, ToolError};
 
 #[derive(Deserialize)]
 struct Args {
@@ -22,7 +22,7 @@ const DEPTH: u32 = 8;
 const MOST: u32 = 200;
 
 /// Tells the controls of the active window, or of the one that is named.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { max_depth, window_title, bare } = call.decode()?;
     let window = window_title.filter(|title| !title.trim().is_empty());
     let depth = max_depth.unwrap_or(DEPTH).clamp(1, 64);
@@ -45,7 +45,7 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
             }),
         })
     };
-    Ok(Outcome::done(text).with(metadata).titled(format!("looked at {:?}", found.active)))
+    Ok(ToolOutput::done(text).with(metadata).titled(format!("looked at {:?}", found.active)))
 }
 
 /// One control for programs.

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use super::input::{checked, echo};
 use super::seen::Seen;
 use super::{done, host, keys};
-use crate::tools::Outcome;
-use crate::tools::call::{Call, Trouble};
+use crate::tools::ToolOutput;
+use crate::tools::call::{Invocation, ToolError};
 
 /// The actions.
 pub const ACTIONS: [&str; 9] = [
@@ -43,7 +43,7 @@ struct Given<'a> {
 }
 
 /// Does one action.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let map: Map<String, Value> = call.decode()?;
     let seen = Seen::last(call.at);
@@ -51,7 +51,7 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let given = Given { map: merged(map), seen: seen.as_ref() };
     let deed = given
         .deed(&action)
-        .map_err(|why| Trouble::invalid(format!("{}: {why}", call.face.name)))?;
+        .map_err(|why| ToolError::invalid(format!("{}: {why}", call.face.name)))?;
     let Deed { steps, place, description } = deed;
     if let Some(Step::Type { text }) = steps.last() {
         checked(text, &call.face.name)?;

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{done, host};
-use crate::tools::Outcome;
-use crate::tools::call::{Call, Trouble};
+use crate::tools::ToolOutput;
+use crate::tools::call::{Invocation, ToolError};
 
 #[derive(Deserialize)]
 struct Point {
@@ -29,7 +29,7 @@ const ECHO: usize = 50;
 const LONGEST: usize = 10_000;
 
 /// Clicks on a point of the screen.
-pub async fn click(call: &Call<'_>) -> Result<Outcome, Trouble> {
+pub async fn click(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let Point { x, y, button } = call.decode()?;
     let name = button.as_deref().unwrap_or("left").to_lowercase();
@@ -39,7 +39,7 @@ pub async fn click(call: &Call<'_>) -> Result<Outcome, Trouble> {
         "middle" => Button::Middle,
         other => {
             let text = format!("mouse_click: `{other}` is no button: left, right or middle");
-            return Err(Trouble::invalid(text));
+            return Err(ToolError::invalid(text));
         }
     };
     host::input(call.at, vec![Step::Move { x, y }, Step::Click { button, times: 1 }]).await?;
@@ -48,7 +48,7 @@ pub async fn click(call: &Call<'_>) -> Result<Outcome, Trouble> {
 }
 
 /// Types where the focus is.
-pub async fn type_text(call: &Call<'_>) -> Result<Outcome, Trouble> {
+pub async fn type_text(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let Text { text } = call.decode()?;
     checked(&text, &call.face.name)?;
@@ -59,11 +59,11 @@ pub async fn type_text(call: &Call<'_>) -> Result<Outcome, Trouble> {
 }
 
 /// Whether a text can be typed.
-pub fn checked(text: &str, tool: &str) -> Result<(), Trouble> {
+pub fn checked(text: &str, tool: &str) -> Result<(), ToolError> {
     match text.chars().count() {
-        0 => Err(Trouble::invalid(format!("{tool}: `text` is empty"))),
+        0 => Err(ToolError::invalid(format!("{tool}: `text` is empty"))),
         1..=LONGEST => Ok(()),
-        count => Err(Trouble::invalid(format!(
+        count => Err(ToolError::invalid(format!(
             "{tool}: {count} characters are too many to type: at most {LONGEST} in one call"
         ))),
     }

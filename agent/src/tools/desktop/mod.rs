@@ -8,7 +8,7 @@ use base::config::Config;
 use base::config::agent::ComputerControl;
 use serde_json::{Value, json};
 
-use super::Outcome;
+use super::ToolOutput;
 use crate::gate::Access;
 
 pub mod accessible;
@@ -84,10 +84,10 @@ fn told(ok: bool, description: &str, since: Instant) -> Value {
 }
 
 /// The same with more keys, as an outcome.
-fn done(description: String, since: Instant, more: Value) -> Outcome {
+fn done(description: String, since: Instant, more: Value) -> ToolOutput {
     let mut metadata = told(true, &description, since);
     if let (Some(all), Value::Object(more)) = (metadata.as_object_mut(), more) {
         all.extend(more);
     }
-    Outcome::done(description.clone()).with(metadata).titled(description)
+    ToolOutput::done(description.clone()).with(metadata).titled(description)
 }

@@ -6,11 +6,11 @@ use base::desktop::{Ask, Tell, Window};
 use serde_json::json;
 
 use super::{done, host};
-use crate::tools::Outcome;
-use crate::tools::call::{Call, Trouble};
+use crate::tools::ToolOutput;
+use crate::tools::call::{Invocation, ToolError};
 
 /// Lists the windows, topmost first.
-pub async fn list(call: &Call<'_>) -> Result<Outcome, Trouble> {
+pub async fn list(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Tell::Windows { windows } = host::ask(call.at, Ask::Windows).await? else {
         return Err(host::strange());
     };
@@ -18,7 +18,7 @@ pub async fn list(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let text = if windows.is_empty() { "No windows are open.\n".to_owned() } else { lines };
     let count = windows.len();
     let metadata = json!({ "status": "success", "windows": windows, "count": count });
-    Ok(Outcome::done(text).with(metadata).titled(format!("{count} windows")))
+    Ok(ToolOutput::done(text).with(metadata).titled(format!("{count} windows")))
 }
 
 fn line(window: &Window) -> String {
@@ -40,7 +40,7 @@ fn line(window: &Window) -> String {
 }
 
 /// Maximizes the active window; one that is so already stays as it is.
-pub async fn maximize(call: &Call<'_>) -> Result<Outcome, Trouble> {
+pub async fn maximize(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let Tell::Maximized { title, already } = host::ask(call.at, Ask::Maximize).await? else {
         return Err(host::strange());

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::{Invocation, ToolError};
 use crate::tools::fs::read;
 use crate::tools::fs::seen::{self, ChangedFile, Fit};
 
@@ -125,13 +125,18 @@ pub struct Loaded {
 impl Loaded {
     /// Refuses an edit that fits only loosely in a file that changed since this session saw it;
     /// gives a note about the change when the edit may go through.
-    pub fn check(&self, call: &Call<'_>, path: &Path, fit: Fit) -> Result<Option<String>, Trouble> {
+    pub fn check(
+        &self,
+        call: &Invocation<'_>,
+        path: &Path,
+        fit: Fit,
+    ) -> Result<Option<String>, ToolError> {
         let before = (self.text.as_bytes(), self.changed.as_ref());
         seen::check_edit(&call.at.session_dir, path, before, fit)
     }
 
     /// Why an edit found no place, with the change that may have caused it.
-    pub fn explain(&self, call: &Call<'_>, path: &Path, why: String) -> String {
+    pub fn explain(&self, call: &Invocation<'_>, path: &Path, why: String) -> String {
         match &self.changed {
             None => why,
             Some(change) => change.explain(&call.at.session_dir, path, self.text.as_bytes(), &why),
@@ -140,26 +145,26 @@ impl Loaded {
 }
 
 /// Reads a file that a call is about, to change it. Refused: what is not text.
-pub fn load(call: &Call<'_>, path: &Path) -> Result<Loaded, Trouble> {
+pub fn load(call: &Invocation<'_>, path: &Path) -> Result<Loaded, ToolError> {
     let shown = call.shown(path);
     let content = call.load(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
             let tried = call.tried_places(path);
-            Trouble::io(&format!("Failed to edit file {shown} (tried: {tried})"), &e)
+            ToolError::io(&format!("Failed to edit file {shown} (tried: {tried})"), &e)
         }
-        _ => Trouble::io(&format!("Failed to edit file {shown}"), &e),
+        _ => ToolError::io(&format!("Failed to edit file {shown}"), &e),
     })?;
     let changed = seen::changed(&call.at.session_dir, path, &content.bytes)?;
     Ok(Loaded { text: text_of(&shown, content.bytes)?, changed })
 }
 
 /// The bytes of a file as a text.
-pub fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, Trouble> {
+pub fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, ToolError> {
     if let Some(kind) = read::binary(&bytes) {
-        return Err(Trouble::failed(format!("Failed to edit file {shown}: it is {kind}")));
+        return Err(ToolError::failed(format!("Failed to edit file {shown}: it is {kind}")));
     }
     String::from_utf8(bytes).map_err(|_| {
-        Trouble::failed(format!(
+        ToolError::failed(format!(
             "Failed to edit file {shown}: it is not valid UTF-8, and writing it back would change \
              other bytes; edit it with the shell"
         ))
@@ -167,9 +172,9 @@ pub fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, Trouble> {
 }
 
 /// Writes what [`load`] read and an engine changed.
-pub fn store(call: &Call<'_>, path: &Path, text: &str) -> Result<(), Trouble> {
+pub fn store(call: &Invocation<'_>, path: &Path, text: &str) -> Result<(), ToolError> {
     call.store(path, text)
-        .map_err(|e| Trouble::io(&format!("Failed to edit file {}", call.shown(path)), &e))?;
+        .map_err(|e| ToolError::io(&format!("Failed to edit file {}", call.shown(path)), &e))?;
     seen::note(&call.at.session_dir, path, text.as_bytes());
     Ok(())
 }

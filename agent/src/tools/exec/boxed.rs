@@ -15,7 +15,7 @@ use base::sandbox::{self, Confinement, Rules, Scope, caches, home};
 
 use super::sandbox::Sandbox;
 use crate::gate::{Confining, Pass};
-use crate::tools::Workplace;
+use crate::tools::ToolContext;
 
 /// What holds a command.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct Hold {
 
 /// What a command may reach that the gate let pass. Nothing is held back from a free one, unless
 /// we are in studio's box, which opens our configuration and logins for us and not for it.
-pub fn hold(pass: Pass, at: &Workplace) -> io::Result<Option<Hold>> {
+pub fn hold(pass: Pass, at: &ToolContext) -> io::Result<Option<Hold>> {
     Ok(match pass {
         Pass::Free if in_studio() => CommandBox::at(at).hold()?,
         Pass::Free => None,
@@ -82,7 +82,7 @@ const RECENT: Duration = Duration::from_secs(60);
 
 impl CommandBox {
     /// The box of a workplace.
-    pub fn at(at: &Workplace) -> CommandBox {
+    pub fn at(at: &ToolContext) -> CommandBox {
         CommandBox {
             sandbox: at.others.sandbox.clone(),
             root: at.root.clone(),
@@ -215,13 +215,13 @@ fn temporary(home: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Where long outputs of commands are kept, for the model to look at with other commands.
-fn outputs(at: &Workplace) -> Option<PathBuf> {
+fn outputs(at: &ToolContext) -> Option<PathBuf> {
     let outputs = at.session_dir.join("tools");
     // What is not there cannot be opened.
     std::fs::create_dir_all(&outputs).ok().map(|()| outputs)
 }
 
-fn tight(at: &Workplace, around: Option<Rules>) -> Rules {
+fn tight(at: &ToolContext, around: Option<Rules>) -> Rules {
     let mut rules = around.unwrap_or_else(home_rules);
     rules.read.extend(outputs(at));
     rules.write.extend(home::writable(&at.root, &home_dir(), &closed()));

@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use super::boxed;
 use super::output::Captured;
 use super::process::{End, Ran};
-use crate::tools::call::Call;
+use crate::tools::call::Invocation;
 use crate::tools::profile::Style;
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::{ErrorKind, ToolOutput};
 
 /// Commands whose exit code 1 says "nothing found".
 const SEARCHES: [&str; 6] = ["dir", "where", "findstr", "find", "grep", "which"];
 
 /// The outcome of a command.
-pub fn outcome(call: &Call<'_>, line: &str, time: Option<Duration>, ran: &Ran) -> Outcome {
+pub fn outcome(call: &Invocation<'_>, line: &str, time: Option<Duration>, ran: &Ran) -> ToolOutput {
     let style = call.face.style;
     let ok = ran.end == End::Exited && (ran.code == 0 || forgives(style, line, ran.code));
     let error_kind = match ran.end {
@@ -46,7 +46,7 @@ pub fn outcome(call: &Call<'_>, line: &str, time: Option<Duration>, ran: &Ran) -
             }
         }
     }
-    Outcome { ok, text, error_kind, metadata, title: Some(title), ..Outcome::default() }
+    ToolOutput { ok, text, error_kind, metadata, title: Some(title), ..ToolOutput::default() }
 }
 
 /// What the box did about a command, in sentences.
@@ -74,7 +74,7 @@ fn forgives(style: Style, line: &str, code: i32) -> bool {
     }
 }
 
-fn facts(call: &Call<'_>, ran: &Ran) -> Value {
+fn facts(call: &Invocation<'_>, ran: &Ran) -> Value {
     json!({
         "exit_code": ran.code,
         "workdir": call.place,

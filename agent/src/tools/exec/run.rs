@@ -11,10 +11,10 @@ use super::process::{End, Order, Ran, run as run_process};
 use super::sandbox::TIME;
 use super::{background, boxed, heredoc, keep_directory, render, windowed};
 use crate::gate::{Pass, paths};
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::{Invocation, ToolError};
 use crate::tools::outside::Command;
 use crate::tools::profile::Style;
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::{ErrorKind, ToolOutput};
 
 #[derive(Deserialize)]
 struct Args {
@@ -37,10 +37,10 @@ struct Args {
 const PLAIN: Show = Show { head: 1500, tail: 1500 };
 
 /// Runs a command line.
-pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
+pub async fn run(call: &Invocation<'_>, pass: Pass) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     if args.command.trim().is_empty() {
-        return Err(Trouble::invalid(format!("{}: `command` is empty", call.face.name)));
+        return Err(ToolError::invalid(format!("{}: `command` is empty", call.face.name)));
     }
     if !call.place.is_dir() {
         let kind = match call.face.style {
@@ -51,7 +51,7 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
             "Failed to execute command: the directory {} does not exist",
             call.place.display()
         );
-        return Err(Trouble::new(kind, text));
+        return Err(ToolError::new(kind, text));
     }
     if args.in_background {
         return background::run(call, pass).await;
@@ -62,7 +62,7 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
     }
     let limit = args.max_timeout_ms.unwrap_or(u64::MAX);
     let time = args.timeout_ms.map(|ms| Duration::from_millis(ms.clamp(1, limit)));
-    let failed = |e: io::Error| Trouble::failed(format!("Failed to execute command: {e}"));
+    let failed = |e: io::Error| ToolError::failed(format!("Failed to execute command: {e}"));
     let order = Order {
         line: &args.command,
         cwd: &call.place,
@@ -96,7 +96,11 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
 
 /// Runs it in a terminal of whoever is outside. What needs the tighter box, or answers to its
 /// questions, does not go there.
-async fn in_terminal(order: &Order<'_>, pass: Pass, call: &Call<'_>) -> Option<io::Result<Ran>> {
+async fn in_terminal(
+    order: &Order<'_>,
+    pass: Pass,
+    call: &Invocation<'_>,
+) -> Option<io::Result<Ran>> {
     let outside = call.at.outside.as_ref().filter(|_| pass == Pass::Free && !order.attended)?;
     let started = Instant::now();
     let (line, cwd, time) = (order.line, order.cwd, order.time);

@@ -11,7 +11,7 @@ use base::sandbox::Rules;
 use tempfile::TempDir;
 
 use super::boxed;
-use crate::tools::Workplace;
+use crate::tools::ToolContext;
 
 /// How long a command in the sandbox may take.
 pub const TIME: Duration = Duration::from_secs(30);
@@ -38,7 +38,7 @@ pub struct Sandbox {
 
 impl Sandbox {
     /// A sandbox for a command of this workplace.
-    pub fn new(at: &Workplace) -> io::Result<Sandbox> {
+    pub fn new(at: &ToolContext) -> io::Result<Sandbox> {
         let scratch = tempfile::Builder::new().prefix("g3-sandbox-").tempdir()?;
         let path = scratch.path().canonicalize()?;
         // In here its owner may be somebody else than us.

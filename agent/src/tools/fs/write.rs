@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{loss, seen};
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::{Invocation, ToolError};
 use crate::tools::profile::Style;
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::{ErrorKind, ToolOutput};
 
 #[derive(Deserialize)]
 struct Args {
@@ -20,11 +20,11 @@ struct Args {
 const PREVIEW: usize = 10;
 
 /// Writes the file, making its directories unless told not to.
-pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+pub fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { content, create_directories } = call.decode()?;
     let path = &call.place;
     let shown = call.shown_place();
-    let failed = |error: &io::Error| Trouble::io(&format!("Failed to write file {shown}"), error);
+    let failed = |error: &io::Error| ToolError::io(&format!("Failed to write file {shown}"), error);
     let before = match call.load(path) {
         Ok(before) => Some(before),
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
@@ -36,7 +36,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     if let Some(before) = before.as_ref().filter(|_| call.at.plain) {
         let text = String::from_utf8_lossy(&before.bytes);
         if let Some(told) = loss::hold_back(&call.at.session_dir, path, &text, &content) {
-            return Ok(Outcome::failed(ErrorKind::Failed, told));
+            return Ok(ToolOutput::failed(ErrorKind::Failed, told));
         }
     }
     if create_directories {
@@ -63,5 +63,5 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         "existed": before.is_some(),
         "preview": preview.join("\n"),
     });
-    Ok(Outcome::done(text).titled(format!("wrote {shown}")).with(metadata))
+    Ok(ToolOutput::done(text).titled(format!("wrote {shown}")).with(metadata))
 }

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::client::Client;
 use super::document;
 use super::hub::Wanted;
-use crate::tools::Outcome;
-use crate::tools::call::Call;
+use crate::tools::ToolOutput;
+use crate::tools::call::Invocation;
 use crate::tools::profile::Effect;
 
 /// How long an edit waits for what a server finds.
@@ -34,7 +34,7 @@ struct Wrong {
 }
 
 /// The outcome of a call, with the errors of the files that it wrote.
-pub async fn heard(call: &Call<'_>, mut outcome: Outcome) -> Outcome {
+pub async fn heard(call: &Invocation<'_>, mut outcome: ToolOutput) -> ToolOutput {
     if !outcome.ok || call.face.engine.effect() != Effect::Writes {
         return outcome;
     }
@@ -61,7 +61,7 @@ pub async fn heard(call: &Call<'_>, mut outcome: Outcome) -> Outcome {
 
 /// The errors that a server knows in a file soon after it was written; `None` where no server says
 /// anything in time.
-async fn errors(call: &Call<'_>, file: &Path, end: Instant) -> Option<Vec<Wrong>> {
+async fn errors(call: &Invocation<'_>, file: &Path, end: Instant) -> Option<Vec<Wrong>> {
     let hub = &call.at.others.lsp;
     let wanted = hub.find(file, call.at).ok()?;
     let client = match (hub.running_for(&wanted), hub.diagnostics) {

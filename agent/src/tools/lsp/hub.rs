@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use super::client::{self, Client};
 use super::root;
 use super::table::{self, Language};
-use crate::tools::Workplace;
+use crate::tools::ToolContext;
 use crate::tools::exec::boxed::CommandBox;
 
 /// A server that was started, or why it cannot be used.
@@ -55,7 +55,7 @@ impl Hub {
     }
 
     /// The first server for a file whose program is there; else what the user could do.
-    pub fn find(&self, file: &Path, at: &Workplace) -> std::result::Result<Wanted<'_>, String> {
+    pub fn find(&self, file: &Path, at: &ToolContext) -> std::result::Result<Wanted<'_>, String> {
         let tree = crate::gate::paths::follow(&at.root).unwrap_or_else(|_| at.root.clone());
         let mut missing = None;
         for language in self.languages.iter().filter(|language| !language.off) {
@@ -91,7 +91,7 @@ impl Hub {
     pub fn start(
         &self,
         wanted: &Wanted<'_>,
-        at: &Workplace,
+        at: &ToolContext,
     ) -> Shared<BoxFuture<'static, Started>> {
         let key = (wanted.language.name.clone(), wanted.root.clone());
         let mut running = self.running();

@@ -25,14 +25,14 @@ use self::hub::Wanted;
 use self::line::Fault;
 use self::operation::{Operation, Question};
 use self::render::Words;
-use super::call::{Call, Trouble};
-use super::{ErrorKind, Outcome};
+use super::call::{Invocation, ToolError};
+use super::{ErrorKind, ToolOutput};
 
 /// Of how many functions at one place the calls are told.
 const FUNCTIONS: usize = 5;
 
 /// Asks a language server. Where there is none, or it fails, the result says what to do.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let question = Question::of(call)?;
     let text = text(call)?;
     question.check(&text, &call.shown_place())?;
@@ -75,13 +75,13 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     }
 }
 
-fn cancelled() -> Trouble {
-    Trouble::new(ErrorKind::Cancelled, "cancelled by the user")
+fn cancelled() -> ToolError {
+    ToolError::new(ErrorKind::Cancelled, "cancelled by the user")
 }
 
 /// No failure of the model's: it goes on without.
-fn unavailable(why: &str) -> Outcome {
-    Outcome::done(why).with(json!({ "available": false, "count": 0 }))
+fn unavailable(why: &str) -> ToolOutput {
+    ToolOutput::done(why).with(json!({ "available": false, "count": 0 }))
 }
 
 fn cannot(wanted: &Wanted<'_>, why: &str) -> String {
@@ -97,19 +97,19 @@ fn cannot(wanted: &Wanted<'_>, why: &str) -> String {
 }
 
 /// The file as it is to be shown to a server.
-fn text(call: &Call<'_>) -> Result<String, Trouble> {
-    let failed = |why: &io::Error| Trouble::io(&call.shown_place(), why);
+fn text(call: &Invocation<'_>) -> Result<String, ToolError> {
+    let failed = |why: &io::Error| ToolError::io(&call.shown_place(), why);
     let bytes = call.load(&call.place).map_err(|why| failed(&why))?.bytes;
     if bytes.len() as u64 > document::LARGEST {
         let why = format!("{} is too large for a language server", call.shown_place());
-        return Err(Trouble::failed(why));
+        return Err(ToolError::failed(why));
     }
     String::from_utf8(bytes)
-        .map_err(|_| Trouble::failed(format!("{} is not UTF-8 text", call.shown_place())))
+        .map_err(|_| ToolError::failed(format!("{} is not UTF-8 text", call.shown_place())))
 }
 
 /// Tells the server of this file, and of what changed elsewhere.
-fn tell(client: &Client, call: &Call<'_>, wanted: &Wanted<'_>, text: &str) {
+fn tell(client: &Client, call: &Invocation<'_>, wanted: &Wanted<'_>, text: &str) {
     let mut known = client.documents.lock().unwrap_or_else(PoisonError::into_inner);
     known.look_again(client);
     known.tell(client, &call.place, wanted.id, text);
@@ -117,7 +117,7 @@ fn tell(client: &Client, call: &Call<'_>, wanted: &Wanted<'_>, text: &str) {
 
 async fn ask(
     client: &Arc<Client>,
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     question: &Question,
     text: &str,
 ) -> Result<Value, Fault> {
@@ -159,7 +159,7 @@ async fn ask(
     Ok(Value::Array(all))
 }
 
-fn told(client: &Client, call: &Call<'_>, question: &Question, answer: &Value) -> Outcome {
+fn told(client: &Client, call: &Invocation<'_>, question: &Question, answer: &Value) -> ToolOutput {
     let told = Words::new(client, call).tell(question.operation, answer);
     let mut text = told.text;
     if told.count == 0 {
@@ -172,5 +172,5 @@ fn told(client: &Client, call: &Call<'_>, question: &Question, answer: &Value) -
         }
     }
     let metadata = json!({ "count": told.count, "locations": told.places, "server": client.name });
-    Outcome::done(text).with(metadata)
+    ToolOutput::done(text).with(metadata)
 }

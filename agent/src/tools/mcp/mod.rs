@@ -23,9 +23,9 @@ use serde_json::{Map, Value};
 use self::connect::Place;
 use self::offer::Offer;
 use self::server::{Known, Server};
-use super::call::Trouble;
+use super::call::ToolError;
 use super::exec::boxed::CommandBox;
-use super::{ErrorKind, Outcome, Workplace, history, skill};
+use super::{ErrorKind, ToolContext, ToolOutput, history, skill};
 use crate::gate::{Access, Pass, Preview, Visitor};
 use crate::provider::ToolSpec;
 
@@ -118,18 +118,18 @@ impl Hub {
     }
 
     /// What a call gets whose arguments were no JSON object.
-    pub fn malformed(&self, name: &str, sent: &str) -> Outcome {
+    pub fn malformed(&self, name: &str, sent: &str) -> ToolOutput {
         let start = base::text::head(sent, 200);
-        Outcome::invalid(format!(
+        ToolOutput::invalid(format!(
             "{name}: the arguments are not a JSON object; nothing was run\nas sent: {start}"
         ))
     }
 
     /// Carries one call out.
-    pub async fn run(&self, name: &str, args: &Value, at: &Workplace) -> Outcome {
+    pub async fn run(&self, name: &str, args: &Value, at: &ToolContext) -> ToolOutput {
         let started = Instant::now();
         let Some(given) = args.as_object() else {
-            return Outcome::invalid(format!("{name}: the arguments must be a JSON object"));
+            return ToolOutput::invalid(format!("{name}: the arguments must be a JSON object"));
         };
         let text = |key: &str| given.get(key).and_then(Value::as_str).unwrap_or_default();
         if name == offer::SEARCH {
@@ -144,43 +144,43 @@ impl Hub {
         } else {
             self.call(self.by_name(name).await, given.clone(), at).await
         };
-        let outcome = outcome.unwrap_or_else(Outcome::from);
+        let outcome = outcome.unwrap_or_else(ToolOutput::from);
         history::keep(at, name, args, &outcome, started.elapsed(), "check_command");
         outcome
     }
 
     /// The tool that `mcp_call` means.
-    async fn by_words(&self, server: &str, tool: &str) -> Result<Target, Trouble> {
+    async fn by_words(&self, server: &str, tool: &str) -> Result<Target, ToolError> {
         let Some(known) = self.servers.iter().find(|known| known.name == server) else {
             let names: Vec<&str> = self.servers.iter().map(|known| known.name.as_str()).collect();
             let text =
                 format!("there is no MCP server `{server}`; there are: {}", names.join(", "));
-            return Err(Trouble::new(ErrorKind::UnknownTool, text));
+            return Err(ToolError::new(ErrorKind::UnknownTool, text));
         };
         target(known, tool).await
     }
 
     /// The tool that a whole name means.
-    async fn by_name(&self, name: &str) -> Result<Target, Trouble> {
+    async fn by_name(&self, name: &str) -> Result<Target, ToolError> {
         let part = name::part_of(name).unwrap_or_default();
         match self.servers.iter().find(|server| server.part == part) {
             Some(server) => target(server, name).await,
             None => {
                 let text = format!("there is no tool `{name}`");
-                Err(Trouble::new(ErrorKind::UnknownTool, text))
+                Err(ToolError::new(ErrorKind::UnknownTool, text))
             }
         }
     }
 
     async fn call(
         &self,
-        target: Result<Target, Trouble>,
+        target: Result<Target, ToolError>,
         args: Map<String, Value>,
-        at: &Workplace,
-    ) -> Result<Outcome, Trouble> {
+        at: &ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
         let Target { server, name, tool } = target?;
         if let Some(why) = skill::refusal_of(&name, &at.skills) {
-            return Err(Trouble::new(ErrorKind::Denied, why));
+            return Err(ToolError::new(ErrorKind::Denied, why));
         }
         let free = server.definition.calls == Calls::Allow;
         let access = Access::Foreign { server: server.name.clone(), free };
@@ -188,7 +188,7 @@ impl Hub {
         let details = || serde_json::to_string_pretty(&args).ok();
         let preview = Some(Preview(&details));
         let visitor = Visitor { tool: &name, root, session_dir, access: &access, preview };
-        let denied = |why: String| Err(Trouble::new(ErrorKind::Denied, why));
+        let denied = |why: String| Err(ToolError::new(ErrorKind::Denied, why));
         match at.cancel.run_until_cancelled(at.gate.admit(&visitor)).await {
             None => return Err(cancelled()),
             Some(Err(refused)) => return denied(refused.why),
@@ -218,16 +218,16 @@ struct Target {
 }
 
 /// A server's tool by its own or its whole name.
-async fn target(server: &Arc<Server>, wanted: &str) -> Result<Target, Trouble> {
+async fn target(server: &Arc<Server>, wanted: &str) -> Result<Target, ToolError> {
     let tools = server.tools().await.map_err(|why| {
-        Trouble::failed(format!("the MCP server `{}` cannot be used: {why}", server.name))
+        ToolError::failed(format!("the MCP server `{}` cannot be used: {why}", server.name))
     })?;
     let mut all = server.named(&tools).into_iter();
     match all.find(|(name, tool)| name == wanted || tool.name == wanted) {
         Some((name, tool)) => Ok(Target { server: server.clone(), name, tool }),
         None => {
             let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).take(50).collect();
-            Err(Trouble::new(
+            Err(ToolError::new(
                 ErrorKind::UnknownTool,
                 format!("`{}` has no tool `{wanted}`; it has: {}", server.name, names.join(", ")),
             ))
@@ -235,6 +235,6 @@ async fn target(server: &Arc<Server>, wanted: &str) -> Result<Target, Trouble> {
     }
 }
 
-fn cancelled() -> Trouble {
-    Trouble::new(ErrorKind::Cancelled, "cancelled by the user")
+fn cancelled() -> ToolError {
+    ToolError::new(ErrorKind::Cancelled, "cancelled by the user")
 }

@@ -14,7 +14,7 @@ pub mod page;
 
 /// A capability. Every tool of every profile is one of these with other names and defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub enum Engine {
+pub enum ToolKind {
     /// Runs a command line.
     #[serde(rename = "exec.run")]
     Run,
@@ -165,7 +165,7 @@ pub enum Effect {
     Looks,
 }
 
-impl Engine {
+impl ToolKind {
     /// What it does to the world.
     pub fn effect(self) -> Effect {
         engines::row(self).effect
@@ -173,7 +173,7 @@ impl Engine {
 
     /// Whether a model that plans on the screen does this instead of ours.
     pub fn is_planned(self) -> bool {
-        matches!(self, Engine::Observe | Engine::Gui | Engine::Controls | Engine::ActOn)
+        matches!(self, ToolKind::Observe | ToolKind::Gui | ToolKind::Controls | ToolKind::ActOn)
     }
 
     /// What kind of work it does, in a word; engines that only differ in their form share it.
@@ -203,11 +203,11 @@ pub enum Style {
 /// One tool of one profile: an engine under a name, with its parameters and defaults.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Face {
+pub struct ProfileTool {
     /// The name that the model uses.
     pub name: String,
     /// What does the work.
-    pub engine: Engine,
+    pub engine: ToolKind,
     /// What the model reads about it.
     pub description: String,
     /// The JSON Schema object of its parameters.
@@ -243,20 +243,21 @@ fn plain_style() -> Style {
     Style::G3
 }
 
-static G3: LazyLock<Vec<Face>> = LazyLock::new(|| {
+static G3: LazyLock<Vec<ProfileTool>> = LazyLock::new(|| {
     let lent = |(profile, name): (Profile, &str)| {
         let mut face = faces(profile).into_iter().find(|face| face.name == name)?.clone();
         face.defaults.retain(|key, _| !STRICT.contains(&key.as_str()));
-        Some(Face { style: Style::G3, borrowed: true, ..face })
+        Some(ProfileTool { style: Style::G3, borrowed: true, ..face })
     };
     let own = table(include_str!("g3.json"), Style::G3);
     own.into_iter().chain(BORROWED.into_iter().filter_map(lent)).collect()
 });
-static EGIRL: LazyLock<Vec<Face>> =
+static EGIRL: LazyLock<Vec<ProfileTool>> =
     LazyLock::new(|| table(include_str!("egirl.json"), Style::Egirl));
-static TOOLS_API: LazyLock<Vec<Face>> =
+static TOOLS_API: LazyLock<Vec<ProfileTool>> =
     LazyLock::new(|| table(include_str!("tools_api.json"), Style::ToolsApi));
-static CORE: LazyLock<Vec<Face>> = LazyLock::new(|| table(include_str!("core.json"), Style::Core));
+static CORE: LazyLock<Vec<ProfileTool>> =
+    LazyLock::new(|| table(include_str!("core.json"), Style::Core));
 
 /// What the full suite has from other profiles, so that it has a name for each capability.
 const BORROWED: [(Profile, &str); 14] = [
@@ -288,8 +289,8 @@ const FEW: [(Profile, &str); 4] = [
     (Profile::ToolsApi, "edit"),
 ];
 
-fn table(text: &str, style: Style) -> Vec<Face> {
-    let mut faces: Vec<Face> =
+fn table(text: &str, style: Style) -> Vec<ProfileTool> {
+    let mut faces: Vec<ProfileTool> =
         serde_json::from_str(text).expect("the table is compiled in, and a test reads it");
     for face in &mut faces {
         face.style = style;
@@ -298,14 +299,14 @@ fn table(text: &str, style: Style) -> Vec<Face> {
 }
 
 /// The tools of a profile, in the order in which the model sees them. `all` has each name once.
-pub fn faces(profile: Profile) -> Vec<&'static Face> {
+pub fn faces(profile: Profile) -> Vec<&'static ProfileTool> {
     match profile {
         Profile::G3 => G3.iter().collect(),
         Profile::Egirl => EGIRL.iter().collect(),
         Profile::ToolsApi => TOOLS_API.iter().collect(),
         Profile::Core => CORE.iter().collect(),
         Profile::All => {
-            let mut all: Vec<&'static Face> = Vec::new();
+            let mut all: Vec<&'static ProfileTool> = Vec::new();
             for face in Profile::EACH.into_iter().flat_map(faces) {
                 if !all.iter().any(|known| known.name == face.name) {
                     all.push(face);
@@ -317,12 +318,12 @@ pub fn faces(profile: Profile) -> Vec<&'static Face> {
 }
 
 /// The tool that a switch turns on in every profile.
-pub fn switched(switch: &str) -> Option<&'static Face> {
+pub fn switched(switch: &str) -> Option<&'static ProfileTool> {
     faces(Profile::All).into_iter().find(|face| face.enabled_by == switch)
 }
 
 /// The few tools of a profile that a small model gets.
-pub fn few(profile: Profile) -> Vec<&'static Face> {
+pub fn few(profile: Profile) -> Vec<&'static ProfileTool> {
     if profile != Profile::G3 {
         return faces(profile);
     }
@@ -332,7 +333,7 @@ pub fn few(profile: Profile) -> Vec<&'static Face> {
     FEW.into_iter().filter_map(named).collect()
 }
 
-impl Face {
+impl ProfileTool {
     /// The tool as a model sees it.
     pub fn spec(&self) -> ToolSpec {
         ToolSpec {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{ALWAYS, Face, faces};
+use super::{ALWAYS, ProfileTool, faces};
 use crate::tools::Profile;
 
 const HEAD: &str = "\
@@ -31,7 +31,7 @@ pub fn markdown() -> String {
     page
 }
 
-fn section(page: &mut String, face: &Face) {
+fn section(page: &mut String, face: &ProfileTool) {
     let engine = serde_json::to_value(face.engine).unwrap_or_default();
     let engine = engine.as_str().unwrap_or_default().to_owned();
     let switch = match face.enabled_by.as_str() {
@@ -51,7 +51,7 @@ fn section(page: &mut String, face: &Face) {
     }
 }
 
-fn row(face: &Face, key: &str, schema: &Value) -> String {
+fn row(face: &ProfileTool, key: &str, schema: &Value) -> String {
     let is_required = face.required().any(|required| required == key);
     let name = if is_required { format!("**`{key}`**") } else { format!("`{key}`") };
     let kind = schema["type"].as_str().unwrap_or_default();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::skills::{Shelf, parse};
-use crate::tools::{self, Workplace};
+use crate::tools::{self, ToolContext};
 
 fn skill(name: &str, allowed: Option<&str>) -> Skill {
     let allowed = allowed.map(|list| format!("allowed-tools: {list}\n")).unwrap_or_default();
@@ -17,7 +17,7 @@ fn skill(name: &str, allowed: Option<&str>) -> Skill {
 }
 
 /// A workplace with one skill of each kind.
-fn place(dir: &Path) -> Workplace {
+fn place(dir: &Path) -> ToolContext {
     let skills = vec![
         skill("free", None),
         skill("git-only", Some("Bash(git log:*) Bash(git show:*)")),
@@ -26,7 +26,7 @@ fn place(dir: &Path) -> Workplace {
         skill("editor", Some("Edit")),
     ];
     let shelf = Arc::new(Shelf::of(skills, Vec::new()));
-    Workplace { skills: shelf, ..Workplace::quiet(dir, dir.join("s")) }
+    ToolContext { skills: shelf, ..ToolContext::quiet(dir, dir.join("s")) }
 }
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn only_what_an_active_skill_names_runs() {
     let call = async |name: &str, args: Value| tools::run(Profile::G3, name, &args, &at).await;
     let load = async |name: &str| assert!(call("skill", json!({ "name": name })).await.ok);
     let runs = async |line: &str| call("shell", json!({ "command": line })).await;
-    let refused = |outcome: &Outcome| outcome.text.starts_with("refused: while the skill");
+    let refused = |outcome: &ToolOutput| outcome.text.starts_with("refused: while the skill");
 
     load("free").await;
     assert!(runs("true").await.ok, "a skill that names no tools restricts none");

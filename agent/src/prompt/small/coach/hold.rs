@@ -7,8 +7,8 @@ use crate::prompt::small::relevant::has_word;
 use crate::prompt::small::syntax;
 use crate::prompt::small::task::{is_data, is_test};
 use crate::tools::fs::loss::part_name;
-use crate::tools::profile::{Effect, Engine};
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::profile::{Effect, ToolKind};
+use crate::tools::{ErrorKind, ToolOutput};
 
 /// A call that is not carried out.
 struct Held {
@@ -32,9 +32,9 @@ fn held(then: Then, why: impl Into<String>) -> Held {
 
 impl Coach {
     /// Why a call is not run: it can only lead to what was there before, or it bends the test.
-    pub fn hold(&self, engine: Engine, call: &ToolCall) -> Option<Outcome> {
+    pub fn hold(&self, engine: ToolKind, call: &ToolCall) -> Option<ToolOutput> {
         let mut state = self.state();
-        let Held { why, then } = if engine == Engine::Run {
+        let Held { why, then } = if engine == ToolKind::Run {
             self.idle(&mut state, &command(call))?
         } else if engine.effect() == Effect::Writes {
             let name = file(call)?;
@@ -51,7 +51,7 @@ impl Coach {
             Then::GoOn if state.failed.is_none() => self.go_on(&state),
             Then::GoOn | Then::Correct => self.correct(&why),
         };
-        Some(Outcome { next: Some(next), ..Outcome::failed(ErrorKind::Failed, why) })
+        Some(ToolOutput { next: Some(next), ..ToolOutput::failed(ErrorKind::Failed, why) })
     }
 
     /// Why a command leads nowhere: what it shows is known, and nothing was done about it.
@@ -146,8 +146,8 @@ impl Coach {
 
     /// A write as it was meant: one that holds nothing but new parts of a program, where the file
     /// has others that the task does not speak of, adds to the file.
-    pub fn completed(&self, engine: Engine, call: &ToolCall) -> Option<ToolCall> {
-        let name = file(call).filter(|_| engine == Engine::Write && self.task.adds())?;
+    pub fn completed(&self, engine: ToolKind, call: &ToolCall) -> Option<ToolCall> {
+        let name = file(call).filter(|_| engine == ToolKind::Write && self.task.adds())?;
         let new = call.args["content"].as_str()?;
         let here = std::fs::read_to_string(self.cwd.join(&name)).ok()?;
         let parts = |text: &str| text.lines().filter_map(part_name).map(str::to_owned).collect();

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::host;
 use super::seen::{Element, Seen};
 use crate::message::{Bill, Image};
-use crate::tools::call::{Call, Trouble};
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::call::{Invocation, ToolError};
+use crate::tools::{ErrorKind, ToolOutput};
 
 pub mod local;
 pub mod marks;
@@ -56,7 +56,7 @@ const HIGHEST: u32 = 65_535;
 type Said = (Report, &'static str, Option<Bill>);
 
 /// Looks at the screen.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let Args { mode, intent } = call.decode()?;
     let mode = match mode.trim() {
@@ -88,18 +88,18 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     });
     let image = || Image { media_type: picture.mime.clone(), data: picture.data.clone() };
     let images = if needs_eyes { vec![image()] } else { Vec::new() };
-    let outcome = Outcome::done(text).with(metadata).titled(format!("looked ({backend})"));
-    Ok(Outcome { images, bill, ..outcome })
+    let outcome = ToolOutput::done(text).with(metadata).titled(format!("looked ({backend})"));
+    Ok(ToolOutput { images, bill, ..outcome })
 }
 
 /// Asks one after the other; `None` when nobody could say anything.
 async fn ask_all(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     mode: Mode,
     intent: &str,
     picture: &Picture,
     notes: &mut Vec<String>,
-) -> Result<Option<Said>, Trouble> {
+) -> Result<Option<Said>, ToolError> {
     for observer in &call.at.others.desk.control().observe {
         // Only a model describes; the others would only list.
         if mode == Mode::Understanding && *observer != Observer::Vision {

@@ -11,8 +11,8 @@ use tally::{Report, Tally};
 use wish::{Search, Wish};
 
 use crate::gate::Access;
-use crate::tools::call::{Call, Trouble};
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::call::{Invocation, ToolError};
+use crate::tools::{ErrorKind, ToolOutput};
 
 mod jobs;
 mod language;
@@ -24,15 +24,15 @@ mod told;
 mod wish;
 
 /// What a call reads.
-pub fn reaches(call: &Call<'_>) -> Vec<Access> {
+pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     wish::reaches(call)
 }
 
 /// Searches.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let wish = wish::read(call)?;
     if wish.searches.iter().all(|search| search.error.is_some()) {
-        return Err(Trouble::invalid(told::errors(&wish.searches)));
+        return Err(ToolError::invalid(told::errors(&wish.searches)));
     }
     let cancel = call.at.cancel.clone();
     let searched = tokio::task::spawn_blocking(move || {
@@ -40,9 +40,9 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         (wish, tally)
     });
     let (wish, tally) =
-        searched.await.map_err(|e| Trouble::failed(format!("the search broke down: {e}")))?;
+        searched.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
     if call.at.cancel.is_cancelled() {
-        return Err(Trouble::new(ErrorKind::Cancelled, "cancelled by the user"));
+        return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
     }
     Ok(told::outcome(call, &wish, &tally))
 }
