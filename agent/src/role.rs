@@ -10,8 +10,10 @@ use serde_json::Value;
 use crate::gate::fence::Fence;
 use crate::prompt::Identity;
 use crate::provider::ToolSpec;
-use crate::tools::profile::ToolKind;
-use crate::tools::{self, ErrorKind, Profile, ToolOutput};
+use crate::tools::dispatch;
+use crate::tools::kind::ToolKind;
+use crate::tools::output::{ErrorKind, ToolOutput};
+use crate::tools::profile::Profile;
 use crate::turn::act::{ToolJob, Toolbox};
 
 /// Who works in a session. The default is g3 itself, with all its tools.
@@ -56,19 +58,19 @@ impl Role {
     /// Whether a call looks at something and does nothing else. Who judges the work that lies here,
     /// with a tool of its own, looks at that alone.
     fn looks(&self, profile: Profile, name: &str, args: &Value) -> bool {
-        let engine = tools::engine(profile, name, args);
+        let engine = dispatch::kind(profile, name, args);
         let at_files = matches!(
             engine,
             Some(
-                ToolKind::Read
-                    | ToolKind::Picture
-                    | ToolKind::Grep
-                    | ToolKind::Glob
-                    | ToolKind::Syntax
+                ToolKind::READ
+                    | ToolKind::IMAGE
+                    | ToolKind::GREP
+                    | ToolKind::GLOB
+                    | ToolKind::SYNTAX_SEARCH
             )
         );
         let at_web =
-            matches!(engine, Some(ToolKind::Fetch | ToolKind::CodeSearch | ToolKind::WebSearch));
+            matches!(engine, Some(ToolKind::FETCH | ToolKind::CODE_SEARCH | ToolKind::WEB_SEARCH));
         at_files || at_web && self.own.is_none()
     }
 }

@@ -36,10 +36,11 @@ use crate::provider::{self, Choice, Facts};
 use crate::role::Role;
 use crate::session::journal::Writer;
 use crate::session::{Session, errors};
+use crate::tools::context::{Services, ToolContext};
 use crate::tools::exec::boxed::CommandBox;
 use crate::tools::mcp::Hub;
 use crate::tools::outside::Outside;
-use crate::tools::{Profile, Services, ToolContext};
+use crate::tools::profile::Profile;
 use crate::turn::Finish;
 use crate::ui::Bus;
 use act::Act;
@@ -169,7 +170,10 @@ impl Work {
         let wanted = settings.tools && !facts.small && !role.reads_only;
         let around = CommandBox::of(&config.sandbox, &place.root);
         let hooks_box = around.clone();
-        let start = || Hub::start(&config.mcp, (&settings.cwd, around), &session.dir, &warn);
+        let start = || {
+            let hub = Hub::start(&config.mcp, (&settings.cwd, around), &session.dir, &warn);
+            hub.map(|hub| hub as _)
+        };
         let mcp = if wanted { under.servers(start) } else { None };
         let own = under.hooks(settings);
         let id = session.id.as_str();

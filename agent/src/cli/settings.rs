@@ -17,7 +17,8 @@ use crate::provider::Choice;
 use crate::role::Role;
 use crate::run::Settings;
 use crate::run::notes::Notes;
-use crate::tools::{Profile, research};
+use crate::tools::profile::Profile;
+use crate::tools::research;
 
 /// The browser.
 #[derive(Clone, Debug, Default, Args)]

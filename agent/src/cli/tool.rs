@@ -17,12 +17,18 @@ use crate::memory::Memory;
 use crate::run::root_of;
 use crate::session::sessions_dir;
 use crate::skills;
+use crate::tools::args as arguments;
 use crate::tools::browser::{self, keeper};
-use crate::tools::desktop::{self, Desk};
+use crate::tools::context::ToolContext;
+use crate::tools::desktop;
+use crate::tools::dispatch;
 use crate::tools::exec::boxed::confining;
 use crate::tools::lsp::hub::Hub;
+use crate::tools::output::{ErrorKind, ToolOutput};
+use crate::tools::profile::Profile;
 use crate::tools::profile::{self, ProfileTool, page};
-use crate::tools::{self, ErrorKind, Profile, ToolContext, ToolOutput};
+use crate::tools::screen_access::ScreenAccess;
+use crate::tools::toolset::TOOLS;
 use crate::ui::live::Live;
 use crate::ui::{call_line, terminal};
 
@@ -160,7 +166,7 @@ fn exec(args: &ExecArgs) -> Result<u8> {
             with(&live, Live::hide);
             outcome?
         }
-        Ok(_) | Err(_) => tools::malformed(args.call.profile, &args.call.name, &given),
+        Ok(_) | Err(_) => arguments::malformed(args.call.profile, &args.call.name, &given),
     };
     let text = if args.json {
         format!("{}\n", as_json(&outcome, started.elapsed()))
@@ -210,10 +216,12 @@ fn run_to_its_end(
             std::future::pending::<()>().await
         };
         let outcome = tokio::select! {
-            outcome = tools::run(profile, name, call, at) => outcome,
+            outcome = dispatch::run(profile, name, call, at) => outcome,
             () = interrupted => ToolOutput::default(),
         };
-        at.others.lsp.close().await;
+        if let Some(servers) = &at.others.lsp {
+            servers.close().await;
+        }
         desktop::host::close().await;
         outcome
     }))
@@ -264,15 +272,15 @@ fn state_dir(cwd: &Path, session: Option<&str>) -> Result<PathBuf> {
 }
 
 fn workplace(cwd: &Path, session: Option<&str>, config: &Config) -> Result<ToolContext> {
-    let mut at = ToolContext::quiet(cwd, state_dir(cwd, session)?);
+    let mut at = ToolContext::quiet(&TOOLS, cwd, state_dir(cwd, session)?);
     at.root = root_of(cwd);
     at.gate = Arc::new(Gate::new(&config.gate, None)?.confining(confining(&config.sandbox)));
     at.others.sandbox = Arc::new(config.sandbox.clone());
     at.memory = Arc::new(Memory::new(config, None));
     at.others.web = Arc::new(config.tools.clone());
-    at.others.lsp = Hub::new(config)?;
-    at.others.desk = Arc::new(Desk::of_a_person(config));
-    at.others.browser = browser::hub::Hub::of_calls(&config.webdriver);
+    at.others.lsp = Some(Hub::new(config)?);
+    at.others.screen = Arc::new(ScreenAccess::of_a_person(config));
+    at.others.browser = Some(browser::hub::Hub::of_calls(&config.webdriver));
     at.skills = Arc::new(skills::find::shelf(&config.skills, cwd));
     Ok(at)
 }

@@ -16,8 +16,8 @@ use serde_json::{Map, Value, json};
 
 use self::process::Said;
 use crate::message::{Message, Part};
-use crate::tools::ToolOutput;
 use crate::tools::exec::boxed::CommandBox;
+use crate::tools::output::ToolOutput;
 
 /// Hears what the user should know.
 pub type Tell = Arc<dyn Fn(String) + Send + Sync>;

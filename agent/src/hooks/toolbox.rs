@@ -10,7 +10,7 @@ use super::{Hooks, Word};
 use crate::gate::{self, Gate, Question};
 use crate::message::ToolCall;
 use crate::provider::ToolSpec;
-use crate::tools::{ErrorKind, ToolOutput};
+use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::turn::act::{ToolJob, Toolbox};
 
 /// How often hooks may send the agent on in one turn of the user.

@@ -18,9 +18,17 @@ use crate::provider::ToolSpec;
 use crate::run::{Settings, root_of};
 use crate::session::Session;
 use crate::tools::browser;
+use crate::tools::context::{Services, ToolContext};
+use crate::tools::dispatch;
 use crate::tools::exec::boxed::confining;
 use crate::tools::lsp::hub::Hub;
-use crate::tools::{self, Profile, Services, Switches, ToolContext, ToolOutput, traced};
+use crate::tools::offer;
+use crate::tools::offer::Switches;
+use crate::tools::output::ToolOutput;
+use crate::tools::profile::Profile;
+use crate::tools::services::LanguageServers;
+use crate::tools::toolset::TOOLS;
+use crate::tools::traced;
 
 /// The tools of a profile at a workplace, for somebody else's model.
 struct Served {
@@ -32,15 +40,15 @@ struct Served {
 /// Serves until stdin ends.
 pub async fn serve(settings: Settings) -> Result<()> {
     let session = Session::create(&settings.cwd, "mcp serve")?;
-    let quiet = ToolContext::quiet(&settings.cwd, &session.dir);
+    let quiet = ToolContext::quiet(&TOOLS, &settings.cwd, &session.dir);
     // The other agent asks its own user; ours is not here.
     let sandbox = &settings.config.sandbox;
     let gate = Gate::new(&settings.config.gate, None)?.confining(confining(sandbox));
     let (gate, sandbox) = (Arc::new(gate), Arc::new(sandbox.clone()));
     let web = Arc::new(settings.config.tools.clone());
     let lsp = Hub::new(&settings.config)?;
-    let browser = browser::hub::Hub::of_session(&settings.config.webdriver);
-    let others = Services { web, lsp: lsp.clone(), browser, sandbox, ..Services::default() };
+    let browser = Some(browser::hub::Hub::of_session(&settings.config.webdriver) as _);
+    let others = Services { web, lsp: Some(lsp.clone()), browser, sandbox, ..Services::default() };
     let place = ToolContext { root: root_of(&settings.cwd), gate, others, ..quiet };
     let served = Served { profile: settings.profile, place, order: Order::default() };
     let pipes = (tokio::io::stdin(), tokio::io::stdout());
@@ -62,7 +70,7 @@ impl ServerHandler for Served {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> std::result::Result<ListToolsResult, ErrorData> {
-        let specs = tools::offered(self.profile, Switches::default());
+        let specs = offer::offered(self.profile, Switches::default());
         Ok(ListToolsResult::with_all_items(specs.into_iter().map(listed).collect()))
     }
 
@@ -73,12 +81,12 @@ impl ServerHandler for Served {
     ) -> std::result::Result<CallToolResponse, ErrorData> {
         let args = Value::Object(request.arguments.unwrap_or_default());
         let place = ToolContext { cancel: context.ct.clone(), ..self.place.clone() };
-        let touched = tools::touches(self.profile, &request.name, &args, &place);
+        let touched = dispatch::touches(self.profile, &request.name, &args, &place);
         let _turn = self.order.turn(touched).await;
-        let specs = tools::offered(self.profile, Switches::default());
+        let specs = offer::offered(self.profile, Switches::default());
         let offered = specs.iter().any(|spec| spec.name == request.name);
         let id = context.id.to_string();
-        let run = tools::run(self.profile, &request.name, &args, &place);
+        let run = dispatch::run(self.profile, &request.name, &args, &place);
         Ok(answered(traced::call((&request.name, offered), &id, run).await).into())
     }
 }
@@ -124,7 +132,7 @@ impl Order {
 mod tests {
     use super::*;
     use crate::message::Image;
-    use crate::tools::ErrorKind;
+    use crate::tools::output::ErrorKind;
 
     #[test]
     fn pictures_go_along_and_failures_are_marked() {

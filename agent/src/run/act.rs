@@ -15,7 +15,7 @@ use crate::hooks::toolbox::Hooked;
 use crate::limits::Spent;
 use crate::role;
 use crate::session::inbox::Folder;
-use crate::tools::{Services, ToolContext};
+use crate::tools::context::{Services, ToolContext};
 use crate::turn::act::Toolbox;
 use crate::turn::{self, Agent, Finish, Tell};
 
@@ -61,7 +61,8 @@ impl Work {
         };
         let (role, profile) = (&self.manner.role, self.mind.profile);
         let places = (self.place.session_dir.as_path(), self.place.root.as_path());
-        let watched = Watch::new(&hands, profile, role.fence.as_ref(), places);
+        let watched =
+            Watch::new(&hands, (profile, self.place.registry), role.fence.as_ref(), places);
         let hooked = Hooked::new(&watched, &self.hooks, &self.place.gate);
         let inner: &dyn Toolbox = if self.hooks.is_empty() { &watched } else { &hooked };
         let hands = role::Narrowed::new(inner, profile, role);

@@ -12,7 +12,7 @@ use super::{Settings, Work};
 use crate::limits::Spent;
 use crate::provider::{self, Choice, Facts, off_loop};
 use crate::skills::Shelf;
-use crate::tools::{ErrorKind, ToolOutput};
+use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::turn::Finish;
 
 /// What switches the tool on by which a model asks for help.

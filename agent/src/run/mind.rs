@@ -7,8 +7,9 @@ use crate::message::Message;
 use crate::prompt::{self, Place};
 use crate::provider::{Facts, Provider, ToolSpec};
 use crate::skills::Shelf;
+use crate::tools::offer;
+use crate::tools::profile::Profile;
 use crate::tools::profile::{self, ProfileTool};
-use crate::tools::{self, Profile};
 use crate::turn;
 
 /// A model with its prompt and its tools; they stay the same as long as it answers.
@@ -32,7 +33,7 @@ impl Mind {
         let mut offered = Vec::new();
         let (switches, skills) = equip::switches(settings, facts, shelf);
         if settings.tools {
-            offered = tools::offered(settings.profile, switches);
+            offered = offer::offered(settings.profile, switches);
             offered.retain(|spec| equip::works_here(settings.profile, &spec.name));
             let help = help::reference(settings, facts).and(profile::switched(help::SWITCH));
             offered.extend(help.map(ProfileTool::spec));

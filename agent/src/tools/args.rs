@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Number, Value};
 
+use super::kind::ToolKind;
+use super::output::{ErrorKind, ToolOutput};
 use super::profile::named::{self, Found};
-use super::profile::{self, ProfileTool, ToolKind};
-use super::{ErrorKind, Profile, ToolOutput};
+use super::profile::{self, Profile, ProfileTool};
 
 /// Arguments under the engine's names, with what was passed over.
 #[derive(Debug, Default)]
@@ -64,7 +65,7 @@ fn writes_json(face: &ProfileTool, given: &Map<String, Value>) -> bool {
             value.as_str().and_then(|path| path.rsplit_once('.')).map(|(_, ending)| ending);
         face.engine_key(key) == "path" && ending == Some("json")
     };
-    face.engine == ToolKind::Write && given.iter().any(is_json)
+    face.engine == ToolKind::WRITE && given.iter().any(is_json)
 }
 
 /// A parameter that the schema requires and the face has a default for is asked for only.
@@ -201,7 +202,8 @@ fn expected(face: &ProfileTool) -> String {
     text
 }
 
-/// See [`super::malformed`].
+/// The result of a call whose arguments were not a JSON object: it says so and shows what the tool
+/// expects. `sent` is the text as the model wrote it.
 pub fn malformed(profile: Profile, name: &str, sent: &str) -> ToolOutput {
     let face = match named::find(profile, name, &Value::Null) {
         Found::One(face) => face,

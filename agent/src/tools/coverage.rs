@@ -7,13 +7,15 @@ use base::process::find_program;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::call::{Invocation, ToolError};
+use super::call::Invocation;
+use super::exec;
 use super::exec::environment::Environment;
+use super::exec::output;
 use super::exec::output::{Captured, Show};
 use super::exec::process::{self, End, Order};
-use super::exec::{boxed, render};
-use super::{ErrorKind, ToolOutput};
-use crate::gate::Pass;
+use super::kind::Effect;
+use super::output::{ErrorKind, ToolError, ToolOutput};
+use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 /// What the face sets; the gate has judged the very same line.
 #[derive(Deserialize)]
@@ -85,8 +87,25 @@ const MISSING: [(&str, &str); 5] = [
     ),
 ];
 
+/// Measures which lines the tests of a Rust workspace run.
+pub struct CoverageTool;
+
+impl Tool for CoverageTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("code.coverage", Effect::Runs)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        exec::scope(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Runs all tests and tells which lines they ran.
-pub async fn run(call: &Invocation<'_>, pass: Pass) -> Result<ToolOutput, ToolError> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { command, timeout_ms } = call.decode()?;
     let run = async |line: &str| {
         let failed = |e| ToolError::failed(format!("cannot run `{line}`: {e}"));
@@ -96,14 +115,14 @@ pub async fn run(call: &Invocation<'_>, pass: Pass) -> Result<ToolOutput, ToolEr
             environment: Environment::Quiet,
             time: Some(Duration::from_millis(timeout_ms)),
             show: REPORT,
-            hold: boxed::hold(pass, call.at).map_err(failed)?,
+            hold: call.at.hold(call.pass).map_err(failed)?,
             attended: false,
         };
         process::run(&order, call.at).await.map_err(failed)
     };
     let mut ran = run(&command).await?;
     let mut tools = String::new();
-    if ran.code != 0 && render::shown(&ran.stderr).contains(NO_TOOLS) {
+    if ran.code != 0 && output::shown(&ran.stderr).contains(NO_TOOLS) {
         let version = run("rustc -vV").await?;
         if let Some(own) = system_tools(&version.stdout.head) {
             tools = own + " ";
@@ -166,7 +185,7 @@ fn failed(code: i32, stdout: &Captured, stderr: &Captured) -> ToolError {
 
 /// The end of a stream, in which it says why it ended.
 fn end_of(stream: &Captured) -> String {
-    let text = render::shown(stream);
+    let text = output::shown(stream);
     let shown = base::text::tail(&text, SHOWN);
     let cut = text.len() - shown.len();
     match cut {

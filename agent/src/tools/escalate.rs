@@ -2,16 +2,31 @@
 
 use serde::Deserialize;
 
-use super::ToolOutput;
-use super::call::{Invocation, ToolError};
+use super::call::Invocation;
+use super::kind::Effect;
+use super::output::{ToolError, ToolOutput};
+use super::tool::{Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
     reason: String,
 }
 
+/// Suggests that a stronger model continues.
+pub struct EscalateTool;
+
+impl Tool for EscalateTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("help.escalate", Effect::Looks)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run(call)))
+    }
+}
+
 /// Hands the reason up.
-pub fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { reason } = call.decode()?;
     let reason = reason.trim();
     if reason.is_empty() {

@@ -9,10 +9,11 @@ use base::text::head;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::browser::verb::Verb;
-use super::call::{Invocation, ToolError};
-use super::profile::{Effect, ToolKind};
-use super::{ToolContext, ToolOutput};
+use super::call::Invocation;
+use super::context::ToolContext;
+use super::kind::{Effect, ToolKind};
+use super::output::{ToolError, ToolOutput};
+use super::tool::{Tool, ToolFuture, ToolSpec};
 
 /// How many actions are told at most.
 const RING: usize = 50;
@@ -39,8 +40,21 @@ struct Args {
     bare: bool,
 }
 
+/// Shows the completed calls of the session.
+pub struct HistoryTool;
+
+impl Tool for HistoryTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("history", Effect::Looks)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run(call)))
+    }
+}
+
 /// Tells the last actions, oldest first.
-pub fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { last_n, bare } = call.decode()?;
     let file = file(&call.at.session_dir);
     let all: Vec<Action> =
@@ -77,14 +91,14 @@ fn file(session_dir: &Path) -> PathBuf {
 /// Keeps one completed call. A history that cannot be written is no reason to fail the call.
 pub fn record(
     at: &ToolContext,
-    engine: ToolKind,
+    spec: ToolSpec,
     tool: &str,
     args: &Value,
     outcome: &ToolOutput,
     took: Duration,
 ) {
-    if engine != ToolKind::History {
-        keep(at, tool, args, outcome, took, hint(engine));
+    if spec.kind != ToolKind::HISTORY {
+        keep(at, tool, args, outcome, took, spec.undo_hint);
     }
 }
 
@@ -113,18 +127,6 @@ pub fn keep(
         .and_then(|mut journal| journal.append(&action));
     if let Err(why) = written {
         (at.hear)(&format!("[the history of tools could not be written: {why}]\n"));
-    }
-}
-
-/// How the action could be undone.
-fn hint(engine: ToolKind) -> &'static str {
-    match engine.effect() {
-        _ if engine == ToolKind::Browser(Verb::Act) => "check_command",
-        Effect::Runs | Effect::Writes => "check_command",
-        Effect::Acts if engine == ToolKind::ActOn => "no_undo",
-        Effect::Acts if engine == ToolKind::Maximize => "no_op",
-        Effect::Acts => "ctrl_z",
-        Effect::Looks => "no_op",
     }
 }
 

@@ -8,10 +8,12 @@ use base::files;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::call::{Invocation, ToolError};
+use super::call::Invocation;
 use super::fs::{open, seen};
 use super::image::kind::Kind;
-use super::{ErrorKind, ToolOutput};
+use super::kind::Effect;
+use super::output::{ErrorKind, ToolError, ToolOutput};
+use super::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
 use crate::gate::stance::Stance;
 use crate::gate::{Access, paths};
 use crate::memory::Memory;
@@ -62,8 +64,26 @@ pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     if named { Vec::new() } else { vec![Access::Write(call.place.clone())] }
 }
 
+/// Writes notes about the workspace.
+pub struct RememberTool;
+
+impl Tool for RememberTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("memory.notes", Effect::Writes)
+            .with_path(PathRule::Fixed(|at| at.memory.notes_file(&at.cwd)))
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope { access: reaches(call), ..CallScope::writing(Vec::new(), &call.place) }
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(remember(call))
+    }
+}
+
 /// Merges notes into the workspace's file.
-pub async fn remember(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn remember(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Notes { notes } = call.decode()?;
     if notes.trim().is_empty() {
         return Err(ToolError::invalid("remember: `notes` is empty"));
@@ -167,8 +187,25 @@ fn merge(call: &Invocation<'_>, notes: &str) -> Result<Merged, ToolError> {
     Ok(merged)
 }
 
+/// Searches the user's memories.
+pub struct MemorySearchTool;
+
+impl Tool for MemorySearchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("memory.search", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("memory")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(search(call))
+    }
+}
+
 /// Finds memories by words and by vectors.
-pub async fn search(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn search(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Search { query, limit } = call.decode()?;
     if query.trim().is_empty() {
         return Err(ToolError::invalid("memory_search: `query` is empty"));
@@ -200,8 +237,25 @@ fn preview(value: &str) -> String {
     format!("{}…", flat.chars().take(PREVIEW - 1).collect::<String>())
 }
 
+/// Shows one memory.
+pub struct MemoryGetTool;
+
+impl Tool for MemoryGetTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("memory.get", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("memory")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(recall(call))
+    }
+}
+
 /// Gives one memory in full.
-pub async fn recall(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn recall(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Key { key } = call.decode()?;
     let key = known_key(&key)?;
     let (wanted, renamed) = (key.clone(), names(call).renamed(&key));
@@ -225,7 +279,24 @@ pub async fn recall(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 /// Stores one memory.
-pub async fn keep(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+pub struct MemorySetTool;
+
+impl Tool for MemorySetTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("memory.set", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope { access: reads(call), ..CallScope::keyed("memory") }
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(keep(call))
+    }
+}
+
+/// Stores one memory.
+async fn keep(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Pair { key, value, image } = call.decode()?;
     let key = known_key(&key)?;
     if value.trim().is_empty() || value.len() > VALUE {

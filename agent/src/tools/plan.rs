@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::call::{Invocation, ToolError};
-use super::{ErrorKind, ToolOutput};
+use super::call::Invocation;
+use super::kind::Effect;
+use super::output::{ErrorKind, ToolError, ToolOutput};
+use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 use crate::gate::stance::Stance;
 use crate::gate::{Answer, Question};
 
@@ -33,8 +35,25 @@ struct Args {
     plan: String,
 }
 
+/// Proposes a plan to the user.
+pub struct PlanTool;
+
+impl Tool for PlanTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("plan.propose", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("plan")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Keeps the plan and asks the user; approved, it may be carried out.
-pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { plan } = call.decode()?;
     if plan.trim().is_empty() || plan.len() > LONGEST {
         let why = format!("a plan has between 1 and {LONGEST} bytes, this one {}", plan.len());

@@ -3,8 +3,10 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::ToolOutput;
-use super::call::{Invocation, ToolError};
+use super::call::Invocation;
+use super::kind::Effect;
+use super::output::{ToolError, ToolOutput};
+use super::tool::{Tool, ToolFuture, ToolSpec};
 use crate::fragment::Fragment;
 
 /// Bytes of one page; about 9,000 tokens.
@@ -16,8 +18,21 @@ struct Args {
     page: Option<usize>,
 }
 
+/// Brings back a turn that was moved into a file.
+pub struct RehydrateTool;
+
+impl Tool for RehydrateTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("context.rehydrate", Effect::Looks)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run(call)))
+    }
+}
+
 /// Tells a page of the turn, word for word.
-pub fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { fragment_id, page } = call.decode()?;
     let fragment = Fragment::read(&call.at.session_dir, &fragment_id)
         .map_err(|e| ToolError::io(&format!("there is no fragment `{fragment_id}` here"), &e))?;

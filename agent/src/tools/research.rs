@@ -9,8 +9,11 @@ use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
 
-use super::call::{Invocation, ToolError};
-use super::{ErrorKind, ToolContext, ToolOutput};
+use super::call::Invocation;
+use super::context::ToolContext;
+use super::kind::Effect;
+use super::output::{ErrorKind, ToolError, ToolOutput};
+use super::tool::{Tool, ToolFuture, ToolSpec};
 use crate::gate::{Access, Question, Visitor};
 use crate::skills::embedded;
 
@@ -35,9 +38,22 @@ const WEB_TOOLS: &str = "{codesearch,webfetch,websearch}";
 /// Set for a scout and all that it starts.
 const SCOUT: &str = "RESEARCH_OF_G3";
 
+/// Delegates a question about the web to another agent.
+pub struct ResearchTool;
+
+impl Tool for ResearchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("web.research", Effect::Looks)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Asks a scout and waits for its report. The program is that of the skill `research`; it is run
 /// from memory, because it gets our keys and the file in `.g3/bin` is anybody's to change.
-pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { query } = call.decode()?;
     if query.trim().is_empty() || query.chars().count() > QUESTION {
         let text =

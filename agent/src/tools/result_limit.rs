@@ -3,9 +3,10 @@
 
 use serde_json::Value;
 
+use super::context::ToolContext;
+use super::exec::output;
 use super::exec::output::{Capture, Show};
-use super::exec::render;
-use super::{ToolContext, ToolOutput};
+use super::output::ToolOutput;
 
 /// Bytes of a result at most, whatever the window: a range of a file that was asked for fits.
 pub const MOST: usize = 208 << 10;
@@ -71,7 +72,7 @@ fn fitting(text: &str, limit: usize, at: &ToolContext) -> String {
     let show = Show { head: limit / 2, tail: limit / 4 };
     let mut capture = Capture::new(show, &at.session_dir.join("tools"), "result");
     capture.take(text.as_bytes());
-    render::shown(&capture.finish())
+    output::shown(&capture.finish())
 }
 
 #[cfg(test)]
@@ -79,10 +80,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::tools::registry::Registry;
+
+    static NONE: Registry = Registry::new(&[]);
 
     fn place(limit: usize) -> (ToolContext, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
-        let at = ToolContext::quiet(dir.path(), dir.path().join("s"));
+        let at = ToolContext::quiet(&NONE, dir.path(), dir.path().join("s"));
         (ToolContext { result_limit: limit, ..at }, dir)
     }
 

@@ -3,13 +3,18 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::*;
+use super::context::ToolContext;
+use super::dispatch::{run, touches};
+use super::output::ErrorKind;
+use super::profile::Profile;
+use super::toolset::TOOLS;
+use crate::gate::Gate;
 
 fn place(dir: &tempfile::TempDir) -> ToolContext {
     let root = dir.path().canonicalize().unwrap();
-    ToolContext::quiet(&root, root.join("session"))
+    ToolContext::quiet(&TOOLS, &root, root.join("session"))
 }
 
 #[tokio::test]
@@ -109,4 +114,11 @@ async fn a_gate_that_breaks_down_lets_nothing_through() {
     assert_eq!(outcome.error_kind, Some(ErrorKind::Failed));
     assert!(outcome.text.contains("could not judge this call"), "{}", outcome.text);
     assert!(at.cwd.join("old").exists());
+}
+
+#[test]
+fn every_tool_of_every_profile_is_in_the_list() {
+    for face in super::profile::faces(Profile::All) {
+        assert!(TOOLS.tool(face.engine).is_some(), "{} has no tool: {:?}", face.name, face.engine);
+    }
 }

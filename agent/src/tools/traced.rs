@@ -3,7 +3,7 @@
 
 use tracing::{Instrument, field};
 
-use super::ToolOutput;
+use super::output::ToolOutput;
 
 /// The longest id of a call that is kept.
 const LONGEST: usize = 128;

@@ -16,7 +16,8 @@ use crate::context::Conversation;
 use crate::limits::{Guard, Limit, Verdict};
 use crate::message::{Part, Reply, Stop, ToolCall, ToolResult};
 use crate::provider::ToolSpec;
-use crate::tools::{ErrorKind, ToolOutput, traced};
+use crate::tools::output::{ErrorKind, ToolOutput};
+use crate::tools::traced;
 
 /// What the model may do, as the loop sees it.
 pub trait Toolbox: Send + Sync {

@@ -12,8 +12,9 @@ use super::{CallArgs, as_json, exit_code, given, loaded, print, workplace};
 use crate::gate::Visitor;
 use crate::gate::core::{Evaluator, Judgement, Route};
 use crate::gate::judge::{Confine, Verdict};
+use crate::tools::args as arguments;
 use crate::tools::call::{self, Invocation};
-use crate::tools::{self, ToolOutput};
+use crate::tools::output::ToolOutput;
 
 /// `g3 tool check`.
 #[derive(Debug, Args)]
@@ -58,7 +59,10 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
         None => config.gate.policy,
     };
     let Ok(call @ Value::Object(_)) = serde_json::from_str::<Value>(&text) else {
-        return bad_call(&tools::malformed(args.call.profile, &args.call.name, &text), args.json);
+        return bad_call(
+            &arguments::malformed(args.call.profile, &args.call.name, &text),
+            args.json,
+        );
     };
     let told = match policy {
         Policy::CoreExact => {
@@ -97,10 +101,9 @@ fn by_words(judgement: Judgement) -> Told {
 
 /// The strictest verdict about what a call reaches.
 fn by_gate(call: &Invocation<'_>) -> Told {
-    let verdicts = call.reaches().into_iter().map(|access| {
+    let verdicts = call.scope().access.iter().map(|access| {
         let (root, session_dir) = (&call.at.root, &call.at.session_dir);
-        let visitor =
-            Visitor { tool: &call.face.name, root, session_dir, access: &access, preview: None };
+        let visitor = Visitor { tool: &call.face.name, root, session_dir, access, preview: None };
         call.at.gate.judge(&visitor)
     });
     let strictest = verdicts.max_by_key(|verdict| strictness(verdict.action));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::provider::ToolSpec;
 use crate::role::OwnTool;
-use crate::tools::ToolOutput;
+use crate::tools::output::ToolOutput;
 
 /// The tool's name.
 const NAME: &str = "verdict";

@@ -9,7 +9,7 @@ use crate::prompt::Identity;
 use crate::provider::{self, Choice};
 use crate::role::Role;
 use crate::run::Settings;
-use crate::tools::Profile;
+use crate::tools::profile::Profile;
 
 /// Questions that a coach may ask its model.
 const COACH_TURNS: u32 = 100;

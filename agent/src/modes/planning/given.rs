@@ -15,7 +15,8 @@ use crate::prompt::Identity;
 use crate::provider::{self, Choice, ToolSpec};
 use crate::role::{OwnTool, Role};
 use crate::run::{Settings, Which, Work};
-use crate::tools::{Profile, ToolOutput};
+use crate::tools::output::ToolOutput;
+use crate::tools::profile::Profile;
 use crate::ui::Bus;
 
 /// Reads the arguments of the tool; the error tells the model what is wrong with them.

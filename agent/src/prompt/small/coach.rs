@@ -13,8 +13,9 @@ use super::task::{Task, is_data, is_prose, is_test};
 use crate::gate::{paths, verbs};
 use crate::message::ToolCall;
 use crate::provider::embedded::REMINDER;
-use crate::tools::ToolOutput;
-use crate::tools::profile::{Effect, ToolKind};
+use crate::tools::kind::{Effect, ToolKind};
+use crate::tools::output::ToolOutput;
+use crate::tools::tool::ToolSpec;
 use look::{Tree, tree};
 
 /// How often at most the model is told that it is not done yet.
@@ -93,7 +94,7 @@ impl Coach {
     /// Looks at what came of a call and adds the next step.
     pub fn lead(
         &self,
-        engine: Option<ToolKind>,
+        spec: Option<ToolSpec>,
         call: &ToolCall,
         mut outcome: ToolOutput,
     ) -> ToolOutput {
@@ -101,9 +102,9 @@ impl Coach {
         state.touched.insert(call.args.to_string());
         state.last = None;
         state.idle_writes = 0;
-        let next = if engine == Some(ToolKind::Run) {
+        let next = if spec.is_some_and(|spec| spec.kind == ToolKind::RUN) {
             self.after_run(&mut state, call, &outcome)
-        } else if engine.is_some_and(|engine| engine.effect() == Effect::Writes) {
+        } else if spec.is_some_and(|spec| spec.effect == Effect::Writes) {
             self.after_write(&mut state, call, &outcome)
         } else if outcome.ok {
             self.go_on(&state)

@@ -5,13 +5,13 @@ use std::time::Instant;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::hub::Hub;
 use super::session::{Here, Session};
 use super::tabs::{Tabs, stale};
 use super::wire::{Fault, element, id_of};
 use super::{dom, keys, page, target};
-use crate::gate::Pass;
-use crate::tools::call::{Invocation, ToolError};
-use crate::tools::{ErrorKind, ToolOutput};
+use crate::tools::call::Invocation;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -43,9 +43,9 @@ struct Done {
 }
 
 /// Does one action; always answers with the object that its documents describe.
-pub async fn run(call: &Invocation<'_>, pass: Pass) -> ToolOutput {
+pub async fn run(hub: &Hub, call: &Invocation<'_>) -> ToolOutput {
     let started = Instant::now();
-    let done = act(call, pass).await;
+    let done = act(hub, call).await;
     let took = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     match done {
         Ok(Done { content, tab, voice, notes }) => {
@@ -129,16 +129,16 @@ impl Given {
     }
 }
 
-async fn act(call: &Invocation<'_>, pass: Pass) -> Result<Done, ToolError> {
+async fn act(hub: &Hub, call: &Invocation<'_>) -> Result<Done, ToolError> {
     let Some(action) = action(call) else {
         let text = format!("`{}` is no action: use {ACTIONS}", call.text("action"));
         return Err(ToolError::invalid(text));
     };
     let given = Given::of(call)?;
     if opens(call) {
-        return go(call, pass, (action, &given)).await;
+        return go(hub, call, (action, &given)).await;
     }
-    let session = call.at.others.browser.find(call.at).await?;
+    let session = hub.find(call.at).await?;
     let none = || {
         ToolError::new(ErrorKind::NotFound, "no tab is open: navigate or open_tab opens one first")
     };
@@ -160,8 +160,8 @@ async fn act(call: &Invocation<'_>, pass: Pass) -> Result<Done, ToolError> {
 
 /// Opens an address, in the tab that there is or in a new one.
 async fn go(
+    hub: &Hub,
     call: &Invocation<'_>,
-    pass: Pass,
     (action, given): (Action, &Given),
 ) -> Result<Done, ToolError> {
     let url = match url(call) {
@@ -169,7 +169,7 @@ async fn go(
         None if action == Action::OpenTab => None,
         None => return Err(ToolError::invalid("navigate needs `url`")),
     };
-    let started = call.at.others.browser.start(call.at, given.flag("visible"), pass).await;
+    let started = hub.start(call.at, given.flag("visible"), call.pass).await;
     let (session, is_new) = started.map_err(|trouble| {
         let text = format!(
             "{}. Without it, execute_gui works with a browser that is on the screen",

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::session::Session;
 use super::wire::{ELEMENT, Fault, element, id_of};
 use crate::gate::paths;
-use crate::tools::ErrorKind;
-use crate::tools::call::{Invocation, ToolError};
+use crate::tools::call::Invocation;
+use crate::tools::output::{ErrorKind, ToolError};
 
 /// The script that looks at a page.
 const LOOK: &str = include_str!("look.js");

@@ -16,9 +16,9 @@ use super::record::{Place, Record};
 use super::session::Session;
 use super::wire::Wire;
 use crate::gate::Pass;
-use crate::tools::call::ToolError;
-use crate::tools::exec::boxed::{self, CommandBox};
-use crate::tools::{ErrorKind, ToolContext};
+use crate::tools::context::ToolContext;
+use crate::tools::exec::boxed;
+use crate::tools::output::{ErrorKind, ToolError};
 
 /// How long a start may take.
 const STARTS: Duration = Duration::from_secs(90);
@@ -150,8 +150,8 @@ impl Hub {
         }
         let held = match pass {
             // Its profile is in the session's directory, which studio's box keeps from commands.
-            Pass::Free if boxed::in_studio() => CommandBox::at(at).writing(place.path()).hold(),
-            pass => boxed::hold(pass, at),
+            Pass::Free if boxed::in_studio() => at.command_box().writing(place.path()).hold(),
+            pass => at.hold(pass),
         };
         let held = held.map_err(|why| broken(&why))?;
         let mut keeper = boxed::spawn_lasting(job, held).map_err(|why| broken(&why))?;

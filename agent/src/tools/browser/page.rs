@@ -6,17 +6,16 @@ use base64::Engine as _;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::dom;
+use super::hub::Hub;
 use super::session::{Here, Session};
-use super::target;
 use super::verb::Verb;
 use super::wire::Fault;
-use crate::gate::Pass;
-use crate::tools::call::{Invocation, ToolError};
+use super::{dom, target};
+use crate::tools::call::Invocation;
 use crate::tools::fs::open;
 use crate::tools::image;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::web::shown;
-use crate::tools::{ErrorKind, ToolOutput};
 
 /// Elements that are told one by one.
 const TOLD: usize = 50;
@@ -30,10 +29,9 @@ struct Args {
 }
 
 /// Does one thing with the browser.
-pub async fn run(call: &Invocation<'_>, verb: Verb, pass: Pass) -> Result<ToolOutput, ToolError> {
-    let hub = &call.at.others.browser;
+pub async fn run(hub: &Hub, call: &Invocation<'_>, verb: Verb) -> Result<ToolOutput, ToolError> {
     if verb == Verb::Start {
-        let (session, is_new) = hub.start(call.at, false, pass).await?;
+        let (session, is_new) = hub.start(call.at, false, call.pass).await?;
         let (name, how) =
             (&session.record.name, if session.record.visible { "visible" } else { "headless" });
         let text = match is_new {

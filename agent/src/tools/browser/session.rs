@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use super::record::{Place, Record};
 use super::wire::{Fault, Wire};
-use crate::tools::ErrorKind;
-use crate::tools::call::ToolError;
+use crate::tools::output::{ErrorKind, ToolError};
 
 /// How many dialogs in a row are dismissed before a command.
 const DIALOGS: usize = 5;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::session::Session;
 use super::wire::Fault;
-use crate::tools::call::ToolError;
+use crate::tools::output::ToolError;
 
 /// The file of it, in the directory of the browser.
 const FILE: &str = "refs.json";

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use reqwest::Url;
 
-use crate::tools::ErrorKind;
-use crate::tools::call::ToolError;
+use crate::tools::output::{ErrorKind, ToolError};
 use crate::tools::web::door::{self, Resolver, System};
 
 /// How long a name is looked up before the browser does it alone.

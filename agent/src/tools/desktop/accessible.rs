@@ -7,8 +7,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{host, told};
-use crate::tools::call::{Invocation, ToolError};
-use crate::tools::{ErrorKind, ToolOutput};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -42,8 +44,25 @@ struct Report<'a> {
     kind: Value,
 }
 
+/// Acts on a control by its name.
+pub struct ControlActionTool;
+
+impl Tool for ControlActionTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("a11y.act", Effect::Acts).with_undo_hint("no_undo")
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::acting(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Acts, or says which controls there are.
-pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let args: Args = call.decode()?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());

@@ -14,10 +14,12 @@ use super::programs::{self, Shot};
 use super::seen::Seen;
 use crate::gate::{Access, paths};
 use crate::message::Image;
-use crate::tools::ToolOutput;
-use crate::tools::call::{Invocation, ToolError};
+use crate::tools::call::Invocation;
 use crate::tools::image::kind::Kind;
 use crate::tools::image::ready;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -53,7 +55,7 @@ pub fn folder() -> PathBuf {
 
 /// The screen, and the file where it lies somewhere else than in that folder.
 pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
-    let mut reached = vec![call.at.others.desk.access(false)];
+    let mut reached = vec![call.at.others.screen.access(false)];
     let folder = paths::follow(&folder()).ok();
     let own = folder.is_some_and(|folder| paths::is_inside(&call.place, &folder));
     if !call.text("path").is_empty() && !own {
@@ -62,8 +64,25 @@ pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     reached
 }
 
+/// Takes a picture of the screen.
+pub struct ScreenCaptureTool;
+
+impl Tool for ScreenCaptureTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("screen.capture", Effect::Looks).with_path(PathRule::RelativeTo(folder))
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope { access: reaches(call), ..super::looking(call) }
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Takes a picture; with a path or a window, into a file.
-pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { path, window, display, region } = call.decode()?;
     let wrong = |why: String| ToolError::invalid(format!("{}: {why}", call.face.name));
     let area = region.as_ref().map(area).transpose().map_err(wrong)?;

@@ -7,8 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::controls::{as_json, line, place};
 use super::{host, roles, words};
-use crate::tools::ToolOutput;
-use crate::tools::call::{Invocation, ToolError};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::ErrorKind;
+use crate::tools::output::{ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -27,8 +30,25 @@ const DEPTH: u32 = 40;
 const MOST: u32 = 2_000;
 const TOLD: usize = 40;
 
+/// Finds a control by its text, role or attributes.
+pub struct FindControlTool;
+
+impl Tool for FindControlTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("a11y.find", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::looking(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Finds what fits all that is given.
-pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     let Args { text, role, attributes, app } = &args;
     if text.trim().is_empty() && role.trim().is_empty() && attributes.is_empty() {
@@ -60,7 +80,7 @@ pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     for note in note.into_iter().chain(unread) {
         why.push_str(&format!("; {note}"));
     }
-    Err(ToolError::new(crate::tools::ErrorKind::NotFound, why))
+    Err(ToolError::new(ErrorKind::NotFound, why))
 }
 
 fn told(fitting: &[&Control]) -> ToolOutput {

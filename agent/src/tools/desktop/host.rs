@@ -11,9 +11,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{Mutex, mpsc};
 
-use crate::tools::call::ToolError;
+use crate::tools::context::ToolContext;
+use crate::tools::output::{ErrorKind, ToolError};
 use crate::tools::program::{self, Program, Start};
-use crate::tools::{ErrorKind, ToolContext};
 
 /// The program.
 const NAME: &str = "g3-desktop";
@@ -94,7 +94,7 @@ pub async fn capture(at: &ToolContext, wish: Capture) -> Result<Picture, ToolErr
 
 /// Mouse and keyboard, in this order.
 pub async fn input(at: &ToolContext, steps: Vec<Step>) -> Result<(), ToolError> {
-    let fail_safe = at.others.desk.control().fail_safe;
+    let fail_safe = at.others.screen.control().fail_safe;
     let Tell::Done = ask(at, Ask::Input { steps, fail_safe }).await? else { return Err(strange()) };
     Ok(())
 }
@@ -149,7 +149,7 @@ fn time_of(what: &Ask) -> Duration {
 
 /// The program: as configured, beside us, or on `PATH`.
 fn find(at: &ToolContext) -> Result<PathBuf, ToolError> {
-    if let Some(named) = &at.others.desk.control().program {
+    if let Some(named) = &at.others.screen.control().program {
         return Ok(crate::gate::paths::expand_home(&named.to_string_lossy()));
     }
     let beside = std::env::current_exe().ok().map(|own| own.with_file_name(NAME));
@@ -204,7 +204,7 @@ impl Host {
     /// Waits until the next action may follow the last one.
     async fn pause(&mut self, at: &ToolContext, what: &Ask) {
         let acts = matches!(what, Ask::Input { .. } | Ask::Act(_) | Ask::Maximize);
-        let most = at.others.desk.control().max_actions_per_second;
+        let most = at.others.screen.control().max_actions_per_second;
         if !acts {
             return;
         }

@@ -8,8 +8,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{done, host};
-use crate::tools::ToolOutput;
-use crate::tools::call::{Invocation, ToolError};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Point {
@@ -28,8 +30,25 @@ const ECHO: usize = 50;
 /// The longest text that is typed, in characters.
 const LONGEST: usize = 10_000;
 
+/// Clicks a point of the screen.
+pub struct ClickTool;
+
+impl Tool for ClickTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("input.click", Effect::Acts)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::acting(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(click(call))
+    }
+}
+
 /// Clicks on a point of the screen.
-pub async fn click(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn click(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let Point { x, y, button } = call.decode()?;
     let name = button.as_deref().unwrap_or("left").to_lowercase();
@@ -47,8 +66,25 @@ pub async fn click(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(done(format!("clicked the {name} button at {x},{y}"), since, more))
 }
 
+/// Types text where the focus is.
+pub struct TypeTextTool;
+
+impl Tool for TypeTextTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("input.type", Effect::Acts)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::acting(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(type_text(call))
+    }
+}
+
 /// Types where the focus is.
-pub async fn type_text(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn type_text(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let Text { text } = call.decode()?;
     checked(&text, &call.face.name)?;

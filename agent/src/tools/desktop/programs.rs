@@ -11,8 +11,8 @@ use image::ImageFormat;
 use tokio::io::AsyncReadExt;
 
 use super::capture::Wish;
-use crate::tools::call::ToolError;
-use crate::tools::{ErrorKind, ToolContext};
+use crate::tools::context::ToolContext;
+use crate::tools::output::{ErrorKind, ToolError};
 
 /// A picture as it was taken.
 #[derive(Debug)]

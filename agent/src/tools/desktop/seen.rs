@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use base::desktop::{Area, Picture};
 use serde::{Deserialize, Serialize};
 
-use crate::tools::ToolContext;
+use crate::tools::context::ToolContext;
 
 /// A picture of the screen that the model saw.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

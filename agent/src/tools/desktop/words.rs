@@ -4,8 +4,8 @@
 use base::desktop::{Area, Ask, Capture, Picture, Tell, Window, Word};
 
 use super::host;
-use crate::tools::ToolContext;
-use crate::tools::call::ToolError;
+use crate::tools::context::ToolContext;
+use crate::tools::output::ToolError;
 
 /// Windows that are read by themselves, the topmost first; each takes about a second.
 const WINDOWS: usize = 8;

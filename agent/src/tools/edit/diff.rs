@@ -9,9 +9,11 @@ use serde_json::json;
 use super::hunks::{self, Diff, Hunk, Line};
 use super::locate::{self, Lines, Pass, Shift};
 use super::text::{Change, FileText, Loaded, load, store, unwritten};
-use crate::tools::call::{Invocation, ToolError};
+use crate::tools::call::Invocation;
 use crate::tools::fs::seen::Fit;
-use crate::tools::{ErrorKind, ToolOutput};
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -44,8 +46,25 @@ pub struct Applied {
     pub notes: Vec<String>,
 }
 
+/// Applies a unified diff to a file.
+pub struct DiffTool;
+
+impl Tool for DiffTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("edit.diff", Effect::Writes).with_preview()
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::writing(vec![call.place.clone()], &call.place)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
 /// Applies the diff.
-pub fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     let diff = hunks::read(&args.diff, &call.place);
     if !diff.hunks.iter().any(Hunk::changes) {

@@ -9,9 +9,11 @@ use super::replace::{self, Wish};
 use super::text::unwritten;
 use super::together::{Changed, Draft};
 use crate::gate::paths;
-use crate::tools::ToolOutput;
-use crate::tools::call::{Invocation, ToolError};
+use crate::tools::call::Invocation;
 use crate::tools::fs::seen::Fit;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -74,8 +76,25 @@ fn resolved(call: &Invocation<'_>, raw: &str) -> std::io::Result<PathBuf> {
     Ok(if path.exists() { path } else { from_root().unwrap_or(path) })
 }
 
+/// Replaces several texts, in one file or in many.
+pub struct MultiEditTool;
+
+impl Tool for MultiEditTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("edit.multi", Effect::Writes).with_preview()
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::writing(files(call), &call.place)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
 /// Makes all replacements; a later one sees what an earlier one made.
-pub fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let edits = edits(call)?;
     let total = edits.len();
     let mut draft = Draft::new(call);

@@ -10,9 +10,11 @@ use super::envelope::{self, Patch, Step};
 use super::text::unwritten;
 use super::together::{Changed, Draft, Status};
 use crate::gate::paths;
-use crate::tools::call::{Invocation, ToolError};
+use crate::tools::call::Invocation;
 use crate::tools::fs::seen::Fit;
-use crate::tools::{ErrorKind, ToolOutput};
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -70,8 +72,25 @@ impl Order {
     }
 }
 
+/// Applies a patch to many files.
+pub struct PatchTool;
+
+impl Tool for PatchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("edit.patch", Effect::Writes).with_preview()
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::writing(files(call), &call.place)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
 /// Applies the patch of a call.
-pub fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     apply(call, &order(call)?)
 }
 

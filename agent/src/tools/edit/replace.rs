@@ -5,10 +5,13 @@ use serde_json::json;
 
 use super::fuzzy::{self, Hit, Miss, Strategy};
 use super::locate;
-use super::text::{Change, Difference, FileText, difference, load, store};
-use crate::tools::call::{Invocation, ToolError};
-use crate::tools::profile::{Style, ToolKind};
-use crate::tools::{ErrorKind, ToolOutput};
+use super::text::{Change, FileText, load, store};
+use crate::tools::call::Invocation;
+use crate::tools::kind::{Effect, ToolKind};
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::profile::Style;
+use crate::tools::text_diff::{Difference, difference};
+use crate::tools::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
 
 /// What is to stand where.
 #[derive(Deserialize)]
@@ -33,8 +36,27 @@ pub struct Missed {
     already: bool,
 }
 
+/// Replaces a text in a file.
+pub struct ReplaceTool;
+
+impl Tool for ReplaceTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("edit.replace", Effect::Writes)
+            .with_path(PathRule::ExistingFile)
+            .with_preview()
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::writing(vec![call.place.clone()], &call.place)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
 /// Replaces the text.
-pub fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let wish: Wish = call.decode()?;
     let (old_key, new_key) = names(call);
     if wish.old == wish.new {
@@ -91,7 +113,7 @@ fn is_made(text: &str, new: &str) -> bool {
 /// The parameters' names as the caller knows them.
 fn names<'c>(call: &'c Invocation<'_>) -> (&'c str, &'c str) {
     // They are parameters of each edit, not of the call.
-    if call.face.engine == ToolKind::Multi {
+    if call.face.engine == ToolKind::MULTI_EDIT {
         return ("oldString", "newString");
     }
     (call.face.shown_key("old"), call.face.shown_key("new"))

@@ -6,10 +6,12 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::text::{self, Difference, difference};
-use crate::tools::call::{Invocation, ToolError};
+use super::text;
+use crate::tools::call::Invocation;
 use crate::tools::fs::open::Content;
 use crate::tools::fs::seen::{self, ChangedFile, Fit};
+use crate::tools::output::ToolError;
+use crate::tools::text_diff::{Difference, difference};
 use crate::tools::undo::keep::Wish;
 
 /// Files as they are to become. Nothing is written before [`Draft::commit`].

@@ -12,8 +12,11 @@ use serde_json::json;
 use super::boxed;
 use super::environment::{self, Environment};
 use crate::gate::Pass;
-use crate::tools::call::{Invocation, ToolError};
-use crate::tools::{ErrorKind, ToolContext, ToolOutput};
+use crate::tools::call::Invocation;
+use crate::tools::context::ToolContext;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -43,8 +46,25 @@ pub fn directory(at: &ToolContext) -> PathBuf {
     at.session_dir.join("tools/background")
 }
 
+/// Starts a process that lives on.
+pub struct BackgroundTool;
+
+impl Tool for BackgroundTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("exec.background", Effect::Runs)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::scope(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Starts a process and lets go of it.
-pub async fn run(call: &Invocation<'_>, pass: Pass) -> Result<ToolOutput, ToolError> {
+pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     if args.command.trim().is_empty() {
         return Err(ToolError::invalid("`command` is empty"));
@@ -53,7 +73,7 @@ pub async fn run(call: &Invocation<'_>, pass: Pass) -> Result<ToolOutput, ToolEr
         let text = format!("the directory {} does not exist", call.place.display());
         return Err(ToolError::invalid(text));
     }
-    if pass == Pass::Sandboxed {
+    if call.pass == Pass::Sandboxed {
         let why = "denied: what must run in the sandbox cannot run in the background";
         return Err(ToolError::new(ErrorKind::Denied, why));
     }
@@ -83,14 +103,14 @@ pub async fn run(call: &Invocation<'_>, pass: Pass) -> Result<ToolOutput, ToolEr
         call.place.display()
     )
     .map_err(broken)?;
-    let pid = start(call, &args, &log_file, pass).map_err(broken)?;
+    let pid = start(call, &args, &log_file).map_err(broken)?;
     let record = Record { name, command: args.command, pid, born: born(pid), log };
     base::files::replace_json(&file, &record).map_err(broken)?;
     Ok(told(call, &record))
 }
 
-fn start(call: &Invocation<'_>, args: &Args, log: &File, pass: Pass) -> std::io::Result<u32> {
-    let hold = boxed::hold(pass, call.at)?;
+fn start(call: &Invocation<'_>, args: &Args, log: &File) -> std::io::Result<u32> {
+    let hold = call.at.hold(call.pass)?;
     let job = |shell: &str| -> std::io::Result<Job> {
         let job = Job::new(shell, &call.place).arg("-c").arg(&args.command);
         let job = environment::apply(job, args.environment);

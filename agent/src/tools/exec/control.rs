@@ -12,8 +12,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::background::{Record, directory, is_running, load, slug};
-use crate::tools::call::{Invocation, ToolError};
-use crate::tools::{ErrorKind, ToolOutput};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -43,8 +45,25 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Bytes of a log that are shown at most, from its end.
 const SHOWN: u64 = 30_000;
 
+/// Shows and ends processes that live on.
+pub struct ProcessControlTool;
+
+impl Tool for ProcessControlTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("exec.control", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("background")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Carries out what is asked.
-pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     if args.action == Action::List {
         return Ok(list(call));

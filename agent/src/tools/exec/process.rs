@@ -17,7 +17,7 @@ use super::environment::{self, Environment};
 use super::git_guard::GitGuard;
 use super::output::{Capture, Captured, Show};
 use super::prompts::{self, Sign};
-use crate::tools::ToolContext;
+use crate::tools::context::ToolContext;
 
 /// What to run, and how.
 #[derive(Debug)]

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use super::boxed;
 use super::output::Captured;
+use super::output::shown;
 use super::process::{End, Ran};
 use crate::tools::call::Invocation;
+use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::tools::profile::Style;
-use crate::tools::{ErrorKind, ToolOutput};
 
 /// Commands whose exit code 1 says "nothing found".
 const SEARCHES: [&str; 6] = ["dir", "where", "findstr", "find", "grep", "which"];
@@ -90,18 +91,6 @@ fn facts(call: &Invocation<'_>, ran: &Ran) -> Value {
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// A stream with what is left out named in its middle.
-pub fn shown(stream: &Captured) -> String {
-    if stream.left_out == 0 {
-        return stream.head.clone();
-    }
-    let place = stream.log.as_ref().map_or_else(String::new, |log| {
-        format!("; all {} bytes are in {}", stream.total, log.display())
-    });
-    let newline = if stream.head.ends_with('\n') { "" } else { "\n" };
-    format!("{}{newline}[truncated {} bytes{place}]\n{}", stream.head, stream.left_out, stream.tail)
 }
 
 fn why_ended(ran: &Ran, time: Option<Duration>) -> Option<String> {

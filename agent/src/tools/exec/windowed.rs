@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::background;
-use crate::gate::{Pass, verbs};
-use crate::tools::ToolOutput;
-use crate::tools::call::{Invocation, ToolError};
+use crate::gate::verbs;
+use crate::tools::call::Invocation;
+use crate::tools::output::{ToolError, ToolOutput};
 
 /// Programs that open a window and stay, whatever their arguments are.
 const PROGRAMS: &[&str] = &[
@@ -123,8 +123,8 @@ pub fn is_windowed(line: &str) -> bool {
 }
 
 /// Launches the program.
-pub async fn launch(call: &Invocation<'_>, pass: Pass) -> Result<ToolOutput, ToolError> {
-    let started = background::run(call, pass).await?;
+pub async fn launch(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let started = background::run(call).await?;
     tokio::time::sleep(START).await;
     let fact = |key: &str| started.metadata[key].as_str().unwrap_or_default().to_owned();
     let record = background::directory(call.at).join(format!("{}.json", fact("name")));

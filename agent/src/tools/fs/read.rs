@@ -9,9 +9,11 @@ use serde_json::json;
 
 use super::{open, seen};
 use crate::skills::embedded;
-use crate::tools::ToolOutput;
-use crate::tools::call::{Invocation, ToolError};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ToolError, ToolOutput};
 use crate::tools::profile::Style;
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -47,8 +49,25 @@ struct Text {
     notes: Vec<String>,
 }
 
+/// Reads a file.
+pub struct ReadFileTool;
+
+impl Tool for ReadFileTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("fs.read", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reading(vec![call.place.clone()])
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
 /// Reads the file.
-pub fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let part = part(call.decode()?)?;
     let shown = call.shown_place();
     let file = load(call, &shown)?;

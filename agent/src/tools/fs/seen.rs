@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use base::text::head;
 use sha2::{Digest, Sha256};
 
-use crate::tools::call::ToolError;
-use crate::tools::edit::text::difference;
+use crate::tools::output::ToolError;
+use crate::tools::text_diff::difference;
 
 /// Content that is kept beside its hash, so that a later change can be shown.
 const MOST_KEPT: usize = 1 << 20;

@@ -6,9 +6,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{loss, seen};
-use crate::tools::call::{Invocation, ToolError};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::profile::Style;
-use crate::tools::{ErrorKind, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -19,8 +21,25 @@ struct Args {
 /// How many lines of what was written a program gets to see.
 const PREVIEW: usize = 10;
 
+/// Writes a file.
+pub struct WriteFileTool;
+
+impl Tool for WriteFileTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("fs.write", Effect::Writes).with_preview()
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::writing(vec![call.place.clone()], &call.place)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
 /// Writes the file, making its directories unless told not to.
-pub fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { content, create_directories } = call.decode()?;
     let path = &call.place;
     let shown = call.shown_place();

@@ -8,9 +8,11 @@ use tokio::sync::Mutex;
 
 use self::kind::Kind;
 use self::ready::Ready;
-use super::call::{Invocation, ToolError};
+use super::call::Invocation;
 use super::fs::open;
-use super::{ErrorKind, ToolOutput};
+use super::kind::Effect;
+use super::output::{ErrorKind, ToolError, ToolOutput};
+use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 use crate::gate::paths;
 use crate::message::Image;
 
@@ -76,8 +78,25 @@ fn named(call: &Invocation<'_>) -> Result<Vec<Named>, ToolError> {
     Ok(raws.into_iter().map(resolved).collect())
 }
 
+/// Shows images to the model.
+pub struct ImageTool;
+
+impl Tool for ImageTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("image.read", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope { files: Vec::new(), ..CallScope::reading(files(call)) }
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Reads the pictures. Those that cannot be given are named; the others are given all the same.
-pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let named = named(call)?;
     let (mut images, mut given, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     let (mut room, mut kinds) = (IN_ALL, Vec::new());

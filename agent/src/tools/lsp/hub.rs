@@ -14,8 +14,7 @@ use tokio::task::AbortHandle;
 use super::client::{self, Client};
 use super::root;
 use super::table::{self, Language};
-use crate::tools::ToolContext;
-use crate::tools::exec::boxed::CommandBox;
+use crate::tools::context::ToolContext;
 
 /// A server that was started, or why it cannot be used.
 pub type Started = std::result::Result<Arc<Client>, Arc<str>>;
@@ -103,7 +102,7 @@ impl Hub {
         }
         let (language, root) = (wanted.language.clone(), wanted.root.clone());
         let logs = Some(at.session_dir.join("lsp"));
-        let around = CommandBox::at(at);
+        let around = at.command_box();
         let task =
             tokio::spawn(async move { client::start(&language, &root, logs, &around).await });
         let handle = task.abort_handle();
@@ -140,7 +139,7 @@ impl Hub {
     }
 
     /// Ends all.
-    pub async fn close(&self) {
+    pub async fn end(&self) {
         let all = std::mem::take(&mut *self.running());
         let end = |slot: Slot| async move {
             slot.task.abort();

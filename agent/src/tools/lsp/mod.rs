@@ -16,62 +16,109 @@ pub mod table;
 pub mod uri;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
 use self::client::Client;
-use self::hub::Wanted;
+use self::hub::{Hub, Wanted};
 use self::line::Fault;
 use self::operation::{Operation, Question};
 use self::render::Words;
-use super::call::{Invocation, ToolError};
-use super::{ErrorKind, ToolOutput};
+use super::call::Invocation;
+use super::kind::Effect;
+use super::output::{ErrorKind, ToolError, ToolOutput};
+use super::services::LanguageServers;
+use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 /// Of how many functions at one place the calls are told.
 const FUNCTIONS: usize = 5;
 
-/// Asks a language server. Where there is none, or it fails, the result says what to do.
-pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let question = Question::of(call)?;
-    let text = text(call)?;
-    question.check(&text, &call.shown_place())?;
-    let hub = &call.at.others.lsp;
-    let wanted = match hub.find(&call.place, call.at) {
-        Ok(wanted) => wanted,
-        Err(why) => return Ok(unavailable(&why)),
-    };
-    let started = call.at.cancel.run_until_cancelled(hub.start(&wanted, call.at)).await;
-    let client = match started.ok_or_else(cancelled)? {
-        Ok(client) => client,
-        Err(why) => return Ok(unavailable(&cannot(&wanted, &why))),
-    };
-    tell(&client, call, &wanted, &text);
-    let (method, capability) = question.operation.method();
-    if !client.can(method, capability) {
-        let name = &wanted.language.name;
-        let what = call.text("operation");
-        return Ok(unavailable(&format!("The language server `{name}` does not offer `{what}`")));
+/// Asks a language server.
+pub struct LspTool;
+
+impl Tool for LspTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("lsp", Effect::Looks)
     }
-    let asked = call.at.cancel.run_until_cancelled(ask(&client, call, &question, &text)).await;
-    match asked.ok_or_else(cancelled)? {
-        Ok(answer) => Ok(told(&client, call, &question, &answer)),
-        Err(Fault::Gone(why)) => {
-            let why = client.end_of_it(&why).await;
-            hub.bury(&client, &why);
-            Ok(unavailable(&cannot(&wanted, &why)))
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reading(vec![call.place.clone()])
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        match &call.at.others.lsp {
+            Some(servers) => servers.query(call),
+            None => Box::pin(async { Hub::default().answer(call).await }),
         }
-        Err(Fault::Late) => Ok(unavailable(&format!(
-            "The language server `{}` did not answer within {} s; [lsp.{0}] timeout_seconds gives \
-             it longer",
-            wanted.language.name,
-            wanted.language.patience().as_secs()
-        ))),
-        Err(Fault::Refused { message, .. }) => Ok(unavailable(&format!(
-            "The language server `{}` refused: {}",
-            wanted.language.name,
-            base::text::head(&base::text::printable(&message), 1_000)
-        ))),
+    }
+}
+
+impl Hub {
+    /// Asks a language server. Where there is none, or it fails, the result says what to do.
+    pub async fn answer(&self, call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+        let question = Question::of(call)?;
+        let text = text(call)?;
+        question.check(&text, &call.shown_place())?;
+        let wanted = match self.find(&call.place, call.at) {
+            Ok(wanted) => wanted,
+            Err(why) => return Ok(unavailable(&why)),
+        };
+        let started = call.at.cancel.run_until_cancelled(self.start(&wanted, call.at)).await;
+        let client = match started.ok_or_else(cancelled)? {
+            Ok(client) => client,
+            Err(why) => return Ok(unavailable(&cannot(&wanted, &why))),
+        };
+        tell(&client, call, &wanted, &text);
+        let (method, capability) = question.operation.method();
+        if !client.can(method, capability) {
+            let name = &wanted.language.name;
+            let what = call.text("operation");
+            return Ok(unavailable(&format!(
+                "The language server `{name}` does not offer `{what}`"
+            )));
+        }
+        let asked = call.at.cancel.run_until_cancelled(ask(&client, call, &question, &text)).await;
+        match asked.ok_or_else(cancelled)? {
+            Ok(answer) => Ok(told(&client, call, &question, &answer)),
+            Err(Fault::Gone(why)) => {
+                let why = client.end_of_it(&why).await;
+                self.bury(&client, &why);
+                Ok(unavailable(&cannot(&wanted, &why)))
+            }
+            Err(Fault::Late) => Ok(unavailable(&format!(
+                "The language server `{}` did not answer within {} s; [lsp.{0}] timeout_seconds gives \
+                 it longer",
+                wanted.language.name,
+                wanted.language.patience().as_secs()
+            ))),
+            Err(Fault::Refused { message, .. }) => Ok(unavailable(&format!(
+                "The language server `{}` refused: {}",
+                wanted.language.name,
+                base::text::head(&base::text::printable(&message), 1_000)
+            ))),
+        }
+    }
+}
+
+impl LanguageServers for Hub {
+    fn query<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(self.answer(call))
+    }
+
+    fn after_edit<'a>(
+        &'a self,
+        call: &'a Invocation<'_>,
+        files: &'a [PathBuf],
+        output: ToolOutput,
+    ) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(after::with_errors(self, call, files, output))
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.end())
     }
 }
 

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use super::position::{Position, line};
-use crate::tools::call::{Invocation, ToolError};
+use crate::tools::call::Invocation;
+use crate::tools::output::ToolError;
 
 /// What can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

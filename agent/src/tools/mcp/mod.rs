@@ -18,14 +18,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use base::config::mcp::{Calls, McpServer};
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
 use self::connect::Place;
 use self::offer::Offer;
 use self::server::{Known, Server};
-use super::call::ToolError;
+use super::context::ToolContext;
 use super::exec::boxed::CommandBox;
-use super::{ErrorKind, ToolContext, ToolOutput, history, skill};
+use super::output::{ErrorKind, ToolError, ToolOutput};
+use super::services::{ExternalTools, McpServers};
+use super::{history, skill_rule};
 use crate::gate::{Access, Pass, Preview, Visitor};
 use crate::provider::ToolSpec;
 
@@ -78,55 +81,8 @@ impl Hub {
         Some(Arc::new(Hub { servers, offer, session_dir: session_dir.to_owned(), closed }))
     }
 
-    /// The tools to offer; the same until [`Hub::news`] says something.
-    pub fn offered(&self) -> Vec<ToolSpec> {
-        let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
-        self.offer.lock().unwrap_or_else(PoisonError::into_inner).specs(&names)
-    }
-
-    /// Takes over what servers said about their tools since the session, or its last turn, began:
-    /// a sentence for the user when others are offered now.
-    pub fn news(&self) -> Option<String> {
-        let changed: Vec<&Server> =
-            self.servers.iter().filter(|server| server.has_changed()).map(Arc::as_ref).collect();
-        if changed.is_empty() {
-            return None;
-        }
-        let each: Vec<&Server> = self.servers.iter().map(Arc::as_ref).collect();
-        let mut offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner);
-        let after = offer.after_changes(&each, &changed);
-        if after == *offer {
-            return None;
-        }
-        let part = |word: &str, names: Vec<String>| match names.is_empty() {
-            true => String::new(),
-            false => format!("; {word}: {}", names.join(", ")),
-        };
-        let (new, gone) = (part("new", after.beyond(&offer)), part("gone", offer.beyond(&after)));
-        *offer = after;
-        offer.keep(&self.session_dir);
-        let names: Vec<&str> = changed.iter().map(|server| server.name.as_str()).collect();
-        Some(format!(
-            "the MCP server {} offers other tools from now on{new}{gone}",
-            names.join(", ")
-        ))
-    }
-
-    /// Whether a name means one of these tools.
-    pub fn owns(&self, name: &str) -> bool {
-        name.starts_with(name::BEGIN) || [offer::SEARCH, offer::CALL].contains(&name)
-    }
-
-    /// What a call gets whose arguments were no JSON object.
-    pub fn malformed(&self, name: &str, sent: &str) -> ToolOutput {
-        let start = base::text::head(sent, 200);
-        ToolOutput::invalid(format!(
-            "{name}: the arguments are not a JSON object; nothing was run\nas sent: {start}"
-        ))
-    }
-
     /// Carries one call out.
-    pub async fn run(&self, name: &str, args: &Value, at: &ToolContext) -> ToolOutput {
+    async fn carried_out(&self, name: &str, args: &Value, at: &ToolContext) -> ToolOutput {
         let started = Instant::now();
         let Some(given) = args.as_object() else {
             return ToolOutput::invalid(format!("{name}: the arguments must be a JSON object"));
@@ -179,7 +135,7 @@ impl Hub {
         at: &ToolContext,
     ) -> Result<ToolOutput, ToolError> {
         let Target { server, name, tool } = target?;
-        if let Some(why) = skill::refusal_of(&name, &at.skills) {
+        if let Some(why) = skill_rule::refusal_of(&name, &at.skills) {
             return Err(ToolError::new(ErrorKind::Denied, why));
         }
         let free = server.definition.calls == Calls::Allow;
@@ -202,11 +158,74 @@ impl Hub {
         let answer = server.call(&tool, args, &at.cancel).await?;
         Ok(result::outcome(answer, &at.session_dir.join("tools")))
     }
+}
+
+impl ExternalTools for Hub {
+    /// Whether a name means one of these tools.
+    fn owns(&self, name: &str) -> bool {
+        name.starts_with(name::BEGIN) || [offer::SEARCH, offer::CALL].contains(&name)
+    }
+
+    /// What a call gets whose arguments were no JSON object.
+    fn malformed(&self, name: &str, sent: &str) -> ToolOutput {
+        let start = base::text::head(sent, 200);
+        ToolOutput::invalid(format!(
+            "{name}: the arguments are not a JSON object; nothing was run\nas sent: {start}"
+        ))
+    }
+
+    fn run<'a>(
+        &'a self,
+        name: &'a str,
+        args: &'a Value,
+        at: &'a ToolContext,
+    ) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(self.carried_out(name, args, at))
+    }
+}
+
+impl McpServers for Hub {
+    /// The tools to offer; the same until [`McpServers::news`] says something.
+    fn offered(&self) -> Vec<ToolSpec> {
+        let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
+        self.offer.lock().unwrap_or_else(PoisonError::into_inner).specs(&names)
+    }
+
+    /// Takes over what servers said about their tools since the session, or its last turn, began:
+    /// a sentence for the user when others are offered now.
+    fn news(&self) -> Option<String> {
+        let changed: Vec<&Server> =
+            self.servers.iter().filter(|server| server.has_changed()).map(Arc::as_ref).collect();
+        if changed.is_empty() {
+            return None;
+        }
+        let each: Vec<&Server> = self.servers.iter().map(Arc::as_ref).collect();
+        let mut offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner);
+        let after = offer.after_changes(&each, &changed);
+        if after == *offer {
+            return None;
+        }
+        let part = |word: &str, names: Vec<String>| match names.is_empty() {
+            true => String::new(),
+            false => format!("; {word}: {}", names.join(", ")),
+        };
+        let (new, gone) = (part("new", after.beyond(&offer)), part("gone", offer.beyond(&after)));
+        *offer = after;
+        offer.keep(&self.session_dir);
+        let names: Vec<&str> = changed.iter().map(|server| server.name.as_str()).collect();
+        Some(format!(
+            "the MCP server {} offers other tools from now on{new}{gone}",
+            names.join(", ")
+        ))
+    }
 
     /// Ends all servers; what does not start any more is nobody's concern.
-    pub async fn close(&self) {
+    fn close(&self) -> BoxFuture<'_, ()> {
         self.closed.store(true, Ordering::Relaxed);
-        futures_util::future::join_all(self.servers.iter().map(|server| server.close())).await;
+        let servers = self.servers.iter().map(|server| server.close());
+        Box::pin(async {
+            futures_util::future::join_all(servers).await;
+        })
     }
 }
 

@@ -8,9 +8,9 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 
 use crate::message::Image;
+use crate::tools::exec::output;
 use crate::tools::exec::output::{Capture, Show};
-use crate::tools::exec::render;
-use crate::tools::{ErrorKind, ToolOutput};
+use crate::tools::output::{ErrorKind, ToolOutput};
 
 /// How much of a long text is shown; all of it is kept in a file.
 const SHOW: Show = Show { head: 6_000, tail: 10_000 };
@@ -104,7 +104,7 @@ fn file(kind: &str, base64: &str, directory: &Path) -> std::io::Result<String> {
 fn shortened(text: &str, directory: &Path) -> String {
     let mut capture = Capture::new(SHOW, directory, "mcp");
     capture.take(text.as_bytes());
-    render::shown(&capture.finish())
+    output::shown(&capture.finish())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::server::{Known, Server};
-use crate::tools::ToolOutput;
+use crate::tools::output::ToolOutput;
 
 /// How many tools are told with their parameters.
 const FULL: usize = 8;

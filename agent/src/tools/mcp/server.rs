@@ -20,8 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connect::{self, Learn, Line, Place, Us};
 use super::{cache, name};
-use crate::tools::ErrorKind;
-use crate::tools::call::ToolError;
+use crate::tools::output::{ErrorKind, ToolError};
 
 /// What we know about a tool of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{BORROWED, ProfileTool, faces};
-use crate::tools::Profile;
+use crate::tools::profile::Profile;
 
 /// Which face a name means.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::{ALWAYS, ProfileTool, faces};
-use crate::tools::Profile;
+use crate::tools::profile::Profile;
 
 const HEAD: &str = "\
 # Tools
@@ -32,8 +32,7 @@ pub fn markdown() -> String {
 }
 
 fn section(page: &mut String, face: &ProfileTool) {
-    let engine = serde_json::to_value(face.engine).unwrap_or_default();
-    let engine = engine.as_str().unwrap_or_default().to_owned();
+    let engine = face.engine.name();
     let switch = match face.enabled_by.as_str() {
         ALWAYS => String::new(),
         switch => format!(", offered with {switch}"),

@@ -7,9 +7,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::walk::{self, Found, Skip};
-use crate::tools::call::{Invocation, ToolError};
+use crate::gate::Access;
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::profile::Style;
-use crate::tools::{ErrorKind, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -33,8 +36,25 @@ pub fn matcher(pattern: &str) -> Result<GlobMatcher, ToolError> {
     Ok(glob.compile_matcher())
 }
 
+/// Finds files by name.
+pub struct GlobTool;
+
+impl Tool for GlobTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("search.files", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(vec![Access::Read(call.place.clone())])
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Finds files.
-pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     let place = call.place.clone();
     if !place.is_dir() {

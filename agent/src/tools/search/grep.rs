@@ -13,10 +13,13 @@ use serde_json::json;
 
 use super::glob::matcher;
 use super::walk::{self, Found, Skip};
-use crate::tools::call::{Invocation, ToolError};
+use crate::gate::Access;
+use crate::tools::call::Invocation;
 use crate::tools::fs::seen;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::profile::Style;
-use crate::tools::{ErrorKind, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -64,8 +67,25 @@ impl Include {
     }
 }
 
+/// Searches the contents of files.
+pub struct GrepTool;
+
+impl Tool for GrepTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("search.text", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(vec![Access::Read(call.place.clone())])
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Searches.
-pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     let regex = RegexMatcherBuilder::new()
         .case_insensitive(args.ignore_case)

@@ -6,9 +6,11 @@ use base::event::TodoItem;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::ToolOutput;
-use super::call::{Invocation, ToolError};
+use super::call::Invocation;
+use super::kind::Effect;
+use super::output::{ToolError, ToolOutput};
 use super::profile::Style;
+use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 use list::{Item, Phase, Status};
 
 pub mod list;
@@ -44,8 +46,25 @@ pub fn items(session_dir: &Path) -> Vec<TodoItem> {
     .collect()
 }
 
+/// Shows the todo list.
+pub struct TodoReadTool;
+
+impl Tool for TodoReadTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("todo.read", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("todo")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run_read(call)))
+    }
+}
+
 /// Tells the list.
-pub fn run_read(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+fn run_read(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let list = store::load(&call.at.session_dir)
         .map_err(|e| ToolError::io("cannot read the todo list", &e))?;
     let metadata = counts(&list.phases);
@@ -57,8 +76,25 @@ pub fn run_read(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput::done(text).with(metadata))
 }
 
+/// Replaces the todo list by text.
+pub struct TodoWriteTool;
+
+impl Tool for TodoWriteTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("todo.write", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("todo")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run_write(call)))
+    }
+}
+
 /// Replaces the list by Markdown, which is kept word for word.
-pub fn run_write(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+fn run_write(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Text { content } = call.decode()?;
     let length = content.chars().count();
     let most = std::env::var("G3_TODO_MAX_CHARS").ok().and_then(|n| n.parse().ok());
@@ -75,8 +111,25 @@ pub fn run_write(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput::done(text).with(counts(&phases)))
 }
 
+/// Replaces the todo list by items.
+pub struct TodoItemsTool;
+
+impl Tool for TodoItemsTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("todo.items", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("todo")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run_items(call)))
+    }
+}
+
 /// Replaces the list by items.
-pub fn run_items(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+fn run_items(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Items { todos, phases } = call.decode()?;
     let before = store::load(&call.at.session_dir).map(|list| list.phases).unwrap_or_default();
     let phases = match (phases, todos) {

@@ -11,8 +11,7 @@ use reqwest::{Client, Url};
 use super::address;
 use crate::gate::{Access, Gate, Question, hosts};
 use crate::provider::http;
-use crate::tools::ErrorKind;
-use crate::tools::call::ToolError;
+use crate::tools::output::{ErrorKind, ToolError};
 
 /// Finds the addresses of a name.
 pub trait Resolver: Send + Sync {

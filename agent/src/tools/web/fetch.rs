@@ -12,9 +12,11 @@ use super::door::{self, Door, System};
 use super::shown;
 use crate::gate::Access;
 use crate::provider::http::innermost;
-use crate::tools::call::{Invocation, ToolError};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::profile::Style;
-use crate::tools::{ErrorKind, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -56,8 +58,25 @@ pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     vec![door::access(&call.at.others.web.webfetch.allow_hosts, &url)]
 }
 
+/// Fetches a web page.
+pub struct FetchTool;
+
+impl Tool for FetchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("web.fetch", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(reaches(call))
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Fetches a page.
-pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { format, timeout } = call.decode()?;
     let url = target(call)?;
     let form = format.unwrap_or(match call.face.style {

@@ -11,8 +11,10 @@ use super::{door, reply, shown};
 use crate::gate::Access;
 use crate::provider::auth::in_environment;
 use crate::provider::http::Endpoint;
-use crate::tools::call::{Invocation, ToolError};
-use crate::tools::{ErrorKind, ToolOutput};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct CodeArgs {
@@ -78,8 +80,25 @@ pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     url.map(|url| Access::Fetch { host: door::host(&url), free }).into_iter().collect()
 }
 
+/// Searches the web for code and documentation.
+pub struct CodeSearchTool;
+
+impl Tool for CodeSearchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("web.code", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(reaches(call))
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(code(call))
+    }
+}
+
 /// Searches for code and documentation.
-pub async fn code(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn code(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let CodeArgs { query, tokens_num } = call.decode()?;
     let tokens = within(tokens_num, TOKENS);
     let args = json!({ "query": asked(call, &query)?, "tokensNum": tokens });
@@ -87,8 +106,25 @@ pub async fn code(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     ask(call, "get_code_context_exa", args, most.max(shown::MOST)).await
 }
 
+/// Searches the web.
+pub struct WebSearchTool;
+
+impl Tool for WebSearchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("web.search", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(reaches(call))
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(pages(call))
+    }
+}
+
 /// Searches for pages.
-pub async fn pages(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn pages(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: PageArgs = call.decode()?;
     let args = json!({
         "query": asked(call, &args.query)?,

@@ -16,7 +16,7 @@ use crate::context::window::Window;
 use crate::context::{Entry, Record};
 use crate::message::{Part, ToolCall, ToolResult};
 use crate::provider::{Facts, Hear, ToolSpec};
-use crate::tools::ToolOutput;
+use crate::tools::output::ToolOutput;
 
 /// A model that says what it is told to say, and remembers what it was asked.
 struct Script {

@@ -11,8 +11,12 @@ use self::functions::{Deed, Wanted};
 use self::planner::{Answer, Planner};
 use super::{host, seen, told};
 use crate::message::{Bill, Image, ToolCall};
-use crate::tools::call::{Invocation, ToolError};
-use crate::tools::{self, ErrorKind, Profile, ToolOutput};
+use crate::tools::call::Invocation;
+use crate::tools::dispatch;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::profile::Profile;
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 pub mod address;
 pub mod functions;
@@ -43,14 +47,31 @@ struct Run<'a, 'c> {
     bill: Option<Bill>,
 }
 
+/// Lets a model act on the screen by itself.
+pub struct ComputerUseTool;
+
+impl Tool for ComputerUseTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("cu.plan", Effect::Acts)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::acting(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Lets a model work on the screen until it has said its last word.
-pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { instruction } = call.decode()?;
     if instruction.trim().is_empty() {
         let text = format!("{}: `instruction` must say what is to be done", call.face.name);
         return Err(ToolError::invalid(text));
     }
-    let desk = &call.at.others.desk;
+    let desk = &call.at.others.screen;
     let mut planner = Planner::open(desk, &call.at.cancel).await?;
     let mut run = Run {
         call,
@@ -139,7 +160,7 @@ impl Run<'_, '_> {
         let mut said = Vec::new();
         for deed in deeds {
             let (profile, name, args) = deed.call();
-            let outcome = tools::run(profile, name, &args, self.call.at).await;
+            let outcome = dispatch::run(profile, name, &args, self.call.at).await;
             let words = outcome.metadata["description"].as_str().unwrap_or(&outcome.text);
             let words = base::text::head(words, 300).to_owned();
             match outcome.error_kind {

@@ -10,9 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::{functions, history};
 use crate::message::{Bill, Image, Message, Part, Role, ToolCall, ToolResult};
 use crate::provider::{Delta, Provider, ProviderError, Request, ToolSpec, off_loop, open};
-use crate::tools::ErrorKind;
-use crate::tools::call::ToolError;
-use crate::tools::desktop::Desk;
+use crate::tools::output::{ErrorKind, ToolError};
+use crate::tools::screen_access::ScreenAccess;
 
 /// How often one question is asked.
 const TRIES: u32 = 3;
@@ -51,7 +50,7 @@ pub enum Answer {
 impl<'a> Planner<'a> {
     /// The planner that is configured.
     pub async fn open(
-        desk: &Desk,
+        desk: &ScreenAccess,
         cancel: &'a CancellationToken,
     ) -> Result<Planner<'a>, ToolError> {
         let Some(reference) = desk.control().computer_use_provider.clone() else {

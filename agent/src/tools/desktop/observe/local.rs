@@ -4,11 +4,11 @@
 use base::desktop::{Area, Look, Picture, Word};
 
 use super::{Report, Said};
-use crate::tools::ToolContext;
-use crate::tools::call::ToolError;
+use crate::tools::context::ToolContext;
 use crate::tools::desktop::find::around;
 use crate::tools::desktop::seen::Element;
 use crate::tools::desktop::{host, words};
+use crate::tools::output::ToolError;
 
 /// Levels and controls that are looked at.
 const DEPTH: u32 = 40;

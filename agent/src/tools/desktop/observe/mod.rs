@@ -11,8 +11,10 @@ use serde_json::{Value, json};
 use super::host;
 use super::seen::{Element, Seen};
 use crate::message::{Bill, Image};
-use crate::tools::call::{Invocation, ToolError};
-use crate::tools::{ErrorKind, ToolOutput};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 pub mod local;
 pub mod marks;
@@ -55,8 +57,25 @@ const HIGHEST: u32 = 65_535;
 /// What somebody said, who it was, and what it cost.
 type Said = (Report, &'static str, Option<Bill>);
 
+/// Describes the screen.
+pub struct ObserveTool;
+
+impl Tool for ObserveTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("screen.observe", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::looking(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Looks at the screen.
-pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let Args { mode, intent } = call.decode()?;
     let mode = match mode.trim() {
@@ -100,7 +119,7 @@ async fn ask_all(
     picture: &Picture,
     notes: &mut Vec<String>,
 ) -> Result<Option<Said>, ToolError> {
-    for observer in &call.at.others.desk.control().observe {
+    for observer in &call.at.others.screen.control().observe {
         // Only a model describes; the others would only list.
         if mode == Mode::Understanding && *observer != Observer::Vision {
             continue;

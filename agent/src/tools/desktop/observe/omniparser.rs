@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::{Report, Said};
 use crate::provider::http::Endpoint;
-use crate::tools::call::ToolError;
+use crate::tools::context::ToolContext;
 use crate::tools::desktop::seen::Element;
-use crate::tools::{ErrorKind, ToolContext};
+use crate::tools::output::{ErrorKind, ToolError};
 
 /// How long it may take.
 const TIME: Duration = Duration::from_secs(60);
@@ -18,7 +18,7 @@ const MOST: usize = 64 << 20;
 
 /// Asks the server that is configured; `None` when none is.
 pub async fn ask(at: &ToolContext, picture: &Picture) -> Result<Option<Said>, ToolError> {
-    let Some(url) = &at.others.desk.control().omniparser_url else { return Ok(None) };
+    let Some(url) = &at.others.screen.control().omniparser_url else { return Ok(None) };
     let endpoint = Endpoint::new(url, "/parse/", false);
     let endpoint = endpoint.map_err(|why| ToolError::failed(why.sentence()))?.idle(TIME);
     let body = json!({ "base64_image": picture.data }).to_string();

@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::{Mode, Report, Said};
 use crate::message::{Bill, Image, Message, Part, Role};
 use crate::provider::{self, Choice, Request};
-use crate::tools::call::ToolError;
+use crate::tools::context::ToolContext;
 use crate::tools::desktop::seen::Element;
-use crate::tools::{ErrorKind, ToolContext};
+use crate::tools::output::{ErrorKind, ToolError};
 
 /// How long it may take, and how much it may say, in tokens.
 const TIME: Duration = Duration::from_secs(30);
@@ -24,7 +24,7 @@ pub async fn ask(
     intent: &str,
     picture: &Picture,
 ) -> Result<Option<Said>, ToolError> {
-    let desk = &at.others.desk;
+    let desk = &at.others.screen;
     let Some(reference) = desk.control().vision_provider.clone() else { return Ok(None) };
     let choice = Choice { reference: Some(reference), ..Choice::default() };
     let config = desk.config().clone();

@@ -11,8 +11,10 @@ use tally::{Report, Tally};
 use wish::{Search, Wish};
 
 use crate::gate::Access;
-use crate::tools::call::{Invocation, ToolError};
-use crate::tools::{ErrorKind, ToolOutput};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 mod jobs;
 mod language;
@@ -28,8 +30,25 @@ pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     wish::reaches(call)
 }
 
+/// Searches the syntax of files.
+pub struct SyntaxSearchTool;
+
+impl Tool for SyntaxSearchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("search.ast", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(reaches(call))
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Searches.
-pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let wish = wish::read(call)?;
     if wish.searches.iter().all(|search| search.error.is_some()) {
         return Err(ToolError::invalid(told::errors(&wish.searches)));

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::look::{Line, Match};
 use super::tally::{Sum, Tally};
 use super::wish::{Search, Wish};
-use crate::tools::ToolOutput;
 use crate::tools::call::Invocation;
+use crate::tools::output::ToolOutput;
 
 /// How many bytes of matches are told.
 const BYTES: usize = 60_000;
