@@ -33,6 +33,8 @@ pub struct Places<'a> {
     pub cache: &'a Path,
     /// Trees that stay closed: the main checkout, other worktrees.
     pub closed: &'a [PathBuf],
+    /// What an agent must not change in the trees that it may write.
+    pub fixed: &'a [PathBuf],
 }
 
 impl BoxSpec {
@@ -79,6 +81,7 @@ impl BoxSpec {
             let state = agent_state(places)?;
             commands.push((STATE_VARIABLE.to_owned(), state.display().to_string()));
             rules.write.push(state);
+            rules.fixed = places.fixed.to_vec();
         }
         let own = child_env(std::env::vars_os(), named, child);
         let own = own.into_iter().filter_map(|(name, value)| {

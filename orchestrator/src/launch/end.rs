@@ -6,6 +6,7 @@ use std::process::ExitStatus;
 use agent_client_protocol::v1::schema::StopReason;
 use base::event::Status;
 
+use crate::boxed::StartFailure;
 use crate::launch::wire;
 
 /// How a conversation over ACP ended.
@@ -34,10 +35,14 @@ impl End {
     pub fn before_it_opened(
         self,
         status: Option<ExitStatus>,
+        failure: Option<StartFailure>,
         said: &str,
         line: Option<String>,
         boxed: bool,
     ) -> String {
+        if let Some(failure) = failure {
+            return not_started(&failure);
+        }
         let no_acp = |line: String| {
             let line = base::text::printable(base::text::head(line.trim(), 200));
             format!("it does not speak ACP; it wrote `{line}`")
@@ -47,8 +52,9 @@ impl End {
             (End::Failed(why), _, _) => why,
             (End::Told, _, _) => "it was told to end".to_owned(),
             (End::Closed, Some(status), Some(line)) if status.success() => no_acp(line),
-            (End::Closed, Some(status), _) => not_started(status, said)
-                .unwrap_or_else(|| ended_with(status, said, boxed).replacen("the agent", "it", 1)),
+            (End::Closed, Some(status), _) => {
+                ended_with(status, said, boxed).replacen("the agent", "it", 1)
+            }
             (End::Closed, None, _) => "it closed its output before it answered".to_owned(),
         }
     }
@@ -101,13 +107,15 @@ pub fn explained(complaint: String, boxed: bool) -> String {
     )
 }
 
-/// Why the box could not start the program, when that is how it ended.
-pub fn not_started(status: ExitStatus, said: &str) -> Option<String> {
-    let (_, error) = said.split_once("studio: cannot start `")?.1.split_once("`: ")?;
-    match base::process::exit_code(status) {
-        127 => Some(format!("there is no such program, or its interpreter is missing: {error}")),
-        126 => Some(format!("it is not executable, or closed in the box: {error}")),
-        _ => None,
+/// Why the program of an agent did not start.
+pub fn not_started(failure: &StartFailure) -> String {
+    match failure {
+        StartFailure::NotFound(error) => {
+            format!("there is no such program, or its interpreter is missing: {error}")
+        }
+        StartFailure::NotExecutable(error) => {
+            format!("it is not executable, or closed in the box: {error}")
+        }
     }
 }
 
