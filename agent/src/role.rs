@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use crate::gate::fence::Fence;
 use crate::prompt::Identity;
-use crate::provider::ToolSpec;
 use crate::tools::dispatch;
 use crate::tools::kind::ToolKind;
 use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::tools::profile::Profile;
 use crate::turn::act::{ToolJob, Toolbox};
+use gate::fence::Fence;
+use provider::ToolSpec;
 
 /// Who works in a session. The default is g3 itself, with all its tools.
 #[derive(Clone, Debug, Default)]

@@ -25,14 +25,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::context::{self, Conversation, Entry};
-use crate::gate::Asker;
 use crate::hooks::Hooks;
 use crate::limits::{Limits, Spent};
-use crate::message::{self, Message};
 use crate::persona::Places;
 use crate::prompt::small::coach::Coach;
 use crate::prompt::{self, Place};
-use crate::provider::{self, Choice, Facts};
 use crate::role::Role;
 use crate::session::journal::Writer;
 use crate::session::{Session, errors};
@@ -45,8 +42,11 @@ use crate::turn::Finish;
 use crate::ui::Bus;
 use act::Act;
 use ends::{Ended, error, tell_failure};
+use gate::Asker;
 use help::Help;
 use mind::Mind;
+use provider::message::{self, Message};
+use provider::{self, Choice, Facts};
 use subagent::{Lead, Under};
 
 /// What was typed and configured, for one session.
@@ -428,5 +428,5 @@ fn warner(bus: &Arc<Bus>) -> Arc<dyn Fn(String) + Send + Sync> {
 
 /// Where writes need no question: the git work tree around the working directory, or only that.
 pub fn root_of(cwd: &Path) -> PathBuf {
-    crate::workspace::root(cwd)
+    base::workspace::root(cwd)
 }

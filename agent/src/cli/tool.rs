@@ -12,11 +12,8 @@ use base::id::Id;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::gate::Gate;
-use crate::memory::Memory;
 use crate::run::root_of;
 use crate::session::sessions_dir;
-use crate::skills;
 use crate::tools::args as arguments;
 use crate::tools::browser::{self, keeper};
 use crate::tools::context::ToolContext;
@@ -31,6 +28,8 @@ use crate::tools::screen_access::ScreenAccess;
 use crate::tools::toolset::TOOLS;
 use crate::ui::live::Live;
 use crate::ui::{call_line, terminal};
+use gate::Gate;
+use memory::Memory;
 
 mod check;
 mod undo;

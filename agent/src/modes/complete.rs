@@ -5,11 +5,11 @@ use std::sync::Arc;
 use base::failure::{Failure, OrFail, Result};
 
 use super::interrupt::{self, Interrupts};
-use crate::message::{Message, Role};
-use crate::provider::{self, Delta, ProviderError, Request};
 use crate::run::Settings;
 use crate::turn::beside_words;
 use crate::ui::Bus;
+use provider::message::{Message, Role};
+use provider::{self, Delta, ProviderError, Request};
 
 /// Asks once and gives the answer. The bus hears only what happens beside it, e.g. that another
 /// model answers.

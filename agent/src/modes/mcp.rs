@@ -13,8 +13,6 @@ use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::Value;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::gate::Gate;
-use crate::provider::ToolSpec;
 use crate::run::{Settings, root_of};
 use crate::session::Session;
 use crate::tools::browser;
@@ -29,6 +27,8 @@ use crate::tools::profile::Profile;
 use crate::tools::services::LanguageServers;
 use crate::tools::toolset::TOOLS;
 use crate::tools::traced;
+use gate::Gate;
+use provider::ToolSpec;
 
 /// The tools of a profile at a workplace, for somebody else's model.
 struct Served {
@@ -131,8 +131,8 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Image;
     use crate::tools::output::ErrorKind;
+    use provider::message::Image;
 
     #[test]
     fn pictures_go_along_and_failures_are_marked() {

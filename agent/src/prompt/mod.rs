@@ -6,8 +6,8 @@ pub mod small;
 
 use std::path::Path;
 
-use crate::message::{Message, Part};
-use crate::provider::Facts;
+use provider::Facts;
+use provider::message::{Message, Part};
 
 /// Who the model is told to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

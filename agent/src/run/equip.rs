@@ -8,12 +8,7 @@ use base::config::agent::ComputerControl;
 use super::{Settings, root_of};
 use crate::context::Conversation;
 use crate::context::window::{Policy, Window};
-use crate::gate::Gate;
-use crate::memory::Memory;
-use crate::message::Message;
-use crate::provider::Facts;
 use crate::session::Session;
-use crate::skills::{self, Shelf, shown};
 use crate::tools::browser;
 use crate::tools::context::{Services, ToolContext};
 use crate::tools::desktop;
@@ -25,6 +20,11 @@ use crate::tools::profile::{self, ProfileTool};
 use crate::tools::result_limit;
 use crate::tools::screen_access::ScreenAccess;
 use crate::tools::toolset::TOOLS;
+use gate::Gate;
+use memory::Memory;
+use provider::Facts;
+use provider::message::Message;
+use skills::{self, Shelf, shown};
 
 /// Where and for whom the tools of a session work.
 pub fn workplace(

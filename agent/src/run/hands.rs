@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::help::Help;
 use crate::prompt::small::coach::Coach;
-use crate::provider::ToolSpec;
 use crate::tools::args;
 use crate::tools::context::ToolContext;
 use crate::tools::dispatch;
@@ -17,6 +16,7 @@ use crate::tools::profile::Profile;
 use crate::turn::Tell;
 use crate::turn::act::{ToolJob, Toolbox};
 use crate::ui::ask;
+use provider::ToolSpec;
 
 /// The tools of a profile at a workplace, as the loop uses them.
 pub struct Hands<'a> {

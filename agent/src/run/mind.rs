@@ -3,14 +3,14 @@
 use super::Settings;
 use super::{equip, help};
 use crate::context::window::Window;
-use crate::message::Message;
 use crate::prompt::{self, Place};
-use crate::provider::{Facts, Provider, ToolSpec};
-use crate::skills::Shelf;
 use crate::tools::offer;
 use crate::tools::profile::Profile;
 use crate::tools::profile::{self, ProfileTool};
 use crate::turn;
+use provider::message::Message;
+use provider::{Facts, Provider, ToolSpec};
+use skills::Shelf;
 
 /// A model with its prompt and its tools; they stay the same as long as it answers.
 pub struct Mind {

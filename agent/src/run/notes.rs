@@ -8,13 +8,13 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::Work;
-use crate::gate::stance::Stance;
-use crate::message::{Bill, Message, Reply, Role, Stop};
-use crate::provider::{Delta, Request};
 use crate::tools::dispatch;
 use crate::tools::kind::ToolKind;
 use crate::tools::profile::Profile;
 use crate::turn::beside_words;
+use gate::stance::Stance;
+use provider::message::{Bill, Message, Reply, Role, Stop};
+use provider::{Delta, Request};
 
 /// The notes of the workspace.
 #[derive(Clone, Debug, Default)]

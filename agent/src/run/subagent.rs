@@ -15,10 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::ends::Ended;
 use super::notes::Notes;
 use super::{Settings, Work};
-use crate::gate::{Asker, Gate};
 use crate::limits::Spent;
-use crate::message::{Bill, Message, Role as Speaker};
-use crate::provider::off_loop;
 use crate::role::Role;
 use crate::session::Session;
 use crate::tools::dispatch;
@@ -31,6 +28,9 @@ use crate::tools::profile::Profile;
 use crate::tools::services::Subagents;
 use crate::tools::services::{LanguageServers, McpServers, SubagentRequest};
 use crate::ui::{Bus, Sink, call_line};
+use gate::{Asker, Gate};
+use provider::message::{Bill, Message, Role as Speaker};
+use provider::off_loop;
 
 /// What stands below every order.
 const REPORT: &str = "\n\n[You do this for another agent. It reads only your last message: say there \

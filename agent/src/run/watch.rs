@@ -7,8 +7,6 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use crate::gate::fence::Fence;
-use crate::provider::ToolSpec;
 use crate::session::checkpoint::Checkpoints;
 use crate::tools::dispatch;
 use crate::tools::kind::Effect;
@@ -16,6 +14,8 @@ use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::tools::profile::Profile;
 use crate::tools::registry::Registry;
 use crate::turn::act::{ToolJob, Toolbox};
+use gate::fence::Fence;
+use provider::ToolSpec;
 
 /// A toolbox whose commands are looked after. Nothing is put back: somebody else may have changed
 /// the file meanwhile.

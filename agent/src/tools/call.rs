@@ -19,7 +19,7 @@ use super::profile::{Profile, ProfileTool};
 use super::text_diff::unified;
 use super::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
 use super::undo::keep::{Keeper, Wish};
-use crate::gate::{Pass, paths};
+use gate::{Pass, paths};
 
 /// A call that is ready to run.
 pub struct Invocation<'a> {

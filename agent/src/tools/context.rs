@@ -13,9 +13,9 @@ use super::registry::Registry;
 use super::result_limit::MOST;
 use super::screen_access::ScreenAccess;
 use super::services::{BrowserService, LanguageServers, McpServers, Subagents};
-use crate::gate::{Gate, Pass};
-use crate::memory::Memory;
-use crate::skills::Shelf;
+use gate::{Gate, Pass};
+use memory::Memory;
+use skills::Shelf;
 
 /// Where and for whom a tool works. Cheap to clone: one per call.
 #[derive(Clone)]

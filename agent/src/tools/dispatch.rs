@@ -17,7 +17,7 @@ use super::profile::{Profile, Style};
 use super::registry::Registry;
 use super::tool::ToolSpec;
 use super::{history, result_limit, skill_rule};
-use crate::gate::{Access, Pass, Preview, Refused, Visitor};
+use gate::{Access, Pass, Preview, Refused, Visitor};
 
 /// Runs one call. Never fails otherwise than by a [`ToolOutput`] that says so.
 pub async fn run(profile: Profile, name: &str, args: &Value, at: &ToolContext) -> ToolOutput {

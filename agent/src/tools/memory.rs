@@ -14,13 +14,13 @@ use super::image::kind::Kind;
 use super::kind::Effect;
 use super::output::{ErrorKind, ToolError, ToolOutput};
 use super::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
-use crate::gate::stance::Stance;
-use crate::gate::{Access, paths};
-use crate::memory::Memory;
-use crate::memory::index::{KEY, Names};
-use crate::memory::notes::{self, MOST, Merged};
-use crate::memory::search::text_of;
-use crate::memory::store::{New, Store};
+use gate::stance::Stance;
+use gate::{Access, paths};
+use memory::Memory;
+use memory::index::{KEY, Names};
+use memory::notes::{self, MOST, Merged};
+use memory::search::text_of;
+use memory::store::{New, Store};
 
 #[derive(Deserialize)]
 struct Notes {

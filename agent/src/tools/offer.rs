@@ -2,7 +2,7 @@
 
 use super::kind::ToolKind;
 use super::profile::{self, Profile, ProfileTool};
-use crate::provider::ToolSpec;
+use provider::ToolSpec;
 
 /// What a model that plans on the screen does instead of ours.
 const PLANNED_KINDS: [ToolKind; 4] =

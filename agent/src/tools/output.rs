@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::message::{Bill, Image};
+use provider::message::{Bill, Image};
 
 /// What a tool gives back.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -15,8 +15,8 @@ use super::call::Invocation;
 use super::kind::Effect;
 use super::output::{ErrorKind, ToolError, ToolOutput};
 use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
-use crate::gate::stance::Stance;
-use crate::gate::{Answer, Question};
+use gate::stance::Stance;
+use gate::{Answer, Question};
 
 /// Bytes of the longest plan.
 const LONGEST: usize = 64 * 1024;

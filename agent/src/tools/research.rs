@@ -14,8 +14,8 @@ use super::context::ToolContext;
 use super::kind::Effect;
 use super::output::{ErrorKind, ToolError, ToolOutput};
 use super::tool::{Tool, ToolFuture, ToolSpec};
-use crate::gate::{Access, Question, Visitor};
-use crate::skills::embedded;
+use gate::{Access, Question, Visitor};
+use skills::embedded;
 
 #[derive(Deserialize)]
 struct Args {

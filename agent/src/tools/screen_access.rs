@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::config::Config;
 use base::config::agent::ComputerControl;
 
-use crate::gate::Access;
+use gate::Access;
 
 /// The screen as a session may use it.
 #[derive(Default)]

@@ -11,7 +11,7 @@ use super::call::Invocation;
 use super::context::ToolContext;
 use super::output::ToolOutput;
 use super::tool::ToolFuture;
-use crate::provider::ToolSpec;
+use provider::ToolSpec;
 
 /// What another agent is to do.
 pub struct SubagentRequest {

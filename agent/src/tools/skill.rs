@@ -10,8 +10,8 @@ use super::call::Invocation;
 use super::kind::Effect;
 use super::output::{ErrorKind, ToolError, ToolOutput};
 use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
-use crate::skills::parse::MOST;
-use crate::skills::{Home, Skill, embedded, extract, find};
+use skills::parse::MOST;
+use skills::{Home, Skill, embedded, extract, find};
 
 #[derive(Deserialize)]
 struct Args {

@@ -3,9 +3,9 @@
 use super::call::Invocation;
 use super::kind::ToolKind;
 use super::profile::{self, Profile, ProfileTool};
-use crate::gate::{Access, verbs};
-use crate::skills::Shelf;
-use crate::skills::allowed::Entry;
+use gate::{Access, verbs};
+use skills::Shelf;
+use skills::allowed::Entry;
 
 /// What other agents call tools that ours do.
 const OTHERS: &[(&str, ToolKind)] = &[
@@ -68,7 +68,7 @@ fn speaks_of(entry: &Entry, call: &Invocation<'_>) -> bool {
             !pieces.is_empty() && pieces.iter().all(fits)
         }
         Access::Read(path) | Access::Write(path) => {
-            let root = crate::gate::paths::follow(&call.at.root);
+            let root = gate::paths::follow(&call.at.root);
             let below = root.ok().and_then(|root| path.strip_prefix(root).ok());
             let below = below.is_some_and(|below| entry.fits_path(&below.to_string_lossy()));
             below || entry.fits_path(&path.to_string_lossy())

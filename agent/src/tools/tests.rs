@@ -10,7 +10,7 @@ use super::dispatch::{run, touches};
 use super::output::ErrorKind;
 use super::profile::Profile;
 use super::toolset::TOOLS;
-use crate::gate::Gate;
+use gate::Gate;
 
 fn place(dir: &tempfile::TempDir) -> ToolContext {
     let root = dir.path().canonicalize().unwrap();
@@ -98,11 +98,11 @@ fn calls_that_touch_the_same_file_share_a_key() {
 #[tokio::test]
 async fn a_gate_that_breaks_down_lets_nothing_through() {
     struct Breaks;
-    impl crate::gate::Asker for Breaks {
+    impl gate::Asker for Breaks {
         fn ask<'a>(
             &'a self,
-            _: &'a crate::gate::Question,
-        ) -> futures_util::future::BoxFuture<'a, crate::gate::Answer> {
+            _: &'a gate::Question,
+        ) -> futures_util::future::BoxFuture<'a, gate::Answer> {
             Box::pin(async { panic!("out of order") })
         }
     }

@@ -8,7 +8,7 @@ use super::call::Invocation;
 use super::context::ToolContext;
 use super::kind::{Effect, ToolKind};
 use super::output::{ToolError, ToolOutput};
-use crate::gate::Access;
+use gate::Access;
 
 /// What a call comes to.
 pub type ToolFuture<'a> = BoxFuture<'a, Result<ToolOutput, ToolError>>;

@@ -9,12 +9,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{CallArgs, as_json, exit_code, given, loaded, print, workplace};
-use crate::gate::Visitor;
-use crate::gate::core::{Evaluator, Judgement, Route};
-use crate::gate::judge::{Confine, Verdict};
 use crate::tools::args as arguments;
 use crate::tools::call::{self, Invocation};
 use crate::tools::output::ToolOutput;
+use gate::Visitor;
+use gate::core::{Evaluator, Judgement, Route};
+use gate::judge::{Confine, Verdict};
 
 /// `g3 tool check`.
 #[derive(Debug, Args)]

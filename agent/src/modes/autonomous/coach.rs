@@ -8,9 +8,9 @@ use planner::verdict::{Measure, Verdict, faults};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::provider::ToolSpec;
 use crate::role::OwnTool;
 use crate::tools::output::ToolOutput;
+use provider::ToolSpec;
 
 /// The tool's name.
 const NAME: &str = "verdict";

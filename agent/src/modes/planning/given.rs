@@ -8,16 +8,16 @@ use base::failure::{Failure, Result};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::gate::Asker;
 use crate::limits::Limits;
-use crate::message::{Message, Role as Speaker};
 use crate::prompt::Identity;
-use crate::provider::{self, Choice, ToolSpec};
 use crate::role::{OwnTool, Role};
 use crate::run::{Settings, Which, Work};
 use crate::tools::output::ToolOutput;
 use crate::tools::profile::Profile;
 use crate::ui::Bus;
+use gate::Asker;
+use provider::message::{Message, Role as Speaker};
+use provider::{self, Choice, ToolSpec};
 
 /// Reads the arguments of the tool; the error tells the model what is wrong with them.
 type Reader = Box<dyn Fn(&Value) -> std::result::Result<String, String> + Send + Sync>;

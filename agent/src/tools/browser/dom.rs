@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::session::Session;
 use super::wire::{ELEMENT, Fault, element, id_of};
-use crate::gate::paths;
 use crate::tools::call::Invocation;
 use crate::tools::output::{ErrorKind, ToolError};
+use gate::paths;
 
 /// The script that looks at a page.
 const LOOK: &str = include_str!("look.js");

@@ -15,10 +15,10 @@ use super::keeper::{Order, Said};
 use super::record::{Place, Record};
 use super::session::Session;
 use super::wire::Wire;
-use crate::gate::Pass;
 use crate::tools::context::ToolContext;
 use crate::tools::exec::boxed;
 use crate::tools::output::{ErrorKind, ToolError};
+use gate::Pass;
 
 /// How long a start may take.
 const STARTS: Duration = Duration::from_secs(90);

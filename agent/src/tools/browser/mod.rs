@@ -27,7 +27,7 @@ use super::output::{ErrorKind, ToolError};
 use super::services::BrowserService;
 use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 use super::web::door;
-use crate::gate::Access;
+use gate::Access;
 
 /// What switches the tools on.
 pub const SWITCH: &str = "--webdriver, --chrome-headless or webdriver.enabled";

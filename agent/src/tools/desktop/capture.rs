@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use super::host;
 use super::programs::{self, Shot};
 use super::seen::Seen;
-use crate::gate::{Access, paths};
-use crate::message::Image;
 use crate::tools::call::Invocation;
 use crate::tools::image::kind::Kind;
 use crate::tools::image::ready;
 use crate::tools::kind::Effect;
 use crate::tools::output::{ToolError, ToolOutput};
 use crate::tools::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
+use gate::{Access, paths};
+use provider::message::Image;
 
 #[derive(Deserialize)]
 struct Args {

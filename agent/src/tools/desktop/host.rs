@@ -150,7 +150,7 @@ fn time_of(what: &Ask) -> Duration {
 /// The program: as configured, beside us, or on `PATH`.
 fn find(at: &ToolContext) -> Result<PathBuf, ToolError> {
     if let Some(named) = &at.others.screen.control().program {
-        return Ok(crate::gate::paths::expand_home(&named.to_string_lossy()));
+        return Ok(gate::paths::expand_home(&named.to_string_lossy()));
     }
     let beside = std::env::current_exe().ok().map(|own| own.with_file_name(NAME));
     let found = beside.filter(|path| path.is_file()).or_else(|| base::process::find_program(NAME));

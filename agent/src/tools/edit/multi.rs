@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::replace::{self, Wish};
 use super::text::unwritten;
 use super::together::{Changed, Draft};
-use crate::gate::paths;
 use crate::tools::call::Invocation;
 use crate::tools::fs::seen::Fit;
 use crate::tools::kind::Effect;
 use crate::tools::output::{ToolError, ToolOutput};
 use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::paths;
 
 #[derive(Deserialize)]
 struct Args {

@@ -9,12 +9,12 @@ use super::chunk;
 use super::envelope::{self, Patch, Step};
 use super::text::unwritten;
 use super::together::{Changed, Draft, Status};
-use crate::gate::paths;
 use crate::tools::call::Invocation;
 use crate::tools::fs::seen::Fit;
 use crate::tools::kind::Effect;
 use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::paths;
 
 #[derive(Deserialize)]
 struct Args {

@@ -11,12 +11,12 @@ use serde_json::json;
 
 use super::boxed;
 use super::environment::{self, Environment};
-use crate::gate::Pass;
 use crate::tools::call::Invocation;
 use crate::tools::context::ToolContext;
 use crate::tools::kind::Effect;
 use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::Pass;
 
 #[derive(Deserialize)]
 struct Args {

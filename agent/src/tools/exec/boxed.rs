@@ -14,7 +14,7 @@ use base::sandbox::git_dirs::{self, GitDirs};
 use base::sandbox::{self, Confinement, Rules, Scope, caches, home};
 
 use super::sandbox::Sandbox;
-use crate::gate::Confining;
+use gate::Confining;
 
 /// What holds a command.
 #[derive(Clone, Debug)]

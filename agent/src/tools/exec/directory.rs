@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::gate::paths;
 use crate::tools::profile::ProfileTool;
+use gate::paths;
 
 /// Whether the tool keeps the directory between calls.
 pub fn is_kept(face: &ProfileTool) -> bool {

@@ -7,9 +7,9 @@ use regex::Regex;
 
 use super::output::{Capture, Show};
 use super::process::{End, Ran};
-use crate::gate::paths;
 use crate::tools::call::Invocation;
 use crate::tools::edit::patch::{self, Mode, Order};
+use gate::paths;
 
 /// The line before the patch: `cd DIR &&`, the name, and what ends the patch.
 static HEAD: LazyLock<Regex> = LazyLock::new(|| {

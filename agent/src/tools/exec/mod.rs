@@ -10,7 +10,7 @@ use super::context::ToolContext;
 use super::profile::Style;
 use super::tool::CallScope;
 use super::web::door;
-use crate::gate::{Access, Visitor, hosts, paths, verbs};
+use gate::{Access, Visitor, hosts, paths, verbs};
 
 pub mod background;
 pub mod boxed;

@@ -10,13 +10,13 @@ use super::output::{Capture, Show};
 use super::process::{End, Order, Ran, run as run_process};
 use super::sandbox::TIME;
 use super::{background, directory, heredoc, render, windowed};
-use crate::gate::{Pass, paths};
 use crate::tools::call::Invocation;
 use crate::tools::kind::Effect;
 use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::outside::Command;
 use crate::tools::profile::Style;
 use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::{Pass, paths};
 
 #[derive(Deserialize)]
 struct Args {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::background;
-use crate::gate::verbs;
 use crate::tools::call::Invocation;
 use crate::tools::output::{ToolError, ToolOutput};
+use gate::verbs;
 
 /// Programs that open a window and stay, whatever their arguments are.
 const PROGRAMS: &[&str] = &[

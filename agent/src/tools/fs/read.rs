@@ -8,12 +8,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{open, seen};
-use crate::skills::embedded;
 use crate::tools::call::Invocation;
 use crate::tools::kind::Effect;
 use crate::tools::output::{ToolError, ToolOutput};
 use crate::tools::profile::Style;
 use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use skills::embedded;
 
 #[derive(Deserialize)]
 struct Args {

@@ -13,8 +13,8 @@ use super::fs::open;
 use super::kind::Effect;
 use super::output::{ErrorKind, ToolError, ToolOutput};
 use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
-use crate::gate::paths;
-use crate::message::Image;
+use gate::paths;
+use provider::message::Image;
 
 pub mod clean;
 pub mod kind;

@@ -55,7 +55,7 @@ impl Hub {
 
     /// The first server for a file whose program is there; else what the user could do.
     pub fn find(&self, file: &Path, at: &ToolContext) -> std::result::Result<Wanted<'_>, String> {
-        let tree = crate::gate::paths::follow(&at.root).unwrap_or_else(|_| at.root.clone());
+        let tree = gate::paths::follow(&at.root).unwrap_or_else(|_| at.root.clone());
         let mut missing = None;
         for language in self.languages.iter().filter(|language| !language.off) {
             let Some(id) = language.id_of(file) else { continue };

@@ -29,8 +29,8 @@ use super::exec::boxed::CommandBox;
 use super::output::{ErrorKind, ToolError, ToolOutput};
 use super::services::{ExternalTools, McpServers};
 use super::{history, skill_rule};
-use crate::gate::{Access, Pass, Preview, Visitor};
-use crate::provider::ToolSpec;
+use gate::{Access, Pass, Preview, Visitor};
+use provider::ToolSpec;
 
 /// Hears what the user should know.
 pub type Tell = Arc<dyn Fn(String) + Send + Sync>;

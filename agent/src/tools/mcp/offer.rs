@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::name;
 use super::server::{Known, Server};
-use crate::provider::ToolSpec;
+use provider::ToolSpec;
 
 /// With more tools than this, the model searches for them.
 const MANY: usize = 20;

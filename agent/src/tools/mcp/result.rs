@@ -7,10 +7,10 @@ use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 
-use crate::message::Image;
 use crate::tools::exec::output;
 use crate::tools::exec::output::{Capture, Show};
 use crate::tools::output::{ErrorKind, ToolOutput};
+use provider::message::Image;
 
 /// How much of a long text is shown; all of it is kept in a file.
 const SHOW: Show = Show { head: 6_000, tail: 10_000 };

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::kind::ToolKind;
-use crate::provider::ToolSpec;
+use provider::ToolSpec;
 
 pub mod named;
 pub mod page;

@@ -7,12 +7,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::walk::{self, Found, Skip};
-use crate::gate::Access;
 use crate::tools::call::Invocation;
 use crate::tools::kind::Effect;
 use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::profile::Style;
 use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::Access;
 
 #[derive(Deserialize)]
 struct Args {
@@ -99,7 +99,7 @@ fn within<'a>(pattern: &'a str, place: &Path) -> &'a str {
 
 fn told(call: &Invocation<'_>, found: &[Found<()>]) -> ToolOutput {
     let most = if call.at.plain { PLAIN } else { MOST };
-    let cwd = crate::gate::paths::follow(&call.at.cwd).unwrap_or_default();
+    let cwd = gate::paths::follow(&call.at.cwd).unwrap_or_default();
     let shown = |file: &Found<()>| {
         let below = match call.face.style {
             Style::Egirl => file.path.strip_prefix(&call.place),

@@ -13,13 +13,13 @@ use serde_json::json;
 
 use super::glob::matcher;
 use super::walk::{self, Found, Skip};
-use crate::gate::Access;
 use crate::tools::call::Invocation;
 use crate::tools::fs::seen;
 use crate::tools::kind::Effect;
 use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::profile::Style;
 use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::Access;
 
 #[derive(Deserialize)]
 struct Args {
@@ -172,7 +172,7 @@ fn shortened(line: &str) -> String {
 fn told(call: &Invocation<'_>, found: &[Found<Matches>], given_up: bool) -> ToolOutput {
     let most = if call.at.plain { PLAIN } else { IN_ALL };
     let total: usize = found.iter().map(|file| file.what.lines.len()).sum();
-    let cwd = crate::gate::paths::follow(&call.at.cwd).unwrap_or_else(|_| PathBuf::new());
+    let cwd = gate::paths::follow(&call.at.cwd).unwrap_or_else(|_| PathBuf::new());
     // A path as the model may use it again.
     let shown = |path: &Path| path.strip_prefix(&cwd).unwrap_or(path).display().to_string();
     let all = found.iter().flat_map(|file| {

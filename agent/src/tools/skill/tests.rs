@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::skills::{Shelf, parse};
 use crate::tools::context::ToolContext;
 use crate::tools::dispatch;
 use crate::tools::profile::Profile;
 use crate::tools::toolset::TOOLS;
+use skills::{Shelf, parse};
 
 fn skill(name: &str, allowed: Option<&str>) -> Skill {
     let allowed = allowed.map(|list| format!("allowed-tools: {list}\n")).unwrap_or_default();

@@ -9,9 +9,9 @@ use futures_util::future::BoxFuture;
 use reqwest::{Client, Url};
 
 use super::address;
-use crate::gate::{Access, Gate, Question, hosts};
-use crate::provider::http;
 use crate::tools::output::{ErrorKind, ToolError};
+use gate::{Access, Gate, Question, hosts};
+use provider::http;
 
 /// Finds the addresses of a name.
 pub trait Resolver: Send + Sync {

@@ -10,13 +10,13 @@ use serde_json::json;
 use super::body::{self, Form};
 use super::door::{self, Door, System};
 use super::shown;
-use crate::gate::Access;
-use crate::provider::http::innermost;
 use crate::tools::call::Invocation;
 use crate::tools::kind::Effect;
 use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::profile::Style;
 use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::Access;
+use provider::http::innermost;
 
 #[derive(Deserialize)]
 struct Args {

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{door, reply, shown};
-use crate::gate::Access;
-use crate::provider::auth::in_environment;
-use crate::provider::http::Endpoint;
 use crate::tools::call::Invocation;
 use crate::tools::kind::Effect;
 use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::Access;
+use provider::auth::in_environment;
+use provider::http::Endpoint;
 
 #[derive(Deserialize)]
 struct CodeArgs {

@@ -2,7 +2,6 @@
 //! the task does not speak of.
 
 use super::{Coach, State, command, file, replacement, tree};
-use crate::message::ToolCall;
 use crate::prompt::small::relevant::has_word;
 use crate::prompt::small::syntax;
 use crate::prompt::small::task::{is_data, is_test};
@@ -10,6 +9,7 @@ use crate::tools::fs::loss::part_name;
 use crate::tools::kind::{Effect, ToolKind};
 use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::tools::tool::ToolSpec;
+use provider::message::ToolCall;
 
 /// A call that is not carried out.
 struct Held {

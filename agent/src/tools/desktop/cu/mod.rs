@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use self::functions::{Deed, Wanted};
 use self::planner::{Answer, Planner};
 use super::{host, seen, told};
-use crate::message::{Bill, Image, ToolCall};
 use crate::tools::call::Invocation;
 use crate::tools::dispatch;
 use crate::tools::kind::Effect;
 use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::profile::Profile;
 use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use provider::message::{Bill, Image, ToolCall};
 
 pub mod address;
 pub mod functions;

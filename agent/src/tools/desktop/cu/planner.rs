@@ -8,10 +8,10 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::{functions, history};
-use crate::message::{Bill, Image, Message, Part, Role, ToolCall, ToolResult};
-use crate::provider::{Delta, Provider, ProviderError, Request, ToolSpec, off_loop, open};
 use crate::tools::output::{ErrorKind, ToolError};
 use crate::tools::screen_access::ScreenAccess;
+use provider::message::{Bill, Image, Message, Part, Role, ToolCall, ToolResult};
+use provider::{Delta, Provider, ProviderError, Request, ToolSpec, off_loop, open};
 
 /// How often one question is asked.
 const TRIES: u32 = 3;

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::host;
 use super::seen::{Element, Seen};
-use crate::message::{Bill, Image};
 use crate::tools::call::Invocation;
 use crate::tools::kind::Effect;
 use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use provider::message::{Bill, Image};
 
 pub mod local;
 pub mod marks;

@@ -6,10 +6,10 @@ use base::desktop::Picture;
 use serde_json::{Value, json};
 
 use super::{Report, Said};
-use crate::provider::http::Endpoint;
 use crate::tools::context::ToolContext;
 use crate::tools::desktop::seen::Element;
 use crate::tools::output::{ErrorKind, ToolError};
+use provider::http::Endpoint;
 
 /// How long it may take.
 const TIME: Duration = Duration::from_secs(60);

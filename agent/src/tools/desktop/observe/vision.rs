@@ -6,11 +6,11 @@ use base::desktop::Picture;
 use serde_json::Value;
 
 use super::{Mode, Report, Said};
-use crate::message::{Bill, Image, Message, Part, Role};
-use crate::provider::{self, Choice, Request};
 use crate::tools::context::ToolContext;
 use crate::tools::desktop::seen::Element;
 use crate::tools::output::{ErrorKind, ToolError};
+use provider::message::{Bill, Image, Message, Part, Role};
+use provider::{self, Choice, Request};
 
 /// How long it may take, and how much it may say, in tokens.
 const TIME: Duration = Duration::from_secs(30);

@@ -10,11 +10,11 @@ use look::{Aim, Bench, Until};
 use tally::{Report, Tally};
 use wish::{Search, Wish};
 
-use crate::gate::Access;
 use crate::tools::call::Invocation;
 use crate::tools::kind::Effect;
 use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::Access;
 
 mod jobs;
 mod language;

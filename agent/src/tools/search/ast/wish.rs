@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::language::{self, GRAMMARS};
 use super::query::{self, Compiled};
-use crate::gate::{Access, paths};
 use crate::tools::call::Invocation;
 use crate::tools::output::ToolError;
+use gate::{Access, paths};
 
 /// The most searches of one call.
 const SEARCHES: usize = 20;
