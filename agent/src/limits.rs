@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::event::Usage;
 
-use crate::message::{ToolCall, ToolResult};
+use provider::message::{ToolCall, ToolResult};
 
 /// The limits of one run; `None` means no limit.
 #[derive(Clone, Copy, Debug, Default)]

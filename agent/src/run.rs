@@ -25,27 +25,28 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::context::{self, Conversation, Entry};
-use crate::gate::Asker;
 use crate::hooks::Hooks;
 use crate::limits::{Limits, Spent};
-use crate::message::{self, Message};
 use crate::persona::Places;
 use crate::prompt::small::coach::Coach;
 use crate::prompt::{self, Place};
-use crate::provider::{self, Choice, Facts};
 use crate::role::Role;
 use crate::session::journal::Writer;
 use crate::session::{Session, errors};
+use crate::tools::context::{Services, ToolContext};
 use crate::tools::exec::boxed::CommandBox;
 use crate::tools::mcp::Hub;
 use crate::tools::outside::Outside;
-use crate::tools::{Others, Profile, Workplace};
+use crate::tools::profile::Profile;
 use crate::turn::{Finish, TurnError};
 use crate::ui::Bus;
 use act::Act;
 use ends::{Ended, tell_failure};
+use gate::Asker;
 use help::Help;
 use mind::Mind;
+use provider::message::{self, Message};
+use provider::{self, Choice, Facts};
 use subagent::{Lead, Under};
 
 /// What was typed and configured, for one session.
@@ -95,7 +96,7 @@ pub struct Work {
     mind: Mind,
     help: Option<Help>,
     hooks: Arc<Hooks>,
-    place: Workplace,
+    place: ToolContext,
     /// When to stop.
     pub limits: Limits,
     bus: Arc<Bus>,
@@ -169,7 +170,10 @@ impl Work {
         let wanted = settings.tools && !facts.small && !role.reads_only;
         let around = CommandBox::of(&config.sandbox, &place.root);
         let hooks_box = around.clone();
-        let start = || Hub::start(&config.mcp, (&settings.cwd, around), &session.dir, &warn);
+        let start = || {
+            let hub = Hub::start(&config.mcp, (&settings.cwd, around), &session.dir, &warn);
+            hub.map(|hub| hub as _)
+        };
         let mcp = if wanted { under.servers(start) } else { None };
         let own = under.hooks(settings);
         let id = session.id.as_str();
@@ -178,8 +182,8 @@ impl Work {
             mind.offered.retain(|spec| !subagent::is_task(settings.profile, &spec.name));
         }
         mind.give(settings, mcp.iter().flat_map(|hub| hub.offered()).collect());
-        let others = Others { lsp: under.language_servers(config)?, ..place.others };
-        let place = Workplace { mcp, outside: under.outside(), others, ..place };
+        let others = Services { lsp: under.language_servers(config)?, ..place.others };
+        let place = ToolContext { mcp, outside: under.outside(), others, ..place };
         let window = mind.window(&[]);
         let mut talk = Conversation::new(window, Box::new(writer));
         talk.replay(entries)?;
@@ -425,5 +429,5 @@ fn warner(bus: &Arc<Bus>) -> Arc<dyn Fn(String) + Send + Sync> {
 
 /// Where writes need no question: the git work tree around the working directory, or only that.
 pub fn root_of(cwd: &Path) -> PathBuf {
-    crate::workspace::root(cwd)
+    base::workspace::root(cwd)
 }

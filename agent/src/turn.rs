@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::{Conversation, Inbox, window};
 use crate::limits::{Guard, Limit, Limits, Spent};
-use crate::message::{Message, Reply, Role, Stop};
-use crate::provider::{Delta, Provider, ProviderError, Request, ToolSpec};
+use provider::message::{Message, Reply, Role, Stop};
+use provider::{Delta, Provider, ProviderError, Request, ToolSpec};
 
 use act::Toolbox;
 

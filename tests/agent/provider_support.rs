@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use agent::message::{Message, Reply, Role};
-use agent::provider::fallback::Models;
-use agent::provider::retry::{Pace, Retrying};
-use agent::provider::{Delta, Provider, ProviderError, Request, ToolSpec, open};
 use base::config::Config;
+use provider::fallback::Models;
+use provider::message::{Message, Reply, Role};
+use provider::retry::{Pace, Retrying};
+use provider::{Delta, Provider, ProviderError, Request, ToolSpec, open};
 use serde_json::json;
 use testkit::model_server::ModelServer;
 

@@ -24,15 +24,14 @@ use base::failure::{Failure, OrFail, Result};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::message::Image;
 use crate::modes::autonomous::Terms;
 use crate::modes::interactive::Opening;
 use crate::modes::{accumulative, acp, attach, autonomous, complete, interactive, once, planning};
-use crate::provider;
 use crate::run::Which;
 use crate::run::ends::tell_failure;
 use crate::ui::plain::Plain;
 use crate::ui::{self, Bus};
+use provider::message::Image;
 use settings::{BrowserArgs, cwd_of_user, settings};
 use show::Show;
 use ways::{Given, ModeArgs, Way};

@@ -7,13 +7,13 @@ use base::failure::Result;
 
 use super::attach;
 use super::interrupt::{self, Interrupts};
-use crate::gate::Asker;
-use crate::message::Image;
 use crate::prompt::template;
 use crate::run::ends::tell_failure;
 use crate::run::{Settings, Which, Work};
 use crate::ui::Bus;
 use crate::ui::terminal::QuietInput;
+use gate::Asker;
+use provider::message::Image;
 
 /// Runs one task, with these pictures; the failure has been told as an event already.
 pub async fn run(

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use base::config::trust;
 use base::failure::{Failure, Result};
 
-use crate::gate::fence::Fence;
 use crate::prompt::Identity;
 use crate::role::Role;
-use crate::workspace;
+use base::workspace;
+use gate::fence::Fence;
 use parse::{Front, parse};
 
 /// A file of `agents/` that is compiled in, by its name without `.md`.

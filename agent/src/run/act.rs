@@ -14,7 +14,7 @@ use crate::hooks::toolbox::Hooked;
 use crate::limits::Spent;
 use crate::role;
 use crate::session::inbox::Folder;
-use crate::tools::{Others, Workplace};
+use crate::tools::context::{Services, ToolContext};
 use crate::turn::act::Toolbox;
 use crate::turn::{self, Agent, Finish, Tell, TurnResult};
 
@@ -49,18 +49,19 @@ impl Work {
             account: spent.shared(),
         };
         let subagents = self.lead.as_ref().map(|lead| lead.crew(lent(), cancel.clone()));
-        let others = Others { subagents, ..self.place.others.clone() };
+        let others = Services { subagents, ..self.place.others.clone() };
         let hands = Hands {
             offered: &offered,
             profile: mind.profile,
-            place: Workplace { cancel: cancel.clone(), plain, others, ..self.place.clone() },
+            place: ToolContext { cancel: cancel.clone(), plain, others, ..self.place.clone() },
             tell: tell.clone(),
             coach: self.coach.clone().filter(|_| is_own),
             help: self.help.as_ref().filter(|_| is_own),
         };
         let (role, profile) = (&self.manner.role, self.mind.profile);
         let places = (self.place.session_dir.as_path(), self.place.root.as_path());
-        let watched = Watch::new(&hands, profile, role.fence.as_ref(), places);
+        let watched =
+            Watch::new(&hands, (profile, self.place.registry), role.fence.as_ref(), places);
         let hooked = Hooked::new(&watched, &self.hooks, &self.place.gate);
         let inner: &dyn Toolbox = if self.hooks.is_empty() { &watched } else { &hooked };
         let hands = role::Narrowed::new(inner, profile, role);

@@ -8,17 +8,23 @@ use base::config::agent::ComputerControl;
 use super::{Settings, root_of};
 use crate::context::Conversation;
 use crate::context::window::{Policy, Window};
-use crate::gate::Gate;
-use crate::memory::Memory;
-use crate::message::Message;
-use crate::provider::Facts;
 use crate::session::Session;
-use crate::skills::{self, Shelf, shown};
 use crate::tools::browser;
-use crate::tools::desktop::{self, Desk};
-use crate::tools::profile::{self, Engine, Face};
+use crate::tools::context::{Services, ToolContext};
+use crate::tools::desktop;
+use crate::tools::dispatch;
+use crate::tools::kind::ToolKind;
+use crate::tools::offer::{MEMORY, PLANNED, SCREEN, SKILLS, Switches};
+use crate::tools::profile::Profile;
+use crate::tools::profile::{self, ProfileTool};
 use crate::tools::result_limit;
-use crate::tools::{self, MEMORY, Others, PLANNED, Profile, SCREEN, SKILLS, Switches, Workplace};
+use crate::tools::screen_access::ScreenAccess;
+use crate::tools::toolset::TOOLS;
+use gate::Gate;
+use memory::Memory;
+use provider::Facts;
+use provider::message::Message;
+use skills::{self, Shelf, shown};
 
 /// Where and for whom the tools of a session work.
 pub fn workplace(
@@ -26,8 +32,8 @@ pub fn workplace(
     session: &Session,
     facts: &Facts,
     gate: Arc<Gate>,
-) -> Workplace {
-    let quiet = Workplace::quiet(settings.cwd.clone(), session.dir.clone());
+) -> ToolContext {
+    let quiet = ToolContext::quiet(&TOOLS, settings.cwd.clone(), session.dir.clone());
     let skills = Arc::new(skills::find::shelf(&settings.config.skills, &settings.cwd));
     let mut memory = Memory::new(&settings.config, settings.notes.file.clone());
     memory.takes_notes =
@@ -35,21 +41,21 @@ pub fn workplace(
     let memory = Arc::new(memory);
     let asks = Some((facts.provider.clone(), facts.model.clone()));
     let web = Arc::new(settings.config.tools.clone());
-    let browser = browser::hub::Hub::of_session(&settings.config.webdriver);
-    let desk = Arc::new(Desk::new(&settings.config));
+    let browser = Some(browser::hub::Hub::of_session(&settings.config.webdriver) as _);
+    let screen = Arc::new(ScreenAccess::new(&settings.config));
     let sandbox = Arc::new(settings.config.sandbox.clone());
-    let others = Others { asks, web, browser, desk, sandbox, ..Others::default() };
+    let others = Services { asks, web, browser, screen, sandbox, ..Services::default() };
     let root = root_of(&settings.cwd);
     let window = window(&settings.config, facts, 0);
     let result_limit = result_limit::for_window(window.limit());
-    Workplace { root, plain: facts.small, result_limit, gate, skills, memory, others, ..quiet }
+    ToolContext { root, plain: facts.small, result_limit, gate, skills, memory, others, ..quiet }
 }
 
 /// What is switched on for a model, and the list of skills that it is shown, where it has the tool
 /// to load one. A small one hears of skills only when the user wants that.
 pub fn switches(settings: &Settings, facts: &Facts, shelf: &Shelf) -> (Switches, Option<String>) {
     let remembers = || Memory::new(&settings.config, None).shared;
-    let loads = |face: &&Face| face.engine == Engine::Skill;
+    let loads = |face: &&ProfileTool| face.engine == ToolKind::SKILL;
     let wanted = (!facts.small || settings.config.skills.small_models)
         && profile::faces(settings.profile).iter().any(loads);
     let list = shown::prompt(shelf).filter(|_| wanted);
@@ -66,8 +72,8 @@ pub fn switches(settings: &Settings, facts: &Facts, shelf: &Shelf) -> (Switches,
 /// Whether a tool of a profile works here. Without the bus of the user's session no program tells
 /// of its controls.
 pub fn works_here(profile: Profile, name: &str) -> bool {
-    let needs_bus = [Engine::Controls, Engine::ActOn];
-    let engine = tools::engine(profile, name, &serde_json::Value::Null);
+    let needs_bus = [ToolKind::CONTROLS, ToolKind::CONTROL_ACTION];
+    let engine = dispatch::kind(profile, name, &serde_json::Value::Null);
     desktop::has_session_bus() || !engine.is_some_and(|engine| needs_bus.contains(&engine))
 }
 
@@ -88,9 +94,9 @@ fn screen(control: &ComputerControl) -> Option<&'static str> {
 }
 
 /// What a session that goes on has found out before is no news.
-pub fn recall(talk: &Conversation, profile: Profile, place: &Workplace) {
+pub fn recall(talk: &Conversation, profile: Profile, place: &ToolContext) {
     for call in talk.messages().iter().flat_map(Message::calls) {
-        place.memory.learnt.saw(tools::finds_out(profile, &call.name, &call.args, place));
+        place.memory.learnt.saw(dispatch::finds_out(profile, &call.name, &call.args, place));
     }
 }
 

@@ -8,11 +8,15 @@ use serde_json::Value;
 
 use super::help::Help;
 use crate::prompt::small::coach::Coach;
-use crate::provider::ToolSpec;
-use crate::tools::{self, Outcome, Profile, Workplace};
+use crate::tools::args;
+use crate::tools::context::ToolContext;
+use crate::tools::dispatch;
+use crate::tools::output::ToolOutput;
+use crate::tools::profile::Profile;
 use crate::turn::Tell;
 use crate::turn::act::{ToolJob, Toolbox};
 use crate::ui::ask;
+use provider::ToolSpec;
 
 /// The tools of a profile at a workplace, as the loop uses them.
 pub struct Hands<'a> {
@@ -21,7 +25,7 @@ pub struct Hands<'a> {
     /// Which names they have.
     pub profile: Profile,
     /// Where they work.
-    pub place: Workplace,
+    pub place: ToolContext,
     /// Hears of the todo list.
     pub tell: Tell,
     /// Only for a small model.
@@ -36,36 +40,37 @@ impl Toolbox for Hands<'_> {
     }
 
     fn touches(&self, name: &str, args: &Value) -> Vec<String> {
-        tools::touches(self.profile, name, args, &self.place)
+        dispatch::touches(self.profile, name, args, &self.place)
     }
 
-    fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, Outcome> {
+    fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             let call = job.call;
             if let Some(sent) = &call.malformed {
                 let hub = self.place.mcp.as_ref().filter(|hub| hub.owns(&call.name));
                 return hub.map_or_else(
-                    || tools::malformed(self.profile, &call.name, sent),
+                    || args::malformed(self.profile, &call.name, sent),
                     |hub| hub.malformed(&call.name, sent),
                 );
             }
-            let place = Workplace { hear: job.hear, ..self.place.clone() };
+            let place = ToolContext { hear: job.hear, ..self.place.clone() };
             let run = async {
                 let Some(coach) = &self.coach else {
-                    return tools::run(self.profile, &call.name, &call.args, &place).await;
+                    return dispatch::run(self.profile, &call.name, &call.args, &place).await;
                 };
-                let engine = tools::engine(self.profile, &call.name, &call.args);
-                let whole = engine.and_then(|engine| coach.completed(engine, call));
-                let held = || engine.and_then(|engine| coach.hold(engine, call));
+                let named = (call.name.as_str(), &call.args);
+                let spec = dispatch::spec(self.profile, named, self.place.registry);
+                let whole = spec.and_then(|spec| coach.completed(spec.kind, call));
+                let held = || spec.and_then(|spec| coach.hold(spec, call));
                 if let Some(held) = whole.is_none().then(held).flatten() {
                     return held;
                 }
                 let args = whole.as_ref().map_or(&call.args, |whole| &whole.args);
-                let mut outcome = tools::run(self.profile, &call.name, args, &place).await;
+                let mut outcome = dispatch::run(self.profile, &call.name, args, &place).await;
                 if whole.is_some() && outcome.ok {
                     outcome.text = "added at the end; what the file held is kept".to_owned();
                 }
-                coach.lead(engine, call, outcome)
+                coach.lead(spec, call, outcome)
             };
             let outcome = Help::heard(self.help, ask::within(&call.id, run).await).await;
             if let Some(items) = todo_items(&outcome.metadata) {

@@ -10,10 +10,10 @@ use super::act::Act;
 use super::mind::Mind;
 use super::{Settings, Work};
 use crate::limits::Spent;
-use crate::provider::{self, Choice, Facts, off_loop};
-use crate::skills::Shelf;
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::turn::{Finish, TurnResult};
+use provider::{self, Choice, Facts, off_loop};
+use skills::Shelf;
 
 /// What switches the tool on by which a model asks for help.
 pub const SWITCH: &str = "providers.escalation";
@@ -78,7 +78,7 @@ impl Help {
 
     /// What came of a call: one that suggests a stronger model is remembered where there is one,
     /// and the model is told where there is none.
-    pub async fn heard(help: Option<&Help>, outcome: Outcome) -> Outcome {
+    pub async fn heard(help: Option<&Help>, outcome: ToolOutput) -> ToolOutput {
         let Some(reason) = outcome.escalate.clone() else { return outcome };
         let opened = match help {
             Some(help) => Some((help, help.opened_now().await)),
@@ -88,7 +88,7 @@ impl Help {
             Some((help, Ok(_))) => {
                 *help.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
                 // What a small model is told to do next is not for the strong one.
-                return Outcome { next: None, ..outcome };
+                return ToolOutput { next: None, ..outcome };
             }
             Some((_, Err(failure))) => failure.sentence(),
             None => "nobody else is there".to_owned(),
@@ -96,7 +96,7 @@ impl Help {
         // A tool that failed has said so already.
         match outcome.ok {
             true => {
-                Outcome::failed(ErrorKind::Failed, format!("{no}; go on with the task yourself"))
+                ToolOutput::failed(ErrorKind::Failed, format!("{no}; go on with the task yourself"))
             }
             false => outcome,
         }

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use super::Work;
 use crate::hooks::Hooks;
-use crate::tools::lsp;
-use crate::tools::mcp::Hub;
+use crate::tools::services::{LanguageServers, McpServers};
 
 /// What is to be ended after a session was left.
 pub struct Left {
     hooks: Arc<Hooks>,
-    servers: Option<Arc<Hub>>,
-    lsp: Arc<lsp::hub::Hub>,
+    servers: Option<Arc<dyn McpServers>>,
+    lsp: Option<Arc<dyn LanguageServers>>,
 }
 
 impl Work {
@@ -26,7 +25,9 @@ impl Left {
     /// Tells the hooks, and ends the servers.
     pub async fn close(self) {
         self.hooks.end().await;
-        self.lsp.close().await;
+        if let Some(servers) = self.lsp {
+            servers.close().await;
+        }
         if let Some(servers) = self.servers {
             servers.close().await;
         }

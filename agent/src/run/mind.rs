@@ -3,13 +3,14 @@
 use super::Settings;
 use super::{equip, help};
 use crate::context::window::Window;
-use crate::message::Message;
 use crate::prompt::{self, Place};
-use crate::provider::{Facts, Provider, ToolSpec};
-use crate::skills::Shelf;
-use crate::tools::profile::{self, Face};
-use crate::tools::{self, Profile};
+use crate::tools::offer;
+use crate::tools::profile::Profile;
+use crate::tools::profile::{self, ProfileTool};
 use crate::turn;
+use provider::message::Message;
+use provider::{Facts, Provider, ToolSpec};
+use skills::Shelf;
 
 /// A model with its prompt and its tools; they stay the same as long as it answers.
 pub struct Mind {
@@ -32,10 +33,10 @@ impl Mind {
         let mut offered = Vec::new();
         let (switches, skills) = equip::switches(settings, facts, shelf);
         if settings.tools {
-            offered = tools::offered(settings.profile, switches);
+            offered = offer::offered(settings.profile, switches);
             offered.retain(|spec| equip::works_here(settings.profile, &spec.name));
             let help = help::reference(settings, facts).and(profile::switched(help::SWITCH));
-            offered.extend(help.map(Face::spec));
+            offered.extend(help.map(ProfileTool::spec));
         }
         // A role without other tools still has its own.
         let offered = settings.role.offered(settings.profile, offered);

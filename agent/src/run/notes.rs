@@ -8,12 +8,13 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::Work;
-use crate::gate::stance::Stance;
-use crate::message::{Bill, Message, Reply, Role, Stop};
-use crate::provider::{Delta, Request};
-use crate::tools::profile::Engine;
-use crate::tools::{self, Profile};
+use crate::tools::dispatch;
+use crate::tools::kind::ToolKind;
+use crate::tools::profile::Profile;
 use crate::turn::beside_words;
+use gate::stance::Stance;
+use provider::message::{Bill, Message, Reply, Role, Stop};
+use provider::{Delta, Request};
 
 /// The notes of the workspace.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +82,7 @@ impl Work {
         }
         let Some(notes) = self.notes_in(&reply) else { return };
         let args = json!({ "notes": notes });
-        let outcome = tools::run(Profile::G3, "remember", &args, &self.place).await;
+        let outcome = dispatch::run(Profile::G3, "remember", &args, &self.place).await;
         let level = if outcome.ok { Level::Info } else { Level::Warning };
         self.bus.tell(What::Notice { level, text: outcome.text });
     }
@@ -89,7 +90,7 @@ impl Work {
     /// The notes of a reply: its words, or what it wanted to note with the tool after all.
     fn notes_in(&self, reply: &Reply) -> Option<String> {
         let called = reply.message.calls().find(|call| {
-            tools::engine(self.mind.profile, &call.name, &call.args) == Some(Engine::Remember)
+            dispatch::kind(self.mind.profile, &call.name, &call.args) == Some(ToolKind::REMEMBER)
         });
         let notes = match called {
             Some(call) => call.args["notes"].as_str().unwrap_or_default().to_owned(),

@@ -1,9 +1,9 @@
 //! How much a session may do by itself: kept over starts, told to the model once.
 
-use crate::gate::stance::Stance;
-use crate::message::{Message, Part};
-use crate::provider::ToolSpec;
 use crate::tools::{plan, profile};
+use gate::stance::Stance;
+use provider::ToolSpec;
+use provider::message::{Message, Part};
 
 use super::Work;
 use super::mind::Mind;

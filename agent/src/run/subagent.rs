@@ -15,20 +15,22 @@ use tokio_util::sync::CancellationToken;
 use super::ends::Ended;
 use super::notes::Notes;
 use super::{Settings, Work};
-use crate::gate::{Asker, Gate};
 use crate::limits::Spent;
-use crate::message::{Bill, Message, Role as Speaker};
-use crate::provider::off_loop;
 use crate::role::Role;
 use crate::session::Session;
+use crate::tools::dispatch;
 use crate::tools::exec::boxed::confining;
+use crate::tools::kind::ToolKind;
 use crate::tools::lsp;
-use crate::tools::mcp::Hub;
+use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::tools::outside::Outside;
-use crate::tools::profile::Engine;
-use crate::tools::task::{Order, Subagents};
-use crate::tools::{self, ErrorKind, Outcome, Profile};
+use crate::tools::profile::Profile;
+use crate::tools::services::Subagents;
+use crate::tools::services::{LanguageServers, McpServers, SubagentRequest};
 use crate::ui::{Bus, Sink, call_line};
+use gate::{Asker, Gate};
+use provider::message::{Bill, Message, Role as Speaker};
+use provider::off_loop;
 
 /// What stands below every order.
 const REPORT: &str = "\n\n[You do this for another agent. It reads only your last message: say there \
@@ -39,9 +41,9 @@ pub struct Lent {
     /// Its gate: what the user answered holds for both.
     pub gate: Gate,
     /// Its servers.
-    pub mcp: Option<Arc<Hub>>,
+    pub mcp: Option<Arc<dyn McpServers>>,
     /// Its language servers.
-    pub lsp: Arc<lsp::hub::Hub>,
+    pub lsp: Option<Arc<dyn LanguageServers>>,
     /// Its editor.
     pub outside: Option<Arc<dyn Outside>>,
     /// Its account.
@@ -98,7 +100,10 @@ impl Under {
     }
 
     /// Its servers.
-    pub fn servers(&self, start: impl FnOnce() -> Option<Arc<Hub>>) -> Option<Arc<Hub>> {
+    pub fn servers(
+        &self,
+        start: impl FnOnce() -> Option<Arc<dyn McpServers>>,
+    ) -> Option<Arc<dyn McpServers>> {
         match self {
             Under::User(_) => start(),
             Under::Agent(lent) => lent.mcp.clone(),
@@ -106,9 +111,9 @@ impl Under {
     }
 
     /// The language servers: one set for all who work in a session.
-    pub fn language_servers(&self, config: &Config) -> Result<Arc<lsp::hub::Hub>> {
+    pub fn language_servers(&self, config: &Config) -> Result<Option<Arc<dyn LanguageServers>>> {
         match self {
-            Under::User(_) => lsp::hub::Hub::new(config),
+            Under::User(_) => Ok(Some(lsp::hub::Hub::new(config)?)),
             Under::Agent(lent) => Ok(lent.lsp.clone()),
         }
     }
@@ -132,7 +137,7 @@ impl Under {
 
 /// Whether this is the tool by which agents are asked to work.
 pub fn is_task(profile: Profile, name: &str) -> bool {
-    tools::engine(profile, name, &Value::Null) == Some(Engine::Task)
+    dispatch::kind(profile, name, &Value::Null) == Some(ToolKind::TASK)
 }
 
 impl Lent {
@@ -150,7 +155,7 @@ impl Lead {
     }
 
     /// Who is to work, and what the user should know of that.
-    fn role(&self, order: &Order) -> Result<(Role, Vec<String>)> {
+    fn role(&self, order: &SubagentRequest) -> Result<(Role, Vec<String>)> {
         let own = &self.settings.role;
         let (role, notices) = match (&order.agent, &own.name) {
             (None, _) => (Role { own: None, ..own.clone() }, Vec::new()),
@@ -169,18 +174,18 @@ impl Lead {
 }
 
 impl Subagents for Crew {
-    fn work(&self, order: Order) -> BoxFuture<'_, Outcome> {
+    fn work(&self, order: SubagentRequest) -> BoxFuture<'_, ToolOutput> {
         Box::pin(async move {
             self.one(order).await.unwrap_or_else(|failure| {
                 let text = format!("the agent could not work: {}", failure.sentence());
-                Outcome::failed(ErrorKind::Failed, text)
+                ToolOutput::failed(ErrorKind::Failed, text)
             })
         })
     }
 }
 
 impl Crew {
-    async fn one(&self, order: Order) -> Result<Outcome> {
+    async fn one(&self, order: SubagentRequest) -> Result<ToolOutput> {
         let (role, notices) = self.lead.role(&order)?;
         notices.iter().for_each(|notice| (order.hear)(&format!("{notice}\n")));
         let ours = &self.lead.settings;
@@ -200,25 +205,25 @@ impl Crew {
 
 impl Work {
     /// What came of its work, for whoever asked for it.
-    fn report(&self, ended: Ended) -> Outcome {
+    fn report(&self, ended: Ended) -> ToolOutput {
         let last = self.talk.messages().iter().rev().find(|it| it.role == Speaker::Assistant);
         let words = last.map(Message::words).unwrap_or_default();
         let why = ended.failure.map(|failure| failure.sentence());
         let outcome = match ended.status {
-            Status::Done => Outcome::done(words),
-            Status::Cancelled => Outcome::failed(ErrorKind::Cancelled, "cancelled by the user"),
+            Status::Done => ToolOutput::done(words),
+            Status::Cancelled => ToolOutput::failed(ErrorKind::Cancelled, "cancelled by the user"),
             Status::Failed | Status::Limit | Status::NotApproved => {
                 let why = why.unwrap_or_default();
                 let text =
                     format!("the agent did not get to its end: {why}\nIts last words: {words}");
-                Outcome::failed(ErrorKind::Failed, text)
+                ToolOutput::failed(ErrorKind::Failed, text)
             }
         };
         let (turns, usage) = (self.talk.turns(), self.talk.usage());
         let bill = Bill { model: Some(self.facts().model.clone()), calls: turns, usage };
         let agent = self.manner.role.name.as_deref();
         let told = json!({ "agent": agent, "turns": turns, "session": self.session.dir });
-        Outcome { bill: Some(bill), ..outcome.with(told) }
+        ToolOutput { bill: Some(bill), ..outcome.with(told) }
     }
 }
 

@@ -7,18 +7,22 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use crate::gate::fence::Fence;
-use crate::provider::ToolSpec;
 use crate::session::checkpoint::Checkpoints;
-use crate::tools::profile::Effect;
-use crate::tools::{self, ErrorKind, Outcome, Profile};
+use crate::tools::dispatch;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolOutput};
+use crate::tools::profile::Profile;
+use crate::tools::registry::Registry;
 use crate::turn::act::{ToolJob, Toolbox};
+use gate::fence::Fence;
+use provider::ToolSpec;
 
 /// A toolbox whose commands are looked after. Nothing is put back: somebody else may have changed
 /// the file meanwhile.
 pub struct Watch<'a> {
     inner: &'a dyn Toolbox,
     profile: Profile,
+    registry: &'static Registry,
     fence: Option<&'a Fence>,
     session_dir: PathBuf,
     root: PathBuf,
@@ -30,13 +34,13 @@ impl<'a> Watch<'a> {
     /// Looks after the commands of a session, when there is a fence that holds something back.
     pub fn new(
         inner: &'a dyn Toolbox,
-        profile: Profile,
+        (profile, registry): (Profile, &'static Registry),
         fence: Option<&'a Fence>,
         (session_dir, root): (&Path, &Path),
     ) -> Watch<'a> {
         let fence = fence.filter(|fence| !fence.is_open());
         let (session_dir, root) = (session_dir.to_owned(), root.to_owned());
-        Watch { inner, profile, fence, session_dir, root, first: Mutex::default() }
+        Watch { inner, profile, registry, fence, session_dir, root, first: Mutex::default() }
     }
 
     /// The files as they are now; `None` where they cannot be looked at.
@@ -78,9 +82,10 @@ impl Toolbox for Watch<'_> {
         self.inner.touches(name, args)
     }
 
-    fn run<'b>(&'b self, job: ToolJob<'b>) -> BoxFuture<'b, Outcome> {
-        let engine = tools::engine(self.profile, &job.call.name, &job.call.args);
-        let runs = engine.is_some_and(|engine| engine.effect() == Effect::Runs);
+    fn run<'b>(&'b self, job: ToolJob<'b>) -> BoxFuture<'b, ToolOutput> {
+        let call = (job.call.name.as_str(), &job.call.args);
+        let spec = dispatch::spec(self.profile, call, self.registry);
+        let runs = spec.is_some_and(|spec| spec.effect == Effect::Runs);
         let Some(fence) = self.fence.filter(|_| runs) else { return self.inner.run(job) };
         Box::pin(async move {
             let before = self.picture().await;

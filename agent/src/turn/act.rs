@@ -14,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 use super::Agent;
 use crate::context::Conversation;
 use crate::limits::{Guard, Limit, Verdict};
-use crate::message::{Part, Reply, Stop, ToolCall, ToolResult};
-use crate::provider::ToolSpec;
-use crate::tools::{ErrorKind, Outcome, traced};
+use crate::tools::output::{ErrorKind, ToolOutput};
+use crate::tools::traced;
+use provider::ToolSpec;
+use provider::message::{Part, Reply, Stop, ToolCall, ToolResult};
 
 /// What the model may do, as the loop sees it.
 pub trait Toolbox: Send + Sync {
@@ -25,7 +26,7 @@ pub trait Toolbox: Send + Sync {
     /// Keys of what a call touches: calls that share one are carried out in order.
     fn touches(&self, name: &str, args: &Value) -> Vec<String>;
     /// Carries one call out; a malformed one by saying so.
-    fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, Outcome>;
+    fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, ToolOutput>;
     /// Whether another model shall go on from here.
     fn hands_over(&self) -> bool {
         false
@@ -158,7 +159,7 @@ pub async fn carry_out(
 }
 
 /// Why a call is not run, as its outcome.
-fn refusal(reply: &Reply, call: &ToolCall, is_last: bool) -> Option<Outcome> {
+fn refusal(reply: &Reply, call: &ToolCall, is_last: bool) -> Option<ToolOutput> {
     if reply.stop == Stop::Length && is_last && ends_with_call(reply) {
         return Some(invalid(
             "not run: the reply hit the output limit inside this call, so it may be half. Make \
@@ -174,8 +175,8 @@ fn refusal(reply: &Reply, call: &ToolCall, is_last: bool) -> Option<Outcome> {
     None
 }
 
-fn invalid(text: impl Into<String>) -> Outcome {
-    Outcome::not_run(ErrorKind::Validation, text)
+fn invalid(text: impl Into<String>) -> ToolOutput {
+    ToolOutput::not_run(ErrorKind::Validation, text)
 }
 
 fn ends_with_call(reply: &Reply) -> bool {
@@ -205,9 +206,9 @@ fn repeats_the_one_before(reply: &Reply, call: &ToolCall) -> bool {
 
 /// Runs one call. When the user cancels, the tool has a moment to end its processes itself; then
 /// its future is dropped, which kills what is left.
-async fn carry_out_one(agent: &Agent<'_>, call: &ToolCall) -> Outcome {
+async fn carry_out_one(agent: &Agent<'_>, call: &ToolCall) -> ToolOutput {
     if agent.cancel.is_cancelled() {
-        return Outcome::failed(ErrorKind::Cancelled, "cancelled by the user before it began");
+        return ToolOutput::failed(ErrorKind::Cancelled, "cancelled by the user before it began");
     }
     let (tell, id) = (agent.tell.clone(), call.id.clone());
     let hear = Arc::new(move |text: &str| {
@@ -220,7 +221,7 @@ async fn carry_out_one(agent: &Agent<'_>, call: &ToolCall) -> Outcome {
     };
     tokio::select! {
         outcome = agent.toolbox.run(job) => outcome,
-        () = too_late => Outcome::failed(ErrorKind::Cancelled, "cancelled by the user"),
+        () = too_late => ToolOutput::failed(ErrorKind::Cancelled, "cancelled by the user"),
     }
 }
 
@@ -228,7 +229,7 @@ async fn carry_out_one(agent: &Agent<'_>, call: &ToolCall) -> Outcome {
 fn judge(
     guard: Option<&mut Guard>,
     call: &ToolCall,
-    outcome: Outcome,
+    outcome: ToolOutput,
 ) -> (ToolResult, Option<Limit>) {
     let mut result = ToolResult {
         call_id: call.id.clone(),

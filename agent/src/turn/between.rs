@@ -7,8 +7,8 @@ use base::failure::Result;
 use super::{Agent, beside_words, overhead};
 use crate::context::Conversation;
 use crate::context::compact::{self, Summary};
-use crate::message::{Message, Role};
-use crate::provider::{Delta, ProviderError, Request};
+use provider::message::{Message, Role};
+use provider::{Delta, ProviderError, Request};
 
 /// Takes in what the user said meanwhile; true when there was something.
 pub fn listen(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {

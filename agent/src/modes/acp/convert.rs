@@ -13,10 +13,10 @@ use base::event::{TodoItem, What};
 use base::secret::Secret;
 use serde_json::Value;
 
-use crate::gate::stance::Stance;
-use crate::message::{Image, Message, Part, Role};
 use crate::session::{self, export, snapshot::Snapshot};
 use crate::ui::{call_line, cut_to};
+use gate::stance::Stance;
+use provider::message::{Image, Message, Part, Role};
 
 /// The user's message.
 pub fn message(blocks: Vec<ContentBlock>) -> Message {

@@ -35,12 +35,12 @@ use tokio_util::sync::CancellationToken;
 use super::autonomous::prompted::Team;
 use super::autonomous::{Heard, Pair, Terms};
 use super::interrupt::{self, Interrupts};
-use crate::gate::stance::Stance;
-use crate::provider::off_loop;
 use crate::run::{Settings, Which, Work};
 use crate::session;
 use crate::ui::Bus;
+use gate::stance::Stance;
 use outside::Held;
+use provider::off_loop;
 use updates::{Editor, Updates};
 
 /// Makes the settings for a session's directory.

@@ -13,9 +13,9 @@ use super::purse::Purse;
 use super::record::{Note, Rounds};
 use super::words::Contract;
 use super::{Run, report};
-use crate::gate::Asker;
 use crate::run::Work;
 use crate::ui::Bus;
+use gate::Asker;
 
 /// Rounds at most, unless said.
 pub const ROUNDS: u32 = 5;

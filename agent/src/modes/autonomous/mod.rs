@@ -24,12 +24,12 @@ use base::files::{self, Journal};
 use tokio_util::sync::CancellationToken;
 
 use super::interrupt::{Interrupts, Tokens};
-use crate::gate::Asker;
 use crate::limits::Limit;
 use crate::run::ends::{Ended, tell_failure};
 use crate::run::{Settings, Which, Work};
 use crate::session;
 use crate::ui::Bus;
+use gate::Asker;
 
 use begin::Again;
 pub use begin::Heard;

@@ -14,10 +14,10 @@ use super::record::{Cost, Note, Round};
 use super::words::{self, Case};
 use super::{End, Run, report};
 use crate::limits::Limits;
-use crate::message::{Message, Role};
-use crate::provider::off_loop;
 use crate::run::{Work, root_of};
 use crate::tools::exec::boxed::CommandBox;
+use provider::message::{Message, Role};
+use provider::off_loop;
 
 /// How often the player's part of a round is tried.
 const PLAYER_TRIES: u32 = 3;

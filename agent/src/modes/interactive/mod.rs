@@ -17,17 +17,17 @@ use self::editor::{Line, LineEditor};
 use super::attach;
 use super::interrupt::Interrupts;
 use crate::context::Entry;
-use crate::gate::Asker;
-use crate::gate::stance::Stance;
-use crate::message::{Image, Message};
 use crate::prompt::template;
-use crate::provider::listed;
 use crate::run::left::Left;
 use crate::run::{Settings, Which, Work};
 use crate::session::checkpoint::Checkpoints;
 use crate::ui::terminal::{self, QuietInput};
 use crate::ui::wrap::wrapped;
 use crate::ui::{Bus, recap, rich};
+use gate::Asker;
+use gate::stance::Stance;
+use provider::listed;
+use provider::message::{Image, Message};
 
 /// What a conversation begins with.
 pub struct Opening {

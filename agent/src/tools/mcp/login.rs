@@ -14,8 +14,8 @@ use rmcp::transport::auth::{
 };
 
 use super::http;
-use crate::provider::http as door;
-use crate::provider::oauth::listen::{Answer, Listener};
+use provider::http as door;
+use provider::oauth::listen::{Answer, Listener};
 
 /// How long a person may take in the browser.
 const PATIENCE: Duration = Duration::from_secs(600);

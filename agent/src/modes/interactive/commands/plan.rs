@@ -3,10 +3,10 @@
 use base::failure::{Failure, OrFail, Result};
 
 use super::at_work;
-use crate::gate::stance::Stance;
 use crate::modes::interactive::Chat;
 use crate::prompt::template;
 use crate::tools::plan as plans;
+use gate::stance::Stance;
 
 /// `/plan [TEXT]`.
 pub async fn plan(chat: &mut Chat, words: Option<String>) -> Result<()> {

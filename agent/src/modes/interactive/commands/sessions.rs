@@ -4,11 +4,11 @@ use base::failure::{Failure, Result};
 
 use super::at_work;
 use crate::modes::interactive::Chat;
-use crate::provider::listed::{self, Listed};
 use crate::run::Which;
 use crate::session::snapshot::Snapshot;
 use crate::session::{self, fork as copies};
 use crate::ui::cut_to;
+use provider::listed::{self, Listed};
 
 /// `/model [NAME]`.
 pub fn model(chat: &mut Chat, name: Option<String>) -> Result<()> {
