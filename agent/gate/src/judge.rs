@@ -6,7 +6,7 @@ use std::path::Path;
 use base::config::agent::Action;
 use serde_json::json;
 
-use super::core::{self, Judgement, Route};
+use super::core_exact::{self, Judgement, Route};
 use super::{Access, Confining, Gate, Visitor, paths, shell};
 
 /// A verdict and its reason.
@@ -112,8 +112,10 @@ impl Gate {
     fn by_words(&self, visitor: &Visitor<'_>, reach: Verdict) -> Verdict {
         let Some(exact) = &self.exact else { return reach };
         let (tool, args) = match visitor.access {
-            Access::Run { line, .. } => (core::COMMAND, json!({ "command": line })),
-            Access::Read(path) | Access::Write(path) if core::rows::way(visitor.tool).is_some() => {
+            Access::Run { line, .. } => (core_exact::COMMAND, json!({ "command": line })),
+            Access::Read(path) | Access::Write(path)
+                if core_exact::rows::way(visitor.tool).is_some() =>
+            {
                 (visitor.tool, json!({ "file_path": path }))
             }
             Access::Read(_)
@@ -125,7 +127,7 @@ impl Gate {
         };
         let Judgement { route, reason, require_confirmation, .. } = exact.judge(tool, &args, false);
         match route {
-            Route::Sandbox if tool == core::COMMAND => Verdict {
+            Route::Sandbox if tool == core_exact::COMMAND => Verdict {
                 action: Action::Ask,
                 why: format!("{reason}; it would run in the sandbox"),
                 by_rule: false,

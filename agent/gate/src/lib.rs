@@ -9,12 +9,12 @@ use std::time::Duration;
 use base::config::agent::{Action, Gate as Config, Policy};
 use futures_util::future::BoxFuture;
 
-use core::Evaluator;
+use core_exact::Evaluator;
 use judge::Confine;
 use rules::{Rule, question};
 use stance::Stance;
 
-pub mod core;
+pub mod core_exact;
 pub mod fence;
 pub mod hosts;
 pub mod judge;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use base::config::agent::Action;
 
-use super::core::rows::DESTRUCTIVE;
+use super::core_exact::rows::DESTRUCTIVE;
 use super::judge::Verdict;
 use super::paths;
 use super::verbs::{self, Line, Piece};

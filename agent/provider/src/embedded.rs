@@ -12,8 +12,10 @@ use base::host::wire::{self, Chat, Fault, FaultKind, Hello, Mode, Tell, Turn};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::{Delta, Facts, Hear, Provider, ProviderError, Refusal, Request, history};
+use crate::error::{ProviderError, Refusal};
+use crate::history;
 use crate::message::{Message, Note, Part, Reply, Role, Stop, ToolCall};
+use crate::provider::{Delta, Facts, Hear, Provider, Request};
 
 /// Under so many parameters a model is small.
 const LARGE: u64 = 4_000_000_000;

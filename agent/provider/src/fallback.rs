@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::failure::Result;
 
-use super::{Facts, Provider, ProviderError, off_loop};
+use crate::blocking::off_loop;
+use crate::error::ProviderError;
+use crate::provider::{Facts, Provider};
 
 /// Opens the other model; called when it is needed for the first time.
 pub type Open = Arc<dyn Fn() -> Result<Box<dyn Provider>> + Send + Sync>;

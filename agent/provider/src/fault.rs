@@ -6,8 +6,8 @@ use base::text::{head, printable};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::http::Answer;
-use super::{ProviderError, Refusal};
+use crate::error::{ProviderError, Refusal};
+use crate::http::Answer;
 
 /// How much of a refusal's body is read.
 const MOST_BYTES: usize = 64 << 10;

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::arguments::plain_name;
+use crate::arguments::plain_name;
 use crate::message::{Message, Note, Part, Role, ToolCall, ToolResult};
 
 /// The conversation as it can be sent.

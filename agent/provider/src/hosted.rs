@@ -10,10 +10,12 @@ use base::event::Usage;
 
 use crate::message::Reply;
 
-use super::fault::{self, Advice};
-use super::http::{Answer, Endpoint};
-use super::oauth::Login;
-use super::{Delta, Facts, Hear, Provider, ProviderError, Refusal, Request, models, sse, traced};
+use crate::error::{ProviderError, Refusal};
+use crate::fault::{self, Advice};
+use crate::http::{Answer, Endpoint};
+use crate::oauth::Login;
+use crate::provider::{Delta, Facts, Hear, Provider, Request};
+use crate::{models, sse, traced};
 
 /// A wire format: how a question is written and a reply is read.
 pub trait Wire: Send + Sync {

@@ -11,7 +11,7 @@ use oauth2::{HttpRequest, HttpResponse};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
 
-use super::{ProviderError, Refusal};
+use crate::error::{ProviderError, Refusal};
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(20);

@@ -4,7 +4,8 @@ use base::config::Config;
 use base::config::providers::{Providers, TYPES};
 use base::failure::{Failure, Result};
 
-use super::{Choice, models};
+use crate::models;
+use crate::open::Choice;
 
 /// How the names of a provider's own models begin.
 const MAKERS: [(&str, &[&str]); 3] = [

@@ -7,7 +7,7 @@ use base::config::providers::{ModelConfig, Price};
 use base::event::Usage;
 use serde::Deserialize;
 
-use super::Facts;
+use crate::provider::Facts;
 
 const TABLE: &str = include_str!("models.toml");
 

@@ -2,6 +2,7 @@
 
 pub mod databricks;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::config::Config;
@@ -9,24 +10,105 @@ use base::config::base_url::BaseUrl;
 use base::config::providers::{AnthropicConfig, GeminiConfig, OpenaiConfig, TYPES, Wire as Format};
 use base::failure::Failure;
 
-use super::Provider;
-use super::anthropic::{BESIDE_THOUGHT, Messages};
-use super::auth::Sources;
-use super::embedded;
-use super::fault::Advice;
-use super::gemini::Gemini;
-use super::hosted::{Hosted, Wire};
-use super::http::Endpoint;
-use super::models::{self, Said};
-use super::openai_chat::dialect::Service;
-use super::openai_chat::{Chat, OPENAI_HOST, Thought};
-use super::openai_responses::Responses;
-use super::text_calls::TextCalls;
+use crate::anthropic::{BESIDE_THOUGHT, Messages};
+use crate::auth::Sources;
+use crate::embedded;
+use crate::fault::Advice;
+use crate::gemini::Gemini;
+use crate::hosted::{Hosted, Wire};
+use crate::http::Endpoint;
+use crate::models::{self, Said};
+use crate::openai_chat::dialect::Service;
+use crate::openai_chat::{Chat, OPENAI_HOST, Thought};
+use crate::openai_responses::Responses;
+use crate::provider::{Facts, Provider};
+use crate::text_calls::TextCalls;
+use crate::{fallback, retry};
 
 const ANTHROPIC: &str = "https://api.anthropic.com";
 const OPENAI: &str = "https://api.openai.com/v1";
 const GEMINI: &str = "https://generativelanguage.googleapis.com";
 const MILLION: u32 = 1_000_000;
+
+/// Who shall be asked, as far as flags say it.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// `type.name` or a bare type; without one the configuration and the environment decide
+    /// ([`base::config::providers::Providers::chosen`]).
+    pub reference: Option<String>,
+    /// Stands for the configured model.
+    pub model: Option<String>,
+    /// Stands for the configured model to fall back on.
+    pub fallback: Option<String>,
+    /// Whether a budget holds: models without a known price are refused.
+    pub budget: bool,
+}
+
+/// Opens a provider, wrapped so that it asks again, or another model, where that may help.
+pub fn open(config: &Config, choice: &Choice) -> Result<Box<dyn Provider>, Failure> {
+    let reference = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
+    if choice.fallback.is_some() && reference.split('.').next() == Some("embedded") {
+        return Err(Failure::usage(format!("`{reference}` has no model to fall back on"))
+            .because("it runs on this machine, where no other one is less busy"));
+    }
+    let own = by_reference(config, &reference, choice.model.as_deref())?;
+    check_price(choice, own.facts())?;
+    let spare = spare(config, choice, own.facts());
+    let models = fallback::Models::new(own, spare);
+    let attempts = config.agent.max_retry_attempts;
+    Ok(Box::new(retry::Retrying::new(models, attempts, retry::Pace::from_env())))
+}
+
+/// Whether the chosen provider, and those that other roles name, could be opened: key, model and
+/// address are there. Asks no model, and starts none on this machine.
+pub fn check(
+    config: &Config,
+    choice: &Choice,
+    roles: impl Iterator<Item = String>,
+) -> Result<(), Failure> {
+    let chosen = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
+    for (n, reference) in std::iter::once(chosen).chain(roles).enumerate() {
+        let model = choice.model.as_deref().filter(|_| n == 0);
+        if reference.split('.').next() == Some("embedded") {
+            base::host::find::Wanted::of(&config.providers.local(&reference), model)?;
+        } else {
+            let choice = Choice { reference: Some(reference), ..choice.clone() };
+            open(config, &Choice { model: model.map(str::to_owned), ..choice })?;
+        }
+    }
+    Ok(())
+}
+
+/// How the model to fall back on is opened, when there is one.
+fn spare(config: &Config, choice: &Choice, own: &Facts) -> Option<fallback::Open> {
+    let reference = own.provider.clone();
+    let configured = config.providers.fallback_model(&reference);
+    let model = choice.fallback.as_deref().or(configured).filter(|model| *model != own.model)?;
+    let (config, choice, model) = (config.clone(), choice.clone(), model.to_owned());
+    Some(Arc::new(move || {
+        let other = by_reference(&config, &reference, Some(&model))?;
+        check_price(&choice, other.facts())?;
+        Ok(other)
+    }))
+}
+
+/// A budget cannot be kept where the price is unknown.
+fn check_price(choice: &Choice, facts: &Facts) -> Result<(), Failure> {
+    if !choice.budget || facts.priced {
+        return Ok(());
+    }
+    let Facts { provider, model, .. } = facts;
+    let price = "price = { input = …, output = … }";
+    let failure = Failure::usage(format!("the price of `{model}` on `{provider}` is unknown"))
+        .because("a budget cannot be kept without it");
+    let failure = match provider.contains('.') {
+        true => failure.next(format!("set `{price}` in [providers.{provider}]")),
+        false => failure.next(format!("add [[models]] with `name = \"{model}\"` and `{price}`")),
+    };
+    Err(failure
+        .next("prices are US dollars for a million tokens")
+        .next("or limit tokens instead of money: --max-tokens N"))
+}
 
 /// Who is to be asked, and for what.
 struct Wanted<'a> {

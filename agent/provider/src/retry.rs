@@ -12,8 +12,10 @@ use tracing::Instrument;
 
 use crate::message::Reply;
 
-use super::fallback::Models;
-use super::{Delta, Facts, Hear, Provider, ProviderError, Request, traced};
+use crate::error::ProviderError;
+use crate::fallback::Models;
+use crate::provider::{Delta, Facts, Hear, Provider, Request};
+use crate::traced;
 
 /// The longest pause of our own choice, in units of the base.
 const LONGEST: u32 = 60;

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tracing::{Span, field};
 
-use super::http::Answer;
-use super::{Facts, ProviderError, Request};
+use crate::error::ProviderError;
+use crate::http::Answer;
 use crate::message::{Reply, Stop};
+use crate::provider::{Facts, Request};
 
 /// Headers in which services number their replies.
 const IDS: [&str; 4] = ["request-id", "x-request-id", "x-goog-request-id", "apim-request-id"];

@@ -9,10 +9,10 @@ pub mod request;
 use base::config::providers::CacheConfig;
 use serde_json::{Value, json};
 
-use super::arguments::Ids;
-use super::hosted::{Decoder, Wire};
-use super::{Facts, Request};
+use crate::arguments::Ids;
+use crate::hosted::{Decoder, Wire};
 use crate::message::{Message, Part, Role};
+use crate::provider::{Facts, Request};
 
 /// The Messages wire.
 #[derive(Clone, Debug, Default)]

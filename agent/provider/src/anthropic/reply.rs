@@ -4,9 +4,11 @@ use base::event::Usage;
 use serde_json::{Value, json};
 
 use crate::arguments::{self, Ids};
+use crate::error::ProviderError;
 use crate::hosted::{Decoder, Stage, object_of};
 use crate::message::{Message, Part, Reply, Role, Stop, ToolCall};
-use crate::{Delta, Hear, ProviderError, fault, sse};
+use crate::provider::{Delta, Hear};
+use crate::{fault, sse};
 
 /// A reply on its way.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use base::host::wire::{Ask, Asked, Told};
 use serde_json::json;
 
 use super::*;
-use crate::ToolSpec;
 use crate::message::{NotePurpose, ToolResult};
+use crate::provider::ToolSpec;
 
 /// A provider whose host answers every chat with the script; gives the chats it was asked.
 fn provider(script: Vec<Tell>) -> (Embedded, std::sync::mpsc::Receiver<Chat>) {

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use crate::message::ToolResult;
-use crate::{Facts, ToolSpec};
+use crate::provider::{Facts, ToolSpec};
 
 /// How such a model is told by its name, e.g. `gemini-2.5-computer-use-preview-10-2025`.
 const MODEL: &str = "computer-use";

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::arguments::sendable;
 use crate::history::sound;
 use crate::message::{Image, Message, Note, Part, Role, ToolResult};
-use crate::{Request, ToolSpec};
+use crate::provider::{Request, ToolSpec};
 
 use super::{Gemini, computer_use};
 

@@ -16,7 +16,7 @@ use base::failure::Failure;
 use base::lock::Lock;
 use base::secret::{DOTS, Secret};
 
-use super::{ProviderError, Refusal};
+use crate::error::{ProviderError, Refusal};
 use service::Service;
 use store::{Store, Tokens};
 

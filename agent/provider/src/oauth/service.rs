@@ -16,7 +16,8 @@ use oauth2::{
 use serde::Deserialize;
 
 use super::store::Tokens;
-use crate::{ProviderError, Refusal, http};
+use crate::error::{ProviderError, Refusal};
+use crate::http;
 
 /// The public client that every workspace knows; it has no secret.
 pub const CLIENT: &str = "databricks-cli";

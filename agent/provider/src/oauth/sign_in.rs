@@ -11,7 +11,7 @@ use super::Workspace;
 use super::listen::{Answer, Listener};
 use super::service::Service;
 use super::store::Store;
-use crate::ProviderError;
+use crate::error::ProviderError;
 
 /// The port that the client is registered with.
 pub const PORT: u16 = 8020;

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 use self::dialect::Service;
-use super::arguments::Ids;
-use super::hosted::{Decoder, Wire};
-use super::{Facts, Request};
+use crate::arguments::Ids;
+use crate::hosted::{Decoder, Wire};
+use crate::provider::{Facts, Request};
 
 /// The host of OpenAI's own service, which knows keys that others refuse.
 pub const OPENAI_HOST: &str = "api.openai.com";

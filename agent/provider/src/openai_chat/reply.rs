@@ -5,9 +5,11 @@ use base::event::Usage;
 use serde_json::{Value, json};
 
 use crate::arguments::{self, Ids};
+use crate::error::ProviderError;
 use crate::hosted::{Decoder, Stage, object_of};
 use crate::message::{Message, Part, Reply, Role, Stop};
-use crate::{Delta, Hear, ProviderError, fault, sse};
+use crate::provider::{Delta, Hear};
+use crate::{fault, sse};
 
 /// The names under which servers send thought.
 const THOUGHT: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];

@@ -6,7 +6,7 @@ use crate::anthropic::thinking;
 use crate::arguments::sendable;
 use crate::history::sound;
 use crate::message::{Image, Message, Note, Part, Role, ToolCall};
-use crate::{Facts, Request, ToolSpec};
+use crate::provider::{Facts, Request, ToolSpec};
 
 use super::dialect::{CallIds, Dialect};
 use super::{Chat, Thought};

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-use super::arguments::Ids;
-use super::hosted::{Decoder, Wire};
-use super::{Facts, Request};
+use crate::arguments::Ids;
+use crate::hosted::{Decoder, Wire};
+use crate::provider::{Facts, Request};
 
 /// The responses wire.
 #[derive(Debug, Default)]

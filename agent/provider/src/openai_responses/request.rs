@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::arguments::{plain_id, sendable};
 use crate::history::sound;
 use crate::message::{Image, Message, Note, Part, Role, ToolResult};
-use crate::{Facts, Request, ToolSpec};
+use crate::provider::{Facts, Request, ToolSpec};
 
 use super::Responses;
 

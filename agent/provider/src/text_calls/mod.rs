@@ -15,9 +15,10 @@ use serde_json::json;
 
 use crate::message::{Message, Note, Part, Reply, Role, Stop, ToolCall, ToolResult};
 
-use super::arguments::{Ids, malformed, sendable};
-use super::history::sound;
-use super::{Delta, Facts, Hear, Provider, ProviderError, Request, ToolSpec};
+use crate::arguments::{Ids, malformed, sendable};
+use crate::error::ProviderError;
+use crate::history::sound;
+use crate::provider::{Delta, Facts, Hear, Provider, Request, ToolSpec};
 use forms::Call;
 use outlet::Piece;
 use parse::Parser;

@@ -13,7 +13,7 @@ use crate::tools::args as arguments;
 use crate::tools::call::{self, Invocation};
 use crate::tools::output::ToolOutput;
 use gate::Visitor;
-use gate::core::{Evaluator, Judgement, Route};
+use gate::core_exact::{Evaluator, Judgement, Route};
 use gate::judge::{Confine, Verdict};
 
 /// `g3 tool check`.
