@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::embed::{Embedder, Hashed, unit};
 use super::local::{self, Opened};
-use provider::auth::Sources;
+use provider::auth::KeySources;
 use provider::http::Endpoint;
 
 /// An answer may be so long.
@@ -116,7 +116,7 @@ fn of_provider(config: &Config, reference: &str) -> Result<Endpoint> {
             .because("`memory.embeddings_provider` names it")
             .next("name one of type openai: openai.NAME")
     })?;
-    let key = Sources {
+    let key = KeySources {
         provider: reference,
         given: entry.api_key.as_ref(),
         command: entry.api_key_command.as_ref(),

@@ -7,7 +7,7 @@ use base::secret::Secret;
 
 /// Where a provider's key may come from, in this order.
 #[derive(Clone, Copy, Debug)]
-pub struct Sources<'a> {
+pub struct KeySources<'a> {
     /// `type.name`, for messages.
     pub provider: &'a str,
     /// `api_key`.
@@ -27,7 +27,7 @@ pub struct Key {
     pub origin: String,
 }
 
-impl Sources<'_> {
+impl KeySources<'_> {
     /// The first key found; `None` when no source has one.
     pub fn find(&self) -> Result<Option<Key>> {
         if let Some(given) = self.given.filter(|key| !key.reveal().trim().is_empty()) {
@@ -41,7 +41,7 @@ impl Sources<'_> {
         Ok(in_environment(variable).map(|secret| Key { secret, origin: variable.to_owned() }))
     }
 
-    /// As [`Sources::find`]; no key is a failure that says where to put one.
+    /// As [`KeySources::find`]; no key is a failure that says where to put one.
     pub fn need(&self) -> Result<Key> {
         self.find()?.ok_or_else(|| {
             let failure = Failure::usage(format!("there is no key for `{}`", self.provider));

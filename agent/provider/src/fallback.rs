@@ -12,7 +12,7 @@ use crate::provider::{Facts, Provider};
 pub type Open = Arc<dyn Fn() -> Result<Box<dyn Provider>> + Send + Sync>;
 
 /// The models of one provider that answer in turn.
-pub struct Models {
+pub struct FallbackModels {
     own: Box<dyn Provider>,
     spare: Option<Spare>,
     who: Mutex<Who>,
@@ -35,18 +35,18 @@ enum Who {
 
 /// What an error changed: what the user is told, and whether somebody else is asked at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct ModelSwitch {
     /// For the user.
     pub notice: String,
     /// Whether the question goes to another model now.
     pub again: bool,
 }
 
-impl Models {
+impl FallbackModels {
     /// One model; `spare` opens the one that answers when it is busy.
-    pub fn new(own: Box<dyn Provider>, spare: Option<Open>) -> Models {
+    pub fn new(own: Box<dyn Provider>, spare: Option<Open>) -> FallbackModels {
         let spare = spare.map(|open| Spare { open, opened: OnceLock::new() });
-        Models { own, spare, who: Mutex::new(Who::Own) }
+        FallbackModels { own, spare, who: Mutex::new(Who::Own) }
     }
 
     /// What the loop must know: the own model's facts.
@@ -71,7 +71,7 @@ impl Models {
 
     /// What an error of the present model changes. Only a busy model is replaced: who asks too
     /// often would ask the next one too often as well.
-    pub async fn after(&self, error: &ProviderError) -> Option<Change> {
+    pub async fn after(&self, error: &ProviderError) -> Option<ModelSwitch> {
         let spare = self.spare.as_ref()?;
         let own = &self.own.facts().model;
         match (self.who(), error) {
@@ -81,13 +81,13 @@ impl Models {
                 let notice =
                     format!("{model} cannot answer either ({error}); {own} is asked again");
                 self.set(Who::OwnAgain);
-                Some(Change { notice, again: true })
+                Some(ModelSwitch { notice, again: true })
             }
             (Who::Own | Who::Spare | Who::OwnAgain, _) => None,
         }
     }
 
-    async fn replace(&self, spare: &Spare, own: &str) -> Change {
+    async fn replace(&self, spare: &Spare, own: &str) -> ModelSwitch {
         let opened = match spare.opened.get() {
             Some(opened) => Ok(opened),
             None => {
@@ -101,13 +101,13 @@ impl Models {
                 self.set(Who::Spare);
                 let model = &other.facts().model;
                 let notice = format!("{own} is busy; {model} answers for the rest of this turn");
-                Change { notice, again: true }
+                ModelSwitch { notice, again: true }
             }
             Err(failure) => {
                 self.set(Who::OwnAgain);
                 let why = failure.sentence();
                 let notice = format!("{own} is busy, and its fallback cannot be used: {why}");
-                Change { notice, again: false }
+                ModelSwitch { notice, again: false }
             }
         }
     }

@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
-use crate::arguments::plain_name;
 use crate::message::{Message, Note, Part, Role, ToolCall, ToolResult};
+use crate::tool_args::plain_name;
 
 /// The conversation as it can be sent.
 pub fn sound(messages: &[Message]) -> Vec<Message> {

@@ -11,8 +11,8 @@ use base::event::Usage;
 use crate::message::Reply;
 
 use crate::error::{ProviderError, Refusal};
-use crate::fault::{self, Advice};
 use crate::http::{Answer, Endpoint};
+use crate::http_error::{self, Advice};
 use crate::oauth::Login;
 use crate::provider::{Delta, Facts, Hear, Provider, Request};
 use crate::{models, sse, traced};
@@ -67,7 +67,7 @@ pub enum Stage {
     /// More is to come.
     Open,
     /// The model has said all; counts or the closing event may follow.
-    Said,
+    Complete,
     /// Nothing more belongs to it.
     Over,
 }
@@ -153,11 +153,11 @@ impl Hosted {
             if status == 200 {
                 return Ok(answer);
             }
-            let error = fault::refusal(answer, &self.advice).await;
+            let error = http_error::refusal(answer, &self.advice).await;
             let said = error.to_string();
             let renewable = self.login.as_ref().zip(token.as_ref()).filter(|_| !is_renewed);
             if let Some((login, stale)) = renewable
-                && fault::is_about_token(status, &said)
+                && http_error::is_about_token(status, &said)
             {
                 token = Some(login.renewed(stale).await?);
                 is_renewed = true;
@@ -190,7 +190,7 @@ impl Hosted {
         let mut stage = Stage::Open;
         let mut begun = false;
         loop {
-            let limit = (stage == Stage::Said).then_some(TAIL);
+            let limit = (stage == Stage::Complete).then_some(TAIL);
             let bytes = match answer.next(limit).await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => break,
@@ -238,7 +238,7 @@ impl Hosted {
         let body: Value = serde_json::from_str(&String::from_utf8_lossy(&body))
             .map_err(|why| ProviderError::Broken(format!("the reply is no JSON: {why}")))?;
         if body["error"].is_object() {
-            return Err(fault::in_stream(&body));
+            return Err(http_error::in_stream(&body));
         }
         decoder.whole(&body, hear)?;
         Ok("the reply is not complete".to_owned())
@@ -246,7 +246,7 @@ impl Hosted {
 
     async fn page(&self, mut body: Vec<u8>, answer: Answer) -> ProviderError {
         body.extend(answer.head(8 << 10).await);
-        fault::web_page(&String::from_utf8_lossy(&body), &self.advice)
+        http_error::web_page(&String::from_utf8_lossy(&body), &self.advice)
     }
 
     /// A server may repeat our key in its message.

@@ -2,17 +2,16 @@
 //! makes one from the configuration. What differs between services stays in this crate.
 
 pub mod anthropic;
-pub mod arguments;
 pub mod auth;
 mod blocking;
 pub mod embedded;
 mod error;
 pub mod fallback;
-pub mod fault;
 pub mod gemini;
 pub mod history;
 pub mod hosted;
 pub mod http;
+pub mod http_error;
 pub mod listed;
 pub mod message;
 pub mod models;
@@ -24,6 +23,7 @@ mod provider;
 pub mod retry;
 pub mod sse;
 pub mod text_calls;
+pub mod tool_args;
 pub mod traced;
 
 pub use blocking::off_loop;

@@ -18,7 +18,7 @@ const MISSPELLED: f64 = 0.93;
 
 /// A provider and the model that it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ProviderModel {
     /// `type.name`, or a type that has no entry.
     pub provider: String,
     /// The model's name, where it is known without asking the provider.
@@ -26,17 +26,18 @@ pub struct Listed {
 }
 
 /// What is asked with these flags, as far as the configuration tells.
-pub fn chosen(config: &Config, choice: &Choice) -> Listed {
+pub fn chosen(config: &Config, choice: &Choice) -> ProviderModel {
     let reference = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
     let provider = whole(&config.providers, &reference);
     let configured = || model_of(&config.providers, &provider);
-    Listed { model: choice.model.clone().or_else(configured), provider }
+    ProviderModel { model: choice.model.clone().or_else(configured), provider }
 }
 
 /// Every provider of the configuration.
-pub fn configured(config: &Config) -> Vec<Listed> {
+pub fn configured(config: &Config) -> Vec<ProviderModel> {
     let all = config.providers.references().into_iter();
-    all.map(|provider| Listed { model: model_of(&config.providers, &provider), provider }).collect()
+    all.map(|provider| ProviderModel { model: model_of(&config.providers, &provider), provider })
+        .collect()
 }
 
 /// Models that g3 knows and this provider's service has; none for a server of the user's own.
@@ -69,7 +70,7 @@ pub fn find(config: &Config, now: &Choice, typed: &str) -> Result<(Choice, Optio
         return Ok((to(typed, None), None));
     }
     let current = chosen(config, now).provider;
-    let has = |listed: &&Listed| listed.model.as_deref() == Some(typed);
+    let has = |listed: &&ProviderModel| listed.model.as_deref() == Some(typed);
     let own = all.iter().filter(has).find(|listed| listed.provider == current);
     if let Some(listed) = own.or_else(|| all.iter().find(has)) {
         return Ok((to(&listed.provider, Some(typed)), None));
@@ -78,7 +79,7 @@ pub fn find(config: &Config, now: &Choice, typed: &str) -> Result<(Choice, Optio
     judged(config, choice, typed)
 }
 
-fn unknown_provider(name: &str, all: &[Listed]) -> Failure {
+fn unknown_provider(name: &str, all: &[ProviderModel]) -> Failure {
     let names: Vec<&str> = all.iter().map(|listed| listed.provider.as_str()).collect();
     Failure::usage(format!("unknown provider `{name}`")).next(if names.is_empty() {
         "/model".to_owned()

@@ -31,7 +31,7 @@ pub struct Model {
 
 /// What the configuration says about a model.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Said {
+pub struct ModelOverrides {
     /// Tokens that it reads.
     pub context: Option<u32>,
     /// Tokens that it writes at most.
@@ -89,7 +89,7 @@ pub fn known(model: &str, own: &[ModelConfig], is_maker: bool) -> Known {
 pub fn facts(
     provider: &str,
     model: &str,
-    said: Said,
+    said: ModelOverrides,
     agent: &AgentConfig,
     known: Known,
 ) -> (Facts, Option<Price>) {

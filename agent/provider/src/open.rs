@@ -11,13 +11,13 @@ use base::config::providers::{AnthropicConfig, GeminiConfig, OpenaiConfig, TYPES
 use base::failure::Failure;
 
 use crate::anthropic::{BESIDE_THOUGHT, Messages};
-use crate::auth::Sources;
+use crate::auth::KeySources;
 use crate::embedded;
-use crate::fault::Advice;
 use crate::gemini::Gemini;
 use crate::hosted::{Hosted, Wire};
 use crate::http::Endpoint;
-use crate::models::{self, Said};
+use crate::http_error::Advice;
+use crate::models::{self, ModelOverrides};
 use crate::openai_chat::dialect::Service;
 use crate::openai_chat::{Chat, OPENAI_HOST, Thought};
 use crate::openai_responses::Responses;
@@ -54,9 +54,9 @@ pub fn open(config: &Config, choice: &Choice) -> Result<Box<dyn Provider>, Failu
     let own = by_reference(config, &reference, choice.model.as_deref())?;
     check_price(choice, own.facts())?;
     let spare = spare(config, choice, own.facts());
-    let models = fallback::Models::new(own, spare);
+    let models = fallback::FallbackModels::new(own, spare);
     let attempts = config.agent.max_retry_attempts;
-    Ok(Box::new(retry::Retrying::new(models, attempts, retry::Pace::from_env())))
+    Ok(Box::new(retry::RetryingProvider::new(models, attempts, retry::Backoff::from_env())))
 }
 
 /// Whether the chosen provider, and those that other roles name, could be opened: key, model and
@@ -186,7 +186,7 @@ fn unknown(kind: &str, name: &str, names: &[&str]) -> Failure {
 }
 
 fn anthropic(entry: &AnthropicConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> {
-    let key = Sources {
+    let key = KeySources {
         provider: &wanted.reference,
         given: entry.api_key.as_ref(),
         command: entry.api_key_command.as_ref(),
@@ -203,7 +203,7 @@ fn anthropic(entry: &AnthropicConfig, wanted: &Wanted<'_>) -> Result<Hosted, Fai
     }
     let context = entry.context_length.or(entry.enable_1m_context.then_some(MILLION));
     let (max_output, thinking) = (entry.max_tokens, entry.thinking_budget_tokens);
-    let said = Said { context, max_output, price: entry.price, thinking };
+    let said = ModelOverrides { context, max_output, price: entry.price, thinking };
     let wire = Messages {
         cache: entry.cache_config.unwrap_or_default(),
         temperature: entry.temperature,
@@ -229,7 +229,7 @@ fn room_to_answer(hosted: Hosted, thinking: Option<u32>) -> Result<Hosted, Failu
 }
 
 fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>, Failure> {
-    let key = Sources {
+    let key = KeySources {
         provider: &wanted.reference,
         given: entry.api_key.as_ref(),
         command: entry.api_key_command.as_ref(),
@@ -248,7 +248,7 @@ fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>
         endpoint = endpoint.key("authorization", "Bearer ", key.secret)?;
     }
     let (context, max_output) = (entry.context_length, entry.max_tokens);
-    let said = Said { context, max_output, price: entry.price, thinking: None };
+    let said = ModelOverrides { context, max_output, price: entry.price, thinking: None };
     let is_openai = endpoint.host() == OPENAI_HOST;
     let wire: Box<dyn Wire> = match entry.wire {
         Format::Chat => {
@@ -270,7 +270,7 @@ fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>
 }
 
 fn gemini(entry: &GeminiConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> {
-    let key = Sources {
+    let key = KeySources {
         provider: &wanted.reference,
         given: entry.api_key.as_ref(),
         command: entry.api_key_command.as_ref(),
@@ -294,7 +294,7 @@ fn gemini(entry: &GeminiConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> 
     let endpoint = endpoint.key("x-goog-api-key", "", key.secret)?;
     let is_maker = endpoint.host() == "generativelanguage.googleapis.com";
     let (context, max_output) = (entry.context_length, entry.max_tokens);
-    let said = Said { context, max_output, price: entry.price, thinking: None };
+    let said = ModelOverrides { context, max_output, price: entry.price, thinking: None };
     let wire = Box::new(Gemini::new(entry.temperature));
     Ok(wanted.hosted((endpoint, is_maker), wire, said, (model, key.origin)))
 }
@@ -333,7 +333,7 @@ impl Wanted<'_> {
         &self,
         (endpoint, is_maker): (Endpoint, bool),
         wire: Box<dyn Wire>,
-        said: Said,
+        said: ModelOverrides,
         (model, key): (String, String),
     ) -> Hosted {
         let known = models::known(&model, &self.config.models, is_maker);

@@ -13,7 +13,7 @@ use tracing::Instrument;
 use crate::message::Reply;
 
 use crate::error::ProviderError;
-use crate::fallback::Models;
+use crate::fallback::FallbackModels;
 use crate::provider::{Delta, Facts, Hear, Provider, Request};
 use crate::traced;
 
@@ -24,15 +24,15 @@ const MOST_PATIENCE: Duration = Duration::from_secs(600);
 
 /// How long pauses are.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct Backoff {
     base: Duration,
     seed: u64,
 }
 
-impl Pace {
+impl Backoff {
     /// Pauses from one second on. Tests set `G3_TEST_RETRY_MS`, which stands for that second
     /// (also where a server counts in seconds), and `G3_TEST_SEED`.
-    pub fn from_env() -> Pace {
+    pub fn from_env() -> Backoff {
         let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
         let clock = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let base = Duration::from_millis(number("G3_TEST_RETRY_MS").unwrap_or(1000));
@@ -40,12 +40,12 @@ impl Pace {
         let seed = number("G3_TEST_SEED").unwrap_or_else(|| {
             u64::from(clock().subsec_nanos()) ^ u64::from(std::process::id()) << 32
         });
-        Pace { base, seed }
+        Backoff { base, seed }
     }
 
     /// Pauses of the given base, with the same jitter every time.
-    pub fn fixed(base: Duration) -> Pace {
-        Pace { base, seed: 0 }
+    pub fn fixed(base: Duration) -> Backoff {
+        Backoff { base, seed: 0 }
     }
 
     /// The pause before another try; `None` when it would not help. `attempt` counts from 1.
@@ -85,20 +85,20 @@ impl Pace {
 }
 
 /// A provider that asks again.
-pub struct Retrying {
-    models: Models,
+pub struct RetryingProvider {
+    models: FallbackModels,
     attempts: u32,
-    pace: Pace,
+    pace: Backoff,
 }
 
-impl Retrying {
+impl RetryingProvider {
     /// Asks at most so many times.
-    pub fn new(models: Models, attempts: u32, pace: Pace) -> Retrying {
-        Retrying { models, attempts: attempts.max(1), pace }
+    pub fn new(models: FallbackModels, attempts: u32, pace: Backoff) -> RetryingProvider {
+        RetryingProvider { models, attempts: attempts.max(1), pace }
     }
 }
 
-impl Provider for Retrying {
+impl Provider for RetryingProvider {
     fn ask<'a>(
         &'a self,
         request: &'a Request<'a>,
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn pauses_double_and_never_undercut_what_the_server_asks() {
-        let pace = Pace::fixed(Duration::from_secs(1));
+        let pace = Backoff::fixed(Duration::from_secs(1));
         let broken = ProviderError::Broken(String::new());
         let pauses: Vec<f64> =
             (1..=8).map(|n| pace.pause(&broken, n).unwrap().as_secs_f64()).collect();

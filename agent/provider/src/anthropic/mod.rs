@@ -9,10 +9,10 @@ pub mod request;
 use base::config::providers::CacheConfig;
 use serde_json::{Value, json};
 
-use crate::arguments::Ids;
 use crate::hosted::{Decoder, Wire};
 use crate::message::{Message, Part, Role};
 use crate::provider::{Facts, Request};
+use crate::tool_args::Ids;
 
 /// The Messages wire.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,7 @@ impl Wire for Messages {
     }
 
     fn decoder(&self, request: &Request<'_>) -> Box<dyn Decoder> {
-        Box::new(reply::Reading::new(Ids::after(request.messages)))
+        Box::new(reply::MessagesDecoder::new(Ids::after(request.messages)))
     }
 
     fn adapt(&self, _: &str) -> bool {

@@ -3,16 +3,16 @@
 use base::event::Usage;
 use serde_json::{Value, json};
 
-use crate::arguments::{self, Ids};
 use crate::error::ProviderError;
 use crate::hosted::{Decoder, Stage, object_of};
 use crate::message::{Message, Part, Reply, Role, Stop, ToolCall};
 use crate::provider::{Delta, Hear};
-use crate::{fault, sse};
+use crate::tool_args::{self, Ids};
+use crate::{http_error, sse};
 
 /// A reply on its way.
 #[derive(Debug)]
-pub struct Reading {
+pub struct MessagesDecoder {
     ids: Ids,
     blocks: Vec<Open>,
     usage: Usage,
@@ -37,7 +37,7 @@ enum Block {
     Unknown,
 }
 
-impl Decoder for Reading {
+impl Decoder for MessagesDecoder {
     fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
         let Some(data) = object_of(event)? else {
             return Ok(self.stage());
@@ -51,7 +51,7 @@ impl Decoder for Reading {
                 self.end(&data["delta"]);
             }
             "message_stop" => self.over = true,
-            "error" => return Err(fault::in_stream(&data)),
+            "error" => return Err(http_error::in_stream(&data)),
             // `ping` and whatever a newer version of the format adds.
             _ => hear(Delta::Ping),
         }
@@ -88,17 +88,17 @@ impl Decoder for Reading {
     }
 }
 
-impl Reading {
+impl MessagesDecoder {
     /// A reader that gives ids to calls which have none of their own.
-    pub fn new(ids: Ids) -> Reading {
+    pub fn new(ids: Ids) -> MessagesDecoder {
         let (blocks, usage) = (Vec::new(), Usage::default());
-        Reading { ids, blocks, usage, stop: None, paused: false, over: false }
+        MessagesDecoder { ids, blocks, usage, stop: None, paused: false, over: false }
     }
 
     fn stage(&self) -> Stage {
         match (self.over, self.stop) {
             (true, _) => Stage::Over,
-            (false, Some(_)) => Stage::Said,
+            (false, Some(_)) => Stage::Complete,
             (false, None) => Stage::Open,
         }
     }
@@ -223,13 +223,13 @@ fn part(block: Block, ids: &mut Ids, is_cut: bool) -> Option<Part> {
 
 fn call(id: String, name: String, start: Value, json: &str, is_cut: bool) -> ToolCall {
     if !json.is_empty() {
-        return arguments::call(id, name, json);
+        return tool_args::call(id, name, json);
     }
     match start {
         Value::Object(ref args) if !args.is_empty() => {
             ToolCall { id, name, args: start, malformed: None }
         }
-        _ if is_cut => arguments::malformed(id, name, ""),
-        _ => arguments::call(id, name, ""),
+        _ if is_cut => tool_args::malformed(id, name, ""),
+        _ => tool_args::call(id, name, ""),
     }
 }

@@ -4,10 +4,10 @@
 use base::config::providers::CacheConfig;
 use serde_json::{Value, json};
 
-use crate::arguments::{plain_id, sendable};
 use crate::history::sound;
 use crate::message::{Image, Message, Note, Part, Role, ToolResult};
 use crate::provider::{Facts, Request, ToolSpec};
+use crate::tool_args::{plain_id, sendable};
 
 use super::{Messages, thinking};
 

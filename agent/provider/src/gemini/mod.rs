@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-use crate::arguments::Ids;
 use crate::hosted::{Decoder, Wire};
 use crate::provider::{Facts, Request};
+use crate::tool_args::Ids;
 
 /// The Gemini wire.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl Wire for Gemini {
     }
 
     fn decoder(&self, request: &Request<'_>) -> Box<dyn Decoder> {
-        Box::new(reply::Reading::new(Ids::after(request.messages)))
+        Box::new(reply::GeminiDecoder::new(Ids::after(request.messages)))
     }
 
     fn adapt(&self, refusal: &str) -> bool {

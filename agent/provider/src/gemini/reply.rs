@@ -3,23 +3,23 @@
 use base::event::Usage;
 use serde_json::{Value, json};
 
-use crate::arguments::{self, Ids};
 use crate::error::ProviderError;
 use crate::hosted::{Decoder, Stage, object_of};
 use crate::message::{Message, Part, Reply, Role, Stop};
 use crate::provider::{Delta, Hear};
-use crate::{fault, sse};
+use crate::tool_args::{self, Ids};
+use crate::{http_error, sse};
 
 /// A reply on its way.
 #[derive(Debug)]
-pub struct Reading {
+pub struct GeminiDecoder {
     ids: Ids,
     parts: Vec<Part>,
     usage: Usage,
     finish: Option<String>,
 }
 
-impl Decoder for Reading {
+impl Decoder for GeminiDecoder {
     fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
         if let Some(chunk) = object_of(event)? {
             self.chunk(&chunk, hear)?;
@@ -33,7 +33,7 @@ impl Decoder for Reading {
     }
 
     fn reply(self: Box<Self>) -> Option<Reply> {
-        let Reading { parts, usage, finish, .. } = *self;
+        let GeminiDecoder { parts, usage, finish, .. } = *self;
         let finish = finish?;
         let message = Message { role: Role::Assistant, parts };
         let stop = match finish.as_str() {
@@ -47,20 +47,20 @@ impl Decoder for Reading {
     }
 }
 
-impl Reading {
+impl GeminiDecoder {
     /// A reader that gives ids to calls, which have none here.
-    pub fn new(ids: Ids) -> Reading {
-        Reading { ids, parts: Vec::new(), usage: Usage::default(), finish: None }
+    pub fn new(ids: Ids) -> GeminiDecoder {
+        GeminiDecoder { ids, parts: Vec::new(), usage: Usage::default(), finish: None }
     }
 
     /// Behind the reason there may be one more chunk with counts.
     fn stage(&self) -> Stage {
-        if self.finish.is_some() { Stage::Said } else { Stage::Open }
+        if self.finish.is_some() { Stage::Complete } else { Stage::Open }
     }
 
     fn chunk(&mut self, chunk: &Value, hear: &mut Hear<'_>) -> Result<(), ProviderError> {
         if chunk["error"].is_object() {
-            return Err(fault::in_stream(chunk));
+            return Err(http_error::in_stream(chunk));
         }
         self.count(&chunk["usageMetadata"]);
         if let Some(reason) = chunk["promptFeedback"]["blockReason"].as_str() {
@@ -117,7 +117,7 @@ impl Reading {
                 other => other.to_string(),
             };
             let id = self.ids.unique(call["id"].as_str().unwrap_or_default());
-            self.parts.push(Part::Call(arguments::call(id, name, &args)));
+            self.parts.push(Part::Call(tool_args::call(id, name, &args)));
         } else if text.is_empty() {
         } else if is_thought {
             match self.parts.last_mut() {

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
-use crate::arguments::sendable;
 use crate::history::sound;
 use crate::message::{Image, Message, Note, Part, Role, ToolResult};
 use crate::provider::{Request, ToolSpec};
+use crate::tool_args::sendable;
 
 use super::{Gemini, computer_use};
 

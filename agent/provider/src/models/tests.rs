@@ -43,7 +43,11 @@ fn a_price_of_ours_holds_at_the_maker_only() {
 #[test]
 fn the_configuration_beats_the_table_and_the_loop_never_gets_more_than_fits() {
     let agent = AgentConfig::default();
-    let said = Said { context: Some(10_000), max_output: Some(9_000), ..Said::default() };
+    let said = ModelOverrides {
+        context: Some(10_000),
+        max_output: Some(9_000),
+        ..ModelOverrides::default()
+    };
     let (facts, price) = facts("openai.x", "gpt-4o", said, &agent, known("gpt-4o", &[], false));
     assert_eq!((facts.context, facts.max_output, price), (10_000, 5_000, None));
 }

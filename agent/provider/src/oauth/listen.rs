@@ -22,16 +22,16 @@ pub struct Listener {
 
 /// What the service sent back with the browser.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum Callback {
     /// A code to make tokens from.
-    Code(Visit),
+    Code(AuthorizationCode),
     /// The user or the service said no.
     Refused(String),
 }
 
 /// The browser, back from the service.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Visit {
+pub struct AuthorizationCode {
     /// What tokens are made from.
     pub code: String,
     /// The whole address with which it came.
@@ -58,8 +58,8 @@ impl Listener {
     }
 
     /// Waits for the browser that carries this state; others are told that they are wrong.
-    pub async fn answer(&self, state: &str) -> Answer {
-        let mut visits: JoinSet<Option<Answer>> = JoinSet::new();
+    pub async fn answer(&self, state: &str) -> Callback {
+        let mut visits: JoinSet<Option<Callback>> = JoinSet::new();
         loop {
             tokio::select! {
                 visitor = accept(&self.sockets) => {
@@ -94,7 +94,7 @@ async fn accept(sockets: &[TcpListener]) -> TcpStream {
 }
 
 /// One request: answered, and heard when it is the one.
-async fn visit(mut stream: TcpStream, state: &str) -> Option<Answer> {
+async fn visit(mut stream: TcpStream, state: &str) -> Option<Callback> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         let mut bytes = [0; 2048];
@@ -107,8 +107,8 @@ async fn visit(mut stream: TcpStream, state: &str) -> Option<Answer> {
     let head = String::from_utf8_lossy(&head);
     let answer = target(&head).and_then(|target| read(target, state));
     let (status, text) = match &answer {
-        Some(Answer::Code(_)) => ("200 OK", "You are signed in. You can close this page."),
-        Some(Answer::Refused(_)) => ("200 OK", "The sign-in was refused. g3 says more."),
+        Some(Callback::Code(_)) => ("200 OK", "You are signed in. You can close this page."),
+        Some(Callback::Refused(_)) => ("200 OK", "The sign-in was refused. g3 says more."),
         None => ("400 Bad Request", "This is not the sign-in that g3 waits for."),
     };
     let page = format!("<!DOCTYPE html><title>g3</title><p>{text}</p>\n");
@@ -129,7 +129,7 @@ fn target(head: &str) -> Option<&str> {
 }
 
 /// What an address with our state says.
-fn read(target: &str, state: &str) -> Option<Answer> {
+fn read(target: &str, state: &str) -> Option<Callback> {
     let url = Url::parse("http://localhost").ok()?.join(target).ok()?;
     let value = |key: &str| url.query_pairs().find(|(k, _)| k == key).map(|(_, v)| v.into_owned());
     if url.path() != "/" || value("state").as_deref() != Some(state) {
@@ -137,10 +137,10 @@ fn read(target: &str, state: &str) -> Option<Answer> {
     }
     if let Some(error) = value("error") {
         let more = value("error_description").map(|more| format!(": {more}")).unwrap_or_default();
-        return Some(Answer::Refused(format!("{error}{more}")));
+        return Some(Callback::Refused(format!("{error}{more}")));
     }
     let code = value("code").filter(|code| !code.is_empty())?;
-    Some(Answer::Code(Visit { code, url: url.to_string() }))
+    Some(Callback::Code(AuthorizationCode { code, url: url.to_string() }))
 }
 
 #[cfg(test)]
@@ -150,9 +150,9 @@ mod tests {
     #[test]
     fn only_an_answer_with_our_state_counts() {
         let url = "http://localhost/?code=a%2Fb&state=s".to_owned();
-        let code = Some(Answer::Code(Visit { code: "a/b".to_owned(), url }));
+        let code = Some(Callback::Code(AuthorizationCode { code: "a/b".to_owned(), url }));
         assert!(read("/?code=a%2Fb&state=s", "s") == code);
-        let refused = Some(Answer::Refused("access_denied: no way".to_owned()));
+        let refused = Some(Callback::Refused("access_denied: no way".to_owned()));
         assert!(read("/?error=access_denied&error_description=no+way&state=s", "s") == refused);
         for wrong in
             ["/?code=a", "/?code=a&state=t", "/x?code=a&state=s", "/?state=s", "//evil/?code=a"]

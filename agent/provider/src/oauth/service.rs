@@ -34,7 +34,7 @@ pub struct Service {
 }
 
 /// A sign-in that waits for its code.
-pub struct Begun {
+pub struct PendingSignIn {
     /// What the user opens.
     pub url: String,
     /// What the answer must carry.
@@ -77,7 +77,7 @@ impl Service {
     }
 
     /// Begins a sign-in whose answer comes to `redirect`.
-    pub fn begin(&mut self, redirect: &str) -> Result<Begun, ProviderError> {
+    pub fn begin(&mut self, redirect: &str) -> Result<PendingSignIn, ProviderError> {
         let redirect = RedirectUrl::new(redirect.to_owned())
             .map_err(|why| ProviderError::rejected(why.to_string()))?;
         self.client = self.client.clone().set_redirect_uri(redirect);
@@ -88,13 +88,13 @@ impl Service {
             .add_scopes(SCOPES.map(|scope| Scope::new(scope.to_owned())))
             .set_pkce_challenge(challenge)
             .url();
-        Ok(Begun { url: url.into(), state: state.into_secret(), verifier })
+        Ok(PendingSignIn { url: url.into(), state: state.into_secret(), verifier })
     }
 
     /// The tokens for the code that a sign-in gave.
     pub async fn finish(
         &self,
-        begun: Begun,
+        begun: PendingSignIn,
         code: String,
         now: Timestamp,
     ) -> Result<Tokens, ProviderError> {

@@ -8,7 +8,7 @@ use base::failure::{Failure, OrFail, Result};
 use base::text::printable;
 
 use super::Workspace;
-use super::listen::{Answer, Listener};
+use super::listen::{Callback, Listener};
 use super::service::Service;
 use super::store::Store;
 use crate::error::ProviderError;
@@ -36,8 +36,8 @@ pub async fn sign_in(workspace: &Workspace, port: u16, show: impl FnOnce(&str)) 
             .next(workspace.command()));
     };
     let code = match answer {
-        Answer::Code(visit) => visit.code,
-        Answer::Refused(why) => {
+        Callback::Code(visit) => visit.code,
+        Callback::Refused(why) => {
             return Err(Failure::failed(format!("{} refused the sign-in", workspace.host))
                 .because(printable(&why)));
         }

@@ -6,10 +6,10 @@ use base::config::providers::DatabricksConfig;
 use base::failure::{Failure, Result};
 
 use super::{Wanted, named, room_to_answer};
-use crate::auth::Sources;
+use crate::auth::KeySources;
 use crate::hosted::Hosted;
 use crate::http;
-use crate::models::Said;
+use crate::models::ModelOverrides;
 use crate::oauth::{Login, Workspace};
 use crate::openai_chat::dialect::Service;
 use crate::openai_chat::{Chat, Thought};
@@ -42,7 +42,7 @@ pub(super) fn open(entry: &DatabricksConfig, wanted: &Wanted<'_>) -> Result<Host
     };
     let (context, max_output) = (entry.context_length, entry.max_tokens);
     let thinking = entry.thinking_budget_tokens;
-    let said = Said { context, max_output, price: entry.price, thinking };
+    let said = ModelOverrides { context, max_output, price: entry.price, thinking };
     let (service, thought) = manner(entry, &model, &wanted.reference)?;
     let wire = Chat { service, temperature: entry.temperature, thought, ..Chat::default() };
     let hosted = wanted.hosted((endpoint, false), Box::new(wire), said, (model, origin));
@@ -96,7 +96,7 @@ fn host(entry: &DatabricksConfig, reference: &str) -> Result<String> {
 }
 
 fn token(entry: &DatabricksConfig, wanted: &Wanted<'_>) -> Result<crate::auth::Key> {
-    let sources = Sources {
+    let sources = KeySources {
         provider: &wanted.reference,
         given: entry.token.as_ref(),
         command: entry.api_key_command.as_ref(),

@@ -1,6 +1,6 @@
 //! What services do in their own way on the chat completions wire, as data.
 
-use crate::arguments::plain_id;
+use crate::tool_args::plain_id;
 
 /// Who is asked, where that makes a difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

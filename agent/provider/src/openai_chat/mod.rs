@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 use self::dialect::Service;
-use crate::arguments::Ids;
 use crate::hosted::{Decoder, Wire};
 use crate::provider::{Facts, Request};
+use crate::tool_args::Ids;
 
 /// The host of OpenAI's own service, which knows keys that others refuse.
 pub const OPENAI_HOST: &str = "api.openai.com";
@@ -30,7 +30,7 @@ pub struct Chat {
     /// How much the model shall think; its own choice when absent.
     pub thought: Option<Thought>,
     /// What this server was found not to take.
-    pub habits: Habits,
+    pub quirks: ServerQuirks,
 }
 
 /// How much a model shall think.
@@ -44,14 +44,14 @@ pub enum Thought {
 
 /// Keys that servers and models refuse; learnt from their refusals.
 #[derive(Debug, Default)]
-pub struct Habits {
+pub struct ServerQuirks {
     no_stream_options: AtomicBool,
     no_temperature: AtomicBool,
     no_max_tokens: AtomicBool,
     no_cache_marks: AtomicBool,
 }
 
-impl Habits {
+impl ServerQuirks {
     fn flags(&self) -> [(&'static str, &AtomicBool); 4] {
         [
             ("stream_options", &self.no_stream_options),
@@ -74,18 +74,18 @@ impl Wire for Chat {
     }
 
     fn decoder(&self, request: &Request<'_>) -> Box<dyn Decoder> {
-        Box::new(reply::Reading::new(Ids::after(request.messages)))
+        Box::new(reply::ChatDecoder::new(Ids::after(request.messages)))
     }
 
     /// A refusal that names one of these keys is about it: nobody sends them by hand.
     fn adapt(&self, refusal: &str) -> bool {
-        let named = |key: &str| refusal.contains(key) && self.habits.takes(key);
+        let named = |key: &str| refusal.contains(key) && self.quirks.takes(key);
         let is_sent = |key: &str| match key {
             "temperature" => self.temperature.is_some(),
             "cache_control" => self.service.dialect().cache_marks,
             _ => true,
         };
-        let mut flags = self.habits.flags().into_iter().filter(|(key, _)| named(key));
+        let mut flags = self.quirks.flags().into_iter().filter(|(key, _)| named(key));
         let first = flags.find(|(key, _)| is_sent(key));
         first.inspect(|(_, flag)| flag.store(true, Ordering::Relaxed)).is_some()
     }

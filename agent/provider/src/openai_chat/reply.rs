@@ -4,12 +4,12 @@
 use base::event::Usage;
 use serde_json::{Value, json};
 
-use crate::arguments::{self, Ids};
 use crate::error::ProviderError;
 use crate::hosted::{Decoder, Stage, object_of};
 use crate::message::{Message, Part, Reply, Role, Stop};
 use crate::provider::{Delta, Hear};
-use crate::{fault, sse};
+use crate::tool_args::{self, Ids};
+use crate::{http_error, sse};
 
 /// The names under which servers send thought.
 const THOUGHT: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
@@ -19,7 +19,7 @@ const BROKEN: [&str; 4] = ["error", "insufficient_system_resource", "network_err
 
 /// A reply on its way.
 #[derive(Debug)]
-pub struct Reading {
+pub struct ChatDecoder {
     ids: Ids,
     pieces: Vec<Piece>,
     /// The greatest index of a call so far.
@@ -54,7 +54,7 @@ struct Slot {
     args: String,
 }
 
-impl Decoder for Reading {
+impl Decoder for ChatDecoder {
     fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
         match object_of(event)? {
             Some(chunk) => self.chunk(&chunk, event.name == "error", hear)?,
@@ -70,7 +70,7 @@ impl Decoder for Reading {
     }
 
     fn reply(self: Box<Self>) -> Option<Reply> {
-        let Reading { mut ids, pieces, details, usage, finish, over, .. } = *self;
+        let ChatDecoder { mut ids, pieces, details, usage, finish, over, .. } = *self;
         // A server that says `[DONE]` after words has finished, even when it gave no reason.
         let finish = finish.or_else(|| (over && !pieces.is_empty()).then(String::new))?;
         let is_cut = matches!(finish.as_str(), "length" | "max_tokens" | "model_length");
@@ -108,26 +108,26 @@ impl Piece {
             Piece::Call(slot) => {
                 let id = ids.unique(&slot.id);
                 if is_cut && slot.args.trim().is_empty() {
-                    return Part::Call(arguments::malformed(id, slot.name, &slot.args));
+                    return Part::Call(tool_args::malformed(id, slot.name, &slot.args));
                 }
-                Part::Call(arguments::call(id, slot.name, &slot.args))
+                Part::Call(tool_args::call(id, slot.name, &slot.args))
             }
         }
     }
 }
 
-impl Reading {
+impl ChatDecoder {
     /// A reader that gives ids to calls which have none of their own.
-    pub fn new(ids: Ids) -> Reading {
+    pub fn new(ids: Ids) -> ChatDecoder {
         let (pieces, details) = (Vec::new(), Vec::new());
         let usage = Usage::default();
-        Reading { ids, pieces, last_index: None, details, usage, finish: None, over: false }
+        ChatDecoder { ids, pieces, last_index: None, details, usage, finish: None, over: false }
     }
 
     fn stage(&self) -> Stage {
         match (self.over, &self.finish) {
             (true, _) => Stage::Over,
-            (false, Some(_)) => Stage::Said,
+            (false, Some(_)) => Stage::Complete,
             (false, None) => Stage::Open,
         }
     }
@@ -141,7 +141,7 @@ impl Reading {
         // vLLM and Databricks put the error into the chunk itself.
         let is_error = is_error || chunk["object"] == "error" || chunk["error_code"].is_string();
         if is_error || !chunk["error"].is_null() {
-            return Err(fault::in_stream(chunk));
+            return Err(http_error::in_stream(chunk));
         }
         self.count(&chunk["usage"]);
         // With several choices in a stream, only the first one is the reply.
@@ -328,7 +328,7 @@ impl Slot {
         if !id.is_empty() && !self.id.is_empty() && (id == self.id || !name.is_empty()) {
             return id == self.id;
         }
-        let is_complete = !self.args.is_empty() && arguments::object(&self.args).is_some();
+        let is_complete = !self.args.is_empty() && tool_args::object(&self.args).is_some();
         name.is_empty() || (name == self.name && !is_complete)
     }
 }

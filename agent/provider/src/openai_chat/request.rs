@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::anthropic::thinking;
-use crate::arguments::sendable;
 use crate::history::sound;
 use crate::message::{Image, Message, Note, Part, Role, ToolCall};
 use crate::provider::{Facts, Request, ToolSpec};
+use crate::tool_args::sendable;
 
 use super::dialect::{CallIds, Dialect};
 use super::{Chat, Thought};
@@ -28,15 +28,15 @@ pub fn body(wire: &Chat, request: &Request<'_>, facts: &Facts) -> Value {
     if !request.tools.is_empty() {
         body["tools"] = request.tools.iter().map(|spec| tool(spec, dialect)).collect();
     }
-    if dialect.cache_marks && wire.habits.takes("cache_control") {
+    if dialect.cache_marks && wire.quirks.takes("cache_control") {
         mark(&mut body);
     }
     // OpenAI's newer models refuse the old name; other servers know only that one.
-    let is_old_refused = !wire.habits.takes("max_tokens");
+    let is_old_refused = !wire.quirks.takes("max_tokens");
     let limit = if is_old_refused { "max_completion_tokens" } else { dialect.limit };
     body[limit] = json!(request.max_output);
     let thinks = think(wire.thought.as_ref(), request, &mut body);
-    let temperature = wire.temperature.filter(|_| !thinks && wire.habits.takes("temperature"));
+    let temperature = wire.temperature.filter(|_| !thinks && wire.quirks.takes("temperature"));
     if let Some(temperature) = temperature {
         body["temperature"] = json!(temperature);
     }
@@ -44,7 +44,7 @@ pub fn body(wire: &Chat, request: &Request<'_>, facts: &Facts) -> Value {
         body["prompt_cache_key"] = json!(request.session);
     }
     body["stream"] = json!(true);
-    if wire.habits.takes("stream_options") {
+    if wire.quirks.takes("stream_options") {
         body["stream_options"] = json!({"include_usage": true});
     }
     body

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-use crate::arguments::Ids;
 use crate::hosted::{Decoder, Wire};
 use crate::provider::{Facts, Request};
+use crate::tool_args::Ids;
 
 /// The responses wire.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ impl Wire for Responses {
     }
 
     fn decoder(&self, request: &Request<'_>) -> Box<dyn Decoder> {
-        Box::new(reply::Reading::new(Ids::after(request.messages)))
+        Box::new(reply::ResponsesDecoder::new(Ids::after(request.messages)))
     }
 
     fn adapt(&self, refusal: &str) -> bool {

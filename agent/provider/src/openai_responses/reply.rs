@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use base::event::Usage;
 use serde_json::{Value, json};
 
-use crate::arguments::{self, Ids};
 use crate::error::ProviderError;
 use crate::hosted::{Decoder, Stage, object_of};
 use crate::message::{Message, Part, Reply, Role, Stop};
 use crate::provider::{Delta, Hear};
-use crate::{fault, sse};
+use crate::tool_args::{self, Ids};
+use crate::{http_error, sse};
 
 /// A reply on its way.
 #[derive(Debug)]
-pub struct Reading {
+pub struct ResponsesDecoder {
     ids: Ids,
     /// By their place in the reply.
     items: BTreeMap<u64, Item>,
@@ -41,7 +41,7 @@ enum End {
     Refused,
 }
 
-impl Decoder for Reading {
+impl Decoder for ResponsesDecoder {
     fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
         if let Some(data) = object_of(event)? {
             self.take(data["type"].as_str().unwrap_or(&event.name), &data, hear)?;
@@ -56,7 +56,7 @@ impl Decoder for Reading {
     }
 
     fn reply(self: Box<Self>) -> Option<Reply> {
-        let Reading { mut ids, items, usage, end } = *self;
+        let ResponsesDecoder { mut ids, items, usage, end } = *self;
         let end = end?;
         let parts = items.into_values().flat_map(|item| item.parts(&mut ids)).collect();
         let message = Message { role: Role::Assistant, parts };
@@ -70,10 +70,10 @@ impl Decoder for Reading {
     }
 }
 
-impl Reading {
+impl ResponsesDecoder {
     /// A reader that gives ids to calls which have none of their own.
-    pub fn new(ids: Ids) -> Reading {
-        Reading { ids, items: BTreeMap::new(), usage: Usage::default(), end: None }
+    pub fn new(ids: Ids) -> ResponsesDecoder {
+        ResponsesDecoder { ids, items: BTreeMap::new(), usage: Usage::default(), end: None }
     }
 
     fn stage(&self) -> Stage {
@@ -87,10 +87,10 @@ impl Reading {
         hear: &mut Hear<'_>,
     ) -> Result<(), ProviderError> {
         match kind {
-            "error" if !event["error"].is_null() => return Err(fault::in_stream(event)),
+            "error" if !event["error"].is_null() => return Err(http_error::in_stream(event)),
             "error" => {
                 let (kind, message) = (&event["code"], &event["message"]);
-                return Err(fault::in_stream(&json!({"type": kind, "message": message})));
+                return Err(http_error::in_stream(&json!({"type": kind, "message": message})));
             }
             "response.output_item.added" => {
                 let item = self.item(event);
@@ -129,7 +129,7 @@ impl Reading {
             | "response.incomplete"
             | "response.failed"
             | "response.cancelled" => self.ended(kind, &event["response"], hear)?,
-            _ if !event["error"].is_null() => return Err(fault::in_stream(event)),
+            _ if !event["error"].is_null() => return Err(http_error::in_stream(event)),
             _ => hear(Delta::Ping),
         }
         Ok(())
@@ -147,7 +147,7 @@ impl Reading {
         hear: &mut Hear<'_>,
     ) -> Result<(), ProviderError> {
         if response["error"].is_object() || kind == "response.failed" {
-            return Err(fault::in_stream(response));
+            return Err(http_error::in_stream(response));
         }
         for (at, item) in response["output"].as_array().into_iter().flatten().enumerate() {
             let known = self.items.entry(at as u64).or_default();
@@ -219,9 +219,9 @@ impl Item {
                 let id = ids.unique(&word("call_id"));
                 let is_cut = !self.whole || self.sent["status"] == "incomplete";
                 Some(Part::Call(if is_cut {
-                    arguments::malformed(id, word("name"), &self.heard)
+                    tool_args::malformed(id, word("name"), &self.heard)
                 } else {
-                    arguments::call(id, word("name"), &self.heard)
+                    tool_args::call(id, word("name"), &self.heard)
                 }))
             }
             // Words of a server that sends no items.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::lenient::{self, Scan};
-use crate::arguments;
+use crate::tool_args;
 
 /// What opens and closes a code block.
 pub const FENCE: &str = "```";
@@ -93,7 +93,7 @@ fn call_of(value: &Value) -> Option<(String, Option<Map<String, Value>>)> {
     let args = match args {
         None => None,
         Some(Value::Object(args)) => Some(args.clone()),
-        Some(Value::String(text)) => Some(arguments::object(text)?),
+        Some(Value::String(text)) => Some(tool_args::object(text)?),
         Some(Value::Null) => Some(Map::new()),
         Some(Value::Bool(_) | Value::Number(_) | Value::Array(_)) => return None,
     };

@@ -3,9 +3,9 @@
 //!
 //! The prompt is that of the Qwen3 chat template (Apache-2.0), on which many models are trained.
 
+pub mod call_filter;
 pub mod forms;
 pub mod lenient;
-pub mod outlet;
 pub mod parse;
 
 use std::fmt::Write;
@@ -15,12 +15,12 @@ use serde_json::json;
 
 use crate::message::{Message, Note, Part, Reply, Role, Stop, ToolCall, ToolResult};
 
-use crate::arguments::{Ids, malformed, sendable};
 use crate::error::ProviderError;
 use crate::history::sound;
 use crate::provider::{Delta, Facts, Hear, Provider, Request, ToolSpec};
+use crate::tool_args::{Ids, malformed, sendable};
+use call_filter::Piece;
 use forms::Call;
-use outlet::Piece;
 use parse::Parser;
 
 /// A provider whose model gets its tools as text.

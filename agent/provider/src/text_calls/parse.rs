@@ -5,9 +5,9 @@
 //! What may still become a call is held back; all else is passed on at once. Calls in fences
 //! count only at the end of a reply without others, because models also show calls as examples.
 
+use super::call_filter::{CallFilter, Piece};
 use super::forms::{Call, FENCE, Fenced, begins_like_a_call, fenced_calls, known_call, named_call};
 use super::lenient::{self, Scan};
-use super::outlet::{Outlet, Piece};
 
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
@@ -27,7 +27,7 @@ pub struct Parser {
     tools: Vec<String>,
     buffer: String,
     place: Place,
-    out: Outlet,
+    out: CallFilter,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Parser {
             tools: tools.into_iter().collect(),
             buffer: String::new(),
             place: Place::LineStart,
-            out: Outlet::default(),
+            out: CallFilter::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::outlet::Piece;
+use super::call_filter::Piece;
 use super::parse::Parser;
 
 /// What is found: words joined as they stand between calls.

@@ -8,7 +8,7 @@ use crate::run::Which;
 use crate::session::snapshot::Snapshot;
 use crate::session::{self, fork as copies};
 use crate::ui::cut_to;
-use provider::listed::{self, Listed};
+use provider::listed::{self, ProviderModel};
 
 /// `/model [NAME]`.
 pub fn model(chat: &mut Chat, name: Option<String>) -> Result<()> {
@@ -35,11 +35,11 @@ pub fn model(chat: &mut Chat, name: Option<String>) -> Result<()> {
 }
 
 /// Who answers now.
-fn in_use(chat: &Chat) -> Listed {
+fn in_use(chat: &Chat) -> ProviderModel {
     match &chat.work {
         Some(work) => {
             let facts = work.facts();
-            Listed { provider: facts.provider.clone(), model: Some(facts.model.clone()) }
+            ProviderModel { provider: facts.provider.clone(), model: Some(facts.model.clone()) }
         }
         None => listed::chosen(&chat.settings.config, &chat.settings.choice),
     }

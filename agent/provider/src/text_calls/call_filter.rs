@@ -19,7 +19,7 @@ pub enum Piece {
 
 /// Takes what was found, gives pieces.
 #[derive(Debug, Default)]
-pub struct Outlet {
+pub struct CallFilter {
     spaces: String,
     ready: Vec<Piece>,
     /// Fenced calls that nothing has followed so far.
@@ -37,7 +37,7 @@ struct Fenced {
     source: String,
 }
 
-impl Outlet {
+impl CallFilter {
     /// Whether anything but spaces and thought came.
     pub fn has_begun(&self) -> bool {
         self.begun

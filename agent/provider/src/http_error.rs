@@ -33,7 +33,7 @@ pub async fn refusal(answer: Answer, advice: &Advice) -> ProviderError {
     let location = answer.header("location").map(str::to_owned);
     let body = String::from_utf8_lossy(&answer.head(MOST_BYTES).await).into_owned();
     let after = asked.or_else(|| wait_in(&body));
-    let said = said(&body);
+    let said = error_body(&body);
     let text = format!("HTTP {status}: {}", said.text);
     let refused = |text: String| Refusal { status: Some(status), ..Refusal::new(text) };
     let rejected = |text, hint: &str| refused(text).hint(hint).into();
@@ -85,7 +85,7 @@ pub fn is_about_token(status: u16, said: &str) -> bool {
 /// What an error object inside a stream (after status 200) means.
 pub fn in_stream(object: &Value) -> ProviderError {
     let error = if object["error"].is_null() { object } else { &object["error"] };
-    let said = Said::from(error);
+    let said = ErrorBody::from(error);
     let number = error["code"].as_u64().or_else(|| said.kind.parse().ok());
     let text = format!("inside the stream: {}", said.text);
     match (said.kind.as_str(), number) {
@@ -114,20 +114,20 @@ pub fn in_stream(object: &Value) -> ProviderError {
 
 /// A web page where a reply should be.
 pub fn web_page(body: &str, advice: &Advice) -> ProviderError {
-    Refusal::new(format!("a web page came instead of a reply: {}", said(body).text))
+    Refusal::new(format!("a web page came instead of a reply: {}", error_body(body).text))
         .hint(format!("check the base_url of `{}`", advice.provider))
         .into()
 }
 
 /// What a body says about its error.
-struct Said {
+struct ErrorBody {
     kind: String,
     text: String,
 }
 
-impl Said {
+impl ErrorBody {
     /// From the error object that both wires use: `{type, code, message}`.
-    fn from(error: &Value) -> Said {
+    fn from(error: &Value) -> ErrorBody {
         let word = |key: &str| error[key].as_str().map(str::to_owned);
         let kind = word("type").or_else(|| word("code")).or_else(|| word("error_code"));
         let kind = kind.unwrap_or_default();
@@ -138,7 +138,7 @@ impl Said {
         let code = word("code").filter(|code| !text.contains(code.as_str()));
         let text = code.map_or_else(|| text.clone(), |code| format!("{text} ({code})"));
         let text = if text.is_empty() { kind.clone() } else { text };
-        Said { kind, text: short(&text) }
+        ErrorBody { kind, text: short(&text) }
     }
 
     fn is_quota(&self) -> bool {
@@ -177,14 +177,14 @@ fn object(body: &str) -> Option<Value> {
     }
 }
 
-fn said(body: &str) -> Said {
+fn error_body(body: &str) -> ErrorBody {
     if let Some(object) = object(body) {
         let inner = ["error", "detail"].iter().map(|key| &object[*key]).find(|v| !v.is_null());
-        return Said::from(inner.unwrap_or(&object));
+        return ErrorBody::from(inner.unwrap_or(&object));
     }
     let text = if body.trim_start().starts_with('<') { page_text(body) } else { body.to_owned() };
     let text = if text.trim().is_empty() { "an empty answer".to_owned() } else { text };
-    Said { kind: String::new(), text: short(&text) }
+    ErrorBody { kind: String::new(), text: short(&text) }
 }
 
 /// The title of a web page, or its text without tags.
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(wait_in(&body("34.5s")), Some(Duration::from_millis(34_500)));
         assert_eq!(wait_in(&body("-1s")), None);
         assert_eq!(wait_in("{}"), None);
-        assert_eq!(said(&body("1s")).text, "slow");
+        assert_eq!(error_body(&body("1s")).text, "slow");
     }
 
     #[test]
@@ -269,10 +269,10 @@ mod tests {
 
     #[test]
     fn a_web_page_is_shown_as_its_title_or_its_first_words() {
-        assert_eq!(said("<html><title>502 Bad</title><p>x").text, "502 Bad");
-        assert_eq!(said("<html><b>no</b> title").text, "no title");
-        assert_eq!(said("").text, "an empty answer");
-        assert!(said(&"é".repeat(5000)).text.len() < 400);
+        assert_eq!(error_body("<html><title>502 Bad</title><p>x").text, "502 Bad");
+        assert_eq!(error_body("<html><b>no</b> title").text, "no title");
+        assert_eq!(error_body("").text, "an empty answer");
+        assert!(error_body(&"é".repeat(5000)).text.len() < 400);
     }
 
     #[test]
