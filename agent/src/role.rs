@@ -13,7 +13,7 @@ use crate::tools::kind::ToolKind;
 use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::tools::profile::Profile;
 use crate::turn::act::{ToolJob, Toolbox};
-use gate::fence::Fence;
+use gate::write_scope::WriteScope;
 use provider::ToolSpec;
 
 /// Who works in a session. The default is g3 itself, with all its tools.
@@ -24,7 +24,7 @@ pub struct Role {
     /// How the system prompt begins.
     pub identity: Identity,
     /// Where it may write; everywhere when there is no fence.
-    pub fence: Option<Fence>,
+    pub fence: Option<WriteScope>,
     /// Whether it may only look, at files and at the web: nothing else is offered, and nothing else
     /// runs.
     pub reads_only: bool,

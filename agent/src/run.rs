@@ -156,7 +156,7 @@ impl Work {
         let config = &settings.config;
         let provider = provider::open(config, &settings.choice)?;
         let facts = provider.facts().clone();
-        let gate = Arc::new(under.gate(config)?.fenced(settings.role.fence.clone()));
+        let gate = Arc::new(under.gate(config)?.with_write_scope(settings.role.fence.clone()));
         let session = Arc::new(session()?);
         let clock = Clock::from_env();
         let (writer, entries) = Writer::open(&session, clock)?;

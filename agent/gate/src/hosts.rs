@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use base::user_dirs::state_dir;
 
-use super::verbs;
+use super::shell_parse;
 
 /// The list, one host a line.
 const FILE: &str = "allowed-hosts";
@@ -55,7 +55,7 @@ fn file() -> io::Result<PathBuf> {
 /// and well; what a command reaches is not held by reading its line.
 pub fn fetched(line: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for piece in verbs::pieces(line) {
+    for piece in shell_parse::parse(line) {
         let program = piece.words.first().map_or("", |word| word.rsplit('/').next().unwrap_or(""));
         if !FETCHERS.contains(&program) {
             continue;

@@ -10,20 +10,20 @@ use base::config::agent::{Action, Gate as Config, Policy};
 use futures_util::future::BoxFuture;
 
 use core_exact::Evaluator;
-use judge::Confine;
+use permission_mode::PermissionMode;
+use policy::Confine;
 use rules::{Rule, question};
-use stance::Stance;
 
 pub mod core_exact;
-pub mod fence;
 pub mod hosts;
-pub mod judge;
 pub mod paths;
+pub mod permission_mode;
+pub mod policy;
 mod rules;
 pub mod shell;
-pub mod stance;
+pub mod shell_parse;
 mod traced;
-pub mod verbs;
+pub mod write_scope;
 pub mod written;
 
 /// What a call wants to reach.
@@ -69,7 +69,7 @@ pub enum Access {
 
 /// A call at the gate.
 #[derive(Clone, Debug)]
-pub struct Visitor<'a> {
+pub struct AccessRequest<'a> {
     /// The tool's name.
     pub tool: &'a str,
     /// Inside this directory nothing asks.
@@ -132,7 +132,7 @@ pub trait Asker: Send + Sync {
 
 /// How a call may run, the strictest last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Pass {
+pub enum Permit {
     /// As it is.
     Free,
     /// In the box that commands run in by default.
@@ -199,8 +199,8 @@ pub struct Gate {
     rules: Arc<[Rule]>,
     asker: Option<Arc<dyn Asker>>,
     always: Arc<Mutex<BTreeSet<String>>>,
-    stance: Arc<Mutex<Stance>>,
-    fence: Option<fence::Fence>,
+    mode: Arc<Mutex<PermissionMode>>,
+    write_scope: Option<write_scope::WriteScope>,
     /// Judges by words, where the configuration wants that.
     exact: Option<Arc<Evaluator>>,
     /// What holds commands.
@@ -225,32 +225,32 @@ impl Gate {
         Gate { commands: Arc::new(commands), ..self }
     }
 
-    /// The same gate, with a fence around what is written.
+    /// The same gate, limited to a write scope.
     #[must_use]
-    pub fn fenced(self, fence: Option<fence::Fence>) -> Gate {
-        Gate { fence, ..self }
+    pub fn with_write_scope(self, write_scope: Option<write_scope::WriteScope>) -> Gate {
+        Gate { write_scope, ..self }
     }
 
     /// Judges a call, and asks where that is needed.
-    pub async fn admit(&self, visitor: &Visitor<'_>) -> Result<Pass, Refused> {
-        let verdict = self.stance().tempered(self.judge(visitor), visitor.access);
-        let verdict = verdict.inspect_err(|_| traced::decided(visitor, "denied", "stance"));
+    pub async fn admit(&self, request: &AccessRequest<'_>) -> Result<Permit, Refused> {
+        let verdict = self.permission_mode().tempered(self.judge(request), request.access);
+        let verdict = verdict.inspect_err(|_| traced::decided(request, "denied", "mode"));
         let verdict = verdict.map_err(Refused::now)?;
         let hooked = verdict.action == Action::Ask && ANSWERED.try_with(|()| ()).is_ok();
-        traced::verdict(visitor, &verdict, hooked);
+        traced::verdict(request, &verdict, hooked);
         let alone = verdict.confine == Confine::Alone && !hooked && self.asker.is_none();
         let confined = alone || verdict.confine == Confine::Always;
         let pass = match verdict.action {
             Action::Deny => return Err(Refused::now(format!("denied: {}", verdict.why))),
-            Action::Allow | Action::Box | Action::Ask if verdict.sandboxed => Pass::Sandboxed,
-            Action::Box => Pass::Boxed,
-            Action::Allow | Action::Ask if confined => Pass::Confined,
-            Action::Allow | Action::Ask => Pass::Free,
+            Action::Allow | Action::Box | Action::Ask if verdict.sandboxed => Permit::Sandboxed,
+            Action::Box => Permit::Boxed,
+            Action::Allow | Action::Ask if confined => Permit::Confined,
+            Action::Allow | Action::Ask => Permit::Free,
         };
         if verdict.action == Action::Ask && !hooked && !alone {
-            let question = question(visitor, verdict.why);
+            let question = question(request, verdict.why);
             let asked = self.ask(&question);
-            match self.patience(visitor) {
+            match self.patience(request) {
                 None => asked.await,
                 Some(time) => {
                     tokio::time::timeout(time, asked).await.unwrap_or_else(|_| Err(late(time)))
@@ -266,8 +266,8 @@ impl Gate {
     }
 
     /// How long the answer about a call is waited for; for ever where nothing is said.
-    fn patience(&self, visitor: &Visitor<'_>) -> Option<Duration> {
-        let careful = matches!(visitor.access, Access::Run { careful: true, .. });
+    fn patience(&self, request: &AccessRequest<'_>) -> Option<Duration> {
+        let careful = matches!(request.access, Access::Run { careful: true, .. });
         (careful || self.exact.is_some()).then_some(self.patience.0)
     }
 
@@ -302,13 +302,13 @@ impl Gate {
     }
 
     /// How much may be done by itself now.
-    pub fn stance(&self) -> Stance {
-        *self.stance.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    pub fn permission_mode(&self) -> PermissionMode {
+        *self.mode.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// From now on so much may be done.
-    pub fn take(&self, stance: Stance) {
-        *self.stance.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = stance;
+    pub fn set_permission_mode(&self, mode: PermissionMode) {
+        *self.mode.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = mode;
     }
 
     /// Whether there is somebody to ask.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use base::config::agent::{Action, GateRule};
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::{Access, Question, Visitor, paths, shell, verbs, written};
+use super::{Access, AccessRequest, Question, paths, shell, shell_parse, written};
 
 /// A rule that is ready to be looked at.
 pub struct Rule {
@@ -19,11 +19,11 @@ pub struct Rule {
 }
 
 /// The question about a call, with the rule that would answer it.
-pub fn question(visitor: &Visitor<'_>, why: String) -> Question {
-    let tool = visitor.tool.to_owned();
+pub fn question(request: &AccessRequest<'_>, why: String) -> Question {
+    let tool = request.tool.to_owned();
     let quoted = |text: &str| toml::Value::from(text).to_string();
     let path = |path: &Path| Some(("path", escape(&path.to_string_lossy())));
-    let (what, narrower) = match visitor.access {
+    let (what, narrower) = match request.access {
         Access::Read(file) => (format!("read {}", file.display()), path(file)),
         Access::Write(file) => (format!("write {}", file.display()), path(file)),
         Access::Run { line, .. } => (format!("run `{line}`"), Some(("command", escape(line)))),
@@ -38,10 +38,10 @@ pub fn question(visitor: &Visitor<'_>, why: String) -> Question {
     let narrower = narrower.map(|(key, value)| format!("{key} = {}\n", quoted(&value)));
     let rule = format!(
         "[[gate.rules]]\ntool = {}\n{}action = \"allow\"",
-        quoted(visitor.tool),
+        quoted(request.tool),
         narrower.unwrap_or_default()
     );
-    let writes = match visitor.access {
+    let writes = match request.access {
         Access::Write(file) => Some(file.clone()),
         Access::Read(_)
         | Access::Run { .. }
@@ -50,7 +50,7 @@ pub fn question(visitor: &Visitor<'_>, why: String) -> Question {
         | Access::Fetch { .. }
         | Access::Screen { .. } => None,
     };
-    let host = match visitor.access {
+    let host = match request.access {
         Access::Fetch { host, .. } => Some(host.clone()),
         Access::Read(_)
         | Access::Write(_)
@@ -59,7 +59,7 @@ pub fn question(visitor: &Visitor<'_>, why: String) -> Question {
         | Access::Act(_)
         | Access::Screen { .. } => None,
     };
-    let details = visitor.preview.and_then(|preview| (preview.0)());
+    let details = request.preview.and_then(|preview| (preview.0)());
     Question { tool, what, why, rule, host, writes, details }
 }
 
@@ -85,8 +85,8 @@ impl Rule {
     }
 
     /// Whether it speaks of a call, which without any rule would fare so.
-    pub fn matches(&self, visitor: &Visitor<'_>, otherwise: Action) -> bool {
-        let (path, command) = match visitor.access {
+    pub fn matches(&self, request: &AccessRequest<'_>, otherwise: Action) -> bool {
+        let (path, command) = match request.access {
             Access::Read(path) | Access::Write(path) => (Some(path), None),
             Access::Run { line, cwd, .. } => (Some(cwd), Some((line, cwd))),
             Access::Foreign { .. }
@@ -94,7 +94,7 @@ impl Rule {
             | Access::Screen { .. }
             | Access::Fetch { .. } => (None, None),
         };
-        let host = match visitor.access {
+        let host = match request.access {
             Access::Fetch { host, .. } => Some(Path::new(host)),
             Access::Read(_)
             | Access::Write(_)
@@ -107,13 +107,13 @@ impl Rule {
             glob.as_ref().is_none_or(|glob| text.is_some_and(|text| glob.is_match(text)))
         };
         fits(&self.host, host)
-            && fits(&self.tool, Some(Path::new(visitor.tool)))
+            && fits(&self.tool, Some(Path::new(request.tool)))
             && fits(&self.path, path.map(PathBuf::as_path))
             && self.command.as_ref().is_none_or(|glob| {
                 let opens = self.action == Action::Allow
                     || self.action == Action::Box && otherwise != Action::Allow;
                 match command {
-                    Some((line, cwd)) if opens => opens_all(glob, line, cwd, visitor.root),
+                    Some((line, cwd)) if opens => opens_all(glob, line, cwd, request.root),
                     Some((line, _)) => names_one(glob, line),
                     None => false,
                 }
@@ -123,15 +123,15 @@ impl Rule {
 
 /// Whether a rule that forbids, asks or boxes speaks of this line: one of its commands is enough.
 fn names_one(glob: &GlobMatcher, line: &str) -> bool {
-    let fits = |piece: verbs::Piece| {
+    let fits = |piece: shell_parse::SimpleCommand| {
         let texts = [piece.words.join(" "), without_options(&piece), piece.text];
         texts.iter().any(|text| glob.is_match(text))
     };
-    glob.is_match(line) || verbs::pieces(line).into_iter().any(fits)
+    glob.is_match(line) || shell_parse::parse(line).into_iter().any(fits)
 }
 
 /// A command of git without the options before its subcommand: `git -C . push` is `git push`.
-fn without_options(piece: &verbs::Piece) -> String {
+fn without_options(piece: &shell_parse::SimpleCommand) -> String {
     if piece.verb() != "git" {
         return String::new();
     }
@@ -142,8 +142,8 @@ fn without_options(piece: &verbs::Piece) -> String {
 /// Whether a rule lets this line through: it is the line, or it fits each of its commands, and
 /// none of them is sent into a file outside.
 fn opens_all(glob: &GlobMatcher, line: &str, cwd: &Path, root: &Path) -> bool {
-    let pieces = verbs::pieces(line);
-    let fits = |piece: &verbs::Piece| {
+    let pieces = shell_parse::parse(line);
+    let fits = |piece: &shell_parse::SimpleCommand| {
         (glob.is_match(&piece.text) || piece.text.is_empty() && !piece.written.is_empty())
             && shell::redirected_outside(piece, cwd, root).is_none()
     };

@@ -5,9 +5,9 @@ use std::path::Path;
 use base::config::agent::Action;
 
 use super::core_exact::rows::DESTRUCTIVE;
-use super::judge::Verdict;
 use super::paths;
-use super::verbs::{self, Line, Piece};
+use super::policy::Verdict;
+use super::shell_parse::{self, Line, SimpleCommand};
 use super::written::{self, written};
 
 /// Commands that destroy, besides those of [`DESTRUCTIVE`]: asked about wherever they reach.
@@ -43,7 +43,7 @@ const INTERPRETERS: [&str; 12] = [
 /// Judges a command line that runs in `cwd`. With `careful`, destructive commands ask also inside.
 pub fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> Verdict {
     let ask = |why: String| Verdict::by_reach(Action::Ask, why);
-    let read = verbs::read(line);
+    let read = shell_parse::read(line);
     let found = &read.pieces;
     if let Some(what) = found.iter().find_map(|piece| ruinous(piece, cwd)) {
         let why = format!("forbidden_command: {what} would destroy the machine");
@@ -74,7 +74,7 @@ pub fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> Verdict {
 }
 
 /// What no answer allows: making a file system, or removing the root directory.
-fn ruinous(piece: &Piece, cwd: &Path) -> Option<String> {
+fn ruinous(piece: &SimpleCommand, cwd: &Path) -> Option<String> {
     let verb = piece.verb();
     if verb == "mkfs" || verb.starts_with("mkfs.") {
         return Some(format!("`{verb}`"));
@@ -116,20 +116,20 @@ enum Leads {
 
 impl Reach<'_> {
     /// What a command writes outside.
-    fn outside(&self, piece: &Piece) -> Option<String> {
+    fn outside(&self, piece: &SimpleCommand) -> Option<String> {
         let mut words = written(piece).into_iter().chain(code_paths(piece));
         words.find(|word| self.leads(word) == Leads::Outside)
     }
 
     /// Why a line that goes elsewhere may write there.
-    fn leaves(&self, pieces: &[Piece]) -> Option<String> {
+    fn leaves(&self, pieces: &[SimpleCommand]) -> Option<String> {
         let left = self.goes(pieces, Leads::Outside)?;
         let acts = pieces.iter().any(|piece| !looks(piece));
         acts.then(|| format!("the command goes to {left}, which is outside the working directory"))
     }
 
     /// The directory that a line changes to and that leads so.
-    fn goes(&self, pieces: &[Piece], wanted: Leads) -> Option<String> {
+    fn goes(&self, pieces: &[SimpleCommand], wanted: Leads) -> Option<String> {
         let moves = pieces.iter().filter(|it| ["cd", "pushd"].contains(&it.verb()));
         let mut to = moves.filter_map(|piece| {
             let to = piece.words.iter().skip(1).find(|word| !word.starts_with('-') || *word == "-");
@@ -213,7 +213,7 @@ impl Reach<'_> {
 }
 
 /// Whether a command only looks, wherever it is.
-fn looks(piece: &Piece) -> bool {
+fn looks(piece: &SimpleCommand) -> bool {
     let verb = piece.verb();
     let by_git = verb == "git" && {
         let (_, rest) = written::git_parts(&piece.words);
@@ -224,7 +224,7 @@ fn looks(piece: &Piece) -> bool {
 }
 
 /// Paths outside of any directory that code in an argument of an interpreter names.
-fn code_paths(piece: &Piece) -> Vec<String> {
+fn code_paths(piece: &SimpleCommand) -> Vec<String> {
     let verb = piece.verb();
     let is_script = ["awk", "gawk"].contains(&verb);
     let code = piece.words.iter().skip_while(|word| !is_script && !is_code_flag(word)).skip(1);
@@ -255,7 +255,7 @@ fn unclear(read: &Line, reach: &Reach<'_>) -> Option<String> {
     if let Some(word) = pieces.iter().flat_map(written).find(unknown) {
         return Some(format!("the command writes `{word}`, and where that is shows when it runs"));
     }
-    let dynamic = |piece: &&Piece| {
+    let dynamic = |piece: &&SimpleCommand| {
         let first = piece.words.first().map_or("", String::as_str);
         first.contains(['$', '`', '*', '?', '{']) && !is_assignment(first)
     };
@@ -277,7 +277,7 @@ fn is_assignment(word: &str) -> bool {
 }
 
 /// The file outside that a command's output is sent into, or may be.
-pub fn redirected_outside(piece: &Piece, cwd: &Path, root: &Path) -> Option<String> {
+pub fn redirected_outside(piece: &SimpleCommand, cwd: &Path, root: &Path) -> Option<String> {
     let reach = Reach { cwd, root, variables: &[] };
     piece.written.iter().find(|word| reach.leads(word) != Leads::Inside).cloned()
 }
@@ -296,12 +296,12 @@ fn temporary(word: &str) -> bool {
 }
 
 /// The destructive command in a line, if there is one.
-fn destructive(line: &str, found: &[Piece]) -> Option<String> {
+fn destructive(line: &str, found: &[SimpleCommand]) -> Option<String> {
     let lower = line.to_lowercase();
     if let Some(statement) = STATEMENTS.iter().find(|statement| lower.contains(*statement)) {
         return Some((*statement).to_owned());
     }
-    let verb = |piece: &Piece| piece.verb().to_lowercase();
+    let verb = |piece: &SimpleCommand| piece.verb().to_lowercase();
     let listed = |verb: &String| {
         let verb = verb.strip_suffix(".exe").unwrap_or(verb);
         destroys(verb) || verb.starts_with("mkfs.")
@@ -309,7 +309,7 @@ fn destructive(line: &str, found: &[Piece]) -> Option<String> {
     if let Some(verb) = found.iter().map(verb).find(listed) {
         return Some(verb);
     }
-    let deletes = |piece: &&Piece| {
+    let deletes = |piece: &&SimpleCommand| {
         piece.verb() == "find" && piece.words.iter().any(|word| word == "-delete" || destroys(word))
     };
     found.iter().find(deletes).map(|_| "find -delete".to_owned())
@@ -318,7 +318,7 @@ fn destructive(line: &str, found: &[Piece]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::Confine;
+    use crate::policy::Confine;
 
     fn action(line: &str, careful: bool) -> Action {
         judge(line, Path::new("/w"), Path::new("/w"), careful).action

@@ -14,9 +14,9 @@ impl Asker for Says {
     }
 }
 
-fn visit<'a>(access: &'a Access) -> Visitor<'a> {
+fn visit<'a>(access: &'a Access) -> AccessRequest<'a> {
     let root = Path::new("/w");
-    Visitor { tool: "write_file", root, session_dir: Path::new("/s"), access, preview: None }
+    AccessRequest { tool: "write_file", root, session_dir: Path::new("/s"), access, preview: None }
 }
 
 fn ruled(rules: &[GateRule], asker: Option<Arc<dyn Asker>>) -> base::failure::Result<Gate> {
@@ -32,7 +32,7 @@ fn rule(tool: Option<&str>, path: Option<&str>, action: Action) -> GateRule {
 async fn inside_nothing_asks_and_outside_names_the_rule_to_add() {
     let gate = Gate::default();
     let inside = Access::Write("/w/a.txt".into());
-    assert_eq!(gate.admit(&visit(&inside)).await, Ok(Pass::Free));
+    assert_eq!(gate.admit(&visit(&inside)).await, Ok(Permit::Free));
     let outside = Access::Write("/etc/a[1].txt".into());
     let denied = gate.admit(&visit(&outside)).await.unwrap_err().why;
     assert!(denied.contains("[[gate.rules]]\ntool = \"write_file\""), "{denied}");
@@ -40,7 +40,7 @@ async fn inside_nothing_asks_and_outside_names_the_rule_to_add() {
     let path = rule["gate"]["rules"][0]["path"].as_str().unwrap();
     let rules = [self::rule(Some("write_file"), Some(path), Action::Allow)];
     let opened = ruled(&rules, None).unwrap();
-    assert_eq!(opened.admit(&visit(&outside)).await, Ok(Pass::Free));
+    assert_eq!(opened.admit(&visit(&outside)).await, Ok(Permit::Free));
     let other = Access::Write("/etc/a1.txt".into());
     assert!(opened.admit(&visit(&other)).await.is_err());
 }
@@ -54,7 +54,7 @@ async fn the_first_rule_that_matches_decides() {
     let gate = ruled(&rules, None).unwrap();
     let admit = async |path: &str| gate.admit(&visit(&Access::Write(path.into()))).await;
     assert!(admit("/w/secret/key").await.unwrap_err().why.starts_with("denied"));
-    assert_eq!(admit("/out/a/b").await, Ok(Pass::Free));
+    assert_eq!(admit("/out/a/b").await, Ok(Permit::Free));
     assert!(admit("/outer/a").await.is_err());
 }
 
@@ -98,13 +98,13 @@ fn a_rule_over_commands_sees_every_command_of_a_line() {
 fn the_rule_for_a_line_is_the_line() {
     for line in ["printf 'a\\n' > /etc/x", "rm [a]*{b,c}? \\", "echo \"é\"; mv a /b"] {
         let access = Access::Run { line: line.into(), cwd: "/w".into(), careful: true };
-        let visitor = visit(&access);
-        let rule: toml::Table = question(&visitor, String::new()).rule.parse().unwrap();
+        let request = visit(&access);
+        let rule: toml::Table = question(&request, String::new()).rule.parse().unwrap();
         let command = rule["gate"]["rules"][0]["command"].as_str().map(str::to_owned);
         let action = Action::Allow;
         let rules = [GateRule { tool: None, command, path: None, host: None, action }];
         let gate = ruled(&rules, None).unwrap();
-        assert_eq!(gate.judge(&visitor).action, Action::Allow, "{line}");
+        assert_eq!(gate.judge(&request).action, Action::Allow, "{line}");
     }
 }
 
@@ -118,16 +118,16 @@ async fn a_tool_of_a_server_asks_unless_the_user_said_otherwise() {
     let gate = ruled(&rules, None).unwrap();
     let admit = async |tool: &str, free: bool| {
         let access = Access::Foreign { server: "a".into(), free };
-        gate.admit(&Visitor { tool, ..visit(&access) }).await
+        gate.admit(&AccessRequest { tool, ..visit(&access) }).await
     };
-    assert_eq!(admit("mcp__a__read_it", false).await, Ok(Pass::Free));
+    assert_eq!(admit("mcp__a__read_it", false).await, Ok(Permit::Free));
     let denied = admit("mcp__a__write", false).await.unwrap_err().why;
     assert!(denied.ends_with("tool = \"mcp__a__write\"\naction = \"allow\""), "{denied}");
-    assert_eq!(admit("mcp__a__write", true).await, Ok(Pass::Free));
+    assert_eq!(admit("mcp__a__write", true).await, Ok(Permit::Free));
     assert!(admit("mcp__b__x", true).await.is_err(), "a rule comes first");
-    assert_eq!(answered(admit("mcp__a__write", false)).await, Ok(Pass::Free));
+    assert_eq!(answered(admit("mcp__a__write", false)).await, Ok(Permit::Free));
     assert!(answered(admit("mcp__b__x", false)).await.is_err(), "what is denied stays so");
-    gate.take(Stance::Plan);
+    gate.set_permission_mode(PermissionMode::Plan);
     assert!(admit("mcp__a__read_it", true).await.unwrap_err().why.contains("plan mode"));
 }
 
@@ -135,10 +135,10 @@ async fn a_tool_of_a_server_asks_unless_the_user_said_otherwise() {
 async fn what_acts_on_a_page_runs_unasked_and_waits_for_a_plan() {
     let access = Access::Act("the page in the browser".into());
     let gate = Gate::default();
-    assert_eq!(gate.admit(&visit(&access)).await, Ok(Pass::Free));
-    gate.take(Stance::Plan);
+    assert_eq!(gate.admit(&visit(&access)).await, Ok(Permit::Free));
+    gate.set_permission_mode(PermissionMode::Plan);
     assert!(gate.admit(&visit(&access)).await.unwrap_err().why.contains("plan mode"));
-    gate.take(Stance::Ask);
+    gate.set_permission_mode(PermissionMode::Ask);
     assert!(gate.admit(&visit(&access)).await.unwrap_err().why.contains("nobody to ask"));
 }
 
@@ -149,7 +149,7 @@ async fn an_answer_of_always_is_not_asked_again() {
         let gate = ruled(&[], Some(asker.clone())).unwrap();
         let access = Access::Read("/etc/hosts".into());
         for _ in 0..2 {
-            assert_eq!(gate.admit(&visit(&access)).await, Ok(Pass::Free));
+            assert_eq!(gate.admit(&visit(&access)).await, Ok(Permit::Free));
         }
         assert_eq!(asker.1.lock().unwrap().len(), asked);
     }
@@ -191,7 +191,7 @@ fn runs(line: &str) -> Access {
 fn words_make_the_verdict_stricter_and_the_sandbox_opens_what_is_denied() {
     let gate = exact(Config::default());
     let judged = |access: Access| {
-        let verdict = gate.judge(&Visitor { tool: "read_file", ..visit(&access) });
+        let verdict = gate.judge(&AccessRequest { tool: "read_file", ..visit(&access) });
         (verdict.action, verdict.sandboxed)
     };
     for (line, action, sandboxed) in [
@@ -217,9 +217,9 @@ async fn what_goes_to_the_sandbox_never_runs_elsewhere_whoever_allows_it() {
     let access = runs("dd if=/dev/zero of=x");
     let rules = [rule(Some("write_file"), None, Action::Allow)];
     let by_rule = exact(Config { rules: rules.to_vec(), ..Config::default() });
-    assert_eq!(by_rule.admit(&visit(&access)).await, Ok(Pass::Sandboxed));
+    assert_eq!(by_rule.admit(&visit(&access)).await, Ok(Permit::Sandboxed));
     let nobody = exact(Config::default());
-    assert_eq!(answered(nobody.admit(&visit(&access))).await, Ok(Pass::Sandboxed));
+    assert_eq!(answered(nobody.admit(&visit(&access))).await, Ok(Permit::Sandboxed));
     let denied = nobody.admit(&visit(&access)).await.unwrap_err().why;
     assert!(denied.contains("forbidden_command: dd if=; it would run in the sandbox"), "{denied}");
     let rule: toml::Table = denied.split_once('\n').unwrap().1.parse().unwrap();

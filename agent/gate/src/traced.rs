@@ -3,24 +3,24 @@
 
 use base::config::agent::Action;
 
-use super::judge::Verdict;
-use super::{Access, Answer, Visitor};
+use super::policy::Verdict;
+use super::{Access, AccessRequest, Answer};
 
 /// A verdict; `hooked` when a hook answered what would be asked.
-pub fn verdict(visitor: &Visitor<'_>, verdict: &Verdict, hooked: bool) {
+pub fn verdict(request: &AccessRequest<'_>, verdict: &Verdict, hooked: bool) {
     let by = if verdict.by_rule { "rule" } else { "reach" };
     match verdict.action {
-        Action::Allow => decided(visitor, "allowed", by),
-        Action::Box => decided(visitor, "boxed", by),
-        Action::Deny => decided(visitor, "denied", by),
-        Action::Ask if hooked => decided(visitor, "allowed", "hook"),
-        Action::Ask => decided(visitor, "to be asked", by),
+        Action::Allow => decided(request, "allowed", by),
+        Action::Box => decided(request, "boxed", by),
+        Action::Deny => decided(request, "denied", by),
+        Action::Ask if hooked => decided(request, "allowed", "hook"),
+        Action::Ask => decided(request, "to be asked", by),
     }
 }
 
-/// A call may or may not run, and who says so: a `rule`, its `reach`, the `stance`, a `hook`.
-pub fn decided(visitor: &Visitor<'_>, decision: &str, by: &str) {
-    let access = match visitor.access {
+/// A call may or may not run, and who says so: a `rule`, its `reach`, the permission `mode`, a `hook`.
+pub fn decided(request: &AccessRequest<'_>, decision: &str, by: &str) {
+    let access = match request.access {
         Access::Read(_) => "read",
         Access::Write(_) => "write",
         Access::Run { .. } => "run",
@@ -29,7 +29,7 @@ pub fn decided(visitor: &Visitor<'_>, decision: &str, by: &str) {
         Access::Fetch { .. } => "fetch",
         Access::Screen { .. } => "screen",
     };
-    let tool = visitor.tool;
+    let tool = request.tool;
     if decision == "allowed" {
         tracing::debug!(target: "g3::gate", tool, access, decision, by, "decided");
     } else {

@@ -1,7 +1,7 @@
 //! What a command writes, by its words: one table of commands and of options that name a file or a
-//! directory. The judge of commands and the fence around writing both read it.
+//! directory. The policy for commands and the write scope both use it.
 
-use super::verbs::Piece;
+use super::shell_parse::SimpleCommand;
 
 /// Which of the words that are no options a command writes or removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ const FIND_WRITES: [&str; 4] = ["-fprint", "-fprint0", "-fprintf", "-fls"];
 const GIT_MAKES: [&str; 2] = ["init", "clone"];
 
 /// The files and directories that a command writes or removes, as far as its words tell.
-pub fn written(piece: &Piece) -> Vec<String> {
+pub fn written(piece: &SimpleCommand) -> Vec<String> {
     let words = &piece.words;
     let verb = piece.verb();
     let mut found: Vec<String> = piece.written.clone();
@@ -207,7 +207,7 @@ pub fn git_parts(words: &[String]) -> (Vec<String>, &[String]) {
 }
 
 /// Whether a command of git changes the configuration of its repository, or brings its own.
-pub fn changes_git_configuration(piece: &Piece) -> bool {
+pub fn changes_git_configuration(piece: &SimpleCommand) -> bool {
     let words = &piece.words;
     if piece.verb() != "git" {
         return false;
@@ -237,7 +237,7 @@ pub fn changes_git_configuration(piece: &Piece) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verbs::pieces;
+    use crate::shell_parse::parse;
 
     #[test]
     fn what_a_command_writes_is_known_by_its_words() {
@@ -270,14 +270,14 @@ mod tests {
             ("echo x > a", "a"),
             ("ls -t x", ""),
         ] {
-            let found: Vec<String> = pieces(line).iter().flat_map(written).collect();
+            let found: Vec<String> = parse(line).iter().flat_map(written).collect();
             assert_eq!(found.join(" "), expected, "{line}");
         }
     }
 
     #[test]
     fn a_change_of_gits_configuration_is_known() {
-        let changes = |line: &str| pieces(line).iter().any(changes_git_configuration);
+        let changes = |line: &str| parse(line).iter().any(changes_git_configuration);
         for line in [
             "git config core.fsmonitor ./x",
             "git config --unset a.b",

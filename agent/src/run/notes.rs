@@ -12,7 +12,7 @@ use crate::tools::dispatch;
 use crate::tools::kind::ToolKind;
 use crate::tools::profile::Profile;
 use crate::turn::beside_words;
-use gate::stance::Stance;
+use gate::permission_mode::PermissionMode;
 use provider::message::{Bill, Message, Reply, Role, Stop};
 use provider::{Delta, Request};
 
@@ -45,7 +45,7 @@ impl Work {
     /// told and stops nothing.
     pub(super) async fn take_notes(&mut self, cancel: CancellationToken) {
         let memory = &self.place.memory;
-        let may_write = self.stance() != Stance::Plan;
+        let may_write = self.stance() != PermissionMode::Plan;
         if !(memory.takes_notes && may_write && memory.learnt.wants_a_note()) {
             return;
         }

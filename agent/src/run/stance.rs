@@ -1,7 +1,7 @@
 //! How much a session may do by itself: kept over starts, told to the model once.
 
 use crate::tools::{plan, profile};
-use gate::stance::Stance;
+use gate::permission_mode::PermissionMode;
 use provider::ToolSpec;
 use provider::message::{Message, Part};
 
@@ -17,23 +17,28 @@ const FREE: &str = "[Plan mode is over: you may write and run again.]";
 
 impl Work {
     /// The stance in which this session works now.
-    pub fn stance(&self) -> Stance {
-        self.place.gate.stance()
+    pub fn stance(&self) -> PermissionMode {
+        self.place.gate.permission_mode()
     }
 
     /// From now on the session works in this stance.
-    pub fn take_stance(&mut self, stance: Stance) -> std::io::Result<()> {
+    pub fn take_stance(&mut self, stance: PermissionMode) -> std::io::Result<()> {
         let before = self.stance();
         base::files::replace(&self.stance_file(), stance.id().as_bytes())?;
-        self.place.gate.take(stance);
+        self.place.gate.set_permission_mode(stance);
         match (before, stance) {
-            (Stance::Plan, Stance::Plan) => {}
-            (_, Stance::Plan) => {
+            (PermissionMode::Plan, PermissionMode::Plan) => {}
+            (_, PermissionMode::Plan) => {
                 self.offer_plan();
                 self.tell_with_next(PLANNING.to_owned());
             }
-            (Stance::Plan, Stance::Auto | Stance::Ask) => self.tell_with_next(FREE.to_owned()),
-            (Stance::Auto | Stance::Ask, Stance::Auto | Stance::Ask) => {}
+            (PermissionMode::Plan, PermissionMode::Auto | PermissionMode::Ask) => {
+                self.tell_with_next(FREE.to_owned())
+            }
+            (
+                PermissionMode::Auto | PermissionMode::Ask,
+                PermissionMode::Auto | PermissionMode::Ask,
+            ) => {}
         }
         Ok(())
     }
@@ -41,13 +46,13 @@ impl Work {
     /// The stance in which the session was left; planning is over once the plan was approved.
     pub(super) fn find_stance(&mut self) {
         let text = std::fs::read_to_string(self.stance_file()).unwrap_or_default();
-        let Some(stance) = Stance::parse(text.trim()) else { return };
-        let plans = stance == Stance::Plan;
+        let Some(stance) = PermissionMode::parse(text.trim()) else { return };
+        let plans = stance == PermissionMode::Plan;
         if plans {
             self.offer_plan();
         }
         let approved = plans && plan::is_approved(&self.session.dir);
-        self.place.gate.take(if approved { Stance::Auto } else { stance });
+        self.place.gate.set_permission_mode(if approved { PermissionMode::Auto } else { stance });
     }
 
     fn stance_file(&self) -> std::path::PathBuf {

@@ -14,7 +14,7 @@ use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::tools::profile::Profile;
 use crate::tools::registry::Registry;
 use crate::turn::act::{ToolJob, Toolbox};
-use gate::fence::Fence;
+use gate::write_scope::WriteScope;
 use provider::ToolSpec;
 
 /// A toolbox whose commands are looked after. Nothing is put back: somebody else may have changed
@@ -23,7 +23,7 @@ pub struct Watch<'a> {
     inner: &'a dyn Toolbox,
     profile: Profile,
     registry: &'static Registry,
-    fence: Option<&'a Fence>,
+    fence: Option<&'a WriteScope>,
     session_dir: PathBuf,
     root: PathBuf,
     /// The first picture of this turn. Pictures are taken one at a time.
@@ -35,7 +35,7 @@ impl<'a> Watch<'a> {
     pub fn new(
         inner: &'a dyn Toolbox,
         (profile, registry): (Profile, &'static Registry),
-        fence: Option<&'a Fence>,
+        fence: Option<&'a WriteScope>,
         (session_dir, root): (&Path, &Path),
     ) -> Watch<'a> {
         let fence = fence.filter(|fence| !fence.is_open());
@@ -59,7 +59,7 @@ impl<'a> Watch<'a> {
 
     /// What a command changed beyond the fence, in sentences. What it put back as it was in the
     /// beginning is no change.
-    async fn beyond(&self, fence: &Fence, before: &str) -> Vec<String> {
+    async fn beyond(&self, fence: &WriteScope, before: &str) -> Vec<String> {
         let Some((trees, after)) = self.picture().await.filter(|(_, after)| after != before) else {
             return Vec::new();
         };

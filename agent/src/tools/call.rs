@@ -19,7 +19,7 @@ use super::profile::{Profile, ProfileTool};
 use super::text_diff::unified;
 use super::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
 use super::undo::keep::{Keeper, Wish};
-use gate::{Pass, paths};
+use gate::{Permit, paths};
 
 /// A call that is ready to run.
 pub struct Invocation<'a> {
@@ -30,7 +30,7 @@ pub struct Invocation<'a> {
     /// The file or directory it is about: absolute, symlinks resolved.
     pub place: PathBuf,
     /// How far the gate lets it through.
-    pub pass: Pass,
+    pub pass: Permit,
     tool: &'static dyn Tool,
     scope: OnceLock<CallScope>,
     args: Map<String, Value>,
@@ -69,7 +69,7 @@ pub fn prepare<'a>(
         face,
         at,
         place,
-        pass: Pass::Free,
+        pass: Permit::Free,
         tool,
         scope: OnceLock::new(),
         args,
@@ -290,7 +290,7 @@ impl Invocation<'_> {
 struct Copied {
     face: &'static ProfileTool,
     place: PathBuf,
-    pass: Pass,
+    pass: Permit,
     tool: &'static dyn Tool,
     args: Map<String, Value>,
     given: Map<String, Value>,

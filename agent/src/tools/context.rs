@@ -13,7 +13,7 @@ use super::registry::Registry;
 use super::result_limit::MOST;
 use super::screen_access::ScreenAccess;
 use super::services::{BrowserService, LanguageServers, McpServers, Subagents};
-use gate::{Gate, Pass};
+use gate::{Gate, Permit};
 use memory::Memory;
 use skills::Shelf;
 
@@ -105,12 +105,12 @@ impl ToolContext {
 
     /// What holds a command that the gate let pass. Nothing holds a free one, unless we are in
     /// studio's box, which opens our configuration and logins for us and not for it.
-    pub fn hold(&self, pass: Pass) -> io::Result<Option<Hold>> {
+    pub fn hold(&self, pass: Permit) -> io::Result<Option<Hold>> {
         match pass {
-            Pass::Free if !boxed::in_studio() => Ok(None),
-            Pass::Free | Pass::Confined => self.command_box().hold(),
-            Pass::Boxed => self.command_box().hold_tightly().map(Some),
-            Pass::Sandboxed => boxed::sandboxed(&self.root).map(Some),
+            Permit::Free if !boxed::in_studio() => Ok(None),
+            Permit::Free | Permit::Confined => self.command_box().hold(),
+            Permit::Boxed => self.command_box().hold_tightly().map(Some),
+            Permit::Sandboxed => boxed::sandboxed(&self.root).map(Some),
         }
     }
 }

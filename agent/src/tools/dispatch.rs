@@ -17,7 +17,7 @@ use super::profile::{Profile, Style};
 use super::registry::Registry;
 use super::tool::ToolSpec;
 use super::{history, result_limit, skill_rule};
-use gate::{Access, Pass, Preview, Refused, Visitor};
+use gate::{Access, AccessRequest, Permit, Preview, Refused};
 
 /// Runs one call. Never fails otherwise than by a [`ToolOutput`] that says so.
 pub async fn run(profile: Profile, name: &str, args: &Value, at: &ToolContext) -> ToolOutput {
@@ -67,12 +67,12 @@ async fn admitted(call: &mut Invocation<'_>) -> Result<(), ToolOutput> {
     }
 }
 
-async fn admit(call: &Invocation<'_>) -> Result<Pass, Refused> {
-    let mut pass = Pass::Free;
+async fn admit(call: &Invocation<'_>) -> Result<Permit, Refused> {
+    let mut pass = Permit::Free;
     let preview = || call.preview();
     for access in &call.scope().access {
         let writes = matches!(access, Access::Write(_));
-        let visitor = Visitor {
+        let visitor = AccessRequest {
             tool: &call.face.name,
             root: &call.at.root,
             session_dir: &call.at.session_dir,

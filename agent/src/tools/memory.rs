@@ -14,7 +14,7 @@ use super::image::kind::Kind;
 use super::kind::Effect;
 use super::output::{ErrorKind, ToolError, ToolOutput};
 use super::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
-use gate::stance::Stance;
+use gate::permission_mode::PermissionMode;
 use gate::{Access, paths};
 use memory::Memory;
 use memory::index::{KEY, Names};
@@ -60,7 +60,8 @@ const INDEXINGS: usize = 3;
 
 /// Where notes go. The file that the user named needs no question, unless nothing may be written.
 pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
-    let named = call.at.memory.notes.is_some() && call.at.gate.stance() != Stance::Plan;
+    let named =
+        call.at.memory.notes.is_some() && call.at.gate.permission_mode() != PermissionMode::Plan;
     if named { Vec::new() } else { vec![Access::Write(call.place.clone())] }
 }
 

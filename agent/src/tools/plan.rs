@@ -15,7 +15,7 @@ use super::call::Invocation;
 use super::kind::Effect;
 use super::output::{ErrorKind, ToolError, ToolOutput};
 use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
-use gate::stance::Stance;
+use gate::permission_mode::PermissionMode;
 use gate::{Answer, Question};
 
 /// Bytes of the longest plan.
@@ -78,7 +78,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
             let approved_at = Clock::from_env().stamp();
             let approval = Approval { sha256: sha256.clone(), approved_at };
             base::files::replace_json(&approval_file(dir), &approval).map_err(kept)?;
-            call.at.gate.take(Stance::Auto);
+            call.at.gate.set_permission_mode(PermissionMode::Auto);
             Ok(ToolOutput::done("The user approved the plan. Carry it out.").with(metadata(true)))
         }
         Some(Answer::No) => {

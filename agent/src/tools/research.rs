@@ -14,7 +14,7 @@ use super::context::ToolContext;
 use super::kind::Effect;
 use super::output::{ErrorKind, ToolError, ToolOutput};
 use super::tool::{Tool, ToolFuture, ToolSpec};
-use gate::{Access, Question, Visitor};
+use gate::{Access, AccessRequest, Question};
 use skills::embedded;
 
 #[derive(Deserialize)]
@@ -99,7 +99,8 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 async fn reads_all(call: &Invocation<'_>) -> Result<bool, ToolError> {
     let ToolContext { root, session_dir, gate, .. } = call.at;
     let any = Access::Fetch { host: "host.invalid".to_owned(), free: false };
-    let visitor = Visitor { tool: "webfetch", root, session_dir, access: &any, preview: None };
+    let visitor =
+        AccessRequest { tool: "webfetch", root, session_dir, access: &any, preview: None };
     if !gate.can_ask() || gate.judge(&visitor).action != Action::Ask {
         return Ok(false);
     }

@@ -3,7 +3,7 @@
 use super::call::Invocation;
 use super::kind::ToolKind;
 use super::profile::{self, Profile, ProfileTool};
-use gate::{Access, verbs};
+use gate::{Access, shell_parse};
 use skills::Shelf;
 use skills::allowed::Entry;
 
@@ -62,9 +62,10 @@ fn speaks_of(entry: &Entry, call: &Invocation<'_>) -> bool {
     let runs = reached.iter().any(|access| matches!(access, Access::Run { .. }));
     let fits = |access: &Access| match access {
         Access::Run { line, .. } => {
-            let pieces = verbs::pieces(line);
-            let fits =
-                |piece: &verbs::Piece| piece.written.is_empty() && entry.fits_command(&piece.words);
+            let pieces = shell_parse::parse(line);
+            let fits = |piece: &shell_parse::SimpleCommand| {
+                piece.written.is_empty() && entry.fits_command(&piece.words)
+            };
             !pieces.is_empty() && pieces.iter().all(fits)
         }
         Access::Read(path) | Access::Write(path) => {

@@ -12,9 +12,9 @@ use super::{CallArgs, as_json, exit_code, given, loaded, print, workplace};
 use crate::tools::args as arguments;
 use crate::tools::call::{self, Invocation};
 use crate::tools::output::ToolOutput;
-use gate::Visitor;
+use gate::AccessRequest;
 use gate::core_exact::{Evaluator, Judgement, Route};
-use gate::judge::{Confine, Verdict};
+use gate::policy::{Confine, Verdict};
 
 /// `g3 tool check`.
 #[derive(Debug, Args)]
@@ -103,7 +103,8 @@ fn by_words(judgement: Judgement) -> Told {
 fn by_gate(call: &Invocation<'_>) -> Told {
     let verdicts = call.scope().access.iter().map(|access| {
         let (root, session_dir) = (&call.at.root, &call.at.session_dir);
-        let visitor = Visitor { tool: &call.face.name, root, session_dir, access, preview: None };
+        let visitor =
+            AccessRequest { tool: &call.face.name, root, session_dir, access, preview: None };
         call.at.gate.judge(&visitor)
     });
     let strictest = verdicts.max_by_key(|verdict| strictness(verdict.action));

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::session::{self, export, snapshot::Snapshot};
 use crate::ui::{call_line, cut_to};
-use gate::stance::Stance;
+use gate::permission_mode::PermissionMode;
 use provider::message::{Image, Message, Part, Role};
 
 /// The user's message.
@@ -81,7 +81,7 @@ pub fn update(what: &What, cwd: &Path) -> Option<SessionUpdate> {
         }
         What::Todo { items } => SessionUpdate::Plan(plan(items)),
         What::Plan { plan } if plan["approved"] == true => {
-            SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(Stance::Auto.id()))
+            SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(PermissionMode::Auto.id()))
         }
         What::Start { .. }
         | What::Turn { .. }

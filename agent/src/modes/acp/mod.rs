@@ -38,7 +38,7 @@ use super::interrupt::{self, Interrupts};
 use crate::run::{Settings, Which, Work};
 use crate::session;
 use crate::ui::Bus;
-use gate::stance::Stance;
+use gate::permission_mode::PermissionMode;
 use outside::Held;
 use provider::off_loop;
 use updates::{Editor, Updates};
@@ -309,7 +309,7 @@ impl Host {
         request: SetSessionModeRequest,
     ) -> Result<SetSessionModeResponse> {
         let id = &request.mode_id.0;
-        let Some(stance) = Stance::parse(id) else {
+        let Some(stance) = PermissionMode::parse(id) else {
             return Err(Failure::usage(format!("there is no mode `{id}`")).next("auto, ask, plan"));
         };
         let open = self.find(&request.session_id.0)?;
@@ -412,10 +412,10 @@ impl Open {
 /// The modes of a session, and the one that it is in.
 fn modes(open: &Open) -> Option<SessionModeState> {
     let now = open.work.try_lock().ok()?.stance();
-    let mode = |stance: Stance| {
+    let mode = |stance: PermissionMode| {
         SessionMode::new(stance.id(), stance.id()).description(stance.means().to_owned())
     };
-    Some(SessionModeState::new(now.id(), Stance::ALL.into_iter().map(mode).collect()))
+    Some(SessionModeState::new(now.id(), PermissionMode::ALL.into_iter().map(mode).collect()))
 }
 
 /// Carries a prompt out.

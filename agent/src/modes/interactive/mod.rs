@@ -25,7 +25,7 @@ use crate::ui::terminal::{self, QuietInput};
 use crate::ui::wrap::wrapped;
 use crate::ui::{Bus, recap, rich};
 use gate::Asker;
-use gate::stance::Stance;
+use gate::permission_mode::PermissionMode;
 use provider::listed;
 use provider::message::{Image, Message};
 
@@ -314,9 +314,9 @@ impl Chat {
         }
         let stance = self.work.as_ref().map(Work::stance);
         match stance {
-            Some(Stance::Plan) => "plan> ".to_owned(),
-            Some(Stance::Ask) => "ask> ".to_owned(),
-            Some(Stance::Auto) | None => "g3> ".to_owned(),
+            Some(PermissionMode::Plan) => "plan> ".to_owned(),
+            Some(PermissionMode::Ask) => "ask> ".to_owned(),
+            Some(PermissionMode::Auto) | None => "g3> ".to_owned(),
         }
     }
 }

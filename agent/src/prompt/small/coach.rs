@@ -13,7 +13,7 @@ use super::task::{Task, is_data, is_prose, is_test};
 use crate::tools::kind::{Effect, ToolKind};
 use crate::tools::output::ToolOutput;
 use crate::tools::tool::ToolSpec;
-use gate::{paths, verbs};
+use gate::{paths, shell_parse};
 use look::{Tree, tree};
 use provider::message::ToolCall;
 
@@ -146,7 +146,8 @@ impl Coach {
             let text = base::text::head(text.trim_end(), WRITTEN);
             Some(format!("{name} now holds:\n```\n{text}\n```\n"))
         };
-        let written = verbs::pieces(line).into_iter().flat_map(|piece| piece.written).next_back();
+        let written =
+            shell_parse::parse(line).into_iter().flat_map(|piece| piece.written).next_back();
         written.and_then(shown).unwrap_or_default()
     }
 

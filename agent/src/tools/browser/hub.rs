@@ -18,7 +18,7 @@ use super::wire::Wire;
 use crate::tools::context::ToolContext;
 use crate::tools::exec::boxed;
 use crate::tools::output::{ErrorKind, ToolError};
-use gate::Pass;
+use gate::Permit;
 
 /// How long a start may take.
 const STARTS: Duration = Duration::from_secs(90);
@@ -71,7 +71,7 @@ impl Hub {
         &self,
         at: &ToolContext,
         visible: bool,
-        pass: Pass,
+        pass: Permit,
     ) -> Result<(Session, bool), ToolError> {
         let place = Place::of(&at.session_dir);
         place.make().map_err(|why| broken(&why))?;
@@ -129,7 +129,7 @@ impl Hub {
         &self,
         place: &Place,
         programs: Programs,
-        pass: Pass,
+        pass: Permit,
         at: &ToolContext,
     ) -> Result<Record, ToolError> {
         let idle = std::env::var(IDLE_VARIABLE).ok().and_then(|text| text.parse().ok());
@@ -150,7 +150,7 @@ impl Hub {
         }
         let held = match pass {
             // Its profile is in the session's directory, which studio's box keeps from commands.
-            Pass::Free if boxed::in_studio() => at.command_box().writing(place.path()).hold(),
+            Permit::Free if boxed::in_studio() => at.command_box().writing(place.path()).hold(),
             pass => at.hold(pass),
         };
         let held = held.map_err(|why| broken(&why))?;

@@ -16,7 +16,7 @@ use crate::tools::context::ToolContext;
 use crate::tools::kind::Effect;
 use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
-use gate::Pass;
+use gate::Permit;
 
 #[derive(Deserialize)]
 struct Args {
@@ -73,7 +73,7 @@ pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         let text = format!("the directory {} does not exist", call.place.display());
         return Err(ToolError::invalid(text));
     }
-    if call.pass == Pass::Sandboxed {
+    if call.pass == Permit::Sandboxed {
         let why = "denied: what must run in the sandbox cannot run in the background";
         return Err(ToolError::new(ErrorKind::Denied, why));
     }

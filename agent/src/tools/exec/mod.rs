@@ -10,7 +10,7 @@ use super::context::ToolContext;
 use super::profile::Style;
 use super::tool::CallScope;
 use super::web::door;
-use gate::{Access, Visitor, hosts, paths, verbs};
+use gate::{Access, AccessRequest, hosts, paths, shell_parse};
 
 pub mod background;
 pub mod boxed;
@@ -52,7 +52,7 @@ pub fn scope(call: &Invocation<'_>) -> CallScope {
 /// Whether a rule of the user's lets a command run.
 fn is_allowed_by_rule(call: &Invocation<'_>, run: &Access) -> bool {
     let ToolContext { root, session_dir, gate, .. } = call.at;
-    let verdict = gate.judge(&Visitor {
+    let verdict = gate.judge(&AccessRequest {
         tool: &call.face.name,
         root,
         session_dir,
@@ -91,7 +91,7 @@ pub fn touches(call: &Invocation<'_>) -> Vec<String> {
 
 /// The files that a command line names, so that it keeps its order with calls that write them.
 pub fn named_files(line: &str, cwd: &Path) -> Vec<String> {
-    let pieces = verbs::pieces(line);
+    let pieces = shell_parse::parse(line);
     let words = pieces.iter().flat_map(|piece| piece.words.iter().chain(&piece.written));
     let mut files: Vec<String> = words
         .filter(|word| word.contains(['.', '/']) && !word.contains(['$', '*']))

@@ -16,7 +16,7 @@ use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::outside::Command;
 use crate::tools::profile::Style;
 use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
-use gate::{Pass, paths};
+use gate::{Permit, paths};
 
 #[derive(Deserialize)]
 struct Args {
@@ -76,7 +76,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     if args.in_background {
         return background::run(call).await;
     }
-    let sandboxed = pass == Pass::Sandboxed;
+    let sandboxed = pass == Permit::Sandboxed;
     if args.launch_windows && !sandboxed && windowed::is_windowed(&args.command) {
         return windowed::launch(call).await;
     }
@@ -118,7 +118,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 /// questions, does not go there.
 async fn in_terminal(order: &Order<'_>, call: &Invocation<'_>) -> Option<io::Result<Ran>> {
     let outside =
-        call.at.outside.as_ref().filter(|_| call.pass == Pass::Free && !order.attended)?;
+        call.at.outside.as_ref().filter(|_| call.pass == Permit::Free && !order.attended)?;
     let started = Instant::now();
     let (line, cwd, time) = (order.line, order.cwd, order.time);
     let command = Command { line, cwd, time, cancel: call.at.cancel.clone() };

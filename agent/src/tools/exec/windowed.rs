@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::background;
 use crate::tools::call::Invocation;
 use crate::tools::output::{ToolError, ToolOutput};
-use gate::verbs;
+use gate::shell_parse;
 
 /// Programs that open a window and stay, whatever their arguments are.
 const PROGRAMS: &[&str] = &[
@@ -112,7 +112,7 @@ const LOG: usize = 4 << 10;
 
 /// Whether a command line is one program that opens a window and stays.
 pub fn is_windowed(line: &str) -> bool {
-    let pieces = verbs::pieces(line);
+    let pieces = shell_parse::parse(line);
     let [piece] = pieces.as_slice() else { return false };
     let program = piece.words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
     let prints = piece.words.iter().any(|word| {

@@ -29,7 +29,7 @@ use super::exec::boxed::CommandBox;
 use super::output::{ErrorKind, ToolError, ToolOutput};
 use super::services::{ExternalTools, McpServers};
 use super::{history, skill_rule};
-use gate::{Access, Pass, Preview, Visitor};
+use gate::{Access, AccessRequest, Permit, Preview};
 use provider::ToolSpec;
 
 /// Hears what the user should know.
@@ -143,17 +143,17 @@ impl Hub {
         let (root, session_dir) = (&at.root, &at.session_dir);
         let details = || serde_json::to_string_pretty(&args).ok();
         let preview = Some(Preview(&details));
-        let visitor = Visitor { tool: &name, root, session_dir, access: &access, preview };
+        let visitor = AccessRequest { tool: &name, root, session_dir, access: &access, preview };
         let denied = |why: String| Err(ToolError::new(ErrorKind::Denied, why));
         match at.cancel.run_until_cancelled(at.gate.admit(&visitor)).await {
             None => return Err(cancelled()),
             Some(Err(refused)) => return denied(refused.why),
-            Some(Ok(Pass::Boxed | Pass::Sandboxed)) => {
+            Some(Ok(Permit::Boxed | Permit::Sandboxed)) => {
                 return denied(format!(
                     "denied: a rule boxes `{name}`, and no box can hold a server"
                 ));
             }
-            Some(Ok(Pass::Free | Pass::Confined)) => {}
+            Some(Ok(Permit::Free | Permit::Confined)) => {}
         }
         let answer = server.call(&tool, args, &at.cancel).await?;
         Ok(result::outcome(answer, &at.session_dir.join("tools")))

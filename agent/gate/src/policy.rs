@@ -7,7 +7,7 @@ use base::config::agent::Action;
 use serde_json::json;
 
 use super::core_exact::{self, Judgement, Route};
-use super::{Access, Confining, Gate, Visitor, paths, shell};
+use super::{Access, AccessRequest, Confining, Gate, paths, shell};
 
 /// A verdict and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,13 +57,13 @@ impl Verdict {
 impl Gate {
     /// The verdict: the first rule that matches, else by where the call reaches; what destroys
     /// the machine is denied whatever the rules say. Asks nobody.
-    pub fn judge(&self, visitor: &Visitor<'_>) -> Verdict {
-        let fence = self.fence.as_ref();
-        if let Some(why) = fence.and_then(|fence| fence.refusal(visitor.access, visitor.root)) {
+    pub fn judge(&self, request: &AccessRequest<'_>) -> Verdict {
+        let scope = self.write_scope.as_ref();
+        if let Some(why) = scope.and_then(|scope| scope.refusal(request.access, request.root)) {
             return Verdict::by_reach(Action::Deny, why);
         }
-        let reach = self.by_words(visitor, self.held(visitor, by_reach(visitor)));
-        match self.rules.iter().find(|rule| rule.matches(visitor, reach.action)) {
+        let reach = self.by_words(request, self.held(request, by_reach(request)));
+        match self.rules.iter().find(|rule| rule.matches(request, reach.action)) {
             Some(rule) if reach.action != Action::Deny => {
                 let why = match reach.sandboxed {
                     true => reach.why,
@@ -78,8 +78,8 @@ impl Gate {
     }
 
     /// The verdict about a call as far as the box of commands changes it.
-    fn held(&self, visitor: &Visitor<'_>, reach: Verdict) -> Verdict {
-        let is_command = matches!(visitor.access, Access::Run { .. });
+    fn held(&self, request: &AccessRequest<'_>, reach: Verdict) -> Verdict {
+        let is_command = matches!(request.access, Access::Run { .. });
         match self.commands.as_ref() {
             Confining::Box => reach,
             // No answer opens studio's box, so the user is not asked: it holds what is outside.
@@ -89,12 +89,12 @@ impl Gate {
                     Action::Allow | Action::Box | Action::Deny => reach,
                 }
             }
-            Confining::Studio(open) => match visitor.access {
+            Confining::Studio(open) => match request.access {
                 // Where studio is asked, it denies with the same line and keeps account of it.
                 Access::Write(path)
                     if !self.can_ask() && !open.iter().any(|tree| paths::is_inside(path, tree)) =>
                 {
-                    studio_denies(path, reach, visitor.root)
+                    studio_denies(path, reach, request.root)
                 }
                 _ => reach,
             },
@@ -109,14 +109,14 @@ impl Gate {
 
     /// The stricter of what the words of a call say, where they count, and of where it reaches.
     /// What goes to the sandbox is no longer denied: it harms nothing there.
-    fn by_words(&self, visitor: &Visitor<'_>, reach: Verdict) -> Verdict {
+    fn by_words(&self, request: &AccessRequest<'_>, reach: Verdict) -> Verdict {
         let Some(exact) = &self.exact else { return reach };
-        let (tool, args) = match visitor.access {
+        let (tool, args) = match request.access {
             Access::Run { line, .. } => (core_exact::COMMAND, json!({ "command": line })),
             Access::Read(path) | Access::Write(path)
-                if core_exact::rows::way(visitor.tool).is_some() =>
+                if core_exact::rows::way(request.tool).is_some() =>
             {
-                (visitor.tool, json!({ "file_path": path }))
+                (request.tool, json!({ "file_path": path }))
             }
             Access::Read(_)
             | Access::Write(_)
@@ -161,11 +161,11 @@ fn studio_denies(path: &Path, reach: Verdict, root: &Path) -> Verdict {
     Verdict::by_reach(Action::Deny, why)
 }
 
-fn by_reach(visitor: &Visitor<'_>) -> Verdict {
+fn by_reach(request: &AccessRequest<'_>) -> Verdict {
     let verdict = Verdict::by_reach;
-    let inside = |path: &Path| paths::is_inside(path, visitor.root);
-    match visitor.access {
-        Access::Read(path) if inside(path) || paths::is_inside(path, visitor.session_dir) => {
+    let inside = |path: &Path| paths::is_inside(path, request.root);
+    match request.access {
+        Access::Read(path) if inside(path) || paths::is_inside(path, request.session_dir) => {
             verdict(Action::Allow, String::new())
         }
         Access::Read(path) => {
@@ -174,11 +174,11 @@ fn by_reach(visitor: &Visitor<'_>) -> Verdict {
         Access::Write(path) if !inside(path) => {
             verdict(Action::Ask, format!("{} is outside the working directory", path.display()))
         }
-        Access::Write(path) if paths::is_git_internal(path, visitor.root) => {
+        Access::Write(path) if paths::is_git_internal(path, request.root) => {
             verdict(Action::Ask, format!("{} belongs to git itself", path.display()))
         }
         Access::Write(_) => verdict(Action::Allow, String::new()),
-        Access::Run { line, cwd, careful } => shell::judge(line, cwd, visitor.root, *careful),
+        Access::Run { line, cwd, careful } => shell::judge(line, cwd, request.root, *careful),
         Access::Foreign { free: true, .. } => verdict(Action::Allow, String::new()),
         Access::Foreign { server, free: false } => {
             verdict(Action::Ask, format!("the MCP server `{server}` acts outside of g3's control"))

@@ -6,27 +6,27 @@ use base::failure::{Failure, Result};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::written::written;
-use super::{Access, paths, verbs};
+use super::{Access, paths, shell_parse};
 
-/// A fence around somebody's writing. Nothing beyond it is written, unasked or asked.
+/// The files that a persona may write. No other file is written, with or without a question.
 #[derive(Clone, Debug)]
-pub struct Fence {
+pub struct WriteScope {
     who: String,
     cwd: PathBuf,
     /// A path must fit one glob of each of these.
     sets: Vec<(String, GlobSet)>,
 }
 
-impl Fence {
-    /// A fence for somebody who works in a directory; every list narrows it further.
-    pub fn new(who: &str, cwd: &Path, lists: &[Vec<String>]) -> Result<Fence> {
+impl WriteScope {
+    /// The scope of a persona in a directory; every list narrows it further.
+    pub fn new(who: &str, cwd: &Path, lists: &[Vec<String>]) -> Result<WriteScope> {
         let set = |globs: &Vec<String>| Ok((shown(globs), compiled(who, globs)?));
         let sets = lists.iter().map(set).collect::<Result<_>>()?;
         let cwd = paths::follow(cwd).unwrap_or_else(|_| cwd.to_owned());
-        Ok(Fence { who: who.to_owned(), cwd, sets })
+        Ok(WriteScope { who: who.to_owned(), cwd, sets })
     }
 
-    /// Why a call is denied; `None` when the fence has nothing against it.
+    /// Why a call is denied; `None` where the scope allows it.
     pub fn refusal(&self, access: &Access, root: &Path) -> Option<String> {
         match access {
             Access::Read(_)
@@ -36,7 +36,7 @@ impl Fence {
             | Access::Screen { .. } => None,
             Access::Write(path) => self.refuses(path),
             Access::Run { line, cwd, .. } => {
-                let found = verbs::pieces(line);
+                let found = shell_parse::parse(line);
                 let named = found.iter().flat_map(written);
                 let inside = |word: &str| {
                     let path = paths::resolve(cwd, word).ok()?;
@@ -88,41 +88,42 @@ fn compiled(who: &str, globs: &[String]) -> Result<GlobSet> {
 mod tests {
     use super::*;
 
-    fn fence(lists: &[&[&str]]) -> Fence {
+    fn scope(lists: &[&[&str]]) -> WriteScope {
         let owned = |globs: &&[&str]| globs.iter().map(|glob| (*glob).to_owned()).collect();
-        Fence::new("ada", Path::new("/w"), &lists.iter().map(owned).collect::<Vec<_>>()).unwrap()
+        WriteScope::new("ada", Path::new("/w"), &lists.iter().map(owned).collect::<Vec<_>>())
+            .unwrap()
     }
 
-    fn writes(fence: &Fence, path: &str) -> bool {
-        fence.refusal(&Access::Write(path.into()), Path::new("/w")).is_none()
+    fn writes(scope: &WriteScope, path: &str) -> bool {
+        scope.refusal(&Access::Write(path.into()), Path::new("/w")).is_none()
     }
 
     #[test]
     fn what_no_glob_names_is_refused_by_name() {
-        let fence = fence(&[&["docs/**", "README*"]]);
-        assert!(writes(&fence, "/w/docs/a/b.md") && writes(&fence, "/w/README.md"));
+        let scope = scope(&[&["docs/**", "README*"]]);
+        assert!(writes(&scope, "/w/docs/a/b.md") && writes(&scope, "/w/README.md"));
         for path in ["/w/src/a.rs", "/w/sub/README.md", "/etc/README", "/w/docs2/x"] {
-            assert!(!writes(&fence, path), "{path}");
+            assert!(!writes(&scope, path), "{path}");
         }
-        let why = fence.refusal(&Access::Write("/w/src/a.rs".into()), Path::new("/w")).unwrap();
+        let why = scope.refusal(&Access::Write("/w/src/a.rs".into()), Path::new("/w")).unwrap();
         assert_eq!(why, "ada may write docs/**, README* only, and src/a.rs is not among them");
     }
 
     #[test]
     fn a_second_list_narrows_and_never_widens() {
-        let fence = fence(&[&["docs/**"], &["**/*.md"]]);
-        assert!(writes(&fence, "/w/docs/a.md"));
-        assert!(!writes(&fence, "/w/docs/a.txt") && !writes(&fence, "/w/src/a.md"));
-        assert!(!writes(&self::fence(&[&[]]), "/w/a"));
-        assert!(self::fence(&[&["**"]]).is_open() && !fence.is_open());
+        let scope = scope(&[&["docs/**"], &["**/*.md"]]);
+        assert!(writes(&scope, "/w/docs/a.md"));
+        assert!(!writes(&scope, "/w/docs/a.txt") && !writes(&scope, "/w/src/a.md"));
+        assert!(!writes(&self::scope(&[&[]]), "/w/a"));
+        assert!(self::scope(&[&["**"]]).is_open() && !scope.is_open());
     }
 
     #[test]
     fn files_that_a_command_names_are_seen() {
-        let fence = fence(&[&["docs/**"]]);
+        let scope = scope(&[&["docs/**"]]);
         let refused = |line: &str| {
             let (line, cwd) = (line.to_owned(), PathBuf::from("/w"));
-            fence.refusal(&Access::Run { line, cwd, careful: false }, Path::new("/w")).is_some()
+            scope.refusal(&Access::Run { line, cwd, careful: false }, Path::new("/w")).is_some()
         };
         for line in [
             "echo x > src/a.rs",

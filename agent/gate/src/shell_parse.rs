@@ -6,7 +6,7 @@ use tree_sitter::{Node, Parser};
 
 /// One command of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Piece {
+pub struct SimpleCommand {
     /// The words without quotes; the first is the command. What stands before it (assignments,
     /// `sudo`) is left out.
     pub words: Vec<String>,
@@ -16,10 +16,10 @@ pub struct Piece {
     pub written: Vec<String>,
 }
 
-impl Piece {
-    fn new(words: Vec<String>, written: Vec<String>) -> Piece {
+impl SimpleCommand {
+    fn new(words: Vec<String>, written: Vec<String>) -> SimpleCommand {
         let text = words.join(" ");
-        Piece { words: without_prefix(words), text, written }
+        SimpleCommand { words: without_prefix(words), text, written }
     }
 
     /// The command's name without its directory.
@@ -36,7 +36,7 @@ const DEPTH: u32 = 8;
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     /// Every command in it.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<SimpleCommand>,
     /// Whether scripts are nested deeper than they are read.
     pub is_too_deep: bool,
     /// What variables are set to in it, by assignments and loops: names and words.
@@ -44,7 +44,7 @@ pub struct Line {
 }
 
 /// Every command in the line, those in substitutions, `sh -c`, `eval` and `find -exec` included.
-pub fn pieces(line: &str) -> Vec<Piece> {
+pub fn parse(line: &str) -> Vec<SimpleCommand> {
     read(line).pieces
 }
 
@@ -122,7 +122,7 @@ fn readable(line: &str) -> String {
 }
 
 /// The commands below a node.
-fn collect(root: Node<'_>, line: &str, found: &mut Vec<Piece>) {
+fn collect(root: Node<'_>, line: &str, found: &mut Vec<SimpleCommand>) {
     let mut open = vec![root];
     while let Some(node) = open.pop() {
         let mut cursor = node.walk();
@@ -133,17 +133,17 @@ fn collect(root: Node<'_>, line: &str, found: &mut Vec<Piece>) {
                 let body = node.child_by_field_name("body");
                 // A command takes the files of its redirections with it.
                 let words = body.filter(|it| it.kind() == "command").map(|it| words(it, line));
-                found.push(Piece::new(words.unwrap_or_default(), written));
+                found.push(SimpleCommand::new(words.unwrap_or_default(), written));
             }
             "command" if node.parent().is_none_or(|it| it.kind() != "redirected_statement") => {
-                found.push(Piece::new(words(node, line), written(node, line)));
+                found.push(SimpleCommand::new(words(node, line), written(node, line)));
             }
             "declaration_command" | "unset_command" | "test_command" => {
                 let words = text(node, line).split_whitespace().map(str::to_owned).collect();
-                found.push(Piece::new(words, Vec::new()));
+                found.push(SimpleCommand::new(words, Vec::new()));
             }
             "variable_assignment" if node.parent().is_none_or(|it| it.kind() == "program") => {
-                found.push(Piece::new(vec![text(node, line).to_owned()], Vec::new()));
+                found.push(SimpleCommand::new(vec![text(node, line).to_owned()], Vec::new()));
             }
             _ => {}
         }
@@ -151,10 +151,10 @@ fn collect(root: Node<'_>, line: &str, found: &mut Vec<Piece>) {
 }
 
 /// A line that bash could not read: cut wherever a command might begin.
-fn crudely(line: &str, found: &mut Vec<Piece>) {
+fn crudely(line: &str, found: &mut Vec<SimpleCommand>) {
     // A list in braces is one word, which may be the command.
     let lists = line.split_whitespace().filter(|word| word.starts_with('{') && word.contains(','));
-    found.extend(lists.map(|word| Piece::new(vec![word.to_owned()], Vec::new())));
+    found.extend(lists.map(|word| SimpleCommand::new(vec![word.to_owned()], Vec::new())));
     for part in line.split([';', '|', '&', '\n', '(', ')', '{', '}', '`']) {
         let bare = part.replace(['"', '\'', '\\'], "");
         let written = bare.split('>').skip(1);
@@ -162,7 +162,7 @@ fn crudely(line: &str, found: &mut Vec<Piece>) {
         let written: Vec<String> = written.map(str::to_owned).collect();
         let words = bare.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         if !words.is_empty() {
-            found.push(Piece::new(words, written));
+            found.push(SimpleCommand::new(words, written));
         }
     }
 }
@@ -279,7 +279,7 @@ fn decoded(text: &str) -> String {
 }
 
 /// The lines that a piece hands to a shell or runs itself.
-fn scripts(piece: &Piece) -> Vec<String> {
+fn scripts(piece: &SimpleCommand) -> Vec<String> {
     let words = &piece.words;
     match piece.verb() {
         "sh" | "bash" | "dash" | "zsh" | "ksh" | "su" => {
@@ -378,7 +378,7 @@ mod tests {
     /// The verbs of a line in the order of the alphabet.
     fn verbs(line: &str) -> Vec<String> {
         let mut verbs: Vec<String> =
-            pieces(line).iter().map(|piece| piece.verb().to_owned()).collect();
+            parse(line).iter().map(|piece| piece.verb().to_owned()).collect();
         verbs.sort();
         verbs
     }
@@ -411,9 +411,9 @@ mod tests {
         ] {
             assert_eq!(verbs(line).join(" "), seen, "{line}");
         }
-        assert_eq!(pieces("git \\\n push")[0].text, "git push");
-        assert_eq!(pieces("`{0\u{e8c14}0=#=\u{1f600}").len(), 1);
-        assert_eq!(pieces("{ rm \u{1f600}.txt; }")[0].words, ["rm", "\u{1f600}.txt"]);
+        assert_eq!(parse("git \\\n push")[0].text, "git push");
+        assert_eq!(parse("`{0\u{e8c14}0=#=\u{1f600}").len(), 1);
+        assert_eq!(parse("{ rm \u{1f600}.txt; }")[0].words, ["rm", "\u{1f600}.txt"]);
     }
 
     #[test]
@@ -433,7 +433,7 @@ mod tests {
     #[test]
     fn files_written_by_redirection_are_seen() {
         let written = |line: &str| -> Vec<String> {
-            pieces(line).into_iter().flat_map(|piece| piece.written).collect()
+            parse(line).into_iter().flat_map(|piece| piece.written).collect()
         };
         assert_eq!(written("a > b 2>> 'c d' 2>&1 &> e"), ["b", "c d", "e"]);
         assert_eq!(written("a >| b < c 2>/dev/null >&3"), ["b", "/dev/null"]);

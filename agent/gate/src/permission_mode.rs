@@ -4,11 +4,11 @@
 use base::config::agent::Action;
 
 use super::Access;
-use super::judge::Verdict;
+use super::policy::Verdict;
 
 /// How much the agent may do by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stance {
+pub enum PermissionMode {
     /// What the rules allow.
     #[default]
     Auto,
@@ -18,34 +18,37 @@ pub enum Stance {
     Plan,
 }
 
-impl Stance {
-    /// Every stance.
-    pub const ALL: [Stance; 3] = [Stance::Auto, Stance::Ask, Stance::Plan];
+impl PermissionMode {
+    /// Every mode.
+    pub const ALL: [PermissionMode; 3] =
+        [PermissionMode::Auto, PermissionMode::Ask, PermissionMode::Plan];
 
     /// Its id, as editors see it.
     pub fn id(self) -> &'static str {
         match self {
-            Stance::Auto => "auto",
-            Stance::Ask => "ask",
-            Stance::Plan => "plan",
+            PermissionMode::Auto => "auto",
+            PermissionMode::Ask => "ask",
+            PermissionMode::Plan => "plan",
         }
     }
 
-    /// The stance of this id.
-    pub fn parse(id: &str) -> Option<Stance> {
-        Stance::ALL.into_iter().find(|stance| stance.id() == id)
+    /// The mode of this id.
+    pub fn parse(id: &str) -> Option<PermissionMode> {
+        PermissionMode::ALL.into_iter().find(|mode| mode.id() == id)
     }
 
     /// What it means, in a sentence.
     pub fn means(self) -> &'static str {
         match self {
-            Stance::Auto => "does what the rules of the gate allow, and asks about the rest",
-            Stance::Ask => "asks before every write and every command",
-            Stance::Plan => "looks and plans; changes nothing before you approve the plan",
+            PermissionMode::Auto => {
+                "does what the rules of the gate allow, and asks about the rest"
+            }
+            PermissionMode::Ask => "asks before every write and every command",
+            PermissionMode::Plan => "looks and plans; changes nothing before you approve the plan",
         }
     }
 
-    /// The verdict as this stance has it; the error is what the model reads.
+    /// The verdict as this mode has it; the error is what the model reads.
     pub(super) fn tempered(self, verdict: Verdict, access: &Access) -> Result<Verdict, String> {
         let looks = match access {
             Access::Read(_) | Access::Fetch { .. } | Access::Screen { acts: false, .. } => true,
@@ -56,13 +59,15 @@ impl Stance {
             | Access::Screen { acts: true, .. } => false,
         };
         match self {
-            Stance::Auto => Ok(verdict),
+            PermissionMode::Auto => Ok(verdict),
             _ if looks => Ok(verdict),
-            Stance::Plan => Err("denied: this is plan mode, where nothing is written and nothing \
+            PermissionMode::Plan => {
+                Err("denied: this is plan mode, where nothing is written and nothing \
                                  run; look around with the tools that read, then call \
                                  propose_plan, and go on when the user has approved"
-                .to_owned()),
-            Stance::Ask => match verdict.action {
+                    .to_owned())
+            }
+            PermissionMode::Ask => match verdict.action {
                 Action::Allow | Action::Box if !verdict.by_rule => {
                     let why = "every write and command is asked about".to_owned();
                     Ok(Verdict { action: Action::Ask, why, ..verdict })
