@@ -12,7 +12,7 @@ use crate::tools::dispatch;
 use crate::tools::kind::ToolKind;
 use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::tools::profile::Profile;
-use crate::turn::act::{ToolJob, Toolbox};
+use crate::turn::tool_calls::{ToolJob, Toolbox};
 use gate::write_scope::WriteScope;
 use provider::ToolSpec;
 

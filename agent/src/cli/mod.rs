@@ -27,8 +27,8 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::modes::autonomous::Terms;
 use crate::modes::interactive::Opening;
 use crate::modes::{accumulative, acp, attach, autonomous, complete, interactive, once, planning};
-use crate::run::Which;
-use crate::run::ends::tell_failure;
+use crate::run::SessionSelector;
+use crate::run::outcome::tell_failure;
 use crate::ui::plain::Plain;
 use crate::ui::{self, Bus};
 use provider::message::Image;
@@ -309,8 +309,8 @@ async fn agent(mut common: Common, mut args: AgentArgs, given: &Given) -> Result
         begun().inspect_err(|failure| tell_failure(&bus, failure))?;
     let asker = args.show.asker(&bus);
     let which = match &args.resume {
-        Some(wanted) => Which::Resume(wanted.clone()),
-        None => Which::New(task.clone().unwrap_or_default()),
+        Some(wanted) => SessionSelector::Resume(wanted.clone()),
+        None => SessionSelector::New(task.clone().unwrap_or_default()),
     };
     let order = |settings| {
         ways::order(settings, &args, way).inspect_err(|failure| tell_failure(&bus, failure))

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Hooks, Word};
 use crate::tools::output::{ErrorKind, ToolOutput};
-use crate::turn::act::{ToolJob, Toolbox};
+use crate::turn::tool_calls::{ToolJob, Toolbox};
 use gate::{self, Gate, Question};
 use provider::ToolSpec;
 use provider::message::ToolCall;

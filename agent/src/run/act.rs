@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Work;
-use super::hands::Hands;
-use super::help::Help;
-use super::subagent::Lent;
-use super::watch::Watch;
+use super::AgentSession;
+use super::escalation::Escalation;
+use super::subagent::SharedResources;
+use super::toolbox::SessionToolbox;
+use super::write_scope_guard::WriteScopeGuard;
 use crate::hooks::toolbox::Hooked;
-use crate::limits::Spent;
+use crate::limits::UsageMeter;
 use crate::role;
 use crate::session::inbox::Folder;
 use crate::tools::context::{Services, ToolContext};
-use crate::turn::act::Toolbox;
+use crate::turn::tool_calls::Toolbox;
 use crate::turn::{self, Agent, Finish, Tell, TurnResult};
 
 /// What the agent does.
@@ -27,21 +27,21 @@ pub(super) enum Act {
     Compact,
 }
 
-impl Work {
+impl AgentSession {
     pub(super) async fn act(
         &mut self,
         act: Act,
-        spent: &mut Spent,
+        spent: &mut UsageMeter,
         cancel: CancellationToken,
     ) -> TurnResult<Finish> {
-        let stronger = self.help.as_ref().filter(|_| act == Act::GoOn).and_then(Help::mind);
+        let stronger = self.help.as_ref().filter(|_| act == Act::GoOn).and_then(Escalation::mind);
         let is_own = stronger.is_none();
         let mind = stronger.unwrap_or(&self.mind);
         let bus = self.bus.clone();
         let tell: Tell = Arc::new(move |what| bus.tell(what));
         let plain = mind.facts().small;
         let offered = self.offered_to(mind);
-        let lent = || Lent {
+        let lent = || SharedResources {
             gate: (*self.place.gate).clone(),
             mcp: self.place.mcp.clone(),
             outside: self.place.outside.clone(),
@@ -50,7 +50,7 @@ impl Work {
         };
         let subagents = self.lead.as_ref().map(|lead| lead.crew(lent(), cancel.clone()));
         let others = Services { subagents, ..self.place.others.clone() };
-        let hands = Hands {
+        let hands = SessionToolbox {
             offered: &offered,
             profile: mind.profile,
             place: ToolContext { cancel: cancel.clone(), plain, others, ..self.place.clone() },
@@ -60,8 +60,12 @@ impl Work {
         };
         let (role, profile) = (&self.manner.role, self.mind.profile);
         let places = (self.place.session_dir.as_path(), self.place.root.as_path());
-        let watched =
-            Watch::new(&hands, (profile, self.place.registry), role.fence.as_ref(), places);
+        let watched = WriteScopeGuard::new(
+            &hands,
+            (profile, self.place.registry),
+            role.fence.as_ref(),
+            places,
+        );
         let hooked = Hooked::new(&watched, &self.hooks, &self.place.gate);
         let inner: &dyn Toolbox = if self.hooks.is_empty() { &watched } else { &hooked };
         let hands = role::Narrowed::new(inner, profile, role);
@@ -80,9 +84,9 @@ impl Work {
             cancel,
         };
         match act {
-            Act::Drive | Act::GoOn => turn::drive(&mut self.talk, &agent, spent).await,
+            Act::Drive | Act::GoOn => turn::run_turn(&mut self.talk, &agent, spent).await,
             Act::Compact => {
-                Ok(turn::between::compact(&mut self.talk, &agent).await.map(|_| Finish::Done)?)
+                Ok(turn::prepare::compact(&mut self.talk, &agent).await.map(|_| Finish::Done)?)
             }
         }
     }

@@ -7,7 +7,7 @@ use base::event::{Level, What};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::Work;
+use super::AgentSession;
 use crate::tools::dispatch;
 use crate::tools::kind::ToolKind;
 use crate::tools::profile::Profile;
@@ -39,13 +39,13 @@ const MOST: u64 = 4_000;
 /// How long the model may think about it.
 const TIME: Duration = Duration::from_secs(120);
 
-impl Work {
+impl AgentSession {
     /// Asks for notes and keeps them, when they are wanted and the turn found something out. It is
     /// no turn: the conversation stays as it is, only its cost is written down. What goes wrong is
     /// told and stops nothing.
     pub(super) async fn take_notes(&mut self, cancel: CancellationToken) {
         let memory = &self.place.memory;
-        let may_write = self.stance() != PermissionMode::Plan;
+        let may_write = self.permission_mode() != PermissionMode::Plan;
         if !(memory.takes_notes && may_write && memory.learnt.wants_a_note()) {
             return;
         }

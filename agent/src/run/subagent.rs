@@ -12,10 +12,10 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::ends::Ended;
 use super::notes::Notes;
-use super::{Settings, Work};
-use crate::limits::Spent;
+use super::outcome::RunOutcome;
+use super::{AgentSession, Settings};
+use crate::limits::UsageMeter;
 use crate::role::Role;
 use crate::session::Session;
 use crate::tools::dispatch;
@@ -37,7 +37,7 @@ const REPORT: &str = "\n\n[You do this for another agent. It reads only your las
 what you found or did, with file names, and what is left. Nobody answers questions.]";
 
 /// What a session lends to whoever works for it.
-pub struct Lent {
+pub struct SharedResources {
     /// Its gate: what the user answered holds for both.
     pub gate: Gate,
     /// Its servers.
@@ -47,44 +47,44 @@ pub struct Lent {
     /// Its editor.
     pub outside: Option<Arc<dyn Outside>>,
     /// Its account.
-    pub account: Spent,
+    pub account: UsageMeter,
 }
 
 /// A session that can let others work.
-pub struct Lead {
+pub struct Parent {
     pub(super) settings: Settings,
     pub(super) session: Arc<Session>,
 }
 
 /// Whoever works for a session during one turn of the user.
-pub struct Crew {
-    lead: Arc<Lead>,
-    lent: Lent,
+pub struct SubagentPool {
+    lead: Arc<Parent>,
+    lent: SharedResources,
     cancel: CancellationToken,
 }
 
 /// For whom a session works.
-pub enum Under {
+pub enum Ownership {
     /// For the user, who may be asked.
     User(Option<Arc<dyn Asker>>),
     /// For another session.
-    Agent(Lent),
+    Agent(SharedResources),
 }
 
-impl Under {
+impl Ownership {
     /// Whether it works for another session.
     pub fn is_agent(&self) -> bool {
-        matches!(self, Under::Agent(_))
+        matches!(self, Ownership::Agent(_))
     }
 
     /// The gate for its calls.
     pub fn gate(&self, config: &Config) -> Result<Gate> {
         match self {
-            Under::User(asker) => {
+            Ownership::User(asker) => {
                 let gate = Gate::new(&config.gate, asker.clone())?;
                 Ok(gate.confining(confining(&config.sandbox)))
             }
-            Under::Agent(lent) => Ok(lent.gate.clone()),
+            Ownership::Agent(lent) => Ok(lent.gate.clone()),
         }
     }
 
@@ -105,32 +105,32 @@ impl Under {
         start: impl FnOnce() -> Option<Arc<dyn McpServers>>,
     ) -> Option<Arc<dyn McpServers>> {
         match self {
-            Under::User(_) => start(),
-            Under::Agent(lent) => lent.mcp.clone(),
+            Ownership::User(_) => start(),
+            Ownership::Agent(lent) => lent.mcp.clone(),
         }
     }
 
     /// The language servers: one set for all who work in a session.
     pub fn language_servers(&self, config: &Config) -> Result<Option<Arc<dyn LanguageServers>>> {
         match self {
-            Under::User(_) => Ok(Some(lsp::hub::Hub::new(config)?)),
-            Under::Agent(lent) => Ok(lent.lsp.clone()),
+            Ownership::User(_) => Ok(Some(lsp::hub::Hub::new(config)?)),
+            Ownership::Agent(lent) => Ok(lent.lsp.clone()),
         }
     }
 
     /// Its editor, where that is known from the beginning.
     pub fn outside(&self) -> Option<Arc<dyn Outside>> {
         match self {
-            Under::User(_) => None,
-            Under::Agent(lent) => lent.outside.clone(),
+            Ownership::User(_) => None,
+            Ownership::Agent(lent) => lent.outside.clone(),
         }
     }
 
     /// The account that it uses up, where that is another's.
-    pub fn account(&self) -> Option<Spent> {
+    pub fn account(&self) -> Option<UsageMeter> {
         match self {
-            Under::User(_) => None,
-            Under::Agent(lent) => Some(lent.account.shared()),
+            Ownership::User(_) => None,
+            Ownership::Agent(lent) => Some(lent.account.shared()),
         }
     }
 }
@@ -140,18 +140,22 @@ pub fn is_task(profile: Profile, name: &str) -> bool {
     dispatch::kind(profile, name, &Value::Null) == Some(ToolKind::TASK)
 }
 
-impl Lent {
-    fn again(&self) -> Lent {
+impl SharedResources {
+    fn again(&self) -> SharedResources {
         let (gate, account) = (self.gate.clone(), self.account.shared());
         let (mcp, lsp) = (self.mcp.clone(), self.lsp.clone());
-        Lent { gate, mcp, lsp, outside: self.outside.clone(), account }
+        SharedResources { gate, mcp, lsp, outside: self.outside.clone(), account }
     }
 }
 
-impl Lead {
+impl Parent {
     /// Those who work for it until the turn ends or the user cancels.
-    pub fn crew(self: &Arc<Lead>, lent: Lent, cancel: CancellationToken) -> Arc<dyn Subagents> {
-        Arc::new(Crew { lead: self.clone(), lent, cancel })
+    pub fn crew(
+        self: &Arc<Parent>,
+        lent: SharedResources,
+        cancel: CancellationToken,
+    ) -> Arc<dyn Subagents> {
+        Arc::new(SubagentPool { lead: self.clone(), lent, cancel })
     }
 
     /// Who is to work, and what the user should know of that.
@@ -173,7 +177,7 @@ impl Lead {
     }
 }
 
-impl Subagents for Crew {
+impl Subagents for SubagentPool {
     fn work(&self, order: SubagentRequest) -> BoxFuture<'_, ToolOutput> {
         Box::pin(async move {
             self.one(order).await.unwrap_or_else(|failure| {
@@ -184,7 +188,7 @@ impl Subagents for Crew {
     }
 }
 
-impl Crew {
+impl SubagentPool {
     async fn one(&self, order: SubagentRequest) -> Result<ToolOutput> {
         let (role, notices) = self.lead.role(&order)?;
         notices.iter().for_each(|notice| (order.hear)(&format!("{notice}\n")));
@@ -192,8 +196,9 @@ impl Crew {
         let notes = Notes { auto: Some(false), ..ours.notes.clone() };
         let settings = Settings { role, notes, notices: Vec::new(), ..ours.clone() };
         let bus = Bus::new(Clock::from_env(), vec![Box::new(Echo(order.hear))]);
-        let (lead, under) = (self.lead.clone(), Under::Agent(self.lent.again()));
-        let open = move || Work::open(&settings, || lead.session.one_more("task"), bus, under);
+        let (lead, under) = (self.lead.clone(), Ownership::Agent(self.lent.again()));
+        let open =
+            move || AgentSession::open(&settings, || lead.session.one_more("task"), bus, under);
         let mut work = off_loop(open).await?;
         // The time of the turn is over when the turn is cancelled.
         work.limits.time = None;
@@ -203,9 +208,9 @@ impl Crew {
     }
 }
 
-impl Work {
+impl AgentSession {
     /// What came of its work, for whoever asked for it.
-    fn report(&self, ended: Ended) -> ToolOutput {
+    fn report(&self, ended: RunOutcome) -> ToolOutput {
         let last = self.talk.messages().iter().rev().find(|it| it.role == Speaker::Assistant);
         let words = last.map(Message::words).unwrap_or_default();
         let why = ended.failure.map(|failure| failure.sentence());

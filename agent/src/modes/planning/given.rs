@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::modes::autonomous::Purse;
 use crate::prompt::Identity;
 use crate::role::{OwnTool, Role};
-use crate::run::{Settings, Which, Work};
+use crate::run::{AgentSession, SessionSelector, Settings};
 use crate::tools::output::ToolOutput;
 use crate::tools::profile::Profile;
 use crate::ui::Bus;
@@ -108,11 +108,16 @@ impl Given {
                 ..settings.clone()
             };
             let (bus, asker) = heard.clone();
-            let mut work = Work::begin(&settings, &Which::New(asked.title.into()), bus, asker)?;
+            let mut work = AgentSession::begin(
+                &settings,
+                &SessionSelector::New(asked.title.into()),
+                bus,
+                asker,
+            )?;
             let message = Message::text(Speaker::User, asked.message.clone());
             let ended = work.part(message, cancel.clone()).await;
             *spent = spent.plus(work.talk.usage());
-            work.leave().close().await;
+            work.shutdown().finish().await;
             let none = || Failure::failed(format!("the model gave no {}", tool.spec.name));
             let status = ended.status;
             came = match (status, tool.taken()) {

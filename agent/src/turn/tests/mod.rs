@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::act::ToolJob;
+use super::tool_calls::ToolJob;
 use super::*;
 
 use crate::context::window::Window;
@@ -219,7 +219,7 @@ async fn run_after(
     let mut talk = Conversation::new(window, Box::new(notes.clone()));
     talk.replay(before).unwrap();
     talk.ask(Message::text(Role::User, "go")).unwrap();
-    let finish = drive(&mut talk, &agent, &mut Spent::default()).await;
+    let finish = run_turn(&mut talk, &agent, &mut UsageMeter::default()).await;
     let events = events.lock().unwrap().clone();
     Run { finish, talk, events, notes }
 }

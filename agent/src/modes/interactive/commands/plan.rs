@@ -43,22 +43,22 @@ pub async fn approve(chat: &mut Chat, _: Option<String>) -> Result<()> {
 /// `/mode [MODE]`.
 pub fn mode(chat: &mut Chat, words: Option<String>) -> Result<()> {
     let Some(words) = words else {
-        let now = chat.work.as_ref().map_or(PermissionMode::Auto, |work| work.stance());
-        for stance in PermissionMode::ALL {
-            let mark = if stance == now { "*" } else { " " };
-            chat.say(&format!("{mark} {:5} {}", stance.id(), stance.means()));
+        let now = chat.work.as_ref().map_or(PermissionMode::Auto, |work| work.permission_mode());
+        for mode in PermissionMode::ALL {
+            let mark = if mode == now { "*" } else { " " };
+            chat.say(&format!("{mark} {:5} {}", mode.id(), mode.means()));
         }
         return Ok(());
     };
-    let Some(stance) = PermissionMode::parse(&words) else {
+    let Some(mode) = PermissionMode::parse(&words) else {
         return Err(Failure::usage(format!("there is no mode `{words}`")).next("auto, ask or plan"));
     };
     if chat.work.is_none() {
         chat.open("session")?;
     }
-    take(chat, stance)
+    take(chat, mode)
 }
 
-fn take(chat: &mut Chat, stance: PermissionMode) -> Result<()> {
-    at_work(chat)?.take_stance(stance).or_fail(|| "cannot keep the mode")
+fn take(chat: &mut Chat, mode: PermissionMode) -> Result<()> {
+    at_work(chat)?.set_permission_mode(mode).or_fail(|| "cannot keep the mode")
 }

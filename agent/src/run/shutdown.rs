@@ -2,28 +2,28 @@
 
 use std::sync::Arc;
 
-use super::Work;
+use super::AgentSession;
 use crate::hooks::Hooks;
 use crate::tools::services::{LanguageServers, McpServers};
 
 /// What is to be ended after a session was left.
-pub struct Left {
+pub struct ShutdownHandle {
     hooks: Arc<Hooks>,
     servers: Option<Arc<dyn McpServers>>,
     lsp: Option<Arc<dyn LanguageServers>>,
 }
 
-impl Work {
+impl AgentSession {
     /// Leaves the session. What this gives back is to be closed; the rest may go at once.
-    pub fn leave(&mut self) -> Left {
+    pub fn shutdown(&mut self) -> ShutdownHandle {
         let (hooks, lsp) = (self.hooks.clone(), self.place.others.lsp.clone());
-        Left { hooks, servers: self.place.mcp.take(), lsp }
+        ShutdownHandle { hooks, servers: self.place.mcp.take(), lsp }
     }
 }
 
-impl Left {
+impl ShutdownHandle {
     /// Tells the hooks, and ends the servers.
-    pub async fn close(self) {
+    pub async fn finish(self) {
         self.hooks.end().await;
         if let Some(servers) = self.lsp {
             servers.close().await;

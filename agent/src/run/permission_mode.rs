@@ -5,8 +5,8 @@ use gate::permission_mode::PermissionMode;
 use provider::ToolSpec;
 use provider::message::{Message, Part};
 
-use super::Work;
-use super::mind::Mind;
+use super::AgentSession;
+use super::model::BoundModel;
 
 /// What the model is told when planning begins.
 const PLANNING: &str = "[Plan mode: look around with the tools that read, ask what you must know, \
@@ -15,18 +15,18 @@ then call propose_plan. Nothing can be written or run before I approve the plan.
 /// What the model is told when planning ends without a plan.
 const FREE: &str = "[Plan mode is over: you may write and run again.]";
 
-impl Work {
-    /// The stance in which this session works now.
-    pub fn stance(&self) -> PermissionMode {
+impl AgentSession {
+    /// The mode in which this session works now.
+    pub fn permission_mode(&self) -> PermissionMode {
         self.place.gate.permission_mode()
     }
 
-    /// From now on the session works in this stance.
-    pub fn take_stance(&mut self, stance: PermissionMode) -> std::io::Result<()> {
-        let before = self.stance();
-        base::files::replace(&self.stance_file(), stance.id().as_bytes())?;
-        self.place.gate.set_permission_mode(stance);
-        match (before, stance) {
+    /// From now on the session works in this mode.
+    pub fn set_permission_mode(&mut self, mode: PermissionMode) -> std::io::Result<()> {
+        let before = self.permission_mode();
+        base::files::replace(&self.permission_mode_file(), mode.id().as_bytes())?;
+        self.place.gate.set_permission_mode(mode);
+        match (before, mode) {
             (PermissionMode::Plan, PermissionMode::Plan) => {}
             (_, PermissionMode::Plan) => {
                 self.offer_plan();
@@ -43,19 +43,19 @@ impl Work {
         Ok(())
     }
 
-    /// The stance in which the session was left; planning is over once the plan was approved.
-    pub(super) fn find_stance(&mut self) {
-        let text = std::fs::read_to_string(self.stance_file()).unwrap_or_default();
-        let Some(stance) = PermissionMode::parse(text.trim()) else { return };
-        let plans = stance == PermissionMode::Plan;
+    /// The mode in which the session was left; planning is over once the plan was approved.
+    pub(super) fn restore_permission_mode(&mut self) {
+        let text = std::fs::read_to_string(self.permission_mode_file()).unwrap_or_default();
+        let Some(mode) = PermissionMode::parse(text.trim()) else { return };
+        let plans = mode == PermissionMode::Plan;
         if plans {
             self.offer_plan();
         }
         let approved = plans && plan::is_approved(&self.session.dir);
-        self.place.gate.set_permission_mode(if approved { PermissionMode::Auto } else { stance });
+        self.place.gate.set_permission_mode(if approved { PermissionMode::Auto } else { mode });
     }
 
-    fn stance_file(&self) -> std::path::PathBuf {
+    fn permission_mode_file(&self) -> std::path::PathBuf {
         self.session.dir.join("stance")
     }
 
@@ -69,7 +69,7 @@ impl Work {
     }
 
     /// What a model is offered here: its tools, and the one for plans where this session has it.
-    pub(super) fn offered_to(&self, mind: &Mind) -> Vec<ToolSpec> {
+    pub(super) fn offered_to(&self, mind: &BoundModel) -> Vec<ToolSpec> {
         let mut offered = mind.offered.clone();
         let plan = profile::switched("plan mode").map(|face| face.name.as_str());
         let own = self.mind.offered.iter().filter(|spec| Some(spec.name.as_str()) == plan);

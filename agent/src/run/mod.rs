@@ -1,18 +1,18 @@
 //! Puts the parts together: the only place where concrete parts of more than one seam meet.
 
 mod act;
-pub mod ends;
-pub mod equip;
-pub mod hands;
-pub mod help;
-pub mod left;
-pub mod mind;
+pub mod escalation;
+pub mod model;
 pub mod notes;
-mod servers;
-pub mod stance;
+pub mod outcome;
+pub mod permission_mode;
+mod server_changes;
+pub mod setup;
+pub mod shutdown;
 pub mod subagent;
+pub mod toolbox;
 mod traced;
-mod watch;
+mod write_scope_guard;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use tracing::Instrument;
 
 use crate::context::{self, Conversation, Entry};
 use crate::hooks::Hooks;
-use crate::limits::{Limits, Spent};
+use crate::limits::{Limits, UsageMeter};
 use crate::persona::Places;
 use crate::prompt::small::coach::Coach;
 use crate::prompt::{self, Place};
@@ -41,13 +41,13 @@ use crate::tools::profile::Profile;
 use crate::turn::{Finish, TurnError};
 use crate::ui::Bus;
 use act::Act;
-use ends::{Ended, tell_failure};
+use escalation::Escalation;
 use gate::Asker;
-use help::Help;
-use mind::Mind;
+use model::BoundModel;
+use outcome::{RunOutcome, tell_failure};
 use provider::message::{self, Message};
 use provider::{self, Choice, Facts};
-use subagent::{Lead, Under};
+use subagent::{Ownership, Parent};
 
 /// What was typed and configured, for one session.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ pub struct Settings {
 
 /// Which session to work in.
 #[derive(Clone, Debug)]
-pub enum Which {
+pub enum SessionSelector {
     /// A new one, named after this task.
     New(String),
     /// One that exists: by id or beginning of an id, or the latest.
@@ -88,71 +88,71 @@ pub enum Which {
 }
 
 /// A session at work.
-pub struct Work {
+pub struct AgentSession {
     /// The session.
     pub session: Arc<Session>,
     /// The conversation.
     pub talk: Conversation,
-    mind: Mind,
-    help: Option<Help>,
+    mind: BoundModel,
+    help: Option<Escalation>,
     hooks: Arc<Hooks>,
     place: ToolContext,
     /// When to stop.
     pub limits: Limits,
     bus: Arc<Bus>,
     coach: Option<Arc<Coach>>,
-    manner: Manner,
-    lead: Option<Arc<Lead>>,
+    manner: SessionRole,
+    lead: Option<Arc<Parent>>,
     /// What the model is told with the user's next words.
     note: Option<String>,
 }
 
 /// What holds for all turns of a session.
-struct Manner {
+struct SessionRole {
     role: Role,
     /// Whether finished turns are moved into files.
     acd: bool,
     /// Whose account it uses up, when it works for another session.
-    account: Option<Spent>,
+    account: Option<UsageMeter>,
 }
 
 /// Turns of one run when nothing else is said: far more than a task needs, far less than a night.
 const TURNS: u32 = 400;
 
-impl Work {
+impl AgentSession {
     /// Opens the session, its journal and its model; a failure is told to the bus as well.
     pub fn begin(
         settings: &Settings,
-        which: &Which,
+        which: &SessionSelector,
         bus: Arc<Bus>,
         asker: Option<Arc<dyn Asker>>,
-    ) -> Result<Work> {
+    ) -> Result<AgentSession> {
         let session = || match which {
-            Which::New(task) => Session::create(&settings.cwd, task),
-            Which::Resume(wanted) => Session::resume(&settings.cwd, wanted.as_deref()),
+            SessionSelector::New(task) => Session::create(&settings.cwd, task),
+            SessionSelector::Resume(wanted) => Session::resume(&settings.cwd, wanted.as_deref()),
         };
-        Work::open(settings, session, bus.clone(), Under::User(asker))
+        AgentSession::open(settings, session, bus.clone(), Ownership::User(asker))
             .map(|work| work.with_first_note(settings, which))
             .inspect(|work| work.tell_start(settings))
             .inspect_err(|failure| tell_failure(&bus, failure))
     }
 
     /// Opens a conversation that is part of a session's run, beside the session's own.
-    pub fn aside(
+    pub fn child_session(
         settings: &Settings,
         (session, name): (&Session, &str),
         bus: Arc<Bus>,
         asker: Option<Arc<dyn Asker>>,
-    ) -> Result<Work> {
-        Work::open(settings, || session.within(name), bus, Under::User(asker))
+    ) -> Result<AgentSession> {
+        AgentSession::open(settings, || session.within(name), bus, Ownership::User(asker))
     }
 
     fn open(
         settings: &Settings,
         session: impl FnOnce() -> Result<Session>,
         bus: Arc<Bus>,
-        under: Under,
-    ) -> Result<Work> {
+        under: Ownership,
+    ) -> Result<AgentSession> {
         let config = &settings.config;
         let provider = provider::open(config, &settings.choice)?;
         let facts = provider.facts().clone();
@@ -162,9 +162,9 @@ impl Work {
         let (writer, entries) = Writer::open(&session, clock)?;
         let role = settings.role.clone();
         session.is_of(role.name.as_deref(), &entries)?;
-        let place = equip::workplace(settings, &session, &facts, gate);
+        let place = setup::workplace(settings, &session, &facts, gate);
         let date = context::begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
-        let mut mind = Mind::of(settings, provider, &date, &place.skills);
+        let mut mind = BoundModel::of(settings, provider, &date, &place.skills);
         let warn = warner(&bus);
         // Few and plain tools for a small model: those of servers would leave no room for the task.
         let wanted = settings.tools && !facts.small && !role.reads_only;
@@ -187,7 +187,7 @@ impl Work {
         let window = mind.window(&[]);
         let mut talk = Conversation::new(window, Box::new(writer));
         talk.replay(entries)?;
-        equip::recall(&talk, settings.profile, &place);
+        setup::recall(&talk, settings.profile, &place);
         let cwd = settings.cwd.clone();
         let (name, model) = (facts.provider.clone(), facts.model.clone());
         let agent = role.name.clone();
@@ -195,10 +195,10 @@ impl Work {
         talk.opened(opened)?;
         let turns = settings.limits.turns.or(config.agent.max_turns).unwrap_or(TURNS);
         let limits = Limits { turns: Some(turns), ..settings.limits };
-        let help = Help::of(settings, &facts, &date, place.skills.clone());
-        let lead = Lead { settings: settings.clone(), session: session.clone() };
+        let help = Escalation::of(settings, &facts, &date, place.skills.clone());
+        let lead = Parent { settings: settings.clone(), session: session.clone() };
         let lead = (!under.is_agent() && !facts.small).then(|| Arc::new(lead));
-        let mut work = Work {
+        let mut work = AgentSession {
             session,
             talk,
             mind,
@@ -208,17 +208,17 @@ impl Work {
             limits,
             bus,
             coach: None,
-            manner: Manner { role, acd: settings.acd, account: under.account() },
+            manner: SessionRole { role, acd: settings.acd, account: under.account() },
             lead,
             note: None,
         };
-        work.find_stance();
+        work.restore_permission_mode();
         Ok(work)
     }
 
     /// A new session tells the model what there is to know first, as far as there is room for it.
-    fn with_first_note(mut self, settings: &Settings, which: &Which) -> Work {
-        if let (Some(note), Which::New(_)) = (&settings.first_note, which) {
+    fn with_first_note(mut self, settings: &Settings, which: &SessionSelector) -> AgentSession {
+        if let (Some(note), SessionSelector::New(_)) = (&settings.first_note, which) {
             // Half a byte for each token leaves most of the context free.
             let room = usize::try_from(self.facts().context / 2).unwrap_or(usize::MAX);
             let note = base::text::head(note, room).trim_end();
@@ -236,7 +236,7 @@ impl Work {
             cwd: settings.cwd.display().to_string(),
         });
         let notices = settings.notices.iter().chain(&self.place.skills.notices).cloned();
-        notices.chain(equip::notices(settings)).for_each(|text| self.warn(text));
+        notices.chain(setup::notices(settings)).for_each(|text| self.warn(text));
     }
 
     /// Something that the user should know.
@@ -276,14 +276,14 @@ impl Work {
     }
 
     /// One turn of the user: the message, and all that the agent does about it.
-    pub async fn turn(&mut self, message: Message, cancel: CancellationToken) -> Ended {
+    pub async fn turn(&mut self, message: Message, cancel: CancellationToken) -> RunOutcome {
         let ended = self.part(message, cancel).await;
         self.tell_end(ended)
     }
 
     /// Asks the model again after a turn that did not come to its end, with all that was done in
     /// it so far. Nothing is added to the conversation unless the model had the last word.
-    pub async fn retry(&mut self, cancel: CancellationToken) -> Ended {
+    pub async fn retry(&mut self, cancel: CancellationToken) -> RunOutcome {
         self.mind.provider.turn_begins();
         let goes_on = match self.talk.messages().last().map(|message| message.role) {
             Some(message::Role::Assistant) => self.talk.prompt(base::text::GO_ON),
@@ -292,12 +292,12 @@ impl Work {
         };
         let ended = match goes_on {
             Ok(()) => self.finish(cancel).await,
-            Err(failure) => Ended::new(Status::Failed, Some(failure)),
+            Err(failure) => RunOutcome::new(Status::Failed, Some(failure)),
         };
         self.tell_end(ended)
     }
 
-    fn tell_end(&self, ended: Ended) -> Ended {
+    fn tell_end(&self, ended: RunOutcome) -> RunOutcome {
         if let Some(error) = ended.error() {
             self.bus.tell(error);
         }
@@ -307,15 +307,15 @@ impl Work {
         ended
     }
 
-    /// As [`Work::turn`], within a run that has more parts and tells its end by itself.
-    pub async fn part(&mut self, message: Message, cancel: CancellationToken) -> Ended {
+    /// As [`AgentSession::turn`], within a run that has more parts and tells its end by itself.
+    pub async fn part(&mut self, message: Message, cancel: CancellationToken) -> RunOutcome {
         let (span, before) = (traced::turn(self), (self.talk.turns(), self.talk.usage()));
         let ended = self.untraced(message, cancel).instrument(span.clone()).await;
         traced::over(&span, self, &ended, before);
         ended
     }
 
-    async fn untraced(&mut self, message: Message, cancel: CancellationToken) -> Ended {
+    async fn untraced(&mut self, message: Message, cancel: CancellationToken) -> RunOutcome {
         self.mind.provider.turn_begins();
         self.hear_servers();
         self.place.skills.begin_turn();
@@ -333,36 +333,36 @@ impl Work {
         let message = match cancel.run_until_cancelled(heard).await {
             Some(Ok(message)) => message,
             Some(Err(failure)) => {
-                return self.write_end(Ended::new(Status::NotApproved, Some(failure)));
+                return self.write_end(RunOutcome::new(Status::NotApproved, Some(failure)));
             }
-            None => return self.write_end(Ended::new(Status::Cancelled, None)),
+            None => return self.write_end(RunOutcome::new(Status::Cancelled, None)),
         };
         match self.talk.ask(message) {
             Ok(()) => self.finish(cancel).await,
-            Err(failure) => self.write_end(Ended::new(Status::Failed, Some(failure))),
+            Err(failure) => self.write_end(RunOutcome::new(Status::Failed, Some(failure))),
         }
     }
 
     /// Lets the model answer what stands in the conversation, and writes down how that ended.
-    async fn finish(&mut self, cancel: CancellationToken) -> Ended {
+    async fn finish(&mut self, cancel: CancellationToken) -> RunOutcome {
         let finish = self.answer(cancel.clone()).await;
         if matches!(finish, Ok(Finish::Done)) {
             self.take_notes(cancel).await;
         }
         let ended = match finish {
             Ok(Finish::Done | Finish::HandedOver) => match self.dehydrate() {
-                Ok(()) => Ended::new(Status::Done, None),
-                Err(failure) => Ended::new(Status::Failed, Some(failure)),
+                Ok(()) => RunOutcome::new(Status::Done, None),
+                Err(failure) => RunOutcome::new(Status::Failed, Some(failure)),
             },
-            Ok(Finish::Cancelled) => Ended::new(Status::Cancelled, None),
+            Ok(Finish::Cancelled) => RunOutcome::new(Status::Cancelled, None),
             Ok(Finish::Limit(limit)) => {
                 traced::limit(limit);
                 let failure = Failure::refused(format!("stopped: {limit}"));
                 let resume = vec![format!("g3 --resume {} goes on", self.session.id)];
-                Ended { status: Status::Limit, failure: Some(failure), resume }
+                RunOutcome { status: Status::Limit, failure: Some(failure), resume }
             }
             Err(TurnError { failure, resume }) => {
-                Ended { status: Status::Failed, failure: Some(failure), resume }
+                RunOutcome { status: Status::Failed, failure: Some(failure), resume }
             }
         };
         self.write_end(ended)
@@ -373,7 +373,7 @@ impl Work {
         if self.talk.messages().len() < 2 {
             return Err(Failure::failed("there is nothing to summarise yet"));
         }
-        let ended = self.act(Act::Compact, &mut Spent::default(), cancel).await;
+        let ended = self.act(Act::Compact, &mut UsageMeter::default(), cancel).await;
         ended.map(drop).map_err(|error| error.failure)
     }
 
@@ -407,17 +407,17 @@ impl Work {
     }
 
     /// Writes down how it ended.
-    fn write_end(&mut self, ended: Ended) -> Ended {
+    fn write_end(&mut self, ended: RunOutcome) -> RunOutcome {
         let word = serde_json::to_value(ended.status).unwrap_or_default();
         let written = self.talk.ended(word.as_str().unwrap_or_default());
-        let Ended { status, failure, resume } = ended;
+        let RunOutcome { status, failure, resume } = ended;
         let failure = failure.or(written.err());
         if let Some(failure) = failure.as_ref().filter(|_| status == Status::Failed)
             && let Err(why) = self.error_record().of(failure, &resume).keep(&self.place.cwd)
         {
             self.warn(format!("the error could not be written down: {why}"));
         }
-        Ended { status, failure, resume }
+        RunOutcome { status, failure, resume }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The loop: ask, act, observe. It knows no provider, no tool, no terminal and no file.
 
-pub mod act;
-pub mod between;
+pub mod prepare;
+pub mod tool_calls;
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -12,11 +12,11 @@ use base::failure::Failure;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Conversation, Inbox, window};
-use crate::limits::{Guard, Limit, Limits, Spent};
+use crate::limits::{Limit, Limits, LoopDetector, UsageMeter};
 use provider::message::{Message, Reply, Role, Stop};
 use provider::{Delta, Provider, ProviderError, Request, ToolSpec};
 
-use act::Toolbox;
+use tool_calls::Toolbox;
 
 /// Who hears what happens.
 pub type Tell = Arc<dyn Fn(What) + Send + Sync>;
@@ -80,10 +80,10 @@ const PATIENCE: u32 = 3;
 /// Asks, acts and observes until the model stops asking for tools or a limit is reached. The limit
 /// of time cuts into replies and tools, as the user's own cancelling does. `spent` is what the turn
 /// used up so far, and grows.
-pub async fn drive(
+pub async fn run_turn(
     talk: &mut Conversation,
     agent: &Agent<'_>,
-    spent: &mut Spent,
+    spent: &mut UsageMeter,
 ) -> TurnResult<Finish> {
     let Some(time) = agent.limits.time else { return until_done(talk, agent, spent).await };
     let begun = Instant::now();
@@ -108,9 +108,9 @@ pub async fn drive(
 async fn until_done(
     talk: &mut Conversation,
     agent: &Agent<'_>,
-    spent: &mut Spent,
+    spent: &mut UsageMeter,
 ) -> TurnResult<Finish> {
-    let mut guard = Guard::new(agent.provider.facts().small);
+    let mut detector = LoopDetector::new(agent.provider.facts().small);
     let mut patience = PATIENCE;
     loop {
         if agent.cancel.is_cancelled() {
@@ -119,16 +119,16 @@ async fn until_done(
         if let Some(limit) = agent.limits.reached(spent) {
             return Ok(Finish::Limit(limit));
         }
-        between::listen(talk, agent)?;
+        prepare::listen(talk, agent)?;
         let Some(reply) = ask_with_room(talk, agent, spent).await? else {
             return Ok(Finish::Cancelled);
         };
         spent.add(reply.usage);
-        let (reply, excess) = act::without_excess(reply);
+        let (reply, excess) = tool_calls::without_excess(reply);
         talk.hear(&reply)?;
         tell_costs(talk, agent, &reply);
         let made = (&reply, excess.as_slice());
-        let limit = act::carry_out(talk, agent, made, &mut guard).await?;
+        let limit = tool_calls::run_tool_calls(talk, agent, made, &mut detector).await?;
         if agent.toolbox.is_done() {
             return Ok(Finish::Done);
         }
@@ -140,7 +140,7 @@ async fn until_done(
         }
         match next(&reply) {
             Next::Ask => patience = PATIENCE,
-            Next::Finish if between::listen(talk, agent)? => {}
+            Next::Finish if prepare::listen(talk, agent)? => {}
             Next::Finish => match agent.toolbox.still_open().await {
                 Some(what) => talk.remind(what)?,
                 None => return Ok(Finish::Done),
@@ -199,19 +199,19 @@ fn last_words(message: &Message) -> String {
 async fn ask_with_room(
     talk: &mut Conversation,
     agent: &Agent<'_>,
-    spent: &mut Spent,
+    spent: &mut UsageMeter,
 ) -> TurnResult<Option<Reply>> {
     if let Some(detail) = talk.thin()? {
         (agent.tell)(What::Thinned { detail });
     }
     if talk.is_full() {
-        let Some(usage) = between::compact(talk, agent).await? else { return Ok(None) };
+        let Some(usage) = prepare::compact(talk, agent).await? else { return Ok(None) };
         spent.add_summary(usage);
     }
     match ask(talk, agent).await {
         Err(ProviderError::TooLong(_)) if talk.messages().len() > 1 => {
             talk.window.overflowed();
-            let Some(usage) = between::compact(talk, agent).await? else { return Ok(None) };
+            let Some(usage) = prepare::compact(talk, agent).await? else { return Ok(None) };
             spent.add_summary(usage);
         }
         other => return answered(other),

@@ -1,7 +1,7 @@
 //! Who answers in a session, and what it is told and given.
 
 use super::Settings;
-use super::{equip, help};
+use super::{escalation, setup};
 use crate::context::window::Window;
 use crate::prompt::{self, Place};
 use crate::tools::offer;
@@ -13,7 +13,7 @@ use provider::{Facts, Provider, ToolSpec};
 use skills::Shelf;
 
 /// A model with its prompt and its tools; they stay the same as long as it answers.
-pub struct Mind {
+pub struct BoundModel {
     /// The model.
     pub provider: Box<dyn Provider>,
     /// Which names its tools have.
@@ -26,16 +26,22 @@ pub struct Mind {
     room: Window,
 }
 
-impl Mind {
+impl BoundModel {
     /// A model that is open, for a session that began on this day.
-    pub fn of(settings: &Settings, provider: Box<dyn Provider>, date: &str, shelf: &Shelf) -> Mind {
+    pub fn of(
+        settings: &Settings,
+        provider: Box<dyn Provider>,
+        date: &str,
+        shelf: &Shelf,
+    ) -> BoundModel {
         let facts = provider.facts();
         let mut offered = Vec::new();
-        let (switches, skills) = equip::switches(settings, facts, shelf);
+        let (switches, skills) = setup::switches(settings, facts, shelf);
         if settings.tools {
             offered = offer::offered(settings.profile, switches);
-            offered.retain(|spec| equip::works_here(settings.profile, &spec.name));
-            let help = help::reference(settings, facts).and(profile::switched(help::SWITCH));
+            offered.retain(|spec| setup::works_here(settings.profile, &spec.name));
+            let help =
+                escalation::reference(settings, facts).and(profile::switched(escalation::SWITCH));
             offered.extend(help.map(ProfileTool::spec));
         }
         // A role without other tools still has its own.
@@ -45,15 +51,15 @@ impl Mind {
         let (cwd, tools, identity) = (&settings.cwd, !offered.is_empty(), &settings.role.identity);
         let place = Place { cwd, date, tools, skills, notes, identity };
         let system = prompt::system(facts, &place);
-        let room = equip::window(&settings.config, facts, turn::overhead(&system, &offered));
-        Mind { provider, profile: settings.profile, offered, system, room }
+        let room = setup::window(&settings.config, facts, turn::overhead(&system, &offered));
+        BoundModel { provider, profile: settings.profile, offered, system, room }
     }
 
     /// Offers more tools, to the end of the session.
     pub fn give(&mut self, settings: &Settings, more: Vec<ToolSpec>) {
         self.offered.extend(more);
         let overhead = turn::overhead(&self.system, &self.offered);
-        self.room = equip::window(&settings.config, self.facts(), overhead);
+        self.room = setup::window(&settings.config, self.facts(), overhead);
     }
 
     /// Offers these instead of all tools that `theirs` picks.

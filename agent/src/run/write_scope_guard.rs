@@ -13,13 +13,13 @@ use crate::tools::kind::Effect;
 use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::tools::profile::Profile;
 use crate::tools::registry::Registry;
-use crate::turn::act::{ToolJob, Toolbox};
+use crate::turn::tool_calls::{ToolJob, Toolbox};
 use gate::write_scope::WriteScope;
 use provider::ToolSpec;
 
 /// A toolbox whose commands are looked after. Nothing is put back: somebody else may have changed
 /// the file meanwhile.
-pub struct Watch<'a> {
+pub struct WriteScopeGuard<'a> {
     inner: &'a dyn Toolbox,
     profile: Profile,
     registry: &'static Registry,
@@ -30,17 +30,25 @@ pub struct Watch<'a> {
     first: Mutex<Option<String>>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> WriteScopeGuard<'a> {
     /// Looks after the commands of a session, when there is a fence that holds something back.
     pub fn new(
         inner: &'a dyn Toolbox,
         (profile, registry): (Profile, &'static Registry),
         fence: Option<&'a WriteScope>,
         (session_dir, root): (&Path, &Path),
-    ) -> Watch<'a> {
+    ) -> WriteScopeGuard<'a> {
         let fence = fence.filter(|fence| !fence.is_open());
         let (session_dir, root) = (session_dir.to_owned(), root.to_owned());
-        Watch { inner, profile, registry, fence, session_dir, root, first: Mutex::default() }
+        WriteScopeGuard {
+            inner,
+            profile,
+            registry,
+            fence,
+            session_dir,
+            root,
+            first: Mutex::default(),
+        }
     }
 
     /// The files as they are now; `None` where they cannot be looked at.
@@ -73,7 +81,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl Toolbox for Watch<'_> {
+impl Toolbox for WriteScopeGuard<'_> {
     fn offered(&self) -> &[ToolSpec] {
         self.inner.offered()
     }

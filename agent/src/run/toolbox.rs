@@ -6,7 +6,7 @@ use base::event::{TodoItem, What};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::help::Help;
+use super::escalation::Escalation;
 use crate::prompt::small::coach::Coach;
 use crate::tools::args;
 use crate::tools::context::ToolContext;
@@ -14,12 +14,12 @@ use crate::tools::dispatch;
 use crate::tools::output::ToolOutput;
 use crate::tools::profile::Profile;
 use crate::turn::Tell;
-use crate::turn::act::{ToolJob, Toolbox};
+use crate::turn::tool_calls::{ToolJob, Toolbox};
 use crate::ui::ask;
 use provider::ToolSpec;
 
 /// The tools of a profile at a workplace, as the loop uses them.
-pub struct Hands<'a> {
+pub struct SessionToolbox<'a> {
     /// Offered to the model.
     pub offered: &'a [ToolSpec],
     /// Which names they have.
@@ -31,10 +31,10 @@ pub struct Hands<'a> {
     /// Only for a small model.
     pub coach: Option<Arc<Coach>>,
     /// Who goes on when the model asks for that.
-    pub help: Option<&'a Help>,
+    pub help: Option<&'a Escalation>,
 }
 
-impl Toolbox for Hands<'_> {
+impl Toolbox for SessionToolbox<'_> {
     fn offered(&self) -> &[ToolSpec] {
         self.offered
     }
@@ -72,7 +72,7 @@ impl Toolbox for Hands<'_> {
                 }
                 coach.lead(spec, call, outcome)
             };
-            let outcome = Help::heard(self.help, ask::within(&call.id, run).await).await;
+            let outcome = Escalation::heard(self.help, ask::within(&call.id, run).await).await;
             if let Some(items) = todo_items(&outcome.metadata) {
                 (self.tell)(What::Todo { items });
             }
@@ -88,7 +88,7 @@ impl Toolbox for Hands<'_> {
     }
 
     fn hands_over(&self) -> bool {
-        self.help.is_some_and(Help::is_wanted)
+        self.help.is_some_and(Escalation::is_wanted)
     }
 
     fn is_done(&self) -> bool {

@@ -7,7 +7,7 @@ use crate::ui::Bus;
 
 /// How a turn of the user ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct RunOutcome {
     /// As in the event `end`.
     pub status: Status,
     /// Why, unless all is done.
@@ -16,10 +16,10 @@ pub struct Ended {
     pub resume: Vec<String>,
 }
 
-impl Ended {
+impl RunOutcome {
     /// An end without a hint how the session goes on.
-    pub fn new(status: Status, failure: Option<Failure>) -> Ended {
-        Ended { status, failure, resume: Vec::new() }
+    pub fn new(status: Status, failure: Option<Failure>) -> RunOutcome {
+        RunOutcome { status, failure, resume: Vec::new() }
     }
 
     /// The failure as it is shown where g3 ends with it: with how the session goes on.

@@ -2,9 +2,9 @@
 
 use base::event::{Level, What};
 
-use super::Work;
+use super::AgentSession;
 
-impl Work {
+impl AgentSession {
     /// Offers what the servers have now. Between two turns of the user only: within one, each
     /// request begins with the bytes of the one before it.
     pub(super) fn hear_servers(&mut self) {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Agent;
 use crate::context::Conversation;
-use crate::limits::{Guard, Limit, Verdict};
+use crate::limits::{Limit, LoopDetector, Verdict};
 use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::tools::traced;
 use provider::ToolSpec;
@@ -76,11 +76,11 @@ pub fn without_excess(mut reply: Reply) -> (Reply, Vec<ToolCall>) {
 
 /// Carries out the calls of a reply, `excess` being those that the conversation does not keep; gives
 /// the limit that the guard saw reached, if any.
-pub async fn carry_out(
+pub async fn run_tool_calls(
     talk: &mut Conversation,
     agent: &Agent<'_>,
     (reply, excess): (&Reply, &[ToolCall]),
-    guard: &mut Guard,
+    detector: &mut LoopDetector,
 ) -> Result<Option<Limit>> {
     let mut calls: Vec<&ToolCall> = reply.message.calls().collect();
     for call in calls.iter().copied().chain(excess) {
@@ -111,7 +111,7 @@ pub async fn carry_out(
                 let outcome = traced::call((&call.name, offered), &call.id, async {
                     match refused {
                         Some(outcome) => outcome,
-                        None => carry_out_one(agent, call).await,
+                        None => run_one(agent, call).await,
                     }
                 });
                 let outcome = outcome.await;
@@ -128,7 +128,7 @@ pub async fn carry_out(
         }
         let (next, diff) = (outcome.next.clone(), outcome.diff.clone());
         // A repetition within one reply is not a loop: the model has not read a result yet.
-        let (mut result, reached) = judge(is_watched.then_some(&mut *guard), call, outcome);
+        let (mut result, reached) = judge(is_watched.then_some(&mut *detector), call, outcome);
         limit = limit.or(reached);
         let ToolResult { call_id: id, name, ok, text, .. } = result.clone();
         result.text.extend(next.map(|next| format!("\n\n{next}")));
@@ -206,7 +206,7 @@ fn repeats_the_one_before(reply: &Reply, call: &ToolCall) -> bool {
 
 /// Runs one call. When the user cancels, the tool has a moment to end its processes itself; then
 /// its future is dropped, which kills what is left.
-async fn carry_out_one(agent: &Agent<'_>, call: &ToolCall) -> ToolOutput {
+async fn run_one(agent: &Agent<'_>, call: &ToolCall) -> ToolOutput {
     if agent.cancel.is_cancelled() {
         return ToolOutput::failed(ErrorKind::Cancelled, "cancelled by the user before it began");
     }
@@ -227,7 +227,7 @@ async fn carry_out_one(agent: &Agent<'_>, call: &ToolCall) -> ToolOutput {
 
 /// Makes the result of an outcome; the guard may add a word, or say that it is enough.
 fn judge(
-    guard: Option<&mut Guard>,
+    detector: Option<&mut LoopDetector>,
     call: &ToolCall,
     outcome: ToolOutput,
 ) -> (ToolResult, Option<Limit>) {
@@ -239,7 +239,7 @@ fn judge(
         images: outcome.images,
         not_run: outcome.not_run,
     };
-    let verdict = guard.map_or(Verdict::Fine, |guard| guard.watch(call, &result));
+    let verdict = detector.map_or(Verdict::Fine, |detector| detector.watch(call, &result));
     let limit = match verdict {
         Verdict::Fine => None,
         // Who is told the next step has no use for another one.

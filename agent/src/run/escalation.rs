@@ -7,9 +7,9 @@ use base::failure::Result;
 use tokio_util::sync::CancellationToken;
 
 use super::act::Act;
-use super::mind::Mind;
-use super::{Settings, Work};
-use crate::limits::Spent;
+use super::model::BoundModel;
+use super::{AgentSession, Settings};
+use crate::limits::UsageMeter;
 use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::turn::{Finish, TurnResult};
 use provider::{self, Choice, Facts, off_loop};
@@ -19,12 +19,12 @@ use skills::Shelf;
 pub const SWITCH: &str = "providers.escalation";
 
 /// A stronger model that waits to be asked for.
-pub struct Help {
+pub struct Escalation {
     settings: Settings,
     choice: Choice,
     date: String,
     shelf: Arc<Shelf>,
-    mind: OnceLock<Mind>,
+    mind: OnceLock<BoundModel>,
     wanted: Mutex<Option<String>>,
 }
 
@@ -37,11 +37,11 @@ pub fn reference<'s>(settings: &'s Settings, facts: &Facts) -> Option<&'s str> {
     (can_ask && facts.provider != reference).then_some(reference)
 }
 
-impl Work {
+impl AgentSession {
     /// Answers the user; a model that asks for help is replaced for the rest of the turn.
     pub(super) async fn answer(&mut self, cancel: CancellationToken) -> TurnResult<Finish> {
         let account = self.manner.account.as_ref();
-        let mut spent = account.map_or_else(Spent::default, Spent::shared);
+        let mut spent = account.map_or_else(UsageMeter::default, UsageMeter::shared);
         let finish = self.act(Act::Drive, &mut spent, cancel.clone()).await;
         // Taken whatever the end is: what was asked for in this turn does not hold in the next.
         let stronger = self.help.as_ref().and_then(|help| Some((help.take()?, help.mind()?)));
@@ -62,11 +62,16 @@ impl Work {
     }
 }
 
-impl Help {
+impl Escalation {
     /// The help for a model in a session that began on this day; it is opened when it is needed.
-    pub fn of(settings: &Settings, facts: &Facts, date: &str, shelf: Arc<Shelf>) -> Option<Help> {
+    pub fn of(
+        settings: &Settings,
+        facts: &Facts,
+        date: &str,
+        shelf: Arc<Shelf>,
+    ) -> Option<Escalation> {
         let reference = Some(reference(settings, facts)?.to_owned());
-        Some(Help {
+        Some(Escalation {
             settings: settings.clone(),
             choice: Choice { reference, budget: settings.choice.budget, ..Choice::default() },
             date: date.to_owned(),
@@ -78,7 +83,7 @@ impl Help {
 
     /// What came of a call: one that suggests a stronger model is remembered where there is one,
     /// and the model is told where there is none.
-    pub async fn heard(help: Option<&Help>, outcome: ToolOutput) -> ToolOutput {
+    pub async fn heard(help: Option<&Escalation>, outcome: ToolOutput) -> ToolOutput {
         let Some(reason) = outcome.escalate.clone() else { return outcome };
         let opened = match help {
             Some(help) => Some((help, help.opened_now().await)),
@@ -102,13 +107,13 @@ impl Help {
         }
     }
 
-    async fn opened_now(&self) -> Result<&Mind> {
+    async fn opened_now(&self) -> Result<&BoundModel> {
         if let Some(mind) = self.mind.get() {
             return Ok(mind);
         }
         let (config, choice) = (self.settings.config.clone(), self.choice.clone());
         let provider = off_loop(move || provider::open(&config, &choice)).await?;
-        let mind = Mind::of(&self.settings, provider, &self.date, &self.shelf);
+        let mind = BoundModel::of(&self.settings, provider, &self.date, &self.shelf);
         Ok(self.mind.get_or_init(|| mind))
     }
 
@@ -118,7 +123,7 @@ impl Help {
     }
 
     /// The stronger model, once it was asked for.
-    pub fn mind(&self) -> Option<&Mind> {
+    pub fn mind(&self) -> Option<&BoundModel> {
         self.mind.get()
     }
 
