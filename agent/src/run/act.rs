@@ -34,48 +34,49 @@ impl AgentSession {
         spent: &mut UsageMeter,
         cancel: CancellationToken,
     ) -> TurnResult<Finish> {
-        let stronger = self.help.as_ref().filter(|_| act == Act::GoOn).and_then(Escalation::mind);
+        let stronger =
+            self.escalation.as_ref().filter(|_| act == Act::GoOn).and_then(Escalation::model);
         let is_own = stronger.is_none();
-        let mind = stronger.unwrap_or(&self.mind);
+        let bound = stronger.unwrap_or(&self.model);
         let bus = self.bus.clone();
         let tell: Tell = Arc::new(move |what| bus.tell(what));
-        let plain = mind.facts().small;
-        let offered = self.offered_to(mind);
-        let lent = || SharedResources {
+        let plain = bound.facts().small;
+        let offered = self.offered_to(bound);
+        let resources = || SharedResources {
             gate: (*self.place.gate).clone(),
             mcp: self.place.mcp.clone(),
             outside: self.place.outside.clone(),
             lsp: self.place.others.lsp.clone(),
             account: spent.shared(),
         };
-        let subagents = self.lead.as_ref().map(|lead| lead.crew(lent(), cancel.clone()));
+        let subagents = self.parent.as_ref().map(|parent| parent.pool(resources(), cancel.clone()));
         let others = Services { subagents, ..self.place.others.clone() };
-        let hands = SessionToolbox {
+        let toolbox = SessionToolbox {
             offered: &offered,
-            profile: mind.profile,
+            profile: bound.profile,
             place: ToolContext { cancel: cancel.clone(), plain, others, ..self.place.clone() },
             tell: tell.clone(),
             coach: self.coach.clone().filter(|_| is_own),
-            help: self.help.as_ref().filter(|_| is_own),
+            escalation: self.escalation.as_ref().filter(|_| is_own),
         };
-        let (role, profile) = (&self.manner.role, self.mind.profile);
+        let (role, profile) = (&self.options.role, self.model.profile);
         let places = (self.place.session_dir.as_path(), self.place.root.as_path());
         let watched = WriteScopeGuard::new(
-            &hands,
+            &toolbox,
             (profile, self.place.registry),
             role.fence.as_ref(),
             places,
         );
         let hooked = Hooked::new(&watched, &self.hooks, &self.place.gate);
         let inner: &dyn Toolbox = if self.hooks.is_empty() { &watched } else { &hooked };
-        let hands = role::Narrowed::new(inner, profile, role);
+        let toolbox = role::Narrowed::new(inner, profile, role);
         let kept = ["todo.g3.md", "project.md", "plan.g3.md"]
             .map(|name| self.place.session_dir.join(name));
         let inbox = Folder(self.place.session_dir.clone());
         let agent = Agent {
-            provider: mind.provider.as_ref(),
-            toolbox: &hands,
-            system: &mind.system,
+            provider: bound.provider.as_ref(),
+            toolbox: &toolbox,
+            system: &bound.system,
             session: self.session.id.as_str(),
             limits: self.limits,
             inbox: &inbox,

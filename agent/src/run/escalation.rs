@@ -24,7 +24,7 @@ pub struct Escalation {
     choice: Choice,
     date: String,
     shelf: Arc<Shelf>,
-    mind: OnceLock<BoundModel>,
+    model: OnceLock<BoundModel>,
     wanted: Mutex<Option<String>>,
 }
 
@@ -40,11 +40,14 @@ pub fn reference<'s>(settings: &'s Settings, facts: &Facts) -> Option<&'s str> {
 impl AgentSession {
     /// Answers the user; a model that asks for help is replaced for the rest of the turn.
     pub(super) async fn answer(&mut self, cancel: CancellationToken) -> TurnResult<Finish> {
-        let account = self.manner.account.as_ref();
+        let account = self.options.account.as_ref();
         let mut spent = account.map_or_else(UsageMeter::default, UsageMeter::shared);
         let finish = self.act(Act::Drive, &mut spent, cancel.clone()).await;
         // Taken whatever the end is: what was asked for in this turn does not hold in the next.
-        let stronger = self.help.as_ref().and_then(|help| Some((help.take()?, help.mind()?)));
+        let stronger = self
+            .escalation
+            .as_ref()
+            .and_then(|escalation| Some((escalation.take()?, escalation.model()?)));
         let Some((why, stronger)) = stronger.filter(|_| matches!(finish, Ok(Finish::HandedOver)))
         else {
             return finish;
@@ -57,7 +60,7 @@ impl AgentSession {
         stronger.provider.turn_begins();
         self.talk.window = stronger.window(self.talk.messages());
         let finish = self.act(Act::GoOn, &mut spent, cancel).await;
-        self.talk.window = self.mind.window(self.talk.messages());
+        self.talk.window = self.model.window(self.talk.messages());
         finish
     }
 }
@@ -76,22 +79,22 @@ impl Escalation {
             choice: Choice { reference, budget: settings.choice.budget, ..Choice::default() },
             date: date.to_owned(),
             shelf,
-            mind: OnceLock::new(),
+            model: OnceLock::new(),
             wanted: Mutex::new(None),
         })
     }
 
     /// What came of a call: one that suggests a stronger model is remembered where there is one,
     /// and the model is told where there is none.
-    pub async fn heard(help: Option<&Escalation>, outcome: ToolOutput) -> ToolOutput {
+    pub async fn heard(escalation: Option<&Escalation>, outcome: ToolOutput) -> ToolOutput {
         let Some(reason) = outcome.escalate.clone() else { return outcome };
-        let opened = match help {
-            Some(help) => Some((help, help.opened_now().await)),
+        let opened = match escalation {
+            Some(escalation) => Some((escalation, escalation.opened_now().await)),
             None => None,
         };
         let no = match opened {
-            Some((help, Ok(_))) => {
-                *help.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+            Some((escalation, Ok(_))) => {
+                *escalation.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
                 // What a small model is told to do next is not for the strong one.
                 return ToolOutput { next: None, ..outcome };
             }
@@ -108,13 +111,13 @@ impl Escalation {
     }
 
     async fn opened_now(&self) -> Result<&BoundModel> {
-        if let Some(mind) = self.mind.get() {
-            return Ok(mind);
+        if let Some(bound) = self.model.get() {
+            return Ok(bound);
         }
         let (config, choice) = (self.settings.config.clone(), self.choice.clone());
         let provider = off_loop(move || provider::open(&config, &choice)).await?;
-        let mind = BoundModel::of(&self.settings, provider, &self.date, &self.shelf);
-        Ok(self.mind.get_or_init(|| mind))
+        let bound = BoundModel::of(&self.settings, provider, &self.date, &self.shelf);
+        Ok(self.model.get_or_init(|| bound))
     }
 
     /// Whether the model asked for help.
@@ -123,8 +126,8 @@ impl Escalation {
     }
 
     /// The stronger model, once it was asked for.
-    pub fn mind(&self) -> Option<&BoundModel> {
-        self.mind.get()
+    pub fn model(&self) -> Option<&BoundModel> {
+        self.model.get()
     }
 
     /// Takes the reason for which it was asked for.

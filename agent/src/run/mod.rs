@@ -93,22 +93,22 @@ pub struct AgentSession {
     pub session: Arc<Session>,
     /// The conversation.
     pub talk: Conversation,
-    mind: BoundModel,
-    help: Option<Escalation>,
+    model: BoundModel,
+    escalation: Option<Escalation>,
     hooks: Arc<Hooks>,
     place: ToolContext,
     /// When to stop.
     pub limits: Limits,
     bus: Arc<Bus>,
     coach: Option<Arc<Coach>>,
-    manner: SessionRole,
-    lead: Option<Arc<Parent>>,
+    options: SessionOptions,
+    parent: Option<Arc<Parent>>,
     /// What the model is told with the user's next words.
     note: Option<String>,
 }
 
 /// What holds for all turns of a session.
-struct SessionRole {
+struct SessionOptions {
     role: Role,
     /// Whether finished turns are moved into files.
     acd: bool,
@@ -164,7 +164,7 @@ impl AgentSession {
         session.is_of(role.name.as_deref(), &entries)?;
         let place = setup::workplace(settings, &session, &facts, gate);
         let date = context::begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
-        let mut mind = BoundModel::of(settings, provider, &date, &place.skills);
+        let mut bound = BoundModel::of(settings, provider, &date, &place.skills);
         let warn = warner(&bus);
         // Few and plain tools for a small model: those of servers would leave no room for the task.
         let wanted = settings.tools && !facts.small && !role.reads_only;
@@ -179,12 +179,12 @@ impl AgentSession {
         let id = session.id.as_str();
         let hooks = Hooks::new(&own, id, (&settings.cwd, hooks_box), warn.clone())?;
         if under.is_agent() {
-            mind.offered.retain(|spec| !subagent::is_task(settings.profile, &spec.name));
+            bound.offered.retain(|spec| !subagent::is_task(settings.profile, &spec.name));
         }
-        mind.give(settings, mcp.iter().flat_map(|hub| hub.offered()).collect());
+        bound.give(settings, mcp.iter().flat_map(|hub| hub.offered()).collect());
         let others = Services { lsp: under.language_servers(config)?, ..place.others };
         let place = ToolContext { mcp, outside: under.outside(), others, ..place };
-        let window = mind.window(&[]);
+        let window = bound.window(&[]);
         let mut talk = Conversation::new(window, Box::new(writer));
         talk.replay(entries)?;
         setup::recall(&talk, settings.profile, &place);
@@ -195,21 +195,21 @@ impl AgentSession {
         talk.opened(opened)?;
         let turns = settings.limits.turns.or(config.agent.max_turns).unwrap_or(TURNS);
         let limits = Limits { turns: Some(turns), ..settings.limits };
-        let help = Escalation::of(settings, &facts, &date, place.skills.clone());
-        let lead = Parent { settings: settings.clone(), session: session.clone() };
-        let lead = (!under.is_agent() && !facts.small).then(|| Arc::new(lead));
+        let escalation = Escalation::of(settings, &facts, &date, place.skills.clone());
+        let parent = Parent { settings: settings.clone(), session: session.clone() };
+        let parent = (!under.is_agent() && !facts.small).then(|| Arc::new(parent));
         let mut work = AgentSession {
             session,
             talk,
-            mind,
-            help,
+            model: bound,
+            escalation,
             hooks: Arc::new(hooks),
             place,
             limits,
             bus,
             coach: None,
-            manner: SessionRole { role, acd: settings.acd, account: under.account() },
-            lead,
+            options: SessionOptions { role, acd: settings.acd, account: under.account() },
+            parent,
             note: None,
         };
         work.restore_permission_mode();
@@ -263,16 +263,16 @@ impl AgentSession {
         Place {
             cwd: &self.place.cwd,
             date: "",
-            tools: !self.mind.offered.is_empty(),
+            tools: !self.model.offered.is_empty(),
             skills: None,
             notes: None,
-            identity: &self.manner.role.identity,
+            identity: &self.options.role.identity,
         }
     }
 
     /// The model's facts.
     pub fn facts(&self) -> &Facts {
-        self.mind.facts()
+        self.model.facts()
     }
 
     /// One turn of the user: the message, and all that the agent does about it.
@@ -284,7 +284,7 @@ impl AgentSession {
     /// Asks the model again after a turn that did not come to its end, with all that was done in
     /// it so far. Nothing is added to the conversation unless the model had the last word.
     pub async fn retry(&mut self, cancel: CancellationToken) -> RunOutcome {
-        self.mind.provider.turn_begins();
+        self.model.provider.turn_begins();
         let goes_on = match self.talk.messages().last().map(|message| message.role) {
             Some(message::Role::Assistant) => self.talk.prompt(base::text::GO_ON),
             Some(message::Role::User) => Ok(()),
@@ -316,11 +316,11 @@ impl AgentSession {
     }
 
     async fn untraced(&mut self, message: Message, cancel: CancellationToken) -> RunOutcome {
-        self.mind.provider.turn_begins();
+        self.model.provider.turn_begins();
         self.hear_servers();
         self.place.skills.begin_turn();
         self.place.memory.learnt.begin_turn();
-        let acts = self.prompt_place().tools && !self.manner.role.reads_only;
+        let acts = self.prompt_place().tools && !self.options.role.reads_only;
         self.coach = (self.facts().small && acts)
             .then(|| Arc::new(Coach::new(&message.words(), &self.place.cwd)));
         let (words, resumed) = (message.words(), !self.talk.messages().is_empty());
@@ -379,7 +379,7 @@ impl AgentSession {
 
     /// Moves the turn that is over into a file.
     fn dehydrate(&mut self) -> Result<()> {
-        if self.manner.acd
+        if self.options.acd
             && let Some(detail) = self.talk.dehydrate(Clock::from_env().stamp())?
         {
             self.bus.tell(What::Thinned { detail });

@@ -40,9 +40,9 @@ impl BoundModel {
         if settings.tools {
             offered = offer::offered(settings.profile, switches);
             offered.retain(|spec| setup::works_here(settings.profile, &spec.name));
-            let help =
+            let escalation =
                 escalation::reference(settings, facts).and(profile::switched(escalation::SWITCH));
-            offered.extend(help.map(ProfileTool::spec));
+            offered.extend(escalation.map(ProfileTool::spec));
         }
         // A role without other tools still has its own.
         let offered = settings.role.offered(settings.profile, offered);

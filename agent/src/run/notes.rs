@@ -54,17 +54,17 @@ impl AgentSession {
         let mut messages = self.talk.messages().to_vec();
         messages.push(Message::text(Role::User, QUESTION));
         let request = Request {
-            system: &self.mind.system,
+            system: &self.model.system,
             messages: &messages,
             // The same as ever, so that the provider's cache serves the conversation.
-            tools: &self.mind.offered,
-            max_output: self.mind.facts().max_output.min(MOST),
+            tools: &self.model.offered,
+            max_output: self.model.facts().max_output.min(MOST),
             session: self.session.id.as_str(),
         };
         let mut hear = |delta: Delta<'_>| {
             beside_words(delta).into_iter().for_each(|what| self.bus.tell(what));
         };
-        let asked = tokio::time::timeout(TIME, self.mind.provider.ask(&request, &mut hear));
+        let asked = tokio::time::timeout(TIME, self.model.provider.ask(&request, &mut hear));
         let reply = tokio::select! {
             () = cancel.cancelled() => return,
             reply = asked => reply,
@@ -90,7 +90,7 @@ impl AgentSession {
     /// The notes of a reply: its words, or what it wanted to note with the tool after all.
     fn notes_in(&self, reply: &Reply) -> Option<String> {
         let called = reply.message.calls().find(|call| {
-            dispatch::kind(self.mind.profile, &call.name, &call.args) == Some(ToolKind::REMEMBER)
+            dispatch::kind(self.model.profile, &call.name, &call.args) == Some(ToolKind::REMEMBER)
         });
         let notes = match called {
             Some(call) => call.args["notes"].as_str().unwrap_or_default().to_owned(),

@@ -62,18 +62,18 @@ impl AgentSession {
     /// The tool for plans is offered from now on, to the end of the session.
     fn offer_plan(&mut self) {
         let Some(face) = profile::switched("plan mode") else { return };
-        let offered = &mut self.mind.offered;
+        let offered = &mut self.model.offered;
         if !offered.iter().any(|spec| spec.name == face.name) && !offered.is_empty() {
             offered.push(face.spec());
         }
     }
 
     /// What a model is offered here: its tools, and the one for plans where this session has it.
-    pub(super) fn offered_to(&self, mind: &BoundModel) -> Vec<ToolSpec> {
-        let mut offered = mind.offered.clone();
+    pub(super) fn offered_to(&self, bound: &BoundModel) -> Vec<ToolSpec> {
+        let mut offered = bound.offered.clone();
         let plan = profile::switched("plan mode").map(|face| face.name.as_str());
-        let own = self.mind.offered.iter().filter(|spec| Some(spec.name.as_str()) == plan);
-        let missing = own.filter(|spec| !mind.offered.contains(spec)).cloned();
+        let own = self.model.offered.iter().filter(|spec| Some(spec.name.as_str()) == plan);
+        let missing = own.filter(|spec| !bound.offered.contains(spec)).cloned();
         offered.extend(missing);
         offered
     }

@@ -10,7 +10,7 @@ impl AgentSession {
     pub(super) fn hear_servers(&mut self) {
         let Some(hub) = self.place.mcp.clone() else { return };
         if let Some(text) = hub.news() {
-            self.mind.offer_instead(|name| hub.owns(name), hub.offered());
+            self.model.offer_instead(|name| hub.owns(name), hub.offered());
             self.bus.tell(What::Notice { level: Level::Info, text });
         }
     }

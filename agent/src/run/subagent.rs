@@ -58,8 +58,8 @@ pub struct Parent {
 
 /// Whoever works for a session during one turn of the user.
 pub struct SubagentPool {
-    lead: Arc<Parent>,
-    lent: SharedResources,
+    parent: Arc<Parent>,
+    resources: SharedResources,
     cancel: CancellationToken,
 }
 
@@ -84,7 +84,7 @@ impl Ownership {
                 let gate = Gate::new(&config.gate, asker.clone())?;
                 Ok(gate.confining(confining(&config.sandbox)))
             }
-            Ownership::Agent(lent) => Ok(lent.gate.clone()),
+            Ownership::Agent(resources) => Ok(resources.gate.clone()),
         }
     }
 
@@ -106,7 +106,7 @@ impl Ownership {
     ) -> Option<Arc<dyn McpServers>> {
         match self {
             Ownership::User(_) => start(),
-            Ownership::Agent(lent) => lent.mcp.clone(),
+            Ownership::Agent(resources) => resources.mcp.clone(),
         }
     }
 
@@ -114,7 +114,7 @@ impl Ownership {
     pub fn language_servers(&self, config: &Config) -> Result<Option<Arc<dyn LanguageServers>>> {
         match self {
             Ownership::User(_) => Ok(Some(lsp::hub::Hub::new(config)?)),
-            Ownership::Agent(lent) => Ok(lent.lsp.clone()),
+            Ownership::Agent(resources) => Ok(resources.lsp.clone()),
         }
     }
 
@@ -122,7 +122,7 @@ impl Ownership {
     pub fn outside(&self) -> Option<Arc<dyn Outside>> {
         match self {
             Ownership::User(_) => None,
-            Ownership::Agent(lent) => lent.outside.clone(),
+            Ownership::Agent(resources) => resources.outside.clone(),
         }
     }
 
@@ -130,7 +130,7 @@ impl Ownership {
     pub fn account(&self) -> Option<UsageMeter> {
         match self {
             Ownership::User(_) => None,
-            Ownership::Agent(lent) => Some(lent.account.shared()),
+            Ownership::Agent(resources) => Some(resources.account.shared()),
         }
     }
 }
@@ -150,12 +150,12 @@ impl SharedResources {
 
 impl Parent {
     /// Those who work for it until the turn ends or the user cancels.
-    pub fn crew(
+    pub fn pool(
         self: &Arc<Parent>,
-        lent: SharedResources,
+        resources: SharedResources,
         cancel: CancellationToken,
     ) -> Arc<dyn Subagents> {
-        Arc::new(SubagentPool { lead: self.clone(), lent, cancel })
+        Arc::new(SubagentPool { parent: self.clone(), resources, cancel })
     }
 
     /// Who is to work, and what the user should know of that.
@@ -190,15 +190,15 @@ impl Subagents for SubagentPool {
 
 impl SubagentPool {
     async fn one(&self, order: SubagentRequest) -> Result<ToolOutput> {
-        let (role, notices) = self.lead.role(&order)?;
+        let (role, notices) = self.parent.role(&order)?;
         notices.iter().for_each(|notice| (order.hear)(&format!("{notice}\n")));
-        let ours = &self.lead.settings;
+        let ours = &self.parent.settings;
         let notes = Notes { auto: Some(false), ..ours.notes.clone() };
         let settings = Settings { role, notes, notices: Vec::new(), ..ours.clone() };
         let bus = Bus::new(Clock::from_env(), vec![Box::new(Echo(order.hear))]);
-        let (lead, under) = (self.lead.clone(), Ownership::Agent(self.lent.again()));
+        let (parent, under) = (self.parent.clone(), Ownership::Agent(self.resources.again()));
         let open =
-            move || AgentSession::open(&settings, || lead.session.one_more("task"), bus, under);
+            move || AgentSession::open(&settings, || parent.session.one_more("task"), bus, under);
         let mut work = off_loop(open).await?;
         // The time of the turn is over when the turn is cancelled.
         work.limits.time = None;
@@ -226,7 +226,7 @@ impl AgentSession {
         };
         let (turns, usage) = (self.talk.turns(), self.talk.usage());
         let bill = Bill { model: Some(self.facts().model.clone()), calls: turns, usage };
-        let agent = self.manner.role.name.as_deref();
+        let agent = self.options.role.name.as_deref();
         let told = json!({ "agent": agent, "turns": turns, "session": self.session.dir });
         ToolOutput { bill: Some(bill), ..outcome.with(told) }
     }

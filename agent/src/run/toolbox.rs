@@ -31,7 +31,7 @@ pub struct SessionToolbox<'a> {
     /// Only for a small model.
     pub coach: Option<Arc<Coach>>,
     /// Who goes on when the model asks for that.
-    pub help: Option<&'a Escalation>,
+    pub escalation: Option<&'a Escalation>,
 }
 
 impl Toolbox for SessionToolbox<'_> {
@@ -72,7 +72,8 @@ impl Toolbox for SessionToolbox<'_> {
                 }
                 coach.lead(spec, call, outcome)
             };
-            let outcome = Escalation::heard(self.help, ask::within(&call.id, run).await).await;
+            let outcome =
+                Escalation::heard(self.escalation, ask::within(&call.id, run).await).await;
             if let Some(items) = todo_items(&outcome.metadata) {
                 (self.tell)(What::Todo { items });
             }
@@ -88,7 +89,7 @@ impl Toolbox for SessionToolbox<'_> {
     }
 
     fn hands_over(&self) -> bool {
-        self.help.is_some_and(Escalation::is_wanted)
+        self.escalation.is_some_and(Escalation::is_wanted)
     }
 
     fn is_done(&self) -> bool {

@@ -9,7 +9,7 @@ use crate::limits::Limit;
 
 /// The span of a turn of the user, or of a part of a run.
 pub fn turn(work: &AgentSession) -> Span {
-    let (facts, role) = (work.facts(), &work.manner.role);
+    let (facts, role) = (work.facts(), &work.options.role);
     let name = role.name.as_deref().unwrap_or(if role.own.is_some() { "coach" } else { "g3" });
     tracing::info_span!(
         target: "g3::session",
