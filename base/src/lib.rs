@@ -18,3 +18,4 @@ pub mod sandbox;
 pub mod secret;
 pub mod text;
 pub mod user_dirs;
+pub mod workspace;

@@ -35,9 +35,28 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("planner", &[]),
     ("agent/desktop", &["base"]),
     ("agent/model", &["base"]),
-    ("agent", &["base", "planner"]),
+    ("agent/provider", &["base"]),
+    ("agent/gate", &["base"]),
+    ("agent/skills", &["base", "gate"]),
+    ("agent/memory", &["base", "provider"]),
+    ("agent", &["base", "gate", "memory", "planner", "provider", "skills"]),
     ("orchestrator", &["base", "planner"]),
     ("tests", &["base"]),
+];
+
+/// The names under which the crates of this project are used.
+const OURS: [&str; 11] = [
+    "agent",
+    "base",
+    "desktop",
+    "gate",
+    "memory",
+    "model",
+    "orchestrator",
+    "planner",
+    "provider",
+    "skills",
+    "testkit",
 ];
 
 #[test]
@@ -46,7 +65,7 @@ fn crates_use_only_what_lies_below_them() {
         let text = read(&format!("{folder}/Cargo.toml"));
         let used = text.split("[dependencies]").nth(1).unwrap_or_default();
         let used = used.split("\n[").next().unwrap_or_default();
-        for ours in ["agent", "base", "desktop", "model", "orchestrator", "planner", "testkit"] {
+        for ours in OURS {
             let uses = used.lines().any(|line| line.starts_with(&format!("{ours}.workspace")));
             assert!(!uses || allowed.contains(&ours), "`{folder}` may not use `{ours}`");
         }
