@@ -99,11 +99,12 @@ const ORCHESTRATOR: &[(&str, &[&str])] = &[
 ];
 
 const BASE: &[(&str, &[&str])] = &[
-    ("clock", &[]),
+    ("test_hooks", &[]),
+    ("clock", &["test_hooks"]),
     ("desktop", &["failure"]),
     ("event", &[]),
     ("failure", &[]),
-    ("files", &[]),
+    ("files", &["test_hooks"]),
     ("id", &[]),
     ("lock", &[]),
     ("process", &["sandbox"]),
@@ -114,9 +115,9 @@ const BASE: &[(&str, &[&str])] = &[
     ("known_repositories", &["files", "user_dirs"]),
     ("desktop", &["failure"]),
     ("git", &["process", "failure"]),
-    ("sandbox", &["failure", "files", "known_repositories", "user_dirs"]),
-    ("config", &["clock", "failure", "files", "lock", "secret", "process"]),
-    ("host", &["config", "event", "failure", "files", "lock", "process"]),
+    ("sandbox", &["failure", "files", "known_repositories", "test_hooks", "user_dirs"]),
+    ("config", &["clock", "failure", "files", "lock", "secret", "process", "test_hooks"]),
+    ("host", &["config", "event", "failure", "files", "lock", "process", "test_hooks"]),
     ("lib", &[]),
 ];
 

@@ -5,3 +5,4 @@ mod documents;
 mod files;
 mod imports;
 mod source;
+mod test_hooks;
