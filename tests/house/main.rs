@@ -4,5 +4,6 @@ mod dependencies;
 mod documents;
 mod files;
 mod imports;
+mod skips;
 mod source;
 mod test_hooks;
