@@ -173,7 +173,14 @@ mod tests {
 
     fn result(text: &str) -> ToolResult {
         let (call_id, name) = ("c".into(), "x".into());
-        ToolResult { call_id, name, ok: true, text: text.into(), images: Vec::new() }
+        ToolResult {
+            call_id,
+            name,
+            ok: true,
+            text: text.into(),
+            images: Vec::new(),
+            not_run: false,
+        }
     }
 
     #[test]

@@ -26,11 +26,13 @@ pub struct Message {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Part {
-    /// Words.
+    /// Words of the user or of the model.
     Text {
         /// As written.
         text: String,
     },
+    /// Words that g3 itself adds to what the user says.
+    Note(Note),
     /// What a model thought; goes back to the provider that wrote it, unchanged.
     Reasoning {
         /// Readable thought; empty when it is only a sealed blob.
@@ -44,6 +46,27 @@ pub enum Part {
     Result(ToolResult),
     /// A picture.
     Image(Image),
+}
+
+/// Words that g3 itself adds to what the user says: a model reads them like the user's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// What the model reads.
+    pub text: String,
+    /// What it is for.
+    #[serde(default)]
+    pub purpose: NotePurpose,
+}
+
+/// What a note is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NotePurpose {
+    /// What the model must know: an attached file, the permission mode, a hook's output.
+    #[default]
+    Context,
+    /// Tells a small model that its task is not done.
+    Reminder,
 }
 
 /// A tool call that the model made.
@@ -74,16 +97,9 @@ pub struct ToolResult {
     /// Pictures that come with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
-}
-
-/// How the result of a call begins that was not carried out.
-const HELD: [&str; 2] = ["not run: ", "not written: "];
-
-impl ToolResult {
-    /// Whether the call was not carried out, for a reason that the text says.
-    pub fn was_held(&self) -> bool {
-        !self.ok && HELD.iter().any(|begin| self.text.starts_with(begin))
-    }
+    /// Whether the call was refused before it did anything; the text says why.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_run: bool,
 }
 
 /// A picture as base64.
@@ -143,35 +159,90 @@ impl Message {
         Message { role, parts: vec![Part::Text { text: text.into() }] }
     }
 
+    /// A message of g3 itself to the model.
+    pub fn note(purpose: NotePurpose, text: impl Into<String>) -> Message {
+        let note = Note { text: text.into(), purpose };
+        Message { role: Role::User, parts: vec![Part::Note(note)] }
+    }
+
+    /// Whether this message tells a small model that its task is not done.
+    pub fn is_reminder(&self) -> bool {
+        let reminds =
+            |part: &Part| matches!(part, Part::Note(note) if note.purpose == NotePurpose::Reminder);
+        self.parts.iter().any(reminds)
+    }
+
     /// The calls in this message.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
             Part::Call(call) => Some(call),
-            Part::Text { .. } | Part::Reasoning { .. } | Part::Result(_) | Part::Image(_) => None,
+            Part::Text { .. }
+            | Part::Note(_)
+            | Part::Reasoning { .. }
+            | Part::Result(_)
+            | Part::Image(_) => None,
         })
     }
 
-    /// What the user said, without what g3 put before it or a hook behind it: notes in brackets,
-    /// each a part of its own, with an empty line between it and the user's words.
+    /// What the user said, without the notes that g3 added.
     pub fn own_words(&self) -> String {
-        let is_note = |text: &str| {
-            (text.starts_with('[') && text.ends_with("]\n\n"))
-                || (text.starts_with("\n\n[") && text.ends_with(']'))
-        };
         let texts = self.parts.iter().filter_map(|part| match part {
-            Part::Text { text } => Some(text.as_str()).filter(|text| !is_note(text)),
-            Part::Call(_) | Part::Reasoning { .. } | Part::Result(_) | Part::Image(_) => None,
+            Part::Text { text } => Some(text.as_str()),
+            Part::Note(_)
+            | Part::Call(_)
+            | Part::Reasoning { .. }
+            | Part::Result(_)
+            | Part::Image(_) => None,
         });
         let own: String = texts.collect();
         if own.is_empty() { self.words() } else { own }
     }
 
-    /// The words of this message, joined.
+    /// The words of this message, joined, notes among them.
     pub fn words(&self) -> String {
-        let texts = self.parts.iter().filter_map(|part| match part {
-            Part::Text { text } => Some(text.as_str()),
+        self.parts.iter().filter_map(Part::words).collect()
+    }
+}
+
+impl Part {
+    /// A note that tells the model something beside the user's words.
+    pub fn context(text: impl Into<String>) -> Part {
+        Part::Note(Note { text: text.into(), purpose: NotePurpose::Context })
+    }
+
+    /// The words of a text or of a note.
+    pub fn words(&self) -> Option<&str> {
+        match self {
+            Part::Text { text } | Part::Note(Note { text, .. }) => Some(text),
             Part::Call(_) | Part::Reasoning { .. } | Part::Result(_) | Part::Image(_) => None,
-        });
-        texts.collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn notes_of_g3_are_not_the_users_words_and_brackets_of_the_user_are() {
+        let mut message = Message::text(Role::User, "[x]\n\n");
+        message.parts.insert(0, Part::context("[Plan mode]\n\n"));
+        message.parts.push(Part::context("\n\n[a hook says: y]"));
+        assert_eq!(message.own_words(), "[x]\n\n");
+        assert_eq!(message.words(), "[Plan mode]\n\n[x]\n\n\n\n[a hook says: y]");
+    }
+
+    #[test]
+    fn parts_that_older_sessions_wrote_are_read() {
+        let result = json!({"kind": "result", "call_id": "1", "name": "shell", "ok": false,
+            "text": "not run: no"});
+        let Part::Result(result) = serde_json::from_value(result).unwrap() else { panic!() };
+        assert!(!result.not_run);
+        let written = serde_json::to_value(&Part::Result(result)).unwrap();
+        assert_eq!(written.get("not_run"), None);
+        let note: Part = serde_json::from_value(json!({"kind": "note", "text": "n"})).unwrap();
+        assert_eq!(note, Part::context("n"));
     }
 }

@@ -40,10 +40,10 @@ use crate::tools::exec::boxed::CommandBox;
 use crate::tools::mcp::Hub;
 use crate::tools::outside::Outside;
 use crate::tools::{Others, Profile, Workplace};
-use crate::turn::Finish;
+use crate::turn::{Finish, TurnError};
 use crate::ui::Bus;
 use act::Act;
-use ends::{Ended, error, tell_failure};
+use ends::{Ended, tell_failure};
 use help::Help;
 use mind::Mind;
 use subagent::{Lead, Under};
@@ -288,14 +288,14 @@ impl Work {
         };
         let ended = match goes_on {
             Ok(()) => self.finish(cancel).await,
-            Err(failure) => Ended { status: Status::Failed, failure: Some(failure) },
+            Err(failure) => Ended::new(Status::Failed, Some(failure)),
         };
         self.tell_end(ended)
     }
 
     fn tell_end(&self, ended: Ended) -> Ended {
-        if let Some(failure) = &ended.failure {
-            self.bus.tell(error(failure));
+        if let Some(error) = ended.error() {
+            self.bus.tell(error);
         }
         let (turns, usage) = (self.talk.turns(), self.talk.usage());
         let (status, exit) = (ended.status, ended.status.exit());
@@ -329,16 +329,13 @@ impl Work {
         let message = match cancel.run_until_cancelled(heard).await {
             Some(Ok(message)) => message,
             Some(Err(failure)) => {
-                return self
-                    .write_end(Ended { status: Status::NotApproved, failure: Some(failure) });
+                return self.write_end(Ended::new(Status::NotApproved, Some(failure)));
             }
-            None => return self.write_end(Ended { status: Status::Cancelled, failure: None }),
+            None => return self.write_end(Ended::new(Status::Cancelled, None)),
         };
         match self.talk.ask(message) {
             Ok(()) => self.finish(cancel).await,
-            Err(failure) => {
-                self.write_end(Ended { status: Status::Failed, failure: Some(failure) })
-            }
+            Err(failure) => self.write_end(Ended::new(Status::Failed, Some(failure))),
         }
     }
 
@@ -348,21 +345,23 @@ impl Work {
         if matches!(finish, Ok(Finish::Done)) {
             self.take_notes(cancel).await;
         }
-        let (status, failure) = match finish {
+        let ended = match finish {
             Ok(Finish::Done | Finish::HandedOver) => match self.dehydrate() {
-                Ok(()) => (Status::Done, None),
-                Err(failure) => (Status::Failed, Some(failure)),
+                Ok(()) => Ended::new(Status::Done, None),
+                Err(failure) => Ended::new(Status::Failed, Some(failure)),
             },
-            Ok(Finish::Cancelled) => (Status::Cancelled, None),
+            Ok(Finish::Cancelled) => Ended::new(Status::Cancelled, None),
             Ok(Finish::Limit(limit)) => {
                 traced::limit(limit);
-                let failure = Failure::refused(format!("stopped: {limit}"))
-                    .next(format!("g3 --resume {} goes on", self.session.id));
-                (Status::Limit, Some(failure))
+                let failure = Failure::refused(format!("stopped: {limit}"));
+                let resume = vec![format!("g3 --resume {} goes on", self.session.id)];
+                Ended { status: Status::Limit, failure: Some(failure), resume }
             }
-            Err(failure) => (Status::Failed, Some(failure)),
+            Err(TurnError { failure, resume }) => {
+                Ended { status: Status::Failed, failure: Some(failure), resume }
+            }
         };
-        self.write_end(Ended { status, failure })
+        self.write_end(ended)
     }
 
     /// Replaces the conversation by a summary now.
@@ -370,7 +369,8 @@ impl Work {
         if self.talk.messages().len() < 2 {
             return Err(Failure::failed("there is nothing to summarise yet"));
         }
-        self.act(Act::Compact, &mut Spent::default(), cancel).await.map(drop)
+        let ended = self.act(Act::Compact, &mut Spent::default(), cancel).await;
+        ended.map(drop).map_err(|error| error.failure)
     }
 
     /// Moves the turn that is over into a file.
@@ -406,13 +406,14 @@ impl Work {
     fn write_end(&mut self, ended: Ended) -> Ended {
         let word = serde_json::to_value(ended.status).unwrap_or_default();
         let written = self.talk.ended(word.as_str().unwrap_or_default());
-        let failure = ended.failure.or(written.err());
-        if let Some(failure) = failure.as_ref().filter(|_| ended.status == Status::Failed)
-            && let Err(why) = self.error_record().of(failure).keep(&self.place.cwd)
+        let Ended { status, failure, resume } = ended;
+        let failure = failure.or(written.err());
+        if let Some(failure) = failure.as_ref().filter(|_| status == Status::Failed)
+            && let Err(why) = self.error_record().of(failure, &resume).keep(&self.place.cwd)
         {
             self.warn(format!("the error could not be written down: {why}"));
         }
-        Ended { failure, ..ended }
+        Ended { status, failure, resume }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use base::event::{Level, Usage, What};
-use base::failure::{Failure, Result};
+use base::failure::Failure;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Conversation, Inbox, window};
@@ -56,6 +56,24 @@ pub enum Finish {
     Cancelled,
 }
 
+/// Why a turn failed.
+#[derive(Debug)]
+pub struct TurnError {
+    /// What a person reads.
+    pub failure: Failure,
+    /// How the session goes on from a shell; at g3's own prompt it goes on by itself.
+    pub resume: Vec<String>,
+}
+
+impl From<Failure> for TurnError {
+    fn from(failure: Failure) -> TurnError {
+        TurnError { failure, resume: Vec::new() }
+    }
+}
+
+/// The result of a turn, or of a part of one.
+pub type TurnResult<T> = Result<T, TurnError>;
+
 /// How often in a row a reply may be cut off or empty.
 const PATIENCE: u32 = 3;
 
@@ -66,7 +84,7 @@ pub async fn drive(
     talk: &mut Conversation,
     agent: &Agent<'_>,
     spent: &mut Spent,
-) -> Result<Finish> {
+) -> TurnResult<Finish> {
     let Some(time) = agent.limits.time else { return until_done(talk, agent, spent).await };
     let begun = Instant::now();
     let left = time.saturating_sub(spent.time);
@@ -91,7 +109,7 @@ async fn until_done(
     talk: &mut Conversation,
     agent: &Agent<'_>,
     spent: &mut Spent,
-) -> Result<Finish> {
+) -> TurnResult<Finish> {
     let mut guard = Guard::new(agent.provider.facts().small);
     let mut patience = PATIENCE;
     loop {
@@ -124,17 +142,18 @@ async fn until_done(
             Next::Ask => patience = PATIENCE,
             Next::Finish if between::listen(talk, agent)? => {}
             Next::Finish => match agent.toolbox.still_open().await {
-                Some(what) => talk.prompt(what)?,
+                Some(what) => talk.remind(what)?,
                 None => return Ok(Finish::Done),
             },
-            Next::Fail(failure) => return Err(failure),
+            Next::Fail(failure) => return Err(failure.into()),
             Next::Prompt(text) if patience > 0 => {
                 patience -= 1;
                 talk.prompt(text)?;
             }
             Next::Prompt(_) => {
                 return Err(Failure::failed("the model does not get to an end")
-                    .because("its replies were cut off or empty several times in a row"));
+                    .because("its replies were cut off or empty several times in a row")
+                    .into());
             }
         }
     }
@@ -181,7 +200,7 @@ async fn ask_with_room(
     talk: &mut Conversation,
     agent: &Agent<'_>,
     spent: &mut Spent,
-) -> Result<Option<Reply>> {
+) -> TurnResult<Option<Reply>> {
     if let Some(detail) = talk.thin()? {
         (agent.tell)(What::Thinned { detail });
     }
@@ -200,7 +219,7 @@ async fn ask_with_room(
     answered(ask(talk, agent).await)
 }
 
-fn answered(asked: std::result::Result<Reply, ProviderError>) -> Result<Option<Reply>> {
+fn answered(asked: Result<Reply, ProviderError>) -> TurnResult<Option<Reply>> {
     match asked {
         Ok(reply) => Ok(Some(reply)),
         Err(ProviderError::Cancelled) => Ok(None),
@@ -209,10 +228,7 @@ fn answered(asked: std::result::Result<Reply, ProviderError>) -> Result<Option<R
 }
 
 /// Asks the model once. What was heard before the user cancelled stays in the conversation.
-async fn ask(
-    talk: &mut Conversation,
-    agent: &Agent<'_>,
-) -> std::result::Result<Reply, ProviderError> {
+async fn ask(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Reply, ProviderError> {
     (agent.tell)(What::Turn { n: talk.turns() + 1 });
     let heard = Mutex::new(String::new());
     let mut hear = |delta: Delta<'_>| hear(agent, &heard, delta);
@@ -279,23 +295,25 @@ fn tell_costs(talk: &Conversation, agent: &Agent<'_>, reply: &Reply) {
 }
 
 /// The sentence and the way out for a provider's error.
-fn failure(error: &ProviderError) -> Failure {
+fn failure(error: &ProviderError) -> TurnError {
     let told = error.failure();
     let failure = Failure::failed("the model could not be asked").because(told.what);
     let failure = told.next.into_iter().fold(failure, Failure::next);
-    match error {
+    let (failure, resume) = match error {
         ProviderError::RateLimited { .. }
         | ProviderError::Busy { .. }
-        | ProviderError::Overloaded(_) => failure.next("wait a little, then `g3 --resume`"),
-        ProviderError::TooLong(_) => failure.next("start anew: g3 --new-session"),
-        ProviderError::Rejected(_) => failure.next("g3 config show --origin"),
-        ProviderError::Unreachable(_) => failure
-            .next("check the network, and the provider's base_url: g3 config show --origin")
-            .next("then g3 --resume goes on where it stopped"),
-        ProviderError::Broken(_) | ProviderError::Cancelled => {
-            failure.next("g3 --resume goes on where it stopped")
+        | ProviderError::Overloaded(_) => (failure, Some("wait a little, then `g3 --resume`")),
+        ProviderError::TooLong(_) => (failure, Some("start a new session: g3 --new-session")),
+        ProviderError::Rejected(_) => (failure.next("g3 config show --origin"), None),
+        ProviderError::Unreachable(_) => {
+            let check = "check the network, and the provider's base_url: g3 config show --origin";
+            (failure.next(check), Some("then g3 --resume goes on where it stopped"))
         }
-    }
+        ProviderError::Broken(_) | ProviderError::Cancelled => {
+            (failure, Some("g3 --resume goes on where it stopped"))
+        }
+    };
+    TurnError { failure, resume: resume.map(str::to_owned).into_iter().collect() }
 }
 
 #[cfg(test)]

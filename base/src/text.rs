@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
 /// What an agent is told that is to go on by itself, because nobody has anything else to say.
 pub const GO_ON: &str = "Go on with the task where you left off.";
 
@@ -21,6 +23,29 @@ pub fn tail(text: &str, max: usize) -> &str {
         start += 1;
     }
     &text[start..]
+}
+
+/// The columns that a text takes on a terminal.
+pub fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// A text cut to so many columns, with `…` as its last where something is left out.
+pub fn cut_columns(text: &str, most: usize) -> String {
+    if columns(text) <= most {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut taken = 1;
+    for c in text.chars() {
+        taken += c.width().unwrap_or(0);
+        if taken > most {
+            break;
+        }
+        out.push(c);
+    }
+    out.push('…');
+    out
 }
 
 /// A number and what it counts: `1 file`, `2 files`.
@@ -161,6 +186,14 @@ fn is_part_of_emoji(previous: Option<char>, c: char, next: Option<char>) -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_counted_and_not_characters() {
+        assert_eq!(cut_columns("abc", 3), "abc");
+        assert_eq!(cut_columns("数据库", 6), "数据库");
+        assert_eq!(cut_columns("数据库", 5), "数据…");
+        assert_eq!(cut_columns("abcdef", 4), "abc…");
+    }
 
     #[test]
     fn cutting_keeps_characters_whole() {

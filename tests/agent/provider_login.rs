@@ -226,7 +226,7 @@ fn a_token_that_is_taken_back_is_renewed_once() {
 
     desk.work.end_login();
     let ran = desk.ask();
-    ran.exits(1).says("does not hold any more").says("try: g3 login databricks work");
+    ran.exits(1).says("is not valid any more").says("try: g3 login databricks work");
     assert_eq!(desk.work.renewals(), 2, "asked once, not again and again");
 }
 

@@ -104,6 +104,7 @@ fn results(asked: &Asked, images: &[Image]) -> Message {
             ok: true,
             text: format!("result of {}", call.name),
             images: images.to_vec(),
+            not_run: false,
         })
     };
     Message { role: Role::User, parts: calls.map(result).collect() }

@@ -194,6 +194,7 @@ fn a_call_and_its_result_go_round_on_both_wires() {
                 ok: true,
                 text: format!("result of {}", call.name),
                 images: vec![],
+                not_run: false,
             })
         });
         let results = Message { role: Role::User, parts: results.collect() };
@@ -230,6 +231,7 @@ fn a_model_without_native_calls_gets_its_tools_as_text() {
         ok: true,
         text: "{\"tool\": \"shell\", \"args\": {}}".into(),
         images: vec![],
+        not_run: false,
     };
     let results = Message { role: Role::User, parts: vec![Part::Result(result)] };
     messages.extend([message, results]);
@@ -254,8 +256,14 @@ fn a_fenced_call_that_quotes_what_was_read_is_not_made() {
     let both = format!("{}\n\n```json\n{own}\n```", fence(quoted));
     let result = |text: &str| {
         let (call_id, name, text) = ("1".into(), "read_file".into(), text.into());
-        let result =
-            agent::message::ToolResult { call_id, name, ok: true, text, images: Vec::new() };
+        let result = agent::message::ToolResult {
+            call_id,
+            name,
+            ok: true,
+            text,
+            images: Vec::new(),
+            not_run: false,
+        };
         Message { role: Role::User, parts: vec![Part::Result(result)] }
     };
     let call = agent::message::ToolCall {

@@ -39,7 +39,7 @@ fn conversation() -> Vec<Message> {
     };
     let result = |id: &str, ok: bool, images: Vec<Image>| {
         let (call_id, name, text) = (id.into(), "shell".into(), format!("result {id}"));
-        Part::Result(ToolResult { call_id, name, ok, text, images })
+        Part::Result(ToolResult { call_id, name, ok, text, images, not_run: false })
     };
     vec![
         Message {
@@ -202,7 +202,14 @@ fn calls_that_another_service_made_go_out_as_each_service_takes_them() {
     };
     let result = |id: &str, name: &str| {
         let (call_id, name, text) = (id.to_owned(), name.to_owned(), "r".to_owned());
-        Part::Result(ToolResult { call_id, name, ok: false, text, images: Vec::new() })
+        Part::Result(ToolResult {
+            call_id,
+            name,
+            ok: false,
+            text,
+            images: Vec::new(),
+            not_run: false,
+        })
     };
     let mut messages = user("go");
     let parts = vec![call(first, "run shell!"), call(&second, "")];

@@ -217,7 +217,9 @@ fn recorded_calls_thought_and_unicode_are_read() {
     let reply = part_named("redacted_thinking");
     let sealed = reply.message.parts.iter().filter_map(|part| match part {
         Part::Reasoning { sealed, .. } => sealed.as_ref().map(|block| block["data"].clone()),
-        Part::Text { .. } | Part::Call(_) | Part::Result(_) | Part::Image(_) => None,
+        Part::Text { .. } | Part::Note(_) | Part::Call(_) | Part::Result(_) | Part::Image(_) => {
+            None
+        }
     });
     let sealed: Vec<_> = sealed.collect();
     assert_eq!(sealed, ["redacted_thinking_REDACTED_1", "redacted_thinking_REDACTED_2"]);

@@ -373,7 +373,7 @@ async fn answer(common: Common) -> Result<u8> {
         let question = stdin_text()?;
         let talk = Plain::new(std::io::stdout(), Some(std::io::stderr()));
         let bus = Bus::new(Clock::from_env(), vec![Box::new(talk)]);
-        let words = complete::run(&settings, &question, bus).await?;
+        let words = complete::run(&settings, &question, bus).await?.text;
         let end = if words.ends_with('\n') { "" } else { "\n" };
         ui::print(&format!("{words}{end}")).map(|()| 0)
     };

@@ -66,6 +66,7 @@ impl Conversation {
                     }
                     Part::Result(_)
                     | Part::Text { .. }
+                    | Part::Note(_)
                     | Part::Reasoning { .. }
                     | Part::Image(_) => {}
                 }
@@ -135,7 +136,7 @@ pub(super) fn apply(
                 freed += saved(&call.args.to_string(), &lighter.to_string());
                 call.args = lighter.clone();
             }
-            Part::Text { .. } | Part::Reasoning { .. } | Part::Image(_) => {}
+            Part::Text { .. } | Part::Note(_) | Part::Reasoning { .. } | Part::Image(_) => {}
         }
     }
     freed

@@ -103,6 +103,8 @@ pub struct Question {
     pub why: String,
     /// The rule that would answer it once and for all; empty when there can be none.
     pub rule: String,
+    /// The host for which "always" holds in later sessions as well; none where it holds in this one.
+    pub host: Option<String>,
     /// The file that it wants to write; none where it wants something else.
     pub writes: Option<PathBuf>,
     /// What it would do in detail: the unified diff of a write, the arguments for a server's tool.
@@ -114,7 +116,7 @@ pub struct Question {
 pub enum Answer {
     /// This once.
     Once,
-    /// This, until the session ends.
+    /// This, until the session ends, or for good where the question names a host.
     Always,
     /// No.
     No,
@@ -254,7 +256,7 @@ impl Gate {
                     tokio::time::timeout(time, asked).await.unwrap_or_else(|_| Err(late(time)))
                 }
             }?;
-            if let Access::Fetch { host, .. } = visitor.access
+            if let Some(host) = &question.host
                 && self.remembered().contains(&question.rule)
             {
                 hosts::keep(host);

@@ -50,8 +50,17 @@ pub fn question(visitor: &Visitor<'_>, why: String) -> Question {
         | Access::Fetch { .. }
         | Access::Screen { .. } => None,
     };
+    let host = match visitor.access {
+        Access::Fetch { host, .. } => Some(host.clone()),
+        Access::Read(_)
+        | Access::Write(_)
+        | Access::Run { .. }
+        | Access::Foreign { .. }
+        | Access::Act(_)
+        | Access::Screen { .. } => None,
+    };
     let details = visitor.preview.and_then(|preview| (preview.0)());
-    Question { tool, what, why, rule, writes, details }
+    Question { tool, what, why, rule, host, writes, details }
 }
 
 /// A text as a glob that matches just that text.

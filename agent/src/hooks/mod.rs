@@ -173,7 +173,7 @@ impl Hooks {
         }
         more.retain(|text| !text.is_empty());
         let added = more.into_iter().map(|text| format!("\n\n[a hook says: {text}]"));
-        message.parts.extend(added.map(|text| Part::Text { text }));
+        message.parts.extend(added.map(Part::context));
         Ok(message)
     }
 

@@ -67,6 +67,7 @@ fn question(call: &ToolCall, why: &str) -> Question {
         why: format!("a hook wants you to be asked: {why}"),
         // No rule answers for a hook.
         rule: String::new(),
+        host: None,
         writes: None,
         details: None,
     }

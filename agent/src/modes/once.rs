@@ -44,8 +44,6 @@ pub async fn run(
         () = work.leave().close() => {}
         () = tokens.end.cancelled() => {}
     }
-    match ended.failure {
-        Some(failure) => Err(failure),
-        None => Ok(ended.status),
-    }
+    let status = ended.status;
+    ended.into_failure().map_or(Ok(status), Err)
 }

@@ -81,7 +81,11 @@ impl Ids {
         let parts = messages.iter().flat_map(|message| &message.parts);
         let taken = parts.filter_map(|part| match part {
             Part::Call(call) => Some(call.id.clone()),
-            Part::Text { .. } | Part::Reasoning { .. } | Part::Result(_) | Part::Image(_) => None,
+            Part::Text { .. }
+            | Part::Note(_)
+            | Part::Reasoning { .. }
+            | Part::Result(_)
+            | Part::Image(_) => None,
         });
         let taken: HashSet<String> = taken.collect();
         Ids { next: taken.len(), taken }

@@ -12,8 +12,8 @@ use base::host::wire::{self, Chat, Fault, FaultKind, Hello, Mode, Tell, Turn};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::{Delta, Facts, Hear, Provider, ProviderError, Request, history};
-use crate::message::{Message, Part, Reply, Role, Stop, ToolCall};
+use super::{Delta, Facts, Hear, Provider, ProviderError, Refusal, Request, history};
+use crate::message::{Message, Note, Part, Reply, Role, Stop, ToolCall};
 
 /// Under so many parameters a model is small.
 const LARGE: u64 = 4_000_000_000;
@@ -23,8 +23,6 @@ const ROOMY: u64 = 8_192;
 const SMALL_REPLY: u64 = 1_536;
 /// The temperature at which a model that repeats itself is asked again.
 const STIRRED: f32 = 0.7;
-/// How a message begins that tells a small model that it is not done.
-pub const REMINDER: &str = "[Not done]";
 /// What stands in the place of a picture.
 const UNSEEN: &str = "[a picture; this model cannot see]";
 /// Characters of each argument that the conversation keeps of a call that was cut off.
@@ -112,7 +110,8 @@ impl Embedded {
     fn chat(&self, request: &Request<'_>) -> Chat {
         let messages = history::sound(request.messages);
         let messages = if self.facts.small { forget(afresh(messages)) } else { messages };
-        let act = self.facts.small && is_reminder(messages.last());
+        // The model was told that it is not done: it cannot say again that it is.
+        let act = self.facts.small && messages.last().is_some_and(Message::is_reminder);
         let stir = self.facts.small && (act || failed(&messages) || repeats(&messages));
         Chat {
             conversation: request.session.to_owned(),
@@ -147,20 +146,15 @@ fn repeats(messages: &[Message]) -> bool {
     !last.is_empty() && said.take(2).any(|message| made(message) == last)
 }
 
-/// Whether the model is told that it is not done: it cannot say that it is once more.
-fn is_reminder(message: Option<&Message>) -> bool {
-    message.is_some_and(|message| message.words().starts_with(REMINDER))
-}
-
 /// A small model that was reminded begins again with the task alone: what it did so far it would do
 /// again.
 fn afresh(mut messages: Vec<Message>) -> Vec<Message> {
-    let Some(at) = messages.iter().rposition(|message| is_reminder(Some(message))) else {
+    let Some(at) = messages.iter().rposition(Message::is_reminder) else {
         return messages;
     };
     let asks = |message: &Message| {
-        let text = matches!(message.parts.first(), Some(Part::Text { .. }));
-        message.role == Role::User && text && !is_reminder(Some(message))
+        let text = message.parts.first().and_then(Part::words).is_some();
+        message.role == Role::User && text && !message.is_reminder()
     };
     let task = messages[..at].iter().rposition(asks).map_or(0, |task| task + 1);
     messages.drain(task.min(at)..at);
@@ -183,8 +177,12 @@ fn led_nowhere(messages: &[Message]) -> usize {
 /// Whether a message is the result of a call that was not carried out.
 fn was_held(message: &Message) -> bool {
     let held = |part: &Part| match part {
-        Part::Result(result) => result.was_held(),
-        Part::Text { .. } | Part::Reasoning { .. } | Part::Call(_) | Part::Image(_) => false,
+        Part::Result(result) => result.not_run,
+        Part::Text { .. }
+        | Part::Note(_)
+        | Part::Reasoning { .. }
+        | Part::Call(_)
+        | Part::Image(_) => false,
     };
     !message.parts.is_empty() && message.parts.iter().all(held)
 }
@@ -207,7 +205,9 @@ impl Embedded {
             return vec![Turn::Assistant { text: message.words(), calls }];
         }
         let turn = |part: &Part| match part {
-            Part::Text { text } => Some(Turn::User { text: text.clone() }),
+            Part::Text { text } | Part::Note(Note { text, .. }) => {
+                Some(Turn::User { text: text.clone() })
+            }
             Part::Result(result) => {
                 let mut text = result.text.trim_end().to_owned();
                 if !result.images.is_empty() {
@@ -319,8 +319,7 @@ fn error(fault: Fault) -> ProviderError {
 }
 
 fn rejected(fault: Fault) -> ProviderError {
-    let tries = fault.next.iter().map(|next| format!("\ntry: {next}"));
-    ProviderError::Rejected(with_cause(&fault) + &tries.collect::<String>())
+    Refusal { text: with_cause(&fault), status: None, hints: fault.next }.into()
 }
 
 fn with_cause(fault: &Fault) -> String {

@@ -6,8 +6,8 @@ use base::text::{head, printable};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::ProviderError;
 use super::http::Answer;
+use super::{ProviderError, Refusal};
 
 /// How much of a refusal's body is read.
 const MOST_BYTES: usize = 64 << 10;
@@ -35,6 +35,8 @@ pub async fn refusal(answer: Answer, advice: &Advice) -> ProviderError {
     let after = asked.or_else(|| wait_in(&body));
     let said = said(&body);
     let text = format!("HTTP {status}: {}", said.text);
+    let refused = |text: String| Refusal { status: Some(status), ..Refusal::new(text) };
+    let rejected = |text, hint: &str| refused(text).hint(hint).into();
     match status {
         300..=399 => {
             let to = location.unwrap_or_else(|| "elsewhere".to_owned());
@@ -43,7 +45,7 @@ pub async fn refusal(answer: Answer, advice: &Advice) -> ProviderError {
                 "put the final address into `base_url`: a redirect would carry the key along",
             )
         }
-        _ if never => ProviderError::Rejected(text),
+        _ if never => refused(text).into(),
         429 if said.is_quota() => rejected(text, "check the plan and the credit of this account"),
         429 => ProviderError::RateLimited { after },
         503 | 529 => ProviderError::Busy { said: text, after },
@@ -68,7 +70,7 @@ pub async fn refusal(answer: Answer, advice: &Advice) -> ProviderError {
                 advice.model, advice.provider
             ),
         ),
-        _ => ProviderError::Rejected(text),
+        _ => refused(text).into(),
     }
 }
 
@@ -87,7 +89,7 @@ pub fn in_stream(object: &Value) -> ProviderError {
     let number = error["code"].as_u64().or_else(|| said.kind.parse().ok());
     let text = format!("inside the stream: {}", said.text);
     match (said.kind.as_str(), number) {
-        _ if said.is_quota() => ProviderError::Rejected(text),
+        _ if said.is_quota() => ProviderError::rejected(text),
         _ if said.is_too_long() => ProviderError::TooLong(text),
         ("rate_limit_error" | "rate_limit_exceeded", _) | (_, Some(429)) => {
             ProviderError::RateLimited { after: None }
@@ -105,21 +107,16 @@ pub fn in_stream(object: &Value) -> ProviderError {
             | "not_found_error",
             _,
         )
-        | (_, Some(400..=404)) => ProviderError::Rejected(text),
+        | (_, Some(400..=404)) => ProviderError::rejected(text),
         _ => ProviderError::Broken(text),
     }
 }
 
 /// A web page where a reply should be.
 pub fn web_page(body: &str, advice: &Advice) -> ProviderError {
-    rejected(
-        format!("a web page came instead of a reply: {}", said(body).text),
-        &format!("check the base_url of `{}`", advice.provider),
-    )
-}
-
-fn rejected(text: String, next: &str) -> ProviderError {
-    ProviderError::Rejected(format!("{text}\ntry: {next}"))
+    Refusal::new(format!("a web page came instead of a reply: {}", said(body).text))
+        .hint(format!("check the base_url of `{}`", advice.provider))
+        .into()
 }
 
 /// What a body says about its error.

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use super::arguments::plain_name;
-use crate::message::{Message, Part, Role, ToolCall, ToolResult};
+use crate::message::{Message, Note, Part, Role, ToolCall, ToolResult};
 
 /// The conversation as it can be sent.
 pub fn sound(messages: &[Message]) -> Vec<Message> {
@@ -50,6 +50,7 @@ fn turn(message: &Message, answers: &[&Message], sound: &mut Vec<Message>) {
                 ok: false,
                 text: "There is no result: the call was interrupted.".to_owned(),
                 images: Vec::new(),
+                not_run: false,
             };
             let result = found.get(call.id.as_str()).map_or_else(made_up, |r| (*r).clone());
             Part::Result(ToolResult { name: call.name.clone(), ..result })
@@ -81,7 +82,9 @@ fn has_more(message: &Message, left_out: impl Fn(&ToolResult) -> bool) -> bool {
 /// text. `None` when nothing is left.
 fn without_empty(message: &Message, left_out: impl Fn(&ToolResult) -> bool) -> Option<Message> {
     let keep = |part: &Part| match part {
-        Part::Text { text } => (!text.trim().is_empty()).then(|| part.clone()),
+        Part::Text { text } | Part::Note(Note { text, .. }) => {
+            (!text.trim().is_empty()).then(|| part.clone())
+        }
         Part::Result(result) if left_out(result) => None,
         Part::Result(result) => {
             Some(Part::Text { text: format!("Result of {}:\n{}", result.name, result.text) })
@@ -110,7 +113,14 @@ mod tests {
 
     fn result(id: &str, text: &str) -> Part {
         let (call_id, name) = (id.to_owned(), "shell".to_owned());
-        Part::Result(ToolResult { call_id, name, ok: true, text: text.to_owned(), images: vec![] })
+        Part::Result(ToolResult {
+            call_id,
+            name,
+            ok: true,
+            text: text.to_owned(),
+            images: vec![],
+            not_run: false,
+        })
     }
 
     fn text(text: &str) -> Part {
@@ -148,7 +158,7 @@ mod tests {
         let sound = sound(&messages);
         let ids = sound[2].parts.iter().map(|part| match part {
             Part::Result(result) => result.call_id.as_str(),
-            Part::Text { text } => text.as_str(),
+            Part::Text { text } | Part::Note(Note { text, .. }) => text.as_str(),
             Part::Reasoning { .. } | Part::Call(_) | Part::Image(_) => "?",
         });
         assert_eq!(ids.collect::<Vec<_>>(), ["1", "2", "3", "x"]);

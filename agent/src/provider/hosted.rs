@@ -13,7 +13,7 @@ use crate::message::Reply;
 use super::fault::{self, Advice};
 use super::http::{Answer, Endpoint};
 use super::oauth::Login;
-use super::{Delta, Facts, Hear, Provider, ProviderError, Request, models, sse, traced};
+use super::{Delta, Facts, Hear, Provider, ProviderError, Refusal, Request, models, sse, traced};
 
 /// A wire format: how a question is written and a reply is read.
 pub trait Wire: Send + Sync {
@@ -257,7 +257,10 @@ impl Hosted {
             ProviderError::Busy { said, after } => ProviderError::Busy { said: clean(said), after },
             ProviderError::Overloaded(text) => ProviderError::Overloaded(clean(text)),
             ProviderError::TooLong(text) => ProviderError::TooLong(clean(text)),
-            ProviderError::Rejected(text) => ProviderError::Rejected(clean(text)),
+            ProviderError::Rejected(Refusal { text, status, hints }) => {
+                let hints = hints.into_iter().map(clean).collect();
+                Refusal { text: clean(text), status, hints }.into()
+            }
             ProviderError::Unreachable(text) => ProviderError::Unreachable(clean(text)),
             ProviderError::Broken(text) => ProviderError::Broken(clean(text)),
             ProviderError::RateLimited { .. } | ProviderError::Cancelled => error,

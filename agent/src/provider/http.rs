@@ -11,7 +11,7 @@ use oauth2::{HttpRequest, HttpResponse};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
 
-use super::ProviderError;
+use super::{ProviderError, Refusal};
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(20);
@@ -123,7 +123,7 @@ impl Endpoint {
 /// accepts.
 pub async fn once(request: HttpRequest, allow_http: bool) -> Result<HttpResponse, ProviderError> {
     let url = address(&request.uri().to_string(), "", allow_http)
-        .map_err(|failure| ProviderError::Rejected(failure.sentence()))?;
+        .map_err(|failure| ProviderError::rejected(failure.sentence()))?;
     let client = client(&url).map_err(|why| no_trust(&innermost(&why)))?;
     let request = request.try_into().map_err(|why: reqwest::Error| unanswered(&url, &why))?;
     let exchange = async {
@@ -220,10 +220,10 @@ impl Answer {
 
 /// The other side cannot be trusted, or nobody can: no try will change that.
 fn no_trust(why: &str) -> ProviderError {
-    ProviderError::Rejected(format!(
-        "no secure connection: {why}\ntry: apt-get install ca-certificates\n\
-         try: or name a file of trusted certificates: export SSL_CERT_FILE=…"
-    ))
+    Refusal::new(format!("no secure connection: {why}"))
+        .hint("apt-get install ca-certificates")
+        .hint("or name a file of trusted certificates: export SSL_CERT_FILE=…")
+        .into()
 }
 
 fn silence(time: Duration) -> String {

@@ -21,6 +21,7 @@ pub mod sse;
 pub mod text_calls;
 pub mod traced;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -141,7 +142,7 @@ pub enum ProviderError {
     TooLong(String),
     /// Key, model or request is wrong: the user must act.
     #[error("the provider refused the request: {0}")]
-    Rejected(String),
+    Rejected(Refusal),
     /// Nobody answers at the address.
     #[error("{0}")]
     Unreachable(String),
@@ -151,6 +152,17 @@ pub enum ProviderError {
     /// The user cancelled.
     #[error("cancelled")]
     Cancelled,
+}
+
+/// Why a request was refused, and what the user can do about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// What the service says, in one line.
+    pub text: String,
+    /// The HTTP status, where the service answered with one.
+    pub status: Option<u16>,
+    /// What to try, one command or sentence each.
+    pub hints: Vec<String>,
 }
 
 /// Who shall be asked, as far as flags say it.
@@ -244,29 +256,58 @@ fn check_price(choice: &Choice, facts: &Facts) -> Result<(), Failure> {
         .next("or limit tokens instead of money: --max-tokens N"))
 }
 
-impl ProviderError {
-    /// Whether the service does not know what it is asked about (404).
-    pub fn is_missing(&self) -> bool {
-        // The status begins every refusal's text: see `fault::refusal`.
-        matches!(self, ProviderError::Rejected(text) if text.starts_with("HTTP 404:"))
+impl Refusal {
+    /// A refusal without a status and without a hint.
+    pub fn new(text: impl Into<String>) -> Refusal {
+        Refusal { text: text.into(), ..Refusal::default() }
     }
 
-    /// The error as people read it; lines of the text that begin with `try: ` say what to try.
+    /// Adds something to try.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Refusal {
+        self.hints.push(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<Refusal> for ProviderError {
+    fn from(refusal: Refusal) -> ProviderError {
+        ProviderError::Rejected(refusal)
+    }
+}
+
+impl ProviderError {
+    /// A refusal without a status and without a hint.
+    pub fn rejected(text: impl Into<String>) -> ProviderError {
+        ProviderError::Rejected(Refusal::new(text))
+    }
+
+    /// Whether the service does not know what it is asked about (404).
+    pub fn is_missing(&self) -> bool {
+        matches!(self, ProviderError::Rejected(Refusal { status: Some(404), .. }))
+    }
+
+    /// The error as people read it, with what to try.
     pub fn failure(&self) -> Failure {
-        let text = self.to_string();
-        let mut lines = text.split("\ntry: ");
-        let what = lines.next().unwrap_or_default();
-        let failure = match self {
+        let what = self.to_string();
+        match self {
             ProviderError::Cancelled => Failure::new(base::failure::Kind::Interrupted, what),
+            ProviderError::Rejected(refusal) => {
+                refusal.hints.iter().cloned().fold(Failure::failed(what), Failure::next)
+            }
             ProviderError::RateLimited { .. }
             | ProviderError::Busy { .. }
             | ProviderError::Overloaded(_)
             | ProviderError::TooLong(_)
-            | ProviderError::Rejected(_)
             | ProviderError::Unreachable(_)
             | ProviderError::Broken(_) => Failure::failed(what),
-        };
-        lines.fold(failure, Failure::next)
+        }
     }
 }
 
@@ -280,8 +321,9 @@ mod tests {
 
     #[test]
     fn an_error_keeps_what_to_try_apart() {
-        let failure = ProviderError::Rejected("HTTP 401: no\ntry: check the key".into()).failure();
-        assert_eq!(failure.what, "the provider refused the request: HTTP 401: no");
-        assert_eq!(failure.next, ["check the key"]);
+        let said = Refusal::new("HTTP 401: no\ntry: something else").hint("check the key");
+        let failure = ProviderError::from(said).failure();
+        let what = "the provider refused the request: HTTP 401: no\ntry: something else";
+        assert_eq!((failure.what.as_str(), failure.next), (what, vec!["check the key".to_owned()]));
     }
 }

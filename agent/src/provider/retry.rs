@@ -288,6 +288,6 @@ mod tests {
         assert!(pause >= Duration::from_secs(7) && pause < Duration::from_secs(8), "{pause:?}");
         let hours = ProviderError::RateLimited { after: Some(Duration::from_secs(7200)) };
         assert_eq!(pace.pause(&hours, 1), None);
-        assert_eq!(pace.pause(&ProviderError::Rejected(String::new()), 1), None);
+        assert_eq!(pace.pause(&ProviderError::rejected(""), 1), None);
     }
 }

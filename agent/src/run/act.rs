@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use base::failure::Result;
 use tokio_util::sync::CancellationToken;
 
 use super::Work;
@@ -17,7 +16,7 @@ use crate::role;
 use crate::session::inbox::Folder;
 use crate::tools::{Others, Workplace};
 use crate::turn::act::Toolbox;
-use crate::turn::{self, Agent, Finish, Tell};
+use crate::turn::{self, Agent, Finish, Tell, TurnResult};
 
 /// What the agent does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +33,7 @@ impl Work {
         act: Act,
         spent: &mut Spent,
         cancel: CancellationToken,
-    ) -> Result<Finish> {
+    ) -> TurnResult<Finish> {
         let stronger = self.help.as_ref().filter(|_| act == Act::GoOn).and_then(Help::mind);
         let is_own = stronger.is_none();
         let mind = stronger.unwrap_or(&self.mind);
@@ -82,7 +81,7 @@ impl Work {
         match act {
             Act::Drive | Act::GoOn => turn::drive(&mut self.talk, &agent, spent).await,
             Act::Compact => {
-                turn::between::compact(&mut self.talk, &agent).await.map(|_| Finish::Done)
+                Ok(turn::between::compact(&mut self.talk, &agent).await.map(|_| Finish::Done)?)
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::limits::Spent;
 use crate::provider::{self, Choice, Facts, off_loop};
 use crate::skills::Shelf;
 use crate::tools::{ErrorKind, Outcome};
-use crate::turn::Finish;
+use crate::turn::{Finish, TurnResult};
 
 /// What switches the tool on by which a model asks for help.
 pub const SWITCH: &str = "providers.escalation";
@@ -39,7 +39,7 @@ pub fn reference<'s>(settings: &'s Settings, facts: &Facts) -> Option<&'s str> {
 
 impl Work {
     /// Answers the user; a model that asks for help is replaced for the rest of the turn.
-    pub(super) async fn answer(&mut self, cancel: CancellationToken) -> Result<Finish> {
+    pub(super) async fn answer(&mut self, cancel: CancellationToken) -> TurnResult<Finish> {
         let account = self.manner.account.as_ref();
         let mut spent = account.map_or_else(Spent::default, Spent::shared);
         let finish = self.act(Act::Drive, &mut spent, cancel.clone()).await;

@@ -83,7 +83,7 @@ impl Work {
 
     pub(super) fn with_note(&mut self, mut message: Message) -> Message {
         if let Some(note) = self.note.take() {
-            message.parts.insert(0, Part::Text { text: format!("{note}\n\n") });
+            message.parts.insert(0, Part::context(format!("{note}\n\n")));
         }
         message
     }

@@ -140,7 +140,7 @@ impl Call<'_> {
             Err(panic) => {
                 let why = words_of(panic.as_ref());
                 let text = format!("not run: the gate could not judge this call: {why}");
-                return self.finish(Outcome::failed(ErrorKind::Failed, text));
+                return self.finish(Outcome::not_run(ErrorKind::Failed, text));
             }
         };
         let work = AssertUnwindSafe(self.through_outside(pass)).catch_unwind();

@@ -72,6 +72,8 @@ pub struct Outcome {
     pub bill: Option<Bill>,
     /// What kind of failure, when it failed.
     pub error_kind: Option<ErrorKind>,
+    /// Whether the call was refused before it did anything.
+    pub not_run: bool,
     /// What it wrote, as a unified diff for people.
     pub diff: Option<String>,
 }
@@ -337,6 +339,11 @@ impl Outcome {
     pub fn failed(kind: ErrorKind, text: impl Into<String>) -> Outcome {
         let error_kind = Some(kind);
         Outcome { ok: false, text: text.into(), error_kind, ..Outcome::default() }
+    }
+
+    /// It was refused before it did anything.
+    pub fn not_run(kind: ErrorKind, text: impl Into<String>) -> Outcome {
+        Outcome { not_run: true, ..Outcome::failed(kind, text) }
     }
 
     /// A parameter is missing or makes no sense.

@@ -50,6 +50,7 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         what: format!("carry out this plan:\n\n{plan}\n"),
         why: "nothing is changed before you approve it".to_owned(),
         rule: String::new(),
+        host: None,
         writes: None,
         details: None,
     };

@@ -92,6 +92,7 @@ async fn reads_all(call: &Call<'_>) -> Result<bool, Trouble> {
         what: "let a research agent read any page of the public web".to_owned(),
         why: "it works in the background and cannot ask about each host".to_owned(),
         rule: format!("[[gate.rules]]\ntool = \"{WEB_TOOLS}\"\nhost = \"*\"\naction = \"allow\""),
+        host: None,
         writes: None,
         details: None,
     };

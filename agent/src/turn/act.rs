@@ -64,7 +64,11 @@ pub fn without_excess(mut reply: Reply) -> (Reply, Vec<ToolCall>) {
     let excess = reply.message.parts.split_off(at);
     let calls = excess.into_iter().filter_map(|part| match part {
         Part::Call(call) => Some(call),
-        Part::Text { .. } | Part::Reasoning { .. } | Part::Result(_) | Part::Image(_) => None,
+        Part::Text { .. }
+        | Part::Note(_)
+        | Part::Reasoning { .. }
+        | Part::Result(_)
+        | Part::Image(_) => None,
     });
     (reply, calls.collect())
 }
@@ -142,6 +146,7 @@ pub async fn carry_out(
             ok: false,
             text: text.clone(),
             images: Vec::new(),
+            not_run: true,
         })?;
     }
     for call in not_run.into_iter().chain(excess) {
@@ -170,7 +175,7 @@ fn refusal(reply: &Reply, call: &ToolCall, is_last: bool) -> Option<Outcome> {
 }
 
 fn invalid(text: impl Into<String>) -> Outcome {
-    Outcome::failed(ErrorKind::Validation, text)
+    Outcome::not_run(ErrorKind::Validation, text)
 }
 
 fn ends_with_call(reply: &Reply) -> bool {
@@ -190,7 +195,9 @@ fn repeats_the_one_before(reply: &Reply, call: &ToolCall) -> bool {
             Part::Call(this) => before = Some(this),
             Part::Text { text } if text.trim().is_empty() => {}
             Part::Reasoning { .. } => {}
-            Part::Text { .. } | Part::Result(_) | Part::Image(_) => before = None,
+            Part::Text { .. } | Part::Note(_) | Part::Result(_) | Part::Image(_) => {
+                before = None;
+            }
         }
     }
     false
@@ -229,6 +236,7 @@ fn judge(
         ok: outcome.ok,
         text: outcome.text,
         images: outcome.images,
+        not_run: outcome.not_run,
     };
     let verdict = guard.map_or(Verdict::Fine, |guard| guard.watch(call, &result));
     let limit = match verdict {

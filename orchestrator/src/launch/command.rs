@@ -101,15 +101,16 @@ async fn turn(
         }
     };
     // What outlived the agent in its box ends here, and with it the last holder of its streams.
-    drop(process);
+    let Process { running, lifeline, report } = process;
+    drop((running, lifeline));
     let (message, said) = hear.await.unwrap_or_default();
     if let Some(message) = message {
         let _ = tell.send(News::Event(message));
     }
     match ended {
         Some(Ok(status)) if status.success() => None,
-        Some(Ok(status)) => Some(match not_started(status, &said) {
-            Some(why) => cannot_start(&seat.row.command, why).sentence(),
+        Some(Ok(status)) => Some(match report.read() {
+            Some(failure) => cannot_start(&seat.row.command, not_started(&failure)).sentence(),
             None => ended_with(status, &said, seat.room.is_confined()),
         }),
         Some(Err(e)) => Some(format!("cannot wait for the agent: {e}")),

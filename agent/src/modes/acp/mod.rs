@@ -428,7 +428,7 @@ async fn answer(
         Some(team) => team.prompt(&message.words(), &mut work, &cancel).await,
         None => work.turn(message, cancel).await,
     };
-    match (ended.status, ended.failure) {
+    match (ended.status, ended.into_failure()) {
         (Status::Done, _) => Ok(PromptResponse::new(StopReason::EndTurn)),
         (Status::Cancelled, _) => Ok(PromptResponse::new(StopReason::Cancelled)),
         (Status::Limit, _) => Ok(PromptResponse::new(StopReason::MaxTurnRequests)),

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use super::interrupt::{Interrupts, Tokens};
 use crate::gate::Asker;
 use crate::limits::Limit;
-use crate::run::ends::{Ended, error, tell_failure};
+use crate::run::ends::{Ended, tell_failure};
 use crate::run::{Settings, Which, Work};
 use crate::session;
 use crate::ui::Bus;
@@ -37,7 +37,7 @@ use evidence::{Place, Start};
 pub use pair::{Pair, Terms};
 use past::Found;
 pub use past::{Past, latest};
-use purse::Purse;
+pub use purse::Purse;
 use record::{Note, Rounds, Step};
 use words::Contract;
 
@@ -209,14 +209,15 @@ impl Run<'_> {
                 failure.next(format!("{again} goes on where it stopped"))
             }
         });
-        if let Some(failure) = &failure {
-            self.bus.tell(error(failure));
+        let ended = Ended::new(status, failure);
+        if let Some(error) = ended.error() {
+            self.bus.tell(error);
         }
         self.bus.tell(report::ended(status, &self.rounds));
         let cost = self.cost();
         let (exit, turns, usage) = (status.exit(), cost.turns, cost.usage);
         self.bus.tell(What::End { status, exit, turns, usage });
-        Ended { status, failure }
+        ended
     }
 
     /// What kept a run from being approved.

@@ -33,7 +33,7 @@ impl Team {
             }
             Err(failure) => {
                 tell_failure(&self.heard.bus, &failure);
-                Ended { status: Status::Failed, failure: Some(failure) }
+                Ended::new(Status::Failed, Some(failure))
             }
         }
     }

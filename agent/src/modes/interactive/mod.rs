@@ -110,13 +110,6 @@ enum Next {
     Leave,
 }
 
-/// A failure as it is shown at the prompt: the conversation goes on here, and not by `--resume`.
-fn at_prompt(mut failure: Failure) -> Failure {
-    let goes_on = |hint: &String| !hint.contains("g3 --resume") && !hint.contains("--new-session");
-    failure.next.retain(goes_on);
-    failure.next("/retry asks again, with what was done so far")
-}
-
 /// The journal of a session; what cannot be read of it is not shown.
 fn entries(work: &Work) -> Vec<Entry> {
     base::files::read_journal(&work.session.journal_path()).unwrap_or_default()
@@ -229,7 +222,8 @@ impl Chat {
             Some(ended) => {
                 self.is_unfinished = ended.status != Status::Done;
                 if let Some(failure) = ended.failure {
-                    self.say(&at_prompt(failure).to_string());
+                    let hint = "/retry asks again, with what was done so far";
+                    self.say(&failure.next(hint).to_string());
                 }
                 Ok(())
             }

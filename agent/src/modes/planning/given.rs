@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base::event::Status;
+use base::event::{Status, Usage};
 use base::failure::{Failure, Result};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::super::autonomous::Purse;
 use crate::gate::Asker;
-use crate::limits::Limits;
 use crate::message::{Message, Role as Speaker};
 use crate::prompt::Identity;
 use crate::provider::{self, Choice, ToolSpec};
@@ -70,22 +70,29 @@ impl Given {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks the planner's model. One that gives nothing is asked once more, without anything to
+    /// Asks the planner's model and adds what that cost. One that gives nothing is asked once more, without anything to
     /// look at; a small one, which gets lost in looking, begins with that.
     pub async fn ask(
         self,
         settings: &Settings,
         asked: Asked,
         heard: Heard,
-        cancel: CancellationToken,
+        (cancel, spent): (CancellationToken, &mut Usage),
     ) -> Result<Came> {
         let choice = choice(settings);
         let small = provider::open(&settings.config, &choice)?.facts().small;
         let tool = Arc::new(self);
         let mut came = Came::Cancelled;
+        let purse = Purse::new(settings.limits);
         for looks in [!small, false] {
-            // Those that were typed are rounds of player and coach.
-            let limits = Limits { turns: None, ..settings.limits };
+            // The turns that were typed are rounds of player and coach.
+            let limits = match purse.left(*spent) {
+                Ok(left) => left,
+                Err(limit) => {
+                    let failure = Failure::refused(format!("stopped: {limit}"));
+                    return Ok(Came::Nothing(failure));
+                }
+            };
             let settings = Settings {
                 choice: choice.clone(),
                 limits,
@@ -103,12 +110,14 @@ impl Given {
             let mut work = Work::begin(&settings, &Which::New(asked.title.into()), bus, asker)?;
             let message = Message::text(Speaker::User, asked.message.clone());
             let ended = work.part(message, cancel.clone()).await;
+            *spent = spent.plus(work.talk.usage());
             work.leave().close().await;
             let none = || Failure::failed(format!("the model gave no {}", tool.spec.name));
-            came = match (ended.status, tool.taken()) {
+            let status = ended.status;
+            came = match (status, tool.taken()) {
                 (Status::Cancelled, _) => return Ok(Came::Cancelled),
                 (_, Some(text)) => return Ok(Came::Text(text)),
-                (_, None) => Came::Nothing(ended.failure.unwrap_or_else(none)),
+                (_, None) => Came::Nothing(ended.into_failure().unwrap_or_else(none)),
             };
         }
         Ok(came)

@@ -12,11 +12,12 @@ use super::relevant;
 use super::task::{Task, is_data, is_prose, is_test};
 use crate::gate::{paths, verbs};
 use crate::message::ToolCall;
-use crate::provider::embedded::REMINDER;
 use crate::tools::Outcome;
 use crate::tools::profile::{Effect, Engine};
 use look::{Tree, tree};
 
+/// How a message begins that tells the model that it is not done.
+const REMINDER: &str = "[Not done]";
 /// How often at most the model is told that it is not done yet.
 const REMINDERS: usize = 5;
 /// Writes in a row that change nothing, after which nothing else will come.

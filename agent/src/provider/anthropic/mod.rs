@@ -63,6 +63,7 @@ pub fn thinking(
             Part::Reasoning { sealed: Some(sealed), .. } => is_ours(sealed),
             Part::Reasoning { sealed: None, .. }
             | Part::Text { .. }
+            | Part::Note(_)
             | Part::Call(_)
             | Part::Result(_)
             | Part::Image(_) => false,

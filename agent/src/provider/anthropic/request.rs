@@ -4,7 +4,7 @@
 use base::config::providers::CacheConfig;
 use serde_json::{Value, json};
 
-use crate::message::{Image, Message, Part, Role, ToolResult};
+use crate::message::{Image, Message, Note, Part, Role, ToolResult};
 use crate::provider::arguments::{plain_id, sendable};
 use crate::provider::history::sound;
 use crate::provider::{Facts, Request, ToolSpec};
@@ -70,7 +70,9 @@ fn message(message: &Message) -> Value {
 
 fn block(part: &Part) -> Option<Value> {
     match part {
-        Part::Text { text } => Some(json!({"type": "text", "text": text})),
+        Part::Text { text } | Part::Note(Note { text, .. }) => {
+            Some(json!({"type": "text", "text": text}))
+        }
         Part::Reasoning { sealed, .. } => sealed.clone().filter(is_ours),
         Part::Call(call) => Some(json!({"type": "tool_use", "id": plain_id(&call.id),
             "name": call.name, "input": sendable(call)})),

@@ -8,7 +8,7 @@ use base::host::wire::{Ask, Asked, Told};
 use serde_json::json;
 
 use super::*;
-use crate::message::ToolResult;
+use crate::message::{NotePurpose, ToolResult};
 use crate::provider::ToolSpec;
 
 /// A provider whose host answers every chat with the script; gives the chats it was asked.
@@ -94,6 +94,7 @@ async fn a_call_that_the_limit_cut_is_malformed_and_kept_short() {
         ok: false,
         text: "not run".into(),
         images: Vec::new(),
+        not_run: false,
     });
     let result = Message { role: Role::User, parts: vec![result] };
     let _ = ask(&provider, &[question, reply.message, result]).await;
@@ -131,7 +132,8 @@ async fn a_model_that_repeats_itself_is_stirred_and_one_that_was_reminded_must_a
     };
     let answered = |id: &str| {
         let (call_id, name, text) = (id.to_owned(), "shell".to_owned(), "ok".to_owned());
-        let result = ToolResult { call_id, name, ok: true, text, images: Vec::new() };
+        let result =
+            ToolResult { call_id, name, ok: true, text, images: Vec::new(), not_run: false };
         Message { role: Role::User, parts: vec![Part::Result(result)] }
     };
     let mut messages = vec![Message::text(Role::User, "look"), call("a"), answered("a")];
@@ -139,7 +141,7 @@ async fn a_model_that_repeats_itself_is_stirred_and_one_that_was_reminded_must_a
     messages.extend([call("b"), answered("b")]);
     let _ = ask(&provider, &messages).await;
     messages.push(Message::text(Role::Assistant, "done"));
-    messages.push(Message::text(Role::User, "[Not done] Look again."));
+    messages.push(Message::note(NotePurpose::Reminder, "[Not done] Look again."));
     let _ = ask(&provider, &messages).await;
     let chats: Vec<Chat> = asked.iter().take(3).collect();
     assert_eq!(chats.iter().map(|chat| chat.act).collect::<Vec<_>>(), [false, false, true]);
@@ -160,7 +162,8 @@ fn calls_that_led_nowhere_are_forgotten_but_for_the_reason_of_the_last() {
     let asks = |id: &str| Message { role: Role::Assistant, parts: vec![Part::Call(call(id))] };
     let result = |id: &str, ok: bool, text: &str| {
         let (call_id, name, text) = (id.to_owned(), "shell".to_owned(), text.to_owned());
-        let result = ToolResult { call_id, name, ok, text, images: Vec::new() };
+        let not_run = text.starts_with("not run");
+        let result = ToolResult { call_id, name, ok, text, images: Vec::new(), not_run };
         Message { role: Role::User, parts: vec![Part::Result(result)] }
     };
     let mut talk = vec![Message::text(Role::User, "look"), asks("a"), result("a", true, "ok")];

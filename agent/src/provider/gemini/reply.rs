@@ -62,7 +62,7 @@ impl Reading {
         }
         self.count(&chunk["usageMetadata"]);
         if let Some(reason) = chunk["promptFeedback"]["blockReason"].as_str() {
-            return Err(ProviderError::Rejected(format!("the prompt was blocked ({reason})")));
+            return Err(ProviderError::rejected(format!("the prompt was blocked ({reason})")));
         }
         // With several candidates in a stream, only the first one is the reply.
         let mut candidates = chunk["candidates"].as_array().into_iter().flatten();

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
-use crate::message::{Image, Message, Part, Role, ToolResult};
+use crate::message::{Image, Message, Note, Part, Role, ToolResult};
 use crate::provider::arguments::sendable;
 use crate::provider::history::sound;
 use crate::provider::{Request, ToolSpec};
@@ -60,7 +60,7 @@ fn content(message: &Message, uses_computer: bool) -> Value {
     let mut signature: Option<Value> = None;
     for part in &message.parts {
         let mut written = match part {
-            Part::Text { text } => json!({ "text": text }),
+            Part::Text { text } | Part::Note(Note { text, .. }) => json!({ "text": text }),
             Part::Image(picture) => image(picture),
             Part::Call(call) => {
                 json!({"functionCall": {"name": call.name, "args": sendable(call)}})

@@ -16,7 +16,7 @@ use base::failure::Failure;
 use base::lock::Lock;
 use base::secret::{DOTS, Secret};
 
-use super::ProviderError;
+use super::{ProviderError, Refusal};
 use service::Service;
 use store::{Store, Tokens};
 
@@ -130,26 +130,27 @@ impl Drop for Login {
 impl Inner {
     async fn renewed(&self, stale: &Secret) -> Result<Secret, ProviderError> {
         let lock = self.locked().await?;
-        let stored = self.store.read().map_err(|failure| self.lost(&failure.sentence()))?;
-        let stored = stored.ok_or_else(|| self.lost("it was removed"))?;
+        let stored =
+            self.store.read().map_err(|failure| self.lost(Refusal::new(failure.sentence())))?;
+        let stored = stored.ok_or_else(|| self.lost(Refusal::new("it was removed")))?;
         if stored.access != *stale && self.lasts(&stored) {
             return Ok(self.keep(stored));
         }
         let Some(refresh) = &stored.refresh else {
-            return Err(self.lost("it has run out and cannot be renewed"));
+            return Err(self.lost(Refusal::new("it has run out and cannot be renewed")));
         };
         let place = self.store.place(&lock).map_err(|failure| unusable(&failure))?;
         let Workspace { host, allow_http, .. } = &self.workspace;
         let service = Service::of(host, *allow_http).await?;
         let fresh = match service.renew(refresh, self.clock.now()).await {
             Ok(fresh) => fresh,
-            Err(ProviderError::Rejected(why)) => return Err(self.lost(&why)),
+            Err(ProviderError::Rejected(why)) => return Err(self.lost(why)),
             Err(other) => return Err(other),
         };
         let fresh = Tokens { refresh: fresh.refresh.or(stored.refresh), ..fresh };
         let written = self.store.fill(place, &fresh);
         drop(lock);
-        written.map_err(|failure| self.lost(&failure.sentence()))?;
+        written.map_err(|failure| self.lost(Refusal::new(failure.sentence())))?;
         Ok(self.keep(fresh))
     }
 
@@ -176,19 +177,15 @@ impl Inner {
         access
     }
 
-    fn lost(&self, why: &str) -> ProviderError {
-        ProviderError::Rejected(format!(
-            "the login for {} does not hold any more: {why}\ntry: {}",
-            self.workspace.host,
-            self.workspace.command()
-        ))
+    fn lost(&self, why: Refusal) -> ProviderError {
+        let text = format!("the login for {} is not valid any more: {why}", self.workspace.host);
+        Refusal { text, ..why }.hint(self.workspace.command()).into()
     }
 }
 
 /// A login that holds, whose renewal could not be written down here: nothing was asked for.
 fn unusable(failure: &Failure) -> ProviderError {
-    ProviderError::Rejected(format!(
-        "the login has to be renewed and cannot be: {}\ntry: make room, or check who may write there",
-        failure.sentence()
-    ))
+    Refusal::new(format!("cannot renew the login: {}", failure.sentence()))
+        .hint("free disk space, or check the permissions of that file")
+        .into()
 }

@@ -16,7 +16,7 @@ use oauth2::{
 use serde::Deserialize;
 
 use super::store::Tokens;
-use crate::provider::{ProviderError, http};
+use crate::provider::{ProviderError, Refusal, http};
 
 /// The public client that every workspace knows; it has no secret.
 pub const CLIENT: &str = "databricks-cli";
@@ -51,9 +51,10 @@ impl Service {
     /// Asks a workspace for its sign-in service.
     pub async fn of(host: &str, allow_http: bool) -> Result<Service, ProviderError> {
         let uri = format!("{host}{ADDRESSES}");
-        let no = |why: String| {
-            let text = format!("{host} offers no sign-in: {why}");
-            ProviderError::Rejected(format!("{text}\ntry: check `host`: a workspace's address"))
+        let no = |why: String| -> ProviderError {
+            Refusal::new(format!("{host} offers no sign-in: {why}"))
+                .hint("check `host`: a workspace's address")
+                .into()
         };
         let mut request = HttpRequest::new(Vec::new());
         *request.method_mut() = Method::GET;
@@ -77,7 +78,7 @@ impl Service {
     /// Begins a sign-in whose answer comes to `redirect`.
     pub fn begin(&mut self, redirect: &str) -> Result<Begun, ProviderError> {
         let redirect = RedirectUrl::new(redirect.to_owned())
-            .map_err(|why| ProviderError::Rejected(why.to_string()))?;
+            .map_err(|why| ProviderError::rejected(why.to_string()))?;
         self.client = self.client.clone().set_redirect_uri(redirect);
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
         let (url, state) = self
@@ -148,7 +149,7 @@ fn error(failed: Failed) -> ProviderError {
             let kind = said.error().to_string();
             let more = said.error_description().map(|text| head(text, 200));
             let text = more.map_or_else(|| kind.clone(), |text| format!("{kind}: {text}"));
-            ProviderError::Rejected(format!("the sign-in service says {}", printable(&text)))
+            ProviderError::rejected(format!("the sign-in service says {}", printable(&text)))
         }
         RequestTokenError::Parse(..) | RequestTokenError::Other(_) => {
             ProviderError::Broken("the sign-in service's answer cannot be read".to_owned())

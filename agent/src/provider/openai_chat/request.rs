@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::message::{Image, Message, Part, Role, ToolCall};
+use crate::message::{Image, Message, Note, Part, Role, ToolCall};
 use crate::provider::anthropic::thinking;
 use crate::provider::arguments::sendable;
 use crate::provider::history::sound;
@@ -107,7 +107,9 @@ fn user(message: &Message, ids: CallIds, messages: &mut Vec<Value>) {
     let mut content: Vec<Value> = Vec::new();
     for part in &message.parts {
         match part {
-            Part::Text { text } => content.push(json!({"type": "text", "text": text})),
+            Part::Text { text } | Part::Note(Note { text, .. }) => {
+                content.push(json!({"type": "text", "text": text}))
+            }
             Part::Image(picture) => content.push(image(picture)),
             Part::Result(result) => {
                 let (id, text) = (ids.sent(&result.call_id), &result.text);

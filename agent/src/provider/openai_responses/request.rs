@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::message::{Image, Message, Part, Role, ToolResult};
+use crate::message::{Image, Message, Note, Part, Role, ToolResult};
 use crate::provider::arguments::{plain_id, sendable};
 use crate::provider::history::sound;
 use crate::provider::{Facts, Request, ToolSpec};
@@ -54,7 +54,9 @@ fn user(message: &Message, input: &mut Vec<Value>) {
     let mut content: Vec<Value> = Vec::new();
     for part in &message.parts {
         match part {
-            Part::Text { text } => content.push(json!({"type": "input_text", "text": text})),
+            Part::Text { text } | Part::Note(Note { text, .. }) => {
+                content.push(json!({"type": "input_text", "text": text}))
+            }
             Part::Image(picture) => content.push(image(picture)),
             Part::Result(result) => input.push(output(result)),
             Part::Call(_) | Part::Reasoning { .. } => {}
@@ -78,7 +80,8 @@ fn output(result: &ToolResult) -> Value {
 fn assistant(message: &Message, input: &mut Vec<Value>) {
     for part in &message.parts {
         match part {
-            Part::Text { text } => input.push(json!({"type": "message", "role": "assistant",
+            Part::Text { text } | Part::Note(Note { text, .. }) => input
+                .push(json!({"type": "message", "role": "assistant",
                 "content": [{"type": "output_text", "text": text}]})),
             Part::Call(call) => input.push(json!({"type": "function_call",
                 "call_id": plain_id(&call.id), "name": call.name,

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use futures_util::future::BoxFuture;
 use serde_json::json;
 
-use crate::message::{Message, Part, Reply, Role, Stop, ToolCall, ToolResult};
+use crate::message::{Message, Note, Part, Reply, Role, Stop, ToolCall, ToolResult};
 
 use super::arguments::{Ids, malformed, sendable};
 use super::history::sound;
@@ -70,7 +70,7 @@ fn is_quoted(text: &str, messages: &[Message]) -> bool {
     let plain = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
     let wanted = plain(text);
     let said = |part: &Part| match part {
-        Part::Text { text } => plain(text).contains(&wanted),
+        Part::Text { text } | Part::Note(Note { text, .. }) => plain(text).contains(&wanted),
         Part::Result(result) => plain(&result.text).contains(&wanted),
         Part::Reasoning { .. } | Part::Call(_) | Part::Image(_) => false,
     };
@@ -151,7 +151,7 @@ fn message(message: &Message) -> Message {
     };
     for part in &message.parts {
         match part {
-            Part::Text { text } => line(text),
+            Part::Text { text } | Part::Note(Note { text, .. }) => line(text),
             Part::Reasoning { .. } => {}
             Part::Call(call) => line(&call_text(call)),
             Part::Result(result) => {

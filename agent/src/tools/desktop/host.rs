@@ -12,7 +12,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{Mutex, mpsc};
 
 use crate::tools::call::Trouble;
-use crate::tools::program::{self, Program, Start};
+use crate::tools::program::{self, Disconnect, Program, Start};
 use crate::tools::{ErrorKind, Workplace};
 
 /// The program.
@@ -64,8 +64,8 @@ pub async fn ask(at: &Workplace, what: Ask) -> Result<Tell, Trouble> {
             Ok(told)
         }
         Some(Ok(Err(why))) => {
-            let end = host.program.end_of_it().await;
-            Err(Trouble::failed(format!("{NAME} failed: {why}; {end}")))
+            let end = why.with_end(host.program.end_of_it().await);
+            Err(Trouble::failed(format!("{NAME} failed: {end}")))
         }
         Some(Err(_)) => {
             host.close().await;
@@ -213,21 +213,22 @@ impl Host {
         self.acted = Some(Instant::now());
     }
 
-    async fn exchange(&mut self, what: Ask) -> Result<Tell, String> {
+    async fn exchange(&mut self, what: Ask) -> Result<Tell, Disconnect> {
+        let failed = |why: &dyn std::fmt::Display| Disconnect::Failed(why.to_string());
         self.asked += 1;
         let asked = Asked { id: self.asked, what };
-        let mut line = serde_json::to_vec(&asked).map_err(|why| why.to_string())?;
+        let mut line = serde_json::to_vec(&asked).map_err(|why| failed(&why))?;
         line.push(b'\n');
-        self.stdin.write_all(&line).await.map_err(|why| why.to_string())?;
-        self.stdin.flush().await.map_err(|why| why.to_string())?;
+        self.stdin.write_all(&line).await.map_err(|why| failed(&why))?;
+        self.stdin.flush().await.map_err(|why| failed(&why))?;
         while let Some(line) = self.lines.recv().await {
             let told: Told = serde_json::from_slice(&line)
-                .map_err(|why| format!("its answer cannot be read ({why})"))?;
+                .map_err(|why| failed(&format!("its answer cannot be read ({why})")))?;
             if told.id == self.asked {
                 return Ok(told.what);
             }
         }
-        Err("it closed its stdout".to_owned())
+        Err(Disconnect::Closed)
     }
 
     async fn close(self) {

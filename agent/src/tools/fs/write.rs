@@ -36,7 +36,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     if let Some(before) = before.as_ref().filter(|_| call.at.plain) {
         let text = String::from_utf8_lossy(&before.bytes);
         if let Some(told) = loss::hold_back(&call.at.session_dir, path, &text, &content) {
-            return Ok(Outcome::failed(ErrorKind::Failed, told));
+            return Ok(Outcome::not_run(ErrorKind::Failed, told));
         }
     }
     if create_directories {

@@ -144,6 +144,7 @@ fn question(url: &Url, at: IpAddr, why: &str) -> Question {
         what: format!("fetch {url}"),
         why: format!("`{host}`{is} is {why}, and only the public web is fetched unasked"),
         rule: format!("[tools.webfetch]\nallow_hosts = [{}]", toml::Value::from(place(url))),
+        host: None,
         writes: None,
         details: None,
     }

@@ -168,7 +168,7 @@ fn calls(parts: Vec<Part>) -> Reply {
 }
 
 struct Run {
-    finish: Result<Finish>,
+    finish: TurnResult<Finish>,
     talk: Conversation,
     events: Vec<What>,
     notes: Notes,
@@ -179,7 +179,11 @@ impl Run {
         let parts = self.talk.messages().iter().flat_map(|message| message.parts.clone());
         let results = parts.filter_map(|part| match part {
             Part::Result(result) => Some(result),
-            Part::Text { .. } | Part::Call(_) | Part::Reasoning { .. } | Part::Image(_) => None,
+            Part::Text { .. }
+            | Part::Note(_)
+            | Part::Reasoning { .. }
+            | Part::Call(_)
+            | Part::Image(_) => None,
         });
         results.collect()
     }

@@ -44,7 +44,8 @@ fn more_than_fits() -> Vec<Entry> {
         let long = if n == 7 { 60_000 } else { 4_000 };
         let asked = format!("mark-{n:02} {}", "x".repeat(long));
         let (call_id, name, text) = (n.to_string(), "say".into(), "said".into());
-        let result = ToolResult { call_id, name, ok: true, text, images: Vec::new() };
+        let result =
+            ToolResult { call_id, name, ok: true, text, images: Vec::new(), not_run: false };
         let message = calls(vec![call(&n.to_string(), "say", json!({}))]).message;
         let request = Message::text(Role::User, asked);
         [

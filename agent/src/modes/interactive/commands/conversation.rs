@@ -150,6 +150,7 @@ pub fn dump(chat: &mut Chat, _: Option<String>) -> Result<()> {
         for part in &message.parts {
             let (kind, words) = match part {
                 Part::Text { text } => ("text", text.clone()),
+                Part::Note(note) => ("note", note.text.clone()),
                 Part::Reasoning { text, .. } => ("reasoning", text.clone()),
                 Part::Call(call) => ("call", format!("{} {}", call.name, call.args)),
                 Part::Result(result) => ("result", result.text.clone()),

@@ -51,7 +51,7 @@ impl Coach {
             Then::GoOn if state.failed.is_none() => self.go_on(&state),
             Then::GoOn | Then::Correct => self.correct(&why),
         };
-        Some(Outcome { next: Some(next), ..Outcome::failed(ErrorKind::Failed, why) })
+        Some(Outcome { next: Some(next), ..Outcome::not_run(ErrorKind::Failed, why) })
     }
 
     /// Why a command leads nowhere: what it shows is known, and nothing was done about it.

@@ -151,7 +151,7 @@ impl<'a> Planner<'a> {
             let text = json!({ "current_url": url, "url": url, key: said }).to_string();
             let images = if at == last { vec![picture.clone()] } else { Vec::new() };
             let (call_id, name) = (call.id.clone(), call.name.clone());
-            Part::Result(ToolResult { call_id, name, ok, text, images })
+            Part::Result(ToolResult { call_id, name, ok, text, images, not_run: false })
         };
         let parts = results.into_iter().enumerate().map(part).collect();
         self.messages.push(Message { role: Role::User, parts });
@@ -196,6 +196,6 @@ mod tests {
         assert_eq!((seconds(1), seconds(2)), (Some(2), Some(4)));
         let asked = ProviderError::RateLimited { after: Some(Duration::from_secs(9)) };
         assert_eq!(pause(&asked, 1), Some(Duration::from_secs(9)));
-        assert_eq!(pause(&ProviderError::Rejected(String::new()), 1), None);
+        assert_eq!(pause(&ProviderError::rejected(""), 1), None);
     }
 }
