@@ -8,9 +8,9 @@ use base::failure::{Failure, Result};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::super::autonomous::Purse;
 use crate::gate::Asker;
 use crate::message::{Message, Role as Speaker};
+use crate::modes::autonomous::Purse;
 use crate::prompt::Identity;
 use crate::provider::{self, Choice, ToolSpec};
 use crate::role::{OwnTool, Role};

@@ -154,7 +154,9 @@ fn check(folder: &str, layers: &[(&str, &[&str])]) {
         let Some(rest) = file.name.strip_prefix(folder) else { continue };
         let module = rest.split(['/', '.']).next().unwrap_or_default();
         let Some((_, allowed)) = layers.iter().find(|(name, _)| *name == module) else {
-            panic!("`{folder}{module}` has no place yet: give it one in tests/house/imports.rs");
+            panic!(
+                "`{folder}{module}` has no place yet: give it one in tests/conventions/imports.rs"
+            );
         };
         for used in siblings_used(&file.production()) {
             assert!(

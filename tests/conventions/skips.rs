@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::source::{File, read, rust_files};
 
 /// The folder of these rules, whose texts hold the words that they look for.
-const HERE: &str = "tests/house/";
+const HERE: &str = "tests/conventions/";
 
 fn test_files() -> impl Iterator<Item = File> {
     let in_tests = |file: &File| file.name.starts_with("tests/") || !file.is_production();
