@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::message::{Image, Message, Note, Part, Role};
+use provider::message::{Image, Message, Note, Part, Role};
 
 /// Bytes of the user's words that are shown in the turn's place.
 const SHOWN: usize = 2_000;

@@ -51,7 +51,6 @@ fn words_of_the_user_in_brackets_are_not_taken_for_a_note() {
     let listed = stage.g3(["sessions", "list", "--json"]).json();
     assert_eq!(listed[0]["task"], "[x]\n\nfix it");
     stage.g3(["sessions", "export"]).says("## User\n\n[x]\n\nfix it\n");
-    stage.g3_with_input(["--resume"], "/rewind\n").says("  1  [x]");
 }
 
 #[test]
@@ -210,7 +209,7 @@ fn what_reaches_outside_asks_the_editor() {
         assert_eq!(asked["params"]["toolCall"]["toolCallId"], call);
         let shown = &asked["params"]["toolCall"]["content"][0]["content"]["text"];
         let shown = shown.as_str().unwrap();
-        assert!(shown.starts_with("```diff\n--- ") && shown.ends_with("+x\n```\n"), "{shown}");
+        assert!(shown.starts_with("```diff\n--- ") && shown.contains("\n+x\n"), "{shown}");
         editor.send(json!({"jsonrpc": "2.0", "id": asked["id"],
             "result": {"outcome": {"outcome": "selected", "optionId": option}}}));
         assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");

@@ -1,7 +1,7 @@
 //! Streams as services and gateways really write them, however odd: nothing of them is lost.
 
-use agent::message::{Part, Reply, Stop};
-use agent::provider::ProviderError;
+use provider::ProviderError;
+use provider::message::{Part, Reply, Stop};
 use serde_json::{Value, json};
 
 use crate::provider_wire::{calls, chat, decode, decoder, events, named, read};

@@ -1,14 +1,14 @@
 //! How questions are written on each wire.
 
-use agent::message::{Image, Message, Part, Role, ToolCall, ToolResult};
-use agent::provider::anthropic::Messages;
-use agent::provider::gemini::Gemini;
-use agent::provider::hosted::Wire;
-use agent::provider::openai_chat::Chat;
-use agent::provider::openai_chat::dialect::Service;
-use agent::provider::openai_responses::Responses;
-use agent::provider::{Facts, Request};
 use base::config::providers::CacheConfig;
+use provider::anthropic::Messages;
+use provider::gemini::Gemini;
+use provider::hosted::Wire;
+use provider::message::{Image, Message, Part, Role, ToolCall, ToolResult};
+use provider::openai_chat::Chat;
+use provider::openai_chat::dialect::Service;
+use provider::openai_responses::Responses;
+use provider::{Facts, Request};
 use serde_json::{Value, json};
 
 use crate::provider_support::{tools, user};
@@ -25,7 +25,7 @@ fn facts() -> Facts {
 }
 
 /// A question with these messages and tools.
-pub fn request<'a>(messages: &'a [Message], tools: &'a [agent::provider::ToolSpec]) -> Request<'a> {
+pub fn request<'a>(messages: &'a [Message], tools: &'a [provider::ToolSpec]) -> Request<'a> {
     Request { system: "Be terse.", messages, tools, max_output: 4000, session: "s-1" }
 }
 

@@ -1,13 +1,13 @@
 //! Recorded replies of real services, read however the network cuts them.
 
-use agent::message::{Part, Reply, Stop};
-use agent::provider::Delta;
-use agent::provider::anthropic::Messages;
-use agent::provider::gemini::Gemini;
-use agent::provider::hosted::{Decoder, Wire};
-use agent::provider::openai_chat::Chat;
-use agent::provider::openai_responses::Responses;
-use agent::provider::sse::{Event, Reader};
+use provider::Delta;
+use provider::anthropic::Messages;
+use provider::gemini::Gemini;
+use provider::hosted::{Decoder, Wire};
+use provider::message::{Part, Reply, Stop};
+use provider::openai_chat::Chat;
+use provider::openai_responses::Responses;
+use provider::sse::{Event, Reader};
 use serde_json::{Value, json};
 
 use crate::provider_request::request;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::window::{self, Window};
 use super::{Conversation, Entry};
-use crate::message::{Message, Note, Part, Role};
+use provider::message::{Message, Note, Part, Role};
 
 /// What is asked for a summary.
 const QUESTION: &str = "The conversation no longer fits. Do not call tools. Write a summary from \

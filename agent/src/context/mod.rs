@@ -13,8 +13,8 @@ use base::failure::{OrFail, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::message::{Bill, Message, NotePurpose, Part, Reply, Role, Stop, ToolResult};
 use dehydrate::Stub;
+use provider::message::{Bill, Message, NotePurpose, Part, Reply, Role, Stop, ToolResult};
 use window::Window;
 
 /// Where a conversation is written down. A line is on disk before its effect is shown.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::window::estimate_text;
 use super::{Conversation, Entry, Record};
-use crate::message::{Message, Part, ToolCall};
+use provider::message::{Message, Part, ToolCall};
 
 /// Percentages at which results are moved away, once each.
 const MARKS: [u64; 4] = [50, 60, 70, 80];

@@ -2,7 +2,7 @@
 
 use base::event::Usage;
 
-use crate::message::{Message, Note, Part};
+use provider::message::{Message, Note, Part};
 
 /// Tokens of a picture, as far as anybody can say beforehand.
 const IMAGE_TOKENS: u64 = 1_500;
@@ -141,7 +141,7 @@ pub fn estimate_part(part: &Part) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Role;
+    use provider::message::Role;
 
     #[test]
     fn what_the_provider_reports_beats_the_estimate() {

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, Result};
 use base::text::count;
 
-use crate::gate::paths;
-use crate::message::{Image, Message, Part, Role};
 use crate::tools::image;
+use gate::paths;
+use provider::message::{Image, Message, Part, Role};
 
 /// Files that one message brings along at most.
 const FILES: usize = 20;

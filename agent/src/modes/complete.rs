@@ -6,11 +6,11 @@ use base::event::Usage;
 use base::failure::{Failure, OrFail, Result};
 
 use super::interrupt::{self, Interrupts};
-use crate::message::{Message, Role};
-use crate::provider::{self, Delta, ProviderError, Request};
 use crate::run::Settings;
 use crate::turn::beside_words;
 use crate::ui::Bus;
+use provider::message::{Message, Role};
+use provider::{self, Delta, ProviderError, Request};
 
 /// A model's answer to one question.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::snapshot::Snapshot;
 use crate::context::{Entry, turns};
-use crate::message::{Message, Note, Part};
+use provider::message::{Message, Note, Part};
 
 /// As Markdown, for people. Turns that were taken back are left out.
 pub fn markdown(seen: &Snapshot, entries: Vec<Entry>) -> String {

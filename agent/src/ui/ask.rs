@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use super::diff::View;
 use super::terminal::QuestionInput;
 use super::{Bus, diff, terminal};
-use crate::gate::{Answer, Asker, Question};
+use gate::{Answer, Asker, Question};
 
 tokio::task_local! {
     /// The id of the call that is being carried out.

@@ -13,10 +13,10 @@ use base::event::{TodoItem, What};
 use base::secret::Secret;
 use serde_json::Value;
 
-use crate::gate::stance::Stance;
-use crate::message::{Image, Message, Part, Role};
 use crate::session::{self, export, snapshot::Snapshot};
 use crate::ui::{call_line, cut_to};
+use gate::permission_mode::PermissionMode;
+use provider::message::{Image, Message, Part, Role};
 
 /// The user's message.
 pub fn message(blocks: Vec<ContentBlock>) -> Message {
@@ -81,7 +81,7 @@ pub fn update(what: &What, cwd: &Path) -> Option<SessionUpdate> {
         }
         What::Todo { items } => SessionUpdate::Plan(plan(items)),
         What::Plan { plan } if plan["approved"] == true => {
-            SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(Stance::Auto.id()))
+            SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(PermissionMode::Auto.id()))
         }
         What::Start { .. }
         | What::Turn { .. }

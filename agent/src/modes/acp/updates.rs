@@ -16,8 +16,8 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::convert;
-use crate::gate::{Answer, Asker, Question};
 use crate::ui::{Bus, Sink, ask};
+use gate::{Answer, Asker, Question};
 
 /// g3's own events beside the protocol's: they carry cost.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonRpcNotification)]

@@ -8,15 +8,16 @@ use base::failure::{Failure, Result};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::super::autonomous::Purse;
-use crate::gate::Asker;
-use crate::message::{Message, Role as Speaker};
+use crate::modes::autonomous::Purse;
 use crate::prompt::Identity;
-use crate::provider::{self, Choice, ToolSpec};
 use crate::role::{OwnTool, Role};
-use crate::run::{Settings, Which, Work};
-use crate::tools::{Outcome, Profile};
+use crate::run::{AgentSession, SessionSelector, Settings};
+use crate::tools::output::ToolOutput;
+use crate::tools::profile::Profile;
 use crate::ui::Bus;
+use gate::Asker;
+use provider::message::{Message, Role as Speaker};
+use provider::{self, Choice, ToolSpec};
 
 /// Reads the arguments of the tool; the error tells the model what is wrong with them.
 type Reader = Box<dyn Fn(&Value) -> std::result::Result<String, String> + Send + Sync>;
@@ -107,11 +108,16 @@ impl Given {
                 ..settings.clone()
             };
             let (bus, asker) = heard.clone();
-            let mut work = Work::begin(&settings, &Which::New(asked.title.into()), bus, asker)?;
+            let mut work = AgentSession::begin(
+                &settings,
+                &SessionSelector::New(asked.title.into()),
+                bus,
+                asker,
+            )?;
             let message = Message::text(Speaker::User, asked.message.clone());
             let ended = work.part(message, cancel.clone()).await;
             *spent = spent.plus(work.talk.usage());
-            work.leave().close().await;
+            work.shutdown().finish().await;
             let none = || Failure::failed(format!("the model gave no {}", tool.spec.name));
             let status = ended.status;
             came = match (status, tool.taken()) {
@@ -129,16 +135,16 @@ impl OwnTool for Given {
         self.spec.clone()
     }
 
-    fn call(&self, args: &Value) -> Outcome {
+    fn call(&self, args: &Value) -> ToolOutput {
         match (self.read)(args) {
             Ok(text) => {
                 *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
-                Outcome::done(format!(
+                ToolOutput::done(format!(
                     "the {} are taken; the user will look at them",
                     self.spec.name
                 ))
             }
-            Err(why) => Outcome::invalid(why),
+            Err(why) => ToolOutput::invalid(why),
         }
     }
 

@@ -31,11 +31,11 @@ use self::tree::Tree;
 use super::autonomous::{self, Pair, Purse, Terms, requirements};
 use super::complete;
 use super::interrupt::Interrupts;
-use crate::gate::Asker;
 use crate::limits::Limits;
-use crate::provider::Choice;
 use crate::run::Settings;
 use crate::ui::{self, Bus};
+use gate::Asker;
+use provider::Choice;
 
 /// What is to be run.
 #[derive(Clone, Debug)]

@@ -193,7 +193,8 @@ async fn large_texts_of_old_calls_are_thinned_as_well_as_their_results() {
 #[tokio::test]
 async fn the_pictures_that_the_user_showed_last_outlive_a_summary() {
     let shown = |data: &str| {
-        let picture = crate::message::Image { media_type: "image/png".into(), data: data.into() };
+        let picture =
+            provider::message::Image { media_type: "image/png".into(), data: data.into() };
         let mut message = Message::text(Role::User, "look");
         message.parts.push(Part::Image(picture));
         let (usage, stop) = (Usage::default(), Stop::Done);

@@ -8,10 +8,10 @@ use base::text::count;
 
 use super::at_work;
 use crate::fragment::{self, Fragment};
-use crate::message::{Part, Role};
 use crate::modes::interactive::Chat;
 use crate::session::snapshot::Snapshot;
 use crate::ui::{bill, clipboard, cut_to, tokens};
+use provider::message::{Part, Role};
 
 /// `/stats`.
 pub fn stats(chat: &mut Chat, _: Option<String>) -> Result<()> {

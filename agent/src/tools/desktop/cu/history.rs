@@ -1,7 +1,7 @@
 //! What a planner is sent of what it did: its first instruction always, and no answer without the
 //! call that it answers.
 
-use crate::message::{Message, Part, Role};
+use provider::message::{Message, Part, Role};
 
 /// Entries that are sent at most.
 pub const MOST: usize = 30;
@@ -54,7 +54,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::message::{Image, ToolCall, ToolResult};
+    use provider::message::{Image, ToolCall, ToolResult};
 
     fn history(steps: usize) -> Vec<Message> {
         let image = || Image { media_type: "image/jpeg".into(), data: "x".into() };

@@ -1,0 +1,12 @@
+//! The conventions of this project and the rules of docs/architecture.md, as tests on the source.
+
+mod cycles;
+mod dependencies;
+mod documents;
+mod files;
+mod imports;
+mod pages;
+mod skips;
+mod source;
+mod test_hooks;
+mod type_names;
