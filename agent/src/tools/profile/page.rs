@@ -12,13 +12,13 @@ const HEAD: &str = "\
 
 This page is made from the tables in `agent/src/tools/profile` by `g3 tool list --markdown`, and a test keeps it so.
 
-A profile is a set of names for the same engines, as an ecosystem knows them: `--profile NAME` or `[agent] profile`. `all` has every name once. Whatever the profile, a call by any name below is understood; what switches a tool on decides only whether a model is offered it. Parameters in bold must be given. Numbers given as texts and whole floats are accepted; parameters that are not known are passed over with a note; a missing or contradictory one is an error, and nothing is done.
+A profile is a set of names and parameters for the same tools, as other agents use them: `--profile NAME` or `[agent] profile`. `all` has every name once. A call by any name below works in every profile; switches decide only whether a tool is offered to a model. Parameters in bold are required. Numbers as strings and whole floats are accepted; unknown parameters are ignored with a note; missing or contradictory ones are an error, and nothing is done.
 
-`g3 tool exec --profile P --name N --args JSON` runs a tool without a model: exit code 0 when it worked, 1 when it failed, 2 when the call was a bad one. With `--json` it prints one object with `ok`, `text`, `metadata`, `images`, `duration_ms`, `escalate` and `error_kind`, else the text as a model reads it. `g3 tool list --profile P --schemas` prints the JSON Schemas, `g3 tool check` tells what the gate would say of a call (gate.md), and `g3 tool undo` takes back what a tool wrote last (sessions.md).
+`g3 tool exec --profile P --name N --args JSON` runs a tool without a model: exit code 0 on success, 1 if the tool failed, 2 for an invalid call. With `--json` it prints one object with `ok`, `text`, `metadata`, `images`, `duration_ms`, `escalate` and `error_kind`, else the text as a model reads it. `g3 tool list --profile P --schemas` prints the JSON Schemas, `g3 tool check` shows the gate's decision about a call (gate.md), and `g3 tool undo` undoes the last write of a tool (sessions.md).
 
-A result is cut to about a fifth of the model's context window, 208 KiB at most; all of it is kept in a file of the session, and the result says where. Arrays and objects of the profile `core` stay valid JSON.
+A result is cut to about a fifth of the model's context window, 208 KiB at most; the whole result is saved in a file of the session, and the result names it. Arrays and objects of the profile `core` stay valid JSON.
 
-A file that changed since the session last saw it is not overwritten unseen. An edit whose text or lines stand in the file exactly goes through, and the result shows what else changed; any other change is refused once with a diff of what changed, and the next try counts as informed. Reading a file, a search that shows lines of it, and every own write count as seeing it.
+A file that has changed since the session last read it is not overwritten blindly. An edit whose text or lines match the file exactly is made, and the result shows the other changes; any other write is refused once with a diff of the changes, and the next attempt is allowed. Reading a file, a search that shows lines of it, and the session's own writes count as reading.
 ";
 
 /// All profiles, tool by tool.
