@@ -33,25 +33,28 @@ use crate::prompt::{self, Place};
 use crate::role::Role;
 use crate::session::journal::Writer;
 use crate::session::{Session, errors};
-use crate::tools::context::{Services, ToolContext};
-use crate::tools::exec::boxed::CommandBox;
-use crate::tools::mcp::Hub;
-use crate::tools::outside::Outside;
-use crate::tools::profile::Profile;
 use crate::turn::Finish;
 use crate::ui::Bus;
 use act::Act;
 use ends::{Ended, error, tell_failure};
 use gate::Asker;
 use help::Help;
+use mcp_client::Hub;
 use mind::Mind;
 use provider::message::{self, Message};
 use provider::{self, Choice, Facts};
 use subagent::{Lead, Under};
+use tools::context::{Services, ToolContext};
+use tools::exec::boxed::CommandBox;
+use tools::outside::Outside;
+use tools::profile::Profile;
+use tools::services::Toolset;
 
 /// What was typed and configured, for one session.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The tools of this program.
+    pub toolset: &'static dyn Toolset,
     /// The working directory, absolute.
     pub cwd: PathBuf,
     /// The configuration for it.
@@ -162,7 +165,7 @@ impl Work {
         let (writer, entries) = Writer::open(&session, clock)?;
         let role = settings.role.clone();
         session.is_of(role.name.as_deref(), &entries)?;
-        let place = equip::workplace(settings, &session, &facts, gate);
+        let place = equip::workplace(settings, &session, &facts, gate)?;
         let date = context::begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
         let mut mind = Mind::of(settings, provider, &date, &place.skills);
         let warn = warner(&bus);
@@ -182,7 +185,7 @@ impl Work {
             mind.offered.retain(|spec| !subagent::is_task(settings.profile, &spec.name));
         }
         mind.give(settings, mcp.iter().flat_map(|hub| hub.offered()).collect());
-        let others = Services { lsp: under.language_servers(config)?, ..place.others };
+        let others = Services { lsp: under.language_servers(place.others.lsp), ..place.others };
         let place = ToolContext { mcp, outside: under.outside(), others, ..place };
         let window = mind.window(&[]);
         let mut talk = Conversation::new(window, Box::new(writer));

@@ -15,9 +15,9 @@ use crate::hooks::toolbox::Hooked;
 use crate::limits::Spent;
 use crate::role;
 use crate::session::inbox::Folder;
-use crate::tools::context::{Services, ToolContext};
 use crate::turn::act::Toolbox;
 use crate::turn::{self, Agent, Finish, Tell};
+use tools::context::{Services, ToolContext};
 
 /// What the agent does.
 #[derive(Clone, Copy, PartialEq, Eq)]

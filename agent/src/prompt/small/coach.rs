@@ -10,13 +10,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::relevant;
 use super::task::{Task, is_data, is_prose, is_test};
-use crate::tools::kind::{Effect, ToolKind};
-use crate::tools::output::ToolOutput;
-use crate::tools::tool::ToolSpec;
 use gate::{paths, verbs};
 use look::{Tree, tree};
 use provider::embedded::REMINDER;
 use provider::message::ToolCall;
+use tools::kind::{Effect, ToolKind};
+use tools::output::ToolOutput;
+use tools::tool::ToolSpec;
 
 /// How often at most the model is told that it is not done yet.
 const REMINDERS: usize = 5;
