@@ -277,7 +277,7 @@ fn call(conversation: &str, held: bool) -> Chat {
     }
 }
 
-/// As `agent/src/tools` offers them.
+/// As `agent/tools` offers them.
 fn small_tools() -> Vec<Tool> {
     let mut tools = Vec::new();
     for (table, names) in TOOLS {
