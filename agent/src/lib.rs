@@ -15,7 +15,7 @@ pub mod prompt;
 pub mod role;
 pub mod run;
 pub mod session;
-pub mod tools;
+pub mod session_tools;
 pub mod trace;
 pub mod turn;
 pub mod ui;

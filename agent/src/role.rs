@@ -8,13 +8,13 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use crate::prompt::Identity;
-use crate::tools::dispatch;
-use crate::tools::kind::ToolKind;
-use crate::tools::output::{ErrorKind, ToolOutput};
-use crate::tools::profile::Profile;
 use crate::turn::tool_calls::{ToolJob, Toolbox};
 use gate::write_scope::WriteScope;
 use provider::ToolSpec;
+use tools::dispatch;
+use tools::kind::ToolKind;
+use tools::output::{ErrorKind, ToolOutput};
+use tools::profile::Profile;
 
 /// Who works in a session. The default is g3 itself, with all its tools.
 #[derive(Clone, Debug, Default)]

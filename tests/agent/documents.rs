@@ -11,7 +11,7 @@ use crate::stage::{G3, Stage};
 
 /// The code blocks of a page in a language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     let text = std::fs::read_to_string(file).expect("the page is there");
     let begin = format!("```{language}\n");
     let parts = text.split(&begin).skip(1).filter_map(|part| part.split("```").next());

@@ -25,7 +25,7 @@ pub fn decoder(wire: &str) -> Box<dyn Decoder> {
 }
 
 fn fixtures() -> Vec<(String, &'static str, String)> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/wire");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/wire");
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -43,7 +43,7 @@ fn envelope(body: &str) -> String {
 
 #[test]
 fn recorded_patches_lead_to_the_recorded_trees() {
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/patch");
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/patch");
     let mut seen = 0;
     for case in fs::read_dir(cases).unwrap().flatten().map(|entry| entry.path()) {
         let Ok(patch) = fs::read_to_string(case.join("patch.txt")) else { continue };

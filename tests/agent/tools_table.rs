@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use agent::tools::kind::ToolKind;
-use agent::tools::offer::{Switches, offered};
-use agent::tools::profile::{Profile, faces};
 use serde_json::{Value, json};
+use tools::kind::ToolKind;
+use tools::offer::{Switches, offered};
+use tools::profile::{Profile, faces};
 
 use crate::tools_support::{Bench, G3};
 
@@ -230,7 +230,7 @@ fn names_of_other_profiles_work_when_they_mean_one_tool() {
 
 #[test]
 fn the_page_about_tools_is_the_table() {
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tools.md");
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
     let bench = Bench::new("g3");
     let made = bench.env.run(G3, &bench.dir, ["tool", "list", "--markdown"]);
     made.ok();

@@ -3,7 +3,7 @@
 use crate::source::read;
 
 /// Raised on purpose, with a line in the commit that says what came in.
-const MOST_PACKAGES: usize = 480;
+const MOST_PACKAGES: usize = 500;
 
 #[test]
 fn the_lock_file_stays_below_its_ceiling() {
@@ -39,24 +39,51 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("agent/gate", &["base"]),
     ("agent/skills", &["base", "gate"]),
     ("agent/memory", &["base", "provider"]),
-    ("agent", &["base", "gate", "memory", "planner", "provider", "skills"]),
+    ("agent/tools", &["base", "gate", "memory", "provider", "skills"]),
+    ("agent/tools/standard", &["base", "gate", "memory", "provider", "skills", "tools"]),
+    ("agent/tools/syntax", &["base", "gate", "provider", "tools"]),
+    ("agent/tools/web", &["base", "gate", "provider", "tools"]),
+    ("agent/tools/lsp", &["base", "gate", "provider", "tools"]),
+    ("agent/tools/mcp", &["base", "gate", "provider", "tools"]),
+    ("agent/tools/desktop", &["base", "gate", "provider", "tools"]),
+    ("agent", &["base", "gate", "mcp_client", "memory", "planner", "provider", "skills", "tools"]),
+    (
+        "agent/g3",
+        &[
+            "agent",
+            "base",
+            "desktop_tools",
+            "lsp_tools",
+            "standard_tools",
+            "syntax_tools",
+            "tools",
+            "web_tools",
+        ],
+    ),
     ("orchestrator", &["base", "planner"]),
     ("tests", &["base"]),
 ];
 
 /// The names under which the crates of this project are used.
-const OURS: [&str; 11] = [
+const OURS: [&str; 18] = [
     "agent",
     "base",
     "desktop",
+    "desktop_tools",
     "gate",
+    "lsp_tools",
+    "mcp_client",
     "memory",
     "model",
     "orchestrator",
     "planner",
     "provider",
     "skills",
+    "standard_tools",
+    "syntax_tools",
     "testkit",
+    "tools",
+    "web_tools",
 ];
 
 #[test]

@@ -15,12 +15,13 @@ use super::trace::{self, TraceArgs};
 use super::{AgentArgs, Common, in_runtime};
 use crate::modes::mcp;
 use crate::run::root_of;
-use crate::tools::exec::boxed::CommandBox;
-use crate::tools::mcp::connect::Place;
-use crate::tools::mcp::name::servers as parts;
-use crate::tools::mcp::server::Server;
-use crate::tools::mcp::{login, servers};
 use crate::ui;
+use mcp_client::connect::Place;
+use mcp_client::name::servers as parts;
+use mcp_client::server::Server;
+use mcp_client::{login, servers};
+use tools::exec::boxed::CommandBox;
+use tools::services::Toolset;
 
 /// `g3 mcp …`.
 #[derive(Debug, Args)]
@@ -93,7 +94,7 @@ impl From<Here> for Common {
 }
 
 /// Runs `g3 mcp …`; gives the exit code.
-pub fn run(args: McpArgs) -> Result<u8> {
+pub fn run(args: McpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     match args.command {
         McpCommand::List { json, place } => list(json, &place.into()).map(|()| 0),
         McpCommand::Test { name, json, place } => in_runtime(test(&name, json, &place.into())),
@@ -102,7 +103,7 @@ pub fn run(args: McpArgs) -> Result<u8> {
         McpCommand::Serve { profile, trace, place } => {
             let agent = AgentArgs { profile, ..AgentArgs::default() };
             let common = Common { trace, ..place.into() };
-            let settings = settings(&common, &agent)?;
+            let settings = settings(&common, &agent, toolset)?;
             let trace = trace::begin(&common, &settings.config, "mcp serve")?;
             settings.notices.iter().for_each(|notice| ui::say(&format!("warning: {notice}")));
             trace.over(in_runtime(mcp::serve(settings)).map(|()| 0))

@@ -34,6 +34,7 @@ use crate::ui::{self, Bus};
 use provider::message::Image;
 use settings::{BrowserArgs, cwd_of_user, settings};
 use show::Show;
+use tools::services::Toolset;
 use ways::{Given, ModeArgs, Way};
 
 /// A coding agent: it asks a model, does what the model wants done, and shows what came of it.
@@ -225,14 +226,14 @@ fn dollars(text: &str) -> std::result::Result<f64, String> {
 }
 
 /// Reads the command line and runs what it means; gives the exit code.
-pub fn main() -> u8 {
+pub fn main(toolset: &'static dyn Toolset) -> u8 {
     let typed = Cli::command().try_get_matches();
     let parsed = typed.and_then(|typed| Ok((Cli::from_arg_matches(&typed)?, Given::of(&typed))));
     let (cli, given) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => return wrong::tell(&error),
     };
-    match run(cli, &given) {
+    match run(cli, &given, toolset) {
         Ok(code) => code,
         Err(failure) => {
             ui::fail(&failure);
@@ -241,18 +242,18 @@ pub fn main() -> u8 {
     }
 }
 
-fn run(cli: Cli, given: &Given) -> Result<u8> {
+fn run(cli: Cli, given: &Given, toolset: &'static dyn Toolset) -> Result<u8> {
     match cli.command {
-        None => in_runtime(agent(cli.common, cli.agent, given)),
-        Some(Command::Acp(args)) => in_runtime(serve(args)),
-        Some(Command::Complete(common)) => in_runtime(answer(common)),
-        Some(Command::Plan(args)) => in_runtime(plan::run(args)),
-        Some(Command::Tool(args)) => tool::run(&args),
+        None => in_runtime(agent((cli.common, cli.agent), given, toolset)),
+        Some(Command::Acp(args)) => in_runtime(serve(args, toolset)),
+        Some(Command::Complete(common)) => in_runtime(answer(common, toolset)),
+        Some(Command::Plan(args)) => in_runtime(plan::run(args, toolset)),
+        Some(Command::Tool(args)) => tool::run(&args, toolset),
         Some(Command::Trust(args)) => trust::run(&args),
         Some(Command::Config(args)) => config::run(&args),
         Some(Command::Login(args)) => in_runtime(login::run(&args)),
         Some(Command::Model(args)) => model::run(&args),
-        Some(Command::Mcp(args)) => mcp::run(args),
+        Some(Command::Mcp(args)) => mcp::run(args, toolset),
         Some(Command::Sessions(args)) => sessions::run(&args),
         Some(Command::Skills(args)) => skills::run(&args),
         Some(Command::Completions { shell }) => {
@@ -274,7 +275,11 @@ fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     done
 }
 
-async fn agent(mut common: Common, mut args: AgentArgs, given: &Given) -> Result<u8> {
+async fn agent(
+    (mut common, mut args): (Common, AgentArgs),
+    given: &Given,
+    toolset: &'static dyn Toolset,
+) -> Result<u8> {
     if args.mode.list_agents {
         given.fits(Way::List)?;
         return agents::list(&common, args.show.json);
@@ -299,7 +304,7 @@ async fn agent(mut common: Common, mut args: AgentArgs, given: &Given) -> Result
                 Some(_) | None => failure,
             })?;
         }
-        let settings = settings(&common, &args)?;
+        let settings = settings(&common, &args, toolset)?;
         let pictures = args.images.iter().map(|file| attach::picture(&cwd_of_user(), file));
         let pictures = pictures.collect::<Result<Vec<Image>>>()?;
         let trace = trace::begin(&common, &settings.config, way.name())?;
@@ -337,13 +342,13 @@ async fn agent(mut common: Common, mut args: AgentArgs, given: &Given) -> Result
     trace.over(work.await)
 }
 
-async fn serve(args: AcpArgs) -> Result<u8> {
+async fn serve(args: AcpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     let AcpArgs { common, profile, acd, agent, rounds, limits, browser, dry_run } = args;
     let terms = Terms { rounds: limits.max_turns, checks: rounds.checks };
     let rounds = rounds.autonomous.then_some(terms);
     let agent = AgentArgs { profile, acd, agent, limits, browser, ..AgentArgs::default() };
     if dry_run {
-        let checked = settings(&common, &agent).and_then(|settings| {
+        let checked = settings(&common, &agent, toolset).and_then(|settings| {
             let roles = &settings.config.providers;
             let roles = rounds.as_ref().map(|_| [&roles.player, &roles.coach]);
             let roles = roles.into_iter().flatten().flatten().cloned();
@@ -360,13 +365,13 @@ async fn serve(args: AcpArgs) -> Result<u8> {
     let trace = trace::begin_anywhere(&common, "acp")?;
     let for_directory = move |cwd: &std::path::Path| {
         let common = Common { workspace: Some(cwd.to_owned()), ..common.clone() };
-        settings(&common, &agent)
+        settings(&common, &agent, toolset)
     };
     trace.over(acp::run(Box::new(for_directory), rounds).await.map(|()| 0))
 }
 
-async fn answer(common: Common) -> Result<u8> {
-    let settings = settings(&common, &AgentArgs::default())?;
+async fn answer(common: Common, toolset: &'static dyn Toolset) -> Result<u8> {
+    let settings = settings(&common, &AgentArgs::default(), toolset)?;
     let trace = trace::begin(&common, &settings.config, "complete")?;
     let work = async {
         let question = stdin_text()?;

@@ -11,6 +11,7 @@ use super::{AgentArgs, Common, stdin_text, trace};
 use crate::modes::planning::alone::{self, Part};
 use crate::ui::plain::Plain;
 use crate::ui::{self, Bus};
+use tools::services::Toolset;
 
 /// `g3 plan`.
 #[derive(Debug, Args)]
@@ -40,12 +41,12 @@ struct SplitArgs {
 }
 
 /// Runs it; what the model does is told on stderr.
-pub async fn run(args: PlanArgs) -> Result<u8> {
+pub async fn run(args: PlanArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     if !args.json {
-        let came = part(args.command).await?;
+        let came = part(args.command, toolset).await?;
         return ui::print(&format!("{}\n", came.trim_end())).map(|()| 0);
     }
-    let (told, code) = match part(args.command).await {
+    let (told, code) = match part(args.command, toolset).await {
         Ok(came) => (serde_json::json!({ "text": came }), 0),
         Err(failure) => (serde_json::json!({ "error": failure.to_json() }), failure.exit_code()),
     };
@@ -53,12 +54,12 @@ pub async fn run(args: PlanArgs) -> Result<u8> {
 }
 
 /// One part of a plan: what the model said.
-async fn part(command: PlanCommand) -> Result<String> {
+async fn part(command: PlanCommand, toolset: &'static dyn Toolset) -> Result<String> {
     let (common, part) = match command {
         PlanCommand::Refine(common) => (common, Part::Refine),
         PlanCommand::Split(args) => (args.common, Part::Split(args.tasks.map(file).transpose()?)),
     };
-    let settings = settings(&common, &AgentArgs::default())?;
+    let settings = settings(&common, &AgentArgs::default(), toolset)?;
     let trace = trace::begin(&common, &settings.config, "plan")?;
     let work = async {
         let text = stdin_text()?;

@@ -15,9 +15,10 @@ use crate::persona::Places;
 use crate::role::Role;
 use crate::run::Settings;
 use crate::run::notes::Notes;
-use crate::tools::profile::Profile;
-use crate::tools::research;
 use provider::Choice;
+use tools::profile::Profile;
+use tools::scout;
+use tools::services::Toolset;
 
 /// The browser.
 #[derive(Clone, Debug, Default, Args)]
@@ -51,11 +52,15 @@ impl BrowserArgs {
 }
 
 /// The settings that these flags mean.
-pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
+pub fn settings(
+    common: &Common,
+    args: &AgentArgs,
+    toolset: &'static dyn Toolset,
+) -> Result<Settings> {
     let cwd = directory(common)?;
     let Loaded { mut config, mut notices, .. } = load(common, &cwd)?;
     args.browser.apply(&mut config, args.chat)?;
-    config.gate.rules.extend(research::scouts_rule());
+    config.gate.rules.extend(scout::scouts_rule());
     let named = args.profile.as_deref().or(config.agent.profile.as_deref());
     let profile = named.map_or(Ok(Profile::default()), |name| {
         Profile::parse(name).ok_or_else(|| {
@@ -81,6 +86,7 @@ pub fn settings(common: &Common, args: &AgentArgs) -> Result<Settings> {
     }
     let first_note = args.codebase_fast_start.as_ref().map(|_| first_report(&cwd));
     Ok(Settings {
+        toolset,
         cwd,
         config,
         notices,

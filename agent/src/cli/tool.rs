@@ -14,22 +14,19 @@ use serde_json::{Value, json};
 
 use crate::run::root_of;
 use crate::session::sessions_dir;
-use crate::tools::args as arguments;
-use crate::tools::browser::{self, keeper};
-use crate::tools::context::ToolContext;
-use crate::tools::desktop;
-use crate::tools::dispatch;
-use crate::tools::exec::boxed::confining;
-use crate::tools::lsp::hub::Hub;
-use crate::tools::output::{ErrorKind, ToolOutput};
-use crate::tools::profile::Profile;
-use crate::tools::profile::{self, ProfileTool, page};
-use crate::tools::screen_access::ScreenAccess;
-use crate::tools::toolset::TOOLS;
 use crate::ui::live::Live;
 use crate::ui::{call_line, terminal};
 use gate::Gate;
 use memory::Memory;
+use tools::args as arguments;
+use tools::context::ToolContext;
+use tools::dispatch;
+use tools::exec::boxed::confining;
+use tools::output::{ErrorKind, ToolOutput};
+use tools::profile::Profile;
+use tools::profile::{self, ProfileTool, page};
+use tools::screen_access::ScreenAccess;
+use tools::services::{BrowserOwner, Toolset};
 
 mod check;
 mod undo;
@@ -108,13 +105,13 @@ const CALL: &str = "call";
 const SESSION: &str = "tool-exec";
 
 /// Runs `g3 tool …`; gives the exit code.
-pub fn run(args: &ToolArgs) -> Result<u8> {
+pub fn run(args: &ToolArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     match &args.command {
         ToolCommand::List(args) => list(args).map(|()| 0),
-        ToolCommand::Exec(args) => exec(args),
-        ToolCommand::Check(args) => check::run(args),
+        ToolCommand::Exec(args) => exec(args, toolset),
+        ToolCommand::Check(args) => check::run(args, toolset),
         ToolCommand::Undo(args) => undo::run(args).map(|()| 0),
-        ToolCommand::KeepBrowser { order } => keep_browser(order).map(|()| 0),
+        ToolCommand::KeepBrowser { order } => keep_browser(order, toolset).map(|()| 0),
     }
 }
 
@@ -146,10 +143,10 @@ fn schema(face: &ProfileTool) -> Value {
     })
 }
 
-fn exec(args: &ExecArgs) -> Result<u8> {
+fn exec(args: &ExecArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     let given = given(&args.call.args)?;
     let (cwd, config) = loaded(args.call.cwd.as_deref())?;
-    let mut at = workplace(&cwd, args.session.as_deref(), &config)?;
+    let mut at = workplace((&cwd, args.session.as_deref()), &config, toolset)?;
     keep(&at)?;
     let live = Arc::new(Mutex::new(Live::new()));
     at.hear = listener(&live);
@@ -186,11 +183,9 @@ fn with(live: &Mutex<Live>, work: impl FnOnce(&mut Live)) {
     work(&mut live.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
-fn keep_browser(order: &str) -> Result<()> {
-    let order = serde_json::from_str(order).or_fail(|| "this is no order for a browser")?;
+fn keep_browser(order: &str, toolset: &dyn Toolset) -> Result<()> {
     // Who started us reads one line; that it cannot be written is its end, and then ours.
-    let say = |said: &keeper::Said| drop(print(&keeper::line(said)));
-    runtime()?.block_on(keeper::run(order, say)).or_fail(|| "the browser cannot be kept")
+    runtime()?.block_on(toolset.keep_browser(order, &|line| drop(print(line))))
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -221,7 +216,9 @@ fn run_to_its_end(
         if let Some(servers) = &at.others.lsp {
             servers.close().await;
         }
-        desktop::host::close().await;
+        if let Some(desktop) = &at.others.desktop {
+            desktop.close().await;
+        }
         outcome
     }))
 }
@@ -270,16 +267,17 @@ fn state_dir(cwd: &Path, session: Option<&str>) -> Result<PathBuf> {
     Ok(sessions_dir(cwd).join(session))
 }
 
-fn workplace(cwd: &Path, session: Option<&str>, config: &Config) -> Result<ToolContext> {
-    let mut at = ToolContext::quiet(&TOOLS, cwd, state_dir(cwd, session)?);
+fn workplace(
+    (cwd, session): (&Path, Option<&str>),
+    config: &Config,
+    toolset: &'static dyn Toolset,
+) -> Result<ToolContext> {
+    let mut at = ToolContext::quiet(toolset.registry(), cwd, state_dir(cwd, session)?);
     at.root = root_of(cwd);
     at.gate = Arc::new(Gate::new(&config.gate, None)?.confining(confining(&config.sandbox)));
-    at.others.sandbox = Arc::new(config.sandbox.clone());
+    at.others = toolset.services(config, BrowserOwner::Calls)?;
     at.memory = Arc::new(Memory::new(config, None));
-    at.others.web = Arc::new(config.tools.clone());
-    at.others.lsp = Some(Hub::new(config)?);
     at.others.screen = Arc::new(ScreenAccess::of_a_person(config));
-    at.others.browser = Some(browser::hub::Hub::of_calls(&config.webdriver));
     at.skills = Arc::new(skills::find::shelf(&config.skills, cwd));
     Ok(at)
 }

@@ -15,9 +15,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use self::process::Said;
-use crate::tools::exec::boxed::CommandBox;
-use crate::tools::output::ToolOutput;
 use provider::message::{Message, Part};
+use tools::exec::boxed::CommandBox;
+use tools::output::ToolOutput;
 
 /// Hears what the user should know.
 pub type Tell = Arc<dyn Fn(String) + Send + Sync>;

@@ -7,8 +7,8 @@ use base::config::hooks::Hook;
 use base::process::{Job, Limits};
 use serde_json::Value;
 
-use crate::tools::exec::boxed::{CommandBox, Hold};
-use crate::tools::exec::environment::{Environment, apply};
+use tools::exec::boxed::{CommandBox, Hold};
+use tools::exec::environment::{Environment, apply};
 
 /// How much of each stream is read, in bytes.
 const MOST: usize = 1 << 20;

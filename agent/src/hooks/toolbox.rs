@@ -7,11 +7,11 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use super::{Hooks, Word};
-use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::turn::tool_calls::{ToolJob, Toolbox};
 use gate::{self, Gate, Question};
 use provider::ToolSpec;
 use provider::message::ToolCall;
+use tools::output::{ErrorKind, ToolOutput};
 
 /// How often hooks may send the agent on in one turn of the user.
 const AGAIN: u32 = 3;

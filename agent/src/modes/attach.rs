@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, Result};
 use base::text::count;
 
-use crate::tools::image;
 use gate::paths;
 use provider::message::{Image, Message, Part, Role};
+use tools::image;
 
 /// Files that one message brings along at most.
 const FILES: usize = 20;
@@ -81,9 +81,9 @@ pub fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> Attached {
 
 /// The text of a file, for a note of its own.
 fn file(shown: &str, path: &Path) -> std::result::Result<(String, String), String> {
-    let content = crate::tools::fs::open::read_at_most(path, 64 << 20);
+    let content = tools::fs::open::read_at_most(path, 64 << 20);
     let bytes = content.map_err(|why| why.to_string())?.bytes;
-    if let Some(kind) = crate::tools::fs::read::binary(&bytes) {
+    if let Some(kind) = tools::fs::open::binary(&bytes) {
         return Err(format!("it is {kind}"));
     }
     let text = String::from_utf8_lossy(&bytes);

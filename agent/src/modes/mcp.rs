@@ -15,20 +15,17 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::run::{Settings, root_of};
 use crate::session::Session;
-use crate::tools::browser;
-use crate::tools::context::{Services, ToolContext};
-use crate::tools::dispatch;
-use crate::tools::exec::boxed::confining;
-use crate::tools::lsp::hub::Hub;
-use crate::tools::offer;
-use crate::tools::offer::Switches;
-use crate::tools::output::ToolOutput;
-use crate::tools::profile::Profile;
-use crate::tools::services::LanguageServers;
-use crate::tools::toolset::TOOLS;
-use crate::tools::traced;
 use gate::Gate;
 use provider::ToolSpec;
+use tools::context::ToolContext;
+use tools::dispatch;
+use tools::exec::boxed::confining;
+use tools::offer;
+use tools::offer::Switches;
+use tools::output::ToolOutput;
+use tools::profile::Profile;
+use tools::services::BrowserOwner;
+use tools::traced;
 
 /// The tools of a profile at a workplace, for somebody else's model.
 struct Served {
@@ -40,21 +37,21 @@ struct Served {
 /// Serves until stdin ends.
 pub async fn serve(settings: Settings) -> Result<()> {
     let session = Session::create(&settings.cwd, "mcp serve")?;
-    let quiet = ToolContext::quiet(&TOOLS, &settings.cwd, &session.dir);
+    let quiet = ToolContext::quiet(settings.toolset.registry(), &settings.cwd, &session.dir);
     // The other agent asks its own user; ours is not here.
     let sandbox = &settings.config.sandbox;
     let gate = Gate::new(&settings.config.gate, None)?.confining(confining(sandbox));
-    let (gate, sandbox) = (Arc::new(gate), Arc::new(sandbox.clone()));
-    let web = Arc::new(settings.config.tools.clone());
-    let lsp = Hub::new(&settings.config)?;
-    let browser = Some(browser::hub::Hub::of_session(&settings.config.webdriver) as _);
-    let others = Services { web, lsp: Some(lsp.clone()), browser, sandbox, ..Services::default() };
-    let place = ToolContext { root: root_of(&settings.cwd), gate, others, ..quiet };
+    let gate = Arc::new(gate);
+    let services = settings.toolset.services(&settings.config, BrowserOwner::Session)?;
+    let lsp = services.lsp.clone();
+    let place = ToolContext { root: root_of(&settings.cwd), gate, others: services, ..quiet };
     let served = Served { profile: settings.profile, place, order: Order::default() };
     let pipes = (tokio::io::stdin(), tokio::io::stdout());
     let running = served.serve(pipes).await.or_fail(|| "the other side did not shake hands")?;
     let ended = running.waiting().await;
-    lsp.close().await;
+    if let Some(servers) = lsp {
+        servers.close().await;
+    }
     ended.or_fail(|| "the connection broke")?;
     Ok(())
 }
@@ -131,8 +128,8 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::output::ErrorKind;
     use provider::message::Image;
+    use tools::output::ErrorKind;
 
     #[test]
     fn pictures_go_along_and_failures_are_marked() {

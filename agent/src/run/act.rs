@@ -14,9 +14,9 @@ use crate::hooks::toolbox::Hooked;
 use crate::limits::UsageMeter;
 use crate::role;
 use crate::session::inbox::Folder;
-use crate::tools::context::{Services, ToolContext};
 use crate::turn::tool_calls::Toolbox;
 use crate::turn::{self, Agent, Finish, Tell, TurnResult};
+use tools::context::{Services, ToolContext};
 
 /// What the agent does.
 #[derive(Clone, Copy, PartialEq, Eq)]

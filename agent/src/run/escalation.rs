@@ -10,10 +10,10 @@ use super::act::Act;
 use super::model::BoundModel;
 use super::{AgentSession, Settings};
 use crate::limits::UsageMeter;
-use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::turn::{Finish, TurnResult};
 use provider::{self, Choice, Facts, off_loop};
 use skills::Shelf;
+use tools::output::{ErrorKind, ToolOutput};
 
 /// What switches the tool on by which a model asks for help.
 pub const SWITCH: &str = "providers.escalation";

@@ -33,25 +33,28 @@ use crate::prompt::{self, Place};
 use crate::role::Role;
 use crate::session::journal::Writer;
 use crate::session::{Session, errors};
-use crate::tools::context::{Services, ToolContext};
-use crate::tools::exec::boxed::CommandBox;
-use crate::tools::mcp::Hub;
-use crate::tools::outside::Outside;
-use crate::tools::profile::Profile;
 use crate::turn::{Finish, TurnError};
 use crate::ui::Bus;
 use act::Act;
 use escalation::Escalation;
 use gate::Asker;
+use mcp_client::Hub;
 use model::BoundModel;
 use outcome::{RunOutcome, tell_failure};
 use provider::message::{self, Message};
 use provider::{self, Choice, Facts};
 use subagent::{Ownership, Parent};
+use tools::context::{Services, ToolContext};
+use tools::exec::boxed::CommandBox;
+use tools::outside::Outside;
+use tools::profile::Profile;
+use tools::services::Toolset;
 
 /// What was typed and configured, for one session.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The tools of this program.
+    pub toolset: &'static dyn Toolset,
     /// The working directory, absolute.
     pub cwd: PathBuf,
     /// The configuration for it.
@@ -162,7 +165,7 @@ impl AgentSession {
         let (writer, entries) = Writer::open(&session, clock)?;
         let role = settings.role.clone();
         session.is_of(role.name.as_deref(), &entries)?;
-        let place = setup::workplace(settings, &session, &facts, gate);
+        let place = setup::workplace(settings, &session, &facts, gate)?;
         let date = context::begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
         let mut bound = BoundModel::of(settings, provider, &date, &place.skills);
         let warn = warner(&bus);
@@ -182,7 +185,7 @@ impl AgentSession {
             bound.offered.retain(|spec| !subagent::is_task(settings.profile, &spec.name));
         }
         bound.give(settings, mcp.iter().flat_map(|hub| hub.offered()).collect());
-        let others = Services { lsp: under.language_servers(config)?, ..place.others };
+        let others = Services { lsp: under.language_servers(place.others.lsp), ..place.others };
         let place = ToolContext { mcp, outside: under.outside(), others, ..place };
         let window = bound.window(&[]);
         let mut talk = Conversation::new(window, Box::new(writer));

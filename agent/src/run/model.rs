@@ -4,13 +4,13 @@ use super::Settings;
 use super::{escalation, setup};
 use crate::context::window::Window;
 use crate::prompt::{self, Place};
-use crate::tools::offer;
-use crate::tools::profile::Profile;
-use crate::tools::profile::{self, ProfileTool};
 use crate::turn;
 use provider::message::Message;
 use provider::{Facts, Provider, ToolSpec};
 use skills::Shelf;
+use tools::offer;
+use tools::profile::Profile;
+use tools::profile::{self, ProfileTool};
 
 /// A model with its prompt and its tools; they stay the same as long as it answers.
 pub struct BoundModel {

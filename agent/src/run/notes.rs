@@ -8,13 +8,13 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::AgentSession;
-use crate::tools::dispatch;
-use crate::tools::kind::ToolKind;
-use crate::tools::profile::Profile;
 use crate::turn::beside_words;
 use gate::permission_mode::PermissionMode;
 use provider::message::{Bill, Message, Reply, Role, Stop};
 use provider::{Delta, Request};
+use tools::dispatch;
+use tools::kind::ToolKind;
+use tools::profile::Profile;
 
 /// The notes of the workspace.
 #[derive(Clone, Debug, Default)]

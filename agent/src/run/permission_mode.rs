@@ -1,9 +1,10 @@
 //! How much a session may do by itself: kept over starts, told to the model once.
 
-use crate::tools::{plan, profile};
+use crate::session_tools::plan;
 use gate::permission_mode::PermissionMode;
 use provider::ToolSpec;
 use provider::message::{Message, Part};
+use tools::profile;
 
 use super::AgentSession;
 use super::model::BoundModel;

@@ -4,27 +4,26 @@ use std::sync::Arc;
 
 use base::config::Config;
 use base::config::agent::ComputerControl;
+use base::failure::Result;
 
 use super::{Settings, root_of};
 use crate::context::Conversation;
 use crate::context::window::{Policy, Window};
 use crate::session::Session;
-use crate::tools::browser;
-use crate::tools::context::{Services, ToolContext};
-use crate::tools::desktop;
-use crate::tools::dispatch;
-use crate::tools::kind::ToolKind;
-use crate::tools::offer::{MEMORY, PLANNED, SCREEN, SKILLS, Switches};
-use crate::tools::profile::Profile;
-use crate::tools::profile::{self, ProfileTool};
-use crate::tools::result_limit;
-use crate::tools::screen_access::ScreenAccess;
-use crate::tools::toolset::TOOLS;
 use gate::Gate;
 use memory::Memory;
 use provider::Facts;
 use provider::message::Message;
 use skills::{self, Shelf, shown};
+use tools::context::{Services, ToolContext};
+use tools::dispatch;
+use tools::kind::ToolKind;
+use tools::offer::{BROWSER, MEMORY, PLANNED, SCREEN, SKILLS, Switches};
+use tools::profile::Profile;
+use tools::profile::{self, ProfileTool};
+use tools::result_limit;
+use tools::screen_access::{self, ScreenAccess};
+use tools::services::BrowserOwner;
 
 /// Where and for whom the tools of a session work.
 pub fn workplace(
@@ -32,23 +31,23 @@ pub fn workplace(
     session: &Session,
     facts: &Facts,
     gate: Arc<Gate>,
-) -> ToolContext {
-    let quiet = ToolContext::quiet(&TOOLS, settings.cwd.clone(), session.dir.clone());
+) -> Result<ToolContext> {
+    let toolset = settings.toolset;
+    let quiet = ToolContext::quiet(toolset.registry(), settings.cwd.clone(), session.dir.clone());
     let skills = Arc::new(skills::find::shelf(&settings.config.skills, &settings.cwd));
     let mut memory = Memory::new(&settings.config, settings.notes.file.clone());
     memory.takes_notes =
         settings.tools && !settings.role.reads_only && settings.notes.auto.unwrap_or(false);
     let memory = Arc::new(memory);
     let asks = Some((facts.provider.clone(), facts.model.clone()));
-    let web = Arc::new(settings.config.tools.clone());
-    let browser = Some(browser::hub::Hub::of_session(&settings.config.webdriver) as _);
+    let services = toolset.services(&settings.config, BrowserOwner::Session)?;
     let screen = Arc::new(ScreenAccess::new(&settings.config));
-    let sandbox = Arc::new(settings.config.sandbox.clone());
-    let others = Services { asks, web, browser, screen, sandbox, ..Services::default() };
+    let others = Services { asks, screen, ..services };
     let root = root_of(&settings.cwd);
     let window = window(&settings.config, facts, 0);
     let result_limit = result_limit::for_window(window.limit());
-    ToolContext { root, plain: facts.small, result_limit, gate, skills, memory, others, ..quiet }
+    let plain = facts.small;
+    Ok(ToolContext { root, plain, result_limit, gate, skills, memory, others, ..quiet })
 }
 
 /// What is switched on for a model, and the list of skills that it is shown, where it has the tool
@@ -63,7 +62,7 @@ pub fn switches(settings: &Settings, facts: &Facts, shelf: &Shelf) -> (Switches,
     let configured = [
         list.is_some().then_some(SKILLS),
         (!small && remembers()).then_some(MEMORY),
-        config.webdriver.enabled.then_some(browser::SWITCH),
+        config.webdriver.enabled.then_some(BROWSER),
         screen(&config.computer_control).filter(|_| !small),
     ];
     (Switches { small: facts.small, acd: settings.acd, plan: false, configured }, list)
@@ -74,12 +73,12 @@ pub fn switches(settings: &Settings, facts: &Facts, shelf: &Shelf) -> (Switches,
 pub fn works_here(profile: Profile, name: &str) -> bool {
     let needs_bus = [ToolKind::CONTROLS, ToolKind::CONTROL_ACTION];
     let engine = dispatch::kind(profile, name, &serde_json::Value::Null);
-    desktop::has_session_bus() || !engine.is_some_and(|engine| needs_bus.contains(&engine))
+    screen_access::has_session_bus() || !engine.is_some_and(|engine| needs_bus.contains(&engine))
 }
 
 /// What the user should know about tools that are not offered here.
 pub fn notices(settings: &Settings) -> Option<String> {
-    let missing = settings.config.computer_control.enabled && !desktop::has_session_bus();
+    let missing = settings.config.computer_control.enabled && !screen_access::has_session_bus();
     missing.then(|| {
         "no accessibility bus: tools that read or use the controls of programs are not offered, \
          and find_element finds text only (DBUS_SESSION_BUS_ADDRESS is not set)"

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::AgentSession;
 use crate::hooks::Hooks;
-use crate::tools::services::{LanguageServers, McpServers};
+use tools::services::{LanguageServers, McpServers};
 
 /// What is to be ended after a session was left.
 pub struct ShutdownHandle {

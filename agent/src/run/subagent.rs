@@ -18,19 +18,18 @@ use super::{AgentSession, Settings};
 use crate::limits::UsageMeter;
 use crate::role::Role;
 use crate::session::Session;
-use crate::tools::dispatch;
-use crate::tools::exec::boxed::confining;
-use crate::tools::kind::ToolKind;
-use crate::tools::lsp;
-use crate::tools::output::{ErrorKind, ToolOutput};
-use crate::tools::outside::Outside;
-use crate::tools::profile::Profile;
-use crate::tools::services::Subagents;
-use crate::tools::services::{LanguageServers, McpServers, SubagentRequest};
 use crate::ui::{Bus, Sink, call_line};
 use gate::{Asker, Gate};
 use provider::message::{Bill, Message, Role as Speaker};
 use provider::off_loop;
+use tools::dispatch;
+use tools::exec::boxed::confining;
+use tools::kind::ToolKind;
+use tools::output::{ErrorKind, ToolOutput};
+use tools::outside::Outside;
+use tools::profile::Profile;
+use tools::services::Subagents;
+use tools::services::{LanguageServers, McpServers, SubagentRequest};
 
 /// What stands below every order.
 const REPORT: &str = "\n\n[You do this for another agent. It reads only your last message: say there \
@@ -111,10 +110,13 @@ impl Ownership {
     }
 
     /// The language servers: one set for all who work in a session.
-    pub fn language_servers(&self, config: &Config) -> Result<Option<Arc<dyn LanguageServers>>> {
+    pub fn language_servers(
+        &self,
+        own: Option<Arc<dyn LanguageServers>>,
+    ) -> Option<Arc<dyn LanguageServers>> {
         match self {
-            Ownership::User(_) => Ok(Some(lsp::hub::Hub::new(config)?)),
-            Ownership::Agent(resources) => Ok(resources.lsp.clone()),
+            Ownership::User(_) => own,
+            Ownership::Agent(resources) => resources.lsp.clone(),
         }
     }
 

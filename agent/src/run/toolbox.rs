@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use super::escalation::Escalation;
 use crate::prompt::small::coach::Coach;
-use crate::tools::args;
-use crate::tools::context::ToolContext;
-use crate::tools::dispatch;
-use crate::tools::output::ToolOutput;
-use crate::tools::profile::Profile;
 use crate::turn::Tell;
 use crate::turn::tool_calls::{ToolJob, Toolbox};
 use crate::ui::ask;
 use provider::ToolSpec;
+use tools::args;
+use tools::context::ToolContext;
+use tools::dispatch;
+use tools::output::ToolOutput;
+use tools::profile::Profile;
 
 /// The tools of a profile at a workplace, as the loop uses them.
 pub struct SessionToolbox<'a> {

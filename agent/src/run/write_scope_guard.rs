@@ -8,14 +8,14 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::session::checkpoint::Checkpoints;
-use crate::tools::dispatch;
-use crate::tools::kind::Effect;
-use crate::tools::output::{ErrorKind, ToolOutput};
-use crate::tools::profile::Profile;
-use crate::tools::registry::Registry;
 use crate::turn::tool_calls::{ToolJob, Toolbox};
 use gate::write_scope::WriteScope;
 use provider::ToolSpec;
+use tools::dispatch;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolOutput};
+use tools::profile::Profile;
+use tools::registry::Registry;
 
 /// A toolbox whose commands are looked after. Nothing is put back: somebody else may have changed
 /// the file meanwhile.

@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 use super::Agent;
 use crate::context::Conversation;
 use crate::limits::{Limit, LoopDetector, Verdict};
-use crate::tools::output::{ErrorKind, ToolOutput};
-use crate::tools::traced;
 use provider::ToolSpec;
 use provider::message::{Part, Reply, Stop, ToolCall, ToolResult};
+use tools::output::{ErrorKind, ToolOutput};
+use tools::traced;
 
 /// What the model may do, as the loop sees it.
 pub trait Toolbox: Send + Sync {

@@ -9,12 +9,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{CallArgs, as_json, exit_code, given, loaded, print, workplace};
-use crate::tools::args as arguments;
-use crate::tools::call::{self, Invocation};
-use crate::tools::output::ToolOutput;
 use gate::AccessRequest;
 use gate::core_exact::{Evaluator, Judgement, Route};
 use gate::policy::{Confine, Verdict};
+use tools::args as arguments;
+use tools::call::{self, Invocation};
+use tools::output::ToolOutput;
+use tools::services::Toolset;
 
 /// `g3 tool check`.
 #[derive(Debug, Args)]
@@ -50,7 +51,7 @@ struct Told {
 }
 
 /// Judges a call; gives the exit code.
-pub fn run(args: &CheckArgs) -> Result<u8> {
+pub fn run(args: &CheckArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     let text = given(&args.call.args)?;
     let (cwd, config) = loaded(args.call.cwd.as_deref())?;
     let policy = match args.policy {
@@ -72,7 +73,7 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
         Policy::Default => {
             let mut config = config;
             config.gate.policy = Policy::Default;
-            let at = workplace(&cwd, None, &config)?;
+            let at = workplace((&cwd, None), &config, toolset)?;
             match call::prepare(args.call.profile, &args.call.name, &call, &at) {
                 Ok(call) => by_gate(&call),
                 Err(wrong) => return bad_call(&wrong, args.json),

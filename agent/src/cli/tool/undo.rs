@@ -7,8 +7,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{directory, print, state_dir};
-use crate::tools::undo::back::{self, Became, Taken};
-use crate::tools::undo::{self, Kept};
+use tools::undo::back::{self, Became, Taken};
+use tools::undo::{self, Kept};
 
 /// `g3 tool undo`.
 #[derive(Debug, Args)]

@@ -15,8 +15,8 @@ use agent_client_protocol::v1::schema::{
 use futures_util::future::BoxFuture;
 
 use super::updates::SessionName;
-use crate::tools::outside::{Command, Ended, Outside};
 use crate::ui::ask::call_id;
+use tools::outside::{Command, Ended, Outside};
 
 /// Bytes of output that the editor keeps for us.
 const OUTPUT: u64 = 1 << 20;

@@ -9,8 +9,8 @@ use base::process::{GRACE, Job, Stream, exit_code};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::tools::exec::boxed::{self, CommandBox};
-use crate::tools::exec::environment::{self, Environment};
+use tools::exec::boxed::{self, CommandBox};
+use tools::exec::environment::{self, Environment};
 
 /// Bytes of the end of an output that are kept.
 const TAIL: u64 = 4_000;

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::role::OwnTool;
-use crate::tools::output::ToolOutput;
 use provider::ToolSpec;
+use tools::output::ToolOutput;
 
 /// The tool's name.
 const NAME: &str = "verdict";

@@ -8,8 +8,8 @@ use crate::limits::Limits;
 use crate::prompt::Identity;
 use crate::role::Role;
 use crate::run::Settings;
-use crate::tools::profile::Profile;
 use provider::{self, Choice};
+use tools::profile::Profile;
 
 /// Questions that a coach may ask its model.
 const COACH_TURNS: u32 = 100;

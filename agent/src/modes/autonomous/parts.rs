@@ -15,9 +15,9 @@ use super::words::{self, Case};
 use super::{End, Run, report};
 use crate::limits::Limits;
 use crate::run::{AgentSession, root_of};
-use crate::tools::exec::boxed::CommandBox;
 use provider::message::{Message, Role};
 use provider::off_loop;
+use tools::exec::boxed::CommandBox;
 
 /// How often the player's part of a round is tried.
 const PLAYER_TRIES: u32 = 3;

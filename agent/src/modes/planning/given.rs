@@ -12,12 +12,12 @@ use crate::modes::autonomous::Purse;
 use crate::prompt::Identity;
 use crate::role::{OwnTool, Role};
 use crate::run::{AgentSession, SessionSelector, Settings};
-use crate::tools::output::ToolOutput;
-use crate::tools::profile::Profile;
 use crate::ui::Bus;
 use gate::Asker;
 use provider::message::{Message, Role as Speaker};
 use provider::{self, Choice, ToolSpec};
+use tools::output::ToolOutput;
+use tools::profile::Profile;
 
 /// Reads the arguments of the tool; the error tells the model what is wrong with them.
 type Reader = Box<dyn Fn(&Value) -> std::result::Result<String, String> + Send + Sync>;

@@ -10,12 +10,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::relevant;
 use super::task::{Task, is_data, is_prose, is_test};
-use crate::tools::kind::{Effect, ToolKind};
-use crate::tools::output::ToolOutput;
-use crate::tools::tool::ToolSpec;
 use gate::{paths, shell_parse};
 use look::{Tree, tree};
 use provider::message::ToolCall;
+use tools::kind::{Effect, ToolKind};
+use tools::output::ToolOutput;
+use tools::tool::ToolSpec;
 
 /// How a message begins that tells the model that it is not done.
 const REMINDER: &str = "[Not done]";

@@ -14,9 +14,9 @@ use super::*;
 
 use crate::context::window::Window;
 use crate::context::{Entry, Record};
-use crate::tools::output::ToolOutput;
 use provider::message::{Part, ToolCall, ToolResult};
 use provider::{Facts, Hear, ToolSpec};
+use tools::output::ToolOutput;
 
 /// A model that says what it is told to say, and remembers what it was asked.
 struct Script {

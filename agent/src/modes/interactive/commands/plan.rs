@@ -5,7 +5,7 @@ use base::failure::{Failure, OrFail, Result};
 use super::at_work;
 use crate::modes::interactive::Chat;
 use crate::prompt::template;
-use crate::tools::plan as plans;
+use crate::session_tools::plan as plans;
 use gate::permission_mode::PermissionMode;
 
 /// `/plan [TEXT]`.

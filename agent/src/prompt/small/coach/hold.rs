@@ -5,11 +5,11 @@ use super::{Coach, State, command, file, replacement, tree};
 use crate::prompt::small::relevant::has_word;
 use crate::prompt::small::syntax;
 use crate::prompt::small::task::{is_data, is_test};
-use crate::tools::fs::loss::part_name;
-use crate::tools::kind::{Effect, ToolKind};
-use crate::tools::output::{ErrorKind, ToolOutput};
-use crate::tools::tool::ToolSpec;
 use provider::message::ToolCall;
+use tools::fs::loss::part_name;
+use tools::kind::{Effect, ToolKind};
+use tools::output::{ErrorKind, ToolOutput};
+use tools::tool::ToolSpec;
 
 /// A call that is not carried out.
 struct Held {

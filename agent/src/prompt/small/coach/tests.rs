@@ -5,8 +5,8 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tools::output::ErrorKind;
-use crate::tools::tool::ToolSpec;
+use tools::output::ErrorKind;
+use tools::tool::ToolSpec;
 
 const RUN: ToolSpec = ToolSpec::new("exec.run", Effect::Runs);
 const WRITE: ToolSpec = ToolSpec::new("fs.write", Effect::Writes);

@@ -1,0 +1,128 @@
+//! A plan that the model proposes and only the user can approve.
+//!
+//! `plan.g3.md` holds the plan, `plan.json` what the user said to it. The approval is bound to the
+//! hash of the text: another text is another plan.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base::clock::Clock;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use gate::permission_mode::PermissionMode;
+use gate::{Answer, Question};
+use tools::call::Invocation;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+/// Bytes of the longest plan.
+const LONGEST: usize = 64 * 1024;
+
+/// What the user said to a plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approval {
+    /// SHA-256 of the text that was approved, in hexadecimal digits.
+    pub sha256: String,
+    /// RFC 3339.
+    pub approved_at: String,
+}
+
+#[derive(Deserialize)]
+struct Args {
+    plan: String,
+}
+
+/// Proposes a plan to the user.
+pub struct PlanTool;
+
+impl Tool for PlanTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("plan.propose", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("plan")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
+/// Keeps the plan and asks the user; approved, it may be carried out.
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Args { plan } = call.decode()?;
+    if plan.trim().is_empty() || plan.len() > LONGEST {
+        let why = format!("a plan has between 1 and {LONGEST} bytes, this one {}", plan.len());
+        return Err(ToolError::invalid(why));
+    }
+    let dir = &call.at.session_dir;
+    let kept = |e: io::Error| ToolError::io("cannot keep the plan", &e);
+    base::files::replace(&file(dir), plan.as_bytes()).map_err(kept)?;
+    let sha256 = hash(&plan);
+    let metadata = |approved| json!({"plan": plan, "sha256": sha256, "approved": approved});
+    let question = Question {
+        tool: call.face.name.clone(),
+        what: format!("carry out this plan:\n\n{plan}\n"),
+        why: "nothing is changed before you approve it".to_owned(),
+        rule: String::new(),
+        host: None,
+        writes: None,
+        details: None,
+    };
+    match call.at.gate.put(&question).await {
+        Some(Answer::Once | Answer::Always) => {
+            let approved_at = Clock::from_env().stamp();
+            let approval = Approval { sha256: sha256.clone(), approved_at };
+            base::files::replace_json(&approval_file(dir), &approval).map_err(kept)?;
+            call.at.gate.set_permission_mode(PermissionMode::Auto);
+            Ok(ToolOutput::done("The user approved the plan. Carry it out.").with(metadata(true)))
+        }
+        Some(Answer::No) => {
+            let text = "The user did not approve the plan. Ask what should be different, and \
+                        change nothing.";
+            Ok(ToolOutput::failed(ErrorKind::Denied, text).with(metadata(false)))
+        }
+        None | Some(Answer::Unasked(_)) => {
+            let text = "The plan is kept and waits for the user's approval. End your turn with a \
+                        short summary of it.";
+            Ok(ToolOutput::done(text).with(metadata(false)))
+        }
+    }
+}
+
+/// Where a session keeps its plan.
+pub fn file(session_dir: &Path) -> PathBuf {
+    session_dir.join("plan.g3.md")
+}
+
+fn approval_file(session_dir: &Path) -> PathBuf {
+    session_dir.join("plan.json")
+}
+
+/// Approves the plan as it stands in the session; `None` when there is none. Only the user's own
+/// process calls this.
+pub fn approve(session_dir: &Path) -> io::Result<Option<Approval>> {
+    let text = match std::fs::read_to_string(file(session_dir)) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text?,
+    };
+    let approval = Approval { sha256: hash(&text), approved_at: Clock::from_env().stamp() };
+    base::files::replace_json(&approval_file(session_dir), &approval)?;
+    Ok(Some(approval))
+}
+
+/// Whether the user approved the plan exactly as it stands now.
+pub fn is_approved(session_dir: &Path) -> bool {
+    let approval = std::fs::read(approval_file(session_dir)).ok();
+    let approval: Option<Approval> = approval.and_then(|it| serde_json::from_slice(&it).ok());
+    let text = std::fs::read_to_string(file(session_dir)).ok();
+    approval.zip(text).is_some_and(|(approval, text)| approval.sha256 == hash(&text))
+}
+
+fn hash(text: &str) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}

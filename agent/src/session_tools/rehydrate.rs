@@ -1,0 +1,79 @@
+//! Brings back what was said in a turn that was set aside.
+
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::fragment::Fragment;
+use tools::call::Invocation;
+use tools::kind::Effect;
+use tools::output::{ToolError, ToolOutput};
+use tools::tool::{Tool, ToolFuture, ToolSpec};
+
+/// Bytes of one page; about 9,000 tokens.
+const PAGE: usize = 32_000;
+
+#[derive(Deserialize)]
+struct Args {
+    fragment_id: String,
+    page: Option<usize>,
+}
+
+/// Brings back a turn that was moved into a file.
+pub struct RehydrateTool;
+
+impl Tool for RehydrateTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("context.rehydrate", Effect::Looks)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run(call)))
+    }
+}
+
+/// Tells a page of the turn, word for word.
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Args { fragment_id, page } = call.decode()?;
+    let fragment = Fragment::read(&call.at.session_dir, &fragment_id)
+        .map_err(|e| ToolError::io(&format!("there is no fragment `{fragment_id}` here"), &e))?;
+    let text = fragment.transcript();
+    let pages = pages(&text);
+    let page = page.unwrap_or(1);
+    let Some(shown) = page.checked_sub(1).and_then(|at| pages.get(at)) else {
+        let why = format!("there is no page {page}: fragment {fragment_id} has {}", pages.len());
+        return Err(ToolError::invalid(why));
+    };
+    let before = fragment.preceding_fragment_id.as_deref();
+    let before = before.map_or_else(String::new, |id| format!("; the one before it is {id}"));
+    let head = format!(
+        "[fragment {fragment_id}: {} messages with {}, page {page} of {}{before}]",
+        fragment.message_count,
+        fragment.calls(),
+        pages.len()
+    );
+    let metadata = json!({
+        "fragment_id": fragment.fragment_id,
+        "messages": fragment.message_count,
+        "page": page,
+        "pages": pages.len(),
+        "preceding_fragment_id": fragment.preceding_fragment_id,
+    });
+    let mut outcome = ToolOutput::done(format!("{head}\n{shown}")).with(metadata);
+    if page == 1 {
+        outcome.images = fragment.images();
+    }
+    Ok(outcome)
+}
+
+/// The text in pages that end with whole characters.
+fn pages(text: &str) -> Vec<&str> {
+    let mut pages = Vec::new();
+    let mut rest = text;
+    while rest.len() > PAGE {
+        let page = base::text::head(rest, PAGE);
+        pages.push(page);
+        rest = &rest[page.len()..];
+    }
+    pages.push(rest);
+    pages
+}

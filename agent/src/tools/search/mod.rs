@@ -1,6 +1,0 @@
-//! Finding files by name and by content, with ripgrep's engine, and code by its syntax.
-
-pub mod ast;
-pub mod glob;
-pub mod grep;
-pub mod walk;

@@ -1,0 +1,127 @@
+//! `execute_accessible`: acts on a control by its name, its id or its role.
+
+use std::time::Instant;
+
+use base::desktop::{Act, Action, Ask, Look, Tell};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{host, told};
+use tools::call::Invocation;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+#[derive(Deserialize)]
+struct Args {
+    action: String,
+    element_name: Option<String>,
+    automation_id: Option<String>,
+    control_type: Option<String>,
+    window_title: Option<String>,
+    value: Option<String>,
+}
+
+/// The actions by their names; `type` is another one of `set_value`.
+const ACTIONS: [(&str, Action); 7] = [
+    ("click", Action::Click),
+    ("set_value", Action::SetValue),
+    ("toggle", Action::Toggle),
+    ("select", Action::Select),
+    ("expand", Action::Expand),
+    ("collapse", Action::Collapse),
+    ("focus", Action::Focus),
+];
+/// How deep and how many controls are looked at.
+const DEPTH: u32 = 40;
+const MOST: u32 = 2_000;
+
+/// What of an answer is told on success and on failure alike.
+struct Report<'a> {
+    since: Instant,
+    action: &'a str,
+    name: Value,
+    kind: Value,
+}
+
+/// Acts on a control by its name.
+pub struct ControlActionTool;
+
+impl Tool for ControlActionTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("a11y.act", Effect::Acts).with_undo_hint("no_undo")
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::acting(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
+/// Acts, or says which controls there are.
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let since = Instant::now();
+    let args: Args = call.decode()?;
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+    let (name, id) = (given(&args.element_name), given(&args.automation_id));
+    let role = given(&args.control_type);
+    let wanted = args.action.trim().to_lowercase();
+    let wanted = if wanted == "type" { "set_value".to_owned() } else { wanted };
+    let report = Report { since, action: &wanted, name: json!(name), kind: json!(role) };
+    let Some((_, action)) = ACTIONS.iter().find(|(known, _)| *known == wanted) else {
+        let known = ACTIONS.map(|(name, _)| name).join(", ");
+        let why = format!("`{wanted}` is no action; there are {known} (or type)");
+        return Ok(report.failed(ErrorKind::Validation, &why, json!({})));
+    };
+    if name.is_none() && id.is_none() && role.is_none() {
+        let why = "say which control: `element_name`, `automation_id` or `control_type`";
+        return Ok(report.failed(ErrorKind::Validation, why, json!({})));
+    }
+    if *action == Action::SetValue && args.value.is_none() {
+        let why = "`set_value` needs `value`";
+        return Ok(report.failed(ErrorKind::Validation, why, json!({})));
+    }
+    let window = given(&args.window_title);
+    let look = Look { window, everywhere: false, depth: DEPTH, limit: MOST, interactive: false };
+    let act =
+        Act { look, name, automation_id: id, role, action: *action, value: args.value.clone() };
+    let acted = match host::ask(call.at, Ask::Act(act)).await {
+        Ok(Tell::Acted(acted)) => acted,
+        Ok(_) => return Err(host::strange()),
+        Err(ToolError { kind, text }) => return Ok(report.failed(kind, &text, json!({}))),
+    };
+    let Some(control) = acted.control else {
+        let available = acted.available.join("; ");
+        let why = match available.is_empty() {
+            true => "there is no such control, and no other one".to_owned(),
+            false => format!("there is no such control; there are: {available}"),
+        };
+        let more = json!({ "found": false, "available_elements": available });
+        return Ok(report.failed(ErrorKind::NotFound, &why, more));
+    };
+    let description = format!("{wanted}: {} {:?}", control.role, control.name);
+    let report = Report { name: json!(control.name), kind: json!(control.role), ..report };
+    let metadata = report.keys(true, &description, json!({ "found": true }));
+    Ok(ToolOutput::done(description.clone()).with(metadata).titled(description))
+}
+
+impl Report<'_> {
+    fn failed(&self, kind: ErrorKind, why: &str, more: Value) -> ToolOutput {
+        ToolOutput::failed(kind, why).with(self.keys(false, why, more))
+    }
+
+    fn keys(&self, ok: bool, description: &str, more: Value) -> Value {
+        let mut all = told(ok, description, self.since);
+        all["found"] = json!(ok);
+        all["element_name"] = self.name.clone();
+        all["element_type"] = self.kind.clone();
+        all["action_performed"] = json!(self.action);
+        if let (Some(all), Value::Object(more)) = (all.as_object_mut(), more) {
+            all.extend(more);
+        }
+        all
+    }
+}

@@ -1,0 +1,210 @@
+//! Pictures of the screen. `take_screenshot` puts one into a file and knows windows; `screenshot`
+//! only shows one. Which of the two a call means is told by its parameters.
+
+use std::path::PathBuf;
+
+use base::desktop::{Area, Capture};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::host;
+use super::programs::{self, Shot};
+use super::seen::Seen;
+use gate::{Access, paths};
+use provider::message::Image;
+use tools::call::Invocation;
+use tools::image::kind::Kind;
+use tools::image::ready;
+use tools::kind::Effect;
+use tools::output::{ToolError, ToolOutput};
+use tools::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
+
+#[derive(Deserialize)]
+struct Args {
+    path: Option<String>,
+    #[serde(default)]
+    window: String,
+    display: Option<String>,
+    region: Option<Value>,
+}
+
+/// What is to be in the picture.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wish {
+    /// A window, by id, program or title.
+    pub window: Option<String>,
+    /// An X display or an output.
+    pub display: Option<String>,
+    /// A part of it.
+    pub area: Option<Area>,
+}
+
+/// What a picture for a model may have, in bytes.
+const ROOM: usize = 3_000_000;
+/// What the user can do where no picture can be taken.
+const INSTALL: &str = "install grim (Wayland), scrot or maim (X11), or gnome-screenshot, or build \
+                       g3-desktop (`cargo build --release -p desktop`)";
+
+/// Where pictures with a relative name go: `$TMPDIR`, else `~/tmp`.
+pub fn folder() -> PathBuf {
+    let named = std::env::var_os("TMPDIR").map(PathBuf::from);
+    named.filter(|dir| dir.is_absolute()).unwrap_or_else(|| paths::expand_home("~/tmp"))
+}
+
+/// The screen, and the file where it lies somewhere else than in that folder.
+pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+    let mut reached = vec![call.at.others.screen.access(false)];
+    let folder = paths::follow(&folder()).ok();
+    let own = folder.is_some_and(|folder| paths::is_inside(&call.place, &folder));
+    if !call.text("path").is_empty() && !own {
+        reached.push(Access::Write(call.place.clone()));
+    }
+    reached
+}
+
+/// Takes a picture of the screen.
+pub struct ScreenCaptureTool;
+
+impl Tool for ScreenCaptureTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("screen.capture", Effect::Looks).with_path(PathRule::RelativeTo(folder))
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope { access: reaches(call), ..super::looking(call) }
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
+/// Takes a picture; with a path or a window, into a file.
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Args { path, window, display, region } = call.decode()?;
+    let wrong = |why: String| ToolError::invalid(format!("{}: {why}", call.face.name));
+    let area = region.as_ref().map(area).transpose().map_err(wrong)?;
+    let window = Some(window.trim().to_owned()).filter(|window| !window.is_empty());
+    let path = path.filter(|path| !path.trim().is_empty());
+    if window.is_some() && path.is_none() {
+        return Err(wrong("missing required parameter `path`: the file for the picture".into()));
+    }
+    let display = display.filter(|display| !display.trim().is_empty());
+    let shot = shoot(call, &Wish { window, display, area }).await?;
+    match path {
+        Some(_) => saved(call, shot).await,
+        None => shown(call, shot, String::new(), Value::Null).await,
+    }
+}
+
+/// A region as models write it: four numbers, maybe as texts.
+fn area(region: &Value) -> Result<Area, String> {
+    let number = |key: &str| {
+        let value = &region[key];
+        let text = value.as_str().and_then(|text| text.trim().parse::<f64>().ok());
+        let number = value.as_f64().or(text).filter(|number| number.is_finite());
+        number.ok_or_else(|| {
+            format!("`region` needs a number `{key}`, as in {{x, y, width, height}}")
+        })
+    };
+    let (x, y, width, height) = (number("x")?, number("y")?, number("width")?, number("height")?);
+    if width < 1.0 || height < 1.0 {
+        return Err("`region` must be at least one pixel wide and high".to_owned());
+    }
+    Ok(Area { x: x as i32, y: y as i32, width: width as u32, height: height as u32 })
+}
+
+/// Takes a picture with whatever can: the programs in their order, then ours. Only ours knows
+/// windows.
+async fn shoot(call: &Invocation<'_>, wish: &Wish) -> Result<Shot, ToolError> {
+    let mut tried = Vec::new();
+    if wish.window.is_none() {
+        match programs::shoot(call.at, wish, &mut tried).await? {
+            Some(shot) => return Ok(shot),
+            None => tracing::debug!(target: "g3::desktop", "no program takes a picture"),
+        }
+    }
+    let failed = |why: ToolError| {
+        // Only ours knows windows, so no other program would help.
+        if wish.window.is_some() {
+            let hint = "list_windows shows the windows that are open";
+            return ToolError::new(why.kind, format!("Screenshot failed: {}. {hint}", why.text));
+        }
+        let tried: String = tried.iter().map(|line| format!("{line}; ")).collect();
+        let text = format!("Screenshot failed: {tried}{}. To take pictures, {INSTALL}", why.text);
+        ToolError::new(why.kind, text)
+    };
+    ours(call, wish).await.map_err(failed)
+}
+
+async fn ours(call: &Invocation<'_>, wish: &Wish) -> Result<Shot, ToolError> {
+    let Wish { window, display, area } = wish.clone();
+    let picture = host::capture(call.at, Capture { window, display, area, ..Capture::default() });
+    let picture = picture.await?;
+    let bytes = STANDARD.decode(&picture.data);
+    let bytes = bytes.map_err(|why| ToolError::failed(format!("the picture is damaged: {why}")))?;
+    Ok(Shot { bytes, shows: picture.shows, backend: picture.backend })
+}
+
+async fn saved(call: &Invocation<'_>, shot: Shot) -> Result<ToolOutput, ToolError> {
+    let place = &call.place;
+    let failed =
+        |why: std::io::Error| ToolError::io(&format!("cannot write {}", place.display()), &why);
+    place.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
+    base::files::replace(place, &shot.bytes).map_err(failed)?;
+    let (name, shows) = (place.display().to_string(), shot.shows);
+    let said = format!(
+        "saved {name}: {}x{} pixels of the screen at {},{}\n",
+        shows.width, shows.height, shows.x, shows.y
+    );
+    shown(call, shot, said, json!({ "path": name })).await
+}
+
+/// Shows the picture to the model, made to fit.
+async fn shown(
+    call: &Invocation<'_>,
+    shot: Shot,
+    said: String,
+    more: Value,
+) -> Result<ToolOutput, ToolError> {
+    let Shot { bytes, shows, backend } = shot;
+    let fit = move || ready::ready(Kind::of(&bytes)?, bytes, ROOM);
+    let ready = tokio::task::spawn_blocking(fit).await;
+    let ready = ready.unwrap_or_else(|_| Err("its decoder broke".to_owned()));
+    let ready =
+        ready.map_err(|why| ToolError::failed(format!("Screenshot failed: the picture: {why}")))?;
+    let (width, height) = ready.size();
+    Seen { width, height, shows, elements: Vec::new() }.keep(call.at);
+    let image =
+        Image { media_type: ready.kind.media_type().into(), data: STANDARD.encode(&ready.bytes) };
+    let text = format!("{said}Screenshot with {backend}: {}", ready.told());
+    let mut metadata = json!({
+        "isImage": true, "backend": backend, "shows": shows, "width": width, "height": height,
+    });
+    if let (Some(all), Value::Object(more)) = (metadata.as_object_mut(), more) {
+        all.extend(more);
+    }
+    let outcome = ToolOutput::done(text).with(metadata).titled("took a screenshot");
+    Ok(ToolOutput { images: vec![image], ..outcome })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_has_four_numbers_and_is_not_empty() {
+        let given = json!({ "x": "3", "y": -4.0, "width": 10, "height": 20.9 });
+        let expected = Area { x: 3, y: -4, width: 10, height: 20 };
+        assert_eq!(area(&given), Ok(expected));
+        for (bad, why) in [
+            (json!({ "x": 1, "y": 1, "width": 5 }), "`height`"),
+            (json!({ "x": 1, "y": 1, "width": 0, "height": 5 }), "one pixel"),
+            (json!([1, 2, 3, 4]), "`x`"),
+        ] {
+            assert!(area(&bad).unwrap_err().contains(why), "{bad}");
+        }
+    }
+}

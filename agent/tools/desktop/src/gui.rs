@@ -1,0 +1,248 @@
+//! `execute_gui`: nine actions of mouse and keyboard, in points of the picture that was seen last.
+//! What a call means is worked out here without touching anything; `g3-desktop` does it.
+
+use std::time::Instant;
+
+use base::desktop::{Button, Step};
+use serde_json::{Map, Value, json};
+
+use super::input::{checked, echo};
+use super::seen::Seen;
+use super::{done, host, keys};
+use tools::call::Invocation;
+use tools::kind::Effect;
+use tools::output::{ToolError, ToolOutput};
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+/// The actions.
+pub const ACTIONS: [&str; 9] = [
+    "click",
+    "double_click",
+    "right_click",
+    "type",
+    "scroll",
+    "hotkey",
+    "press_key",
+    "move_mouse",
+    "drag",
+];
+/// How far is scrolled unless the call says it, and at most.
+const NOTCHES: (i64, i64) = (5, 100);
+
+/// What a call means.
+#[derive(Debug, PartialEq)]
+struct Deed {
+    steps: Vec<Step>,
+    /// Where on the screen.
+    place: Option<(i32, i32)>,
+    description: String,
+}
+
+/// A call's arguments: those in `coordinates`, and over them those beside it.
+struct Given<'a> {
+    map: Map<String, Value>,
+    seen: Option<&'a Seen>,
+}
+
+/// Controls mouse and keyboard as the model sees the screen.
+pub struct GuiTool;
+
+impl Tool for GuiTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("input.gui", Effect::Acts)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::acting(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
+/// Does one action.
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let since = Instant::now();
+    let map: Map<String, Value> = call.decode()?;
+    let seen = Seen::last(call.at);
+    let (action, target) = (call.text("action").trim().to_lowercase(), call.text("target"));
+    let given = Given { map: merged(map), seen: seen.as_ref() };
+    let deed = given
+        .deed(&action)
+        .map_err(|why| ToolError::invalid(format!("{}: {why}", call.face.name)))?;
+    let Deed { steps, place, description } = deed;
+    if let Some(Step::Type { text }) = steps.last() {
+        checked(text, &call.face.name)?;
+    }
+    host::input(call.at, steps).await?;
+    let coordinates = place.map(|(x, y)| json!({ "x": x, "y": y }));
+    let more = json!({ "action": action, "target": target, "coordinates": coordinates });
+    Ok(done(description, since, more))
+}
+
+/// One shape of the two: what stands beside `coordinates` wins.
+fn merged(mut map: Map<String, Value>) -> Map<String, Value> {
+    // Some models send the object as a text.
+    let nested = match map.remove("coordinates") {
+        Some(Value::Object(nested)) => nested,
+        Some(_) | None => Map::new(),
+    };
+    for (key, value) in nested {
+        let key = if key == "amount" { "clicks".to_owned() } else { key };
+        if !value.is_null() {
+            map.entry(key).or_insert(value);
+        }
+    }
+    map
+}
+
+impl Given<'_> {
+    fn text(&self, key: &str) -> Option<String> {
+        match self.map.get(key)? {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        }
+    }
+
+    fn whole(&self, key: &str) -> Result<Option<i64>, String> {
+        let Some(value) = self.map.get(key) else { return Ok(None) };
+        let text = value.as_str().and_then(|text| text.trim().parse::<f64>().ok());
+        let number = value.as_f64().or(text).filter(|number| number.abs() < 1e9);
+        number.map(|number| Some(number as i64)).ok_or_else(|| format!("`{key}` must be a number"))
+    }
+
+    /// A point of the screen, from two points of the picture; `None` when neither is given.
+    fn pair(&self, x: &str, y: &str) -> Result<Option<(i32, i32)>, String> {
+        let native = |x: i64, y: i64| match self.seen {
+            Some(seen) => seen.native(x, y),
+            None => (x as i32, y as i32),
+        };
+        match (self.whole(x)?, self.whole(y)?) {
+            (Some(x), Some(y)) => Ok(Some(native(x, y))),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(format!("`{x}` is given without `{y}`")),
+            (None, Some(_)) => Err(format!("`{y}` is given without `{x}`")),
+        }
+    }
+
+    /// Where to act: the element that is named, if the last look found it, else the point.
+    fn point(&self) -> Result<Option<(i32, i32)>, String> {
+        if let Some(id) = self.text("element_id").filter(|id| !id.trim().is_empty()) {
+            let id = id.trim();
+            if id.parse::<u64>().is_err() {
+                return Err(format!("`element_id` must be a number of observe_screen, not {id:?}"));
+            }
+            if let Some(middle) = self.seen.and_then(|seen| seen.middle_of(id)) {
+                return Ok(Some(middle));
+            }
+            if self.pair("x", "y")?.is_none() {
+                return Err(format!("there is no element {id}: call observe_screen anew"));
+            }
+        }
+        self.pair("x", "y")
+    }
+
+    fn needed(&self, action: &str) -> Result<(i32, i32), String> {
+        self.point()?.ok_or_else(|| format!("`{action}` needs coordinates: `x` and `y`"))
+    }
+
+    fn deed(&self, action: &str) -> Result<Deed, String> {
+        match action {
+            "click" => self.clicked(Button::Left, 1, "clicked"),
+            "double_click" => self.clicked(Button::Left, 2, "double-clicked"),
+            "right_click" => self.clicked(Button::Right, 1, "right-clicked"),
+            "move_mouse" => {
+                let (x, y) = self.needed(action)?;
+                Ok(Deed {
+                    steps: vec![Step::Move { x, y }],
+                    place: Some((x, y)),
+                    description: format!("moved the mouse to {x},{y}"),
+                })
+            }
+            "type" => self.typed(),
+            "scroll" => self.scrolled(),
+            "hotkey" | "press_key" => self.pressed(action),
+            "drag" => self.dragged(),
+            other => Err(format!("`{other}` is no action; there are {}", ACTIONS.join(", "))),
+        }
+    }
+
+    fn clicked(&self, button: Button, times: u32, word: &str) -> Result<Deed, String> {
+        let (x, y) = self.needed("click")?;
+        let steps = vec![Step::Move { x, y }, Step::Click { button, times }];
+        Ok(Deed { steps, place: Some((x, y)), description: format!("{word} at {x},{y}") })
+    }
+
+    fn typed(&self) -> Result<Deed, String> {
+        let text = self.text("text").ok_or("`type` needs `text`")?;
+        let place = self.point()?;
+        let click = |(x, y)| [Step::Move { x, y }, Step::Click { button: Button::Left, times: 1 }];
+        let mut steps: Vec<Step> = place.map(click).into_iter().flatten().collect();
+        let description = match place {
+            Some((x, y)) => format!("typed {} at {x},{y}", echo(&text)),
+            None => format!("typed {}", echo(&text)),
+        };
+        steps.push(Step::Type { text });
+        Ok(Deed { steps, place, description })
+    }
+
+    fn scrolled(&self) -> Result<Deed, String> {
+        let notches = self.whole("clicks")?.unwrap_or(NOTCHES.0).clamp(1, NOTCHES.1) as i32;
+        let direction = self.text("direction").unwrap_or_else(|| "down".to_owned()).to_lowercase();
+        let (down, right) = match direction.as_str() {
+            "down" => (notches, 0),
+            "up" => (-notches, 0),
+            "right" => (0, notches),
+            "left" => (0, -notches),
+            other => return Err(format!("`{other}` is no direction: up, down, left or right")),
+        };
+        let place = self.point()?;
+        let mut steps: Vec<Step> = place.map(|(x, y)| Step::Move { x, y }).into_iter().collect();
+        steps.push(Step::Scroll { down, right });
+        Ok(Deed { steps, place, description: format!("scrolled {direction} by {notches}") })
+    }
+
+    fn pressed(&self, action: &str) -> Result<Deed, String> {
+        let list = self.map.get("keys").and_then(Value::as_array);
+        let listed: Vec<String> =
+            list.into_iter().flatten().filter_map(Value::as_str).map(keys::name).collect();
+        let pressed = match listed.is_empty() {
+            false => listed,
+            true => keys::parse(&self.text("key").unwrap_or_default()),
+        };
+        let shown = pressed.join("+");
+        if pressed.is_empty() {
+            return Err(format!("`{action}` needs `key`, for example \"enter\" or \"ctrl+s\""));
+        }
+        if keys::is_blocked(&pressed) {
+            return Err(format!("{shown} is never pressed: it is one of the blocked combinations"));
+        }
+        let description = format!("pressed {shown}");
+        Ok(Deed { steps: vec![Step::Keys { keys: pressed }], place: None, description })
+    }
+
+    fn dragged(&self) -> Result<Deed, String> {
+        let (start, end) = (self.pair("start_x", "start_y")?, self.pair("end_x", "end_y")?);
+        let (from, to) = match (start, end, self.point()?) {
+            (start, None, Some(to)) => (start, to),
+            (Some(start), Some(end), _) => (Some(start), end),
+            (None, Some(end), from) => (from, end),
+            (_, None, None) => {
+                return Err("`drag` needs coordinates: `x` and `y` of its end".to_owned());
+            }
+        };
+        let mut steps: Vec<Step> = from.map(|(x, y)| Step::Move { x, y }).into_iter().collect();
+        steps.push(Step::Drag { x: to.0, y: to.1 });
+        let description = match from {
+            Some((x, y)) => format!("dragged from {x},{y} to {},{}", to.0, to.1),
+            None => format!("dragged to {},{}", to.0, to.1),
+        };
+        Ok(Deed { steps, place: Some(to), description })
+    }
+}
+
+#[cfg(test)]
+#[path = "gui_tests.rs"]
+mod tests;

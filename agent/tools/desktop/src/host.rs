@@ -1,0 +1,241 @@
+//! The running `g3-desktop`: started when it is first needed, one for the whole process, asked one
+//! thing after another. Whatever is given up ends it, so that nothing goes on unseen.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use base::desktop::{Ask, Asked, Capture, Controls, Fault, Picture, Screen, Step, Tell, Told};
+use base::secret::Secret;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::{Mutex, mpsc};
+
+use tools::context::ToolContext;
+use tools::output::{ErrorKind, ToolError};
+use tools::program::{self, Disconnect, Program, Start};
+
+/// The program.
+const NAME: &str = "g3-desktop";
+/// Where the user's session services listen: tools do not get these, a program of ours does.
+const SERVICES: [&str; 4] =
+    ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "AT_SPI_BUS_ADDRESS", "XDG_SESSION_TYPE"];
+/// How long an answer may take, besides what typing takes: a desktop may ask its user first.
+const TIME: Duration = Duration::from_secs(60);
+/// How long reading a picture may take.
+const READING: Duration = Duration::from_secs(60);
+/// What one typed character may take.
+const CHARACTER: Duration = Duration::from_millis(100);
+/// The longest answer in bytes: a picture of eight screens.
+const LONGEST: u64 = 256 << 20;
+
+/// The one that runs. Who holds it has the screen.
+static HOST: Mutex<Option<Host>> = Mutex::const_new(None);
+
+/// A program that was started.
+struct Host {
+    program: Program,
+    stdin: ChildStdin,
+    lines: mpsc::Receiver<Vec<u8>>,
+    asked: u64,
+    acted: Option<Instant>,
+}
+
+/// Asks, and waits for the answer. What it refuses is a trouble.
+pub async fn ask(at: &ToolContext, what: Ask) -> Result<Tell, ToolError> {
+    let cancelled = || ToolError::new(ErrorKind::Cancelled, "cancelled by the user");
+    let mut held = at.cancel.run_until_cancelled(HOST.lock()).await.ok_or_else(cancelled)?;
+    let mut host = match held.take() {
+        Some(host) => host,
+        None => start(at)?,
+    };
+    let time = time_of(&what);
+    let work = async {
+        host.pause(at, &what).await;
+        tokio::time::timeout(time, host.exchange(what)).await
+    };
+    match at.cancel.run_until_cancelled(work).await {
+        Some(Ok(Ok(Tell::Fault(fault)))) => {
+            *held = Some(host);
+            Err(trouble(fault))
+        }
+        Some(Ok(Ok(told))) => {
+            *held = Some(host);
+            Ok(told)
+        }
+        Some(Ok(Err(why))) => {
+            let end = why.with_end(host.program.end_of_it().await);
+            Err(ToolError::failed(format!("{NAME} failed: {end}")))
+        }
+        Some(Err(_)) => {
+            host.close().await;
+            let text = format!("{NAME} had no answer after {} s and was ended", time.as_secs());
+            Err(ToolError::new(ErrorKind::Timeout, text))
+        }
+        None => {
+            host.close().await;
+            Err(cancelled())
+        }
+    }
+}
+
+/// Ends the program, if it runs.
+pub async fn close() {
+    if let Some(host) = HOST.lock().await.take() {
+        host.close().await;
+    }
+}
+
+/// A picture.
+pub async fn capture(at: &ToolContext, wish: Capture) -> Result<Picture, ToolError> {
+    let Tell::Picture(picture) = ask(at, Ask::Capture(wish)).await? else { return Err(strange()) };
+    Ok(picture)
+}
+
+/// Mouse and keyboard, in this order.
+pub async fn input(at: &ToolContext, steps: Vec<Step>) -> Result<(), ToolError> {
+    let fail_safe = at.others.screen.control().fail_safe;
+    let Tell::Done = ask(at, Ask::Input { steps, fail_safe }).await? else { return Err(strange()) };
+    Ok(())
+}
+
+/// Sizes and the pointer.
+pub async fn screen(at: &ToolContext) -> Result<Screen, ToolError> {
+    let Tell::Screen(screen) = ask(at, Ask::Screen).await? else { return Err(strange()) };
+    Ok(screen)
+}
+
+/// What programs say of their controls.
+pub async fn controls(at: &ToolContext, look: base::desktop::Look) -> Result<Controls, ToolError> {
+    let Tell::Controls(found) = ask(at, Ask::Controls(look)).await? else { return Err(strange()) };
+    Ok(found)
+}
+
+/// An answer to something else than what was asked.
+pub fn strange() -> ToolError {
+    ToolError::failed(format!(
+        "{NAME} answers something that was not asked: is it of this version?"
+    ))
+}
+
+fn trouble(fault: Fault) -> ToolError {
+    let next: String = fault.next.iter().map(|next| format!(". Try: {next}")).collect();
+    ToolError::failed(format!("{}{next}", fault.failure().sentence()))
+}
+
+fn time_of(what: &Ask) -> Duration {
+    match what {
+        Ask::Read { .. } => READING,
+        Ask::Input { steps, .. } => {
+            let typed = steps.iter().map(|step| match step {
+                Step::Type { text } => u32::try_from(text.chars().count()).unwrap_or(u32::MAX),
+                Step::Move { .. }
+                | Step::Click { .. }
+                | Step::Drag { .. }
+                | Step::Scroll { .. }
+                | Step::Keys { .. } => 1,
+            });
+            TIME + CHARACTER.saturating_mul(typed.fold(0, u32::saturating_add))
+        }
+        Ask::Capture(_)
+        | Ask::Screen
+        | Ask::Windows
+        | Ask::Maximize
+        | Ask::Controls(_)
+        | Ask::Act(_)
+        | Ask::Unknown => TIME,
+    }
+}
+
+/// The program: as configured, beside us, or on `PATH`.
+fn find(at: &ToolContext) -> Result<PathBuf, ToolError> {
+    if let Some(named) = &at.others.screen.control().program {
+        return Ok(gate::paths::expand_home(&named.to_string_lossy()));
+    }
+    let beside = std::env::current_exe().ok().map(|own| own.with_file_name(NAME));
+    let found = beside.filter(|path| path.is_file()).or_else(|| base::process::find_program(NAME));
+    found.ok_or_else(|| {
+        ToolError::failed(format!(
+            "the program `{NAME}` is not there, by which g3 sees and uses the screen. Build it \
+             with `cargo build --release -p desktop` and put it beside g3 or on PATH, or name it \
+             in the configuration: [computer_control] program"
+        ))
+    })
+}
+
+fn start(at: &ToolContext) -> Result<Host, ToolError> {
+    let path = find(at)?.to_string_lossy().into_owned();
+    let given = SERVICES.iter().filter_map(|name| {
+        let value = std::env::var(name).ok()?;
+        Some(((*name).to_owned(), Secret::new(value)))
+    });
+    let env: BTreeMap<String, Secret> = given.collect();
+    let logs = at.session_dir.join("desktop");
+    let command = [path.clone()];
+    let wanted = Start {
+        command: &command,
+        env: &env,
+        cwd: &at.cwd,
+        log: Some((&logs, "g3-desktop")),
+        hold: None,
+    };
+    let started = program::start(&wanted);
+    let (program, stdin, stdout) =
+        started.map_err(|why| ToolError::failed(format!("cannot start {path}: {why}")))?;
+    let (sender, lines) = mpsc::channel(4);
+    tokio::spawn(listen(stdout, sender));
+    tracing::info!(target: "g3::desktop", "helper started");
+    Ok(Host { program, stdin, lines, asked: 0, acted: None })
+}
+
+/// Reads lines until the program closes its stdout.
+async fn listen(stdout: ChildStdout, lines: mpsc::Sender<Vec<u8>>) {
+    let mut reader = BufReader::new(stdout);
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut reader).take(LONGEST).read_until(b'\n', &mut line).await;
+        if !matches!(read, Ok(1..)) || lines.send(line).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Host {
+    /// Waits until the next action may follow the last one.
+    async fn pause(&mut self, at: &ToolContext, what: &Ask) {
+        let acts = matches!(what, Ask::Input { .. } | Ask::Act(_) | Ask::Maximize);
+        let most = at.others.screen.control().max_actions_per_second;
+        if !acts {
+            return;
+        }
+        if let (Some(last), 1..) = (self.acted, most) {
+            let gap = Duration::from_secs(1) / most;
+            tokio::time::sleep(gap.saturating_sub(last.elapsed())).await;
+        }
+        self.acted = Some(Instant::now());
+    }
+
+    async fn exchange(&mut self, what: Ask) -> Result<Tell, Disconnect> {
+        let failed = |why: &dyn std::fmt::Display| Disconnect::Failed(why.to_string());
+        self.asked += 1;
+        let asked = Asked { id: self.asked, what };
+        let mut line = serde_json::to_vec(&asked).map_err(|why| failed(&why))?;
+        line.push(b'\n');
+        self.stdin.write_all(&line).await.map_err(|why| failed(&why))?;
+        self.stdin.flush().await.map_err(|why| failed(&why))?;
+        while let Some(line) = self.lines.recv().await {
+            let told: Told = serde_json::from_slice(&line)
+                .map_err(|why| failed(&format!("its answer cannot be read ({why})")))?;
+            if told.id == self.asked {
+                return Ok(told.what);
+            }
+        }
+        Err(Disconnect::Closed)
+    }
+
+    async fn close(self) {
+        let Host { mut program, stdin, .. } = self;
+        drop(stdin);
+        program.close().await;
+    }
+}

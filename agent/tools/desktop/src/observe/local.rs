@@ -1,0 +1,138 @@
+//! Those on this machine who can say what there is: the programs themselves, and the words that
+//! can be read in a picture.
+
+use base::desktop::{Area, Look, Picture, Word};
+
+use super::{Report, Said};
+use crate::find::around;
+use crate::seen::Element;
+use crate::{host, words};
+use tools::context::ToolContext;
+use tools::output::ToolError;
+
+/// Levels and controls that are looked at.
+const DEPTH: u32 = 40;
+const MOST: u32 = 300;
+/// Words of less certainty are noise.
+const SURE: u8 = 40;
+
+/// What the program of the active window says of its controls.
+pub async fn accessibility(at: &ToolContext, picture: &Picture) -> Result<Option<Said>, ToolError> {
+    let look =
+        Look { window: None, everywhere: false, depth: DEPTH, limit: MOST, interactive: true };
+    let found = host::controls(at, look).await?;
+    let shown = found.controls.iter().filter(|control| control.visible);
+    let placed = shown.filter_map(|control| Some((control, control.area?)));
+    let inside = placed.filter(|(_, area)| overlap(*area, picture.shows));
+    let element = |(at, (control, area)): (usize, (&base::desktop::Control, Area))| Element {
+        id: at.to_string(),
+        kind: control.role.clone(),
+        content: control.name.clone(),
+        interactive: control.enabled,
+        bbox: part_of(area, picture.shows),
+    };
+    let elements: Vec<Element> = inside.enumerate().map(element).collect();
+    match (elements.is_empty(), found.note) {
+        (false, _) => Ok(Some((Report::Elements(elements), "accessibility", None))),
+        (true, Some(note)) => Err(ToolError::failed(note)),
+        (true, None) => Ok(None),
+    }
+}
+
+/// The words that can be read, line by line, in pictures that were not made smaller.
+pub async fn ocr(at: &ToolContext) -> Result<Option<Said>, ToolError> {
+    let (words, all) = words::on_screen(at).await?;
+    let lines = lines(&words).into_iter().enumerate().map(|(at, (text, area))| Element {
+        id: at.to_string(),
+        kind: "text".to_owned(),
+        content: text,
+        interactive: false,
+        bbox: part_of(area, all),
+    });
+    let elements: Vec<Element> = lines.collect();
+    let is_empty = elements.is_empty();
+    Ok((!is_empty).then_some((Report::Elements(elements), "ocr", None)))
+}
+
+/// Words that stand on one line, close to each other, as one text.
+fn lines(words: &[Word]) -> Vec<(String, Area)> {
+    let mut lines: Vec<(String, Area)> = Vec::new();
+    for word in words.iter().filter(|word| word.sure >= SURE && !word.text.trim().is_empty()) {
+        match lines.last_mut() {
+            Some((text, area)) if follows(*area, word.area) => {
+                *text = format!("{text} {}", word.text);
+                *area = around(*area, word.area);
+            }
+            Some(_) | None => lines.push((word.text.clone(), word.area)),
+        }
+    }
+    lines
+}
+
+fn follows(line: Area, word: Area) -> bool {
+    let middle = i64::from(word.y) + i64::from(word.height / 2);
+    let on_line =
+        (i64::from(line.y)..=i64::from(line.y) + i64::from(line.height)).contains(&middle);
+    let gap = i64::from(word.x) - (i64::from(line.x) + i64::from(line.width));
+    let wide = i64::from(line.height.max(word.height)) * 3 / 2;
+    on_line && (-wide..=wide).contains(&gap)
+}
+
+fn overlap(area: Area, shown: Area) -> bool {
+    let along = |from: i32, length: u32, first: i32, all: u32| {
+        i64::from(from) < i64::from(first) + i64::from(all)
+            && i64::from(from) + i64::from(length) > i64::from(first)
+            && length > 0
+    };
+    along(area.x, area.width, shown.x, shown.width)
+        && along(area.y, area.height, shown.y, shown.height)
+}
+
+/// An area as parts of what is shown.
+fn part_of(area: Area, shown: Area) -> [f64; 4] {
+    let along = |at: f64, from: i32, all: u32| {
+        ((at - f64::from(from)) / f64::from(all.max(1))).clamp(0.0, 1.0)
+    };
+    let (x, y) = (f64::from(area.x), f64::from(area.y));
+    [
+        along(x, shown.x, shown.width),
+        along(y, shown.y, shown.height),
+        along(x + f64::from(area.width), shown.x, shown.width),
+        along(y + f64::from(area.height), shown.y, shown.height),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_one_line_are_one_text() {
+        let word = |text: &str, x: i32, y: i32, sure: u8| Word {
+            text: text.into(),
+            area: Area { x, y, width: 30, height: 10 },
+            sure,
+        };
+        let words = [
+            word("Save", 0, 0, 90),
+            word("all", 35, 1, 90),
+            word("~", 68, 1, 10),
+            word("Far", 200, 1, 90),
+            word("Below", 0, 40, 90),
+        ];
+        let found = lines(&words);
+        let texts: Vec<&str> = found.iter().map(|(text, _)| text.as_str()).collect();
+        assert_eq!(texts, ["Save all", "Far", "Below"]);
+        assert_eq!(found[0].1, Area { x: 0, y: 0, width: 65, height: 11 });
+    }
+
+    #[test]
+    fn what_lies_beside_the_picture_is_not_in_it() {
+        let shown = Area { x: 100, y: 100, width: 200, height: 100 };
+        let area = |x, y| Area { x, y, width: 50, height: 50 };
+        assert!(overlap(area(60, 60), shown) && overlap(area(299, 199), shown));
+        assert!(!overlap(area(50, 100), shown) && !overlap(area(300, 100), shown));
+        assert_eq!(part_of(area(150, 150), shown), [0.25, 0.5, 0.5, 1.0]);
+        assert_eq!(part_of(area(60, 60), shown), [0.0, 0.0, 0.05, 0.1]);
+    }
+}

@@ -1,0 +1,64 @@
+//! Frames drawn around what was found, for people who look at the picture.
+
+use std::io::Cursor;
+
+use base::desktop::Picture;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use image::codecs::jpeg::JpegEncoder;
+use image::{Rgb, RgbImage};
+
+use crate::seen::Element;
+
+/// Colours of what can be acted on and of what cannot.
+const COLOURS: [Rgb<u8>; 2] = [Rgb([230, 30, 30]), Rgb([40, 90, 230])];
+
+/// The picture with a frame around each element; `None` when it cannot be drawn, or nothing was
+/// found.
+pub fn marked(picture: &Picture, elements: &[Element]) -> Option<String> {
+    if elements.is_empty() {
+        return None;
+    }
+    let bytes = STANDARD.decode(&picture.data).ok()?;
+    let mut drawn = image::load_from_memory(&bytes).ok()?.to_rgb8();
+    for element in elements {
+        frame(&mut drawn, element);
+    }
+    let mut bytes = Vec::new();
+    let encoder = JpegEncoder::new_with_quality(Cursor::new(&mut bytes), super::QUALITY);
+    drawn.write_with_encoder(encoder).ok()?;
+    Some(STANDARD.encode(bytes))
+}
+
+fn frame(picture: &mut RgbImage, element: &Element) {
+    let colour = COLOURS[usize::from(!element.interactive)];
+    let (width, height) = picture.dimensions();
+    let along = |part: f64, all: u32| ((part * f64::from(all)) as u32).min(all.saturating_sub(1));
+    let [left, top, right, bottom] = element.bbox;
+    let (left, right) = (along(left, width), along(right, width));
+    let (top, bottom) = (along(top, height), along(bottom, height));
+    for x in left..=right {
+        picture.put_pixel(x, top, colour);
+        picture.put_pixel(x, bottom, colour);
+    }
+    for y in top..=bottom {
+        picture.put_pixel(left, y, colour);
+        picture.put_pixel(right, y, colour);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_lies_on_the_edge_of_its_element_also_at_the_picture_s_end() {
+        let mut picture = RgbImage::new(20, 10);
+        let element = |bbox| Element { bbox, interactive: true, ..Element::default() };
+        frame(&mut picture, &element([0.5, 0.5, 1.0, 1.0]));
+        assert_eq!(picture.get_pixel(10, 5), &COLOURS[0]);
+        assert_eq!(picture.get_pixel(19, 9), &COLOURS[0]);
+        assert_eq!(picture.get_pixel(12, 7), &Rgb([0, 0, 0]));
+        frame(&mut RgbImage::new(1, 1), &element([0.0, 0.0, 1.0, 1.0]));
+    }
+}

@@ -1,0 +1,152 @@
+//! `observe_screen`: what there is on the screen, from the first who can say it; the bare picture
+//! when nobody can.
+
+use std::time::Instant;
+
+use base::config::agent::Observer;
+use base::desktop::{Capture, Picture};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::host;
+use super::seen::{Element, Seen};
+use provider::message::{Bill, Image};
+use tools::call::Invocation;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+pub mod local;
+pub mod marks;
+pub mod omniparser;
+pub mod told;
+pub mod vision;
+
+#[derive(Deserialize)]
+struct Args {
+    #[serde(default)]
+    mode: String,
+    #[serde(default)]
+    intent: String,
+}
+
+/// What somebody says of the screen.
+#[derive(Debug, PartialEq)]
+pub enum Report {
+    /// What is where.
+    Elements(Vec<Element>),
+    /// A description.
+    Words(String),
+}
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// What can be acted on, and where.
+    Grounding,
+    /// What is to be seen.
+    Understanding,
+}
+
+/// The widest picture that is looked at, and how good a JPEG it is.
+const WIDEST: u32 = 1280;
+const QUALITY: u8 = 70;
+/// No screen is higher: only the width is made to fit.
+const HIGHEST: u32 = 65_535;
+
+/// What somebody said, who it was, and what it cost.
+type Said = (Report, &'static str, Option<Bill>);
+
+/// Describes the screen.
+pub struct ObserveTool;
+
+impl Tool for ObserveTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("screen.observe", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::looking(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
+/// Looks at the screen.
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let since = Instant::now();
+    let Args { mode, intent } = call.decode()?;
+    let mode = match mode.trim() {
+        "understanding" => Mode::Understanding,
+        // What is not known is grounding as well: it says more.
+        _ => Mode::Grounding,
+    };
+    let (fit, jpeg) = (Some((WIDEST, HIGHEST)), Some(QUALITY));
+    let picture = host::capture(call.at, Capture { fit, jpeg, ..Capture::default() }).await?;
+    let mut notes = Vec::new();
+    let said = ask_all(call, mode, &intent, &picture, &mut notes).await?;
+    let mut seen = Seen::of(&picture);
+    let needs_eyes = said.is_none();
+    let (text, backend, bill) = match said {
+        Some((Report::Elements(elements), backend, bill)) => {
+            seen.elements = elements;
+            (told::told(&seen), backend, bill)
+        }
+        Some((Report::Words(words), backend, bill)) => (words, backend, bill),
+        None => (told::bare(&picture, &notes), "llm_vision", None),
+    };
+    seen.keep(call.at);
+    let shown = marks::marked(&picture, &seen.elements).unwrap_or_else(|| picture.data.clone());
+    let metadata = json!({
+        "status": "success", "stdout": text, "ui_elements": text, "elements": seen.elements,
+        "image_b64": shown, "actual_backend": backend, "needs_llm_vision": needs_eyes,
+        "width": picture.width, "height": picture.height, "notes": notes,
+        "duration_ms": u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),
+    });
+    let image = || Image { media_type: picture.mime.clone(), data: picture.data.clone() };
+    let images = if needs_eyes { vec![image()] } else { Vec::new() };
+    let outcome = ToolOutput::done(text).with(metadata).titled(format!("looked ({backend})"));
+    Ok(ToolOutput { images, bill, ..outcome })
+}
+
+/// Asks one after the other; `None` when nobody could say anything.
+async fn ask_all(
+    call: &Invocation<'_>,
+    mode: Mode,
+    intent: &str,
+    picture: &Picture,
+    notes: &mut Vec<String>,
+) -> Result<Option<Said>, ToolError> {
+    for observer in &call.at.others.screen.control().observe {
+        // Only a model describes; the others would only list.
+        if mode == Mode::Understanding && *observer != Observer::Vision {
+            continue;
+        }
+        let asked = match observer {
+            Observer::Vision => vision::ask(call.at, mode, intent, picture).await,
+            Observer::Omniparser => omniparser::ask(call.at, picture).await,
+            Observer::Accessibility => local::accessibility(call.at, picture).await,
+            Observer::Ocr => local::ocr(call.at).await,
+        };
+        match asked {
+            Ok(Some(said)) => return Ok(Some(said)),
+            Ok(None) => {}
+            Err(why) if why.kind == ErrorKind::Cancelled => return Err(why),
+            Err(why) => {
+                let note = format!("{}: {}", name(*observer), why.text);
+                (call.at.hear)(&format!("[{note}]\n"));
+                notes.push(note);
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn name(observer: Observer) -> String {
+    match serde_json::to_value(observer) {
+        Ok(Value::String(name)) => name,
+        Ok(_) | Err(_) => String::new(),
+    }
+}

@@ -1,0 +1,108 @@
+//! An OmniParser server finds what can be seen in a picture.
+
+use std::time::Duration;
+
+use base::desktop::Picture;
+use serde_json::{Value, json};
+
+use super::{Report, Said};
+use crate::seen::Element;
+use provider::http::Endpoint;
+use tools::context::ToolContext;
+use tools::output::{ErrorKind, ToolError};
+
+/// How long it may take.
+const TIME: Duration = Duration::from_secs(60);
+/// Bytes of an answer, which has a picture in it.
+const MOST: usize = 64 << 20;
+
+/// Asks the server that is configured; `None` when none is.
+pub async fn ask(at: &ToolContext, picture: &Picture) -> Result<Option<Said>, ToolError> {
+    let Some(url) = &at.others.screen.control().omniparser_url else { return Ok(None) };
+    let endpoint = Endpoint::new(url, "/parse/", false);
+    let endpoint = endpoint.map_err(|why| ToolError::failed(why.sentence()))?.idle(TIME);
+    let body = json!({ "base64_image": picture.data }).to_string();
+    let asked = tokio::time::timeout(TIME, exchange(&endpoint, body));
+    let answer = match at.cancel.run_until_cancelled(asked).await {
+        Some(Ok(answer)) => answer.map_err(ToolError::failed)?,
+        Some(Err(_)) => {
+            let text = format!("{} has no answer after {} s", endpoint.host(), TIME.as_secs());
+            return Err(ToolError::new(ErrorKind::Timeout, text));
+        }
+        None => return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user")),
+    };
+    let elements = elements(&answer, picture).map_err(ToolError::failed)?;
+    let is_empty = elements.is_empty();
+    Ok((!is_empty).then_some((Report::Elements(elements), "omniparser", None)))
+}
+
+async fn exchange(endpoint: &Endpoint, body: String) -> Result<Value, String> {
+    let sent = endpoint.post(body.into_bytes(), None).await;
+    let mut came = sent.map_err(|why| why.failure().sentence())?;
+    let status = came.status();
+    let mut bytes = Vec::new();
+    while let Some(more) = came.next(None).await? {
+        bytes.extend(more);
+        if bytes.len() > MOST {
+            return Err("its answer is longer than 64 MiB".to_owned());
+        }
+    }
+    if !(200..300).contains(&status) {
+        let said = base::text::printable_output(&String::from_utf8_lossy(&bytes));
+        return Err(format!("it answers {status}: {}", base::text::head(said.trim(), 300)));
+    }
+    serde_json::from_slice(&bytes).map_err(|why| format!("its answer is no JSON: {why}"))
+}
+
+/// The list of an answer; boxes are parts of the picture's sides, or points of it.
+fn elements(answer: &Value, picture: &Picture) -> Result<Vec<Element>, String> {
+    let lists = ["parsed_content_list", "elements", "ui_elements"];
+    let list = lists.iter().find_map(|key| answer[*key].as_array());
+    let list = list.ok_or_else(|| "its answer has no `parsed_content_list`".to_owned())?;
+    let (width, height) = (f64::from(picture.width.max(1)), f64::from(picture.height.max(1)));
+    let element = |(at, value): (usize, &Value)| {
+        let sides: Vec<f64> = value["bbox"].as_array()?.iter().filter_map(Value::as_f64).collect();
+        let [left, top, right, bottom] = *sides.as_slice() else { return None };
+        let points = sides.iter().any(|side| *side > 1.5);
+        let part = |side: f64, all: f64| if points { side / all } else { side }.clamp(0.0, 1.0);
+        let kind = value["type"].as_str().unwrap_or("element");
+        let interactive = value["interactivity"].as_bool().or(value["interactive"].as_bool());
+        let own = value["id"].as_u64().map(|id| id.to_string());
+        Some(Element {
+            id: own.unwrap_or_else(|| at.to_string()),
+            kind: kind.to_owned(),
+            content: value["content"].as_str().unwrap_or_default().to_owned(),
+            interactive: interactive.unwrap_or(kind == "icon" || kind == "interactive"),
+            bbox: [part(left, width), part(top, height), part(right, width), part(bottom, height)],
+        })
+    };
+    Ok(list.iter().enumerate().filter_map(element).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_may_be_parts_or_points() {
+        let picture = Picture {
+            data: String::new(),
+            mime: String::new(),
+            width: 200,
+            height: 100,
+            shows: base::desktop::Area::default(),
+            backend: String::new(),
+        };
+        let answer = json!({ "parsed_content_list": [
+            { "type": "text", "bbox": [0.1, 0.2, 0.3, 0.4], "interactivity": false, "content": "A" },
+            { "type": "icon", "bbox": [20, 50, 40, 100], "content": null },
+            { "type": "icon", "bbox": [1, 2], "content": "broken" },
+        ] });
+        let found = elements(&answer, &picture).unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[0].id.as_str(), found[0].interactive), ("0", false));
+        assert_eq!(found[1].bbox, [0.1, 0.5, 0.2, 1.0]);
+        assert!(found[1].interactive);
+        assert!(elements(&json!({ "error": "no" }), &picture).is_err());
+    }
+}

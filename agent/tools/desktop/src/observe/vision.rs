@@ -1,0 +1,136 @@
+//! A model that sees says what there is: any provider of the configuration.
+
+use std::time::Duration;
+
+use base::desktop::Picture;
+use serde_json::Value;
+
+use super::{Mode, Report, Said};
+use crate::seen::Element;
+use provider::message::{Bill, Image, Message, Part, Role};
+use provider::{self, Choice, Request};
+use tools::context::ToolContext;
+use tools::output::{ErrorKind, ToolError};
+
+/// How long it may take, and how much it may say, in tokens.
+const TIME: Duration = Duration::from_secs(30);
+const TOKENS: u64 = 1024;
+const SYSTEM: &str = "You look at a picture of a computer's screen for a program that cannot see.";
+
+/// Asks the model that is configured; `None` when none is.
+pub async fn ask(
+    at: &ToolContext,
+    mode: Mode,
+    intent: &str,
+    picture: &Picture,
+) -> Result<Option<Said>, ToolError> {
+    let desk = &at.others.screen;
+    let Some(reference) = desk.control().vision_provider.clone() else { return Ok(None) };
+    let choice = Choice { reference: Some(reference), ..Choice::default() };
+    let config = desk.config().clone();
+    let provider = provider::off_loop(move || provider::open(&config, &choice)).await;
+    let provider = provider.map_err(|why| ToolError::failed(why.sentence()))?;
+    let image = Image { media_type: picture.mime.clone(), data: picture.data.clone() };
+    let parts = vec![Part::Text { text: question(mode, intent, picture) }, Part::Image(image)];
+    let messages = [Message { role: Role::User, parts }];
+    let request = Request {
+        system: SYSTEM,
+        messages: &messages,
+        tools: &[],
+        max_output: TOKENS,
+        session: "screen",
+    };
+    let mut deaf = |_: provider::Delta<'_>| ();
+    let asked = tokio::time::timeout(TIME, provider.ask(&request, &mut deaf));
+    let cancelled = || ToolError::new(ErrorKind::Cancelled, "cancelled by the user");
+    let asked = at.cancel.run_until_cancelled(asked).await.ok_or_else(cancelled)?;
+    let late = |_| ToolError::new(ErrorKind::Timeout, format!("no answer in {} s", TIME.as_secs()));
+    let reply = asked.map_err(late)?.map_err(|why| ToolError::failed(why.failure().sentence()))?;
+    let model = provider.facts().model.clone();
+    let bill = Bill { model: Some(model), calls: 1, usage: reply.usage };
+    let words = reply.message.words();
+    if words.trim().is_empty() {
+        return Err(ToolError::failed("the model said nothing"));
+    }
+    let report = match (mode, elements(&words, picture)) {
+        (Mode::Grounding, Some(found)) if !found.is_empty() => Report::Elements(found),
+        (Mode::Grounding | Mode::Understanding, _) => Report::Words(words),
+    };
+    Ok(Some((report, "vision", Some(bill))))
+}
+
+fn question(mode: Mode, intent: &str, picture: &Picture) -> String {
+    let (width, height) = (picture.width, picture.height);
+    let mut text = match mode {
+        Mode::Grounding => format!(
+            "List what can be clicked, typed into or read on it: most important first, at most 30. \
+             Answer with a JSON array and nothing else. Each entry is {{\"content\": what stands \
+             on it, \"type\": e.g. \"button\", \"x\", \"y\": its middle in pixels, \"width\", \
+             \"height\", \"interactive\": true or false}}. The picture is {width} pixels wide and \
+             {height} pixels high."
+        ),
+        Mode::Understanding => "Describe what is to be seen: which programs and windows, what \
+                                they show, in which state they are, what could be done next."
+            .to_owned(),
+    };
+    if !intent.trim().is_empty() {
+        text.push_str(&format!("\nWhat is looked for: {}", intent.trim()));
+    }
+    text
+}
+
+/// The elements of an answer; `None` when it is no list of them.
+fn elements(words: &str, picture: &Picture) -> Option<Vec<Element>> {
+    let (start, end) = (words.find('[')?, words.rfind(']')?);
+    let list: Vec<Value> = serde_json::from_str(words.get(start..=end)?).ok()?;
+    let (width, height) = (f64::from(picture.width.max(1)), f64::from(picture.height.max(1)));
+    let element = |(at, value): (usize, &Value)| {
+        let number = |key: &str| value[key].as_f64();
+        let (x, y) = (number("x")?, number("y")?);
+        let half = |key: &str| number(key).unwrap_or(0.0).max(0.0) / 2.0;
+        let (w, h) = (half("width"), half("height"));
+        let part = |at: f64, all: f64| (at / all).clamp(0.0, 1.0);
+        let text = |keys: [&str; 2]| keys.iter().find_map(|key| value[*key].as_str());
+        Some(Element {
+            id: at.to_string(),
+            kind: text(["type", "role"]).unwrap_or("element").to_owned(),
+            content: text(["content", "label"]).unwrap_or_default().to_owned(),
+            interactive: value["interactive"].as_bool().unwrap_or(true),
+            bbox: [
+                part(x - w, width),
+                part(y - h, height),
+                part(x + w, width),
+                part(y + h, height),
+            ],
+        })
+    };
+    list.iter().enumerate().map(element).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture() -> Picture {
+        Picture {
+            data: String::new(),
+            mime: "image/jpeg".into(),
+            width: 1000,
+            height: 500,
+            shows: base::desktop::Area::default(),
+            backend: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_list_is_read_also_between_words_and_anything_else_is_words() {
+        let said = "Here:\n```json\n[{\"content\": \"OK\", \"type\": \"button\", \"x\": 500, \
+                    \"y\": 250, \"width\": 100, \"height\": 50}]\n```";
+        let found = elements(said, &picture()).unwrap();
+        assert_eq!((found[0].content.as_str(), found[0].interactive), ("OK", true));
+        assert_eq!(found[0].bbox, [0.45, 0.45, 0.55, 0.55]);
+        for words in ["A window.", "[1, 2]", "[{\"x\": 1}]", "] [", "[{\"x\": \"1\", \"y\": 2}]"] {
+            assert_eq!(elements(words, &picture()), None, "{words}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The open windows: which there are, and the active one made as large as the screen.
+
+use std::time::Instant;
+
+use base::desktop::{Ask, Tell, Window};
+use serde_json::json;
+
+use super::{done, host};
+use tools::call::Invocation;
+use tools::kind::Effect;
+use tools::output::{ToolError, ToolOutput};
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+/// Lists the open windows.
+pub struct WindowListTool;
+
+impl Tool for WindowListTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("window.list", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::looking(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(list(call))
+    }
+}
+
+/// Lists the windows, topmost first.
+async fn list(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Tell::Windows { windows } = host::ask(call.at, Ask::Windows).await? else {
+        return Err(host::strange());
+    };
+    let lines: String = windows.iter().map(line).collect();
+    let text = if windows.is_empty() { "No windows are open.\n".to_owned() } else { lines };
+    let count = windows.len();
+    let metadata = json!({ "status": "success", "windows": windows, "count": count });
+    Ok(ToolOutput::done(text).with(metadata).titled(format!("{count} windows")))
+}
+
+fn line(window: &Window) -> String {
+    let area = window.area;
+    let mut line = format!(
+        "{}  {}  {:?}  {}x{} at {},{}",
+        window.id, window.app, window.title, area.width, area.height, area.x, area.y
+    );
+    let states = [
+        (window.active, "active"),
+        (window.maximized, "maximized"),
+        (window.minimized, "minimized"),
+    ];
+    for (_, word) in states.iter().filter(|(holds, _)| *holds) {
+        line.push_str(&format!("  [{word}]"));
+    }
+    line.push('\n');
+    line
+}
+
+/// Maximizes the active window.
+pub struct MaximizeTool;
+
+impl Tool for MaximizeTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("window.maximize", Effect::Acts).with_undo_hint("no_op")
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::acting(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(maximize(call))
+    }
+}
+
+/// Maximizes the active window; one that is so already stays as it is.
+async fn maximize(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let since = Instant::now();
+    let Tell::Maximized { title, already } = host::ask(call.at, Ask::Maximize).await? else {
+        return Err(host::strange());
+    };
+    let description = match already {
+        true => format!("{title:?} is maximized already"),
+        false => format!("maximized {title:?}"),
+    };
+    Ok(done(description, since, json!({ "was_maximized": already })))
+}

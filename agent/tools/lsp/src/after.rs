@@ -1,0 +1,183 @@
+//! After an edit: the servers that know the file hear of it, and what they find wrong is told.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use base::config::lsp::Diagnostics;
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::document;
+use super::hub::{Hub, Wanted};
+use tools::call::Invocation;
+use tools::output::ToolOutput;
+
+/// How long an edit waits for what a server finds.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long nothing more must come until what came is all.
+const CALM: Duration = Duration::from_millis(150);
+/// How many errors of a file are told.
+const MOST: usize = 20;
+/// The longest message that is told, in bytes.
+const LONGEST: usize = 500;
+/// The protocol's number for an error.
+const ERROR: u64 = 1;
+
+/// What is wrong at a place, counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Wrong {
+    line: usize,
+    column: usize,
+    message: String,
+}
+
+/// The outcome of a call, with the errors of the files that it wrote.
+pub async fn with_errors(
+    hub: &Hub,
+    call: &Invocation<'_>,
+    files: &[PathBuf],
+    mut outcome: ToolOutput,
+) -> ToolOutput {
+    let end = Instant::now() + PATIENCE;
+    let mut told = Vec::new();
+    for file in files {
+        let found = call.at.cancel.run_until_cancelled(errors(hub, call, file, end)).await;
+        let Some(Some(errors)) =
+            found.filter(|found| found.as_ref().is_some_and(|it| !it.is_empty()))
+        else {
+            continue;
+        };
+        let shown = call.shown(file);
+        outcome.text.push_str(&block(&shown, &errors));
+        told.extend(errors.iter().map(|it| {
+            json!({ "path": shown, "line": it.line, "column": it.column, "message": it.message })
+        }));
+    }
+    if let (false, Some(metadata)) = (told.is_empty(), outcome.metadata.as_object_mut()) {
+        metadata.insert("diagnostics".to_owned(), json!(told));
+    }
+    outcome
+}
+
+/// The errors that a server knows in a file soon after it was written; `None` where no server says
+/// anything in time.
+async fn errors(hub: &Hub, call: &Invocation<'_>, file: &Path, end: Instant) -> Option<Vec<Wrong>> {
+    let wanted = hub.find(file, call.at).ok()?;
+    let client = match (hub.running_for(&wanted), hub.diagnostics) {
+        (Some(client), _) => client,
+        (None, Diagnostics::Running | Diagnostics::Off) => return None,
+        (None, Diagnostics::Start) => {
+            let started = hub.start(&wanted, call.at);
+            tokio::time::timeout(left(end), started).await.ok()?.ok()?
+        }
+    };
+    let written = Written::tell(&client, &wanted, file)?;
+    if hub.diagnostics == Diagnostics::Off {
+        return None;
+    }
+    let mut all = written.diagnostics(&client, end).await?;
+    all.sort();
+    all.dedup();
+    Some(all)
+}
+
+fn left(end: Instant) -> Duration {
+    end.saturating_duration_since(Instant::now())
+}
+
+/// A file of which a server was told.
+struct Written {
+    path: PathBuf,
+    text: String,
+    version: i64,
+    at: Instant,
+}
+
+impl Written {
+    /// Tells the server what stands in the file now, or that it is gone.
+    fn tell(client: &Arc<Client>, wanted: &Wanted<'_>, file: &Path) -> Option<Written> {
+        let mut known = client.documents.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(text) = document::read(file) else {
+            known.forget(client, file);
+            return None;
+        };
+        let at = Instant::now();
+        if known.text(file).is_none() {
+            document::created(client, file);
+        }
+        let version = known.tell(client, file, wanted.id, &text);
+        Some(Written { path: file.to_owned(), text, version, at })
+    }
+
+    /// What the server pushes, and what it answers when it is asked.
+    async fn diagnostics(&self, client: &Client, end: Instant) -> Option<Vec<Wrong>> {
+        let asked = client.can("textDocument/diagnostic", "diagnosticProvider");
+        let pulled = if asked { self.pull(client, end).await } else { None };
+        // Who answers questions has said most of it.
+        let until = if pulled.is_some() { end.min(Instant::now() + CALM) } else { end };
+        let pushed = self.pushed(client, until).await;
+        if pulled.is_none() && pushed.is_none() {
+            return None;
+        }
+        let all = pulled.into_iter().chain(pushed).flatten();
+        Some(all.filter_map(|item| self.wrong(client, &item)).collect())
+    }
+
+    async fn pull(&self, client: &Client, end: Instant) -> Option<Vec<Value>> {
+        let params = json!({ "textDocument": { "uri": super::uri::of(&self.path) } });
+        let answer =
+            client.line.request("textDocument/diagnostic", params, left(end)).await.ok()?;
+        answer["items"].as_array().cloned()
+    }
+
+    /// What was pushed about this version of the file, once nothing more came for a moment.
+    async fn pushed(&self, client: &Client, end: Instant) -> Option<Vec<Value>> {
+        let mut changes = client.line.watch();
+        let mut found = None;
+        loop {
+            let now = client.line.news(|news| news.published.get(&self.path).cloned());
+            let now =
+                now.filter(|it| it.at >= self.at && it.version.is_none_or(|v| v >= self.version));
+            let pause = match &now {
+                Some(it) => (it.at + CALM).saturating_duration_since(Instant::now()),
+                None => left(end),
+            };
+            found = now.map(|it| it.items).or(found);
+            let pause = pause.min(left(end));
+            if pause.is_zero() || client.line.gone().is_some() {
+                return found;
+            }
+            let _ = tokio::time::timeout(pause, changes.changed()).await;
+        }
+    }
+
+    fn wrong(&self, client: &Client, item: &Value) -> Option<Wrong> {
+        if item["severity"].as_u64().unwrap_or(ERROR) != ERROR {
+            return None;
+        }
+        let at = client.encoding.of_server(Some(&self.text), &item["range"]["start"]);
+        let words = base::text::printable_output(item["message"].as_str().unwrap_or_default());
+        let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut message = base::text::head(&words, LONGEST).to_owned();
+        if message.len() < words.len() {
+            message.push('…');
+        }
+        Some(Wrong { line: at.line + 1, column: at.column + 1, message })
+    }
+}
+
+fn block(shown: &str, errors: &[Wrong]) -> String {
+    let mut text = format!(
+        "\n\nThe language server finds errors in {shown}; please fix them:\n<diagnostics \
+         file=\"{shown}\">\n"
+    );
+    for Wrong { line, column, message } in errors.iter().take(MOST) {
+        text.push_str(&format!("ERROR [{line}:{column}] {message}\n"));
+    }
+    if errors.len() > MOST {
+        text.push_str(&format!("... and {} more\n", errors.len() - MOST));
+    }
+    text.push_str("</diagnostics>");
+    text
+}

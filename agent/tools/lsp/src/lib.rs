@@ -1,0 +1,226 @@
+//! What language servers know of code: where things are defined and used, what they are; and what
+//! is wrong with a file after an edit.
+
+pub mod after;
+pub mod answer;
+pub mod client;
+pub mod document;
+pub mod frame;
+pub mod hub;
+pub mod line;
+pub mod operation;
+pub mod position;
+pub mod render;
+pub mod root;
+pub mod table;
+pub mod uri;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+
+use self::client::Client;
+use self::hub::{Hub, Wanted};
+use self::line::Fault;
+use self::operation::{Operation, Question};
+use self::render::Words;
+use tools::call::Invocation;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::services::LanguageServers;
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+/// Of how many functions at one place the calls are told.
+const FUNCTIONS: usize = 5;
+
+/// Asks a language server.
+pub struct LspTool;
+
+impl Tool for LspTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("lsp", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reading(vec![call.place.clone()])
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        match &call.at.others.lsp {
+            Some(servers) => servers.query(call),
+            None => Box::pin(async { Hub::default().answer(call).await }),
+        }
+    }
+}
+
+impl Hub {
+    /// Asks a language server. Where there is none, or it fails, the result says what to do.
+    pub async fn answer(&self, call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+        let question = Question::of(call)?;
+        let text = text(call)?;
+        question.check(&text, &call.shown_place())?;
+        let wanted = match self.find(&call.place, call.at) {
+            Ok(wanted) => wanted,
+            Err(why) => return Ok(unavailable(&why)),
+        };
+        let started = call.at.cancel.run_until_cancelled(self.start(&wanted, call.at)).await;
+        let client = match started.ok_or_else(cancelled)? {
+            Ok(client) => client,
+            Err(why) => return Ok(unavailable(&cannot(&wanted, &why))),
+        };
+        tell(&client, call, &wanted, &text);
+        let (method, capability) = question.operation.method();
+        if !client.can(method, capability) {
+            let name = &wanted.language.name;
+            let what = call.text("operation");
+            return Ok(unavailable(&format!(
+                "The language server `{name}` does not offer `{what}`"
+            )));
+        }
+        let asked = call.at.cancel.run_until_cancelled(ask(&client, call, &question, &text)).await;
+        match asked.ok_or_else(cancelled)? {
+            Ok(answer) => Ok(told(&client, call, &question, &answer)),
+            Err(Fault::Gone(why)) => {
+                let why = client.end_of_it(&why).await;
+                self.bury(&client, &why);
+                Ok(unavailable(&cannot(&wanted, &why)))
+            }
+            Err(Fault::Late) => Ok(unavailable(&format!(
+                "The language server `{}` did not answer within {} s; [lsp.{0}] timeout_seconds gives \
+                 it longer",
+                wanted.language.name,
+                wanted.language.patience().as_secs()
+            ))),
+            Err(Fault::Refused { message, .. }) => Ok(unavailable(&format!(
+                "The language server `{}` refused: {}",
+                wanted.language.name,
+                base::text::head(&base::text::printable(&message), 1_000)
+            ))),
+        }
+    }
+}
+
+impl LanguageServers for Hub {
+    fn query<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(self.answer(call))
+    }
+
+    fn after_edit<'a>(
+        &'a self,
+        call: &'a Invocation<'_>,
+        files: &'a [PathBuf],
+        output: ToolOutput,
+    ) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(after::with_errors(self, call, files, output))
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.end())
+    }
+}
+
+fn cancelled() -> ToolError {
+    ToolError::new(ErrorKind::Cancelled, "cancelled by the user")
+}
+
+/// No failure of the model's: it goes on without.
+fn unavailable(why: &str) -> ToolOutput {
+    ToolOutput::done(why).with(json!({ "available": false, "count": 0 }))
+}
+
+fn cannot(wanted: &Wanted<'_>, why: &str) -> String {
+    let language = wanted.language;
+    let install = match language.install.is_empty() {
+        true => String::new(),
+        false => format!("; to install it: {}", language.install),
+    };
+    format!(
+        "The language server `{}` (`{}`) cannot be used in this session: {why}{install}",
+        language.name, language.command
+    )
+}
+
+/// The file as it is to be shown to a server.
+fn text(call: &Invocation<'_>) -> Result<String, ToolError> {
+    let failed = |why: &io::Error| ToolError::io(&call.shown_place(), why);
+    let bytes = call.load(&call.place).map_err(|why| failed(&why))?.bytes;
+    if bytes.len() as u64 > document::LARGEST {
+        let why = format!("{} is too large for a language server", call.shown_place());
+        return Err(ToolError::failed(why));
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| ToolError::failed(format!("{} is not UTF-8 text", call.shown_place())))
+}
+
+/// Tells the server of this file, and of what changed elsewhere.
+fn tell(client: &Client, call: &Invocation<'_>, wanted: &Wanted<'_>, text: &str) {
+    let mut known = client.documents.lock().unwrap_or_else(PoisonError::into_inner);
+    known.look_again(client);
+    known.tell(client, &call.place, wanted.id, text);
+}
+
+async fn ask(
+    client: &Arc<Client>,
+    call: &Invocation<'_>,
+    question: &Question,
+    text: &str,
+) -> Result<Value, Fault> {
+    let (method, _) = question.operation.method();
+    let document = json!({ "uri": uri::of(&call.place) });
+    let position = client.encoding.to_server(text, question.at);
+    let params = match question.operation {
+        Operation::WorkspaceSymbol => json!({ "query": question.query }),
+        Operation::Symbols => json!({ "textDocument": document }),
+        Operation::References => json!({
+            "textDocument": document,
+            "position": position,
+            "context": { "includeDeclaration": question.with_declaration },
+        }),
+        Operation::Definition
+        | Operation::Hover
+        | Operation::Implementation
+        | Operation::CallHierarchy
+        | Operation::IncomingCalls
+        | Operation::OutgoingCalls => json!({ "textDocument": document, "position": position }),
+    };
+    let answer = client.ask(method, params).await?;
+    let calls = match question.operation {
+        Operation::IncomingCalls => "callHierarchy/incomingCalls",
+        Operation::OutgoingCalls => "callHierarchy/outgoingCalls",
+        Operation::Definition
+        | Operation::References
+        | Operation::Symbols
+        | Operation::Hover
+        | Operation::WorkspaceSymbol
+        | Operation::Implementation
+        | Operation::CallHierarchy => return Ok(answer),
+    };
+    let mut all = Vec::new();
+    for item in answer.as_array().into_iter().flatten().take(FUNCTIONS) {
+        let found = client.ask(calls, json!({ "item": item })).await?;
+        all.extend(found.as_array().into_iter().flatten().cloned());
+    }
+    Ok(Value::Array(all))
+}
+
+fn told(client: &Client, call: &Invocation<'_>, question: &Question, answer: &Value) -> ToolOutput {
+    let told = Words::new(client, call).tell(question.operation, answer);
+    let mut text = told.text;
+    if told.count == 0 {
+        question.operation.nothing().clone_into(&mut text);
+        if client.reads() {
+            text.push_str(&format!(
+                " (the language server `{}` is still reading the project: ask again later)",
+                client.name
+            ));
+        }
+    }
+    let metadata = json!({ "count": told.count, "locations": told.places, "server": client.name });
+    ToolOutput::done(text).with(metadata)
+}
+
+/// The tools of this crate.
+pub const TOOLS: &[&dyn Tool] = &[&LspTool];

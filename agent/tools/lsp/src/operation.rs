@@ -1,0 +1,186 @@
+//! What can be asked: the operations under both of their names, and the parameters of a call.
+
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+use super::position::{Position, line};
+use tools::call::Invocation;
+use tools::output::ToolError;
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Where something is defined.
+    Definition,
+    /// Where it is used.
+    References,
+    /// What a file holds.
+    Symbols,
+    /// What is known of something.
+    Hover,
+    /// What the project holds, by name.
+    WorkspaceSymbol,
+    /// What implements something.
+    Implementation,
+    /// The function at a place.
+    CallHierarchy,
+    /// Who calls it.
+    IncomingCalls,
+    /// Whom it calls.
+    OutgoingCalls,
+}
+
+/// Name -> operation; the first name of each is that of the answer's texts.
+const NAMES: [(&str, Operation); 13] = [
+    ("definition", Operation::Definition),
+    ("references", Operation::References),
+    ("symbols", Operation::Symbols),
+    ("hover", Operation::Hover),
+    ("goToDefinition", Operation::Definition),
+    ("findReferences", Operation::References),
+    ("documentSymbol", Operation::Symbols),
+    ("workspaceSymbol", Operation::WorkspaceSymbol),
+    ("goToImplementation", Operation::Implementation),
+    ("prepareCallHierarchy", Operation::CallHierarchy),
+    ("incomingCalls", Operation::IncomingCalls),
+    ("outgoingCalls", Operation::OutgoingCalls),
+    ("implementation", Operation::Implementation),
+];
+
+impl FromStr for Operation {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Operation, String> {
+        let found = NAMES.iter().find(|(known, _)| *known == name).map(|(_, operation)| *operation);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = NAMES[..12].iter().map(|(name, _)| *name).collect();
+            format!("there is no operation `{name}`; there are: {}", names.join(", "))
+        })
+    }
+}
+
+impl Operation {
+    /// The protocol's method, and the capability that offers it.
+    pub fn method(self) -> (&'static str, &'static str) {
+        match self {
+            Operation::Definition => ("textDocument/definition", "definitionProvider"),
+            Operation::References => ("textDocument/references", "referencesProvider"),
+            Operation::Symbols => ("textDocument/documentSymbol", "documentSymbolProvider"),
+            Operation::Hover => ("textDocument/hover", "hoverProvider"),
+            Operation::WorkspaceSymbol => ("workspace/symbol", "workspaceSymbolProvider"),
+            Operation::Implementation => ("textDocument/implementation", "implementationProvider"),
+            Operation::CallHierarchy | Operation::IncomingCalls | Operation::OutgoingCalls => {
+                ("textDocument/prepareCallHierarchy", "callHierarchyProvider")
+            }
+        }
+    }
+
+    /// What is said when there is nothing.
+    pub fn nothing(self) -> &'static str {
+        match self {
+            Operation::Definition => "No definition found",
+            Operation::References => "No references found",
+            Operation::Symbols | Operation::WorkspaceSymbol => "No symbols found",
+            Operation::Hover => "No hover information",
+            Operation::Implementation => "No implementation found",
+            Operation::CallHierarchy => "No function found",
+            Operation::IncomingCalls => "No incoming calls found",
+            Operation::OutgoingCalls => "No outgoing calls found",
+        }
+    }
+
+    fn wants_position(self) -> bool {
+        !matches!(self, Operation::Symbols | Operation::WorkspaceSymbol)
+    }
+}
+
+/// A question to a server.
+#[derive(Debug)]
+pub struct Question {
+    /// What is asked.
+    pub operation: Operation,
+    /// Where, for operations that are about a place; in characters, counted from 0.
+    pub at: Position,
+    /// Whether references include the definition.
+    pub with_declaration: bool,
+    /// The name that is looked for in the whole project.
+    pub query: String,
+}
+
+#[derive(Deserialize)]
+struct Args {
+    operation: String,
+    line: Option<usize>,
+    column: Option<usize>,
+    character: Option<usize>,
+    with_declaration: Option<bool>,
+    #[serde(default)]
+    query: String,
+}
+
+impl Question {
+    /// What a call asks. The keys decide what is counted from 0 and what from 1.
+    pub fn of(call: &Invocation<'_>) -> Result<Question, ToolError> {
+        let args: Args = call.decode()?;
+        let operation: Operation = args.operation.parse().map_err(ToolError::invalid)?;
+        let from_one = counts_from_one(call.given_as("path"), &args)?;
+        let mut at = Position { line: 0, column: 0 };
+        if operation.wants_position() {
+            let column =
+                if from_one { ("character", args.character) } else { ("column", args.column) };
+            at = Position {
+                line: counted(&args.operation, ("line", args.line), from_one)?,
+                column: counted(&args.operation, column, from_one)?,
+            };
+        }
+        let with_declaration = args.with_declaration.unwrap_or(true);
+        Ok(Question { operation, at, with_declaration, query: args.query })
+    }
+
+    /// The place is one of the file's.
+    pub fn check(&self, text: &str, shown: &str) -> Result<(), ToolError> {
+        if self.operation.wants_position() && line(text, self.at.line).is_none() {
+            let lines = text.lines().count();
+            let wanted = self.at.line + 1;
+            let why =
+                format!("{shown} has {lines} lines; there is no line {wanted}, counted from 1");
+            return Err(ToolError::invalid(why));
+        }
+        Ok(())
+    }
+}
+
+/// `file`, `line`, `column` count from 0; `filePath`, `line`, `character` from 1.
+fn counts_from_one(file: &str, args: &Args) -> Result<bool, ToolError> {
+    let one = [(file == "filePath", "filePath"), (args.character.is_some(), "character")];
+    let zero = [(file == "file", "file"), (args.column.is_some(), "column")];
+    let of_one = one.iter().find(|(given, _)| *given);
+    let of_zero = zero.iter().find(|(given, _)| *given);
+    if let (Some((_, one)), Some((_, zero))) = (of_one, of_zero) {
+        return Err(ToolError::invalid(format!(
+            "`{one}` and `{zero}` contradict each other: `file`, `line`, `column` count from 0, \
+             `filePath`, `line`, `character` from 1; use one of the two forms"
+        )));
+    }
+    Ok(of_one.is_some())
+}
+
+/// A number of the call, counted from 0.
+fn counted(
+    operation: &str,
+    (key, given): (&str, Option<usize>),
+    from_one: bool,
+) -> Result<usize, ToolError> {
+    let Some(number) = given else {
+        return Err(ToolError::invalid(format!("{key} is required for `{operation}`")));
+    };
+    match from_one {
+        false => Ok(number),
+        true => number.checked_sub(1).ok_or_else(|| {
+            ToolError::invalid(format!(
+                "`{key}` counts from 1 where `filePath` or `character` is given"
+            ))
+        }),
+    }
+}

@@ -1,0 +1,257 @@
+//! A server's answers as text: places as `path:line:col`, counted from 1, in characters.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::operation::Operation;
+use super::{document, uri};
+use tools::call::Invocation;
+
+/// How many lines an answer has at most.
+const LINES: usize = 200;
+/// The longest hover text, in bytes.
+const LONGEST: usize = 20_000;
+/// The longest name of a symbol that is shown, in bytes.
+const NAME: usize = 300;
+/// The protocol's kinds of symbols, from 1.
+const KINDS: [&str; 26] = [
+    "File",
+    "Module",
+    "Namespace",
+    "Package",
+    "Class",
+    "Method",
+    "Property",
+    "Field",
+    "Constructor",
+    "Enum",
+    "Interface",
+    "Function",
+    "Variable",
+    "Constant",
+    "String",
+    "Number",
+    "Boolean",
+    "Array",
+    "Object",
+    "Key",
+    "Null",
+    "EnumMember",
+    "Struct",
+    "Event",
+    "Operator",
+    "TypeParameter",
+];
+
+/// An answer in words.
+pub struct Told {
+    /// What the model reads; empty where there is nothing.
+    pub text: String,
+    /// How many things were found.
+    pub count: usize,
+    /// The places, for programs.
+    pub places: Vec<Value>,
+}
+
+/// Words a server's answers for a call.
+pub struct Words<'a, 'c> {
+    client: &'a Client,
+    call: &'a Invocation<'c>,
+    texts: HashMap<PathBuf, Option<String>>,
+}
+
+impl<'a, 'c> Words<'a, 'c> {
+    /// For the answers of this server.
+    pub fn new(client: &'a Client, call: &'a Invocation<'c>) -> Words<'a, 'c> {
+        Words { client, call, texts: HashMap::new() }
+    }
+
+    /// An answer in words.
+    pub fn tell(&mut self, operation: Operation, answer: &Value) -> Told {
+        match operation {
+            Operation::Definition | Operation::Implementation | Operation::References => {
+                self.locations(answer, operation == Operation::References)
+            }
+            Operation::Symbols => symbols(answer),
+            Operation::WorkspaceSymbol => self.named(answer, |item| item),
+            Operation::Hover => hover(answer),
+            Operation::CallHierarchy => self.named(answer, |item| item),
+            Operation::IncomingCalls => self.named(answer, |item| &item["from"]),
+            Operation::OutgoingCalls => self.named(answer, |item| &item["to"]),
+        }
+    }
+
+    /// One location, several, or links to locations.
+    fn locations(&mut self, answer: &Value, sorted: bool) -> Told {
+        let all: Vec<&Value> = match answer {
+            Value::Array(all) => all.iter().collect(),
+            Value::Null => Vec::new(),
+            Value::Object(_) | Value::Bool(_) | Value::Number(_) | Value::String(_) => vec![answer],
+        };
+        let place = |at: &&Value| match at.get("targetUri") {
+            Some(uri) => {
+                let range = at.get("targetSelectionRange").unwrap_or(&at["targetRange"]);
+                self.place(uri, &range["start"])
+            }
+            None => self.place(&at["uri"], &at["range"]["start"]),
+        };
+        let mut places: Vec<Place> = all.iter().map(place).collect();
+        if sorted {
+            places.sort();
+        }
+        places.dedup();
+        let lines = places.iter().map(Place::shown).collect();
+        told(lines, places.iter().map(Place::json).collect())
+    }
+
+    /// Things with a kind, a name and a place.
+    fn named(&mut self, answer: &Value, item: fn(&Value) -> &Value) -> Told {
+        let (mut lines, mut places) = (Vec::new(), Vec::new());
+        for found in answer.as_array().into_iter().flatten().map(item) {
+            let location = found.get("location").unwrap_or(found);
+            let range = found.get("selectionRange").unwrap_or(&location["range"]);
+            let start = range.get("start");
+            let place = self.place(&location["uri"], start.unwrap_or(&Value::Null));
+            let shown = if start.is_some() { place.shown() } else { place.path.clone() };
+            lines.push(format!("{} {} {shown}", kind(found), name(found)));
+            places.push(place.json());
+        }
+        told(lines, places)
+    }
+
+    fn place(&mut self, uri: &Value, start: &Value) -> Place {
+        let uri = uri.as_str().unwrap_or_default();
+        let (path, encoding) = (uri::path(uri), self.client.encoding);
+        let text = path.as_deref().and_then(|path| self.text(path));
+        let at = encoding.of_server(text, start);
+        let path = path.map_or_else(|| uri.to_owned(), |path| self.call.shown(&path));
+        Place { path, line: at.line + 1, column: at.column + 1 }
+    }
+
+    /// The text that the server means: the one that it was told, else that of the disk.
+    fn text(&mut self, path: &Path) -> Option<&str> {
+        let client = self.client;
+        let read = || {
+            let known = client.documents.lock().unwrap_or_else(PoisonError::into_inner);
+            known.text(path).map(str::to_owned).or_else(|| document::read(path))
+        };
+        self.texts.entry(path.to_owned()).or_insert_with(read).as_deref()
+    }
+}
+
+/// A place as it is shown.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    path: String,
+    line: usize,
+    column: usize,
+}
+
+impl Place {
+    fn shown(&self) -> String {
+        format!("{}:{}:{}", self.path, self.line, self.column)
+    }
+
+    fn json(&self) -> Value {
+        json!({ "path": self.path, "line": self.line, "column": self.column })
+    }
+}
+
+fn told(mut lines: Vec<String>, mut places: Vec<Value>) -> Told {
+    let count = lines.len();
+    lines.truncate(LINES);
+    places.truncate(LINES);
+    if count > LINES {
+        lines.push(format!("... and {} more", count - LINES));
+    }
+    Told { text: lines.join("\n"), count, places }
+}
+
+/// The symbols of a file: a tree, or a list as older servers give it.
+fn symbols(answer: &Value) -> Told {
+    let mut lines = Vec::new();
+    for symbol in answer.as_array().into_iter().flatten() {
+        add_symbol(symbol, 0, &mut lines);
+    }
+    told(lines, Vec::new())
+}
+
+fn add_symbol(symbol: &Value, depth: usize, lines: &mut Vec<String>) {
+    let range = symbol.get("selectionRange").unwrap_or(&symbol["location"]["range"]);
+    let line = range["start"]["line"].as_u64().unwrap_or(0) + 1;
+    let indent = "  ".repeat(depth);
+    lines.push(format!("{indent}{} {} (line {line})", kind(symbol), name(symbol)));
+    for child in symbol["children"].as_array().into_iter().flatten() {
+        add_symbol(child, depth + 1, lines);
+    }
+}
+
+fn kind(symbol: &Value) -> &'static str {
+    let number = symbol["kind"].as_u64().and_then(|kind| usize::try_from(kind).ok());
+    let known = number.and_then(|number| KINDS.get(number.checked_sub(1)?));
+    known.copied().unwrap_or("Symbol")
+}
+
+fn name(symbol: &Value) -> &str {
+    base::text::head(symbol["name"].as_str().unwrap_or("?"), NAME)
+}
+
+/// Markdown, in each of the forms that the protocol has for it.
+fn hover(answer: &Value) -> Told {
+    let contents = &answer["contents"];
+    let parts: Vec<String> = match contents {
+        Value::Array(parts) => parts.iter().filter_map(marked).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            marked(contents).into_iter().collect()
+        }
+    };
+    let whole = parts.join("\n\n");
+    let mut text = base::text::head(whole.trim(), LONGEST).to_owned();
+    let missing = whole.trim().len() - text.len();
+    if missing > 0 {
+        text.push_str(&format!("\n[{missing} bytes left out]"));
+    }
+    Told { count: usize::from(!text.is_empty()), text, places: Vec::new() }
+}
+
+fn marked(part: &Value) -> Option<String> {
+    let text = part.as_str().or_else(|| part["value"].as_str())?;
+    let text = match part["language"].as_str() {
+        Some(language) => format!("```{language}\n{text}\n```"),
+        None => text.to_owned(),
+    };
+    (!text.trim().is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_are_a_tree_or_a_list() {
+        let at = |line: u32| json!({ "start": { "line": line, "character": 0 } });
+        let method = json!({ "name": "go", "kind": 6, "selectionRange": at(4) });
+        let class =
+            json!({ "name": "A", "kind": 5, "selectionRange": at(3), "children": [method] });
+        let flat = json!({ "name": "x", "kind": 99, "location": { "range": at(0) } });
+        let told = symbols(&json!([class, flat]));
+        assert_eq!(told.text, "Class A (line 4)\n  Method go (line 5)\nSymbol x (line 1)");
+        assert_eq!(told.count, 3);
+        assert_eq!(symbols(&Value::Null).count, 0);
+    }
+
+    #[test]
+    fn hover_has_many_forms() {
+        let says = |contents: Value| hover(&json!({ "contents": contents })).text;
+        assert_eq!(says(json!("a")), "a");
+        assert_eq!(says(json!({ "kind": "markdown", "value": "*a*" })), "*a*");
+        assert_eq!(says(json!([{ "language": "x", "value": "a" }, "b", ""])), "```x\na\n```\n\nb");
+        assert_eq!(hover(&Value::Null).count, 0);
+        let long = says(json!("ä".repeat(LONGEST)));
+        assert!(long.ends_with(&format!("[{LONGEST} bytes left out]")), "{}", long.len());
+    }
+}

@@ -1,0 +1,125 @@
+//! An open line to a server: a program on two pipes, or an address; the handshake, and its end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base::config::mcp::McpServer;
+use base::process::{GRACE, find_program};
+use futures_util::future::BoxFuture;
+use rmcp::model::{ClientConfig, Implementation};
+use rmcp::service::{ClientInitializeError, NotificationContext, Peer, RunningService};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::{ClientHandler, RoleClient, ServiceExt};
+use tokio::process::{ChildStdin, ChildStdout};
+
+use super::http;
+use tools::exec::boxed::CommandBox;
+use tools::program::{self, Program, Start};
+
+/// The longest message of a server, in bytes.
+const LONGEST: usize = 64 << 20;
+
+/// Where a server works and leaves what it says.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The working directory.
+    pub cwd: PathBuf,
+    /// Its stderr goes into a file here; nowhere when absent.
+    pub logs: Option<PathBuf>,
+    /// What holds it, unless its configuration says that nothing does.
+    pub around: CommandBox,
+}
+
+/// Learns the tools of a server that says that they are others now.
+pub type Learn = Arc<dyn Fn(Peer<RoleClient>) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// What g3 is for a server: somebody who calls tools and answers no questions.
+#[derive(Clone)]
+pub struct Us {
+    /// Called when the server has other tools.
+    pub learn: Learn,
+}
+
+impl ClientHandler for Us {
+    fn get_info(&self) -> ClientConfig {
+        let us = Implementation::new("g3", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(Default::default(), us)
+    }
+
+    async fn on_tool_list_changed(&self, context: NotificationContext<RoleClient>) {
+        (self.learn)(context.peer).await;
+    }
+}
+
+/// An open line. Dropped, the server's processes are gone.
+pub struct Line {
+    service: RunningService<RoleClient, Us>,
+    program: Option<Program>,
+}
+
+/// Opens a line and shakes hands. `part` names the file of its stderr.
+pub async fn open(server: &McpServer, part: &str, place: &Place, us: Us) -> Result<Line, String> {
+    if server.url.is_some() {
+        return Ok(Line { service: http::open(server, us).await?, program: None });
+    }
+    let (mut program, stdin, stdout) = start(server, part, place)?;
+    let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(LONGEST);
+    match us.serve(transport).await {
+        Ok(service) => Ok(Line { service, program: Some(program) }),
+        Err(
+            ClientInitializeError::ConnectionClosed(_)
+            | ClientInitializeError::TransportError { .. },
+        ) => Err(program.end_of_it().await),
+        Err(why) => Err(format!("no handshake: {why}")),
+    }
+}
+
+fn start(
+    server: &McpServer,
+    part: &str,
+    place: &Place,
+) -> Result<(Program, ChildStdin, ChildStdout), String> {
+    let home = std::env::home_dir().unwrap_or_default();
+    let cwd = server.cwd.as_deref().map(|cwd| base::config::studio::expanded(cwd, &home));
+    let cwd = cwd.map_or_else(|| place.cwd.clone(), |cwd| place.cwd.join(cwd));
+    let log = place.logs.as_deref().map(|logs| (logs, part));
+    // A g3 that serves its tools boxes their commands by itself, and needs its configuration.
+    let wanted = server.sandbox && !is_g3(&server.command);
+    let boxed = wanted.then(|| place.around.hold_where_possible()).transpose();
+    let hold = boxed.map_err(|why| why.to_string())?.flatten();
+    program::start(&Start { command: &server.command, env: &server.env, cwd: &cwd, log, hold })
+}
+
+/// Whether a command is our own program.
+fn is_g3(command: &[String]) -> bool {
+    let named = command.first().map(|name| (find_program(name), PathBuf::from(name)));
+    let file = named.map(|(found, name)| found.unwrap_or(name));
+    let real = |path: PathBuf| path.canonicalize().ok();
+    let own = std::env::current_exe().ok().and_then(real);
+    own.is_some() && file.and_then(real) == own
+}
+
+impl Line {
+    /// The other side.
+    pub fn peer(&self) -> &Peer<RoleClient> {
+        self.service.peer()
+    }
+
+    /// Whether it can still be asked.
+    pub fn is_open(&self) -> bool {
+        !self.service.is_closed() && !self.service.peer().is_transport_closed()
+    }
+
+    /// How the program ended and what it said last, after the line broke.
+    pub async fn end_of_it(&mut self) -> Option<String> {
+        Some(self.program.as_mut()?.end_of_it().await)
+    }
+
+    /// Says goodbye: stdin ends, and what does not end by itself is ended.
+    pub async fn close(mut self) {
+        let _ = self.service.close_with_timeout(GRACE).await;
+        if let Some(program) = &mut self.program {
+            program.close().await;
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Finding tools among many by words.
+
+use std::time::Duration;
+
+use super::server::{Known, Server};
+use tools::output::ToolOutput;
+
+/// How many tools are told with their parameters.
+const FULL: usize = 8;
+/// How many more are told by name.
+const NAMED: usize = 100;
+/// How long a search waits for servers that are starting.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The tools that fit best, and what is known about servers that have none to show.
+pub async fn run(servers: &[&Server], query: &str) -> ToolOutput {
+    let asked = servers.iter().map(|server| async move {
+        (*server, tokio::time::timeout(PATIENCE, server.tools()).await)
+    });
+    let mut found = Vec::new();
+    let mut notes = Vec::new();
+    for (server, tools) in futures_util::future::join_all(asked).await {
+        match tools {
+            Ok(Ok(tools)) => found.extend(tools.into_iter().map(|tool| (server, tool))),
+            Ok(Err(why)) => notes.push(format!("[{} is not there: {why}]", server.name)),
+            Err(_) => notes.push(format!("[{} is still starting; search again]", server.name)),
+        }
+    }
+    let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
+    let mut scored: Vec<(usize, &Server, Known)> = found
+        .into_iter()
+        .map(|(server, tool)| (score(&words, &server.name, &tool), server, tool))
+        .filter(|(score, ..)| words.is_empty() || *score > 0)
+        .collect();
+    // Equal ones keep the order of the servers.
+    scored.sort_by_key(|(score, ..)| std::cmp::Reverse(*score));
+    let mut text = String::new();
+    for (at, (_, server, tool)) in scored.iter().take(FULL + NAMED).enumerate() {
+        text.push_str(&told(&server.name, tool, at < FULL && !words.is_empty()));
+    }
+    if scored.is_empty() {
+        text.push_str("no tool fits; a search without a query lists them all\n");
+    } else if scored.len() > FULL + NAMED {
+        text.push_str(&format!("[{} more; use other words]\n", scored.len() - FULL - NAMED));
+    }
+    notes.iter().for_each(|note| text.push_str(&format!("{note}\n")));
+    ToolOutput::done(text)
+}
+
+/// How well a tool fits: a word of its name counts more than one of its description.
+fn score(words: &[String], server: &str, tool: &Known) -> usize {
+    let (name, about) = (tool.name.to_lowercase(), tool.description.to_lowercase());
+    let server = server.to_lowercase();
+    let of = |word: &String| {
+        let word = word.as_str();
+        4 * usize::from(name.contains(word))
+            + 2 * usize::from(server.contains(word))
+            + usize::from(about.contains(word))
+    };
+    words.iter().map(of).sum()
+}
+
+fn told(server: &str, tool: &Known, in_full: bool) -> String {
+    if in_full {
+        return format!(
+            "server: {server}\ntool: {}\n{}\nargs: {}\n\n",
+            tool.name, tool.description, tool.parameters
+        );
+    }
+    let first = tool.description.lines().next().unwrap_or_default();
+    format!("{server} {}: {}\n", tool.name, base::text::head(first, 120))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_count_more_than_descriptions() {
+        let tool = |name: &str, description: &str| Known {
+            name: name.into(),
+            description: description.into(),
+            parameters: serde_json::json!({}),
+            repeatable: false,
+        };
+        let words = ["Issue".to_lowercase(), "close".to_owned()];
+        let close = score(&words, "tracker", &tool("close_issue", "Closes it."));
+        let other = score(&words, "tracker", &tool("comment", "Writes below an issue."));
+        assert!(close > other && other > 0);
+        assert_eq!(score(&words, "tracker", &tool("push", "Sends commits.")), 0);
+    }
+}

@@ -1,0 +1,186 @@
+//! Opening and replacing files whose path was resolved before: no symlink is followed any more, so
+//! what was judged is what is opened.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+/// The largest file that is read whole, in bytes.
+pub const MAX_BYTES: u64 = 256 << 20;
+
+/// A file's content and what must not get lost when it is replaced.
+#[derive(Debug)]
+pub struct Content {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Its permission bits.
+    pub mode: u32,
+}
+
+impl Content {
+    /// What is no file: a text that is part of g3.
+    pub fn of(text: &str) -> Content {
+        Content { bytes: text.as_bytes().to_vec(), mode: 0o644 }
+    }
+}
+
+/// Reads a regular file.
+pub fn read(path: &Path) -> io::Result<Content> {
+    read_at_most(path, MAX_BYTES)
+}
+
+/// Reads a regular file that has at most so many bytes.
+pub fn read_at_most(path: &Path, most: u64) -> io::Result<Content> {
+    let file = File::from(open(path, OFlags::RDONLY | OFlags::NONBLOCK)?);
+    let facts = file.metadata()?;
+    if facts.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
+    }
+    if !facts.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    if facts.len() > most {
+        let advice = "take a part of it with the shell";
+        let why = format!("it has {} bytes, more than {most}; {advice}", facts.len());
+        return Err(io::Error::other(why));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(facts.len()).unwrap_or(0));
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(Content { bytes, mode: facts.mode() & 0o7777 })
+}
+
+/// How a directory is held: where that is possible, without the right to list it.
+#[cfg(target_os = "linux")]
+const HOLD: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+const HOLD: OFlags = OFlags::RDONLY;
+
+/// Replaces a file, or makes it, in one step. Permission bits stay; the directory must exist.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
+    };
+    let directory = open(parent, HOLD | OFlags::DIRECTORY)?;
+    // Through the descriptor, a directory that is exchanged for a link meanwhile changes nothing.
+    let held = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+    let target = if held.exists() { held.join(name) } else { path.to_owned() };
+    let mode = mode_to_keep(&target)?;
+    base::files::replace_with_mode(&target, bytes, mode)
+}
+
+fn mode_to_keep(path: &Path) -> io::Result<u32> {
+    let facts = match fs::symlink_metadata(path) {
+        Ok(facts) => facts,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0o666 & !umask()),
+        Err(e) => return Err(e),
+    };
+    let kind = facts.file_type();
+    if kind.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
+    }
+    if kind.is_symlink() {
+        return Err(io::Error::other("it became a symbolic link meanwhile"));
+    }
+    if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    if facts.mode() & 0o200 == 0 {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is read-only"));
+    }
+    Ok(facts.mode() & 0o7777)
+}
+
+/// What the user masks from new files; there is no way to ask for it without setting it, but the
+/// kernel shows it.
+fn umask() -> u32 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
+}
+
+/// Opens a resolved path: a symlink anywhere in it is an error.
+#[cfg(target_os = "linux")]
+fn open(path: &Path, flags: OFlags) -> io::Result<std::os::fd::OwnedFd> {
+    use rustix::fs::{CWD, ResolveFlags, openat2};
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match openat2(CWD, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+        // A kernel before 5.6, or a filter that does not know the call.
+        Err(rustix::io::Errno::NOSYS) => plain_open(path, flags),
+        Err(rustix::io::Errno::LOOP) => {
+            Err(io::Error::other("a part of the path became a symbolic link meanwhile"))
+        }
+        other => Ok(other?),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open(path: &Path, flags: OFlags) -> io::Result<std::os::fd::OwnedFd> {
+    plain_open(path, flags)
+}
+
+fn plain_open(path: &Path, flags: OFlags) -> io::Result<std::os::fd::OwnedFd> {
+    Ok(rustix::fs::open(path, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// What a file that is no text is, with a hint.
+pub fn binary(bytes: &[u8]) -> Option<&'static str> {
+    let start = &bytes[..bytes.len().min(8192)];
+    if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
+        return Some("UTF-16 text; convert it with `iconv` in the shell first");
+    }
+    let image = [&b"\x89PNG"[..], b"\xff\xd8\xff", b"GIF8"].iter().any(|m| start.starts_with(m));
+    if image {
+        return Some("an image, not text");
+    }
+    start.contains(&0).then_some("a binary file; look at it with `file` or `xxd` in the shell")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_replaced_file_keeps_its_mode_and_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let path = root.join("run.sh");
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o754)).unwrap();
+        replace(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o754);
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_that_appears_after_the_judgement_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        fs::create_dir(root.join("outside")).unwrap();
+        fs::write(root.join("outside/x"), "safe").unwrap();
+        symlink(root.join("outside"), root.join("in")).unwrap();
+        assert!(replace(&root.join("in/x"), b"evil").is_err());
+        assert!(read(&root.join("in/x")).is_err());
+        symlink(root.join("outside/x"), root.join("y")).unwrap();
+        assert!(replace(&root.join("y"), b"evil").is_err());
+        assert_eq!(fs::read(root.join("outside/x")).unwrap(), b"safe");
+    }
+
+    #[test]
+    fn what_is_no_file_or_read_only_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        assert!(read(&root).is_err() && replace(&root, b"").is_err());
+        assert!(read(Path::new("/dev/zero")).is_err());
+        let path = root.join("fixed");
+        fs::write(&path, "x").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+        assert!(replace(&path, b"y").is_err());
+    }
+}

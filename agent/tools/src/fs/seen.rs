@@ -1,0 +1,163 @@
+//! What this session last saw in each file, so that a change by somebody else is not overwritten
+//! unseen. A refusal shows what changed and counts as having seen it, so the next try can be right.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use base::text::head;
+use sha2::{Digest, Sha256};
+
+use crate::output::ToolError;
+use crate::text_diff::difference;
+
+/// Content that is kept beside its hash, so that a later change can be shown.
+const MOST_KEPT: usize = 1 << 20;
+/// How much of a change is shown, in bytes and lines.
+const MOST_SHOWN: (usize, usize) = (4 << 10, 80);
+
+/// Where the content that was seen begins in a note: behind the hash.
+const SEPARATOR: u8 = b'\n';
+
+/// How an edit fits the text that stands in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// Character by character.
+    Exact,
+    /// With something forgiven.
+    Loose,
+}
+
+/// A file whose content is not what the session last saw.
+#[derive(Debug)]
+pub struct ChangedFile {
+    /// What changed, for the model.
+    change: String,
+}
+
+/// Keeps what the session saw or wrote. A note that cannot be kept is no reason to fail: the file
+/// then counts as never seen.
+pub fn note(session_dir: &Path, path: &Path, bytes: &[u8]) {
+    let file = file(session_dir, path);
+    let Some(parent) = file.parent() else { return };
+    let mut text = hash(bytes).into_bytes();
+    if bytes.len() <= MOST_KEPT {
+        text.push(SEPARATOR);
+        text.extend_from_slice(bytes);
+    }
+    let _ = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(parent)
+        .and_then(|()| base::files::replace(&file, &text));
+}
+
+/// Keeps what a search showed of a file, if the session has seen that file before.
+pub fn refresh(session_dir: &Path, path: &Path) {
+    if !file(session_dir, path).exists() {
+        return;
+    }
+    if let Ok(content) = super::open::read(path) {
+        note(session_dir, path, &content.bytes);
+    }
+}
+
+/// Says what changed when the session saw the file and its content is another now.
+pub fn changed(
+    session_dir: &Path,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<Option<ChangedFile>, ToolError> {
+    let seen = match fs::read(file(session_dir, path)) {
+        Ok(seen) => seen,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(ToolError::io("cannot read the notes of this session", &e)),
+    };
+    let mut parts = seen.splitn(2, |byte| *byte == SEPARATOR);
+    if parts.next() == Some(hash(bytes).as_bytes()) {
+        return Ok(None);
+    }
+    let before = parts.next().and_then(|bytes| std::str::from_utf8(bytes).ok());
+    let change = match (before, std::str::from_utf8(bytes)) {
+        (Some(before), Ok(now)) => shown(&difference(before, now).unified),
+        (None, Ok(now)) => {
+            format!("It has {} bytes in {} lines now", now.len(), now.lines().count())
+        }
+        (_, Err(_)) => format!("It has {} bytes now, not all of them UTF-8 text", bytes.len()),
+    };
+    Ok(Some(ChangedFile { change }))
+}
+
+/// Refuses when the session saw the file and its content is another now. From then on it has seen
+/// the content that is there.
+pub fn check(session_dir: &Path, path: &Path, bytes: &[u8]) -> Result<(), ToolError> {
+    match changed(session_dir, path, bytes)? {
+        None => Ok(()),
+        Some(change) => {
+            note(session_dir, path, bytes);
+            Err(change.refusal(path))
+        }
+    }
+}
+
+/// As [`check`], for an edit that finds its place by the text that stands there. One that fits
+/// exactly harms no change of somebody else, so it goes through, with a note.
+pub fn check_edit(
+    session_dir: &Path,
+    path: &Path,
+    before: (&[u8], Option<&ChangedFile>),
+    fit: Fit,
+) -> Result<Option<String>, ToolError> {
+    match (before, fit) {
+        ((_, None), _) => Ok(None),
+        ((_, Some(change)), Fit::Exact) => Ok(Some(change.note())),
+        ((bytes, Some(change)), Fit::Loose) => {
+            note(session_dir, path, bytes);
+            Err(change.refusal(path))
+        }
+    }
+}
+
+impl ChangedFile {
+    /// An edit did not find its place: the change may be why, so it is shown, and counts as seen.
+    pub fn explain(&self, session_dir: &Path, path: &Path, bytes: &[u8], why: &str) -> String {
+        note(session_dir, path, bytes);
+        format!("{why}\n[note: {}]", self.note())
+    }
+
+    /// That nothing was written, what changed, and what to do.
+    pub fn refusal(&self, path: &Path) -> ToolError {
+        ToolError::failed(format!(
+            "{} has changed since this session last read it; nothing was written. What changed:\n\
+             {}\nTake that into account, then repeat the call",
+            path.display(),
+            self.change.trim_end()
+        ))
+    }
+
+    /// That the change went through all the same.
+    pub fn note(&self) -> String {
+        format!("the file had changed since this session last read it:\n{}", self.change.trim_end())
+    }
+}
+
+/// A diff, or its beginning.
+fn shown(diff: &str) -> String {
+    let (bytes, lines) = MOST_SHOWN;
+    let first: usize = diff.split_inclusive('\n').take(lines).map(str::len).sum();
+    let kept = head(&diff[..first], bytes);
+    match diff[kept.len()..].lines().count() {
+        0 => kept.to_owned(),
+        more => format!("{kept}\n[{more} more lines of the difference are not shown]"),
+    }
+}
+
+fn file(session_dir: &Path, path: &Path) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    session_dir.join("tools/seen").join(&hash(path.as_os_str().as_bytes())[..32])
+}
+
+fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,32 @@
+//! What a tool is, and the way of a call through the layers around it.
+//!
+//! A tool implements [`tool::Tool`]; [`dispatch`] runs its calls. A profile is a table of names,
+//! parameters and defaults, kept as data in `profile/*.json`. A failure is text for the model,
+//! never an `Err`.
+
+pub mod args;
+pub mod call;
+pub mod context;
+pub mod dispatch;
+pub mod exec;
+pub mod fs;
+pub mod history;
+pub mod image;
+pub mod kind;
+pub mod offer;
+pub mod output;
+pub mod outside;
+pub mod profile;
+pub mod program;
+pub mod registry;
+pub mod result_limit;
+pub mod scout;
+pub mod screen_access;
+pub mod services;
+pub mod skill_rule;
+pub mod text_diff;
+pub mod tool;
+pub mod traced;
+pub mod undo;
+pub mod walk;
+pub mod web;

@@ -1,0 +1,58 @@
+//! From the name of a call to the tool that is meant.
+
+use serde_json::Value;
+
+use super::{BORROWED, ProfileTool, faces};
+use crate::profile::Profile;
+
+/// Which face a name means.
+#[derive(Debug)]
+pub enum Found {
+    /// This one.
+    One(&'static ProfileTool),
+    /// Several profiles know the name and the parameters do not decide.
+    Several(Vec<Profile>),
+    /// No profile knows it; the nearest name, when there is one.
+    None(Option<&'static str>),
+}
+
+/// Finds a tool by name: in the profile first, then in every other. A name that several others
+/// know goes to the one whose parameters fit those given.
+pub fn find(profile: Profile, name: &str, args: &Value) -> Found {
+    let own = (profile != Profile::All)
+        .then(|| faces(profile).into_iter().find(|face| face.name == name))
+        .flatten();
+    if let Some(face) = own {
+        return Found::One(face);
+    }
+    // `all` has what the full suite made of a borrowed tool.
+    let as_lent = profile == Profile::All && BORROWED.iter().any(|(_, lent)| *lent == name);
+    let known: Vec<(Profile, &'static ProfileTool)> = Profile::EACH
+        .into_iter()
+        .flat_map(|each| faces(each).into_iter().map(move |face| (each, face)))
+        .filter(|(_, face)| face.name == name && face.borrowed == as_lent)
+        .collect();
+    match known.as_slice() {
+        [] => return Found::None(nearest(profile, name)),
+        [(_, face)] => return Found::One(face),
+        [..] => {}
+    }
+    let mut fitting = known.iter().filter(|(_, face)| face.fits(args));
+    match (fitting.next(), fitting.next(), profile) {
+        (Some((_, face)), None, _) => Found::One(face),
+        (_, _, Profile::All) => Found::One(known[0].1),
+        (_, _, Profile::G3 | Profile::Egirl | Profile::ToolsApi | Profile::Core) => {
+            Found::Several(known.iter().map(|(profile, _)| *profile).collect())
+        }
+    }
+}
+
+fn nearest(profile: Profile, name: &str) -> Option<&'static str> {
+    let names = faces(profile).into_iter().chain(faces(Profile::All)).map(|f| f.name.as_str());
+    let scored = names.map(|known| (strsim::jaro_winkler(known, name), known));
+    let best = scored.fold(None, |best: Option<(f64, &str)>, (score, known)| match best {
+        Some((high, _)) if high >= score => best,
+        Some(_) | None => Some((score, known)),
+    });
+    best.filter(|(score, _)| *score > 0.7).map(|(_, known)| known)
+}

@@ -1,0 +1,132 @@
+//! Takes a write back: every file of it becomes what it was, or nothing is touched.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use base::lock::Lock;
+
+use super::{DONE, File, Kept, content, hash, list, place};
+use crate::fs::open;
+
+/// What became of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Became {
+    /// It is what it was.
+    Restored,
+    /// It is gone, as it was not there before.
+    Removed,
+    /// It was what it had been already.
+    Unchanged,
+}
+
+/// A write that was taken back.
+#[derive(Debug)]
+pub struct Taken {
+    /// The write.
+    pub kept: Kept,
+    /// Its files.
+    pub files: Vec<(PathBuf, Became)>,
+}
+
+impl Taken {
+    /// Whether anything of the write was there.
+    pub fn was_made(&self) -> bool {
+        self.files.iter().any(|(_, became)| *became != Became::Unchanged)
+    }
+}
+
+/// Takes back the last write of a session; `None` where there is none.
+pub fn last(session_dir: &Path) -> Result<Option<Taken>> {
+    let failed = || "cannot take the last write back";
+    if !place(session_dir).is_dir() {
+        return Ok(None);
+    }
+    let _one = Lock::take(&place(session_dir).join("lock")).or_fail(failed)?;
+    let Some(kept) = list(session_dir).or_fail(failed)?.pop() else { return Ok(None) };
+    let files = judged(&kept)?;
+    // What is written now would be lost, so it is kept, too.
+    for (at, (file, became)) in kept.record.files.iter().zip(&files).enumerate() {
+        if *became != Became::Unchanged && file.after.is_some() {
+            let bytes = open::read(&file.place()).or_fail(failed)?.bytes;
+            base::files::replace(&content(&kept.dir, at, "after"), &bytes).or_fail(failed)?;
+        }
+    }
+    restore(&kept, &files).or_fail(failed)?;
+    base::files::step("g3.undo.restored");
+    let mut done = kept.dir.clone().into_os_string();
+    done.push(DONE);
+    fs::rename(&kept.dir, PathBuf::from(done)).or_fail(failed)?;
+    let places = kept.record.files.iter().map(File::place);
+    Ok(Some(Taken { files: places.zip(files).collect(), kept }))
+}
+
+/// What is to become of each file. One that somebody changed since stands in the way of all.
+fn judged(kept: &Kept) -> Result<Vec<Became>> {
+    let mut wrong = Vec::new();
+    let mut all = Vec::new();
+    for file in &kept.record.files {
+        match judge(file) {
+            Ok(became) => all.push(became),
+            Err(why) => wrong.push(format!("{} ({why})", file.path)),
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(all);
+    }
+    let tool = &kept.record.tool;
+    Err(Failure::refused(format!("files were changed after `{tool}` wrote them"))
+        .because(wrong.join(", "))
+        .next("put them back or move them away, then once more: nothing was touched"))
+}
+
+fn judge(file: &File) -> std::result::Result<Became, String> {
+    let now = match open::read(&file.place()) {
+        Ok(content) => Some(hash(&content.bytes)),
+        Err(e) if gone(&e) => None,
+        Err(e) => return Err(e.to_string()),
+    };
+    let before = file.before.as_ref().map(|version| version.hash.clone());
+    match now {
+        now if now == before => Ok(Became::Unchanged),
+        now if now == file.after => Ok(match before {
+            Some(_) => Became::Restored,
+            None => Became::Removed,
+        }),
+        Some(_) => Err("it has another content".to_owned()),
+        None => Err("it is gone".to_owned()),
+    }
+}
+
+/// Whether there is no such file, or a part of its path is none of a directory's.
+fn gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn restore(kept: &Kept, files: &[Became]) -> io::Result<()> {
+    let each = || kept.record.files.iter().zip(files).enumerate();
+    // What is new goes first: its directory may stand where a file was.
+    for (_, (file, became)) in each() {
+        if *became == Became::Removed {
+            fs::remove_file(file.place())?;
+            base::files::step("g3.undo.file");
+        }
+    }
+    for dir in kept.record.made.iter().rev() {
+        // What holds something else stays.
+        let _ = fs::remove_dir(dir);
+    }
+    for (at, (file, became)) in each() {
+        if let (Became::Restored, Some(before)) = (became, &file.before) {
+            let path = file.place();
+            let bytes = fs::read(content(&kept.dir, at, "before"))?;
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            open::replace(&path, &bytes)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(before.mode))?;
+            base::files::step("g3.undo.file");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,246 @@
+//! The way out to a page: its host is looked up once, every address is checked, and the connection
+//! goes to just these addresses. Names that lead into somebody's own network lead nowhere.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+
+use futures_util::future::BoxFuture;
+use reqwest::{Client, Url};
+
+use super::address;
+use crate::output::{ErrorKind, ToolError};
+use gate::{Access, Gate, Question, hosts};
+use provider::http;
+
+/// Finds the addresses of a name.
+pub trait Resolver: Send + Sync {
+    /// All addresses of a host.
+    fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
+}
+
+/// The resolver of the system.
+pub struct System;
+
+impl Resolver for System {
+    fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((host, 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
+}
+
+/// Who may be asked, and how names are found.
+pub struct Door<'a> {
+    /// What the user names in `[tools.webfetch] allow_hosts`.
+    pub allowed: &'a [String],
+    /// Finds addresses.
+    pub resolver: &'a dyn Resolver,
+    /// Asks the user about places that are not of the public web.
+    pub gate: &'a Gate,
+    /// Such places that the user said yes to, as host and port.
+    admitted: Mutex<Vec<String>>,
+}
+
+/// A checked way to a host.
+#[derive(Debug)]
+pub struct Way {
+    /// Connects to the checked addresses and follows no redirect.
+    pub client: Client,
+    /// Those addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl<'a> Door<'a> {
+    /// A door that asks this gate about what the user did not name.
+    pub fn new(allowed: &'a [String], resolver: &'a dyn Resolver, gate: &'a Gate) -> Door<'a> {
+        Door { allowed, resolver, gate, admitted: Mutex::default() }
+    }
+
+    /// Checks where an address leads and makes a client that goes there and nowhere else.
+    pub async fn open(&self, url: &Url) -> Result<Way, ToolError> {
+        let host = host(url);
+        let addresses = match host.parse::<IpAddr>() {
+            Ok(address) => vec![address],
+            Err(_) => self.look_up(url, &host).await?,
+        };
+        let refused = addresses.iter().find_map(|at| Some((*at, address::why_not(*at)?)));
+        if let Some((at, why)) = refused.filter(|_| !is_allowed(self.allowed, url)) {
+            self.ask(url, at, why).await?;
+        }
+        let pinned: Vec<SocketAddr> = addresses.iter().map(|at| (*at, 0).into()).collect();
+        let client = http::pinned(url, &pinned)
+            .map_err(|why| ToolError::failed(format!("cannot make a connection: {why}")))?;
+        Ok(Way { client, addresses })
+    }
+
+    /// Asks whether a place that is not of the public web is fetched; once for each.
+    async fn ask(&self, url: &Url, at: IpAddr, why: &str) -> Result<(), ToolError> {
+        let place = place(url);
+        let admitted = || self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        if admitted().contains(&place) {
+            return Ok(());
+        }
+        let asked = self.gate.ask(&question(url, at, why)).await;
+        asked.map_err(|refused| ToolError::new(ErrorKind::Denied, refused.why))?;
+        admitted().push(place);
+        Ok(())
+    }
+
+    async fn look_up(&self, url: &Url, host: &str) -> Result<Vec<IpAddr>, ToolError> {
+        let unknown =
+            |why: String| ToolError::failed(format!("cannot find the host of {url}: {why}"));
+        let found = self.resolver.resolve(host).await.map_err(|why| unknown(why.to_string()))?;
+        if found.is_empty() { Err(unknown("it has no address".to_owned())) } else { Ok(found) }
+    }
+}
+
+/// The host of an address in small letters, without brackets and without a dot at its end.
+pub fn host(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default().to_lowercase();
+    host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_owned()
+}
+
+/// What fetching an address reaches, for the gate. What is free here passes without a question: a
+/// host that the user named or allowed for good. A place that is not of the public web is asked
+/// about when its address is known.
+pub fn access(allowed: &[String], url: &Url) -> Access {
+    let host = host(url);
+    let free = is_allowed(allowed, url) || is_private(url) || hosts::is_kept(&host);
+    Access::Fetch { host, free }
+}
+
+/// Whether the user names the host, as `name` or as `name:port`.
+pub fn is_allowed(allowed: &[String], url: &Url) -> bool {
+    let (host, port) = (host(url), url.port_or_known_default().unwrap_or_default());
+    allowed.iter().any(|entry| {
+        let entry = entry.trim().to_lowercase();
+        let bare = |text: &str| text.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let with_port = entry.rsplit_once(':').map(|(name, port)| (bare(name), port.to_owned()));
+        bare(&entry) == host || with_port == Some((host.clone(), port.to_string()))
+    })
+}
+
+/// Whether an address says of itself that it is not of the public web, before any look-up.
+pub fn is_private(url: &Url) -> bool {
+    let host = host(url);
+    let is_local = host == "localhost" || host.ends_with(".localhost");
+    is_local || host.parse::<IpAddr>().is_ok_and(|at| address::why_not(at).is_some())
+}
+
+/// Host and port.
+fn place(url: &Url) -> String {
+    let (host, port) = (host(url), url.port_or_known_default().unwrap_or_default());
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+fn question(url: &Url, at: IpAddr, why: &str) -> Question {
+    let host = host(url);
+    let is = if host == at.to_string() { String::new() } else { format!(" is {at}, which") };
+    Question {
+        tool: "webfetch".to_owned(),
+        what: format!("fetch {url}"),
+        why: format!("`{host}`{is} is {why}, and only the public web is fetched unasked"),
+        rule: format!("[tools.webfetch]\nallow_hosts = [{}]", toml::Value::from(place(url))),
+        host: None,
+        writes: None,
+        details: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Answers with the next of its answers each time.
+    struct Scripted(Mutex<Vec<Vec<&'static str>>>);
+
+    impl Scripted {
+        fn new(answers: &[&[&'static str]]) -> Scripted {
+            Scripted(Mutex::new(answers.iter().rev().map(|answer| answer.to_vec()).collect()))
+        }
+
+        fn left(&self) -> usize {
+            self.0.lock().unwrap().len()
+        }
+    }
+
+    impl Resolver for Scripted {
+        fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+            let next = self.0.lock().unwrap().pop();
+            let next = next.ok_or_else(|| io::Error::other("asked once too often"));
+            Box::pin(std::future::ready(
+                next.map(|all| all.iter().map(|at| at.parse().unwrap()).collect()),
+            ))
+        }
+    }
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn divergence_27_a_name_that_leads_inside_is_refused_at_every_look() {
+        let rebinds = Scripted::new(&[&["93.184.216.34"], &["127.0.0.1"], &["1.1.1.1", "::1"]]);
+        let gate = Gate::default();
+        let door = Door::new(&[], &rebinds, &gate);
+        let way = door.open(&url("http://rebind.test/")).await.unwrap();
+        assert_eq!(way.addresses, ["93.184.216.34".parse::<IpAddr>().unwrap()]);
+        for _ in 0..2 {
+            let why = door.open(&url("http://rebind.test/")).await.unwrap_err();
+            assert_eq!(why.kind, ErrorKind::Denied);
+            assert!(why.text.contains("allow_hosts = [\"rebind.test:80\"]"), "{}", why.text);
+        }
+    }
+
+    #[tokio::test]
+    async fn numbers_in_every_spelling_are_checked_without_a_look_up() {
+        let nobody = Scripted::new(&[]);
+        let gate = Gate::default();
+        let door = Door::new(&[], &nobody, &gate);
+        for host in ["127.1", "0x7f.1", "2130706433", "0177.0.0.1", "[::ffff:7f00:1]", "[fe80::1]"]
+        {
+            let why = door.open(&url(&format!("http://{host}/"))).await.unwrap_err();
+            assert_eq!(why.kind, ErrorKind::Denied, "{host}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_connection_goes_to_the_address_that_was_checked() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let served = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 1024];
+            let length = stream.read(&mut request).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").unwrap();
+            String::from_utf8_lossy(&request[..length]).into_owned()
+        });
+        // Whoever looks the name up again gets another address.
+        let rebinds = Scripted::new(&[&["127.0.0.1"], &["10.0.0.1"]]);
+        let allowed = [format!("pinned.test:{port}")];
+        let gate = Gate::default();
+        let door = Door::new(&allowed, &rebinds, &gate);
+        let page = url(&format!("http://pinned.test:{port}/x"));
+        let way = door.open(&page).await.unwrap();
+        assert_eq!(way.client.get(page).send().await.unwrap().text().await.unwrap(), "hi");
+        assert_eq!(rebinds.left(), 1, "the name was looked up twice");
+        assert!(served.join().unwrap().contains("host: pinned.test"));
+    }
+
+    #[test]
+    fn a_host_is_allowed_by_name_or_by_name_and_port() {
+        let allows = |entry: &str, at: &str| is_allowed(&[entry.to_owned()], &url(at));
+        assert!(allows("Docs.internal", "https://docs.internal/x"));
+        assert!(allows("docs.internal", "http://docs.internal.:8080/"));
+        assert!(allows("127.0.0.1:80", "http://127.0.0.1/"));
+        assert!(allows("[::1]:80", "http://[::1]/") && allows("::1", "http://[::1]:9/"));
+        assert!(!allows("127.0.0.1:80", "http://127.0.0.1:81/"));
+        assert!(!allows("docs.internal", "http://x.docs.internal/"));
+        assert!(!allows("", "http://a/") && !allows("1:80", "http://[::1]:80/"));
+    }
+}

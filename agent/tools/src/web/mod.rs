@@ -1,0 +1,4 @@
+//! Requests to the web that reach no private address unless the user allows it.
+
+pub mod address;
+pub mod door;

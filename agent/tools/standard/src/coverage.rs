@@ -1,0 +1,248 @@
+//! Which lines the tests of a Rust workspace run: `cargo llvm-cov`, told as a short table.
+
+use std::path::Path;
+use std::time::Duration;
+
+use base::process::find_program;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::exec;
+use super::exec::process::{self, End, Order};
+use tools::call::Invocation;
+use tools::exec::environment::Environment;
+use tools::exec::output;
+use tools::exec::output::{Captured, Show};
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+/// What the face sets; the gate has judged the very same line.
+#[derive(Deserialize)]
+struct Args {
+    command: String,
+    timeout_ms: u64,
+}
+
+/// What `llvm-cov export` says.
+#[derive(Deserialize)]
+struct Export {
+    data: Vec<Data>,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    files: Vec<File>,
+    totals: Summary,
+}
+
+#[derive(Deserialize)]
+struct File {
+    filename: String,
+    summary: Summary,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct Summary {
+    lines: Lines,
+    functions: Lines,
+}
+
+/// How many there are, and how many of them ran.
+#[derive(Clone, Copy, Deserialize)]
+struct Lines {
+    count: u64,
+    covered: u64,
+}
+
+/// The report is read from the output, so that much is kept of it; a file takes half a kilobyte.
+const REPORT: Show = Show { head: 16 << 20, tail: 8_000 };
+/// How much of the messages a failure shows, in bytes.
+const SHOWN: usize = 6_000;
+/// How many files are told.
+const FILES: usize = 100;
+
+/// What cargo says when it has no programs to read coverage with.
+const NO_TOOLS: &str = "failed to find llvm-tools";
+
+/// What is missing, by what cargo says of it, and what to do.
+const MISSING: [(&str, &str); 5] = [
+    (
+        "no such command: `llvm-cov`",
+        "cargo-llvm-cov is not installed. Ask the user to install it: `cargo install \
+         cargo-llvm-cov`, and `rustup component add llvm-tools`",
+    ),
+    (
+        NO_TOOLS,
+        "the component llvm-tools is not installed. Ask the user to install it: `rustup component \
+         add llvm-tools`; for a Rust that is not from rustup, the system's llvm of the version \
+         that `rustc -vV` tells, or to set LLVM_COV and LLVM_PROFDATA to such programs",
+    ),
+    ("cargo: command not found", "there is no cargo on the PATH: Rust is not installed here"),
+    ("cargo: not found", "there is no cargo on the PATH: Rust is not installed here"),
+    (
+        "could not find `Cargo.toml`",
+        "there is no Cargo.toml in the working directory or above it: coverage is measured of \
+         Rust packages only",
+    ),
+];
+
+/// Measures which lines the tests of a Rust workspace run.
+pub struct CoverageTool;
+
+impl Tool for CoverageTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("code.coverage", Effect::Runs)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        exec::scope(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
+/// Runs all tests and tells which lines they ran.
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Args { command, timeout_ms } = call.decode()?;
+    let run = async |line: &str| {
+        let failed = |e| ToolError::failed(format!("cannot run `{line}`: {e}"));
+        let order = Order {
+            line,
+            cwd: &call.place,
+            environment: Environment::Quiet,
+            time: Some(Duration::from_millis(timeout_ms)),
+            show: REPORT,
+            hold: call.at.hold(call.pass).map_err(failed)?,
+            attended: false,
+        };
+        process::run(&order, call.at).await.map_err(failed)
+    };
+    let mut ran = run(&command).await?;
+    let mut tools = String::new();
+    if ran.code != 0 && output::shown(&ran.stderr).contains(NO_TOOLS) {
+        let version = run("rustc -vV").await?;
+        if let Some(own) = system_tools(&version.stdout.head) {
+            tools = own + " ";
+            ran = run(&format!("{tools}{command}")).await?;
+        }
+    }
+    match ran.end {
+        End::Exited if ran.code == 0 => {}
+        End::Exited => return Err(failed(ran.code, &ran.stdout, &ran.stderr)),
+        End::Cancelled => {
+            return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
+        }
+        End::TimedOut => {
+            let text = format!(
+                "it took longer than {timeout_ms} ms, and the process group was ended. Run a part \
+                 of the tests with the shell: `cargo llvm-cov -p PACKAGE --summary-only`\n{}",
+                end_of(&ran.stderr)
+            );
+            return Err(ToolError::new(ErrorKind::Timeout, text));
+        }
+    }
+    match report(&ran.stdout) {
+        Some(data) => Ok(outcome(data, &call.place, &tools)),
+        None => Err(ToolError::failed(format!(
+            "`{command}` ended well but gave no report that can be read:\n{}",
+            end_of(&ran.stdout)
+        ))),
+    }
+}
+
+/// The system's own programs of the LLVM that this rustc has, as assignments before a command.
+fn system_tools(rustc: &str) -> Option<String> {
+    let version = rustc.lines().find_map(|line| line.strip_prefix("LLVM version: "))?;
+    let major = version.split('.').next().filter(|it| it.bytes().all(|b| b.is_ascii_digit()))?;
+    let quoted = |name: &str| {
+        let program = find_program(&format!("{name}-{major}"))?;
+        let path = program.to_str().filter(|path| !path.contains('\''))?;
+        Some(format!("'{path}'"))
+    };
+    Some(format!("LLVM_COV={} LLVM_PROFDATA={}", quoted("llvm-cov")?, quoted("llvm-profdata")?))
+}
+
+/// The report: the last line that is one, whatever tests printed before it.
+fn report(output: &Captured) -> Option<Data> {
+    let lines = output.head.lines().rev().filter(|line| line.starts_with('{'));
+    let read = |line: &str| serde_json::from_str::<Export>(line).ok()?.data.pop();
+    lines.take(10).find_map(read).filter(|_| output.left_out == 0)
+}
+
+fn failed(code: i32, stdout: &Captured, stderr: &Captured) -> ToolError {
+    let said = format!("{}{}", end_of(stdout), end_of(stderr));
+    if let Some((_, why)) = MISSING.iter().find(|(sign, _)| said.contains(sign)) {
+        return ToolError::failed(*why);
+    }
+    ToolError::failed(format!(
+        "there is no coverage, because the tests did not pass or could not be built (exit code \
+         {code}):\n{said}"
+    ))
+}
+
+/// The end of a stream, in which it says why it ended.
+fn end_of(stream: &Captured) -> String {
+    let text = output::shown(stream);
+    let shown = base::text::tail(&text, SHOWN);
+    let cut = text.len() - shown.len();
+    match cut {
+        0 => text,
+        _ => format!("[{cut} bytes before this are left out]\n{shown}"),
+    }
+}
+
+fn outcome(data: Data, root: &Path, tools: &str) -> ToolOutput {
+    let Data { mut files, totals } = data;
+    files.sort_by(|a, b| {
+        let missed = |file: &File| file.summary.lines.missed();
+        missed(b).cmp(&missed(a)).then_with(|| a.filename.cmp(&b.filename))
+    });
+    let name = |file: &File| {
+        let path = Path::new(&file.filename);
+        path.strip_prefix(root).unwrap_or(path).display().to_string()
+    };
+    let mut text = format!(
+        "All tests passed. Lines that they ran: {}; functions: {}. By file, most lines missed \
+         first:\n",
+        totals.lines.told(),
+        totals.functions.told()
+    );
+    for file in files.iter().take(FILES) {
+        text.push_str(&format!("{}  {}\n", file.summary.lines.told(), name(file)));
+    }
+    if files.len() > FILES {
+        text.push_str(&format!("[{} more files, each missing fewer lines]\n", files.len() - FILES));
+    }
+    let lines = format!("{tools}cargo llvm-cov report --show-missing-lines");
+    text.push_str(&format!("[which lines: `{lines}`, with the shell]"));
+    let told = |file: &File| {
+        let Lines { count, covered } = file.summary.lines;
+        json!({ "path": name(file), "lines": count, "covered": covered })
+    };
+    let metadata = json!({
+        "lines": totals.lines.count,
+        "covered": totals.lines.covered,
+        "percent": totals.lines.percent(),
+        "file_count": files.len(),
+        "files": files.iter().take(FILES).map(told).collect::<Vec<_>>(),
+    });
+    let title = format!("{:.1} % of lines covered", totals.lines.percent());
+    ToolOutput::done(text).titled(title).with(metadata)
+}
+
+impl Lines {
+    fn missed(self) -> u64 {
+        self.count.saturating_sub(self.covered)
+    }
+
+    fn percent(self) -> f64 {
+        if self.count == 0 { 100.0 } else { self.covered as f64 * 100.0 / self.count as f64 }
+    }
+
+    fn told(self) -> String {
+        format!("{:.1} % ({} of {})", self.percent(), self.covered, self.count)
+    }
+}

@@ -1,0 +1,89 @@
+//! Tests of where the parts of a patch go.
+
+use super::*;
+use crate::edit::envelope::{self, Step};
+
+/// Applies the parts of an update, written as in an envelope.
+fn made(before: &str, parts: &str) -> Result<Made, String> {
+    let patch = format!("*** Begin Patch\n*** Update File: x\n{parts}\n*** End Patch");
+    let steps = envelope::read(&patch).unwrap().steps;
+    let Step::Update { chunks, .. } = &steps[0] else { panic!("{steps:?}") };
+    apply(before, chunks)
+}
+
+fn text(before: &str, parts: &str) -> String {
+    made(before, parts).unwrap().text
+}
+
+#[test]
+fn parts_go_from_top_to_bottom() {
+    let before = "a\nx\nb\nx\nc\n";
+    assert_eq!(text(before, "@@\n-x\n+1\n@@\n-x\n+2"), "a\n1\nb\n2\nc\n");
+    let why = made(before, "@@\n-c\n+1\n@@\n-a\n+2").unwrap_err();
+    assert!(why.contains("part 2") && why.contains("line 1"), "{why}");
+}
+
+#[test]
+fn a_line_behind_the_marker_says_where_to_look() {
+    let before = "fn a() {\n    x\n}\nfn b() {\n    x\n}\n";
+    assert_eq!(
+        text(before, "@@ fn b() {\n-    x\n+    y"),
+        "fn a() {\n    x\n}\nfn b() {\n    y\n}\n"
+    );
+    // It may stand among the lines as well, or only be a part of its line.
+    assert_eq!(
+        text(before, "@@ fn b() {\n fn b() {\n-    x\n+    y"),
+        "fn a() {\n    x\n}\nfn b() {\n    y\n}\n"
+    );
+    let part = made(before, "@@ fn b\n-    x\n+    y").unwrap();
+    assert!(part.text.ends_with("fn b() {\n    y\n}\n") && !part.notes.is_empty());
+    let nested = "class A\n  def f\n    1\nclass B\n  def f\n    1\n";
+    assert_eq!(
+        text(nested, "@@ class B\n@@   def f\n-    1\n+    2"),
+        "class A\n  def f\n    1\nclass B\n  def f\n    2\n"
+    );
+    assert!(made(before, "@@ fn c()\n-x\n+y").unwrap_err().contains("`fn c()`"));
+}
+
+#[test]
+fn lines_that_only_come_go_behind_the_context_or_to_the_end() {
+    assert_eq!(text("a\nb\n", "@@ a\n+new"), "a\nnew\nb\n");
+    assert_eq!(text("a\nb\n", "+new"), "a\nb\nnew\n");
+    assert_eq!(text("a\nb", "+new"), "a\nb\nnew\n");
+    assert_eq!(text("", "+new"), "new\n");
+}
+
+#[test]
+fn the_end_of_the_file_is_looked_at_first_where_it_is_meant() {
+    assert_eq!(text("x\na\nx\n", "@@\n-x\n+y\n*** End of File"), "x\na\ny\n");
+    assert_eq!(text("x\na\n", "@@\n-x\n+y\n*** End of File"), "y\na\n", "a wrong sign is forgiven");
+}
+
+#[test]
+fn what_is_forgiven_is_told_and_kept_as_the_file_has_it() {
+    let made = made("  it’s — one\n  two\n", "@@\n it's - one\n-two\n+three").unwrap();
+    assert_eq!(made.text, "  it’s — one\n  three\n");
+    assert!(made.notes[0].contains("typographic"), "{:?}", made.notes);
+    let several = self::made("x\nx\n", "@@\n-x\n+y").unwrap();
+    assert_eq!((several.text.as_str(), several.notes.len()), ("y\nx\n", 1));
+}
+
+#[test]
+fn an_empty_line_too_many_at_the_end_is_dropped() {
+    assert_eq!(text("a\nb\n", "@@\n a\n-b\n+c\n \n*** End of File"), "a\nc\n");
+}
+
+#[test]
+fn endings_and_the_mark_of_the_file_are_kept() {
+    assert_eq!(text("\u{feff}a\r\nb\r\n", "@@\n a\n-b\n+c\n+d"), "\u{feff}a\r\nc\r\nd\r\n");
+    assert_eq!(text("a\r\nb", "@@\n-b\n+c"), "a\r\nc\r\n");
+}
+
+#[test]
+fn what_is_not_there_is_told_with_what_is_most_like_it() {
+    let why = made("fn main() {\n    run();\n}\n", "@@\n fn main() {\n-    go();\n+    x();")
+        .unwrap_err();
+    assert!(why.contains("most similar") && why.contains("run();"), "{why}");
+    let why = made("new\n", "@@\n-old\n+new").unwrap_err();
+    assert!(why.contains("already applied"), "{why}");
+}

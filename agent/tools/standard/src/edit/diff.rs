@@ -1,0 +1,308 @@
+//! `str_replace`: applies a unified diff to one file, all of it or nothing.
+
+use std::ops::Range;
+
+use base::text::count;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::hunks::{self, Diff, Hunk, Line};
+use super::locate::{self, Lines, Pass, Shift};
+use super::text::{Change, FileText, Loaded, load, store, unwritten};
+use tools::call::Invocation;
+use tools::fs::seen::Fit;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+#[derive(Deserialize)]
+struct Args {
+    diff: String,
+    start: Option<usize>,
+    end: Option<usize>,
+}
+
+/// Where a hunk goes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The lines that it replaces, from 0.
+    pub lines: Range<usize>,
+    /// What had to be forgiven.
+    pub pass: Pass,
+    /// How many empty lines at the end of the hunk do not count.
+    pub dropped: usize,
+}
+
+/// A diff that was applied to a text.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The new text.
+    pub text: String,
+    /// Lines that came.
+    pub insertions: usize,
+    /// Lines that went.
+    pub deletions: usize,
+    /// What was forgiven, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Applies a unified diff to a file.
+pub struct DiffTool;
+
+impl Tool for DiffTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("edit.diff", Effect::Writes).with_preview()
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::writing(vec![call.place.clone()], &call.place)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
+/// Applies the diff.
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let args: Args = call.decode()?;
+    let diff = hunks::read(&args.diff, &call.place);
+    if !diff.hunks.iter().any(Hunk::changes) {
+        return Err(ToolError::invalid(
+            "the diff has no line that starts with `+` or `-`, so it changes nothing",
+        ));
+    }
+    let shown = call.shown_place();
+    let new_file = diff.creates && !call.place.exists();
+    let empty = Loaded { text: String::new(), changed: None };
+    let before = if new_file { empty } else { load(call, &call.place)? };
+    let mut applied = apply(&before.text, &diff, args.start, args.end).map_err(|trouble| {
+        let why = before.explain(call, &call.place, trouble.text);
+        ToolError::new(trouble.kind, format!("{shown}: {why}"))
+    })?;
+    let fit = if applied.notes.is_empty() { Fit::Exact } else { Fit::Loose };
+    applied.notes.extend(before.check(call, &call.place, fit)?);
+    if diff.deletes && applied.text.is_empty() {
+        call.remove(&call.place)
+            .map_err(|e| ToolError::io(&format!("cannot remove {shown}"), &e))?;
+    } else {
+        if new_file {
+            call.make_room(&call.place)
+                .map_err(|e| ToolError::io(&format!("cannot write {shown}"), &e))?;
+        }
+        store(call, &call.place, &applied.text)?;
+    }
+    let Applied { insertions, deletions, notes, .. } = &applied;
+    let mut text =
+        format!("{shown}: {}, {}", count(*insertions, "insertion"), count(*deletions, "deletion"));
+    for note in notes {
+        text.push_str(&format!("\n[note: {note}]"));
+    }
+    let metadata = json!({
+        "path": call.place, "insertions": insertions, "deletions": deletions, "notes": notes,
+    });
+    Ok(ToolOutput::done(text).titled(format!("edited {shown}")).with(metadata))
+}
+
+/// Applies a diff to a text. `start` and `end` (characters, end exclusive) limit where.
+pub fn apply(
+    before: &str,
+    diff: &Diff,
+    start: Option<usize>,
+    end: Option<usize>,
+) -> Result<Applied, ToolError> {
+    let file = FileText::new(before.to_owned());
+    let lines = Lines::new(file.plain());
+    let within = range(&file, &lines, start, end)?;
+    let mut taken: Vec<Range<usize>> = Vec::new();
+    let mut changes = Vec::new();
+    let mut applied =
+        Applied { text: String::new(), insertions: 0, deletions: 0, notes: Vec::new() };
+    for (i, hunk) in diff.hunks.iter().enumerate().filter(|(_, hunk)| hunk.changes()) {
+        let place =
+            place(&lines, hunk, &within, &taken).map_err(|miss| miss.told(i + 1, &lines, hunk))?;
+        if let Some(forgiven) = place.pass.forgiven() {
+            let line = place.lines.start + 1;
+            applied.notes.push(format!(
+                "hunk {} fits at line {line} only without regard to {forgiven}",
+                i + 1
+            ));
+        }
+        taken.push(place.lines.clone());
+        changes.push(change(&lines, file.plain(), hunk, &place));
+        let count =
+            |wanted: fn(&Line) -> bool| hunk.lines.iter().filter(|line| wanted(line)).count();
+        applied.insertions += count(|line| matches!(line, Line::Add(_)));
+        applied.deletions += count(|line| matches!(line, Line::Remove(_)));
+    }
+    applied.text = file.changed(changes);
+    Ok(applied)
+}
+
+/// The lines that lie between two characters.
+fn range(
+    file: &FileText,
+    lines: &Lines<'_>,
+    start: Option<usize>,
+    end: Option<usize>,
+) -> Result<Range<usize>, ToolError> {
+    let total = file.raw().chars().count();
+    let position = |name: &str, at: usize| {
+        file.position(at).ok_or_else(|| {
+            ToolError::invalid(format!(
+                "`{name}` ({at}) is past the end: the file has {total} characters"
+            ))
+        })
+    };
+    let first = start.map_or(Ok(0), |at| position("start", at))?;
+    let last = end.map_or(Ok(file.plain().len()), |at| position("end", at))?;
+    if first > last {
+        return Err(ToolError::invalid("`start` is past `end`"));
+    }
+    let count = lines.count();
+    let first = (0..count).find(|line| lines.start(*line) >= first).unwrap_or(count);
+    // A line whose last character lies in the range is in it, with or without its newline.
+    let ends = |line: usize| lines.start(line) + lines.line(line).len();
+    let last =
+        (first..count).take_while(|line| ends(*line) <= last).last().map_or(first, |line| line + 1);
+    Ok(first..last)
+}
+
+/// Why a hunk has no place.
+enum Miss {
+    NotFound,
+    /// The lines, from 1, at which it would fit.
+    Several(Vec<usize>),
+    /// It has nothing that could be found, and no line number.
+    Nowhere,
+}
+
+fn place(
+    lines: &Lines<'_>,
+    hunk: &Hunk,
+    within: &Range<usize>,
+    taken: &[Range<usize>],
+) -> Result<Place, Miss> {
+    let old = hunk.before();
+    if old.is_empty() {
+        let at = match hunk.line {
+            _ if lines.count() == 0 => 0,
+            // `-10,0` inserts behind line 10.
+            Some(line) if (within.start..=within.end).contains(&line) => line,
+            Some(_) | None => return Err(Miss::Nowhere),
+        };
+        return Ok(Place { lines: at..at, pass: Pass::Exact, dropped: 0 });
+    }
+    let trailing = match hunk.lines.last() {
+        Some(Line::Keep(_)) => old.iter().rev().take_while(|line| line.is_empty()).count(),
+        Some(Line::Remove(_) | Line::Add(_)) | None => 0,
+    };
+    let blocks = [0, trailing].into_iter().take(if trailing > 0 { 2 } else { 1 });
+    for (dropped, pass) in blocks.flat_map(|dropped| Pass::EACH.map(|pass| (dropped, pass))) {
+        let block = &old[..old.len() - dropped];
+        let mut found = lines.find(block, within.clone(), pass);
+        found.retain(|at| !taken.iter().any(|t| at + block.len() > t.start && *at < t.end));
+        let at = match found.as_slice() {
+            [] => continue,
+            [at] => *at,
+            several => decided(several, hunk.line)
+                .ok_or_else(|| Miss::Several(several.iter().map(|at| at + 1).collect()))?,
+        };
+        return Ok(Place { lines: at..at + block.len(), pass, dropped });
+    }
+    Err(Miss::NotFound)
+}
+
+/// The place that the line number means: the one there, or one that is far nearer than the rest.
+fn decided(places: &[usize], line: Option<usize>) -> Option<usize> {
+    let wanted = line?.saturating_sub(1);
+    let mut by_distance: Vec<usize> = places.to_vec();
+    by_distance.sort_by_key(|at| at.abs_diff(wanted));
+    let (first, second) = (by_distance[0], by_distance[1]);
+    (first.abs_diff(wanted) * 2 < second.abs_diff(wanted)).then_some(first)
+}
+
+/// What a hunk does to the text at its place: lines that stay are copied from the file.
+pub fn change(lines: &Lines<'_>, text: &str, hunk: &Hunk, place: &Place) -> Change {
+    let span = lines.span(place.lines.clone());
+    let old = hunk.before();
+    let found = place.lines.clone().map(|at| lines.line(at));
+    let shift = match place.pass {
+        Pass::Exact | Pass::Trailing => Shift::None,
+        Pass::Indent | Pass::Punctuation => Shift::between(old.iter().copied().zip(found)),
+    };
+    let used = hunk.lines.len() - place.dropped;
+    let mut at = place.lines.start;
+    let mut new: Vec<(String, bool)> = Vec::new();
+    for (i, line) in hunk.lines[..used].iter().enumerate() {
+        let unended = hunk.unended.contains(&i);
+        match line {
+            Line::Keep(_) => new.push((lines.line(at).to_owned(), unended)),
+            Line::Add(text) => new.push((shift.apply(text), unended)),
+            Line::Remove(_) => {}
+        }
+        at += usize::from(!matches!(line, Line::Add(_)));
+    }
+    let at_end = span.end == text.len();
+    let ended = text.is_empty() || text.ends_with('\n');
+    // Without a marker the end of the file stays as it was.
+    let unended = at_end
+        && if hunk.unended.is_empty() { !ended } else { new.last().is_some_and(|(_, u)| *u) };
+    let mut by: String = new.into_iter().map(|(line, _)| line + "\n").collect();
+    if unended {
+        by.pop();
+    }
+    if span.start == text.len() && !ended {
+        by.insert(0, '\n');
+    }
+    Change { span, by }
+}
+
+impl Miss {
+    fn told(self, number: usize, lines: &Lines<'_>, hunk: &Hunk) -> ToolError {
+        let text = match self {
+            Miss::Nowhere => format!(
+                "hunk {number} has neither context nor removed lines, and no line number that says \
+                 where it goes; add the lines around it"
+            ),
+            Miss::Several(places) => format!(
+                "hunk {number} fits {} places (lines {}), and its line number does not decide; add \
+                 context lines, or limit the search with `start` and `end`",
+                places.len(),
+                places.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+            ),
+            Miss::NotFound => not_found(&format!("hunk {number}"), lines, hunk),
+        };
+        ToolError::new(ErrorKind::Failed, unwritten(&text))
+    }
+}
+
+/// Whether the lines of a hunk stand in the text as it leaves them: in one place, and with a line
+/// among them that tells more than a brace does.
+fn is_made(lines: &Lines<'_>, hunk: &Hunk) -> bool {
+    let after = hunk.after();
+    let adds = hunk.lines.iter().any(|line| matches!(line, Line::Add(_)));
+    let telling = after.iter().filter(|line| locate::is_telling(line)).count();
+    telling > usize::from(!adds) && lines.find(&after, 0..lines.count(), Pass::Exact).len() == 1
+}
+
+/// That a hunk has no place: what was searched, and what is most like it.
+pub fn not_found(which: &str, lines: &Lines<'_>, hunk: &Hunk) -> String {
+    if is_made(lines, hunk) {
+        return format!("{which} is not found, but its result is there (already applied?)");
+    }
+    let old = hunk.before();
+    let preview = old.join("\n");
+    let mut text = format!("{which} is not found:\n{}", base::text::head(&preview, 200));
+    if let Some((at, _)) = lines.nearest(&old) {
+        let last = (at + old.len().min(10)).min(lines.count());
+        let there: Vec<String> =
+            (at..last).map(|i| format!("{}: {}", i + 1, lines.line(i))).collect();
+        text.push_str(&format!("\nthe file's most similar lines:\n{}\n", there.join("\n")));
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "diff_tests.rs"]
+mod tests;

@@ -1,0 +1,337 @@
+//! Where a text stands in a file when it does not stand there exactly: strategies from strict to
+//! loose, each of which must lead to one place.
+
+use std::ops::Range;
+
+use super::locate::{Lines, Pass, Shift};
+use tools::fs::seen::Fit;
+
+/// A way of looking, in the order in which they are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// The text itself.
+    Exact,
+    /// Lines equal but for blanks at their ends.
+    LineTrimmed,
+    /// First and last line equal, the middle similar.
+    BlockAnchor,
+    /// Runs of blanks count as one.
+    WhitespaceNormalized,
+    /// Lines equal but for a common indentation.
+    IndentationFlexible,
+    /// `\n`, `\"` and their kin stand for what they escape.
+    EscapeNormalized,
+    /// Blanks around the whole text do not count.
+    TrimmedBoundary,
+    /// First and last line equal, half of the middle too.
+    ContextAware,
+}
+
+impl Strategy {
+    const LOOSE: [Strategy; 7] = [
+        Strategy::LineTrimmed,
+        Strategy::BlockAnchor,
+        Strategy::WhitespaceNormalized,
+        Strategy::IndentationFlexible,
+        Strategy::EscapeNormalized,
+        Strategy::TrimmedBoundary,
+        Strategy::ContextAware,
+    ];
+
+    /// Its name in metadata.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::Exact => "exact",
+            Strategy::LineTrimmed => "line_trimmed",
+            Strategy::BlockAnchor => "block_anchor",
+            Strategy::WhitespaceNormalized => "whitespace_normalized",
+            Strategy::IndentationFlexible => "indentation_flexible",
+            Strategy::EscapeNormalized => "escape_normalized",
+            Strategy::TrimmedBoundary => "trimmed_boundary",
+            Strategy::ContextAware => "context_aware",
+        }
+    }
+}
+
+/// Where the text was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// What is to be replaced.
+    pub spans: Vec<Range<usize>>,
+    /// How it was found.
+    pub strategy: Strategy,
+    /// How the indentation differs.
+    pub shift: Shift,
+}
+
+impl Hit {
+    /// Whether the text was found exactly.
+    pub fn fit(&self) -> Fit {
+        match self.strategy {
+            Strategy::Exact => Fit::Exact,
+            Strategy::LineTrimmed
+            | Strategy::BlockAnchor
+            | Strategy::WhitespaceNormalized
+            | Strategy::IndentationFlexible
+            | Strategy::EscapeNormalized
+            | Strategy::TrimmedBoundary
+            | Strategy::ContextAware => Fit::Loose,
+        }
+    }
+
+    /// How it was found, when it was not found exactly.
+    pub fn note(&self) -> Option<String> {
+        let name = self.strategy.name();
+        (self.strategy != Strategy::Exact)
+            .then(|| format!("the old text was not found exactly; it was matched by {name}"))
+    }
+}
+
+/// Why it was not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// Nowhere, however loosely.
+    Nowhere,
+    /// In so many places.
+    Several(usize),
+}
+
+/// How alike the middle of a block must be that only its first and last line vouch for.
+const ALIKE: f64 = 0.5;
+/// How much longer than the searched text a place may be.
+const STRETCH: usize = 2;
+
+/// Finds a text exactly: one place, or all.
+pub fn exact(text: &str, wanted: &str, all: bool) -> Result<Hit, Miss> {
+    let spans: Vec<Range<usize>> =
+        text.match_indices(wanted).map(|(at, found)| at..at + found.len()).collect();
+    match spans.len() {
+        0 => Err(Miss::Nowhere),
+        n if n > 1 && !all => Err(Miss::Several(n)),
+        _ => Ok(Hit { spans, strategy: Strategy::Exact, shift: Shift::None }),
+    }
+}
+
+/// Finds a text exactly, or else by the first strategy that leads to one place (to any, with
+/// `all`).
+pub fn find(text: &str, wanted: &str, all: bool) -> Result<Hit, Miss> {
+    let mut miss = match exact(text, wanted, all) {
+        Err(Miss::Nowhere) => Miss::Nowhere,
+        decided => return decided,
+    };
+    for strategy in Strategy::LOOSE {
+        let mut spans = candidates(strategy, text, wanted);
+        spans.retain(|span| !span.is_empty() && fits_in_length(&text[span.clone()], wanted));
+        spans.dedup();
+        without_overlaps(&mut spans);
+        match spans.len() {
+            0 => {}
+            n if n > 1 && !all => miss = Miss::Several(n),
+            _ => {
+                let shift = shift(strategy, &text[spans[0].clone()], wanted);
+                return Ok(Hit { spans, strategy, shift });
+            }
+        }
+    }
+    Err(miss)
+}
+
+fn fits_in_length(found: &str, wanted: &str) -> bool {
+    let weight = |text: &str| text.chars().filter(|c| !c.is_whitespace()).count();
+    weight(found) <= weight(wanted).max(1) * STRETCH
+}
+
+fn without_overlaps(spans: &mut Vec<Range<usize>>) {
+    let mut end = 0;
+    spans.retain(|span| {
+        let free = span.start >= end;
+        if free {
+            end = span.end;
+        }
+        free
+    });
+}
+
+fn shift(strategy: Strategy, found: &str, wanted: &str) -> Shift {
+    match strategy {
+        Strategy::LineTrimmed | Strategy::IndentationFlexible => {
+            Shift::between(wanted.lines().zip(found.lines()))
+        }
+        Strategy::Exact
+        | Strategy::BlockAnchor
+        | Strategy::WhitespaceNormalized
+        | Strategy::EscapeNormalized
+        | Strategy::TrimmedBoundary
+        | Strategy::ContextAware => Shift::None,
+    }
+}
+
+fn candidates(strategy: Strategy, text: &str, wanted: &str) -> Vec<Range<usize>> {
+    let lines = Lines::new(text);
+    let block = Block::new(wanted);
+    let spans = |found: Vec<usize>, length: usize| -> Vec<Range<usize>> {
+        found.into_iter().map(|at| block.span(&lines, at..at + length)).collect()
+    };
+    let height = block.lines.len();
+    match strategy {
+        Strategy::Exact => Vec::new(),
+        Strategy::LineTrimmed => {
+            spans(lines.find(&block.lines, 0..lines.count(), Pass::Indent), height)
+        }
+        Strategy::BlockAnchor => anchored(&lines, &block),
+        Strategy::WhitespaceNormalized => normalized(text, &lines, &block, wanted),
+        Strategy::IndentationFlexible => {
+            let wanted = dedented(&block.lines);
+            let fits = |at: &usize| {
+                let there: Vec<&str> = (*at..at + height).map(|i| lines.line(i)).collect();
+                dedented(&there) == wanted
+            };
+            let last = (lines.count() + 1).saturating_sub(height);
+            spans((0..last).filter(fits).collect(), height)
+        }
+        Strategy::EscapeNormalized => {
+            let plain = unescaped(wanted);
+            let found = text.match_indices(&plain).map(|(at, found)| at..at + found.len());
+            if plain == wanted || plain.is_empty() { Vec::new() } else { found.collect() }
+        }
+        Strategy::TrimmedBoundary => {
+            let plain = wanted.trim();
+            let found = text.match_indices(plain).map(|(at, found)| at..at + found.len());
+            if plain == wanted || plain.is_empty() { Vec::new() } else { found.collect() }
+        }
+        Strategy::ContextAware => spans(in_context(&lines, &block), height),
+    }
+}
+
+/// The searched text in lines.
+struct Block<'w> {
+    lines: Vec<&'w str>,
+    /// Whether it ends with a newline, so that the place takes its newline along.
+    ended: bool,
+}
+
+impl<'w> Block<'w> {
+    fn new(wanted: &'w str) -> Block<'w> {
+        let ended = wanted.ends_with('\n');
+        let body = wanted.strip_suffix('\n').unwrap_or(wanted);
+        Block { lines: body.split('\n').collect(), ended }
+    }
+
+    fn span(&self, lines: &Lines<'_>, range: Range<usize>) -> Range<usize> {
+        let span = lines.span(range.clone());
+        if self.ended || range.is_empty() {
+            return span;
+        }
+        let last = range.end - 1;
+        span.start..lines.start(last) + lines.line(last).len()
+    }
+}
+
+/// Places between equal first and last lines, of which the best is taken.
+fn anchored(lines: &Lines<'_>, block: &Block<'_>) -> Vec<Range<usize>> {
+    let [first, middle @ .., last] = block.lines.as_slice() else { return Vec::new() };
+    if middle.is_empty() || first.trim().is_empty() || last.trim().is_empty() {
+        return Vec::new();
+    }
+    let starts = (0..lines.count()).filter(|at| Pass::Indent.same(lines.line(*at), first));
+    let places = starts.filter_map(|start| {
+        let mut ends = start + 2..lines.count();
+        let end = ends.find(|at| Pass::Indent.same(lines.line(*at), last))?;
+        let there: Vec<&str> = (start + 1..end).map(|at| lines.line(at)).collect();
+        Some((start..end + 1, alike(middle, &there)))
+    });
+    let mut scored: Vec<(Range<usize>, f64)> = places.filter(|(_, s)| *s >= ALIKE).collect();
+    scored.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let best = scored.first().map_or(0.0, |(_, score)| *score);
+    // Two places that are equally alike decide nothing.
+    let best = scored.into_iter().take_while(|(_, score)| *score >= best);
+    let mut spans: Vec<_> = best.map(|(range, _)| block.span(lines, range)).collect();
+    spans.sort_by_key(|span| span.start);
+    spans
+}
+
+/// How alike two blocks are, line by line, from 0 to 1.
+fn alike(wanted: &[&str], there: &[&str]) -> f64 {
+    let height = wanted.len().max(there.len()).max(1);
+    let sum: f64 = wanted
+        .iter()
+        .zip(there)
+        .map(|(a, b)| strsim::normalized_levenshtein(a.trim(), b.trim()))
+        .sum();
+    #[allow(clippy::cast_precision_loss)] // so many lines fit into a float
+    let height = height as f64;
+    sum / height
+}
+
+/// Blocks whose first and last line are equal and half of the middle lines that are not empty.
+fn in_context(lines: &Lines<'_>, block: &Block<'_>) -> Vec<usize> {
+    let height = block.lines.len();
+    if height < 3 {
+        return Vec::new();
+    }
+    let last = (lines.count() + 1).saturating_sub(height);
+    let fits = |at: &usize| {
+        let same = |i: usize| Pass::Indent.same(lines.line(at + i), block.lines[i]);
+        let middle: Vec<usize> =
+            (1..height - 1).filter(|i| !block.lines[*i].trim().is_empty()).collect();
+        let equal = middle.iter().filter(|i| same(**i)).count();
+        same(0) && same(height - 1) && equal * 2 >= middle.len()
+    };
+    (0..last).filter(fits).collect()
+}
+
+fn collapsed(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Blocks of lines, or parts of one line, that are equal when runs of blanks count as one.
+fn normalized(text: &str, lines: &Lines<'_>, block: &Block<'_>, wanted: &str) -> Vec<Range<usize>> {
+    let plain = collapsed(wanted);
+    if plain.is_empty() {
+        return Vec::new();
+    }
+    let height = block.lines.len();
+    let last = (lines.count() + 1).saturating_sub(height);
+    let whole = |at: &usize| collapsed(&text[lines.span(*at..at + height)]) == plain;
+    let whole: Vec<Range<usize>> =
+        (0..last).filter(whole).map(|at| block.span(lines, at..at + height)).collect();
+    if !whole.is_empty() || height > 1 {
+        return whole;
+    }
+    let words: Vec<String> = plain.split(' ').map(regex::escape).collect();
+    let Ok(words) = regex::Regex::new(&words.join(r"[^\S\n]+")) else { return Vec::new() };
+    words.find_iter(text).map(|found| found.range()).collect()
+}
+
+/// Lines without the indentation that all of them share.
+fn dedented(lines: &[&str]) -> Vec<String> {
+    let indent = |line: &&&str| line.len() - line.trim_start().len();
+    let common =
+        lines.iter().filter(|line| !line.trim().is_empty()).map(|line| indent(&line)).min();
+    let common = common.unwrap_or(0);
+    lines.iter().map(|line| line.get(common..).unwrap_or("").to_owned()).collect()
+}
+
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('n') => out.push('\n'),
+            Some('t') => out.push('\t'),
+            Some('r') => out.push('\r'),
+            Some(c @ ('\'' | '"' | '`' | '\\' | '$' | '\n')) => out.push(c),
+            Some(c) => out.extend(['\\', c]),
+            None => out.push('\\'),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+#[path = "fuzzy_tests.rs"]
+mod tests;

@@ -1,0 +1,205 @@
+//! Applies a patch envelope: all of it or nothing, or step by step where that is asked for.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::chunk;
+use super::envelope::{self, Patch, Step};
+use super::text::unwritten;
+use super::together::{Changed, Draft, Status};
+use gate::paths;
+use tools::call::Invocation;
+use tools::fs::seen::Fit;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+#[derive(Deserialize)]
+struct Args {
+    patch: String,
+    #[serde(default)]
+    mode: Mode,
+    /// Whether a file that is to be deleted and is not there is passed over.
+    #[serde(default)]
+    skip_missing: bool,
+}
+
+/// A patch to be applied.
+pub struct Order {
+    /// As written.
+    pub patch: String,
+    /// Where relative paths start.
+    pub from: PathBuf,
+    /// Whether it counts as a whole.
+    pub mode: Mode,
+    /// Whether a file that is to be deleted and is not there is passed over.
+    pub skip_missing: bool,
+}
+
+/// What becomes of the steps before one that fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// They are not made either.
+    #[default]
+    Atomic,
+    /// They are made.
+    Sequential,
+}
+
+/// The files of a call.
+pub fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
+    order(call).map(|order| order.files()).unwrap_or_default()
+}
+
+fn order(call: &Invocation<'_>) -> Result<Order, ToolError> {
+    let Args { patch, mode, skip_missing } = call.decode()?;
+    Ok(Order { patch, from: call.place.clone(), mode, skip_missing })
+}
+
+impl Order {
+    /// The files that it writes; none of a text that is no patch.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let Ok(patch) = envelope::read(&self.patch) else { return Vec::new() };
+        let all = patch.steps.iter().flat_map(Step::paths);
+        let mut files: Vec<PathBuf> =
+            all.filter_map(|path| paths::resolve(&self.from, path).ok()).collect();
+        files.sort();
+        files.dedup();
+        files
+    }
+}
+
+/// Applies a patch to many files.
+pub struct PatchTool;
+
+impl Tool for PatchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("edit.patch", Effect::Writes).with_preview()
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::writing(files(call), &call.place)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
+/// Applies the patch of a call.
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    apply(call, &order(call)?)
+}
+
+/// Applies a patch.
+pub fn apply(call: &Invocation<'_>, order: &Order) -> Result<ToolOutput, ToolError> {
+    let read = envelope::read(&order.patch);
+    let Patch { steps, mut notes } = read.map_err(|wrong| ToolError::invalid(wrong.told()))?;
+    let mut draft = Draft::new(call);
+    let mut failed = None;
+    for step in &steps {
+        match take(order, &mut draft, step) {
+            Ok(more) => notes.extend(more),
+            Err(why) => {
+                failed = Some(why);
+                break;
+            }
+        }
+    }
+    notes.append(&mut draft.notes);
+    match failed {
+        Some(why) if order.mode == Mode::Atomic => {
+            Err(ToolError::new(why.kind, unwritten(&why.text)))
+        }
+        Some(why) => {
+            let done = told(call, &draft.commit()?, &notes);
+            let text = format!("{}. The steps before it were made:\n{}", why.text, done.text);
+            Ok(ToolOutput { ok: false, error_kind: Some(why.kind), text, ..done })
+        }
+        None => Ok(told(call, &draft.commit()?, &notes)),
+    }
+}
+
+/// One step; gives what was forgiven.
+fn take(order: &Order, draft: &mut Draft<'_, '_>, step: &Step) -> Result<Vec<String>, ToolError> {
+    let place = |raw: &str| {
+        paths::resolve(&order.from, raw).map_err(|why| ToolError::io(&format!("`{raw}`"), &why))
+    };
+    match step {
+        Step::Add { path, text } => {
+            let path = place(path)?;
+            // A directory of that name is an error already here.
+            draft.exists(&path)?;
+            draft.put(&path, text.clone())?;
+            Ok(Vec::new())
+        }
+        Step::Delete { path: raw } => {
+            let path = place(raw)?;
+            if !draft.exists(&path)? {
+                return match order.skip_missing {
+                    true => Ok(vec![format!("Skipped: {raw} is not there")]),
+                    false => Err(missing("delete", raw)),
+                };
+            }
+            draft.remove(&path)?;
+            Ok(Vec::new())
+        }
+        Step::Update { path: raw, to, chunks } => {
+            let path = place(raw)?;
+            let Some(text) = draft.text(&path)? else { return Err(missing("update", raw)) };
+            let made = chunk::apply(&text, chunks)
+                .map_err(|why| ToolError::failed(draft.explain(&path, format!("{raw}: {why}"))))?;
+            let fit = if made.notes.is_empty() { Fit::Exact } else { Fit::Loose };
+            let notes = made.notes.into_iter().map(|note| format!("{raw}: {note}")).collect();
+            match to {
+                Some(to) => draft.rename(&path, &place(to)?, (made.text, fit))?,
+                None => draft.edit(&path, made.text, fit)?,
+            }
+            Ok(notes)
+        }
+    }
+}
+
+fn missing(what: &str, raw: &str) -> ToolError {
+    ToolError::new(ErrorKind::NotFound, format!("cannot {what} {raw}: there is no such file"))
+}
+
+fn told(call: &Invocation<'_>, changed: &[Changed], notes: &[String]) -> ToolOutput {
+    let sum = |of: fn(&Changed) -> usize| changed.iter().map(of).sum::<usize>();
+    let (additions, deletions) =
+        (sum(|file| file.difference.additions), sum(|file| file.difference.deletions));
+    let title = format!("Updated {} file(s) (+{additions} -{deletions})", changed.len());
+    let mut text = format!("Success. {title}");
+    for file in changed {
+        text.push_str(&format!("\n{} {}", letter(file.status), call.shown(&file.path)));
+    }
+    notes.iter().for_each(|note| text.push_str(&format!("\n[note: {note}]")));
+    let count = |status| changed.iter().filter(|file| file.status == status).count();
+    let row = |file: &Changed| {
+        json!({
+            "path": file.path, "status": letter(file.status),
+            "additions": file.difference.additions, "deletions": file.difference.deletions,
+        })
+    };
+    let metadata = json!({
+        "added": count(Status::Added),
+        "modified": count(Status::Modified),
+        "deleted": count(Status::Deleted),
+        "additions": additions,
+        "deletions": deletions,
+        "files": changed.iter().map(row).collect::<Vec<_>>(),
+        "notes": notes,
+    });
+    ToolOutput::done(text).titled(title).with(metadata)
+}
+
+fn letter(status: Status) -> &'static str {
+    match status {
+        Status::Added => "A",
+        Status::Modified => "M",
+        Status::Deleted => "D",
+    }
+}

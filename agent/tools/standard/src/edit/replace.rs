@@ -1,0 +1,201 @@
+//! Replaces a text in a file by another: exactly, or forgiving where the face allows it.
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::fuzzy::{self, Hit, Miss, Strategy};
+use super::locate;
+use super::text::{Change, FileText, load, store};
+use tools::call::Invocation;
+use tools::kind::{Effect, ToolKind};
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::profile::Style;
+use tools::text_diff::{Difference, difference};
+use tools::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
+
+/// What is to stand where.
+#[derive(Deserialize)]
+pub struct Wish {
+    /// The text that goes.
+    pub old: String,
+    /// The text that comes.
+    pub new: String,
+    /// Whether every occurrence is meant.
+    #[serde(default)]
+    pub all: bool,
+    /// Whether only the text itself counts, line endings included.
+    #[serde(default)]
+    pub strict: bool,
+}
+
+/// Why nothing was replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missed {
+    miss: Miss,
+    /// Whether the new text is there.
+    already: bool,
+}
+
+/// Replaces a text in a file.
+pub struct ReplaceTool;
+
+impl Tool for ReplaceTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("edit.replace", Effect::Writes)
+            .with_path(PathRule::ExistingFile)
+            .with_preview()
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::writing(vec![call.place.clone()], &call.place)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
+/// Replaces the text.
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let wish: Wish = call.decode()?;
+    let (old_key, new_key) = names(call);
+    if wish.old == wish.new {
+        let text = format!("`{old_key}` and `{new_key}` are identical: there is nothing to change");
+        return Err(ToolError::invalid(text));
+    }
+    if wish.old.is_empty() {
+        return create(call, &wish.new);
+    }
+    let loaded = load(call, &call.place)?;
+    match apply(loaded.text.clone(), &wish) {
+        Ok((text, hit)) => {
+            let note = loaded.check(call, &call.place, hit.fit())?;
+            store(call, &call.place, &text)?;
+            let mut outcome = told(call, &hit, &loaded.text, &text);
+            outcome.text.extend(note.map(|note| format!("\n[note: {note}]")));
+            Ok(outcome)
+        }
+        Err(missed) => {
+            let shown = call.shown_place();
+            let why = loaded.explain(call, &call.place, missed.told(call, &shown));
+            let mut outcome = ToolOutput::failed(ErrorKind::Failed, why);
+            let lost = call.face.style == Style::Egirl && missed.miss == Miss::Nowhere;
+            outcome.escalate =
+                lost.then(|| format!("text not found in {shown}: the context may be incorrect"));
+            Ok(outcome)
+        }
+    }
+}
+
+/// A text with the replacement made, and where that was.
+pub fn apply(raw: String, wish: &Wish) -> Result<(String, Hit), Missed> {
+    let file = if wish.strict { FileText::exact(raw) } else { FileText::new(raw) };
+    let plain = |text: &str| if wish.strict { text.to_owned() } else { text.replace("\r\n", "\n") };
+    let (old, new) = (plain(&wish.old), plain(&wish.new));
+    let found = if wish.strict {
+        fuzzy::exact(file.plain(), &old, wish.all)
+    } else {
+        fuzzy::find(file.plain(), &old, wish.all)
+    };
+    let hit = found.map_err(|miss| Missed { miss, already: is_made(file.plain(), &new) })?;
+    let by = replacement(&hit, &new);
+    let change = |span: &std::ops::Range<usize>| Change { span: span.clone(), by: by.clone() };
+    let text = file.changed(hit.spans.iter().map(change).collect());
+    Ok((text, hit))
+}
+
+/// Whether the new text is there as the result of this edit may be: once, and with words in it,
+/// since a brace alone is everywhere.
+fn is_made(text: &str, new: &str) -> bool {
+    locate::is_telling(new) && text.matches(new).count() == 1
+}
+
+/// The parameters' names as the caller knows them.
+fn names<'c>(call: &'c Invocation<'_>) -> (&'c str, &'c str) {
+    // They are parameters of each edit, not of the call.
+    if call.face.engine == ToolKind::MULTI_EDIT {
+        return ("oldString", "newString");
+    }
+    (call.face.shown_key("old"), call.face.shown_key("new"))
+}
+
+/// The new text, indented as the place is that was found.
+fn replacement(hit: &Hit, new: &str) -> String {
+    match hit.strategy {
+        Strategy::LineTrimmed | Strategy::IndentationFlexible => {
+            let lines: Vec<String> = new.split('\n').map(|line| hit.shift.apply(line)).collect();
+            lines.join("\n")
+        }
+        Strategy::Exact
+        | Strategy::BlockAnchor
+        | Strategy::WhitespaceNormalized
+        | Strategy::EscapeNormalized
+        | Strategy::TrimmedBoundary
+        | Strategy::ContextAware => new.to_owned(),
+    }
+}
+
+/// Nothing to search for: a file that is not there or is empty gets the text.
+fn create(call: &Invocation<'_>, new: &str) -> Result<ToolOutput, ToolError> {
+    let (old_key, _) = names(call);
+    let shown = call.shown_place();
+    let filled = std::fs::metadata(&call.place).is_ok_and(|facts| facts.len() > 0);
+    if call.face.style == Style::Egirl || filled {
+        return Err(ToolError::invalid(format!(
+            "`{old_key}` is empty; to replace all of {shown}, write the file"
+        )));
+    }
+    call.make_room(&call.place).map_err(|e| ToolError::io(&format!("cannot write {shown}"), &e))?;
+    store(call, &call.place, new)?;
+    Ok(ToolOutput::done(format!("created {shown}"))
+        .with(json!({ "path": call.place, "replaced": 0 })))
+}
+
+impl Missed {
+    /// Why, and what to try.
+    pub fn told(self, call: &Invocation<'_>, shown: &str) -> String {
+        let (old_key, new_key) = names(call);
+        match self.miss {
+            Miss::Nowhere if self.already => format!(
+                "`{old_key}` is not found in {shown}, but `{new_key}` is there: was the edit \
+                 already applied?"
+            ),
+            Miss::Nowhere => format!(
+                "`{old_key}` is not found in {shown}. Read the file again and copy the text \
+                 exactly as it stands there, whitespace included"
+            ),
+            Miss::Several(count) => format!(
+                "`{old_key}` is found {count} times in {shown} (multiple matches). Add more \
+                 context lines so that it fits one place only{}",
+                if call.face.style == Style::Egirl { "" } else { ", or set `replaceAll`" }
+            ),
+        }
+    }
+}
+
+fn told(call: &Invocation<'_>, hit: &Hit, before: &str, after: &str) -> ToolOutput {
+    let shown = call.shown_place();
+    let Difference { unified, additions, deletions } = difference(before, after);
+    let times = hit.spans.len();
+    let strategy = hit.strategy.name();
+    let text = match call.face.style {
+        Style::Egirl => format!("Successfully edited {shown}"),
+        Style::G3 | Style::ToolsApi | Style::Core if call.at.plain => format!("edited {shown}"),
+        Style::G3 | Style::ToolsApi | Style::Core => {
+            let mut text = format!("Edit applied successfully to {shown}");
+            if times > 1 {
+                text.push_str(&format!(" in {times} places"));
+            }
+            text.extend(hit.note().map(|note| format!("\n[note: {note}]")));
+            format!("{text}\n{unified}")
+        }
+    };
+    let metadata = json!({
+        "path": call.place,
+        "additions": additions,
+        "deletions": deletions,
+        "replaced": times,
+        "strategy": strategy,
+    });
+    ToolOutput::done(text).titled(format!("edited {shown}")).with(metadata)
+}

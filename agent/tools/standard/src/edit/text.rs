@@ -1,0 +1,233 @@
+//! A text file while it is edited: searched with plain newlines, written back with its own.
+
+use std::ops::Range;
+use std::path::Path;
+
+use tools::call::Invocation;
+use tools::fs::open;
+use tools::fs::seen::{self, ChangedFile, Fit};
+use tools::output::ToolError;
+
+const BOM: char = '\u{feff}';
+
+/// The text of a file. Offsets are bytes of [`FileText::plain`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct FileText {
+    raw: String,
+    /// The text without byte order mark and without the `\r` of `\r\n`.
+    plain: String,
+    /// Where in `plain` a `\n` stands that had a `\r` before it.
+    returns: Vec<usize>,
+    bom: bool,
+}
+
+/// Puts a text in the place of a part of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What is replaced.
+    pub span: Range<usize>,
+    /// By what, with plain newlines.
+    pub by: String,
+}
+
+impl FileText {
+    /// A text whose line endings and byte order mark are kept, and do not matter in a search.
+    pub fn new(raw: String) -> FileText {
+        let body = raw.strip_prefix(BOM);
+        let bom = body.is_some();
+        let body = body.unwrap_or(&raw);
+        let mut plain = String::with_capacity(body.len());
+        let mut returns = Vec::new();
+        for line in body.split_inclusive('\n') {
+            match line.strip_suffix("\r\n") {
+                Some(content) => {
+                    plain.push_str(content);
+                    returns.push(plain.len());
+                    plain.push('\n');
+                }
+                None => plain.push_str(line),
+            }
+        }
+        FileText { raw, plain, returns, bom }
+    }
+
+    /// A text that is searched exactly as it is.
+    pub fn exact(raw: String) -> FileText {
+        FileText { plain: raw.clone(), raw, returns: Vec::new(), bom: false }
+    }
+
+    /// What is searched.
+    pub fn plain(&self) -> &str {
+        &self.plain
+    }
+
+    /// The text as it is in the file.
+    pub fn raw(&self) -> &str {
+        &self.raw
+    }
+
+    /// The position in the plain text of a character of the file, counted from 0; `None` past the
+    /// end.
+    pub fn position(&self, character: usize) -> Option<usize> {
+        let ends = std::iter::once(self.raw.len());
+        let byte = self.raw.char_indices().map(|(at, _)| at).chain(ends).nth(character)?;
+        let byte = byte.saturating_sub(if self.bom { BOM.len_utf8() } else { 0 });
+        // The k-th return (from 0) stands k bytes further in the file than in the plain text.
+        let before = self.returns.iter().enumerate().take_while(|(k, at)| **at + k < byte).count();
+        Some(byte - before)
+    }
+
+    /// The file's text after some changes, which must not overlap.
+    pub fn changed(&self, mut changes: Vec<Change>) -> String {
+        changes.sort_by_key(|change| (change.span.start, change.span.end));
+        let mut out = String::with_capacity(self.raw.len());
+        let mut done = 0;
+        for change in changes {
+            let (start, end) =
+                (self.raw_offset(change.span.start), self.raw_offset(change.span.end));
+            out.push_str(&self.raw[done..start]);
+            if self.ends_with_return(change.span.start) {
+                out.push_str(&change.by.replace("\r\n", "\n").replace('\n', "\r\n"));
+            } else {
+                out.push_str(&change.by);
+            }
+            done = end;
+        }
+        out.push_str(&self.raw[done..]);
+        out
+    }
+
+    fn raw_offset(&self, plain: usize) -> usize {
+        let bom = if self.bom { BOM.len_utf8() } else { 0 };
+        bom + plain + self.returns.partition_point(|at| *at < plain)
+    }
+
+    /// Whether the line at an offset ends with `\r\n`; the last line is like the one before it.
+    fn ends_with_return(&self, plain: usize) -> bool {
+        if self.returns.is_empty() {
+            return false;
+        }
+        let newline = self.plain[plain..].find('\n').map(|at| plain + at);
+        let newline = newline.or_else(|| self.plain[..plain].rfind('\n'));
+        newline.is_some_and(|at| self.returns.binary_search(&at).is_ok())
+    }
+}
+
+/// The text of a file before an edit.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The text.
+    pub text: String,
+    /// Set when the session saw the file and its content is another now.
+    pub changed: Option<ChangedFile>,
+}
+
+impl Loaded {
+    /// Refuses an edit that fits only loosely in a file that changed since this session saw it;
+    /// gives a note about the change when the edit may go through.
+    pub fn check(
+        &self,
+        call: &Invocation<'_>,
+        path: &Path,
+        fit: Fit,
+    ) -> Result<Option<String>, ToolError> {
+        let before = (self.text.as_bytes(), self.changed.as_ref());
+        seen::check_edit(&call.at.session_dir, path, before, fit)
+    }
+
+    /// Why an edit found no place, with the change that may have caused it.
+    pub fn explain(&self, call: &Invocation<'_>, path: &Path, why: String) -> String {
+        match &self.changed {
+            None => why,
+            Some(change) => change.explain(&call.at.session_dir, path, self.text.as_bytes(), &why),
+        }
+    }
+}
+
+/// Reads a file that a call is about, to change it. Refused: what is not text.
+pub fn load(call: &Invocation<'_>, path: &Path) -> Result<Loaded, ToolError> {
+    let shown = call.shown(path);
+    let content = call.load(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => {
+            let tried = call.tried_places(path);
+            ToolError::io(&format!("Failed to edit file {shown} (tried: {tried})"), &e)
+        }
+        _ => ToolError::io(&format!("Failed to edit file {shown}"), &e),
+    })?;
+    let changed = seen::changed(&call.at.session_dir, path, &content.bytes)?;
+    Ok(Loaded { text: text_of(&shown, content.bytes)?, changed })
+}
+
+/// The bytes of a file as a text.
+pub fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, ToolError> {
+    if let Some(kind) = open::binary(&bytes) {
+        return Err(ToolError::failed(format!("Failed to edit file {shown}: it is {kind}")));
+    }
+    String::from_utf8(bytes).map_err(|_| {
+        ToolError::failed(format!(
+            "Failed to edit file {shown}: it is not valid UTF-8, and writing it back would change \
+             other bytes; edit it with the shell"
+        ))
+    })
+}
+
+/// Writes what [`load`] read and an engine changed.
+pub fn store(call: &Invocation<'_>, path: &Path, text: &str) -> Result<(), ToolError> {
+    call.store(path, text)
+        .map_err(|e| ToolError::io(&format!("Failed to edit file {}", call.shown(path)), &e))?;
+    seen::note(&call.at.session_dir, path, text.as_bytes());
+    Ok(())
+}
+
+/// A failure after which every file is as it was. A text of several lines gets a line for that.
+pub fn unwritten(why: &str) -> String {
+    let why = why.trim_end();
+    let joint = if why.contains('\n') { "\n" } else { ". " };
+    format!("{why}{joint}Nothing was written")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tools::text_diff::difference;
+
+    #[test]
+    fn endings_and_mark_survive_a_change() {
+        let file = FileText::new("\u{feff}a\r\nb\r\nc\n".to_owned());
+        assert_eq!(file.plain(), "a\nb\nc\n");
+        let change = Change { span: 2..3, by: "x\ny".to_owned() };
+        assert_eq!(file.changed(vec![change]), "\u{feff}a\r\nx\r\ny\r\nc\n");
+        let last = Change { span: 4..6, by: "z\n".to_owned() };
+        assert_eq!(file.changed(vec![last]), "\u{feff}a\r\nb\r\nz\n");
+    }
+
+    #[test]
+    fn a_change_of_nothing_is_no_change() {
+        for raw in ["", "a", "\r\n", "a\r\n\r\nb\n\r", "\u{feff}\r\nx"] {
+            let file = FileText::new(raw.to_owned());
+            for at in 0..=file.plain().len() {
+                let nothing = Change { span: at..at, by: String::new() };
+                assert_eq!(file.changed(vec![nothing]), raw);
+            }
+        }
+    }
+
+    #[test]
+    fn a_return_alone_ends_no_line() {
+        let file = FileText::new("one\r\ntwo\rthree\r\n".to_owned());
+        assert_eq!(file.plain(), "one\ntwo\rthree\n");
+        let shown = difference("two\rthree\n", "two\rTHREE\n");
+        assert_eq!((shown.additions, shown.deletions), (1, 1));
+        assert!(shown.unified.ends_with("-two\rthree\n+two\rTHREE\n"), "{:?}", shown.unified);
+    }
+
+    #[test]
+    fn characters_of_the_file_are_found_in_the_plain_text() {
+        let file = FileText::new("\u{feff}é\r\nb\r\nc".to_owned());
+        // Characters: mark 0, é 1, \r 2, \n 3, b 4, \r 5, \n 6, c 7, end 8.
+        let at: Vec<Option<usize>> = (1..=9).map(|n| file.position(n)).collect();
+        let expected = [0, 2, 2, 3, 4, 4, 5, 6].map(Some);
+        assert_eq!(at[..8], expected);
+        assert_eq!(at[8], None);
+    }
+}

@@ -1,0 +1,251 @@
+//! Several files changed as one: all of them are written, or none.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::text;
+use tools::call::Invocation;
+use tools::fs::open::Content;
+use tools::fs::seen::{self, ChangedFile, Fit};
+use tools::output::ToolError;
+use tools::text_diff::{Difference, difference};
+use tools::undo::keep::Wish;
+
+/// Files as they are to become. Nothing is written before [`Draft::commit`].
+pub struct Draft<'a, 'c> {
+    call: &'a Invocation<'c>,
+    files: BTreeMap<PathBuf, State>,
+    /// Files that changed since the session saw them, and were edited all the same.
+    pub notes: Vec<String>,
+}
+
+#[derive(Default)]
+struct State {
+    before: Option<Content>,
+    /// Set when the session saw the file and its content is another now.
+    changed: Option<ChangedFile>,
+    after: Option<String>,
+    /// The permission bits to give it, those of the file that it was moved from.
+    mode: Option<u32>,
+}
+
+/// What became of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It is new.
+    Added,
+    /// It is another.
+    Modified,
+    /// It is gone.
+    Deleted,
+}
+
+/// A file that was changed.
+pub struct Changed {
+    /// Where.
+    pub path: PathBuf,
+    /// What became of it.
+    pub status: Status,
+    /// How.
+    pub difference: Difference,
+}
+
+impl<'a, 'c> Draft<'a, 'c> {
+    /// A draft in which nothing is changed.
+    pub fn new(call: &'a Invocation<'c>) -> Draft<'a, 'c> {
+        Draft { call, files: BTreeMap::new(), notes: Vec::new() }
+    }
+
+    /// The text of a file as it is to become so far; `None` where there is no file.
+    pub fn text(&mut self, path: &Path) -> Result<Option<String>, ToolError> {
+        self.open(path)?;
+        Ok(self.files.get(path).and_then(|state| state.after.clone()))
+    }
+
+    /// Whether there is a file, text or not.
+    pub fn exists(&mut self, path: &Path) -> Result<bool, ToolError> {
+        match self.files.get(path) {
+            Some(state) => Ok(state.after.is_some()),
+            None => match fs::symlink_metadata(path) {
+                Ok(facts) if facts.is_dir() => {
+                    let why = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory");
+                    Err(ToolError::io(&self.call.shown(path), &why))
+                }
+                Ok(_) => Ok(true),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+                Err(e) => Err(ToolError::io(&self.call.shown(path), &e)),
+            },
+        }
+    }
+
+    /// The file becomes this text, whatever it was.
+    pub fn put(&mut self, path: &Path, text: String) -> Result<(), ToolError> {
+        self.unchanged(path)?.after = Some(text);
+        Ok(())
+    }
+
+    /// The file becomes this text, which an edit made of its own.
+    pub fn edit(&mut self, path: &Path, text: String, fit: Fit) -> Result<(), ToolError> {
+        let call = self.call;
+        let state = self.state(path)?;
+        let mut note = None;
+        if let Some(before) = &state.before {
+            let before = (before.bytes.as_slice(), state.changed.as_ref());
+            note = seen::check_edit(&call.at.session_dir, path, before, fit)?;
+            // It is told once.
+            state.changed = None;
+        }
+        state.after = Some(text);
+        self.notes.extend(note.map(|note| format!("{}: {note}", call.shown(path))));
+        Ok(())
+    }
+
+    /// Why an edit of this file found no place, with the change that may have caused it.
+    pub fn explain(&self, path: &Path, why: String) -> String {
+        let session_dir = &self.call.at.session_dir;
+        let Some(State { before: Some(before), changed: Some(change), .. }) = self.files.get(path)
+        else {
+            return why;
+        };
+        change.explain(session_dir, path, &before.bytes, &why)
+    }
+
+    /// The file goes.
+    pub fn remove(&mut self, path: &Path) -> Result<(), ToolError> {
+        self.unchanged(path)?.after = None;
+        Ok(())
+    }
+
+    /// The text becomes that of another place, with the permission bits of the file.
+    pub fn rename(
+        &mut self,
+        from: &Path,
+        to: &Path,
+        (text, fit): (String, Fit),
+    ) -> Result<(), ToolError> {
+        self.edit(from, String::new(), fit)?;
+        let state = self.state(from)?;
+        let mode = state.mode.or(state.before.as_ref().map(|content| content.mode));
+        state.after = None;
+        let state = self.unchanged(to)?;
+        (state.after, state.mode) = (Some(text), mode);
+        Ok(())
+    }
+
+    fn open(&mut self, path: &Path) -> Result<(), ToolError> {
+        if self.files.contains_key(path) || !self.exists(path)? {
+            return Ok(());
+        }
+        let shown = self.call.shown(path);
+        let state = self.state(path)?;
+        let bytes = state.before.as_ref().map(|content| content.bytes.clone());
+        state.after = bytes.map(|bytes| text::text_of(&shown, bytes)).transpose()?;
+        Ok(())
+    }
+
+    /// The state of a file that is as the session last saw it.
+    fn unchanged(&mut self, path: &Path) -> Result<&mut State, ToolError> {
+        let call = self.call;
+        let state = self.state(path)?;
+        if let (Some(before), Some(change)) = (&state.before, &state.changed) {
+            seen::note(&call.at.session_dir, path, &before.bytes);
+            return Err(change.refusal(path));
+        }
+        Ok(state)
+    }
+
+    fn state(&mut self, path: &Path) -> Result<&mut State, ToolError> {
+        if !self.files.contains_key(path) {
+            let mut changed = None;
+            let before = match self.exists(path)? {
+                true => {
+                    let failed = |e| ToolError::io(&self.call.shown(path), &e);
+                    let content = self.call.load(path).map_err(failed)?;
+                    changed = seen::changed(&self.call.at.session_dir, path, &content.bytes)?;
+                    Some(content)
+                }
+                false => None,
+            };
+            self.files.insert(path.to_owned(), State { before, changed, ..State::default() });
+        }
+        Ok(self.files.entry(path.to_owned()).or_default())
+    }
+
+    /// Writes all. When one cannot be written, those before it are put back.
+    pub fn commit(self) -> Result<Vec<Changed>, ToolError> {
+        let call = self.call;
+        let differs = |state: &State| {
+            let before = state.before.as_ref().map(|content| content.bytes.as_slice());
+            before != state.after.as_ref().map(String::as_bytes)
+        };
+        let files: Vec<(PathBuf, State)> =
+            self.files.into_iter().filter(|(_, state)| differs(state)).collect();
+        let wishes: Vec<Wish<'_>> = files.iter().map(wish).collect();
+        call.keep(&wishes).map_err(|e| ToolError::io("nothing was written", &e))?;
+        for (at, (path, state)) in files.iter().enumerate() {
+            base::files::step("g3.write.file");
+            let Err(why) = write(call, path, state) else { continue };
+            let lost = put_back(call, &files[..at]);
+            let told = match lost.is_empty() {
+                true => "Nothing was changed".to_owned(),
+                false => format!("These could not be put back: {}", lost.join(", ")),
+            };
+            if lost.is_empty() {
+                call.forget_kept();
+            }
+            let text = format!("{}: {}. {told}", call.shown(path), why.text);
+            return Err(ToolError::new(why.kind, text));
+        }
+        Ok(files.into_iter().map(|(path, state)| changed(path, &state)).collect())
+    }
+}
+
+fn wish((path, state): &(PathBuf, State)) -> Wish<'_> {
+    (path, state.after.as_deref().map(str::as_bytes))
+}
+
+fn write(call: &Invocation<'_>, path: &Path, state: &State) -> Result<(), ToolError> {
+    let failed = |e: io::Error| ToolError::io("cannot be written", &e);
+    let Some(text) = &state.after else { return fs::remove_file(path).map_err(failed) };
+    call.make_room(path).map_err(failed)?;
+    call.store(path, text).map_err(failed)?;
+    if let Some(mode) = state.mode {
+        // An editor that holds the file writes it later.
+        let _ = fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    }
+    seen::note(&call.at.session_dir, path, text.as_bytes());
+    Ok(())
+}
+
+/// Puts files back as they were; names those that could not be, and why.
+fn put_back(call: &Invocation<'_>, files: &[(PathBuf, State)]) -> Vec<String> {
+    let mut lost = Vec::new();
+    for (path, state) in files {
+        let back = match &state.before {
+            Some(content) => call.put_back(path, &content.bytes).inspect(|()| {
+                seen::note(&call.at.session_dir, path, &content.bytes);
+                let mode = fs::Permissions::from_mode(content.mode);
+                let _ = fs::set_permissions(path, mode);
+            }),
+            None => fs::remove_file(path),
+        };
+        if let Err(why) = back {
+            lost.push(format!("{} ({why})", call.shown(path)));
+        }
+    }
+    lost
+}
+
+fn changed(path: PathBuf, state: &State) -> Changed {
+    let status = match (&state.before, &state.after) {
+        (None, _) => Status::Added,
+        (Some(_), None) => Status::Deleted,
+        (Some(_), Some(_)) => Status::Modified,
+    };
+    let before = state.before.as_ref().map(|content| String::from_utf8_lossy(&content.bytes));
+    let after = state.after.as_deref().unwrap_or_default();
+    Changed { path, status, difference: difference(&before.unwrap_or_default(), after) }
+}

@@ -1,0 +1,37 @@
+//! Suggests that a stronger model goes on; whoever runs the call decides whether there is one.
+
+use serde::Deserialize;
+
+use tools::call::Invocation;
+use tools::kind::Effect;
+use tools::output::{ToolError, ToolOutput};
+use tools::tool::{Tool, ToolFuture, ToolSpec};
+
+#[derive(Deserialize)]
+struct Args {
+    reason: String,
+}
+
+/// Suggests that a stronger model continues.
+pub struct EscalateTool;
+
+impl Tool for EscalateTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("help.escalate", Effect::Looks)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run(call)))
+    }
+}
+
+/// Hands the reason up.
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Args { reason } = call.decode()?;
+    let reason = reason.trim();
+    if reason.is_empty() {
+        return Err(ToolError::invalid("`reason` is empty; say in a sentence what is too hard"));
+    }
+    let outcome = ToolOutput::done(format!("a stronger model should go on: {reason}"));
+    Ok(ToolOutput { escalate: Some(reason.to_owned()), ..outcome })
+}

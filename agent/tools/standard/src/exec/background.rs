@@ -1,0 +1,223 @@
+//! Processes that live on: by name, with a log file.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use base::clock::Clock;
+use base::process::{Job, Stream, is_alive};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use gate::Permit;
+use tools::call::Invocation;
+use tools::context::ToolContext;
+use tools::exec::boxed;
+use tools::exec::environment::{self, Environment};
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+#[derive(Deserialize)]
+struct Args {
+    name: Option<String>,
+    command: String,
+    #[serde(default)]
+    environment: Environment,
+}
+
+/// What is known about a process that was started.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// What it is called.
+    pub name: String,
+    /// Its command line.
+    pub command: String,
+    /// The first process of its group.
+    pub pid: u32,
+    /// When it started, by the kernel's count: a process id alone may be somebody else's by now.
+    pub born: Option<u64>,
+    /// Where its output goes.
+    pub log: PathBuf,
+}
+
+/// Where what is known about the processes of a session lies.
+pub fn directory(at: &ToolContext) -> PathBuf {
+    at.session_dir.join("tools/background")
+}
+
+/// Starts a process that lives on.
+pub struct BackgroundTool;
+
+impl Tool for BackgroundTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("exec.background", Effect::Runs)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::scope(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
+/// Starts a process and lets go of it.
+pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let args: Args = call.decode()?;
+    if args.command.trim().is_empty() {
+        return Err(ToolError::invalid("`command` is empty"));
+    }
+    if !call.place.is_dir() {
+        let text = format!("the directory {} does not exist", call.place.display());
+        return Err(ToolError::invalid(text));
+    }
+    if call.pass == Permit::Sandboxed {
+        let why = "denied: what must run in the sandbox cannot run in the background";
+        return Err(ToolError::new(ErrorKind::Denied, why));
+    }
+    let directory = directory(call.at);
+    let broken = |e: std::io::Error| ToolError::io("cannot start a background process", &e);
+    fs::create_dir_all(&directory).map_err(broken)?;
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => free_name(&directory),
+    };
+    let slug = slug(&name)?;
+    let file = directory.join(format!("{slug}.json"));
+    if let Some(old) = load(&file).filter(is_running) {
+        let text = format!(
+            "a background process `{}` runs already (pid {}); end it with background_control or \
+             `kill -- -{}`, or choose another name",
+            old.name, old.pid, old.pid
+        );
+        return Err(ToolError::failed(text));
+    }
+    let (mut log_file, log) = log_file(&directory, &slug).map_err(broken)?;
+    let started = Clock::from_env().stamp();
+    writeln!(
+        log_file,
+        "name: {name}\ncommand: {}\ndirectory: {}\nstarted: {started}\n",
+        args.command,
+        call.place.display()
+    )
+    .map_err(broken)?;
+    let pid = start(call, &args, &log_file).map_err(broken)?;
+    let record = Record { name, command: args.command, pid, born: born(pid), log };
+    base::files::replace_json(&file, &record).map_err(broken)?;
+    Ok(told(call, &record))
+}
+
+fn start(call: &Invocation<'_>, args: &Args, log: &File) -> std::io::Result<u32> {
+    let hold = call.at.hold(call.pass)?;
+    let job = |shell: &str| -> std::io::Result<Job> {
+        let job = Job::new(shell, &call.place).arg("-c").arg(&args.command);
+        let job = environment::apply(job, args.environment);
+        let (out, err) = (Stream::File(log.try_clone()?), Stream::File(log.try_clone()?));
+        Ok(job.stdout(out).stderr(err).detached())
+    };
+    let mut running = match boxed::spawn_lasting(job("bash")?, hold.clone()) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            boxed::spawn_lasting(job("sh")?, hold)?
+        }
+        other => other?,
+    };
+    let pid = running.id().ok_or_else(|| std::io::Error::other("it ended at once"))?;
+    // Let go of the group; the runtime still collects the process when it ends, so that it does
+    // not stay behind as a zombie that looks alive.
+    running.forget();
+    Ok(pid)
+}
+
+fn told(call: &Invocation<'_>, record: &Record) -> ToolOutput {
+    let Record { name, pid, log, .. } = record;
+    let log = log.display();
+    let text = format!(
+        "started `{name}` in the background\npid: {pid}\nlog: {log}\ndirectory: {}\nread the log: \
+         tail -n 100 '{log}'\nis it running: ps -p {pid}\nend it with all it started: kill -- -{pid}",
+        call.place.display()
+    );
+    let metadata = json!({
+        "background": true,
+        "status": "success",
+        "name": name,
+        "pid": pid,
+        "log": record.log,
+        "handle": name,
+        "workdir": call.place,
+    });
+    ToolOutput::done(text).titled(format!("{name}: pid {pid}")).with(metadata)
+}
+
+/// A name as a file name: it must not lead anywhere.
+pub fn slug(name: &str) -> Result<String, ToolError> {
+    let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let slug: String = name.trim().chars().map(|c| if fits(c) { c } else { '_' }).collect();
+    let slug = slug.trim_start_matches('.').to_owned();
+    if slug.is_empty() || slug.len() > 100 {
+        return Err(ToolError::invalid(
+            "`name` must have between 1 and 100 letters, digits, `-`, `_` or `.`",
+        ));
+    }
+    Ok(slug)
+}
+
+fn free_name(directory: &Path) -> String {
+    let taken = |name: &String| directory.join(format!("{name}.json")).exists();
+    let mut names = (1..u32::MAX).map(|n| format!("background-{n}"));
+    names.find(|name| !taken(name)).unwrap_or_else(|| "background".to_owned())
+}
+
+fn log_file(directory: &Path, slug: &str) -> std::io::Result<(File, PathBuf)> {
+    let named = tempfile::Builder::new()
+        .prefix(&format!("{slug}-"))
+        .suffix(".log")
+        .tempfile_in(directory)?;
+    drop(named.reopen()?);
+    let (_, path) = named.keep().map_err(|e| e.error)?;
+    // Appending, so that stdout and stderr do not overwrite each other.
+    let file = File::options().append(true).open(&path)?;
+    Ok((file, path))
+}
+
+/// What is known about a process.
+pub fn load(file: &Path) -> Option<Record> {
+    serde_json::from_slice(&fs::read(file).ok()?).ok()
+}
+
+/// Whether the process itself or another of its group runs; a zombie does not.
+pub fn is_running(record: &Record) -> bool {
+    match born(record.pid) {
+        Some(now) => record.born.is_none_or(|then| then == now),
+        None if cfg!(not(target_os = "linux")) => is_alive(record.pid),
+        // As long as one of its group lives, the number is given to nobody else.
+        None => has_members(record.pid),
+    }
+}
+
+/// Whether a group has a process that is no zombie.
+fn has_members(group: u32) -> bool {
+    let Ok(entries) = fs::read_dir("/proc") else { return false };
+    let ids = entries.flatten().filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter(|id| born(*id).is_some()).any(|id| group_of(id) == Some(group))
+}
+
+/// The group of a process (proc(5), field 5).
+fn group_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()
+}
+
+/// When a process started, in clock ticks since boot (proc(5), field 22); `None` for a process
+/// that is gone or a zombie.
+fn born(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}

@@ -1,0 +1,191 @@
+//! What became of the processes that were started in the background: their state, their log, and
+//! their end.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::time::Duration;
+
+use base::process::signal_group;
+use rustix::process::Signal;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::background::{Record, directory, is_running, load, slug};
+use tools::call::Invocation;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+#[derive(Deserialize)]
+struct Args {
+    #[serde(default)]
+    action: Action,
+    name: Option<String>,
+    #[serde(default = "hundred")]
+    lines: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    #[default]
+    List,
+    Status,
+    Log,
+    Kill,
+}
+
+fn hundred() -> usize {
+    100
+}
+
+/// How long a process may take to end itself before it is killed.
+const GRACE: Duration = Duration::from_secs(2);
+/// Bytes of a log that are shown at most, from its end.
+const SHOWN: u64 = 30_000;
+
+/// Shows and ends processes that live on.
+pub struct ProcessControlTool;
+
+impl Tool for ProcessControlTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("exec.control", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("background")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
+/// Carries out what is asked.
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let args: Args = call.decode()?;
+    if args.action == Action::List {
+        return Ok(list(call));
+    }
+    let record = named(call, args.name.as_deref())?;
+    match args.action {
+        Action::List | Action::Status => Ok(told(&record, state(&record))),
+        Action::Log => log(&record, args.lines),
+        Action::Kill => Ok(kill(&record).await),
+    }
+}
+
+fn all(call: &Invocation<'_>) -> Vec<Record> {
+    let entries = fs::read_dir(directory(call.at)).into_iter().flatten().flatten();
+    let mut all: Vec<Record> = entries.filter_map(|entry| load(&entry.path())).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+fn named(call: &Invocation<'_>, name: Option<&str>) -> Result<Record, ToolError> {
+    let known = || {
+        let names: Vec<String> = all(call).into_iter().map(|it| format!("`{}`", it.name)).collect();
+        if names.is_empty() { "there is none".to_owned() } else { names.join(", ") }
+    };
+    let Some(name) = name else {
+        return Err(ToolError::invalid(format!("`name` is missing: {}", known())));
+    };
+    let file = directory(call.at).join(format!("{}.json", slug(name)?));
+    load(&file).ok_or_else(|| {
+        let text = format!("no process `{name}` was started in the background: {}", known());
+        ToolError::new(ErrorKind::NotFound, text)
+    })
+}
+
+fn state(record: &Record) -> &'static str {
+    if is_running(record) { "running" } else { "ended" }
+}
+
+fn list(call: &Invocation<'_>) -> ToolOutput {
+    let all = all(call);
+    let row = |it: &Record| format!("{}: {}, pid {}: {}", it.name, state(it), it.pid, it.command);
+    let text = match all.is_empty() {
+        true => "nothing was started in the background".to_owned(),
+        false => all.iter().map(row).collect::<Vec<_>>().join("\n"),
+    };
+    let rows: Vec<Value> = all.iter().map(|it| facts(it, state(it))).collect();
+    ToolOutput::done(text).with(json!({ "processes": rows }))
+}
+
+fn facts(record: &Record, state: &str) -> Value {
+    json!({
+        "name": record.name, "status": state, "pid": record.pid,
+        "command": record.command, "log": record.log,
+    })
+}
+
+fn told(record: &Record, state: &str) -> ToolOutput {
+    let bytes = fs::metadata(&record.log).map_or(0, |facts| facts.len());
+    let text = format!(
+        "{}: {state}\npid: {}\nlog: {} ({bytes} bytes)",
+        record.name,
+        record.pid,
+        record.log.display()
+    );
+    ToolOutput::done(text).with(facts(record, state))
+}
+
+fn log(record: &Record, lines: usize) -> Result<ToolOutput, ToolError> {
+    let failed = |why| ToolError::io(&format!("cannot read {}", record.log.display()), &why);
+    let (text, is_cut) = tail(&record.log, lines.max(1)).map_err(failed)?;
+    let note = match is_cut {
+        true => format!("[the beginning is left out; all of it is in {}]\n", record.log.display()),
+        false => String::new(),
+    };
+    let state = state(record);
+    let text = format!("{note}{}", base::text::printable_output(&text));
+    Ok(ToolOutput::done(text)
+        .titled(format!("{}: {state}", record.name))
+        .with(facts(record, state)))
+}
+
+/// The last lines of a file, and whether there is more before them.
+fn tail(path: &Path, lines: usize) -> std::io::Result<(String, bool)> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let start = length.saturating_sub(SHOWN);
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.take(SHOWN).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let mut kept: Vec<&str> = text.split_inclusive('\n').collect();
+    // A part of a line is no line.
+    if start > 0 && kept.len() > 1 {
+        kept.remove(0);
+    }
+    let more = kept.len().saturating_sub(lines);
+    Ok((kept[more..].concat(), start > 0 || more > 0))
+}
+
+/// Ends a process and all that it started.
+async fn kill(record: &Record) -> ToolOutput {
+    if !is_running(record) {
+        return told(record, "ended");
+    }
+    signal_group(record.pid, Signal::TERM);
+    if !ended_within(record, GRACE).await {
+        signal_group(record.pid, Signal::KILL);
+        ended_within(record, GRACE).await;
+    }
+    match state(record) {
+        "ended" => told(record, "ended"),
+        state => {
+            ToolOutput { ok: false, error_kind: Some(ErrorKind::Failed), ..told(record, state) }
+        }
+    }
+}
+
+async fn ended_within(record: &Record, time: Duration) -> bool {
+    let ended = async {
+        while is_running(record) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(time, ended).await.is_ok()
+}

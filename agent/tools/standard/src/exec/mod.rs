@@ -1,0 +1,100 @@
+//! Running commands: one engine, four faces, and processes that live on.
+
+use std::path::Path;
+
+use base::config::agent::Action;
+use reqwest::Url;
+
+use gate::{Access, AccessRequest, hosts, paths, shell_parse};
+use tools::call::Invocation;
+use tools::context::ToolContext;
+use tools::exec::directory;
+use tools::profile::Style;
+use tools::tool::CallScope;
+use tools::web::door;
+
+pub mod background;
+pub mod control;
+pub mod denial;
+pub mod git_guard;
+pub mod heredoc;
+pub mod process;
+pub mod prompts;
+pub mod render;
+pub mod run;
+pub mod windowed;
+
+/// What a command reaches.
+pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+    if let Some(patch) = heredoc::order(call) {
+        return patch.files().into_iter().map(Access::Write).collect();
+    }
+    let line = call.text("command");
+    let run = Access::Run {
+        line: line.to_owned(),
+        cwd: call.place.clone(),
+        careful: call.face.style == Style::Core,
+    };
+    let hosts = if is_allowed_by_rule(call, &run) { Vec::new() } else { hosts(call, line) };
+    std::iter::once(run).chain(hosts).collect()
+}
+
+/// What a command line reaches and touches.
+pub fn scope(call: &Invocation<'_>) -> CallScope {
+    let keys = named_files(call.text("command"), &call.place);
+    CallScope { access: reaches(call), keys, files: Vec::new() }
+}
+
+/// Whether a rule of the user's lets a command run.
+fn is_allowed_by_rule(call: &Invocation<'_>, run: &Access) -> bool {
+    let ToolContext { root, session_dir, gate, .. } = call.at;
+    let verdict = gate.judge(&AccessRequest {
+        tool: &call.face.name,
+        root,
+        session_dir,
+        access: run,
+        preview: None,
+    });
+    verdict.by_rule && verdict.action == Action::Allow
+}
+
+/// The hosts that a command line fetches from: the web tools' policy counts for them as well. What
+/// runs on this machine or in its network is the command's own business.
+fn hosts(call: &Invocation<'_>, line: &str) -> Vec<Access> {
+    let allowed = &call.at.others.web.webfetch.allow_hosts;
+    let urls = hosts::fetched(line);
+    let mut hosts: Vec<Access> = Vec::new();
+    for url in urls.iter().filter_map(|text| Url::parse(text).ok()) {
+        let access = door::access(allowed, &url);
+        if !hosts.contains(&access) {
+            hosts.push(access);
+        }
+    }
+    hosts
+}
+
+/// What a command that is waited for touches: where the directory is kept, the shell itself.
+pub fn touches(call: &Invocation<'_>) -> Vec<String> {
+    let patched = heredoc::order(call).map(|patch| patch.files()).unwrap_or_default();
+    match directory::is_kept(call.face) {
+        true => vec!["shell".to_owned()],
+        false if !patched.is_empty() => {
+            patched.iter().map(|file| file.to_string_lossy().into_owned()).collect()
+        }
+        false => named_files(call.text("command"), &call.place),
+    }
+}
+
+/// The files that a command line names, so that it keeps its order with calls that write them.
+pub fn named_files(line: &str, cwd: &Path) -> Vec<String> {
+    let pieces = shell_parse::parse(line);
+    let words = pieces.iter().flat_map(|piece| piece.words.iter().chain(&piece.written));
+    let mut files: Vec<String> = words
+        .filter(|word| word.contains(['.', '/']) && !word.contains(['$', '*']))
+        .filter_map(|word| paths::resolve(cwd, word).ok())
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect();
+    files.sort();
+    files.dedup();
+    files
+}

@@ -1,0 +1,319 @@
+//! One command from start to end: output heard while it comes, a time limit, a way to cancel.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::process::{AsyncRunning, GRACE, Job, Stream, exit_code};
+use base::sandbox::git_dirs;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::ChildStdin;
+use tokio::time::{Instant, sleep_until};
+
+use super::denial::{self, Denial};
+use super::git_guard::GitGuard;
+use super::prompts::{self, Sign};
+use tools::context::ToolContext;
+use tools::exec::boxed::{self, Hold};
+use tools::exec::environment::{self, Environment};
+use tools::exec::output::{Capture, Captured, Show};
+
+/// What to run, and how.
+#[derive(Debug)]
+pub struct Order<'a> {
+    /// The line for the shell.
+    pub line: &'a str,
+    /// Where.
+    pub cwd: &'a Path,
+    /// With which variables.
+    pub environment: Environment,
+    /// For how long at most.
+    pub time: Option<Duration>,
+    /// How much of each stream is shown.
+    pub show: Show,
+    /// What it may reach; anything when not said.
+    pub hold: Option<Hold>,
+    /// Whether questions are answered and the directory at its end is wanted; else stdin is closed.
+    pub attended: bool,
+}
+
+/// How it came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself.
+    Exited,
+    /// The time was over.
+    TimedOut,
+    /// The user cancelled.
+    Cancelled,
+}
+
+/// What a command left.
+#[derive(Debug)]
+pub struct Ran {
+    /// As a shell gives it: 128 + signal.
+    pub code: i32,
+    /// How it came to its end.
+    pub end: End,
+    /// Its output.
+    pub stdout: Captured,
+    /// Its messages.
+    pub stderr: Captured,
+    /// How long it took.
+    pub took: Duration,
+    /// Whether something it started still holds its output open.
+    pub lingers: bool,
+    /// Where its shell was at the end.
+    pub directory: Option<PathBuf>,
+    /// What its box did not allow.
+    pub denied: Option<Denial>,
+    /// What it changed of git's configuration and hooks, and was put back.
+    pub put_back: Vec<PathBuf>,
+}
+
+/// How long pipes are read after the end; what the command left running may hold them open.
+const DRAIN: Duration = Duration::from_secs(2);
+/// Silence after which the end of the output is looked at for a question.
+const QUIET: Duration = Duration::from_millis(150);
+/// Silence after which a command that could read gets an end of input.
+const STALL: Duration = Duration::from_secs(5);
+/// How much of the end is looked at for a question, in bytes.
+const LOOK: usize = 200;
+/// How much is passed on whole while it comes, in bytes.
+const HEARD: usize = 128 << 10;
+/// How much of the rest is passed on at once, in bytes.
+const SAMPLE: usize = 1 << 10;
+/// Between two parts of the rest.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The descriptor on which the shell tells its last directory.
+const DIRECTORY_FD: i32 = 9;
+
+/// Runs a command line to its end.
+pub async fn run(order: &Order<'_>, at: &ToolContext) -> io::Result<Ran> {
+    let started = Instant::now();
+    let told = if order.attended { Some(tempfile::tempfile()?) } else { None };
+    let guard = order.hold.as_ref().and_then(|hold| git_guard(hold, at));
+    let mut running = start(order, told.as_ref())?;
+    let mut pump = Pump::new(order, &mut running, at);
+    let (end, status) = pump.until_end(&mut running, order.time.map(|time| started + time)).await?;
+    let lingers = pump.is_open();
+    let Pump { stdout, stderr, .. } = pump;
+    // What it left running on purpose (`server &`) may stay, but not in the sandbox; after a time
+    // limit the whole group was ended already.
+    match &order.hold {
+        Some(Hold { sandbox: Some(_), .. }) => drop(running),
+        Some(Hold { sandbox: None, .. }) | None => running.forget(),
+    }
+    let (stdout, stderr) = (stdout.finish(), stderr.finish());
+    let denied = order.hold.as_ref().and_then(|hold| {
+        let outputs = [&stderr, &stdout].map(|stream| format!("{}\n{}", stream.head, stream.tail));
+        denial::find(&hold.confinement, order.cwd, [&outputs[0], &outputs[1]])
+    });
+    Ok(Ran {
+        code: exit_code(status),
+        end,
+        stdout,
+        stderr,
+        took: started.elapsed(),
+        lingers: lingers && end == End::Exited,
+        directory: told.and_then(|file| read_directory(file).ok()),
+        denied,
+        put_back: guard.map_or_else(|| Ok(Vec::new()), |guard| guard.restore())?,
+    })
+}
+
+/// Where the box cannot keep git's configuration as it is, we do.
+fn git_guard(hold: &Hold, at: &ToolContext) -> Option<GitGuard> {
+    let confinement = &hold.confinement;
+    let aside = at.session_dir.join("put-back");
+    // What studio keeps is too much to be kept aside for each command.
+    let mut fixed = confinement.rules.fixed.clone();
+    fixed.retain(|path| !path.ends_with(git_dirs::STUDIO));
+    (!confinement.holds_fixed()).then(|| GitGuard::new(&fixed, &aside))
+}
+
+fn start(order: &Order<'_>, told: Option<&File>) -> io::Result<AsyncRunning> {
+    let line = match told {
+        Some(_) => format!("trap 'pwd -P >&{DIRECTORY_FD}' EXIT\n{}", order.line),
+        None => order.line.to_owned(),
+    };
+    let job = |shell: &str| -> io::Result<Job> {
+        let job = Job::new(shell, order.cwd).arg("-c").arg(&line);
+        let job = environment::apply(job, order.environment);
+        let Some(told) = told else { return Ok(job) };
+        let fd = told.try_clone()?.into();
+        Ok(job.stdin(Stream::Piped).descriptor(fd, DIRECTORY_FD))
+    };
+    match boxed::spawn(job("bash")?, order.hold.clone()) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            boxed::spawn(job("sh")?, order.hold.clone())
+        }
+        other => other,
+    }
+}
+
+fn read_directory(mut file: File) -> io::Result<PathBuf> {
+    file.rewind()?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    let last = text.lines().last().filter(|line| line.starts_with('/'));
+    last.map(PathBuf::from).ok_or_else(|| io::Error::other("the shell told no directory"))
+}
+
+type Source = Box<dyn AsyncRead + Send + Unpin>;
+
+/// Reads both streams and watches for silence.
+struct Pump<'a> {
+    at: &'a ToolContext,
+    sources: [Option<Source>; 2],
+    stdout: Capture,
+    stderr: Capture,
+    stdin: Option<ChildStdin>,
+    heard: Instant,
+    /// How many bytes were passed on to whoever listens.
+    told: usize,
+    /// When something was passed on last.
+    told_at: Instant,
+    /// Whether this silence was looked at already.
+    looked: bool,
+    /// The stream that said something last: programs ask on either.
+    last: usize,
+}
+
+impl<'a> Pump<'a> {
+    fn new(order: &Order<'_>, running: &mut AsyncRunning, at: &'a ToolContext) -> Pump<'a> {
+        let directory = at.session_dir.join("tools");
+        let stdout = running.child.stdout.take().map(|s| Box::new(s) as Source);
+        let stderr = running.child.stderr.take().map(|s| Box::new(s) as Source);
+        Pump {
+            at,
+            sources: [stdout, stderr],
+            stdout: Capture::new(order.show, &directory, "stdout"),
+            stderr: Capture::new(order.show, &directory, "stderr"),
+            stdin: running.child.stdin.take(),
+            heard: Instant::now(),
+            told: 0,
+            told_at: Instant::now(),
+            looked: false,
+            last: 0,
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.sources.iter().any(Option::is_some)
+    }
+
+    /// Reads until the command ended and its streams are closed, or the drain time is over.
+    async fn until_end(
+        &mut self,
+        running: &mut AsyncRunning,
+        mut until: Option<Instant>,
+    ) -> io::Result<(End, std::process::ExitStatus)> {
+        let mut end = End::Exited;
+        let mut status = None;
+        let cancel = self.at.cancel.clone();
+        let (mut out, mut err) = (vec![0; 16 << 10], vec![0; 16 << 10]);
+        loop {
+            if let Some(status) = status
+                && !self.is_open()
+            {
+                return Ok((end, status));
+            }
+            let silence = self.next_look();
+            let [first, second] = &mut self.sources;
+            tokio::select! {
+                n = read(first, &mut out) => self.take(0, &out[..n?]),
+                n = read(second, &mut err) => self.take(1, &err[..n?]),
+                ended = running.child.wait(), if status.is_none() => {
+                    status = Some(ended?);
+                    until = Some(Instant::now() + DRAIN);
+                }
+                () = cancel.cancelled(), if status.is_none() => {
+                    (end, status) = (End::Cancelled, Some(running.end(GRACE).await?));
+                    until = Some(Instant::now() + DRAIN);
+                }
+                () = at(until) => match status {
+                    Some(status) => return Ok((end, status)),
+                    None => {
+                        (end, status) = (End::TimedOut, Some(running.end(GRACE).await?));
+                        until = Some(Instant::now() + DRAIN);
+                    }
+                },
+                () = at(silence) => self.look().await,
+            }
+        }
+    }
+
+    fn take(&mut self, stream: usize, bytes: &[u8]) {
+        if bytes.is_empty() {
+            self.sources[stream] = None;
+            return;
+        }
+        let capture = if stream == 0 { &mut self.stdout } else { &mut self.stderr };
+        let text = capture.take(bytes);
+        self.tell(&text);
+        (self.heard, self.looked, self.last) = (Instant::now(), false, stream);
+    }
+
+    /// Passes output on while it comes: all of it at first, then the last lines at most once a
+    /// second, because a listener may keep everything.
+    fn tell(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if self.told < HEARD {
+            self.told += text.len();
+            (self.at.hear)(text);
+            if self.told >= HEARD {
+                (self.at.hear)("\n[more output follows, of which only some lines are shown]\n");
+                self.told_at = Instant::now();
+            }
+        } else if self.told_at.elapsed() >= PAUSE {
+            self.told_at = Instant::now();
+            let end = base::text::tail(text, SAMPLE);
+            let lines = end.split_once('\n').filter(|_| end.len() < text.len());
+            (self.at.hear)(lines.map_or(end, |(_, lines)| lines));
+        }
+    }
+
+    /// When to look at the silence; never once stdin is closed.
+    fn next_look(&self) -> Option<Instant> {
+        self.stdin.as_ref()?;
+        Some(self.heard + if self.looked { STALL } else { QUIET })
+    }
+
+    /// Answers a question, or ends the input of what waits for nothing we can give.
+    async fn look(&mut self) {
+        if self.looked {
+            self.stdin = None;
+            return;
+        }
+        self.looked = true;
+        let asking = if self.last == 0 { &self.stdout } else { &self.stderr };
+        match prompts::sign(&asking.last(LOOK)) {
+            Some(Sign::Answer(answer)) => {
+                let Some(stdin) = &mut self.stdin else { return };
+                if stdin.write_all(answer.as_bytes()).await.is_err() {
+                    self.stdin = None;
+                }
+            }
+            Some(Sign::Close) => self.stdin = None,
+            None => {}
+        }
+    }
+}
+
+async fn read(source: &mut Option<Source>, buffer: &mut [u8]) -> io::Result<usize> {
+    match source {
+        Some(source) => source.read(buffer).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

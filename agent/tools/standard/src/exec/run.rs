@@ -1,0 +1,149 @@
+//! The command tools: what was asked for -> a process -> an outcome.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::process::{End, Order, Ran, run as run_process};
+use super::{background, heredoc, render, windowed};
+use gate::{Permit, paths};
+use tools::call::Invocation;
+use tools::exec::directory;
+use tools::exec::environment::Environment;
+use tools::exec::output::{Capture, Show};
+use tools::exec::sandbox::TIME;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::outside::Command;
+use tools::profile::Style;
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+#[derive(Deserialize)]
+struct Args {
+    command: String,
+    timeout_ms: Option<u64>,
+    max_timeout_ms: Option<u64>,
+    #[serde(default)]
+    environment: Environment,
+    show: Show,
+    #[serde(default)]
+    keep_directory: bool,
+    #[serde(default)]
+    in_background: bool,
+    /// Whether a program with a window is launched and not waited for.
+    #[serde(default)]
+    launch_windows: bool,
+}
+
+/// What a small model is shown of each stream.
+const PLAIN: Show = Show { head: 1500, tail: 1500 };
+
+/// Runs a command line.
+pub struct ShellTool;
+
+impl Tool for ShellTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("exec.run", Effect::Runs)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope { keys: super::touches(call), ..super::scope(call) }
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
+/// Runs a command line.
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let pass = call.pass;
+    let args: Args = call.decode()?;
+    if args.command.trim().is_empty() {
+        return Err(ToolError::invalid(format!("{}: `command` is empty", call.face.name)));
+    }
+    if !call.place.is_dir() {
+        let kind = match call.face.style {
+            Style::ToolsApi => ErrorKind::Validation,
+            Style::G3 | Style::Egirl | Style::Core => ErrorKind::NotFound,
+        };
+        let text = format!(
+            "Failed to execute command: the directory {} does not exist",
+            call.place.display()
+        );
+        return Err(ToolError::new(kind, text));
+    }
+    if args.in_background {
+        return background::run(call).await;
+    }
+    let sandboxed = pass == Permit::Sandboxed;
+    if args.launch_windows && !sandboxed && windowed::is_windowed(&args.command) {
+        return windowed::launch(call).await;
+    }
+    let limit = args.max_timeout_ms.unwrap_or(u64::MAX);
+    let time = args.timeout_ms.map(|ms| Duration::from_millis(ms.clamp(1, limit)));
+    let failed = |e: io::Error| ToolError::failed(format!("Failed to execute command: {e}"));
+    let order = Order {
+        line: &args.command,
+        cwd: &call.place,
+        environment: args.environment,
+        time: if sandboxed { Some(time.unwrap_or(TIME).min(TIME)) } else { time },
+        show: if call.at.plain { PLAIN } else { args.show.within(call.at.result_limit / 2) },
+        hold: call.at.hold(pass).map_err(failed)?,
+        attended: args.keep_directory && !sandboxed,
+    };
+    let ran = match heredoc::order(call) {
+        Some(patch) => Ok(heredoc::run(call, &patch, order.show)),
+        None => match in_terminal(&order, call).await {
+            Some(ran) => ran,
+            None => run_process(&order, call.at).await,
+        },
+    };
+    let ran = ran.map_err(failed)?;
+    if let Some(directory) = &ran.directory
+        && args.keep_directory
+        && directory.is_dir()
+        && paths::is_inside(directory, &call.at.root)
+    {
+        directory::keep(&call.at.session_dir, directory);
+    }
+    let mut outcome = render::outcome(call, &args.command, order.time, &ran);
+    if sandboxed && let Some(facts) = outcome.metadata.as_object_mut() {
+        facts.insert("sandboxed".to_owned(), true.into());
+    }
+    Ok(outcome)
+}
+
+/// Runs it in a terminal of whoever is outside. What needs the tighter box, or answers to its
+/// questions, does not go there.
+async fn in_terminal(order: &Order<'_>, call: &Invocation<'_>) -> Option<io::Result<Ran>> {
+    let outside =
+        call.at.outside.as_ref().filter(|_| call.pass == Permit::Free && !order.attended)?;
+    let started = Instant::now();
+    let (line, cwd, time) = (order.line, order.cwd, order.time);
+    let command = Command { line, cwd, time, cancel: call.at.cancel.clone() };
+    let ended = match outside.run(command).await? {
+        Ok(ended) => ended,
+        Err(why) => return Some(Err(why)),
+    };
+    let gather = |name| Capture::new(order.show, &call.at.session_dir.join("tools"), name);
+    let mut stdout = gather("stdout");
+    stdout.take(ended.output.as_bytes());
+    let end = match (ended.cancelled, ended.timed_out) {
+        (true, _) => End::Cancelled,
+        (false, true) => End::TimedOut,
+        (false, false) => End::Exited,
+    };
+    Some(Ok(Ran {
+        code: ended.code,
+        end,
+        stdout: stdout.finish(),
+        stderr: gather("stderr").finish(),
+        took: started.elapsed(),
+        lingers: false,
+        directory: None,
+        denied: None,
+        put_back: Vec::new(),
+    }))
+}

@@ -1,0 +1,176 @@
+//! Programs with a window: they end when the user closes it, so a command that starts one is not
+//! waited for. It runs in the background and is told as launched.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::background;
+use gate::shell_parse;
+use tools::call::Invocation;
+use tools::output::{ToolError, ToolOutput};
+
+/// Programs that open a window and stay, whatever their arguments are.
+const PROGRAMS: &[&str] = &[
+    "alacritty",
+    "atril",
+    "audacity",
+    "baobab",
+    "blender",
+    "brave-browser",
+    "caja",
+    "cheese",
+    "chromium",
+    "chromium-browser",
+    "code",
+    "darktable",
+    "dolphin",
+    "eog",
+    "evince",
+    "falkon",
+    "feh",
+    "firefox",
+    "firefox-esr",
+    "foot",
+    "galculator",
+    "geany",
+    "gedit",
+    "gimp",
+    "gnome-calculator",
+    "gnome-control-center",
+    "gnome-system-monitor",
+    "gnome-terminal",
+    "gnome-text-editor",
+    "google-chrome",
+    "gthumb",
+    "gvim",
+    "inkscape",
+    "kate",
+    "kcalc",
+    "kitty",
+    "konsole",
+    "krita",
+    "kwrite",
+    "leafpad",
+    "libreoffice",
+    "localc",
+    "lowriter",
+    "mate-terminal",
+    "meld",
+    "mousepad",
+    "mpv",
+    "nautilus",
+    "nemo",
+    "obs",
+    "okular",
+    "pavucontrol",
+    "pcmanfm",
+    "pluma",
+    "ristretto",
+    "shotwell",
+    "simple-scan",
+    "soffice",
+    "spectacle",
+    "terminator",
+    "thunar",
+    "thunderbird",
+    "totem",
+    "transmission-gtk",
+    "urxvt",
+    "virt-manager",
+    "vlc",
+    "wireshark",
+    "xcalc",
+    "xclock",
+    "xdg-open",
+    "xed",
+    "xeyes",
+    "xfce4-terminal",
+    "xlogo",
+    "xreader",
+    "xterm",
+    "xviewer",
+    "zathura",
+];
+/// Arguments with which such a program prints something and ends.
+const PRINTING: &[&str] = &[
+    "--dump-dom",
+    "--headless",
+    "--help",
+    "--list-extensions",
+    "--screenshot",
+    "--version",
+    "-h",
+    "-help",
+    "-v",
+    "-version",
+];
+/// How long a program has to fail at once.
+const START: Duration = Duration::from_millis(500);
+/// Bytes of the log of a program that ended at once.
+const LOG: usize = 4 << 10;
+
+/// Whether a command line is one program that opens a window and stays.
+pub fn is_windowed(line: &str) -> bool {
+    let pieces = shell_parse::parse(line);
+    let [piece] = pieces.as_slice() else { return false };
+    let program = piece.words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
+    let prints = piece.words.iter().any(|word| {
+        PRINTING.iter().any(|flag| word == flag || word.starts_with(&format!("{flag}=")))
+    });
+    let composed = piece.written.is_empty() && !line.contains(['|', '&', ';', '<', '>']);
+    PROGRAMS.contains(&program) && !prints && composed
+}
+
+/// Launches the program.
+pub async fn launch(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let started = background::run(call).await?;
+    tokio::time::sleep(START).await;
+    let fact = |key: &str| started.metadata[key].as_str().unwrap_or_default().to_owned();
+    let record = background::directory(call.at).join(format!("{}.json", fact("name")));
+    let runs = background::load(&record).is_some_and(|record| background::is_running(&record));
+    let log = fact("log");
+    let told = match runs {
+        true => format!("launched (pid {}); its output goes to {log}", started.metadata["pid"]),
+        false => {
+            let said = std::fs::read_to_string(&log).unwrap_or_default();
+            let said = said.split_once("\n\n").map_or("", |(_, said)| said);
+            format!("launched; it has ended already\n{}", base::text::tail(said, LOG))
+        }
+    };
+    let told = told.trim_end();
+    let mut metadata = json!({
+        "status": "success", "stdout": told, "stderr": "", "exit_code": 0,
+        "duration_ms": START.as_millis() as u64, "voice_message": "I launched the program.",
+    });
+    if let (Some(all), Value::Object(more)) = (metadata.as_object_mut(), started.metadata.clone()) {
+        for (key, value) in more {
+            all.entry(key).or_insert(value);
+        }
+    }
+    Ok(ToolOutput::done(told).with(metadata).titled("launched"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_program_that_opens_a_window_and_stays_is_launched() {
+        for line in ["xterm", "/usr/bin/xeyes", "firefox https://a.example", "DISPLAY=:1 xclock"] {
+            assert!(is_windowed(line), "{line}");
+        }
+        for line in [
+            "xterm -version",
+            "ls",
+            "xterm &",
+            "xterm; ls",
+            "chromium --headless x",
+            "firefox --screenshot=a.png x",
+            "echo xterm",
+            "xterm > log",
+        ] {
+            assert!(!is_windowed(line), "{line}");
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Files: reading and writing them without following a link to the outside.
+
+pub mod read;
+pub mod write;

@@ -1,0 +1,247 @@
+//! Reading a file, whole or in part: by characters (from 0, end exclusive) or by lines (from 1,
+//! end inclusive).
+
+use std::io;
+
+use base::text::head;
+use serde::Deserialize;
+use serde_json::json;
+
+use skills::embedded;
+use tools::call::Invocation;
+use tools::fs::{open, seen};
+use tools::kind::Effect;
+use tools::output::{ToolError, ToolOutput};
+use tools::profile::Style;
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+#[derive(Deserialize)]
+struct Args {
+    start: Option<usize>,
+    end: Option<usize>,
+    start_line: Option<usize>,
+    end_line: Option<usize>,
+    offset: Option<usize>,
+    limit: Option<usize>,
+}
+
+/// Which part of a file is wanted.
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    All,
+    /// Characters, from 0, end exclusive.
+    Chars(usize, usize),
+    /// Lines, from 1, end inclusive.
+    Lines(usize, usize),
+}
+
+/// How much is shown at once: bytes and lines.
+struct Cap {
+    bytes: usize,
+    lines: usize,
+}
+
+/// A file as text.
+struct Text {
+    text: String,
+    bytes: usize,
+    lines: usize,
+    notes: Vec<String>,
+}
+
+/// Reads a file.
+pub struct ReadFileTool;
+
+impl Tool for ReadFileTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("fs.read", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reading(vec![call.place.clone()])
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
+/// Reads the file.
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let part = part(call.decode()?)?;
+    let shown = call.shown_place();
+    let file = load(call, &shown)?;
+    let metadata = json!({ "path": call.place, "bytes": file.bytes, "lines": file.lines });
+    let text = match (call.face.style, part) {
+        (Style::Egirl, Part::All) => cut(&file.text, limit(call), Further::Lines(&file, 1)),
+        (Style::Egirl, Part::Lines(first, last)) => {
+            cut(&numbered(&file, first, last), limit(call), Further::Lines(&file, first))
+        }
+        (Style::G3 | Style::ToolsApi | Style::Core, Part::All) => whole(&file, &shown, call),
+        (Style::G3 | Style::ToolsApi | Style::Core, Part::Lines(first, last)) => {
+            let range = format!("lines {first} to {}", last.min(file.lines));
+            let text = cut(&numbered(&file, first, last), cap(call), Further::Fewer);
+            format!("{}\n{text}", header(&file, &shown, Some(&range)))
+        }
+        (_, Part::Chars(start, end)) => chars(&file, &shown, (start, end), call)?,
+    };
+    Ok(ToolOutput::done(text).titled(format!("read {shown}")).with(metadata))
+}
+
+fn part(args: Args) -> Result<Part, ToolError> {
+    let chars = args.start.is_some() || args.end.is_some();
+    let lines = args.start_line.is_some() || args.end_line.is_some();
+    let window = args.offset.is_some() || args.limit.is_some();
+    if [chars, lines, window].into_iter().filter(|given| *given).count() > 1 {
+        return Err(ToolError::invalid(
+            "`start`/`end` (characters), `start_line`/`end_line` (lines) and `offset`/`limit` \
+             (lines) do not mix: give one pair",
+        ));
+    }
+    if chars {
+        let (start, end) = (args.start.unwrap_or(0), args.end.unwrap_or(usize::MAX));
+        if start > end {
+            return Err(ToolError::invalid(format!("`start` ({start}) is past `end` ({end})")));
+        }
+        return Ok(Part::Chars(start, end));
+    }
+    if lines {
+        let last = args.end_line.unwrap_or(usize::MAX);
+        return Ok(Part::Lines(args.start_line.unwrap_or(1).max(1), last));
+    }
+    if window {
+        let first = args.offset.unwrap_or(1).max(1);
+        return Ok(Part::Lines(first, first.saturating_add(args.limit.unwrap_or(200)) - 1));
+    }
+    Ok(Part::All)
+}
+
+fn load(call: &Invocation<'_>, shown: &str) -> Result<Text, ToolError> {
+    let what = match call.face.style {
+        Style::Egirl => format!("Failed to read file {shown}"),
+        Style::G3 | Style::ToolsApi | Style::Core => format!("cannot read {shown}"),
+    };
+    let embedded = || embedded::at_location(call.text("path")).map(open::Content::of);
+    let content =
+        call.load(&call.place).or_else(|e| embedded().ok_or(e)).map_err(|e| match e.kind() {
+            io::ErrorKind::IsADirectory => ToolError::failed(format!(
+                "{what}: it is a directory; list it with the shell (`ls`)"
+            )),
+            _ => ToolError::io(&what, &e),
+        })?;
+    if let Some(kind) = open::binary(&content.bytes) {
+        return Err(ToolError::failed(format!("{what}: it is {kind}")));
+    }
+    seen::note(&call.at.session_dir, &call.place, &content.bytes);
+    let bytes = content.bytes.len();
+    let mut notes = Vec::new();
+    let text = String::from_utf8(content.bytes).unwrap_or_else(|error| {
+        notes
+            .push("it is not valid UTF-8; the bytes that are not are shown as \u{fffd}".to_owned());
+        String::from_utf8_lossy(error.as_bytes()).into_owned()
+    });
+    let lines = text.lines().count();
+    Ok(Text { text, bytes, lines, notes })
+}
+
+fn cap(call: &Invocation<'_>) -> Cap {
+    let most = limit(call).bytes;
+    if call.at.plain {
+        Cap { bytes: most.min(8 << 10), lines: 300 }
+    } else {
+        Cap { bytes: most.min(50 << 10), lines: 2000 }
+    }
+}
+
+/// What fits the model's window, with room for a header.
+fn limit(call: &Invocation<'_>) -> Cap {
+    Cap { bytes: call.at.result_limit - call.at.result_limit / 16, lines: usize::MAX }
+}
+
+fn header(file: &Text, shown: &str, range: Option<&str>) -> String {
+    let mut header = format!("{shown}: {} bytes, {} lines", file.bytes, file.lines);
+    if let Some(range) = range {
+        header.push_str(&format!("; {range}"));
+    }
+    for note in &file.notes {
+        header.push_str(&format!("; {note}"));
+    }
+    format!("[{header}]")
+}
+
+fn whole(file: &Text, shown: &str, call: &Invocation<'_>) -> String {
+    let text = cut(&file.text, cap(call), Further::Chars(0, file.text.chars().count()));
+    format!("{}\n{text}", header(file, shown, None))
+}
+
+fn chars(
+    file: &Text,
+    shown: &str,
+    (start, end): (usize, usize),
+    call: &Invocation<'_>,
+) -> Result<String, ToolError> {
+    let total = file.text.chars().count();
+    if start > total {
+        let why = format!("`start` ({start}) is past the end: {shown} has {total} characters");
+        return Err(ToolError::invalid(why));
+    }
+    let end = end.min(total);
+    let wanted: String = file.text.chars().skip(start).take(end - start).collect();
+    let range = format!("characters {start} to {end} of {total}");
+    // Who asks for a range knows how much it is, so it may be four times as long.
+    let cap = cap(call);
+    let bytes = (cap.bytes * 4).min(limit(call).bytes);
+    let cap = Cap { bytes, lines: usize::MAX };
+    let text = cut(&wanted, cap, Further::Chars(start, total));
+    Ok(format!("{}\n{text}", header(file, shown, Some(&range))))
+}
+
+/// How to see what is cut off.
+enum Further<'f> {
+    /// By characters: the first of the text, and the file's length.
+    Chars(usize, usize),
+    /// By lines: the first of the text.
+    Lines(&'f Text, usize),
+    /// By a shorter range.
+    Fewer,
+}
+
+/// Cuts a text and says where to read on.
+fn cut(text: &str, cap: Cap, further: Further<'_>) -> String {
+    let lines: usize = text.split_inclusive('\n').take(cap.lines).map(str::len).sum();
+    let kept = head(&text[..lines], cap.bytes);
+    if kept.len() == text.len() {
+        return text.to_owned();
+    }
+    let on = match further {
+        Further::Chars(start, total) => {
+            let next = start + kept.chars().count();
+            format!(
+                "characters {start} to {next} of {total} are shown; read on with `start`: {next}"
+            )
+        }
+        Further::Lines(file, first) if kept.contains('\n') => {
+            let whole = kept.rfind('\n').map_or(0, |end| end + 1);
+            let last = first + kept[..whole].lines().count() - 1;
+            let (total, next) = (file.lines, last + 1);
+            let on = format!(
+                "lines {first} to {last} of {total} are shown; read on with `start_line`: {next}"
+            );
+            return format!("{}[truncated: {on}]", &kept[..whole]);
+        }
+        Further::Lines(..) => "this line is longer; take a part of it with the shell".to_owned(),
+        Further::Fewer => "ask for fewer lines to see the rest".to_owned(),
+    };
+    format!("{kept}\n[truncated: {on}]")
+}
+
+/// Lines with their numbers; a newline at the end of the file starts no line of its own.
+fn numbered(file: &Text, first: usize, last: usize) -> String {
+    if first > file.lines && first <= last {
+        return format!("[no lines: the file has {} lines]", file.lines);
+    }
+    let count = last.saturating_sub(first - 1);
+    let lines = file.text.lines().enumerate().skip(first - 1).take(count);
+    let lines: Vec<String> = lines.map(|(i, line)| format!("{}: {line}", i + 1)).collect();
+    lines.join("\n")
+}

@@ -1,0 +1,86 @@
+//! Writing a whole file.
+
+use std::io;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use tools::call::Invocation;
+use tools::fs::{loss, seen};
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::profile::Style;
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+#[derive(Deserialize)]
+struct Args {
+    content: String,
+    create_directories: bool,
+}
+
+/// How many lines of what was written a program gets to see.
+const PREVIEW: usize = 10;
+
+/// Writes a file.
+pub struct WriteFileTool;
+
+impl Tool for WriteFileTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("fs.write", Effect::Writes).with_preview()
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::writing(vec![call.place.clone()], &call.place)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
+/// Writes the file, making its directories unless told not to.
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Args { content, create_directories } = call.decode()?;
+    let path = &call.place;
+    let shown = call.shown_place();
+    let failed = |error: &io::Error| ToolError::io(&format!("Failed to write file {shown}"), error);
+    let before = match call.load(path) {
+        Ok(before) => Some(before),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        Err(e) => return Err(failed(&e)),
+    };
+    if let Some(before) = &before {
+        seen::check(&call.at.session_dir, path, &before.bytes)?;
+    }
+    if let Some(before) = before.as_ref().filter(|_| call.at.plain) {
+        let text = String::from_utf8_lossy(&before.bytes);
+        if let Some(told) = loss::hold_back(&call.at.session_dir, path, &text, &content) {
+            return Ok(ToolOutput::not_run(ErrorKind::Failed, told));
+        }
+    }
+    if create_directories {
+        call.make_room(path).map_err(|e| failed(&e))?;
+    }
+    call.store(path, &content).map_err(|e| failed(&e))?;
+    seen::note(&call.at.session_dir, path, content.as_bytes());
+
+    let (bytes, lines) = (content.len(), content.lines().count());
+    let text = match call.face.style {
+        // Numbers in a result are copied into the next call by small models.
+        _ if call.at.plain => "ok".to_owned(),
+        Style::Egirl => {
+            format!("Successfully wrote {} characters to {shown}", content.chars().count())
+        }
+        Style::ToolsApi => format!("Successfully wrote {bytes} bytes to {shown}"),
+        Style::G3 | Style::Core => format!("wrote {bytes} bytes, {lines} lines to {shown}"),
+    };
+    let preview: Vec<&str> = content.lines().take(PREVIEW).collect();
+    let metadata = json!({
+        "path": path,
+        "bytes": bytes,
+        "lines": lines,
+        "existed": before.is_some(),
+        "preview": preview.join("\n"),
+    });
+    Ok(ToolOutput::done(text).titled(format!("wrote {shown}")).with(metadata))
+}

@@ -1,0 +1,51 @@
+//! The tools for work in a directory: files, edits, search, commands, todo list, notes, skills.
+
+use tools::history::HistoryTool;
+use tools::image::ImageTool;
+use tools::tool::Tool;
+
+pub mod coverage;
+pub mod edit;
+pub mod escalate;
+pub mod exec;
+pub mod fs;
+pub mod memory;
+pub mod research;
+pub mod search;
+pub mod skill;
+pub mod task;
+pub mod todo;
+pub mod wait;
+
+/// The tools of this crate. A new tool is a file of its own and a line here.
+pub const TOOLS: &[&dyn Tool] = &[
+    &exec::run::ShellTool,
+    &exec::background::BackgroundTool,
+    &exec::control::ProcessControlTool,
+    &fs::read::ReadFileTool,
+    &fs::write::WriteFileTool,
+    &ImageTool,
+    &coverage::CoverageTool,
+    &edit::replace::ReplaceTool,
+    &edit::diff::DiffTool,
+    &edit::multi::MultiEditTool,
+    &edit::patch::PatchTool,
+    &search::grep::GrepTool,
+    &search::glob::GlobTool,
+    &todo::TodoReadTool,
+    &todo::TodoWriteTool,
+    &todo::TodoItemsTool,
+    &wait::WaitTool,
+    &HistoryTool,
+    &escalate::EscalateTool,
+    &skill::SkillTool,
+    &research::ResearchTool,
+    &task::TaskTool,
+    &memory::RememberTool,
+    &memory::MemorySearchTool,
+    &memory::MemoryGetTool,
+    &memory::MemorySetTool,
+];
+
+#[cfg(test)]
+mod tests;

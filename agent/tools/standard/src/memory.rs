@@ -1,0 +1,377 @@
+//! The tools that remember: notes of the workspace, and the user's own memories.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use base::clock::Clock;
+use base::files;
+use serde::Deserialize;
+use serde_json::json;
+
+use gate::permission_mode::PermissionMode;
+use gate::{Access, paths};
+use memory::Memory;
+use memory::index::{KEY, Names};
+use memory::notes::{self, MOST, Merged};
+use memory::search::text_of;
+use memory::store::{New, Store};
+use tools::call::Invocation;
+use tools::fs::{open, seen};
+use tools::image::kind::Kind;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
+
+#[derive(Deserialize)]
+struct Notes {
+    notes: String,
+}
+
+#[derive(Deserialize)]
+struct Search {
+    query: String,
+    limit: Option<usize>,
+}
+
+#[derive(Deserialize)]
+struct Key {
+    key: String,
+}
+
+#[derive(Deserialize)]
+struct Pair {
+    key: String,
+    value: String,
+    image: Option<String>,
+}
+
+/// Memories that are shown when the call does not say.
+const LIMIT: usize = 10;
+/// Memories that are shown at most.
+const MOST_HITS: usize = 100;
+/// Characters of a memory that a search shows.
+const PREVIEW: usize = 200;
+/// The longest value, in bytes.
+const VALUE: usize = 1 << 20;
+/// The largest picture of a memory, in bytes.
+const PICTURE: u64 = 20 << 20;
+/// How often the memories are brought in line with notes that change again and again.
+const INDEXINGS: usize = 3;
+
+/// Where notes go. The file that the user named needs no question, unless nothing may be written.
+pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+    let named =
+        call.at.memory.notes.is_some() && call.at.gate.permission_mode() != PermissionMode::Plan;
+    if named { Vec::new() } else { vec![Access::Write(call.place.clone())] }
+}
+
+/// Writes notes about the workspace.
+pub struct RememberTool;
+
+impl Tool for RememberTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("memory.notes", Effect::Writes)
+            .with_path(PathRule::Fixed(|at| at.memory.notes_file(&at.cwd)))
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope { access: reaches(call), ..CallScope::writing(Vec::new(), &call.place) }
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(remember(call))
+    }
+}
+
+/// Merges notes into the workspace's file.
+async fn remember(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Notes { notes } = call.decode()?;
+    if notes.trim().is_empty() {
+        return Err(ToolError::invalid("remember: `notes` is empty"));
+    }
+    let memory = &call.at.memory;
+    let merged = {
+        let _lock = lock(&call.place).await?;
+        merge(call, &notes)?
+    };
+    memory.learnt.remembered();
+    let indexed = if memory.shared { index(call, &merged).await } else { Ok(()) };
+    let mut text = match merged.added {
+        0 => "No change: these notes are already in memory.".to_owned(),
+        _ => "Memory updated.".to_owned(),
+    };
+    text.push_str(&format!(" Size: {}", merged.size()));
+    if merged.added > 0 && merged.dropped > 0 {
+        text.push_str(&format!(" ({} of the notes were already there)", merged.dropped));
+    }
+    if let Err(why) = indexed {
+        text.push_str(&format!("\n[memory_search will not find them: {why}]"));
+    }
+    let metadata = json!({
+        "path": call.place, "added": merged.added, "dropped": merged.dropped,
+        "chars": merged.text.chars().count(),
+    });
+    Ok(ToolOutput::done(text).titled(format!("noted {}", merged.added)).with(metadata))
+}
+
+/// Lets one g3 at a time change the notes: a lock of their directory, which leaves no file there.
+/// It is taken on a thread that may wait.
+async fn lock(notes: &Path) -> Result<OwnedFd, ToolError> {
+    let dir = notes.parent().unwrap_or(notes).to_owned();
+    let shown = dir.display().to_string();
+    let taken = tokio::task::spawn_blocking(move || {
+        std::fs::create_dir_all(&dir)?;
+        let held = OwnedFd::from(std::fs::File::open(&dir)?);
+        rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive)?;
+        Ok::<_, std::io::Error>(held)
+    });
+    let taken = taken.await.map_err(std::io::Error::other).flatten();
+    taken.map_err(|why| ToolError::io(&format!("cannot lock {shown}"), &why))
+}
+
+/// Brings the user's memories in line with the notes. When another g3 wrote the notes in the
+/// meantime, what it wrote counts.
+async fn index(call: &Invocation<'_>, merged: &Merged) -> Result<(), String> {
+    let names = names(call);
+    let mut text = merged.text.clone();
+    for _ in 0..INDEXINGS {
+        call.at.memory.index(&names, &text, &merged.touched).await?;
+        match open::read(&call.place).map(|content| String::from_utf8(content.bytes)) {
+            Ok(Ok(now)) if now != text => text = now,
+            Ok(_) | Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
+/// How the notes of this workspace are named among the memories.
+fn names(call: &Invocation<'_>) -> Names {
+    let memory = &call.at.memory;
+    let root = paths::follow(&call.at.root).unwrap_or_else(|_| call.at.root.clone());
+    Names::of(memory.notes.as_deref().unwrap_or(&root))
+}
+
+fn merge(call: &Invocation<'_>, notes: &str) -> Result<Merged, ToolError> {
+    let path = &call.place;
+    let failed = |why: &std::io::Error| {
+        ToolError::io(&format!("cannot write the notes in {}", path.display()), why)
+    };
+    let before = match open::read(path) {
+        Ok(content) => content.bytes,
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(why) => return Err(failed(&why)),
+    };
+    let before = String::from_utf8(before).map_err(|_| {
+        ToolError::failed(format!("{} is not UTF-8 text; nothing was written", path.display()))
+    })?;
+    let now = Clock::from_env().now();
+    let merged = notes::merge(&before, notes, &format!("{now:.0}"));
+    if merged.added == 0 {
+        return Ok(Merged { text: before, ..merged });
+    }
+    let (size, most) = (merged.text.chars().count(), MOST as f64 / 1e3);
+    if size > MOST {
+        return Err(ToolError::failed(format!(
+            "nothing was noted: {} would have {}, and {most:.0}k fit, because all of it is in \
+             every prompt. Make room first: edit the file, drop what no longer holds or what the \
+             code itself says, put what is left in fewer words. Then call remember again",
+            path.display(),
+            merged.size()
+        )));
+    }
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(|why| failed(&why))?;
+    }
+    files::step("g3.memory.notes");
+    open::replace(path, merged.text.as_bytes()).map_err(|why| failed(&why))?;
+    seen::note(&call.at.session_dir, path, merged.text.as_bytes());
+    Ok(merged)
+}
+
+/// Searches the user's memories.
+pub struct MemorySearchTool;
+
+impl Tool for MemorySearchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("memory.search", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("memory")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(search(call))
+    }
+}
+
+/// Finds memories by words and by vectors.
+async fn search(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Search { query, limit } = call.decode()?;
+    if query.trim().is_empty() {
+        return Err(ToolError::invalid("memory_search: `query` is empty"));
+    }
+    let limit = limit.unwrap_or(LIMIT).min(MOST_HITS);
+    let found = call.at.memory.search(&query, limit).await.map_err(ToolError::failed)?;
+    let mut text = match found.hits.len() {
+        0 => "No memories found".to_owned(),
+        1 => "Found 1 memory:".to_owned(),
+        count => format!("Found {count} memories:"),
+    };
+    for (at, hit) in found.hits.iter().enumerate() {
+        let image = if hit.memo.image.is_some() { " [image]" } else { "" };
+        let (key, preview) = (&hit.memo.key, preview(&hit.memo.value));
+        text.push_str(&format!("\n{}. [{key}] {:.3}{image}\n   {preview}", at + 1, hit.score));
+    }
+    found.notes.iter().for_each(|note| text.push_str(&format!("\n[note: {note}]")));
+    let hits = found.hits.iter().map(|hit| json!({ "key": hit.memo.key, "score": hit.score }));
+    let metadata = json!({ "count": found.hits.len(), "hits": hits.collect::<Vec<_>>() });
+    Ok(ToolOutput::done(text).with(metadata))
+}
+
+/// The beginning of a value in one line.
+fn preview(value: &str) -> String {
+    let flat = value.split_whitespace().collect::<Vec<_>>().join(" ");
+    if flat.chars().count() <= PREVIEW {
+        return flat;
+    }
+    format!("{}…", flat.chars().take(PREVIEW - 1).collect::<String>())
+}
+
+/// Shows one memory.
+pub struct MemoryGetTool;
+
+impl Tool for MemoryGetTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("memory.get", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("memory")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(recall(call))
+    }
+}
+
+/// Gives one memory in full.
+async fn recall(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Key { key } = call.decode()?;
+    let key = known_key(&key)?;
+    let (wanted, renamed) = (key.clone(), names(call).renamed(&key));
+    let get = move |store: &mut Store| match (store.get(&wanted)?, &renamed) {
+        (None, Some(renamed)) => store.get(renamed),
+        (memo, _) => Ok(memo),
+    };
+    let got = call.at.memory.with_store(get).await;
+    let (memo, notice) = got.map_err(ToolError::failed)?;
+    let Some(memo) = memo else {
+        let notice = notice.map(|text| format!("\n[note: {text}]")).unwrap_or_default();
+        let text = format!("Memory not found: {key}. memory_search finds keys{notice}");
+        return Err(ToolError::new(ErrorKind::NotFound, text));
+    };
+    let image = memo.image.as_ref().map(|path| format!("\nImage: {path}")).unwrap_or_default();
+    let metadata = json!({
+        "key": memo.key, "category": memo.category,
+        "created_at": memo.created_at, "updated_at": memo.updated_at,
+    });
+    Ok(ToolOutput::done(format!("[{}]\n{}{image}", memo.key, memo.value)).with(metadata))
+}
+
+/// Stores one memory.
+pub struct MemorySetTool;
+
+impl Tool for MemorySetTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("memory.set", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope { access: reads(call), ..CallScope::keyed("memory") }
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(keep(call))
+    }
+}
+
+/// Stores one memory.
+async fn keep(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Pair { key, value, image } = call.decode()?;
+    let key = known_key(&key)?;
+    if value.trim().is_empty() || value.len() > VALUE {
+        return Err(ToolError::invalid(
+            "memory_set: `value` must hold something, and 1 MiB at most",
+        ));
+    }
+    let image = match image.filter(|path| !path.trim().is_empty()) {
+        Some(_) => Some(call.blocking(keep_picture).await?.text),
+        None => None,
+    };
+    let stored = store(&call.at.memory, &key, &value, image).await.map_err(ToolError::failed)?;
+    let notes: String = stored.notes.iter().map(|note| format!("\n[note: {note}]")).collect();
+    let metadata = json!({ "key": key, "new": stored.is_new });
+    Ok(ToolOutput::done(format!("Memory stored: {key}{notes}")).with(metadata))
+}
+
+/// The picture that a memory is stored with.
+pub fn reads(call: &Invocation<'_>) -> Vec<Access> {
+    picture(call).map(Access::Read).into_iter().collect()
+}
+
+fn picture(call: &Invocation<'_>) -> Option<PathBuf> {
+    let raw = call.text("image").trim();
+    (!raw.is_empty()).then(|| paths::resolve(&call.at.cwd, raw).ok()).flatten()
+}
+
+/// Copies the picture to the memories, where it stays when the file goes; the outcome is its place.
+fn keep_picture(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let shown = call.text("image");
+    let wrong = |why: String| ToolError::invalid(format!("memory_set: `image` {shown}: {why}"));
+    let file = picture(call).ok_or_else(|| wrong("it cannot be found".to_owned()))?;
+    let content = open::read_at_most(&file, PICTURE).map_err(|why| wrong(why.to_string()))?;
+    let kind = Kind::of(&content.bytes).map_err(wrong)?;
+    let ending = kind.media_type().trim_start_matches("image/");
+    let kept = call.at.memory.keep_picture(&content.bytes, ending);
+    let kept = kept.map_err(|why| ToolError::io("cannot keep the picture", &why))?;
+    Ok(ToolOutput::done(kept.display().to_string()))
+}
+
+fn known_key(key: &str) -> Result<String, ToolError> {
+    let key = key.trim();
+    let fits = !key.is_empty() && key.chars().count() <= KEY && !key.chars().any(char::is_control);
+    let text = "`key` must be one line of 1 to 200 characters";
+    fits.then(|| key.to_owned()).ok_or_else(|| ToolError::invalid(text))
+}
+
+/// What came of storing.
+struct Stored {
+    is_new: bool,
+    notes: Vec<String>,
+}
+
+/// Stores a memory with its vector; one without a vector is found by its words.
+async fn store(
+    memory: &Memory,
+    key: &str,
+    value: &str,
+    image: Option<String>,
+) -> Result<Stored, String> {
+    let mut notes = Vec::new();
+    let mut vector = None;
+    match memory.embedder(&mut notes).await {
+        Ok(embedder) => match embedder.embed(&[text_of(key, value)]).await {
+            Ok(made) => vector = made.into_iter().next().map(|v| (embedder.name().to_owned(), v)),
+            Err(why) => notes.push(format!("found by its words only: {why}")),
+        },
+        Err(why) => notes.push(format!("found by its words only: {why}")),
+    }
+    let (key, value) = (key.to_owned(), value.to_owned());
+    memory.log("SET", &key, &value);
+    let now = Clock::from_env().stamp();
+    let new = New { key, value, category: "general", image, vector, now };
+    let (is_new, notice) = memory.with_store(move |store| store.set(&new)).await?;
+    notes.extend(notice);
+    Ok(Stored { is_new, notes })
+}

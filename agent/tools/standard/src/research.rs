@@ -1,0 +1,155 @@
+//! Research: a second g3, the persona `scout`, looks something up, and its report comes back.
+
+use std::time::Duration;
+
+use base::config::agent::Action;
+use base::process::{AsyncRunning, GRACE, Job, exit_code};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+use tokio::sync::Semaphore;
+
+use gate::{Access, AccessRequest, Question};
+use skills::embedded;
+use tools::call::Invocation;
+use tools::context::ToolContext;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::scout::{HOSTS, SCOUT, WEB_TOOLS};
+use tools::tool::{Tool, ToolFuture, ToolSpec};
+
+#[derive(Deserialize)]
+struct Args {
+    query: String,
+}
+
+/// How long a scout may take.
+const TIME: Duration = Duration::from_secs(20 * 60);
+/// How many scouts of one process work at once.
+static AT_ONCE: Semaphore = Semaphore::const_new(3);
+/// Characters of a question, and bytes of a report.
+const QUESTION: usize = 8_000;
+const REPORT: u64 = 64 << 10;
+/// The program that is started as a scout; this one when it is not set.
+const PROGRAM: &str = "G3_RESEARCH_PROGRAM";
+/// Delegates a question about the web to another agent.
+pub struct ResearchTool;
+
+impl Tool for ResearchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("web.research", Effect::Looks)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
+/// Asks a scout and waits for its report. The program is that of the skill `research`; it is run
+/// from memory, because it gets our keys and the file in `.g3/bin` is anybody's to change.
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Args { query } = call.decode()?;
+    if query.trim().is_empty() || query.chars().count() > QUESTION {
+        let text =
+            format!("research: `query` must hold a question of at most {QUESTION} characters");
+        return Err(ToolError::invalid(text));
+    }
+    if std::env::var_os(SCOUT).is_some() {
+        return Err(ToolError::failed("a scout starts no other scout: look it up yourself"));
+    }
+    let reads_all = reads_all(call).await?;
+    let cancelled = || ToolError::new(ErrorKind::Cancelled, "cancelled by the user");
+    let cancel = &call.at.cancel;
+    let turn = cancel.run_until_cancelled(AT_ONCE.acquire()).await.ok_or_else(cancelled)?;
+    let mut running = start(call, &query, reads_all)
+        .map_err(|why| ToolError::io("cannot start a scout", &why))?;
+    let ended = tokio::select! {
+        said = words_of(&mut running) => Some(said),
+        () = cancel.cancelled() => None,
+        () = tokio::time::sleep(TIME) => None,
+    };
+    drop(turn);
+    let Some((report, errors)) = ended else {
+        let _ = running.end(GRACE).await;
+        if cancel.is_cancelled() {
+            return Err(cancelled());
+        }
+        let text = format!("the scout had no report after {} minutes", TIME.as_secs() / 60);
+        return Err(ToolError::new(ErrorKind::Timeout, text));
+    };
+    let status = running.child.wait().await.map_err(|why| ToolError::io("the scout", &why))?;
+    if !status.success() {
+        let code = exit_code(status);
+        return Err(ToolError::failed(format!(
+            "the scout wrote no report (exit code {code}): {}. A narrower question may help",
+            errors.trim()
+        )));
+    }
+    Ok(ToolOutput::done(report).titled("a report of the scout").with(json!({ "query": query })))
+}
+
+/// Whether the scout may read all of the public web. It cannot ask itself, so the user is asked
+/// before it starts; where the user cannot be asked, it reads as far as the rules go.
+async fn reads_all(call: &Invocation<'_>) -> Result<bool, ToolError> {
+    let ToolContext { root, session_dir, gate, .. } = call.at;
+    let any = Access::Fetch { host: "host.invalid".to_owned(), free: false };
+    let visitor =
+        AccessRequest { tool: "webfetch", root, session_dir, access: &any, preview: None };
+    if !gate.can_ask() || gate.judge(&visitor).action != Action::Ask {
+        return Ok(false);
+    }
+    let question = Question {
+        tool: call.face.name.clone(),
+        what: "let a research agent read any page of the public web".to_owned(),
+        why: "it works in the background and cannot ask about each host".to_owned(),
+        rule: format!("[[gate.rules]]\ntool = \"{WEB_TOOLS}\"\nhost = \"*\"\naction = \"allow\""),
+        host: None,
+        writes: None,
+        details: None,
+    };
+    match gate.ask(&question).await {
+        Ok(()) => Ok(true),
+        Err(refused) => Err(ToolError::new(ErrorKind::Denied, refused.why)),
+    }
+}
+
+/// Starts the program of the skill with our whole environment, so that the scout has our keys, and
+/// asks the model that we are.
+fn start(call: &Invocation<'_>, query: &str, reads_all: bool) -> std::io::Result<AsyncRunning> {
+    base::files::keep_out_of_git(&call.at.cwd)?;
+    let bundle = embedded::bundle("research");
+    let script =
+        bundle.and_then(|bundle| bundle.scripts.first()).map_or("exit 1", |(_, text)| text);
+    let job = Job::new("sh", &call.at.cwd).args(["-c", script, "g3-research", "--", query]);
+    let program = match std::env::var_os(PROGRAM) {
+        Some(program) => program,
+        None => std::env::current_exe()?.into(),
+    };
+    let mut job = job.env(PROGRAM, program).cleans_up();
+    if let Some((provider, model)) = &call.at.others.asks {
+        job = job.env("G3_RESEARCH_PROVIDER", provider).env("G3_RESEARCH_MODEL", model);
+    }
+    if reads_all {
+        job = job.env(HOSTS, "*");
+    }
+    job.spawn_async()
+}
+
+/// What it says on its two streams, until both are closed.
+async fn words_of(running: &mut AsyncRunning) -> (String, String) {
+    let (out, err) = (running.child.stdout.take(), running.child.stderr.take());
+    let (mut report, mut errors) = (Vec::new(), Vec::new());
+    let read_out = async {
+        if let Some(out) = out {
+            let _ = out.take(REPORT).read_to_end(&mut report).await;
+        }
+    };
+    let read_err = async {
+        if let Some(err) = err {
+            let _ = err.take(REPORT).read_to_end(&mut errors).await;
+        }
+    };
+    tokio::join!(read_out, read_err);
+    let text = |bytes: &[u8]| base::text::printable_output(&String::from_utf8_lossy(bytes));
+    (text(&report), text(&errors))
+}

@@ -1,0 +1,124 @@
+//! Finds files whose path fits a pattern.
+
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobMatcher};
+use serde::Deserialize;
+use serde_json::json;
+
+use gate::Access;
+use tools::call::Invocation;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::profile::Style;
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use tools::walk::{self, Found, Skip};
+
+#[derive(Deserialize)]
+struct Args {
+    pattern: String,
+    /// Whether files that `.gitignore` names are found, and a pattern without a slash fits only in
+    /// the directory itself.
+    #[serde(default)]
+    literal: bool,
+}
+
+/// How many files are told.
+const MOST: usize = 1000;
+/// For a small model.
+const PLAIN: usize = 100;
+
+/// A compiled pattern: `*` stays within a directory, `**` does not, `{a,b}` is either.
+pub fn matcher(pattern: &str) -> Result<GlobMatcher, ToolError> {
+    let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+    let glob =
+        glob.map_err(|e| ToolError::invalid(format!("`{pattern}` is not a glob pattern: {e}")))?;
+    Ok(glob.compile_matcher())
+}
+
+/// Finds files by name.
+pub struct GlobTool;
+
+impl Tool for GlobTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("search.files", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(vec![Access::Read(call.place.clone())])
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
+/// Finds files.
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let args: Args = call.decode()?;
+    let place = call.place.clone();
+    if !place.is_dir() {
+        let text = format!("the directory {} does not exist", place.display());
+        return Err(ToolError::invalid(text));
+    }
+    let pattern = within(&args.pattern, &place);
+    let anywhere = !args.literal && !pattern.contains('/');
+    let glob = matcher(&if anywhere { format!("**/{pattern}") } else { pattern.to_owned() })?;
+    let wants_hidden = pattern.split('/').any(|part| part.starts_with('.'));
+    let skip = match (args.literal, wants_hidden) {
+        (_, true) => Skip::Ignored,
+        (true, false) => Skip::Hidden,
+        (false, false) => Skip::IgnoredAndHidden,
+    };
+    let cancel = call.at.cancel.clone();
+    let root = place.clone();
+    let walked = tokio::task::spawn_blocking(move || {
+        let fits = |path: &Path| {
+            let below = path.strip_prefix(&root).ok()?;
+            glob.is_match(below).then_some(())
+        };
+        walk::files(&root, skip, &cancel, || fits)
+    });
+    let mut found =
+        walked.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
+    if call.at.cancel.is_cancelled() {
+        return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
+    }
+    match call.face.style {
+        Style::Egirl => found.sort_by(|a, b| a.path.cmp(&b.path)),
+        Style::G3 | Style::ToolsApi | Style::Core => walk::newest_first(&mut found),
+    }
+    Ok(told(call, &found))
+}
+
+/// A pattern below the directory, also when it was written as an absolute path.
+fn within<'a>(pattern: &'a str, place: &Path) -> &'a str {
+    let below = place.to_str().and_then(|place| pattern.strip_prefix(place));
+    below.unwrap_or(pattern).trim_start_matches("./").trim_start_matches('/')
+}
+
+fn told(call: &Invocation<'_>, found: &[Found<()>]) -> ToolOutput {
+    let most = if call.at.plain { PLAIN } else { MOST };
+    let cwd = gate::paths::follow(&call.at.cwd).unwrap_or_default();
+    let shown = |file: &Found<()>| {
+        let below = match call.face.style {
+            Style::Egirl => file.path.strip_prefix(&call.place),
+            Style::G3 => file.path.strip_prefix(&cwd),
+            Style::ToolsApi | Style::Core => Ok(file.path.as_path()),
+        };
+        below.unwrap_or(&file.path).display().to_string()
+    };
+    let mut lines: Vec<String> = found.iter().take(most).map(shown).collect();
+    let count = lines.len();
+    if found.len() > most {
+        lines.push(format!(
+            "[truncated: {most} of {} files are shown; use a narrower pattern or path]",
+            found.len()
+        ));
+    }
+    if found.is_empty() {
+        lines.push("No files found".to_owned());
+    }
+    let metadata = json!({ "count": count, "truncated": found.len() > most });
+    ToolOutput::done(lines.join("\n")).titled(format!("{count} files")).with(metadata)
+}

@@ -1,0 +1,208 @@
+//! Searches the contents of files for a regular expression.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use globset::GlobMatcher;
+use grep_matcher::LineTerminator;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::sinks::Lossy;
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::glob::matcher;
+use gate::Access;
+use tools::call::Invocation;
+use tools::fs::seen;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::profile::Style;
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use tools::walk::{self, Found, Skip};
+
+#[derive(Deserialize)]
+struct Args {
+    pattern: String,
+    include: Option<String>,
+    #[serde(default)]
+    ignore_case: bool,
+}
+
+/// How many matches are told: of one file, and in all.
+const PER_FILE: usize = 100;
+const IN_ALL: usize = 1000;
+/// In all for a small model.
+const PLAIN: usize = 50;
+/// How many are gathered before the search is given up, so that memory stays bounded.
+const GATHERED: usize = 100_000;
+/// The longest line that is shown, in characters.
+const LINE: usize = 2000;
+
+/// The matching lines of one file.
+struct Matches {
+    lines: Vec<(u64, String)>,
+    /// Whether there are more than were gathered.
+    more: bool,
+}
+
+/// Which files are searched.
+struct Include {
+    glob: GlobMatcher,
+    /// A pattern with a slash is about the path below the directory, any other about the name.
+    whole: bool,
+}
+
+impl Include {
+    fn new(pattern: &str) -> Result<Include, ToolError> {
+        let pattern = pattern.trim_start_matches("./");
+        Ok(Include { glob: matcher(pattern)?, whole: pattern.contains('/') })
+    }
+
+    fn fits(&self, path: &Path, root: &Path) -> bool {
+        if self.whole {
+            return self.glob.is_match(path.strip_prefix(root).unwrap_or(path));
+        }
+        self.glob.is_match(path.file_name().unwrap_or_default())
+    }
+}
+
+/// Searches the contents of files.
+pub struct GrepTool;
+
+impl Tool for GrepTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("search.text", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(vec![Access::Read(call.place.clone())])
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
+/// Searches.
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let args: Args = call.decode()?;
+    let regex = RegexMatcherBuilder::new()
+        .case_insensitive(args.ignore_case)
+        .multi_line(true)
+        .crlf(true)
+        .build(&args.pattern)
+        .map_err(|e| {
+            ToolError::invalid(format!("`{}` is not a regular expression: {e}", args.pattern))
+        })?;
+    let include = args.include.as_deref().map(Include::new).transpose()?;
+    if !call.place.exists() {
+        return Err(ToolError::invalid(format!(
+            "the path {} does not exist",
+            call.place.display()
+        )));
+    }
+    let (root, cancel) = (call.place.clone(), call.at.cancel.clone());
+    let searched = tokio::task::spawn_blocking(move || {
+        let gathered = AtomicUsize::new(0);
+        let wanted = |path: &Path| include.as_ref().is_none_or(|include| include.fits(path, &root));
+        let look = || {
+            let (mut searcher, regex) = (searcher(), regex.clone());
+            let (wanted, gathered) = (&wanted, &gathered);
+            move |path: &Path| {
+                wanted(path).then(|| search(path, &mut searcher, &regex, gathered)).flatten()
+            }
+        };
+        let mut found = walk::files(&root, Skip::IgnoredAndHidden, &cancel, look);
+        walk::newest_first(&mut found);
+        (found, gathered.into_inner() >= GATHERED)
+    });
+    let (found, given_up) =
+        searched.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
+    if call.at.cancel.is_cancelled() {
+        return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
+    }
+    for file in &found {
+        seen::refresh(&call.at.session_dir, &file.path);
+    }
+    Ok(told(call, &found, given_up))
+}
+
+/// What a thread searches with, file after file: its buffers are made once.
+fn searcher() -> Searcher {
+    SearcherBuilder::new()
+        .line_terminator(LineTerminator::crlf())
+        .line_number(true)
+        .binary_detection(BinaryDetection::quit(0))
+        .build()
+}
+
+/// The matches of one file, if it has any.
+fn search(
+    path: &Path,
+    searcher: &mut Searcher,
+    regex: &RegexMatcher,
+    gathered: &AtomicUsize,
+) -> Option<Matches> {
+    if gathered.load(Ordering::Relaxed) >= GATHERED {
+        return None;
+    }
+    let mut matches = Matches { lines: Vec::new(), more: false };
+    let sink = Lossy(|number, text| {
+        if matches.lines.len() == PER_FILE {
+            matches.more = true;
+            return Ok(false);
+        }
+        matches.lines.push((number, shortened(text.trim_end_matches(['\n', '\r']))));
+        Ok(true)
+    });
+    // A file that cannot be read (rights, gone meanwhile) has no matches.
+    searcher.search_path(regex, path, sink).ok()?;
+    gathered.fetch_add(matches.lines.len(), Ordering::Relaxed);
+    (!matches.lines.is_empty()).then_some(matches)
+}
+
+fn shortened(line: &str) -> String {
+    match line.char_indices().nth(LINE) {
+        Some((at, _)) => format!("{}… [line cut]", &line[..at]),
+        None => line.to_owned(),
+    }
+}
+
+fn told(call: &Invocation<'_>, found: &[Found<Matches>], given_up: bool) -> ToolOutput {
+    let most = if call.at.plain { PLAIN } else { IN_ALL };
+    let total: usize = found.iter().map(|file| file.what.lines.len()).sum();
+    let cwd = gate::paths::follow(&call.at.cwd).unwrap_or_else(|_| PathBuf::new());
+    // A path as the model may use it again.
+    let shown = |path: &Path| path.strip_prefix(&cwd).unwrap_or(path).display().to_string();
+    let all = found.iter().flat_map(|file| {
+        let path = shown(&file.path);
+        file.what.lines.iter().map(move |(number, line)| format!("{path}:{number}:{line}\n"))
+    });
+    let mut text: String = all.take(most).collect();
+    let cut_files: Vec<String> =
+        found.iter().filter(|file| file.what.more).map(|file| shown(&file.path)).collect();
+    if total > most || given_up {
+        let more = if given_up { "more than " } else { "" };
+        text.push_str(&format!(
+            "[truncated: {most} of {more}{total} matches are shown; use a narrower pattern, path or \
+             include]\n"
+        ));
+    }
+    if !cut_files.is_empty() {
+        let named = cut_files.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+        text.push_str(&format!(
+            "[truncated: {} file(s) have more than {PER_FILE} matches, of which {PER_FILE} are \
+             shown: {named}]\n",
+            cut_files.len()
+        ));
+    }
+    if total == 0 && call.face.style != Style::ToolsApi {
+        text = "no matches".to_owned();
+    }
+    let truncated = total > most || given_up || !cut_files.is_empty();
+    let count = total.min(most);
+    let metadata = json!({ "count": count, "files": found.len(), "truncated": truncated });
+    let text = text.trim_end_matches('\n');
+    ToolOutput::done(text).titled(format!("{count} matches")).with(metadata)
+}

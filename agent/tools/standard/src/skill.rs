@@ -1,0 +1,142 @@
+//! The tool that loads a skill, and the rule of what runs while one is active.
+
+use std::path::{Component, Path, PathBuf};
+
+use ignore::WalkBuilder;
+use serde::Deserialize;
+use serde_json::json;
+
+use skills::parse::MOST;
+use skills::{Home, Skill, embedded, extract, find};
+use tools::call::Invocation;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+#[derive(Deserialize)]
+struct Args {
+    name: String,
+    file: Option<String>,
+}
+
+/// Files that are listed at most.
+const LISTED: usize = 100;
+
+/// Loads a skill.
+pub struct SkillTool;
+
+impl Tool for SkillTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("skill", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("skill")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run(call)))
+    }
+}
+
+/// Loads a skill, or one file that lies beside it.
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Args { name, file } = call.decode()?;
+    let shelf = &call.at.skills;
+    let Some(skill) = shelf.find(name.trim()) else {
+        let known: Vec<&str> = shelf.skills().iter().map(|skill| skill.name.as_str()).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let text = format!("there is no skill `{}`; there are: {known}", name.trim());
+        return Err(ToolError::new(ErrorKind::NotFound, text));
+    };
+    if let Some(file) = file.filter(|file| !file.trim().is_empty()) {
+        let text = beside(skill, file.trim())
+            .map_err(|why| ToolError::failed(format!("cannot read {file} of {name}: {why}")))?;
+        return Ok(ToolOutput::done(text));
+    }
+    let text = loaded(skill, &call.at.cwd)?;
+    shelf.activate(&skill.name);
+    let metadata = json!({ "name": skill.name, "location": skill.location() });
+    Ok(ToolOutput::done(text).titled(format!("loaded the skill {}", skill.name)).with(metadata))
+}
+
+/// The instructions, and above them where the skill is and what it brings.
+fn loaded(skill: &Skill, cwd: &Path) -> Result<String, ToolError> {
+    let mut head = format!("Skill: {}\n", skill.name);
+    match &skill.home {
+        Home::Embedded => {
+            let bundle = embedded::bundle(&skill.name);
+            let made = bundle.map_or(Ok(Vec::new()), |bundle| extract::scripts(bundle, cwd));
+            let made =
+                made.map_err(|why| ToolError::io("cannot put the skill's programs there", &why))?;
+            head.push_str("Base directory: none, it is part of g3\n");
+            let shown =
+                |path: &PathBuf| path.strip_prefix(cwd).unwrap_or(path).display().to_string();
+            let made: Vec<String> = made.iter().map(shown).collect();
+            if !made.is_empty() {
+                head.push_str(&format!("Programs: {}\n", made.join(", ")));
+            }
+        }
+        Home::Directory { dir, file, .. } => {
+            head.push_str(&format!("Base directory: {}\n", dir.display()));
+            let files = files(dir, file);
+            if !files.is_empty() {
+                let list: String = files.iter().map(|file| format!("- {file}\n")).collect();
+                head.push_str(&format!(
+                    "Files (read one with this tool: name and file; paths in the text start at \
+                     the base directory):\n{list}"
+                ));
+            }
+        }
+    }
+    if let Some(allowed) = &skill.allowed {
+        let names: Vec<&str> = allowed.iter().map(|entry| entry.text.as_str()).collect();
+        head.push_str(&format!(
+            "Until the user's next message only these tools run, and skill: {}\n",
+            names.join(", ")
+        ));
+    }
+    Ok(format!("{head}\n{}", skill.body))
+}
+
+/// The files of a skill besides its `SKILL.md`, links not followed.
+fn files(dir: &Path, main: &Path) -> Vec<String> {
+    let walk = WalkBuilder::new(dir)
+        .standard_filters(false)
+        .max_depth(Some(6))
+        .sort_by_file_path(Ord::cmp)
+        .build();
+    let files = walk.flatten().filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
+    let paths = files.map(|entry| entry.into_path()).filter(|path| path != main);
+    let mut names: Vec<String> = paths
+        .filter_map(|path| Some(path.strip_prefix(dir).ok()?.display().to_string()))
+        .take(LISTED + 1)
+        .collect();
+    if names.len() > LISTED {
+        names.truncate(LISTED);
+        names.push("(more)".to_owned());
+    }
+    names
+}
+
+/// A file beside a `SKILL.md`.
+fn beside(skill: &Skill, file: &str) -> Result<String, String> {
+    match &skill.home {
+        Home::Embedded => {
+            let found = embedded::file(&skill.name, file).map(str::to_owned);
+            found.ok_or_else(|| "there is none".to_owned())
+        }
+        Home::Directory { dir, within, .. } => {
+            let inside =
+                Path::new(file).components().all(|part| matches!(part, Component::Normal(_)));
+            if !inside {
+                return Err("the path must lie below the base directory".to_owned());
+            }
+            let text = find::read(&dir.join(file), within.as_deref().or(Some(dir)), MOST + 1)?;
+            Ok(base::text::head(&text, MOST).to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

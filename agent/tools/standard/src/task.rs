@@ -1,0 +1,64 @@
+//! A part of the work for another agent, which has a conversation and a todo list of its own.
+
+use serde::Deserialize;
+use tokio::sync::Semaphore;
+
+use tools::call::Invocation;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::services::SubagentRequest;
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+#[derive(Deserialize)]
+struct Args {
+    prompt: String,
+    agent: Option<String>,
+    #[serde(default)]
+    read_only: bool,
+}
+
+/// How many of a process work at once.
+static AT_ONCE: Semaphore = Semaphore::const_new(4);
+
+/// Keys of what it touches: those that may write work one after the other.
+pub fn touches(call: &Invocation<'_>) -> Vec<String> {
+    let reads_only = call.decode::<Args>().is_ok_and(|args| args.read_only);
+    if reads_only { Vec::new() } else { vec!["task".to_owned()] }
+}
+
+/// Delegates a part of the work to another agent.
+pub struct TaskTool;
+
+impl Tool for TaskTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("agent.task", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope { keys: touches(call), ..CallScope::default() }
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
+/// Lets another agent work, and waits for its report.
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Args { prompt, agent, read_only: reads_only } = call.decode()?;
+    if prompt.trim().is_empty() {
+        let text = "task: `prompt` must say what is to be done, with all that must be known for it";
+        return Err(ToolError::invalid(text));
+    }
+    let Some(subagents) = &call.at.others.subagents else {
+        let text = "task: no other agent can be started from here; do it yourself";
+        return Err(ToolError::new(ErrorKind::Denied, text));
+    };
+    let turn = call.at.cancel.run_until_cancelled(AT_ONCE.acquire()).await;
+    let Some(_turn) = turn else {
+        return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
+    };
+    let agent = agent.filter(|name| !name.trim().is_empty());
+    let hear = call.at.hear.clone();
+    Ok(subagents.work(SubagentRequest { prompt, agent, reads_only, hear }).await)
+}

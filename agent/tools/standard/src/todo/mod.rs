@@ -1,0 +1,179 @@
+//! The list of what is to be done: one store, as Markdown for some and as items for others.
+
+use std::path::Path;
+
+use base::event::TodoItem;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use list::{Item, Phase, Status};
+use tools::call::Invocation;
+use tools::kind::Effect;
+use tools::output::{ToolError, ToolOutput};
+use tools::profile::Style;
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+pub mod list;
+pub mod markdown;
+pub mod store;
+
+/// The longest list, in characters, unless `G3_TODO_MAX_CHARS` says otherwise.
+const MAX_CHARS: usize = 50_000;
+
+const EMPTY: &str = "No todo items found";
+
+#[derive(Deserialize)]
+struct Text {
+    content: String,
+}
+
+#[derive(Deserialize)]
+struct Items {
+    todos: Option<Vec<Value>>,
+    phases: Option<Vec<Value>>,
+}
+
+/// The items of a session, for the `todo` event.
+pub fn items(session_dir: &Path) -> Vec<TodoItem> {
+    let phases = store::load(session_dir).map(|list| list.phases).unwrap_or_default();
+    let all = phases.into_iter().flat_map(|phase| phase.todos);
+    all.map(|item| TodoItem {
+        id: item.id,
+        content: item.content,
+        status: item.status.name().to_owned(),
+        priority: item.priority.name().to_owned(),
+    })
+    .collect()
+}
+
+/// Shows the todo list.
+pub struct TodoReadTool;
+
+impl Tool for TodoReadTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("todo.read", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("todo")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run_read(call)))
+    }
+}
+
+/// Tells the list.
+fn run_read(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let list = store::load(&call.at.session_dir)
+        .map_err(|e| ToolError::io("cannot read the todo list", &e))?;
+    let metadata = counts(&list.phases);
+    let text = match call.face.style {
+        Style::ToolsApi => list::shown(&list.phases),
+        Style::G3 | Style::Egirl | Style::Core => list.text,
+    };
+    let text = if text.trim().is_empty() { EMPTY.to_owned() } else { text };
+    Ok(ToolOutput::done(text).with(metadata))
+}
+
+/// Replaces the todo list by text.
+pub struct TodoWriteTool;
+
+impl Tool for TodoWriteTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("todo.write", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("todo")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run_write(call)))
+    }
+}
+
+/// Replaces the list by Markdown, which is kept word for word.
+fn run_write(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Text { content } = call.decode()?;
+    let length = content.chars().count();
+    let most = std::env::var("G3_TODO_MAX_CHARS").ok().and_then(|n| n.parse().ok());
+    let most = most.unwrap_or(MAX_CHARS);
+    if length > most {
+        return Err(ToolError::invalid(format!(
+            "the list has {length} characters, and {most} is the most; nothing was written"
+        )));
+    }
+    let phases = markdown::read(&content);
+    save(call, &phases, &content)?;
+    let (open, total) = open_and_total(&phases);
+    let text = format!("TODO list updated: {open} of {total} items are open");
+    Ok(ToolOutput::done(text).with(counts(&phases)))
+}
+
+/// Replaces the todo list by items.
+pub struct TodoItemsTool;
+
+impl Tool for TodoItemsTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("todo.items", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("todo")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run_items(call)))
+    }
+}
+
+/// Replaces the list by items.
+fn run_items(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Items { todos, phases } = call.decode()?;
+    let before = store::load(&call.at.session_dir).map(|list| list.phases).unwrap_or_default();
+    let phases = match (phases, todos) {
+        (Some(phases), _) => list::phases(&phases),
+        (None, Some(todos)) => list::flat(&todos),
+        (None, None) => Ok(Vec::new()),
+    };
+    let phases = list::with_ids(phases.map_err(ToolError::invalid)?, &before);
+    let phases = phases.map_err(ToolError::invalid)?;
+    save(call, &phases, &markdown::write(&phases))?;
+    let mut text = list::shown(&phases);
+    if text.is_empty() {
+        text = "The todo list is empty".to_owned();
+    }
+    let active = all(&phases).filter(|item| item.status == Status::InProgress).count();
+    if active > 1 {
+        text.push_str(&format!("\n[note: {active} items are in progress; work on one at a time]"));
+    }
+    let (open, _) = open_and_total(&phases);
+    Ok(ToolOutput::done(text).titled(format!("{open} todos")).with(counts(&phases)))
+}
+
+fn save(call: &Invocation<'_>, phases: &[Phase], text: &str) -> Result<(), ToolError> {
+    store::save(&call.at.session_dir, phases, text)
+        .map_err(|e| ToolError::io("cannot write the todo list", &e))
+}
+
+fn all(phases: &[Phase]) -> impl Iterator<Item = &Item> {
+    phases.iter().flat_map(|phase| &phase.todos)
+}
+
+fn open_and_total(phases: &[Phase]) -> (usize, usize) {
+    let open = all(phases).filter(|item| !item.status.is_over()).count();
+    (open, all(phases).count())
+}
+
+fn counts(phases: &[Phase]) -> Value {
+    let count = |status| all(phases).filter(|item| item.status == status).count();
+    json!({
+        "pending": count(Status::Pending),
+        "in_progress": count(Status::InProgress),
+        "completed": count(Status::Completed),
+        "cancelled": count(Status::Cancelled),
+        "total": all(phases).count(),
+        "todos": all(phases).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,83 @@
+//! Which files are searched for what, and several threads that take them one by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio_util::sync::CancellationToken;
+
+use super::language::GRAMMARS;
+use super::wish::Search;
+use tools::walk::{self, Skip};
+
+/// A file, and what is searched in it: pairs of a grammar and a search, by their numbers. Those
+/// of one grammar stand together.
+pub struct Job {
+    /// The file.
+    pub path: PathBuf,
+    /// What is searched in it.
+    pub tasks: Vec<(usize, usize)>,
+}
+
+/// The files of all searches, each once, by path.
+pub fn list(searches: &[Search], cancel: &CancellationToken) -> Vec<Job> {
+    let mut roots: BTreeMap<&Path, Vec<usize>> = BTreeMap::new();
+    for (number, search) in searches.iter().enumerate().filter(|(_, s)| s.error.is_none()) {
+        for root in &search.roots {
+            roots.entry(root).or_default().push(number);
+        }
+    }
+    let mut jobs: BTreeMap<PathBuf, BTreeSet<(usize, usize)>> = BTreeMap::new();
+    for (root, numbers) in roots {
+        let tasks = |path: &Path| {
+            let each =
+                numbers.iter().flat_map(|number| tasks(*number, &searches[*number], path, root));
+            let tasks: Vec<(usize, usize)> = each.collect();
+            (!tasks.is_empty()).then_some(tasks)
+        };
+        for file in walk::files(root, Skip::IgnoredAndHidden, cancel, || tasks) {
+            jobs.entry(file.path).or_default().extend(file.what);
+        }
+    }
+    let job =
+        |(path, tasks): (PathBuf, BTreeSet<_>)| Job { path, tasks: tasks.into_iter().collect() };
+    jobs.into_iter().map(job).collect()
+}
+
+/// What a search does in a file. A file that is named itself is searched whatever its ending.
+fn tasks(number: usize, search: &Search, path: &Path, root: &Path) -> Vec<(usize, usize)> {
+    let rows = search.queries.iter().map(|(row, _)| *row);
+    let fitting = rows.clone().filter(|row| GRAMMARS[*row].fits(path));
+    let mut tasks: Vec<(usize, usize)> = fitting.map(|row| (row, number)).collect();
+    if tasks.is_empty() && path == root {
+        tasks.extend(rows.take(1).map(|row| (row, number)));
+    }
+    tasks
+}
+
+/// Does the work of every job, on so many threads; each has a bench of its own and takes the next
+/// job that nobody has. The work says whether there is more to do.
+pub fn each<J: Sync, B>(
+    jobs: &[J],
+    threads: usize,
+    bench: impl Fn() -> B + Sync,
+    work: impl Fn(&mut B, usize, &J) -> bool + Sync,
+) {
+    let next = AtomicUsize::new(0);
+    let labour = || {
+        let mut bench = bench();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(at) else { break };
+            if !work(&mut bench, at, job) {
+                break;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(jobs.len()) {
+            scope.spawn(labour);
+        }
+        labour();
+    });
+}

@@ -1,0 +1,255 @@
+//! Searches one file: read, parsed once for each grammar, every query run over the tree.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+use tree_sitter::{
+    Node, ParseOptions, Parser, QueryCursor, QueryCursorOptions, QueryMatch, StreamingIterator,
+    Tree,
+};
+
+use super::language::GRAMMARS;
+use super::query::Compiled;
+use tools::fs::open;
+
+/// The largest file that is parsed, in bytes.
+pub const MAX_BYTES: u64 = 4 << 20;
+/// How long a file may take with each grammar.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// How far a file is looked at for a NUL, which tells that it is binary.
+const BINARY_WITHIN: usize = 8192;
+/// The longest text of a capture that is kept, in characters.
+const TEXT: usize = 1000;
+/// The longest line of context.
+const LINE: usize = 300;
+/// The most lines of context that are kept of one match.
+const LINES: usize = 60;
+
+/// A match.
+pub struct Match {
+    /// The line of its first capture, from 1.
+    pub line: usize,
+    /// The column, in characters, from 1.
+    pub column: usize,
+    /// What was captured, in the order of the file.
+    pub captures: Vec<Captured>,
+    /// Lines around it.
+    pub context: Vec<Line>,
+}
+
+/// A captured node.
+pub struct Captured {
+    /// The capture's name, without the `@`.
+    pub name: String,
+    /// The node's text.
+    pub text: String,
+    /// Its line, from 1.
+    pub line: usize,
+    /// Its column, in characters, from 1.
+    pub column: usize,
+}
+
+/// A line of context.
+pub struct Line {
+    /// Its number, from 1.
+    pub number: usize,
+    /// What stands there.
+    pub text: String,
+    /// Whether it belongs to the match.
+    pub hit: bool,
+}
+
+/// Why a file was passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Skipped {
+    /// It has a NUL at its beginning.
+    Binary,
+    /// It is larger than [`MAX_BYTES`].
+    Huge,
+    /// It took longer than [`PATIENCE`].
+    Slow,
+    /// It could not be read.
+    Unreadable,
+}
+
+/// When to stop.
+pub struct Until<'c> {
+    /// At this time.
+    pub late: Instant,
+    /// When this is set.
+    pub cancel: &'c CancellationToken,
+}
+
+/// What is searched for in a file.
+pub struct Aim<'q> {
+    /// The query.
+    pub query: &'q Compiled,
+    /// Lines around a match.
+    pub context: usize,
+    /// How many matches are enough.
+    pub enough: usize,
+}
+
+/// What a thread works with.
+#[derive(Default)]
+pub struct Bench {
+    parsers: HashMap<usize, Parser>,
+    cursor: QueryCursor,
+}
+
+impl Until<'_> {
+    fn reached(&self) -> ControlFlow<()> {
+        if self.cancel.is_cancelled() || Instant::now() >= self.late {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The content of a file that is worth parsing.
+pub fn content(path: &Path) -> Result<Vec<u8>, Skipped> {
+    let facts = std::fs::symlink_metadata(path).map_err(|_| Skipped::Unreadable)?;
+    if facts.len() > MAX_BYTES {
+        return Err(Skipped::Huge);
+    }
+    let bytes = open::read(path).map_err(|_| Skipped::Unreadable)?.bytes;
+    if bytes.iter().take(BINARY_WITHIN).any(|byte| *byte == 0) {
+        return Err(Skipped::Binary);
+    }
+    Ok(bytes)
+}
+
+impl Bench {
+    /// The tree of a text, unless it takes too long.
+    pub fn parse(
+        &mut self,
+        grammar: usize,
+        text: &[u8],
+        until: &Until<'_>,
+    ) -> Result<Tree, Skipped> {
+        let parser = self.parsers.entry(grammar).or_insert_with(|| {
+            let mut parser = Parser::new();
+            parser
+                .set_language(&(GRAMMARS[grammar].language)())
+                .expect("the grammars fit the library, and a test parses with each");
+            parser
+        });
+        let mut progress = |_: &tree_sitter::ParseState| until.reached();
+        let options = ParseOptions::new().progress_callback(&mut progress);
+        let mut from = |at: usize, _| text.get(at..).unwrap_or_default();
+        let tree = parser.parse_with_options(&mut from, None, Some(options));
+        tree.ok_or_else(|| {
+            parser.reset();
+            Skipped::Slow
+        })
+    }
+
+    /// The matches of a query, in the order of the file, unless that takes too long.
+    pub fn matches(
+        &mut self,
+        tree: &Tree,
+        text: &[u8],
+        aim: &Aim<'_>,
+        until: &Until<'_>,
+    ) -> Result<Vec<Match>, Skipped> {
+        let mut late = false;
+        let mut progress = |_: &tree_sitter::QueryCursorState| {
+            late = late || until.reached().is_break();
+            if late { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let options = QueryCursorOptions::new().progress_callback(&mut progress);
+        let query = &aim.query.query;
+        let mut found = self.cursor.matches_with_options(query, tree.root_node(), text, options);
+        let mut places = Vec::new();
+        while let Some(one) = found.next() {
+            if aim.query.holds(one, text)
+                && let Some(place) = Place::of(one)
+            {
+                places.push(place);
+                if places.len() >= aim.enough {
+                    break;
+                }
+            }
+        }
+        drop(found);
+        if late {
+            return Err(Skipped::Slow);
+        }
+        places.sort_by_key(|place| (place.nodes[0].1.start_byte(), place.pattern));
+        let starts = line_starts(text);
+        Ok(places.iter().map(|place| place.told(aim, text, &starts)).collect())
+    }
+}
+
+/// A match before its text is looked up.
+struct Place<'t> {
+    pattern: usize,
+    /// Captures and nodes; never empty.
+    nodes: Vec<(u32, Node<'t>)>,
+}
+
+impl<'t> Place<'t> {
+    /// `None` where nothing was captured, so that there is no place to tell.
+    fn of(found: &QueryMatch<'_, 't>) -> Option<Place<'t>> {
+        let nodes = found.captures().iter().map(|capture| (capture.index, capture.node));
+        let mut nodes: Vec<(u32, Node<'t>)> = nodes.collect();
+        nodes.sort_by_key(|(index, node)| (node.start_byte(), *index));
+        (!nodes.is_empty()).then_some(Place { pattern: found.pattern_index, nodes })
+    }
+
+    fn told(&self, aim: &Aim<'_>, text: &[u8], starts: &[usize]) -> Match {
+        let names = aim.query.query.capture_names();
+        let captured = |(index, node): &(u32, Node<'t>)| {
+            let words = text.get(node.byte_range()).unwrap_or_default();
+            let row = node.start_position().row;
+            let before = text.get(starts[row]..node.start_byte()).unwrap_or_default();
+            Captured {
+                name: names[*index as usize].to_owned(),
+                text: cut(&String::from_utf8_lossy(words), TEXT),
+                line: row + 1,
+                column: String::from_utf8_lossy(before).chars().count() + 1,
+            }
+        };
+        let captures: Vec<Captured> = self.nodes.iter().map(captured).collect();
+        let first = self.nodes[0].1.start_position().row;
+        let last = self.nodes.iter().map(|(_, node)| node.end_position().row).max();
+        let context = match aim.context {
+            0 => Vec::new(),
+            around => lines(text, starts, first, last.unwrap_or(first), around),
+        };
+        Match { line: captures[0].line, column: captures[0].column, captures, context }
+    }
+}
+
+/// The lines of a match and some around it.
+fn lines(text: &[u8], starts: &[usize], first: usize, last: usize, around: usize) -> Vec<Line> {
+    let from = first.saturating_sub(around);
+    let to = (last + around + 1).min(starts.len());
+    let line = |row: usize| {
+        let end = starts.get(row + 1).copied().unwrap_or(text.len());
+        let words = String::from_utf8_lossy(&text[starts[row]..end]);
+        let text = cut(words.trim_end_matches(['\n', '\r']), LINE);
+        Line { number: row + 1, text, hit: (first..=last).contains(&row) }
+    };
+    // Behind the last newline there is no line any more.
+    let there = (from..to).filter(|row| starts[*row] < text.len());
+    there.take(LINES).map(line).collect()
+}
+
+/// Where each line begins.
+fn line_starts(text: &[u8]) -> Vec<usize> {
+    let newlines = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect()
+}
+
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => {
+            format!("{}… [{} characters more]", &text[..at], text[at..].chars().count())
+        }
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,190 @@
+//! What a call asks for, checked: searches with compiled queries and resolved paths.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::language::{self, GRAMMARS};
+use super::query::{self, Compiled};
+use gate::{Access, paths};
+use tools::call::Invocation;
+use tools::output::ToolError;
+
+/// The most searches of one call.
+const SEARCHES: usize = 20;
+/// The most lines around a match.
+const CONTEXT: u64 = 20;
+/// The most threads of one call.
+const THREADS: usize = 32;
+/// The most matches of one search that are gathered, whatever the call wants.
+const MATCHES: usize = 10_000;
+/// What is understood of a search.
+const KEYS: [&str; 5] = ["name", "query", "language", "paths", "context_lines"];
+
+#[derive(Deserialize)]
+struct Args {
+    searches: Vec<Value>,
+    max_concurrency: usize,
+    max_matches_per_search: usize,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    name: Option<String>,
+    query: String,
+    language: String,
+    paths: Option<Paths>,
+    context_lines: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Paths {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// One search.
+pub struct Search {
+    /// Its label.
+    pub name: String,
+    /// Its language, as it was asked for.
+    pub language: String,
+    /// Grammar, as the row of its table -> the query for it.
+    pub queries: Vec<(usize, Compiled)>,
+    /// Where it looks: absolute, links resolved.
+    pub roots: Vec<PathBuf>,
+    /// Lines to show around a match.
+    pub context: usize,
+    /// Why it cannot run.
+    pub error: Option<String>,
+}
+
+/// All of a call.
+pub struct Wish {
+    /// The searches, in the order in which they are told.
+    pub searches: Vec<Search>,
+    /// How many threads work.
+    pub threads: usize,
+    /// How many matches of each search are told.
+    pub most: usize,
+    /// What was passed over.
+    pub notes: Vec<String>,
+}
+
+/// Reads a call.
+pub fn read(call: &Invocation<'_>) -> Result<Wish, ToolError> {
+    let args: Args = call.decode()?;
+    let mut notes = Vec::new();
+    let mut searches = Vec::new();
+    for (at, asked) in items(&args)?.iter().enumerate() {
+        let (asked, context) = one(at, asked, &mut notes)?;
+        searches.push(search(call, at, asked, context));
+    }
+    let most = args.max_matches_per_search.min(MATCHES);
+    if most < args.max_matches_per_search {
+        notes.push(format!("`max_matches_per_search` is at most {MATCHES}"));
+    }
+    Ok(Wish { searches, threads: args.max_concurrency.min(THREADS), most, notes })
+}
+
+/// What a call reads: the places of its searches.
+pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+    let places = |asked: &Value| match serde_json::from_value::<Asked>(asked.clone()) {
+        Ok(asked) => roots(call, asked.paths).unwrap_or_default(),
+        Err(_) => Vec::new(),
+    };
+    let args: Result<Args, ToolError> = call.decode();
+    let searches = args.map(|args| args.searches).unwrap_or_default();
+    let mut all: Vec<PathBuf> = searches.iter().flat_map(places).collect();
+    all.sort();
+    all.dedup();
+    all.into_iter().map(Access::Read).collect()
+}
+
+fn items(args: &Args) -> Result<&[Value], ToolError> {
+    match args.searches.len() {
+        0 => Err(ToolError::invalid("`searches` is empty: there is nothing to search for")),
+        n if n > SEARCHES => {
+            Err(ToolError::invalid(format!("`searches` has {n} entries; {SEARCHES} is the most")))
+        }
+        _ => Ok(&args.searches),
+    }
+}
+
+/// One entry and its lines of context.
+fn one(at: usize, asked: &Value, notes: &mut Vec<String>) -> Result<(Asked, usize), ToolError> {
+    let wrong = |why: String| ToolError::invalid(format!("searches[{at}]: {why}"));
+    let keys = asked.as_object().into_iter().flatten().map(|(key, _)| key);
+    for key in keys.filter(|key| !KEYS.contains(&key.as_str())) {
+        notes.push(format!("ignored unknown parameter `searches[{at}].{key}`"));
+    }
+    let asked: Asked = serde_json::from_value(asked.clone()).map_err(|e| wrong(e.to_string()))?;
+    let lines = match &asked.context_lines {
+        None | Some(Value::Null) => Some(0),
+        Some(Value::String(text)) => text.trim().parse().ok(),
+        Some(other) => {
+            let whole = other.as_f64().filter(|n| *n >= 0.0 && n.fract() == 0.0);
+            other.as_u64().or_else(|| whole.map(|n| n as u64))
+        }
+    };
+    let lines = lines.filter(|lines| *lines <= CONTEXT);
+    let Some(lines) = lines.and_then(|lines| usize::try_from(lines).ok()) else {
+        return Err(wrong(format!("`context_lines` must be a whole number from 0 to {CONTEXT}")));
+    };
+    Ok((asked, lines))
+}
+
+/// A search, or why it cannot run: the others of the call run nevertheless.
+fn search(call: &Invocation<'_>, at: usize, asked: Asked, context: usize) -> Search {
+    let named = asked.name.filter(|name| !name.trim().is_empty());
+    let mut search = Search {
+        name: named.unwrap_or_else(|| format!("search {}", at + 1)),
+        language: asked.language,
+        queries: Vec::new(),
+        roots: Vec::new(),
+        context,
+        error: None,
+    };
+    match compiled(&search.language, &asked.query) {
+        Ok(queries) => search.queries = queries,
+        Err(why) => search.error = Some(why),
+    }
+    match roots(call, asked.paths) {
+        Ok(roots) => search.roots = roots,
+        Err(why) => search.error = search.error.or(Some(why)),
+    }
+    let gone = search.roots.iter().find(|root| !root.exists());
+    if let (None, Some(gone)) = (&search.error, gone) {
+        search.error = Some(format!("the path {} does not exist", gone.display()));
+    }
+    search
+}
+
+/// The query for each grammar of the language. Files of a dialect that cannot have what the query
+/// wants are not searched.
+fn compiled(language: &str, source: &str) -> Result<Vec<(usize, Compiled)>, String> {
+    let mut queries = Vec::new();
+    for (nth, row) in language::grammars(language)?.into_iter().enumerate() {
+        match query::compile(&(GRAMMARS[row].language)(), source) {
+            Ok(compiled) => queries.push((row, compiled)),
+            Err(why) if nth == 0 => return Err(format!("the query is wrong: {why}")),
+            Err(_) => {}
+        }
+    }
+    Ok(queries)
+}
+
+fn roots(call: &Invocation<'_>, asked: Option<Paths>) -> Result<Vec<PathBuf>, String> {
+    let asked = match asked {
+        Some(Paths::One(path)) => vec![path],
+        Some(Paths::Many(paths)) => paths,
+        None => Vec::new(),
+    };
+    if asked.is_empty() {
+        return Ok(vec![call.place.clone()]);
+    }
+    let resolved = asked.iter().map(|path| paths::resolve(&call.at.cwd, path));
+    resolved.collect::<std::io::Result<_>>().map_err(|why| format!("`paths`: {why}"))
+}

@@ -1,0 +1,324 @@
+//! `execute_browser`: one tool for all, with short names of elements instead of selectors.
+
+use std::time::Instant;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::hub::Hub;
+use super::session::{Here, Session};
+use super::tabs::{Tabs, stale};
+use super::webdriver::{BrowserError, element, id_of};
+use super::{dom, keys, page, target};
+use tools::call::Invocation;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    Navigate,
+    Click,
+    Fill,
+    Press,
+    ExtractText,
+    Snapshot,
+    OpenTab,
+    CloseTab,
+}
+
+/// Their names, for who asks for another.
+const ACTIONS: &str = "navigate, click, fill, press, extract_text, snapshot, open_tab, close_tab";
+/// Nodes of a snapshot at most.
+const NODES: usize = 400;
+/// Characters of an extracted text: about 800 tokens.
+const TEXT: usize = 3_200;
+
+/// What came of an action: content, the tab, a sentence to be spoken.
+struct Done {
+    content: Value,
+    tab: Option<String>,
+    voice: String,
+    notes: Vec<String>,
+}
+
+/// Does one action; always answers with the object that its documents describe.
+pub async fn run(hub: &Hub, call: &Invocation<'_>) -> ToolOutput {
+    let started = Instant::now();
+    let done = act(hub, call).await;
+    let took = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    match done {
+        Ok(Done { content, tab, voice, notes }) => {
+            let mut told = json!({
+                "status": "success", "content": content, "tab_id": tab, "duration_ms": took,
+                "voice_message": voice,
+            });
+            if !notes.is_empty() {
+                told["notes"] = json!(notes);
+            }
+            ToolOutput::done(voice).with(told)
+        }
+        Err(trouble) => {
+            let status = match trouble.kind {
+                ErrorKind::Denied => "rejected",
+                ErrorKind::Cancelled => "cancelled",
+                ErrorKind::Timeout => "timeout",
+                ErrorKind::Validation
+                | ErrorKind::NotFound
+                | ErrorKind::UnknownTool
+                | ErrorKind::Failed => "error",
+            };
+            let told = json!({
+                "status": status, "content": null, "tab_id": null, "duration_ms": took,
+                "message": trouble.text, "voice_message": "That did not work in the browser.",
+            });
+            ToolOutput::failed(trouble.kind, trouble.text).with(told)
+        }
+    }
+}
+
+/// The action that a call names.
+fn action(call: &Invocation<'_>) -> Option<Action> {
+    serde_json::from_value(json!(call.text("action").trim().to_lowercase())).ok()
+}
+
+/// The address that it names.
+pub fn url(call: &Invocation<'_>) -> Option<String> {
+    let url = Given::of(call).ok()?.text("url")?;
+    Some(url).filter(|url| !url.trim().is_empty())
+}
+
+/// Whether it opens an address.
+pub fn opens(call: &Invocation<'_>) -> bool {
+    matches!(action(call), Some(Action::Navigate | Action::OpenTab))
+}
+
+/// Whether it acts on a page.
+pub fn acts(call: &Invocation<'_>) -> bool {
+    matches!(action(call), Some(Action::Click | Action::Fill | Action::Press))
+}
+
+/// The parameters: those within `params`, and those that stand beside it.
+struct Given(Map<String, Value>);
+
+impl Given {
+    fn of(call: &Invocation<'_>) -> Result<Given, ToolError> {
+        let mut all: Map<String, Value> = call.decode()?;
+        let inner = all.remove("params");
+        let mut given = inner.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        given.extend(all);
+        Ok(Given(given))
+    }
+
+    fn text(&self, key: &str) -> Option<String> {
+        match self.0.get(key)? {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            Value::Bool(flag) => Some(flag.to_string()),
+            Value::Null | Value::Array(_) | Value::Object(_) => None,
+        }
+    }
+
+    fn needed(&self, key: &str, action: &str) -> Result<String, ToolError> {
+        let missing = || ToolError::invalid(format!("{action} needs `{key}` in `params`"));
+        self.text(key).ok_or_else(missing)
+    }
+
+    fn flag(&self, key: &str) -> bool {
+        self.text(key).is_some_and(|text| text == "true" || text == "1")
+    }
+}
+
+async fn act(hub: &Hub, call: &Invocation<'_>) -> Result<Done, ToolError> {
+    let Some(action) = action(call) else {
+        let text = format!("`{}` is no action: use {ACTIONS}", call.text("action"));
+        return Err(ToolError::invalid(text));
+    };
+    let given = Given::of(call)?;
+    if opens(call) {
+        return go(hub, call, (action, &given)).await;
+    }
+    let session = hub.find(call.at).await?;
+    let none = || {
+        ToolError::new(ErrorKind::NotFound, "no tab is open: navigate or open_tab opens one first")
+    };
+    let session = session.ok_or_else(none)?;
+    let mut tabs = Tabs::of(&session);
+    let tab = match session.tab().await {
+        Ok(tab) => tab,
+        Err(error) => return Err(session.told(error).await),
+    };
+    match tabs.is_empty(&session, &tab).await {
+        Ok(false) => {}
+        Ok(true) => return Err(none()),
+        Err(error) => return Err(session.told(error).await),
+    }
+    let done = within(call, &session, &mut tabs, (action, &tab, &given)).await;
+    let _ = session.place.touch();
+    done.map_err(|trouble| session.noted(trouble))
+}
+
+/// Opens an address, in the tab that there is or in a new one.
+async fn go(
+    hub: &Hub,
+    call: &Invocation<'_>,
+    (action, given): (Action, &Given),
+) -> Result<Done, ToolError> {
+    let url = match url(call) {
+        Some(url) => Some(target::parse(&url).map_err(ToolError::invalid)?),
+        None if action == Action::OpenTab => None,
+        None => return Err(ToolError::invalid("navigate needs `url`")),
+    };
+    let started = hub.start(call.at, given.flag("visible"), call.pass).await;
+    let (session, is_new) = started.map_err(|trouble| {
+        let text = format!(
+            "{}. Without it, execute_gui works with a browser that is on the screen",
+            trouble.text
+        );
+        ToolError::new(trouble.kind, text)
+    })?;
+    if given.flag("visible") && !session.record.visible {
+        session.note("the browser that runs has no window; webdriver_quit ends it".to_owned());
+    }
+    let empty = async {
+        let tab = session.tab().await?;
+        let is_empty = is_new || Tabs::of(&session).is_empty(&session, &tab).await?;
+        if action == Action::OpenTab && !is_empty { session.add_tab().await } else { Ok(tab) }
+    };
+    let tab = match empty.await {
+        Ok(tab) => tab,
+        Err(error) => return Err(session.told(error).await),
+    };
+    let here = match &url {
+        Some(url) => {
+            let opened = page::open(call, &session, url).await;
+            opened.map_err(|trouble| session.noted(trouble))?
+        }
+        None => Here { url: "about:blank".to_owned(), ..Here::default() },
+    };
+    let voice = match (&url, here.title.as_str()) {
+        (None, _) => "I opened an empty tab.".to_owned(),
+        (Some(_), "") => "I opened the page.".to_owned(),
+        (Some(_), title) => format!("I opened the page {title}."),
+    };
+    let content = json!({ "url": here.url, "title": here.title });
+    let _ = session.place.touch();
+    Ok(Done { content, tab: Some(tab), voice, notes: session.notes() })
+}
+
+/// An action with the tab that there is.
+async fn within(
+    call: &Invocation<'_>,
+    session: &Session,
+    tabs: &mut Tabs,
+    (action, tab, given): (Action, &str, &Given),
+) -> Result<Done, ToolError> {
+    let named = match given.text("ref") {
+        Some(name) => Some((tabs.element(tab, &name)?.to_owned(), name)),
+        None if matches!(action, Action::Click | Action::Fill) => {
+            let text = "click and fill need `ref` in `params`: one of a snapshot";
+            return Err(ToolError::invalid(text));
+        }
+        None => None,
+    };
+    let id = named.as_ref().map(|(id, _)| id.as_str());
+    let done = match action {
+        Action::Click => click(session, id.unwrap_or_default()).await,
+        Action::Fill => {
+            let value = given.text("text").map_or_else(|| given.needed("value", "fill"), Ok)?;
+            let entered = dom::enter(call, session, id.unwrap_or_default(), (&value, true)).await;
+            entered.map_err(|trouble| renamed(trouble, named.as_ref()))?;
+            Ok((json!("filled"), "I filled in the field.".to_owned()))
+        }
+        Action::Press => {
+            let name = given.needed("key", "press")?;
+            let keys = keys::parse(&name).map_err(ToolError::invalid)?;
+            press(session, id, &keys).await
+        }
+        Action::ExtractText => extract(session).await,
+        Action::Snapshot => snapshot(session, tabs, tab, given.flag("interactive_only")).await,
+        Action::CloseTab => {
+            let closed = tabs.close(session, tab).await;
+            closed.map(|()| (json!("closed"), "I closed the tab.".to_owned()))
+        }
+        // Those have been done where the tab comes from.
+        Action::Navigate | Action::OpenTab => Ok((Value::Null, String::new())),
+    };
+    let (content, voice) = match done {
+        Ok(done) => done,
+        Err(BrowserError::NoElement(why)) => {
+            return Err(renamed(ToolError::new(ErrorKind::NotFound, why), named.as_ref()));
+        }
+        Err(error) => return Err(session.told(error).await),
+    };
+    if matches!(action, Action::Snapshot | Action::CloseTab) {
+        tabs.keep(session).map_err(|why| ToolError::io("the refs cannot be kept", &why))?;
+    }
+    let tab = session.tab().await.ok().filter(|_| action != Action::CloseTab);
+    Ok(Done { content, tab, voice, notes: session.notes() })
+}
+
+/// An element that is not found by its ref was there once.
+fn renamed(trouble: ToolError, named: Option<&(String, String)>) -> ToolError {
+    match named {
+        Some((_, name)) if trouble.kind == ErrorKind::NotFound => stale(name),
+        Some(_) | None => trouble,
+    }
+}
+
+/// Content and what is to be spoken.
+type Told = Result<(Value, String), BrowserError>;
+
+async fn click(session: &Session, id: &str) -> Told {
+    dom::click(session, id).await?;
+    let here = session.here().await?;
+    Ok((json!({ "url": here.url, "title": here.title }), "I clicked it.".to_owned()))
+}
+
+async fn press(session: &Session, id: Option<&str>, keys: &[char]) -> Told {
+    if let Some(id) = id {
+        session.script("arguments[0].focus();", &[element(id)]).await?;
+    }
+    session.following(session.press(&keys::pressed(keys))).await?;
+    let here = session.here().await?;
+    Ok((json!({ "url": here.url, "title": here.title }), "I pressed the key.".to_owned()))
+}
+
+async fn extract(session: &Session) -> Told {
+    let here = session.here().await?;
+    let text = dom::look(session, "text", [Value::Null, Value::Null]).await?;
+    let text = base::text::printable_output(text.as_str().unwrap_or_default());
+    let text = match text.char_indices().nth(TEXT) {
+        None => text,
+        Some((end, _)) => {
+            let more = text[end..].chars().count();
+            format!("{}\n[{more} more characters are not shown]", &text[..end])
+        }
+    };
+    let content = format!("{}\n\n{text}", base::text::printable(&here.title));
+    Ok((json!(content), "Here is the text of the page.".to_owned()))
+}
+
+async fn snapshot(session: &Session, tabs: &mut Tabs, tab: &str, interactive: bool) -> Told {
+    let mut seen = dom::look(session, "snapshot", [json!(interactive), json!(NODES)]).await?;
+    let mut ids = Vec::new();
+    let mut nodes = Vec::new();
+    for (at, node) in seen["nodes"].as_array_mut().into_iter().flatten().enumerate() {
+        let mut told =
+            json!({ "ref": format!("e{at}"), "role": node["role"], "name": node["name"] });
+        ids.push(id_of(&node["element"]).unwrap_or_default().to_owned());
+        let facts = node.as_object_mut().map(std::mem::take).unwrap_or_default();
+        for (key, value) in facts.into_iter().filter(|(key, _)| key != "element") {
+            told[key] = value;
+        }
+        nodes.push(told);
+    }
+    tabs.name(tab, ids);
+    let count = nodes.len();
+    let mut content =
+        json!({ "url": seen["url"], "title": seen["title"], "nodes": nodes, "count": count });
+    if let Some(left) = seen["left"].as_u64().filter(|left| *left > 0) {
+        content["left_out"] = json!(left);
+    }
+    Ok((content, format!("I see {count} elements on the page.")))
+}

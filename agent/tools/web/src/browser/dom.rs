@@ -1,0 +1,198 @@
+//! What is done with elements, however they were found: described, clicked, typed into.
+
+use serde_json::{Value, json};
+
+use super::session::Session;
+use super::webdriver::{BrowserError, ELEMENT, element};
+use gate::paths;
+use tools::call::Invocation;
+use tools::output::{ErrorKind, ToolError};
+
+/// The script that looks at a page.
+const LOOK: &str = include_str!("look.js");
+/// What kind of field an element is, and whether it takes a value.
+const KIND: &str = "const e = arguments[0]; \
+    return [e.localName, e.type || '', e.multiple === true, e.isContentEditable === true, \
+        e.matches(':disabled') || e.getAttribute('aria-disabled') === 'true', e.readOnly === true];";
+/// Whether an element does nothing when it is clicked.
+const DISABLED: &str = "const e = arguments[0]; \
+    return e.matches(':disabled') || e.getAttribute('aria-disabled') === 'true';";
+/// Kinds of `<input>` that are clicked and not filled.
+const CLICKED: [&str; 7] = ["button", "checkbox", "color", "image", "radio", "reset", "submit"];
+
+/// Runs one of the script's looks.
+pub async fn look(session: &Session, what: &str, args: [Value; 2]) -> Result<Value, BrowserError> {
+    let [first, second] = args;
+    session.script(LOOK, &[json!(what), first, second]).await
+}
+
+/// The first of them; it is waited for a moment.
+pub async fn first(session: &Session, selector: &str) -> Result<String, ToolError> {
+    match session.find_all(selector).await {
+        Ok(found) => found.into_iter().next().ok_or_else(|| {
+            let text = format!(
+                "no element fits `{selector}`; webdriver_get_page_source shows what is there"
+            );
+            ToolError::new(ErrorKind::NotFound, text)
+        }),
+        Err(BrowserError::Other(why)) => {
+            Err(ToolError::invalid(format!("`{selector}` is no CSS selector: {why}")))
+        }
+        Err(error) => Err(session.told(error).await),
+    }
+}
+
+/// What elements are, a line each.
+pub async fn described(session: &Session, ids: &[String]) -> Result<Vec<String>, BrowserError> {
+    let elements: Vec<Value> = ids.iter().map(|id| element(id)).collect();
+    let told = look(session, "describe", [Value::Array(elements), Value::Null]).await?;
+    Ok(told.as_array().into_iter().flatten().map(line).collect())
+}
+
+/// An element in a line: its tag with attributes, its words, its state.
+fn line(told: &Value) -> String {
+    let mut tag = told["tag"].as_str().unwrap_or_default().to_owned();
+    let mut state = String::new();
+    for (key, value) in told.as_object().into_iter().flatten() {
+        match (key.as_str(), value) {
+            ("tag" | "text" | "role", _) => {}
+            ("value" | "checked" | "selected" | "disabled" | "expanded" | "level", value) => {
+                state.push_str(&format!(" {key}={value}"));
+            }
+            ("visible", _) => state.push_str(" (cannot be seen)"),
+            (key, value) => tag.push_str(&format!(" {key}={value}")),
+        }
+    }
+    let role = told["role"].as_str().map(|role| format!(" {role}")).unwrap_or_default();
+    let text = told["text"].as_str().filter(|text| !text.is_empty());
+    let text = text.map(|text| format!(" {text:?}")).unwrap_or_default();
+    format!("<{tag}>{role}{text}{state}")
+}
+
+/// Clicks; the element is scrolled into view first. One that is disabled is an error, as nothing
+/// would come of it.
+pub async fn click(session: &Session, id: &str) -> Result<(), BrowserError> {
+    if session.script(DISABLED, &[element(id)]).await? == true {
+        return Err(BrowserError::Other(
+            "the element is disabled, so a click does nothing; look at the page for what enables it"
+                .to_owned(),
+        ));
+    }
+    session.following(session.click(id)).await
+}
+
+/// Enters a text, or chooses an option that has it. A file is handed over only from within the
+/// directory where reading needs no question.
+pub async fn enter(
+    call: &Invocation<'_>,
+    session: &Session,
+    id: &str,
+    (text, clear): (&str, bool),
+) -> Result<(), ToolError> {
+    let done = async {
+        let kind = session.script(KIND, &[element(id)]).await?;
+        if let Some(why) = refusal(&kind) {
+            return Ok(Some(ToolError::invalid(why)));
+        }
+        let (tag, kind) =
+            (kind[0].as_str().unwrap_or_default(), kind[1].as_str().unwrap_or_default());
+        if tag == "select" {
+            let refused = look(session, "choose", [element(id), json!(text)]).await?;
+            return Ok(refused.as_str().map(|why| ToolError::invalid(why.to_owned())));
+        }
+        let text = match kind == "file" {
+            true => match files(call, text) {
+                Ok(paths) => paths,
+                Err(trouble) => return Ok(Some(trouble)),
+            },
+            false => text.to_owned(),
+        };
+        if clear && kind != "file" {
+            session.clear(id).await?;
+        }
+        session.following(session.send_keys(id, &text)).await?;
+        Ok(None)
+    };
+    match done.await {
+        Ok(None) => Ok(()),
+        Ok(Some(trouble)) => Err(trouble),
+        Err(error) => Err(session.told(error).await),
+    }
+}
+
+/// Why an element takes no value, and what to do; `None` when it takes one. `facts` is what
+/// [`KIND`] says.
+fn refusal(facts: &Value) -> Option<String> {
+    let (tag, kind) =
+        (facts[0].as_str().unwrap_or_default(), facts[1].as_str().unwrap_or_default());
+    let is_field = match tag {
+        "input" => !CLICKED.contains(&kind),
+        "textarea" | "select" => true,
+        _ => facts[3] == true,
+    };
+    if !is_field {
+        let kind = if tag == "input" { format!(" type=\"{kind}\"") } else { String::new() };
+        return Some(format!(
+            "a <{tag}{kind}> takes no text: click it, or fill a text field, a list or a file field"
+        ));
+    }
+    if facts[4] == true {
+        return Some("the field is disabled; look at the page for what enables it".to_owned());
+    }
+    (facts[5] == true).then(|| "the field is read-only and takes no text".to_owned())
+}
+
+/// The files of an upload, one a line.
+fn files(call: &Invocation<'_>, text: &str) -> Result<String, ToolError> {
+    let root = &call.at.root;
+    let mut found = Vec::new();
+    for name in text.lines().filter(|line| !line.trim().is_empty()) {
+        let path = paths::resolve(&call.at.cwd, name)
+            .map_err(|why| ToolError::io(&format!("cannot upload {name}"), &why))?;
+        if !paths::is_inside(&path, root) {
+            let text = format!(
+                "denied: {} is outside the working directory, and only files within it are uploaded",
+                path.display()
+            );
+            return Err(ToolError::new(ErrorKind::Denied, text));
+        }
+        if !path.is_file() {
+            let text = format!("cannot upload {}: there is no such file", path.display());
+            return Err(ToolError::invalid(text));
+        }
+        found.push(path.to_string_lossy().into_owned());
+    }
+    if found.is_empty() {
+        return Err(ToolError::invalid("the field takes a file: give its path as the text"));
+    }
+    Ok(found.join("\n"))
+}
+
+/// A script's value with its elements named as such: their references mean nothing to others.
+pub fn plain(value: Value) -> Value {
+    match value {
+        Value::Object(map) if map.contains_key(ELEMENT) => json!("[element]"),
+        Value::Object(map) => map.into_iter().map(|(key, value)| (key, plain(value))).collect(),
+        Value::Array(all) => all.into_iter().map(plain).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_fields_take_a_value() {
+        let facts = |tag: &str, kind: &str| json!([tag, kind, false, false, false, false]);
+        assert_eq!(refusal(&facts("input", "text")), None);
+        assert_eq!(refusal(&facts("select", "select-one")), None);
+        assert_eq!(refusal(&json!(["div", "", false, true, false, false])), None);
+        let why = refusal(&facts("button", "submit")).unwrap();
+        assert!(why.starts_with("a <button> takes no text: click it"), "{why}");
+        let why = refusal(&facts("input", "submit")).unwrap();
+        assert!(why.contains("<input type=\"submit\">"), "{why}");
+        assert!(refusal(&json!(["input", "text", false, false, true, false])).is_some());
+        assert!(refusal(&json!(["input", "text", false, false, false, true])).is_some());
+    }
+}

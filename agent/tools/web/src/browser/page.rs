@@ -1,0 +1,242 @@
+//! `webdriver_…`: a browser by CSS selectors.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::hub::Hub;
+use super::session::{Here, Session};
+use super::verb::Verb;
+use super::webdriver::BrowserError;
+use super::{dom, target};
+use crate::shown;
+use tools::call::Invocation;
+use tools::fs::open;
+use tools::image;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+
+/// Elements that are told one by one.
+const TOLD: usize = 50;
+
+#[derive(Deserialize)]
+struct Args {
+    #[serde(default)]
+    text: String,
+    clear_first: Option<bool>,
+    max_length: Option<u64>,
+}
+
+/// Does one thing with the browser.
+pub async fn run(hub: &Hub, call: &Invocation<'_>, verb: Verb) -> Result<ToolOutput, ToolError> {
+    if verb == Verb::Start {
+        let (session, is_new) = hub.start(call.at, false, call.pass).await?;
+        let (name, how) =
+            (&session.record.name, if session.record.visible { "visible" } else { "headless" });
+        let text = match is_new {
+            true => format!("the browser is ready: {name}, {how}. webdriver_navigate opens a page"),
+            false => format!("the browser runs already: {name}, {how}"),
+        };
+        let metadata = json!({ "browser": name, "visible": session.record.visible, "new": is_new });
+        return Ok(ToolOutput::done(text).with(metadata));
+    }
+    // What is no address is refused before anything else.
+    let url = (verb == Verb::Navigate).then(|| target::parse(call.text("url")));
+    let url = url.transpose().map_err(ToolError::invalid)?;
+    let Some(session) = hub.find(call.at).await? else {
+        if verb == Verb::Quit {
+            return Ok(ToolOutput::done("no browser is running"));
+        }
+        let text = "no browser is running: call webdriver_start first";
+        return Err(ToolError::new(ErrorKind::NotFound, text));
+    };
+    let outcome = match (verb, url) {
+        (Verb::Quit, _) => {
+            super::hub::end(&session.place, &session.record).await?;
+            Ok(ToolOutput::done("the browser is closed"))
+        }
+        (Verb::Navigate, Some(url)) => {
+            open(call, &session, &url).await.map(|here| shown_page(&here))
+        }
+        (verb, _) => with_page(call, &session, verb).await,
+    };
+    let mut outcome = outcome.map_err(|trouble| session.noted(trouble))?;
+    for note in session.notes() {
+        outcome.text.push_str(&format!("\n[note: {note}]"));
+    }
+    let _ = session.place.touch();
+    Ok(outcome)
+}
+
+/// Opens an address in the current tab.
+pub async fn open(
+    call: &Invocation<'_>,
+    session: &Session,
+    url: &reqwest::Url,
+) -> Result<Here, ToolError> {
+    target::guard(url, &call.at.others.web.webfetch.allow_hosts).await?;
+    let opened = async {
+        let before = session.here().await?;
+        session.open(url).await?;
+        Ok((before, session.here().await?))
+    };
+    let here = match opened.await {
+        Ok((before, here)) if before == here && here.url != url.as_str() => {
+            return Err(ToolError::failed(format!(
+                "no page came from {url}; if it is a download, it lies in {}",
+                session.place.path().join("downloads").display()
+            )));
+        }
+        Ok((_, here)) => here,
+        Err(BrowserError::Other(why)) => {
+            return Err(ToolError::failed(format!("{url} cannot be opened: {why}")));
+        }
+        Err(error) => return Err(session.told(error).await),
+    };
+    match here.error {
+        Some(why) => Err(ToolError::failed(format!("{url} cannot be opened: {why}"))),
+        None => Ok(here),
+    }
+}
+
+/// The page that is shown now, for a model.
+fn shown_page(here: &Here) -> ToolOutput {
+    let Here { url, title, .. } = here;
+    let failed = here.error.as_ref().map(|why| format!("\nit cannot be opened: {why}"));
+    let text = format!("url: {url}\ntitle: {title}{}", failed.unwrap_or_default());
+    ToolOutput::done(base::text::printable(&text)).with(json!({ "url": url, "title": title }))
+}
+
+async fn with_page(
+    call: &Invocation<'_>,
+    session: &Session,
+    verb: Verb,
+) -> Result<ToolOutput, ToolError> {
+    let args: Args = call.decode()?;
+    let selector = call.text("selector");
+    let done = match verb {
+        Verb::Back => went(session, session.back()).await,
+        Verb::Forward => went(session, session.forward()).await,
+        Verb::Refresh => went(session, session.refresh()).await,
+        Verb::Url => session.here().await.map(|here| told(here.url)),
+        Verb::Title => session.here().await.map(|here| told(here.title)),
+        Verb::Find => {
+            let id = dom::first(session, selector).await?;
+            dom::described(session, &[id]).await.map(|lines| told(lines.concat()))
+        }
+        Verb::FindAll => all(session, selector).await,
+        Verb::Click => {
+            let id = dom::first(session, selector).await?;
+            click(session, selector, &id).await
+        }
+        Verb::Type => {
+            let id = dom::first(session, selector).await?;
+            let how = (args.text.as_str(), args.clear_first.unwrap_or(true));
+            dom::enter(call, session, &id, how).await?;
+            let count = args.text.chars().count();
+            Ok(told(format!("entered {count} characters into `{selector}`")))
+        }
+        Verb::Script => {
+            let value = session.script(call.text("script"), &[]).await.map(dom::plain);
+            value.map(|value| {
+                let text = shown::shown(call, &format!("{value:#}"), shown::MOST, "script");
+                ToolOutput::done(text).with(json!({ "value": value }))
+            })
+        }
+        Verb::Source => match session.source().await {
+            Ok(source) => return source_told(call, &source, &args),
+            Err(error) => Err(error),
+        },
+        Verb::Screenshot => match session.screenshot().await {
+            Ok(picture) => return picture_told(call, picture).await,
+            Err(error) => Err(error),
+        },
+        Verb::Start | Verb::Navigate | Verb::Quit | Verb::Act => Ok(ToolOutput::default()),
+    };
+    match done {
+        Ok(outcome) => Ok(outcome),
+        Err(BrowserError::Other(why)) if verb == Verb::FindAll => {
+            Err(ToolError::invalid(format!("`{selector}` is no CSS selector: {why}")))
+        }
+        Err(error) => Err(session.told(error).await),
+    }
+}
+
+fn told(text: String) -> ToolOutput {
+    ToolOutput::done(base::text::printable(&text))
+}
+
+async fn went(
+    session: &Session,
+    moving: impl Future<Output = Result<(), BrowserError>>,
+) -> Result<ToolOutput, BrowserError> {
+    moving.await?;
+    session.here().await.map(|here| shown_page(&here))
+}
+
+async fn all(session: &Session, selector: &str) -> Result<ToolOutput, BrowserError> {
+    let ids = session.find_all(selector).await?;
+    let lines = dom::described(session, &ids[..ids.len().min(TOLD)]).await?;
+    let count = ids.len();
+    let mut text = match count {
+        0 => format!("no element fits `{selector}`"),
+        1 => format!("1 element fits `{selector}`"),
+        _ => format!("{count} elements fit `{selector}`"),
+    };
+    for (at, line) in lines.iter().enumerate() {
+        text.push_str(&format!("\n{}: {line}", at + 1));
+    }
+    if count > TOLD {
+        text.push_str(&format!("\n[{} more are not shown]", count - TOLD));
+    }
+    Ok(told(text).with(json!({ "count": count })))
+}
+
+async fn click(session: &Session, selector: &str, id: &str) -> Result<ToolOutput, BrowserError> {
+    let before = session.here().await?;
+    dom::click(session, id).await?;
+    let after = session.here().await?;
+    let page = shown_page(&after);
+    let text = match before == after {
+        true => format!("clicked `{selector}`; the page is the same"),
+        false => format!("clicked `{selector}`\n{}", page.text),
+    };
+    Ok(ToolOutput { text, ..page })
+}
+
+fn source_told(call: &Invocation<'_>, source: &str, args: &Args) -> Result<ToolOutput, ToolError> {
+    let count = source.chars().count();
+    if !call.text("path").is_empty() {
+        write(&call.place, source.as_bytes())
+            .map_err(|why| ToolError::io(&format!("cannot write {}", call.shown_place()), &why))?;
+        let text = format!("wrote {count} characters to {}", call.shown_place());
+        return Ok(ToolOutput::done(text).with(json!({ "path": call.place, "characters": count })));
+    }
+    let most = match args.max_length.unwrap_or(10_000) {
+        0 => usize::MAX,
+        most => usize::try_from(most).unwrap_or(usize::MAX),
+    };
+    let text = shown::shown(call, source, most, "source");
+    Ok(ToolOutput::done(text).with(json!({ "characters": count })))
+}
+
+/// Writes the picture, and shows it to the model.
+async fn picture_told(call: &Invocation<'_>, bytes: Vec<u8>) -> Result<ToolOutput, ToolError> {
+    let shown = call.shown_place();
+    write(&call.place, &bytes)
+        .map_err(|why| ToolError::io(&format!("cannot write {shown}"), &why))?;
+    let ready = tokio::task::spawn_blocking(move || image::of_png(bytes)).await;
+    let ready = ready.map_err(|why| ToolError::failed(format!("the picture is damaged: {why}")))?;
+    let (picture, about) = ready.map_err(ToolError::failed)?;
+    let text = format!("wrote {shown}: {about}");
+    let outcome = ToolOutput::done(text).titled(format!("took {shown}"));
+    Ok(ToolOutput { images: vec![picture], ..outcome.with(json!({ "path": call.place })) })
+}
+
+/// Writes a file, and makes its directories.
+fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    open::replace(path, bytes)
+}

@@ -1,0 +1,244 @@
+//! `webfetch`: a page of the web as Markdown, text or HTML, or a picture.
+
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, USER_AGENT};
+use reqwest::{Response, StatusCode, Url};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::body::{self, Form};
+use super::shown;
+use gate::Access;
+use provider::http::innermost;
+use tools::call::Invocation;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::profile::Style;
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use tools::web::door::{self, Door, System};
+
+#[derive(Deserialize)]
+struct Args {
+    format: Option<Form>,
+    timeout: Option<f64>,
+}
+
+/// Seconds when the call says none, and at most.
+const SECONDS: f64 = 30.0;
+const MOST_SECONDS: f64 = 120.0;
+/// How often a page may send on to another.
+const REDIRECTS: usize = 10;
+/// Bytes of a page.
+const MOST_BYTES: usize = 5 << 20;
+
+/// How we name ourselves: as browsers begin, which many sites want; and plainly, for sites that want
+/// whoever begins so to prove that they are a browser.
+const LIKE_BROWSERS: &str = concat!("Mozilla/5.0 (compatible; g3/", env!("CARGO_PKG_VERSION"), ")");
+const PLAINLY: &str = concat!("g3/", env!("CARGO_PKG_VERSION"));
+
+/// What came, or where it is said to be.
+enum Came {
+    Page { response: Response, url: Url },
+    Elsewhere { from: Url, to: Url },
+}
+
+impl Came {
+    /// Whether the site wants us to prove that we are a browser.
+    fn is_challenge(&self) -> bool {
+        let Came::Page { response, .. } = self else { return false };
+        let word = response.headers().get("cf-mitigated").map(|value| value.as_bytes());
+        response.status() == StatusCode::FORBIDDEN && word == Some(b"challenge")
+    }
+}
+
+/// The host that a call asks; nothing where its address is none, which [`run`] says.
+pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+    let Ok(url) = target(call) else { return Vec::new() };
+    vec![door::access(&call.at.others.web.webfetch.allow_hosts, &url)]
+}
+
+/// Fetches a web page.
+pub struct FetchTool;
+
+impl Tool for FetchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("web.fetch", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(reaches(call))
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
+/// Fetches a page.
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Args { format, timeout } = call.decode()?;
+    let url = target(call)?;
+    let form = format.unwrap_or(match call.face.style {
+        Style::ToolsApi => Form::Text,
+        Style::G3 | Style::Egirl | Style::Core => Form::Markdown,
+    });
+    let seconds =
+        timeout.filter(|time| time.is_finite()).unwrap_or(SECONDS).clamp(1.0, MOST_SECONDS);
+    let work = tokio::time::timeout(Duration::from_secs_f64(seconds), fetch(call, &url, form));
+    match call.at.cancel.run_until_cancelled(work).await {
+        Some(Ok(done)) => done,
+        Some(Err(_)) => Err(ToolError::new(
+            ErrorKind::Timeout,
+            format!("{url} was not there after {seconds} s; `timeout` may be up to 120"),
+        )),
+        None => Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user")),
+    }
+}
+
+/// The address of a call. The Tools API asks for https wherever a public name is meant.
+fn target(call: &Invocation<'_>) -> Result<Url, ToolError> {
+    let text = call.text("url").trim();
+    let bad = |why: &str| ToolError::invalid(format!("webfetch: `{text}` {why}"));
+    let mut url = Url::parse(text).map_err(|why| bad(&format!("is no address: {why}")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(bad("must begin with http:// or https://"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(bad("holds a user name or a password, which is not sent"));
+    }
+    url.set_fragment(None);
+    let host = door::host(&url);
+    let is_name = host.parse::<std::net::IpAddr>().is_err() && host.contains('.');
+    let is_local = host == "localhost" || host.ends_with(".localhost");
+    if call.face.style == Style::ToolsApi
+        && url.scheme() == "http"
+        && url.port().is_none()
+        && is_name
+        && !is_local
+        && !door::is_allowed(&call.at.others.web.webfetch.allow_hosts, &url)
+    {
+        let _ = url.set_scheme("https");
+    }
+    Ok(url)
+}
+
+async fn fetch(call: &Invocation<'_>, url: &Url, form: Form) -> Result<ToolOutput, ToolError> {
+    let allowed = &call.at.others.web.webfetch.allow_hosts;
+    let door = Door::new(allowed, &System, &call.at.gate);
+    let mut came = follow(&door, url.clone(), form, LIKE_BROWSERS).await?;
+    if came.is_challenge() {
+        came = follow(&door, url.clone(), form, PLAINLY).await?;
+    }
+    let challenge = came.is_challenge();
+    let (response, url) = match came {
+        Came::Page { response, url } => (response, url),
+        Came::Elsewhere { from, to } => {
+            let text = format!(
+                "{from} sends on to another host, which was not asked:\n{to}\nCall webfetch with \
+                 that address if it is what you look for."
+            );
+            let metadata = json!({ "url": from.as_str(), "redirect": to.as_str() });
+            return Ok(ToolOutput::done(text).titled(format!("sent on to {to}")).with(metadata));
+        }
+    };
+    let status = response.status();
+    let header = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let content_type = header.unwrap_or_default().to_owned();
+    if challenge {
+        let text = format!("{url} answers 403: it lets only browsers in that prove to be such");
+        return Err(ToolError::failed(text));
+    }
+    if !status.is_success() {
+        return Err(refused(&url, status));
+    }
+    body::worth_reading(&content_type).map_err(|why| ToolError::failed(format!("{url} {why}")))?;
+    let bytes = read(response, &url).await?;
+    let count = bytes.len();
+    let metadata = json!({
+        "url": url.as_str(), "status": status.as_u16(), "content_type": content_type, "bytes": count,
+    });
+    let page = url.clone();
+    let made = tokio::task::spawn_blocking(move || body::shown(bytes, &content_type, &page, form));
+    let made =
+        made.await.map_err(|why| ToolError::failed(format!("{url} cannot be read: {why}")))?;
+    let made = made.map_err(|why| ToolError::failed(format!("{url} {why}")))?;
+    let text = shown::shown(call, &made.text, shown::MOST, "page");
+    let title = if made.title.is_empty() { url.to_string() } else { made.title };
+    Ok(ToolOutput { images: made.images, ..ToolOutput::done(text) }.titled(title).with(metadata))
+}
+
+/// Asks, and asks on where the same host sends us. Each address is checked anew.
+async fn follow(door: &Door<'_>, mut url: Url, form: Form, name: &str) -> Result<Came, ToolError> {
+    for _ in 0..=REDIRECTS {
+        let way = door.open(&url).await?;
+        let request = way.client.get(url.clone()).header(ACCEPT, form.accepts());
+        let request = request.header(USER_AGENT, name);
+        let response = request.send().await.map_err(|why| unanswered(&url, &why))?;
+        let asked = response.remote_addr().map(|at| at.ip());
+        if asked.is_some_and(|at| !way.addresses.contains(&at)) {
+            return Err(ToolError::new(ErrorKind::Denied, "denied: another address answered"));
+        }
+        let to = match sent_on(&response, &url)? {
+            None => return Ok(Came::Page { response, url }),
+            Some(to) => to,
+        };
+        if door::host(&to) != door::host(&url) {
+            return Ok(Came::Elsewhere { from: url, to });
+        }
+        url = to;
+    }
+    Err(ToolError::failed(format!("{url} sends on and on, more than {REDIRECTS} times")))
+}
+
+/// Where an answer sends us.
+fn sent_on(response: &Response, url: &Url) -> Result<Option<Url>, ToolError> {
+    let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
+    let Some(place) = response.headers().get(LOCATION).filter(|_| is_redirect) else {
+        return Ok(None);
+    };
+    let place = String::from_utf8_lossy(place.as_bytes());
+    let bad = || ToolError::failed(format!("{url} sends on to `{place}`, which is no page"));
+    let mut to = url.join(&place).map_err(|_| bad())?;
+    if !matches!(to.scheme(), "http" | "https") || !to.username().is_empty() {
+        return Err(bad());
+    }
+    to.set_fragment(None);
+    Ok(Some(to))
+}
+
+/// The whole body, unless it is too long.
+async fn read(mut response: Response, url: &Url) -> Result<Vec<u8>, ToolError> {
+    let too_long = |length: u64| {
+        ToolError::failed(format!(
+            "{url} is too large: {length} bytes or more, at most 5 MiB are read"
+        ))
+    };
+    let length = response.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    if let Some(length) = length.and_then(|text| text.parse::<u64>().ok())
+        && length > MOST_BYTES as u64
+    {
+        return Err(too_long(length));
+    }
+    let mut bytes = Vec::new();
+    while let Some(more) = response.chunk().await.map_err(|why| unanswered(url, &why))? {
+        bytes.extend_from_slice(&more);
+        if bytes.len() > MOST_BYTES {
+            return Err(too_long(bytes.len() as u64));
+        }
+    }
+    Ok(bytes)
+}
+
+fn refused(url: &Url, status: StatusCode) -> ToolError {
+    let reason = status.canonical_reason().unwrap_or("no reason is given");
+    let kind = match status {
+        StatusCode::NOT_FOUND | StatusCode::GONE => ErrorKind::NotFound,
+        _ => ErrorKind::Failed,
+    };
+    ToolError::new(kind, format!("{url} answers {}: {reason}", status.as_u16()))
+}
+
+fn unanswered(url: &Url, why: &reqwest::Error) -> ToolError {
+    ToolError::failed(format!("{url} does not answer: {}", innermost(why)))
+}

@@ -1,0 +1,240 @@
+//! `codesearch` and `websearch`: a service on the web that searches it, asked over JSON-RPC.
+
+use std::time::Duration;
+
+use base::secret::Secret;
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{reply, shown};
+use gate::Access;
+use provider::auth::in_environment;
+use provider::http::Endpoint;
+use tools::call::Invocation;
+use tools::kind::Effect;
+use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use tools::web::door;
+
+#[derive(Deserialize)]
+struct CodeArgs {
+    query: String,
+    tokens_num: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct PageArgs {
+    query: String,
+    num_results: Option<i64>,
+    livecrawl: Option<Crawl>,
+    search_type: Option<Kind>,
+    context_max_characters: Option<i64>,
+}
+
+/// When pages are fetched anew.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Crawl {
+    /// Where nothing is stored of them.
+    #[default]
+    Fallback,
+    /// Wherever that is possible.
+    Preferred,
+}
+
+/// How thoroughly the service looks.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    /// As it thinks best.
+    #[default]
+    Auto,
+    /// Quickly.
+    Fast,
+    /// Thoroughly.
+    Deep,
+}
+
+/// The service that is asked unless the configuration names another.
+const SERVICE: &str = "https://mcp.exa.ai/mcp";
+/// The variable that holds its key.
+const VARIABLE: &str = "EXA_API_KEY";
+/// How long an answer may take.
+const TIME: Duration = Duration::from_secs(30);
+/// Bytes of an answer.
+const MOST_BYTES: usize = 5 << 20;
+/// Tokens of an answer: usual, least, most.
+const TOKENS: (i64, i64, i64) = (5_000, 1_000, 50_000);
+/// Pages of an answer: usual, least, most.
+const PAGES: (i64, i64, i64) = (8, 1, 20);
+/// Characters of an answer about pages: usual, least, most.
+const CHARACTERS: (i64, i64, i64) = (10_000, 1_000, 50_000);
+/// A token has rarely more characters.
+const CHARACTERS_OF_TOKEN: usize = 5;
+
+/// The service's host; it is free where the user configured the service.
+pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+    let config = &call.at.others.web.codesearch;
+    let free = config.endpoint.is_some() || config.api_key.is_some();
+    let url = Url::parse(address(call));
+    url.map(|url| Access::Fetch { host: door::host(&url), free }).into_iter().collect()
+}
+
+/// Searches the web for code and documentation.
+pub struct CodeSearchTool;
+
+impl Tool for CodeSearchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("web.code", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(reaches(call))
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(code(call))
+    }
+}
+
+/// Searches for code and documentation.
+async fn code(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let CodeArgs { query, tokens_num } = call.decode()?;
+    let tokens = within(tokens_num, TOKENS);
+    let args = json!({ "query": asked(call, &query)?, "tokensNum": tokens });
+    let most = usize::try_from(tokens).unwrap_or(0) * CHARACTERS_OF_TOKEN;
+    ask(call, "get_code_context_exa", args, most.max(shown::MOST)).await
+}
+
+/// Searches the web.
+pub struct WebSearchTool;
+
+impl Tool for WebSearchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("web.search", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(reaches(call))
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(pages(call))
+    }
+}
+
+/// Searches for pages.
+async fn pages(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let args: PageArgs = call.decode()?;
+    let args = json!({
+        "query": asked(call, &args.query)?,
+        "numResults": within(args.num_results, PAGES),
+        "livecrawl": args.livecrawl.unwrap_or_default(),
+        "type": args.search_type.unwrap_or_default(),
+        "contextMaxCharacters": within(args.context_max_characters, CHARACTERS),
+    });
+    ask(call, "web_search_exa", args, shown::MOST).await
+}
+
+fn within(given: Option<i64>, (usual, least, most): (i64, i64, i64)) -> i64 {
+    given.unwrap_or(usual).clamp(least, most)
+}
+
+fn asked<'a>(call: &Invocation<'_>, query: &'a str) -> Result<&'a str, ToolError> {
+    match query.trim() {
+        "" => Err(ToolError::invalid(format!("{}: `query` is empty", call.face.name))),
+        query => Ok(query),
+    }
+}
+
+fn address<'a>(call: &'a Invocation<'_>) -> &'a str {
+    call.at.others.web.codesearch.endpoint.as_deref().unwrap_or(SERVICE)
+}
+
+async fn ask(
+    call: &Invocation<'_>,
+    tool: &str,
+    args: Value,
+    most: usize,
+) -> Result<ToolOutput, ToolError> {
+    let endpoint = endpoint(call)?;
+    let body = json!({
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": { "name": tool, "arguments": args },
+    });
+    let work = tokio::time::timeout(TIME, exchange(&endpoint, &body));
+    let done = match call.at.cancel.run_until_cancelled(work).await {
+        Some(Ok(done)) => done?,
+        Some(Err(_)) => {
+            let text = format!("{} has no answer after {} s", endpoint.host(), TIME.as_secs());
+            return Err(ToolError::new(ErrorKind::Timeout, text));
+        }
+        None => return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user")),
+    };
+    let query = args["query"].clone();
+    let text = done.unwrap_or_else(|| {
+        "No results found. Other words, or the name of the library, may help.".to_owned()
+    });
+    let text = shown::shown(call, &text, most, "search");
+    Ok(ToolOutput::done(text).with(json!({ "query": query, "service": endpoint.host() })))
+}
+
+/// The service as configured.
+fn endpoint(call: &Invocation<'_>) -> Result<Endpoint, ToolError> {
+    let config = &call.at.others.web.codesearch;
+    let wrong = |failure: base::failure::Failure| {
+        let why = format!("{}: {}", call.face.name, failure.sentence());
+        ToolError::failed(format!("{why}. `endpoint` in [tools.codesearch] names the service"))
+    };
+    // A key in the environment is meant for the service that is known.
+    let given = config.api_key.clone();
+    let key: Option<Secret> = match &config.endpoint {
+        Some(_) => given,
+        None => given.or_else(|| in_environment(VARIABLE)),
+    };
+    let endpoint = Endpoint::new(address(call), "", false).map_err(wrong)?;
+    let endpoint = endpoint.header("accept", "application/json, text/event-stream").idle(TIME);
+    match key {
+        Some(key) => endpoint.key("x-api-key", "", key).map_err(wrong),
+        None => Ok(endpoint),
+    }
+}
+
+/// Asks, and reads until the answer is there; `None` when there is none.
+async fn exchange(endpoint: &Endpoint, body: &Value) -> Result<Option<String>, ToolError> {
+    let host = endpoint.host();
+    let hint = "`endpoint` and `api_key` in [tools.codesearch] of the user's configuration (or the \
+                variable EXA_API_KEY) say which service is asked, and with which key";
+    let sent = endpoint.post(body.to_string().into_bytes(), None).await;
+    let mut came = sent.map_err(|why| {
+        let why = endpoint.without_key(&why.failure().sentence());
+        ToolError::failed(format!("the search service cannot be asked: {why}. {hint}"))
+    })?;
+    let status = came.status();
+    if !(200..300).contains(&status) {
+        let said = String::from_utf8_lossy(&came.head(2_000).await).into_owned();
+        let said = endpoint.without_key(&base::text::printable(&said));
+        let said = base::text::head(said.trim(), 500);
+        return Err(ToolError::failed(format!("{host} answers {status}: {said}. {hint}")));
+    }
+    let told = |why: String| {
+        let why = endpoint.without_key(&base::text::printable(&why));
+        ToolError::failed(format!("{host} says: {why}"))
+    };
+    let mut answer = reply::Answer::default();
+    let broke = |why| ToolError::failed(format!("the answer of {host} broke off: {why}"));
+    while let Some(bytes) = came.next(None).await.map_err(broke)? {
+        if let Some(done) = answer.take(&bytes) {
+            return done.map(Some).map_err(told);
+        }
+        if answer.length() > MOST_BYTES {
+            return Err(ToolError::failed(format!(
+                "{host} sends more than 5 MiB without an answer"
+            )));
+        }
+    }
+    answer.end().transpose().map_err(told)
+}
