@@ -111,7 +111,7 @@ impl Toolbox for Narrowed<'_> {
         let call = job.call;
         if let Some(own) = self.own(&call.name) {
             let outcome = match &call.malformed {
-                Some(_) => Outcome::invalid("the arguments are not a JSON object: send them anew"),
+                Some(_) => Outcome::invalid("the arguments are not a JSON object: send them again"),
                 None => own.call(&call.args),
             };
             return Box::pin(async { outcome });

@@ -284,7 +284,7 @@ impl Work {
         let goes_on = match self.talk.messages().last().map(|message| message.role) {
             Some(message::Role::Assistant) => self.talk.prompt(base::text::GO_ON),
             Some(message::Role::User) => Ok(()),
-            None => Err(Failure::failed("there is nothing to ask again")),
+            None => Err(Failure::failed("nothing to retry")),
         };
         let ended = match goes_on {
             Ok(()) => self.finish(cancel).await,
@@ -357,7 +357,7 @@ impl Work {
             Ok(Finish::Limit(limit)) => {
                 traced::limit(limit);
                 let failure = Failure::refused(format!("stopped: {limit}"))
-                    .next(format!("g3 --resume {} goes on", self.session.id));
+                    .next(format!("g3 --resume {}    resumes it", self.session.id));
                 (Status::Limit, Some(failure))
             }
             Err(failure) => (Status::Failed, Some(failure)),
@@ -368,7 +368,7 @@ impl Work {
     /// Replaces the conversation by a summary now.
     pub async fn compact(&mut self, cancel: CancellationToken) -> Result<()> {
         if self.talk.messages().len() < 2 {
-            return Err(Failure::failed("there is nothing to summarise yet"));
+            return Err(Failure::failed("nothing to compact yet"));
         }
         self.act(Act::Compact, &mut Spent::default(), cancel).await.map(drop)
     }

@@ -153,7 +153,7 @@ fn next(reply: &Reply) -> Next {
     let empty = reply.message.words().trim().is_empty();
     match reply.stop {
         Stop::Refused => Next::Fail(
-            Failure::failed("the model refused to go on")
+            Failure::failed("the model refused to continue")
                 .because(last_words(&reply.message))
                 .next("say it in other words, or use another model: --model NAME"),
         ),
@@ -281,19 +281,19 @@ fn tell_costs(talk: &Conversation, agent: &Agent<'_>, reply: &Reply) {
 /// The sentence and the way out for a provider's error.
 fn failure(error: &ProviderError) -> Failure {
     let told = error.failure();
-    let failure = Failure::failed("the model could not be asked").because(told.what);
+    let failure = Failure::failed("the model request failed").because(told.what);
     let failure = told.next.into_iter().fold(failure, Failure::next);
     match error {
         ProviderError::RateLimited { .. }
         | ProviderError::Busy { .. }
-        | ProviderError::Overloaded(_) => failure.next("wait a little, then `g3 --resume`"),
-        ProviderError::TooLong(_) => failure.next("start anew: g3 --new-session"),
+        | ProviderError::Overloaded(_) => failure.next("wait, then resume with: g3 --resume"),
+        ProviderError::TooLong(_) => failure.next("start a new session: g3 --new-session"),
         ProviderError::Rejected(_) => failure.next("g3 config show --origin"),
         ProviderError::Unreachable(_) => failure
             .next("check the network, and the provider's base_url: g3 config show --origin")
-            .next("then g3 --resume goes on where it stopped"),
+            .next("then resume with: g3 --resume"),
         ProviderError::Broken(_) | ProviderError::Cancelled => {
-            failure.next("g3 --resume goes on where it stopped")
+            failure.next("resume with: g3 --resume")
         }
     }
 }

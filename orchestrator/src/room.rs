@@ -127,7 +127,8 @@ impl Room {
             cache: directories.cache,
             closed: &closed,
         };
-        let spec = BoxSpec::for_session(&places, row, sandbox).or_fail(|| "cannot plan the box")?;
+        let spec =
+            BoxSpec::for_session(&places, row, sandbox).or_fail(|| "cannot set up the sandbox")?;
         Ok(Room { spec, host: None, tasks: TaskTracker::new(), guards: Arc::default() })
     }
 
@@ -159,7 +160,7 @@ impl Room {
     /// Starts a program with piped streams.
     pub fn start(&self, argv: &[String]) -> Result<Process> {
         let cannot = || format!("cannot start `{}`", argv.first().map_or("", String::as_str));
-        let (program, args) = argv.split_first().ok_or("there is no program").or_fail(cannot)?;
+        let (program, args) = argv.split_first().ok_or("no program given").or_fail(cannot)?;
         let (mut job, lifeline) = boxed::job(&self.spec, program, args).or_fail(cannot)?;
         if let Some(host) = &self.host {
             job = job.descriptor(host.try_clone().or_fail(cannot)?, HOST_FD);
@@ -197,7 +198,7 @@ impl Room {
     /// ends. Gives its exit code.
     pub fn enter(&self, argv: &[String], lock: &Lock) -> std::io::Result<i32> {
         let (program, args) =
-            argv.split_first().ok_or_else(|| std::io::Error::other("there is no program"))?;
+            argv.split_first().ok_or_else(|| std::io::Error::other("no program given"))?;
         boxed::attended(&self.spec, lock.share()?, program, args)
     }
 

@@ -197,7 +197,7 @@ fn a_project_is_told_survives_a_summary_and_is_let_go() {
     stage.repo.write("pro/brief.md", "the goal is plum jam\n");
     let input = "hi\n/project pro\n/compact\nwhat is the goal?\n/unproject\n/unproject\nwell?\n";
     let ran = stage.g3_with_input([], input);
-    ran.says("1 file of the project").says("no project is known");
+    ran.says("1 file of the project").says("no project is loaded");
     assert!(stage.asked()[2].text().contains("plum jam"));
     assert!(stage.asked()[3].text().contains("of no concern any more"));
 }
@@ -366,9 +366,9 @@ fn what_a_session_changed_is_shown_and_a_new_one_begins() {
     let stage = two_turns([Reply::says("hello")]);
     let input = "/diff\nwrite a\nchange it\n/diff\n/new\nanother one\n";
     let ran = stage.g3_with_input([], input);
-    ran.says("nothing was said yet").says("  a.txt (new)  +1 -0\n    1 + two\n");
+    ran.says("the session is empty").says("  a.txt (new)  +1 -0\n    1 + two\n");
     ran.says("  old.txt (deleted)  +0 -1\n").says("to continue this session: g3 --resume ");
-    ran.says("your next words begin a new session");
+    ran.says("your next message starts a new session");
     assert_eq!(stage.session_dirs().len(), 2);
     assert!(!stage.asked().last().unwrap().text().contains("change it"));
 }
@@ -386,6 +386,6 @@ fn the_last_answer_is_copied() {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let job = stage.job([]).env("PATH", path).env("DISPLAY", ":9");
     let ran = stage.env.run_job(job.input("/copy\nhi\n/copy\n"));
-    ran.says("nothing was said yet").says("copied 2 lines with xclip");
+    ran.says("the session is empty").says("copied 2 lines with xclip");
     assert_eq!(std::fs::read_to_string(copied).unwrap(), "one\n**two**");
 }

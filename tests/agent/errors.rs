@@ -38,7 +38,7 @@ fn a_failed_turn_leaves_a_record_without_keys() {
 #[test]
 fn a_good_turn_a_limit_and_a_wrong_flag_leave_none_and_old_ones_go() {
     let stage = Stage::new([Reply::says("done"), Reply::status(401)]);
-    stage.g3(["all is well"]).ok();
+    stage.g3(["no problems found"]).ok();
     stage.g3(["--nonsense"]).exits(2);
     assert!(records(&stage).is_empty());
     let folder = stage.env.g3_state(stage.repo.path()).join("errors");

@@ -158,7 +158,7 @@ fn a_wrong_name_or_file_is_told_with_a_way_out() {
     stage
         .g3(["--agent", "carmak", "x"])
         .exits(2)
-        .says("there is no agent `carmak`")
+        .says("no such agent: `carmak`")
         .says("g3 --agent carmack");
     for name in ["../carmack", "a/b", "", "carmack.rust"] {
         stage.g3(["--agent", name, "x"]).exits(2).says("try:");

@@ -124,7 +124,7 @@ fn what_cannot_be_used_is_said_and_nothing_is_printed() {
     assert_eq!(refused.out, "");
     let asked = stage.asked().len();
     let empty = stage.g3_with_input(["plan", "refine"], " \n");
-    empty.exits(2).says("there is no wish on stdin");
+    empty.exits(2).says("stdin is empty: expected a feature request");
     let none = stage.g3_with_input(["plan", "split"], "");
     none.exits(2).says("the requirements are empty");
     stage.repo.write("bad.toml", "[[task]]\nid = 'a'\n");

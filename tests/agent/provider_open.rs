@@ -23,7 +23,7 @@ fn a_reference_that_names_nothing_says_what_there_is() {
     assert!(refused(two, "openai").contains("name one: openai.a, openai.b"));
     assert!(refused(two, "mistral.x").contains("there is no type `mistral`"));
     assert!(refused("", "anthropic.main").contains("add [providers.anthropic.main]"));
-    assert!(refused("", "databricks").contains("names no workspace"));
+    assert!(refused("", "databricks").contains("has no workspace"));
 }
 
 #[test]

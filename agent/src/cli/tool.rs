@@ -42,9 +42,9 @@ enum ToolCommand {
     List(ListArgs),
     /// Run one tool
     Exec(ExecArgs),
-    /// Tell what the gate says of a call, without running it
+    /// Show the permission decision for a call, without running it
     Check(check::CheckArgs),
-    /// Take back what a tool wrote last
+    /// Undo the last write of a tool
     Undo(undo::UndoArgs),
     /// Start a browser and end it when nobody wants it any more (g3 calls this itself)
     #[command(hide = true)]
@@ -56,13 +56,13 @@ enum ToolCommand {
 
 #[derive(Debug, Args)]
 struct ListArgs {
-    /// Whose names
+    /// Tool profile
     #[arg(long, value_enum, default_value = "g3")]
     profile: Profile,
-    /// Print a JSON array of name, description, parameters and what switches each tool on
+    /// Print a JSON array with name, description, parameters and enabling setting of each tool
     #[arg(long)]
     schemas: bool,
-    /// Print docs/tools.md: every tool of every profile
+    /// Print docs/tools.md: all tools of all profiles
     #[arg(long, conflicts_with_all = ["profile", "schemas"])]
     markdown: bool,
 }
@@ -70,16 +70,16 @@ struct ListArgs {
 /// A call as it is typed.
 #[derive(Debug, Args)]
 struct CallArgs {
-    /// Whose names
+    /// Tool profile
     #[arg(long, value_enum, default_value = "g3")]
     profile: Profile,
     /// The tool
     #[arg(long)]
     name: String,
-    /// Its arguments: a JSON object, @FILE, or - for stdin
+    /// Arguments: a JSON object, @FILE, or - for stdin
     #[arg(long, default_value = "{}", allow_hyphen_values = true)]
     args: String,
-    /// Where it works
+    /// Working directory of the tool
     #[arg(long)]
     cwd: Option<PathBuf>,
 }
@@ -88,7 +88,7 @@ struct CallArgs {
 struct ExecArgs {
     #[command(flatten)]
     call: CallArgs,
-    /// Which session's state it uses; one per directory when left out
+    /// Session whose state is used [default: one per directory]
     #[arg(long)]
     session: Option<String>,
     /// Print one JSON object instead of the text
@@ -182,10 +182,10 @@ fn with(live: &Mutex<Live>, work: impl FnOnce(&mut Live)) {
 }
 
 fn keep_browser(order: &str) -> Result<()> {
-    let order = serde_json::from_str(order).or_fail(|| "this is no order for a browser")?;
+    let order = serde_json::from_str(order).or_fail(|| "invalid browser request")?;
     // Who started us reads one line; that it cannot be written is its end, and then ours.
     let say = |said: &keeper::Said| drop(print(&keeper::line(said)));
-    runtime()?.block_on(keeper::run(order, say)).or_fail(|| "the browser cannot be kept")
+    runtime()?.block_on(keeper::run(order, say)).or_fail(|| "the browser daemon failed")
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -234,7 +234,7 @@ fn directory(cwd: Option<&Path>) -> Result<PathBuf> {
     let here = std::env::current_dir().or_fail(|| "cannot tell the working directory")?;
     let cwd = cwd.map_or(here.clone(), |cwd| here.join(cwd));
     if !cwd.is_dir() {
-        let what = format!("there is no directory {}", cwd.display());
+        let what = format!("no such directory: {}", cwd.display());
         return Err(Failure::usage(what).next("name an existing one with --cwd"));
     }
     Ok(cwd)

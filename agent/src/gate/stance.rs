@@ -39,9 +39,9 @@ impl Stance {
     /// What it means, in a sentence.
     pub fn means(self) -> &'static str {
         match self {
-            Stance::Auto => "does what the rules of the gate allow, and asks about the rest",
+            Stance::Auto => "runs what the rules allow, and asks about the rest",
             Stance::Ask => "asks before every write and every command",
-            Stance::Plan => "looks and plans; changes nothing before you approve the plan",
+            Stance::Plan => "plans; changes nothing before you approve the plan",
         }
     }
 
@@ -60,7 +60,7 @@ impl Stance {
             _ if looks => Ok(verdict),
             Stance::Plan => Err("denied: this is plan mode, where nothing is written and nothing \
                                  run; look around with the tools that read, then call \
-                                 propose_plan, and go on when the user has approved"
+                                 propose_plan, and continue when the user has approved"
                 .to_owned()),
             Stance::Ask => match verdict.action {
                 Action::Allow | Action::Box if !verdict.by_rule => {

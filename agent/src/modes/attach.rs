@@ -56,7 +56,7 @@ pub fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> Attached {
                     images.push(Part::Image(image));
                     format!("attached {shown}: {facts}")
                 }
-                Err(why) => format!("{shown} is not attached: {why}"),
+                Err(why) => format!("cannot attach {shown}: {why}"),
             }
         } else if path.is_dir() {
             let (text, note) = directory(&shown, &path);
@@ -68,7 +68,7 @@ pub fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> Attached {
                     texts.push(text);
                     note
                 }
-                Err(why) => format!("{shown} is not attached: {why}"),
+                Err(why) => format!("cannot attach {shown}: {why}"),
             }
         };
         attached.notes.push(note);

@@ -44,7 +44,8 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let place = Workplace { root: root_of(&settings.cwd), gate, others, ..quiet };
     let served = Served { profile: settings.profile, place, order: Order::default() };
     let pipes = (tokio::io::stdin(), tokio::io::stdout());
-    let running = served.serve(pipes).await.or_fail(|| "the other side did not shake hands")?;
+    let running =
+        served.serve(pipes).await.or_fail(|| "the client did not complete the handshake")?;
     let ended = running.waiting().await;
     lsp.close().await;
     ended.or_fail(|| "the connection broke")?;

@@ -172,7 +172,7 @@ pub fn open(config: &Config, choice: &Choice) -> Result<Box<dyn Provider>, Failu
     let reference = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
     if choice.fallback.is_some() && reference.split('.').next() == Some("embedded") {
         return Err(Failure::usage(format!("`{reference}` has no model to fall back on"))
-            .because("it runs on this machine, where no other one is less busy"));
+            .because("it is a local model, which has no fallback"));
     }
     let own = open::by_reference(config, &reference, choice.model.as_deref())?;
     check_price(choice, own.facts())?;
@@ -271,7 +271,7 @@ impl ProviderError {
 }
 
 fn wait_text(after: Option<Duration>) -> String {
-    after.map(|d| format!(" (it asks to wait {} s)", d.as_secs())).unwrap_or_default()
+    after.map(|d| format!(" (retry after {} s)", d.as_secs())).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -48,8 +48,8 @@ pub fn by_reference(
     let kind = if kind == "openai_compatible" { "openai" } else { kind };
     if !TYPES.contains(&kind) {
         return Err(Failure::usage(format!("`{reference}` names no provider"))
-            .because(format!("there is no type `{kind}`"))
-            .next(format!("use one of these types: {}", TYPES.join(", "))));
+            .because(format!("unknown type `{kind}`"))
+            .next(format!("use one of the types: {}", TYPES.join(", "))));
     }
     let (reference, name) = named(config, kind, name)?;
     let wanted = Wanted { reference, model, config };
@@ -96,7 +96,7 @@ fn named(config: &Config, kind: &str, name: Option<&str>) -> Result<(String, Str
 }
 
 fn unknown(kind: &str, name: &str, names: &[&str]) -> Failure {
-    let failure = Failure::usage(format!("there is no provider `{kind}.{name}`"));
+    let failure = Failure::usage(format!("no such provider: `{kind}.{name}`"));
     if names.is_empty() {
         return failure.next(format!("add [providers.{kind}.{name}] to the configuration"));
     }
@@ -198,7 +198,7 @@ fn gemini(entry: &GeminiConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> 
     let model = wanted.model("gemini", entry.model.as_deref())?;
     let model = model.strip_prefix("models/").unwrap_or(&model).to_owned();
     if model.contains(['/', '?', '#', ':']) || model.contains(char::is_whitespace) {
-        return Err(Failure::usage(format!("`{model}` is no name of a Gemini model"))
+        return Err(Failure::usage(format!("`{model}` is not a Gemini model name"))
             .next("name one like gemini-2.5-pro"));
     }
     let how = if wanted.config.agent.enable_streaming {

@@ -17,6 +17,6 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     if reason.is_empty() {
         return Err(Trouble::invalid("`reason` is empty; say in a sentence what is too hard"));
     }
-    let outcome = Outcome::done(format!("a stronger model should go on: {reason}"));
+    let outcome = Outcome::done(format!("a stronger model should continue: {reason}"));
     Ok(Outcome { escalate: Some(reason.to_owned()), ..outcome })
 }

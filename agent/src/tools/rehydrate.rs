@@ -20,12 +20,12 @@ struct Args {
 pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let Args { fragment_id, page } = call.decode()?;
     let fragment = Fragment::read(&call.at.session_dir, &fragment_id)
-        .map_err(|e| Trouble::io(&format!("there is no fragment `{fragment_id}` here"), &e))?;
+        .map_err(|e| Trouble::io(&format!("no such fragment: `{fragment_id}`"), &e))?;
     let text = fragment.transcript();
     let pages = pages(&text);
     let page = page.unwrap_or(1);
     let Some(shown) = page.checked_sub(1).and_then(|at| pages.get(at)) else {
-        let why = format!("there is no page {page}: fragment {fragment_id} has {}", pages.len());
+        let why = format!("no such page: {page}; fragment {fragment_id} has {}", pages.len());
         return Err(Trouble::invalid(why));
     };
     let before = fragment.preceding_fragment_id.as_deref();

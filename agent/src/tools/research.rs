@@ -45,7 +45,7 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         return Err(Trouble::invalid(text));
     }
     if std::env::var_os(SCOUT).is_some() {
-        return Err(Trouble::failed("a scout starts no other scout: look it up yourself"));
+        return Err(Trouble::failed("research agents cannot start other research agents"));
     }
     let reads_all = reads_all(call).await?;
     let cancelled = || Trouble::new(ErrorKind::Cancelled, "cancelled by the user");

@@ -45,7 +45,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let Some(skill) = shelf.find(name.trim()) else {
         let known: Vec<&str> = shelf.skills().iter().map(|skill| skill.name.as_str()).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        let text = format!("there is no skill `{}`; there are: {known}", name.trim());
+        let text = format!("no such skill: `{}`; available: {known}", name.trim());
         return Err(Trouble::new(ErrorKind::NotFound, text));
     };
     if let Some(file) = file.filter(|file| !file.trim().is_empty()) {
@@ -160,7 +160,7 @@ fn refused_by(shelf: &Shelf, is_named: impl Fn(&Entry) -> bool) -> Option<String
     let texts: Vec<&str> = entries.iter().map(|entry| entry.text.as_str()).collect();
     let texts = if texts.is_empty() { "none".to_owned() } else { texts.join(", ") };
     Some(format!(
-        "refused: while the skill {} is active, only these tools run: {texts}. Go on with them, or \
+        "refused: while the skill {} is active, only these tools run: {texts}. Continue with them, or \
          end your turn: the user's next message ends this",
         names.join(", "),
     ))

@@ -200,7 +200,7 @@ fn repeats_the_one_before(reply: &Reply, call: &ToolCall) -> bool {
 /// its future is dropped, which kills what is left.
 async fn carry_out_one(agent: &Agent<'_>, call: &ToolCall) -> Outcome {
     if agent.cancel.is_cancelled() {
-        return Outcome::failed(ErrorKind::Cancelled, "cancelled by the user before it began");
+        return Outcome::failed(ErrorKind::Cancelled, "cancelled by the user before it started");
     }
     let (tell, id) = (agent.tell.clone(), call.id.clone());
     let hear = Arc::new(move |text: &str| {

@@ -156,7 +156,7 @@ fn confine(spec: &BoxSpec) -> io::Result<()> {
         return Ok(());
     }
     Err(io::Error::other(format!(
-        "{}; `[sandbox] best_effort = true` goes on without",
+        "{}; `[sandbox] best_effort = true` continues without it",
         enforced.lacks.join(", ")
     )))
 }

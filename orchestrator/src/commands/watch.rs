@@ -169,7 +169,8 @@ impl<'d> Watcher<'d> {
                 Woken::Interrupted => {
                     self.interrupted = true;
                     if !self.desk.json {
-                        let text = "stopping; everything is kept (again: do not wait)";
+                        let text =
+                            "stopping; all work is kept (press Ctrl-C again to exit at once)";
                         self.progress.say(text);
                     }
                     stop_all(self.desk, self.watched.iter().map(|watched| &watched.id))?;

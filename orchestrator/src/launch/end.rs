@@ -40,16 +40,18 @@ impl End {
     ) -> String {
         let no_acp = |line: String| {
             let line = base::text::printable(base::text::head(line.trim(), 200));
-            format!("it does not speak ACP; it wrote `{line}`")
+            format!("it does not speak ACP: it printed `{line}`")
         };
         match (self, status, line) {
             (End::Strange, _, line) => no_acp(line.unwrap_or_default()),
             (End::Failed(why), _, _) => why,
-            (End::Told, _, _) => "it was told to end".to_owned(),
+            (End::Told, _, _) => "it was terminated".to_owned(),
             (End::Closed, Some(status), Some(line)) if status.success() => no_acp(line),
             (End::Closed, Some(status), _) => not_started(status, said)
                 .unwrap_or_else(|| ended_with(status, said, boxed).replacen("the agent", "it", 1)),
-            (End::Closed, None, _) => "it closed its output before it answered".to_owned(),
+            (End::Closed, None, _) => {
+                "it closed its output before it answered a request".to_owned()
+            }
         }
     }
 
@@ -57,9 +59,9 @@ impl End {
     pub fn why(self, status: Option<ExitStatus>, said: &str, boxed: bool) -> String {
         match (self, status) {
             (_, Some(status)) if !status.success() => ended_with(status, said, boxed),
-            (End::Failed(why), _) => format!("the agent stopped speaking: {why}"),
-            (End::Told | End::Strange, _) => "the agent was told to end".to_owned(),
-            (End::Closed, Some(_)) => "the agent ended by itself".to_owned(),
+            (End::Failed(why), _) => format!("the agent closed the connection: {why}"),
+            (End::Told | End::Strange, _) => "the agent was terminated".to_owned(),
+            (End::Closed, Some(_)) => "the agent exited".to_owned(),
             (End::Closed, None) => "the agent closed its output".to_owned(),
         }
     }
@@ -69,8 +71,8 @@ impl End {
 pub fn ended_with(status: ExitStatus, said: &str, boxed: bool) -> String {
     let code = base::process::exit_code(status);
     match said.is_empty() {
-        true => format!("the agent ended with exit code {code}"),
-        false => explained(format!("the agent ended with exit code {code}: {said}"), boxed),
+        true => format!("the agent exited with code {code}"),
+        false => explained(format!("the agent exited with code {code}: {said}"), boxed),
     }
 }
 
@@ -96,8 +98,8 @@ pub fn explained(complaint: String, boxed: bool) -> String {
     });
     let directory = directory.unwrap_or_else(|| "DIRECTORY".to_owned());
     format!(
-        "{complaint}; if the box denied it, `write = [\"{directory}\"]` (or `read`) in the agent's \
-         row in ~/.config/g3/config.toml allows it"
+        "{complaint}; if the sandbox denied it, `write = [\"{directory}\"]` (or `read`) in the agent's \
+         entry in ~/.config/g3/config.toml allows it"
     )
 }
 
@@ -105,8 +107,8 @@ pub fn explained(complaint: String, boxed: bool) -> String {
 pub fn not_started(status: ExitStatus, said: &str) -> Option<String> {
     let (_, error) = said.split_once("studio: cannot start `")?.1.split_once("`: ")?;
     match base::process::exit_code(status) {
-        127 => Some(format!("there is no such program, or its interpreter is missing: {error}")),
-        126 => Some(format!("it is not executable, or closed in the box: {error}")),
+        127 => Some(format!("no such program, or its interpreter is missing: {error}")),
+        126 => Some(format!("it is not executable, or not accessible in the sandbox: {error}")),
         _ => None,
     }
 }
@@ -117,7 +119,7 @@ pub fn why_stopped(reason: StopReason, said: Option<String>) -> Option<String> {
     match reason {
         StopReason::EndTurn => said,
         StopReason::Cancelled => Some("the turn was cancelled".to_owned()),
-        StopReason::Refusal => or("the agent refused to go on"),
+        StopReason::Refusal => or("the agent refused to continue"),
         StopReason::MaxTokens => or("the agent reached its limit of tokens"),
         StopReason::MaxTurnRequests => or("the agent reached its limit of requests"),
         other => {

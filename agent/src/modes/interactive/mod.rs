@@ -114,7 +114,7 @@ enum Next {
 fn at_prompt(mut failure: Failure) -> Failure {
     let goes_on = |hint: &String| !hint.contains("g3 --resume") && !hint.contains("--new-session");
     failure.next.retain(goes_on);
-    failure.next("/retry asks again, with what was done so far")
+    failure.next("/retry    retries with the work done so far")
 }
 
 /// The journal of a session; what cannot be read of it is not shown.
@@ -158,7 +158,7 @@ impl Picture {
             checkpoints.note(work.talk.requests(), before, checkpoints.take()?)
         });
         if let Err(failure) = noted {
-            work.warn(format!("/undo will not know this turn: {}", failure.what));
+            work.warn(format!("/undo cannot undo this turn: {}", failure.what));
         }
     }
 }

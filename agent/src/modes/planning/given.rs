@@ -104,7 +104,7 @@ impl Given {
             let message = Message::text(Speaker::User, asked.message.clone());
             let ended = work.part(message, cancel.clone()).await;
             work.leave().close().await;
-            let none = || Failure::failed(format!("the model gave no {}", tool.spec.name));
+            let none = || Failure::failed(format!("the model returned no {}", tool.spec.name));
             came = match (ended.status, tool.taken()) {
                 (Status::Cancelled, _) => return Ok(Came::Cancelled),
                 (_, Some(text)) => return Ok(Came::Text(text)),
@@ -125,7 +125,7 @@ impl OwnTool for Given {
             Ok(text) => {
                 *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
                 Outcome::done(format!(
-                    "the {} are taken; the user will look at them",
+                    "the {} were accepted; the user will review them",
                     self.spec.name
                 ))
             }
@@ -135,7 +135,7 @@ impl OwnTool for Given {
 
     fn left(&self) -> Option<String> {
         let name = &self.spec.name;
-        let left = || format!("the {name} are not given yet: call the tool `{name}`");
+        let left = || format!("the {name} are missing: call the tool `{name}`");
         self.taken().is_none().then(left)
     }
 }

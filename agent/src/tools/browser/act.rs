@@ -131,7 +131,7 @@ impl Given {
 
 async fn act(call: &Call<'_>, pass: Pass) -> Result<Done, Trouble> {
     let Some(action) = action(call) else {
-        let text = format!("`{}` is no action: use {ACTIONS}", call.text("action"));
+        let text = format!("invalid action `{}`: use {ACTIONS}", call.text("action"));
         return Err(Trouble::invalid(text));
     };
     let given = Given::of(call)?;

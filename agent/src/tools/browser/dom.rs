@@ -43,7 +43,7 @@ pub async fn first(session: &Session, selector: &str) -> Result<String, Trouble>
             Trouble::new(ErrorKind::NotFound, text)
         }),
         Err(Fault::Other(why)) => {
-            Err(Trouble::invalid(format!("`{selector}` is no CSS selector: {why}")))
+            Err(Trouble::invalid(format!("invalid CSS selector `{selector}`: {why}")))
         }
         Err(fault) => Err(session.told(fault).await),
     }
@@ -167,7 +167,7 @@ fn files(call: &Call<'_>, text: &str) -> Result<String, Trouble> {
             return Err(Trouble::new(ErrorKind::Denied, text));
         }
         if !path.is_file() {
-            let text = format!("cannot upload {}: there is no such file", path.display());
+            let text = format!("cannot upload {}: no such file", path.display());
             return Err(Trouble::invalid(text));
         }
         found.push(path.to_string_lossy().into_owned());

@@ -105,7 +105,7 @@ impl Hub {
         };
         if kind != Browser::ChromeHeadless && !has_display() {
             return Err(Trouble::failed(
-                "there is no display for a browser with a window (DISPLAY and WAYLAND_DISPLAY are \
+                "no display for a browser with a window (DISPLAY and WAYLAND_DISPLAY are \
                  not set): use --chrome-headless, or `[webdriver] browser = \"chrome-headless\"`, \
                  or start g3 within xvfb-run",
             ));
@@ -177,7 +177,7 @@ async fn heard(keeper: &mut AsyncRunning) -> Result<Record, Trouble> {
     match serde_json::from_str(&line) {
         Ok(Said::Ready(record)) => Ok(record),
         Ok(Said::Failed(why)) => Err(Trouble::failed(why)),
-        Err(_) => Err(Trouble::failed("the browser's keeper ended without a word")),
+        Err(_) => Err(Trouble::failed("the browser daemon exited unexpectedly")),
     }
 }
 
@@ -210,7 +210,7 @@ async fn until<T>(mut look: impl FnMut() -> Result<Option<T>, Trouble>) -> Resul
             tokio::time::sleep(LOOK).await;
         }
     };
-    let late = |_| Trouble::new(ErrorKind::Timeout, "another call holds the browser for too long");
+    let late = |_| Trouble::new(ErrorKind::Timeout, "timed out waiting for another browser call");
     tokio::time::timeout(PATIENCE, looking).await.map_err(late)?
 }
 

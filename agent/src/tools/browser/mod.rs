@@ -68,7 +68,7 @@ fn opened(call: &Call<'_>, url: &str) -> Vec<Access> {
 /// Does what the call wants, or ends early when the user cancels.
 pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
     let Engine::Browser(verb) = call.face.engine else {
-        return Err(Trouble::failed("this is no call for a browser"));
+        return Err(Trouble::failed("invalid browser call"));
     };
     let work = async {
         match verb {

@@ -82,7 +82,7 @@ pub async fn open(call: &Call<'_>, session: &Session, url: &reqwest::Url) -> Res
     let here = match opened.await {
         Ok((before, here)) if before == here && here.url != url.as_str() => {
             return Err(Trouble::failed(format!(
-                "no page came from {url}; if it is a download, it lies in {}",
+                "{url} is not a page; if it is a download, it is in {}",
                 session.place.path().join("downloads").display()
             )));
         }
@@ -151,7 +151,7 @@ async fn with_page(call: &Call<'_>, session: &Session, verb: Verb) -> Result<Out
     match done {
         Ok(outcome) => Ok(outcome),
         Err(Fault::Other(why)) if verb == Verb::FindAll => {
-            Err(Trouble::invalid(format!("`{selector}` is no CSS selector: {why}")))
+            Err(Trouble::invalid(format!("invalid CSS selector `{selector}`: {why}")))
         }
         Err(fault) => Err(session.told(fault).await),
     }

@@ -89,7 +89,7 @@ impl Wire {
             Err(_) => return Err(Fault::Late),
         };
         let mut answer: Value = serde_json::from_slice(&body)
-            .map_err(|why| Fault::Other(format!("the driver's answer is no JSON: {why}")))?;
+            .map_err(|why| Fault::Other(format!("the driver's answer is not JSON: {why}")))?;
         if status.is_success() { Ok(answer["value"].take()) } else { Err(fault(&answer["value"])) }
     }
 }

@@ -38,7 +38,7 @@ pub async fn click(call: &Call<'_>) -> Result<Outcome, Trouble> {
         "right" => Button::Right,
         "middle" => Button::Middle,
         other => {
-            let text = format!("mouse_click: `{other}` is no button: left, right or middle");
+            let text = format!("mouse_click: invalid button `{other}`: use left, right or middle");
             return Err(Trouble::invalid(text));
         }
     };

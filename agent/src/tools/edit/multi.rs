@@ -45,7 +45,7 @@ fn edits(call: &Call<'_>) -> Result<Vec<(PathBuf, Wish)>, Trouble> {
     let Args { edits, path: common } = call.decode()?;
     let total = edits.len();
     if edits.is_empty() {
-        return Err(Trouble::invalid("`edits` is empty: there is nothing to change"));
+        return Err(Trouble::invalid("`edits` is empty: nothing to change"));
     }
     let one = |(at, edit): (usize, Value)| {
         let wrong = |why: String| Trouble::invalid(format!("Edit {} of {total}: {why}", at + 1));

@@ -145,7 +145,7 @@ fn take(order: &Order, draft: &mut Draft<'_, '_>, step: &Step) -> Result<Vec<Str
 }
 
 fn missing(what: &str, raw: &str) -> Trouble {
-    Trouble::new(ErrorKind::NotFound, format!("cannot {what} {raw}: there is no such file"))
+    Trouble::new(ErrorKind::NotFound, format!("cannot {what} {raw}: no such file"))
 }
 
 fn told(call: &Call<'_>, changed: &[Changed], notes: &[String]) -> Outcome {

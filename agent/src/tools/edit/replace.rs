@@ -38,7 +38,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let wish: Wish = call.decode()?;
     let (old_key, new_key) = names(call);
     if wish.old == wish.new {
-        let text = format!("`{old_key}` and `{new_key}` are identical: there is nothing to change");
+        let text = format!("`{old_key}` and `{new_key}` are identical: nothing to change");
         return Err(Trouble::invalid(text));
     }
     if wish.old.is_empty() {

@@ -109,7 +109,7 @@ fn text(bytes: &[u8]) -> String {
             .to_owned();
     }
     if start.contains('\0') || start.contains('\u{fffd}') {
-        return format!("it is no picture that is known here; {kinds}");
+        return format!("unknown image format; {kinds}");
     }
     format!("it is text, not a picture; {kinds}")
 }

@@ -81,12 +81,12 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
 fn target(call: &Call<'_>) -> Result<Url, Trouble> {
     let text = call.text("url").trim();
     let bad = |why: &str| Trouble::invalid(format!("webfetch: `{text}` {why}"));
-    let mut url = Url::parse(text).map_err(|why| bad(&format!("is no address: {why}")))?;
+    let mut url = Url::parse(text).map_err(|why| bad(&format!("is not an address: {why}")))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(bad("must begin with http:// or https://"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(bad("holds a user name or a password, which is not sent"));
+        return Err(bad("contains a user name or a password, which is not sent"));
     }
     url.set_fragment(None);
     let host = door::host(&url);
@@ -116,7 +116,7 @@ async fn fetch(call: &Call<'_>, url: &Url, form: Form) -> Result<Outcome, Troubl
         Came::Page { response, url } => (response, url),
         Came::Elsewhere { from, to } => {
             let text = format!(
-                "{from} sends on to another host, which was not asked:\n{to}\nCall webfetch with \
+                "{from} redirects to another host:\n{to}\nCall webfetch with \
                  that address if it is what you look for."
             );
             let metadata = json!({ "url": from.as_str(), "redirect": to.as_str() });
@@ -168,7 +168,7 @@ async fn follow(door: &Door<'_>, mut url: Url, form: Form, name: &str) -> Result
         }
         url = to;
     }
-    Err(Trouble::failed(format!("{url} sends on and on, more than {REDIRECTS} times")))
+    Err(Trouble::failed(format!("too many redirects ({REDIRECTS}): {url}")))
 }
 
 /// Where an answer sends us.
@@ -178,7 +178,7 @@ fn sent_on(response: &Response, url: &Url) -> Result<Option<Url>, Trouble> {
         return Ok(None);
     };
     let place = String::from_utf8_lossy(place.as_bytes());
-    let bad = || Trouble::failed(format!("{url} sends on to `{place}`, which is no page"));
+    let bad = || Trouble::failed(format!("{url} redirects to `{place}`, which is not a page"));
     let mut to = url.join(&place).map_err(|_| bad())?;
     if !matches!(to.scheme(), "http" | "https") || !to.username().is_empty() {
         return Err(bad());

@@ -104,7 +104,7 @@ pub fn reaches(call: &Call<'_>) -> Vec<Access> {
 
 fn items(args: &Args) -> Result<&[Value], Trouble> {
     match args.searches.len() {
-        0 => Err(Trouble::invalid("`searches` is empty: there is nothing to search for")),
+        0 => Err(Trouble::invalid("`searches` is empty")),
         n if n > SEARCHES => {
             Err(Trouble::invalid(format!("`searches` has {n} entries; {SEARCHES} is the most")))
         }
