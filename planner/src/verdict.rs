@@ -227,15 +227,15 @@ mod tests {
         for words in [
             "`R1` is listed 2 times",
             "`R2` is missing",
-            "no requirement `R9`",
-            "`R1` is said to be met without evidence",
-            "not all is met: R1",
+            "no such requirement: `R9`",
+            "`R1` was judged met without evidence",
+            "requirements are not met: R1",
             "a check failed: cargo test",
         ] {
             assert!(said.contains(words), "no `{words}` in: {said}");
         }
         let silent = Verdict { feedback: String::new(), ..verdict(false, &[]) };
-        assert!(wrong(&silent, &[]).contains("no feedback"));
+        assert!(wrong(&silent, &[]).contains("the feedback is empty"));
     }
 
     #[test]
@@ -280,8 +280,8 @@ mod tests {
         assert_eq!(
             said,
             [
-                "Some(\"R1\") `R1` is said to be unmet, and every check passed",
-                "Some(\"R2\") `R2` is said to be unknown, and every check passed",
+                "Some(\"R1\") `R1` was judged unmet, but every check passed",
+                "Some(\"R2\") `R2` was judged unknown, but every check passed",
             ]
         );
         let whole = verdict(false, &[("R1", Met, "a"), ("R2", Met, "b")]);

@@ -153,7 +153,7 @@ fn mistakes_are_told_with_their_lines_and_start_nothing() {
         ),
         (
             "[[task]]\nid='a'\ntext='x'\nafter=['a']\n",
-            "tasks.toml:1: these tasks wait for each other",
+            "tasks.toml:1: circular dependency",
         ),
         ("[[task]]\ntext='x'\naftr=[]\n", "tasks.toml:3:"),
     ] {
@@ -184,7 +184,7 @@ fn another_plan_is_set_aside_only_when_that_is_said() {
     scene
         .studio(["plan", "--new", "wish.md"])
         .exits(3)
-        .says("archived the earlier plan:  g3-plan/dropped_");
+        .says("archived the earlier plan: g3-plan/dropped_");
     let kept = |kind: &str| {
         let names = std::fs::read_dir(scene.repo.path().join("g3-plan")).expect("there");
         let mut names = names.flatten().map(|it| it.file_name().to_string_lossy().into_owned());

@@ -48,7 +48,7 @@ fn without_accept_the_next_one_starts_when_the_user_lands_the_one_before() {
     ran.exits(0).says(&format!("waiting for `{}` to land", id(&first)));
     let second = session(&scene, "sh echo two >> log");
     assert_eq!((&second["state"], &second["after"]), (&json!("queued"), &json!([first["id"]])));
-    scene.studio(["explain", id(&second)]).exits(0).says("has landed");
+    scene.studio(["explain", id(&second)]).exits(0).says("to land");
     scene.studio(["accept", id(&first), "-m", "One"]).exits(0);
     scene.await_state(id(&second), "ready");
     assert_eq!(scene.worktree(id(&second)).read("log"), "one\ntwo\n");
@@ -94,13 +94,13 @@ fn a_list_with_mistakes_starts_nothing_and_names_their_lines() {
             "twice.md",
             "- x\n  id: a\n- y\n  id: a\n- z\n  after: z\n",
             &[
-                "twice.md:3: `a` is already the id of the task at line 1",
+                "twice.md:3: duplicate task id `a` (first used at line 1)",
                 "twice.md:5: task `t3` waits for `z`",
             ],
         ),
         ("key.toml", "[[task]]\ntext = 'x'\naftr = []\n", &["key.toml:3:", "aftr"]),
         ("syntax.toml", "[[task]]\ntext = 'x\n", &["syntax.toml:2:"]),
-        ("empty.md", "# nothing\n- [x] done\n", &["there is no task to do"]),
+        ("empty.md", "# nothing\n- [x] done\n", &["no open task in"]),
     ] {
         scene.repo.write(name, text);
         let ran = scene.studio(["run", "--tasks", name]);

@@ -64,7 +64,7 @@ fn people_read_a_table_a_page_and_a_report() {
     table.exits(1).says("COACH").says("warning: `R2` was judged unmet");
     table.says("All: 2 sessions, 6 turns, 2000 in, 100 out, $0.5000");
     let page = scene.studio(["trace", "R1"]);
-    page.exits(0).says("coach: met:  log:1 `x`").never_says("\u{1b}");
+    page.exits(0).says("coach: met: log:1 `x`").never_says("\u{1b}");
     page.says("1 round, 3 turns, 1000 in, 50 out, $0.2500, shared with R2");
     let report = scene.studio(["trace", "--markdown"]);
     report.exits(1).says("| requirement | state | coach | commits | checks | took |");

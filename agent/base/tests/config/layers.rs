@@ -137,11 +137,11 @@ fn a_wrong_type_names_the_file_the_key_and_the_wanted_type() {
     );
     for (wrong, wanted) in [
         ("[agent]\nmax_turns = -1", "a non-negative integer"),
-        ("[agent]\nthinning_floor_percent = 101", "a whole number from 0 to 100"),
-        ("[agent]\nprofile = \"g4\"", "one of the texts `g3`, `egirl`"),
+        ("[agent]\nthinning_floor_percent = 101", "an integer from 0 to 100"),
+        ("[agent]\nprofile = \"g4\"", "one of `g3`, `egirl`"),
         ("[agent]\nauto_compact = \"yes\"", "`true` or `false`"),
         ("[studio]\nchecks = [1]", "a string or a list of strings"),
-        ("[studio.agents.x]\ncommand = \"line\"", "a list of texts"),
+        ("[studio.agents.x]\ncommand = \"line\"", "a list of strings"),
         ("[gate]\nrules = [{ action = \"maybe\" }]", "a list of rules"),
         ("[providers.anthropic.main]\ntemperature = \"warm\"", "a non-negative number"),
         ("[providers]\ndefault_provider = 1", "a string of the form `type.name`"),
@@ -171,7 +171,7 @@ fn references_are_checked_and_the_older_name_of_openai_is_understood() {
 
     let failure = Env::new(&user.replace("\"anthropic\"", "\"openai.grok\""), "").failure();
     assert!(failure.contains("no such provider: `openai.grok`"), "{failure}");
-    assert!(failure.contains("use one of openai.groq"), "{failure}");
+    assert!(failure.contains("use one of: openai.groq"), "{failure}");
     let failure = Env::new("", "").flag("providers.commit", "claude").failure();
     assert!(failure.contains("set in `providers.commit` (flag)"), "{failure}");
 }
