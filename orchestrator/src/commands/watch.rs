@@ -284,7 +284,7 @@ impl Watched {
         if view.state == State::Landing && !view.facts.locked {
             // Whoever landed it was killed on the way; its intent says how to end that.
             if let Err(failure) = engine::recover(&desk.repository) {
-                // The others go on; whoever changes something next tries again.
+                // The others continue; the next change retries.
                 if !std::mem::replace(&mut self.stuck, true) {
                     report::say(&failure.to_string());
                 }
