@@ -147,7 +147,7 @@ fn a_verdict_that_does_not_count_is_told_back_and_given_anew() {
     stage.g3(["--autonomous"]).ok();
     let last = stage.asked().pop().unwrap();
     let told: Vec<String> = last.tool_results().into_iter().map(|(_, text)| text).collect();
-    assert!(told[0].contains("not all is met: R2"), "{told:?}");
+    assert!(told[0].contains("requirements are not met: R2"), "{told:?}");
     assert!(told[1].contains("`R1` is missing; `R2` is missing"), "{told:?}");
     assert_eq!(told.len(), 3);
 }

@@ -185,7 +185,7 @@ fn a_host_that_fails_costs_the_vector_and_not_the_memory() {
     for (says, told) in [
         (Tell::Error(fault), "llama.cpp cannot read a text"),
         (wrong(embedder(), vec![1.0]), "cannot be used"),
-        (wrong(other, vec![1.0, 0.0]), "started anew"),
+        (wrong(other, vec![1.0, 0.0]), "was restarted"),
         (Tell::Text { text: "what?".into() }, "another kind of message"),
     ] {
         let host = Host { says: Some(says), ..Host::named("m", 2) };

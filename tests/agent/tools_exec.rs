@@ -63,7 +63,7 @@ fn a_process_that_holds_the_output_open_does_not_hold_us() {
     let bench = Bench::new("g3");
     let since = Instant::now();
     let called = shell(&bench, "sleep 30 & echo $! > pid; echo done");
-    called.says("done").says("still runs and holds its output").works();
+    called.says("done").says("holds its output open").works();
     assert!(since.elapsed().as_secs() < 10);
     let pid: u32 = bench.read("pid").trim().parse().unwrap();
     assert!(base::process::is_alive(pid), "what was left running on purpose was ended");

@@ -122,7 +122,7 @@ fn writes_are_taken_back_one_after_the_other_and_are_listed() {
         .next()
         .map(|it| assert!(it.contains("patch: deleted")))
         .unwrap();
-    assert!(undo(&bench, &[]).ok().contains("took back `patch`\nrestored"));
+    assert!(undo(&bench, &[]).ok().contains("undid `patch`\nrestored"));
     assert!(bench.has("gone"));
     undone(&bench);
     assert_eq!(bench.read("changed"), "two\n");

@@ -151,10 +151,7 @@ fn mistakes_are_told_with_their_lines_and_start_nothing() {
             "[[task]]\nid='a'\ntext='x'\n\n[[task]]\nid='b'\ntext='y'\nrequirements=['R9']\n",
             "tasks.toml:5: task `b` names R9, which is not in g3-plan/current_requirements.md",
         ),
-        (
-            "[[task]]\nid='a'\ntext='x'\nafter=['a']\n",
-            "tasks.toml:1: circular dependency",
-        ),
+        ("[[task]]\nid='a'\ntext='x'\nafter=['a']\n", "tasks.toml:1: circular dependency"),
         ("[[task]]\ntext='x'\naftr=[]\n", "tasks.toml:3:"),
     ] {
         scene.repo.write(TASKS, list);

@@ -194,7 +194,7 @@ mod tests {
         assert!(message.words().contains("the file src/a.rs (1 line):\nfn a() {}\n"));
         assert!(message.words().contains("the directory src (1 entry):\na.rs\n"));
         assert_eq!(notes[..2], ["attached src/a.rs: 1 line", "attached src: 1 entry"]);
-        assert!(notes[2].starts_with("blob is not attached: it is "), "{notes:?}");
+        assert!(notes[2].starts_with("cannot attach blob: it is "), "{notes:?}");
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Help {
         // A tool that failed has said so already.
         match outcome.ok {
             true => {
-                Outcome::failed(ErrorKind::Failed, format!("{no}; go on with the task yourself"))
+                Outcome::failed(ErrorKind::Failed, format!("{no}; continue with the task yourself"))
             }
             false => outcome,
         }

@@ -248,7 +248,7 @@ mod tests {
         let two = made(dir.path(), "write docs").id.clone();
         assert_eq!(find(dir.path(), Some("fix")).unwrap(), one);
         assert_eq!(find(dir.path(), Some(two.as_str())).unwrap(), two);
-        assert!(find(dir.path(), Some("zzz")).unwrap_err().what.contains("no session"));
+        assert!(find(dir.path(), Some("zzz")).unwrap_err().what.contains("no such session"));
         made(dir.path(), "fix logout");
         assert!(find(dir.path(), Some("fix")).unwrap_err().what.contains("several"));
     }

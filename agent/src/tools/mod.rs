@@ -66,7 +66,7 @@ pub struct Outcome {
     pub images: Vec<Image>,
     /// What to do next, for a model that needs to be told; not for people.
     pub next: Option<String>,
-    /// Why a stronger model should go on.
+    /// Why a stronger model should continue.
     pub escalate: Option<String>,
     /// What it cost, when it asked a model.
     pub bill: Option<Bill>,

@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn what_is_no_directive_is_named() {
         let said = |text: &str| parse(text).unwrap_err().to_string();
-        assert!(said("loud").contains("`loud` is no level"));
+        assert!(said("loud").contains("invalid level `loud`"));
         assert!(said("rmcp=trace").contains("no target `rmcp`"));
         assert!(said("g3::modle=info").contains("g3::model"));
     }

@@ -140,7 +140,7 @@ mod tests {
           check failed (2): make^[[2J
           R1   met      a.rs:3
           R2   unmet    nothing there
-          look at: `R1` is said to be met by `make`
+          warning: `R1` is said to be met by `make`
         ");
     }
 

@@ -294,7 +294,7 @@ mod tests {
         let target = dir.path().join("model.gguf");
         let (url, _asked) = server(vec![ok(text(), CONTENT.len())]);
         let failure = pull(&url, &target, &"0".repeat(64)).await.unwrap_err();
-        assert!(failure.to_string().contains("is pinned"), "{failure}");
+        assert!(failure.to_string().contains("its SHA-256 is"), "{failure}");
         assert!(!target.exists() && !dir.path().join("model.gguf.part").exists());
     }
 

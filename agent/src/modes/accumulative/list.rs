@@ -135,7 +135,7 @@ mod tests {
         let ids: Vec<String> = again.items().into_iter().map(|(id, _)| id).collect();
         assert_eq!(ids, ["R4", "R5"]);
         assert!(again.text().ends_with(
-            "R5 is the newest: it is what this run is for. The others must hold as well.\n"
+            "R5 is the newest: it is what this run is for. The others must hold too.\n"
         ));
     }
 

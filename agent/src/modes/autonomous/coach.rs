@@ -153,7 +153,7 @@ mod tests {
             assert!(!tool.call(&verdict(true, "unmet")).ok);
         }
         assert!(tool.left().is_none());
-        assert!(tool.taken().unwrap_err().contains("not all is met: R2"));
+        assert!(tool.taken().unwrap_err().contains("requirements are not met: R2"));
     }
 
     #[test]

@@ -127,7 +127,7 @@ mod tests {
         assert!(why(b"\xef\xbb\xbf<svg xmlns=\"\"/>").contains("SVG"));
         assert!(why(b"%PDF-1.7").contains("pdftoppm"));
         assert!(why(b"hello").contains("it is text"));
-        assert!(why(b"\x01\0\x02").contains("no picture that is known"));
+        assert!(why(b"\x01\0\x02").contains("unknown image format"));
         assert!(why(b"").contains("empty"));
         // Cut within the magic bytes.
         assert!(why(b"\x89PN").contains("no picture"));
