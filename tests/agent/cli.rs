@@ -232,7 +232,7 @@ fn a_word_that_was_meant_as_a_command_or_a_flag_does_not_run_as_a_task() {
         [("resume", "g3 --resume"), ("chat", "g3 --chat"), ("sesions", "g3 sessions")]
     {
         let ran = stage.g3([word]);
-        ran.exits(2).says(&format!("`{word}` is not a command of g3"));
+        ran.exits(2).says(&format!("no such command: `{word}`"));
         ran.says(&format!("try: {command}")).says(&format!("g3 -- {word}"));
     }
     stage.g3(["resume", "fix-login"]).exits(2).says("try: g3 --resume");

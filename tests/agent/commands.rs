@@ -100,7 +100,7 @@ fn rewind_goes_back_before_a_turn_with_its_files_and_stays_there() {
     let input = "write a\nchange it\n/rewind\n/rewind 2\n/rewind 9\nsomething else\n/stats\n";
     let ran = stage.g3_with_input([], input);
     ran.says("  1  write a").says("  2  change it").says("rewound to before turn 2");
-    ran.says("there is no turn 9").says("turns    5");
+    ran.says("no such turn: 9").says("turns    5");
     assert_eq!(stage.repo.read("a.txt"), "one\n");
     let text = stage.asked()[4].text();
     assert!(text.contains("write a") && !text.contains("change it"), "{text}");
@@ -208,7 +208,7 @@ fn large_results_are_moved_away_at_once_when_the_user_says_so() {
     let replies: Vec<Reply> = (1..9).map(big).chain([Reply::says("x"), Reply::says("y")]).collect();
     let stage = Stage::new(replies);
     let ran = stage.g3_with_input([], "count\n/thinnify\n/skinnify\n/skinnify\n/dump\nand?\n");
-    ran.says("calls to files").says("nothing large to move").says("written to");
+    ran.says("calls to files").says("no large calls to move").says("written to");
     assert!(std::fs::read_dir(stage.session_dir().join("thinned")).unwrap().count() >= 4);
     assert!(stage.asked().last().unwrap().text().contains("were moved to"));
 }

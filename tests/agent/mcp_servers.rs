@@ -130,7 +130,7 @@ fn a_server_at_an_address_is_used_with_its_token() {
     assert_eq!(result(&stage, 1), "4");
     assert!(web.requests().iter().any(|request| request.header("x-own") == Some("o")));
     configure_web(&stage, &web, "bearer_token_command = \"echo no >&2; exit 4\"");
-    stage.g3(["mcp", "test", "web"]).exits(1).says("gave no token: it ended with code 4: no");
+    stage.g3(["mcp", "test", "web"]).exits(1).says("failed: it ended with code 4: no");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn a_wish_on_stdin_becomes_a_list_on_stdout_and_nothing_is_changed() {
     assert_eq!(stage.repo.git(["status", "--porcelain"]), before);
     assert!(stage.asked()[0].text().contains("- a door\n- a bell"));
     let told = stage.asked()[4].text();
-    for words in ["omit the marks", "`text` is no list", "has 2 items and this has 1"] {
+    for words in ["omit the marks", "`text` is not a list", "has 2 items and this has 1"] {
         assert!(told.contains(words), "no `{words}` in {told}");
     }
 }
@@ -87,11 +87,11 @@ fn a_model_is_told_all_that_is_wrong_with_its_tasks() {
     let (first, second) = (stage.asked()[1].text(), stage.asked()[2].text());
     for words in [
         "duplicate task id",
-        "waits for `c`",
-        "wait for each other",
-        "names R9, which is no requirement",
-        "task `d` serves no requirement",
-        "no task serves R3",
+        "depends on `c`",
+        "circular dependency",
+        "names unknown requirement R9",
+        "task `d` covers no requirement",
+        "no task covers R3",
     ] {
         assert!(first.contains(words), "no `{words}` in {first}");
     }

@@ -120,7 +120,7 @@ fn what_cannot_be_told_apart_is_left_out() {
     let ran = yes(&stage);
     ran.ok();
     ran.says("left out: clash: it also contains your own changes").says("left out: own");
-    ran.says("no model wrote the commit message");
+    ran.says("used a plain commit message");
     assert_eq!(
         (has(&stage, "HEAD", "clash"), stage.repo.read("clash")),
         ("green\n".into(), "blue\n".into())

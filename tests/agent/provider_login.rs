@@ -107,9 +107,9 @@ fn a_login_through_the_browser_is_kept_used_and_removed() {
         assert!(!all.contains(&token), "{token} is written down");
     }
 
-    desk.g3(["login", "databricks", "--remove"]).says("is removed").ok();
+    desk.g3(["login", "databricks", "--remove"]).says("removed the login").ok();
     assert!(desk.files().is_empty());
-    desk.g3(["login", "databricks", "work", "--remove"]).says("there was no login").ok();
+    desk.g3(["login", "databricks", "work", "--remove"]).says("no login for").ok();
     desk.ask().exits(2);
 }
 

@@ -63,15 +63,14 @@ fn a_missing_key_or_model_is_said_before_anything_is_asked() {
     let text = "[providers.databricks.x]\nhost = \"x.example.com\"\ntoken = \"k\"\n";
     assert!(refused(text, "databricks.x").contains("set `model` in [providers.databricks.x]"));
     assert!(
-        refused(&format!("{text}model = \"a/../b\"\n"), "databricks.x")
-            .contains("no name of a serving")
+        refused(&format!("{text}model = \"a/../b\"\n"), "databricks.x").contains("not a serving")
     );
     assert!(
         refused(&format!("{text}use_oauth = true\n"), "databricks.x")
             .contains("has use_oauth and a token")
     );
     let text = "[providers.gemini.x]\nmodel = \"a/b\"\napi_key = \"k\"\n";
-    assert!(refused(text, "gemini.x").contains("no name of a Gemini model"));
+    assert!(refused(text, "gemini.x").contains("not a Gemini model name"));
 }
 
 fn ask_with(server: &ModelServer, text: &str, reference: &str) {

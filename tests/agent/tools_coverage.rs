@@ -131,7 +131,7 @@ echo 'test tests::adds ... FAILED'; echo 'error: test failed' >&2; exit 101";
     called.says("the tests failed").says("tests::adds ... FAILED").says("exit code 101");
     called.says("left out").fails("failed");
     assert!(called.text.len() < 15_000, "{}", called.text.len());
-    measured("echo done").says("no report that can be read").fails("failed");
+    measured("echo done").says("its report cannot be read").fails("failed");
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn writes_are_taken_back_one_after_the_other_and_are_listed() {
     undone(&bench);
     assert!(!bench.has("fresh") && bench.read("changed") == "one\n");
     let none = undo(&bench, &[]);
-    assert!(none.code == 1 && none.err.contains("not taken back"), "{none:?}");
+    assert!(none.code == 1 && none.err.contains("nothing to undo"), "{none:?}");
     // What was taken back is not lost either.
     let state = bench.session().join("undo");
     let kept = fs::read_to_string(state.join("000001.undone/0.after")).unwrap();

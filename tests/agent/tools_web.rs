@@ -154,7 +154,7 @@ fn redirects_are_followed_on_one_host_and_told_for_others() {
     fetch(&bench, &site.url("/round")).says("too many redirects (10)").fails("failed");
     assert_eq!(site.asked().iter().filter(|asked| asked.path == "/round").count(), 11);
     site.sends("/file", "302 Found", "file:///etc/passwd");
-    fetch(&bench, &site.url("/file")).says("which is no page").fails("failed");
+    fetch(&bench, &site.url("/file")).says("which is not a page").fails("failed");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn what_is_no_page_is_refused_with_its_reason() {
         ("ftp://a.example/x", "must begin with http:// or https://"),
         ("file:///etc/passwd", "must begin with"),
         ("no address", "is not an address"),
-        ("http://me:word@a.example/", "holds a user name"),
+        ("http://me:word@a.example/", "contains a user name"),
     ] {
         fetch(&bench, url).says(words).fails("validation");
     }

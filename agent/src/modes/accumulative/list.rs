@@ -134,9 +134,11 @@ mod tests {
         let again = List::open(dir.path()).unwrap();
         let ids: Vec<String> = again.items().into_iter().map(|(id, _)| id).collect();
         assert_eq!(ids, ["R4", "R5"]);
-        assert!(again.text().ends_with(
-            "R5 is the newest: it is what this run is for. The others must hold too.\n"
-        ));
+        assert!(
+            again
+                .text()
+                .ends_with("R5 is the newest: this run is for it. The others must hold too.\n")
+        );
     }
 
     #[test]
