@@ -92,7 +92,7 @@ fn without_a_stronger_model_the_tool_is_not_there() {
     let ran = pair.g3(["--json", "--max-turns", "2", "What is Rust?"]);
     let asked = pair.small.requests();
     assert!(!asked[0].tool_names().contains(&"suggest_escalation".to_owned()));
-    assert!(asked[1].last().contains("nobody else is there"), "{}", asked[1].last());
+    assert!(asked[1].last().contains("no other model is configured"), "{}", asked[1].last());
     assert_eq!(of_type(&ran.json_lines(), "tool_end")[0]["ok"], false);
     assert!(pair.strong.requests().is_empty());
 }

@@ -19,7 +19,7 @@ fn refused(text: &str, reference: &str) -> String {
 #[test]
 fn a_reference_that_names_nothing_says_what_there_is() {
     let two = "[providers.openai.a]\n[providers.openai.b]\n";
-    assert!(refused(two, "openai.c").contains("use one of these: openai.a, openai.b"));
+    assert!(refused(two, "openai.c").contains("use one of: openai.a, openai.b"));
     assert!(refused(two, "openai").contains("name one: openai.a, openai.b"));
     assert!(refused(two, "mistral.x").contains("unknown type `mistral`"));
     assert!(refused("", "anthropic.main").contains("add [providers.anthropic.main]"));

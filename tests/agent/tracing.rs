@@ -142,7 +142,7 @@ fn no_secret_no_words_and_no_content_get_in() {
     assert_eq!(unknown["fields"]["gen_ai.tool.name"], "(not offered)");
     let denied = lines.iter().find(|line| line["fields"]["decision"] == "to be asked");
     assert_eq!(denied.expect("the gate is traced")["fields"]["access"], "read");
-    assert_eq!(of(&lines, "event", "asked")[0]["fields"]["answer"], "nobody is there");
+    assert_eq!(of(&lines, "event", "asked")[0]["fields"]["answer"], "no terminal");
 }
 
 #[test]

@@ -388,7 +388,7 @@ impl<'m> Engine<'m> {
     fn fail_all(&mut self, why: &str) {
         for job in std::mem::take(&mut self.active) {
             self.cache.forget(&mut self.context, job.seat.seq);
-            let mut fault = Fault::new(FaultKind::Broken, "llama.cpp cannot go on");
+            let mut fault = Fault::new(FaultKind::Broken, "llama.cpp failed");
             fault.why = Some(why.to_owned());
             job.fail(fault);
         }

@@ -25,7 +25,7 @@ pub struct ModeArgs {
     /// With --autonomous: requirements, or a file with them [default: requirements.md]
     #[arg(long, value_name = "TEXT|FILE")]
     requirements: Option<String>,
-    /// With --autonomous, --auto and --planning: a command that must pass (one `sh -c` line); may be repeated
+    /// With --autonomous, --auto and --planning: check that must pass, run with `sh -c` (repeatable)
     #[arg(long = "check", value_name = "LINE")]
     checks: Vec<String>,
     /// List the personas

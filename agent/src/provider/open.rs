@@ -47,7 +47,7 @@ pub fn by_reference(
     };
     let kind = if kind == "openai_compatible" { "openai" } else { kind };
     if !TYPES.contains(&kind) {
-        return Err(Failure::usage(format!("`{reference}` names no provider"))
+        return Err(Failure::usage(format!("no such provider: `{reference}`"))
             .because(format!("unknown type `{kind}`"))
             .next(format!("use one of the types: {}", TYPES.join(", "))));
     }
@@ -100,7 +100,7 @@ fn unknown(kind: &str, name: &str, names: &[&str]) -> Failure {
     if names.is_empty() {
         return failure.next(format!("add [providers.{kind}.{name}] to the configuration"));
     }
-    failure.next(format!("use one of these: {kind}.{}", names.join(&format!(", {kind}."))))
+    failure.next(format!("use one of: {kind}.{}", names.join(&format!(", {kind}."))))
 }
 
 fn anthropic(entry: &AnthropicConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> {

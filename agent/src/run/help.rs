@@ -51,7 +51,7 @@ impl Work {
         };
         let (facts, own) = (stronger.facts(), &self.facts().model);
         self.warn(format!(
-            "{own} asks for help ({why}): {} on {} goes on with this turn",
+            "{own} asks for help ({why}): {} on {} continues this turn",
             facts.model, facts.provider
         ));
         stronger.provider.turn_begins();
@@ -91,7 +91,7 @@ impl Help {
                 return Outcome { next: None, ..outcome };
             }
             Some((_, Err(failure))) => failure.sentence(),
-            None => "nobody else is there".to_owned(),
+            None => "no other model is configured".to_owned(),
         };
         // A tool that failed has said so already.
         match outcome.ok {

@@ -140,7 +140,7 @@ pub fn of_g3(status: Status, error: Option<String>) -> Option<String> {
     match status {
         Status::Done => None,
         Status::Failed => or("the agent failed"),
-        Status::Limit => or("the agent reached a limit of its own"),
+        Status::Limit => or("the agent reached its own limit"),
         Status::NotApproved => or("the work was not approved"),
         Status::Cancelled => Some("the turn was cancelled".to_owned()),
     }

@@ -36,7 +36,7 @@ pub fn split(all: Vec<Requirement>, there: Vec<Task>, report: &str) -> (Given, A
         "type": "object",
         "properties": {
             "id": {"type": "string", "description": "A short name: letters, digits and `-`."},
-            "text": {"type": "string", "description": "What is to be done, so that somebody who sees only this and the requirements can do it."},
+            "text": {"type": "string", "description": "What to do, complete enough for an agent that sees only this and the requirements."},
             "requirements": list("Ids of the requirements that it serves; at least one."),
             "after": list("Ids of the tasks that must have landed before it begins."),
             "paths": list("Files that it will touch, as glob patterns from the root."),
