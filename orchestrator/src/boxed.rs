@@ -8,8 +8,10 @@ mod terminal;
 
 mod descendants;
 mod guard;
+mod start_report;
 
 pub use descendants::{Frozen, freeze};
+pub use start_report::{StartFailure, StartReport};
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -38,7 +40,7 @@ pub struct BoxSpec {
     pub environment: Vec<(String, String)>,
     /// Its own temporary directory (`TMPDIR`): made when it is missing, and writable.
     pub temp: Option<PathBuf>,
-    /// Descriptors that the program gets, by number (5 or more), e.g. a connection to the model
+    /// Descriptors that the program gets, by number (6 or more), e.g. a connection to the model
     /// host; the caller adds them with [`Job::descriptor`].
     pub descriptors: Vec<i32>,
 }
@@ -69,6 +71,18 @@ pub const BROKEN: u8 = 125;
 const SPEC_FD: i32 = 3;
 const LIFELINE_FD: i32 = 4;
 const HELD_FD: i32 = 4;
+const REPORT_FD: i32 = 5;
+
+/// A prepared start of a program in a box.
+#[derive(Debug)]
+pub struct BoxJob {
+    /// The guard around the box, to be started.
+    pub job: Job,
+    /// Keeps the box alive.
+    pub lifeline: Lifeline,
+    /// Says afterwards whether the box could start the program.
+    pub report: StartReport,
+}
 
 /// A program prepared to start in a box, with our stdin closed and its output piped unless the
 /// caller says otherwise. Everything in the box ends when the program ends, when the job's process
@@ -77,7 +91,7 @@ pub fn job<S: AsRef<OsStr>>(
     spec: &BoxSpec,
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
-) -> io::Result<(Job, Lifeline)> {
+) -> io::Result<BoxJob> {
     job_of(&ourselves()?, spec, program, args)
 }
 
@@ -87,13 +101,17 @@ pub fn job_of<S: AsRef<OsStr>>(
     spec: &BoxSpec,
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
-) -> io::Result<(Job, Lifeline)> {
-    let (read, write) = io::pipe()?;
+) -> io::Result<BoxJob> {
+    let (read, lifeline) = io::pipe()?;
+    let (report, write) = io::pipe()?;
     let job = prepared(studio, "__guard", spec)?
         .args(["--lifeline-fd", &LIFELINE_FD.to_string()])
+        .args(["--report-fd", &REPORT_FD.to_string()])
         .descriptor(read.into(), LIFELINE_FD)
+        .descriptor(write.into(), REPORT_FD)
         .cleans_up();
-    Ok((job.arg("--").arg(program).args(args), write.into()))
+    let job = job.arg("--").arg(program).args(args);
+    Ok(BoxJob { job, lifeline: lifeline.into(), report: StartReport::new(report.into()) })
 }
 
 /// Runs a person's shell in a session: on a terminal of its own where we have one, so that nothing
@@ -142,7 +160,7 @@ fn ourselves() -> io::Result<OsString> {
     std::env::current_exe().map(Into::into)
 }
 
-/// `studio __box --spec-fd N [--lifeline-fd N] -- PROGRAM [ARG…]`, or `__guard` with the same
+/// `studio __box --spec-fd N [--lifeline-fd N] [--report-fd N] -- PROGRAM [ARG…]`, or `__guard` with the same
 /// arguments, around it. Nothing when the verb is neither: it is a command of a user's then.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let done = match args.next()?.to_str()? {

@@ -21,14 +21,14 @@ use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::boxed::session::Places;
-use crate::boxed::{self, BoxSpec, Frozen, Lifeline};
-use crate::git::private::Place;
+use crate::boxed::{self, BoxJob, BoxSpec, Frozen, Lifeline, StartReport};
+use crate::git::private::{self, Place};
 use crate::git::repo::Repository;
 use crate::room::build_caches::BuildCaches;
 use crate::session::record::Record;
 
 /// The number under which an agent finds its connection to the model host.
-const HOST_FD: i32 = 5;
+const HOST_FD: i32 = 6;
 /// Bytes of each stream of a check that are kept.
 const TAIL: usize = 4096;
 
@@ -58,6 +58,8 @@ pub struct Process {
     pub running: AsyncRunning,
     /// The lifeline of its box.
     pub lifeline: Lifeline,
+    /// Says after its end whether it was started at all.
+    pub report: StartReport,
 }
 
 /// How a program ended, and the end of what it wrote.
@@ -118,6 +120,7 @@ impl Room {
     ) -> Result<Room> {
         let home = home();
         let closed = visible::closed(repository, place, &home);
+        let fixed = private::fixed(&place.worktree, &place.git_dir);
         let places = Places {
             home: &home,
             worktree: &place.worktree,
@@ -126,6 +129,7 @@ impl Room {
             temp: directories.temporary,
             cache: directories.cache,
             closed: &closed,
+            fixed: &fixed,
         };
         let spec =
             BoxSpec::for_session(&places, row, sandbox).or_fail(|| "cannot set up the sandbox")?;
@@ -161,7 +165,8 @@ impl Room {
     pub fn start(&self, argv: &[String]) -> Result<Process> {
         let cannot = || format!("cannot start `{}`", argv.first().map_or("", String::as_str));
         let (program, args) = argv.split_first().ok_or("no program given").or_fail(cannot)?;
-        let (mut job, lifeline) = boxed::job(&self.spec, program, args).or_fail(cannot)?;
+        let BoxJob { mut job, lifeline, report } =
+            boxed::job(&self.spec, program, args).or_fail(cannot)?;
         if let Some(host) = &self.host {
             job = job.descriptor(host.try_clone().or_fail(cannot)?, HOST_FD);
         }
@@ -170,7 +175,7 @@ impl Room {
         guards.retain(|guard| base::process::is_alive(*guard));
         guards.extend(running.child.id());
         drop(guards);
-        Ok(Process { running, lifeline })
+        Ok(Process { running, lifeline, report })
     }
 
     /// Stops everything that was started here until the result is dropped: what it may write to

@@ -115,8 +115,9 @@ impl Repo {
     /// status, worktrees and every file of the working tree.
     #[track_caller]
     pub fn everything(&self) -> BTreeMap<String, String> {
-        let mut all = tree(&self.path);
-        all.retain(|name, _| !name.starts_with(".git/"));
+        let mut all = BTreeMap::new();
+        // A supervisor may still be writing below `.git`.
+        walk(&self.path, &self.path, &|name| name == ".git", &mut all);
         all.insert("<refs>".into(), self.git(["for-each-ref"]));
         all.insert("<HEAD>".into(), self.git(["rev-parse", "--symbolic-full-name", "HEAD"]));
         all.insert("<index>".into(), self.git(["ls-files", "-s"]));
@@ -135,11 +136,16 @@ impl Repo {
 /// Every entry below a directory: kind, mode and content, by relative name (bytes shown escaped).
 pub fn tree(root: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    walk(root, root, &mut found);
+    walk(root, root, &|_| false, &mut found);
     found
 }
 
-fn walk(root: &Path, dir: &Path, found: &mut BTreeMap<String, String>) {
+fn walk(
+    root: &Path,
+    dir: &Path,
+    is_left_out: &dyn Fn(&str) -> bool,
+    found: &mut BTreeMap<String, String>,
+) {
     for entry in fs::read_dir(dir).expect("the directory can be read") {
         let path = entry.expect("the entry can be read").path();
         let name = path.strip_prefix(root).expect("below the root");
@@ -147,7 +153,10 @@ fn walk(root: &Path, dir: &Path, found: &mut BTreeMap<String, String>) {
         let meta = fs::symlink_metadata(&path).expect("the entry exists");
         let kind = meta.file_type();
         if kind.is_dir() {
-            walk(root, &path, found);
+            if is_left_out(&name) {
+                continue;
+            }
+            walk(root, &path, is_left_out, found);
             found.insert(format!("{name}/"), format!("{:o}", meta.permissions().mode()));
         } else if kind.is_symlink() {
             let target = fs::read_link(&path).expect("a link has a target");

@@ -209,16 +209,17 @@ fn strange_agents_are_landed_or_refused_with_a_reason() {
     scene.studio(["accept", &switched, "-m", "Add a"]).exits(0);
     assert_eq!(scene.repo.read("a"), "1\n");
 
-    let rewired = scene.ready("write b 1; reconfig /tmp/hooks; commit b");
+    let rewired = scene.exec(["--sandbox", "off", "write b 1; reconfig /tmp/hooks; commit b"]);
+    scene.await_state(&rewired, "ready");
     scene.studio(["accept", &rewired, "-m", "Add b"]).exits(0);
     assert_eq!(scene.repo.read("b"), "1\n");
 
-    let repointed = scene.exec(["write c 1; repoint /nowhere/.git"]);
+    let repointed = scene.exec(["--sandbox", "off", "write c 1; repoint /nowhere/.git"]);
     let failed = scene.await_state(&repointed, "failed");
     assert!(failed["why"].as_str().unwrap().contains("was changed"), "{failed}");
     scene.studio(["discard", &repointed]).exits(0);
 
-    let vanished = scene.exec(["write d 1; commit d; vanish"]);
+    let vanished = scene.exec(["--sandbox", "off", "write d 1; commit d; vanish"]);
     let failed = scene.await_state(&vanished, "failed");
     assert!(failed["why"].as_str().unwrap().contains("was changed"), "{failed}");
     scene.studio(["discard", &vanished]).exits(0);

@@ -217,6 +217,9 @@ fn what_an_agent_changed_of_its_git_is_told_until_it_is_put_back() {
     assert_eq!(told().as_deref(), Some("the agent changed config, hooks in its git directory"));
     s.home(&session);
     assert_eq!(told(), None, "put back when the work came home");
+    fs::write(git_dir.join("commondir"), "/elsewhere\n").unwrap();
+    assert!(told().unwrap().contains("commondir"));
+    s.home(&session);
     fs::write(git_dir.join("info/attributes"), "* filter=evil\n").unwrap();
     assert!(told().unwrap().contains("info/attributes"));
     fs::write(session.work.path().join(".git"), "gitdir: /elsewhere\n").unwrap();

@@ -108,6 +108,24 @@ fn json_of_foreign_words_is_harmless_on_a_terminal() {
 }
 
 #[test]
+fn a_worktree_whose_git_the_agent_changed_is_marked() {
+    let scene = Scene::new();
+    let [changed, untouched] = [scene.ready("write a 1"), scene.ready("write b 1")];
+    let names = |ran: &Ran| ran.err.contains("warning: ");
+    assert!(!names(&scene.studio(["list"])));
+    scene.worktree(&changed).git(["config", "core.fsmonitor", "/evil"]);
+    let shown = list(&scene, "100");
+    shown
+        .says("ready (!)")
+        .says(&format!("warning: {changed}: the agent changed config in its git"));
+    shown.never_says(&format!("warning: {untouched}"));
+    let sessions = scene.studio(["list", "--json"]).json()["sessions"].clone();
+    let told: Vec<bool> =
+        sessions.as_array().unwrap().iter().map(|it| it["tampered"].is_null()).collect();
+    assert_eq!(told.iter().filter(|is_fine| **is_fine).count(), 1, "{sessions}");
+}
+
+#[test]
 fn a_conflict_with_the_branch_is_marked_and_remembered() {
     let (scene, ids) = busy();
     for _ in 0..2 {

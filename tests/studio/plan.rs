@@ -171,6 +171,21 @@ fn mistakes_are_told_with_their_lines_and_start_nothing() {
 }
 
 #[test]
+fn a_plan_that_no_agent_could_work_on_is_refused_before_it_begins() {
+    let scene = scene();
+    scene.studio(["plan"]).exits(3);
+    let old = scene.repo.read(REQUIREMENTS);
+    // g3 would refine the wish, and has neither a key nor a model here.
+    scene.repo.write("wish.md", "make it faster\n");
+    scene.studio(["plan", "--new", "--yes", "wish.md"]).exits(2).says("is not on this machine");
+    assert_eq!(scene.repo.read(REQUIREMENTS), old);
+    let list = scene.repo.read(TASKS).replacen("id = ", "agent = \"g3\"\nid = ", 1);
+    scene.repo.write(TASKS, list);
+    scene.studio(["plan", "--yes"]).exits(2).says("is not on this machine");
+    assert!(sessions(&scene).is_empty());
+}
+
+#[test]
 fn another_plan_is_set_aside_only_when_that_is_said() {
     let scene = scene();
     scene.studio(["plan"]).exits(3);

@@ -1,6 +1,7 @@
 //! Word wrap of text that streams: words stay whole, and lines end at the terminal's width.
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+pub use base::text::{columns, cut_columns};
+use unicode_width::UnicodeWidthChar;
 
 /// Columns between two tab stops.
 const TAB: usize = 8;
@@ -97,11 +98,6 @@ impl Wrapper {
     }
 }
 
-/// The columns that a text without style sequences takes.
-pub fn columns(text: &str) -> usize {
-    text.width()
-}
-
 /// A text of one or more lines, wrapped. Each line begins with `prefix`, and its continuation with
 /// as many spaces.
 pub fn wrapped(text: &str, width: Option<usize>, prefix: &str) -> String {
@@ -113,24 +109,6 @@ pub fn wrapped(text: &str, width: Option<usize>, prefix: &str) -> String {
         wrap.end_line(&mut out);
     }
     out.pop();
-    out
-}
-
-/// A text cut to so many columns, with a sign that it was.
-pub fn cut_columns(text: &str, most: usize) -> String {
-    if columns(text) <= most {
-        return text.to_owned();
-    }
-    let mut out = String::new();
-    let mut taken = 1;
-    for c in text.chars() {
-        taken += c.width().unwrap_or(0);
-        if taken > most {
-            break;
-        }
-        out.push(c);
-    }
-    out.push('…');
     out
 }
 
@@ -152,12 +130,5 @@ mod tests {
     fn a_word_that_is_longer_than_a_line_begins_one() {
         let wrapped = wrapped("see https://example.org/x now then", Some(10), "");
         assert_eq!(wrapped, "see\nhttps://example.org/x now then");
-    }
-
-    #[test]
-    fn columns_are_counted_and_not_characters() {
-        assert_eq!(cut_columns("数据库", 6), "数据库");
-        assert_eq!(cut_columns("数据库", 5), "数据…");
-        assert_eq!(cut_columns("abcdef", 4), "abc…");
     }
 }

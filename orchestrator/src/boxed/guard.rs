@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use base::process::{Job, Stream, inherited};
 
 use crate::boxed::inside::{self, Event, STOPPED};
-use crate::boxed::{LIFELINE_FD, SPEC_FD, ourselves};
+use crate::boxed::{LIFELINE_FD, REPORT_FD, SPEC_FD, ourselves};
 
 /// How long a box may take to end what is in it, before the guard does that.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -19,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Gives the exit code of the box.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
     let (spec, lifeline) = (inherited(SPEC_FD)?, inherited(LIFELINE_FD)?);
+    let report = inherited(REPORT_FD)?;
     let (read, write) = io::pipe()?;
     inside::adopt_orphans()?;
     let (tell, events) = mpsc::channel();
@@ -29,6 +30,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
         .args(args)
         .descriptor(spec, SPEC_FD)
         .descriptor(read.into(), LIFELINE_FD)
+        .descriptor(report, REPORT_FD)
         .stdin(Stream::Inherit)
         .stdout(Stream::Inherit)
         .stderr(Stream::Inherit)

@@ -3,24 +3,26 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use base::process::{Job, Stream, inherited, keep_from_children};
-use base::sandbox;
+use base::sandbox::{self, Confinement, Scope};
 use rustix::process::{Resource, Rlimit, Signal, WaitOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::boxed::{BoxSpec, descendants};
+use crate::boxed::{BoxSpec, StartFailure, descendants};
 
 /// What the box process was told on its command line.
 pub struct Order {
     spec: BoxSpec,
     lifeline: Option<OwnedFd>,
+    report: Option<OwnedFd>,
     program: OsString,
     args: Vec<OsString>,
 }
@@ -52,14 +54,19 @@ const OPEN_FILES: u64 = 65_536;
 impl Order {
     /// Reads the command line and the box's description behind its descriptor.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> io::Result<Order> {
-        let wrong = || io::Error::other("usage: __box --spec-fd N [--lifeline-fd N] -- PROGRAM");
+        let wrong = || {
+            io::Error::other(
+                "usage: __box --spec-fd N [--lifeline-fd N] [--report-fd N] -- PROGRAM",
+            )
+        };
         let mut args = args.into_iter();
-        let (mut spec, mut lifeline) = (None, None);
+        let (mut spec, mut lifeline, mut report) = (None, None, None);
         while let Some(flag) = args.next() {
             match flag.to_str() {
                 Some("--") => break,
                 Some("--spec-fd") => spec = Some(number(args.next())?),
                 Some("--lifeline-fd") => lifeline = Some(number(args.next())?),
+                Some("--report-fd") => report = Some(number(args.next())?),
                 _ => return Err(wrong()),
             }
         }
@@ -67,7 +74,8 @@ impl Order {
         let file = File::from(inherited(spec.ok_or_else(wrong)?)?);
         let spec = serde_json::from_reader(io::BufReader::new(file))?;
         let lifeline = lifeline.map(inherited).transpose()?;
-        Ok(Order { spec, lifeline, program, args: args.collect() })
+        let report = report.map(inherited).transpose()?;
+        Ok(Order { spec, lifeline, report, program, args: args.collect() })
     }
 }
 
@@ -106,8 +114,9 @@ pub fn run(order: Order) -> io::Result<u8> {
     if on_terminal {
         job = job.in_our_group();
     }
-    match start_confined(order.spec, job)? {
+    match confined(&order.spec, job)?.spawn_forget() {
         Ok(program) => {
+            drop(order.report);
             thread::spawn(move || reap(program, &tell));
             Ok(match events.recv() {
                 Ok(Event::Ended { code, .. }) => end_rest(&events, program, Some(code)),
@@ -115,7 +124,15 @@ pub fn run(order: Order) -> io::Result<u8> {
                 Ok(Event::Childless) | Err(_) => STOPPED,
             })
         }
-        Err(error) => Ok(not_started(&error)),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "studio: {error}");
+            let failure = StartFailure::new(&error, &order.program.to_string_lossy());
+            if let Some(report) = order.report {
+                // A caller that does not want to know has closed its end.
+                let _ = failure.send(report);
+            }
+            Ok(failure.exit_code())
+        }
     }
 }
 
@@ -126,39 +143,26 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
-/// The shell's exit codes for a program that cannot be started.
-fn not_started(error: &io::Error) -> u8 {
-    let _ = io::Write::write_all(&mut io::stderr(), format!("studio: {error}\n").as_bytes());
-    if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
-}
-
-/// Confines a thread of its own and starts the program on it; the box itself stays free, so that
-/// it can end what the program starts. The thread stays, because the program dies with it.
-fn start_confined(spec: BoxSpec, job: Job) -> io::Result<io::Result<u32>> {
-    let (tell, told) = mpsc::channel();
-    thread::spawn(move || {
-        let _ = tell.send(confine(&spec).map(|()| job.spawn_forget()));
-        loop {
-            thread::park();
-        }
-    });
-    told.recv().map_err(io::Error::other)?
-}
-
-fn confine(spec: &BoxSpec) -> io::Result<()> {
+/// The job with the box around it, which its process enters before it executes the program; the
+/// box process itself stays free, so that it can end what the program starts.
+fn confined(spec: &BoxSpec, job: Job) -> io::Result<Job> {
     if !spec.confined {
-        return Ok(());
+        return Ok(job);
+    }
+    let lacks = sandbox::lacking();
+    if !lacks.is_empty() && !spec.best_effort {
+        return Err(io::Error::other(format!(
+            "{}; `[sandbox] best_effort = true` continues without it",
+            lacks.join(", ")
+        )));
     }
     let mut rules = spec.rules.clone();
     rules.write.extend(spec.temp.clone());
-    let enforced = sandbox::enter(&rules)?;
-    if enforced.lacks.is_empty() || spec.best_effort {
-        return Ok(());
+    match Confinement::new(rules, Scope::Closed) {
+        Ok(confinement) => Ok(job.confined(Arc::new(confinement))),
+        Err(_) if spec.best_effort => Ok(job),
+        Err(error) => Err(error),
     }
-    Err(io::Error::other(format!(
-        "{}; `[sandbox] best_effort = true` continues without it",
-        enforced.lacks.join(", ")
-    )))
 }
 
 /// No core dumps, which hold keys, and enough open files.

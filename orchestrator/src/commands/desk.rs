@@ -26,8 +26,11 @@ use crate::session::journal::{Entry, Outcome};
 use crate::session::state::State;
 use crate::session::store::Store;
 
-/// How long somebody may take who is about to let go of a session.
+/// How long to wait for a command that only looks at a session.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a supervisor may take after its last line: it waits for the processes of its boxes, and
+/// removes their temporary files.
+const ENDING: Duration = Duration::from_secs(30);
 /// Fewer sessions than this are looked at one after the other.
 const WORTH_A_THREAD: usize = 100;
 
@@ -123,14 +126,27 @@ impl Desk {
         crate::schedule::step(&self.repository, &self.fates()?)
     }
 
-    /// Takes a session's lock. A supervisor that has written its last line, and a command that only
-    /// looks at a session, let go of it in a moment.
+    /// Takes a session's lock. A command that only looks at a session lets go of it in a moment; a
+    /// supervisor that has written its last line may take longer, on a busy machine above all.
     pub fn lock_soon(&self, id: &Id) -> Result<Option<Lock>> {
-        let until = Instant::now() + PATIENCE;
+        let begin = Instant::now();
+        let mut is_told = false;
         loop {
             let lock = self.store.lock(id)?;
-            if lock.is_some() || Instant::now() > until {
+            if lock.is_some() {
                 return Ok(lock);
+            }
+            self.interrupt.check()?;
+            let waited = begin.elapsed();
+            let may_end = || -> Result<bool> {
+                Ok(matches!(self.store.story(id)?.phase, Phase::Ended { .. }))
+            };
+            if waited > ENDING || waited > PATIENCE && !may_end()? {
+                return Ok(None);
+            }
+            if waited > PATIENCE && !is_told && !self.json {
+                report::say(&format!("waiting for what still works on `{id}` to end"));
+                is_told = true;
             }
             pause();
         }
@@ -276,6 +292,7 @@ impl Desk {
             .map(|view| Candidate {
                 id: view.record.id.clone(),
                 created_at: view.record.created_at.clone(),
+                is_open: !view.state.is_over(),
                 fits: fits(&view.state),
             })
             .collect();

@@ -9,6 +9,7 @@ use base::id::Id;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
+use crate::git::import;
 use crate::report;
 use crate::report::list::Page;
 use crate::report::table;
@@ -37,6 +38,9 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         views.into_iter().partition(|view| view.state.is_over() && !args.all);
     let mut open: Vec<View> = open.into_iter().map(|view| desk.salvaged(view)).collect();
     compare(&desk, &mut open);
+    for view in open.iter_mut().filter(|view| !view.state.is_over()) {
+        view.tampered = import::tampered(&view.record.place);
+    }
     if desk.json {
         let sessions: Vec<_> = open.iter().map(View::json).collect();
         let unreadable: Vec<_> = whys.map(|(id, why)| json!({"id": id, "why": why})).collect();
@@ -52,6 +56,12 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         report::say(&format!("{why}: studio doctor"));
     }
     say_what_waits(&open);
+    for view in &open {
+        if let Some(what) = &view.tampered {
+            let id = &view.record.id;
+            report::say(&format!("warning: {id}: {what}; plain git in its worktree would obey it"));
+        }
+    }
     if !over.is_empty() {
         report::say(&format!("{} accepted or discarded: studio list --all", over.len()));
     }

@@ -38,6 +38,21 @@ pub fn check(desk: &Desk, orders: &[Order]) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a plan whose texts no model could refine or split.
+pub fn planner(desk: &Desk) -> Result<()> {
+    let mut row = contract::row(
+        &desk.config,
+        "g3",
+        contract::Options::default(),
+        &record::Part::default(),
+        &[],
+    )?;
+    if let Some(planner) = &desk.config.providers.planner {
+        row.command.extend(["--provider".to_owned(), planner.clone()]);
+    }
+    dry_run(desk, &row, None)
+}
+
 /// Refuses limits of what an agent does not report.
 fn reports(row: &AgentRow, agent: &str, limits: &record::Limits) -> Result<()> {
     let flags = [
@@ -76,6 +91,9 @@ fn dry_run(desk: &Desk, row: &AgentRow, budget: Option<f64>) -> Result<()> {
     let top = desk.repository.main_checkout.as_deref().unwrap_or(&desk.repository.common_dir);
     let directory = desk.directory.as_deref().unwrap_or(top);
     let mut job = Job::new(program, directory).args(args).arg("--dry-run");
+    if let Some(file) = &desk.config_file {
+        job = job.arg("--config").arg(file);
+    }
     if let Some(usd) = budget.filter(|usd| *usd > 0.0) {
         job = job.arg("--budget").arg(usd.to_string());
     }

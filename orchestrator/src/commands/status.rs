@@ -30,11 +30,12 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         // A repository that changes under our eyes makes this unknown, not the whole page.
         view.standing = home::standing(&desk.repository, &view.record, &work).ok().flatten();
     }
+    view.tampered = import::tampered(&view.record.place);
     match desk.json {
         true => report::json_line(&view.json()),
         false => {
             report::out(&table::page(&view));
-            if let Some(what) = import::tampered(&view.record.place) {
+            if let Some(what) = &view.tampered {
                 report::say(&format!("warning: {what}; plain git in its worktree would obey it"));
             }
         }

@@ -133,6 +133,9 @@ pub fn check_pointer(place: &Place) -> Result<bool> {
 /// the configuration, hooks and attributes behind it are not those that studio wrote, so git would
 /// run what the agent put there. None while all is as it was, or the worktree is gone.
 pub fn tampered(place: &Place) -> Option<String> {
+    if Originals::are_untouched(place) {
+        return None;
+    }
     let originals = Originals::load(&place.git_dir).ok()?;
     place.worktree.symlink_metadata().ok()?;
     if worktree::pointer_in(&place.worktree).as_deref() != Some(originals.pointer.as_slice()) {

@@ -60,11 +60,6 @@ pub fn accept(repository: &Repository, order: &Order) -> Result<Accepted> {
     let name = format!("{}{}/work", trash::kept_prefix(&operation), order.place.id);
     refs_first.push(RefChange::new(name, None, Some(candidate.work.clone())));
     let intent = Intent {
-        id: operation.clone(),
-        time: order.time.clone(),
-        kind: Kind::Accept,
-        sessions: vec![order.place.clone()],
-        undoes: None,
         landing: Some(Landing {
             target: candidate.target.clone(),
             before: candidate.target_tip.clone(),
@@ -76,6 +71,7 @@ pub fn accept(repository: &Repository, order: &Order) -> Result<Accepted> {
         refs_last: dropped.drop,
         receipt: order.receipt.clone(),
         note: order.committed.note.clone(),
+        ..Intent::new(operation.clone(), &order.time, Kind::Accept, vec![order.place.clone()])
     };
     match engine::carry_out(repository, &mut log, &intent)? {
         Done::Yes => Ok(Accepted::Landed { operation, checkouts: checkouts.len() }),

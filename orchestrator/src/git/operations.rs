@@ -58,6 +58,25 @@ pub struct Intent {
     pub note: Option<RefChange>,
 }
 
+impl Intent {
+    /// An operation on these sessions that changes nothing yet.
+    pub fn new(id: String, time: &str, kind: Kind, sessions: Vec<Place>) -> Intent {
+        Intent {
+            id,
+            time: time.to_owned(),
+            kind,
+            sessions,
+            undoes: None,
+            landing: None,
+            refs_first: Vec::new(),
+            moves: Vec::new(),
+            refs_last: Vec::new(),
+            receipt: None,
+            note: None,
+        }
+    }
+}
+
 /// A branch that moves together with the files of its checkouts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Landing {
@@ -413,19 +432,7 @@ mod tests {
         if !is_intent {
             return Line::Outcome(Outcome { id, done: true });
         }
-        Line::Intent(Box::new(Intent {
-            id,
-            time: "2026-01-02T10:00:00Z".to_owned(),
-            kind: Kind::Discard,
-            sessions: Vec::new(),
-            undoes: None,
-            landing: None,
-            refs_first: Vec::new(),
-            moves: Vec::new(),
-            refs_last: Vec::new(),
-            receipt: None,
-            note: None,
-        }))
+        Line::Intent(Box::new(Intent::new(id, "2026-01-02T10:00:00Z", Kind::Discard, Vec::new())))
     }
 
     #[test]

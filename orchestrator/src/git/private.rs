@@ -2,6 +2,7 @@
 //! agent had it. The originals lie beside it, where no agent can write.
 
 use std::fmt::Write as _;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
@@ -12,6 +13,7 @@ use crate::git::inside::Dir;
 use crate::git::names::{BranchName, BranchTemplate};
 use crate::git::refs;
 use crate::git::repo::Repository;
+use crate::git::worktree;
 
 /// Settings that the agent's git must share with the repository's, because they change what is
 /// written to or read from the worktree.
@@ -30,6 +32,17 @@ const SHARED: &[&str] = &[
 
 /// How deep an object directory is: `ab/…`, `pack/…`, `info/commit-graphs/…`.
 const OBJECTS_DEPTH: u32 = 2;
+
+/// `commondir`: the configuration lies in the directory itself. It is there so that it can be held
+/// ([`fixed`]): a file of this name that an agent makes would lead git to another configuration.
+const COMMON: &[u8] = b".\n";
+
+/// What the processes of an agent must not change in a session: its `.git` file, and what git obeys
+/// in the private directory behind it.
+pub fn fixed(worktree: &Path, git_dir: &Path) -> Vec<PathBuf> {
+    let inside = ["config", "commondir", "hooks", "info"].map(|name| git_dir.join(name));
+    inside.into_iter().chain([worktree.join(".git")]).collect()
+}
 
 /// Where the parts of one session are. Plain data for the session's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,12 +154,17 @@ impl Originals {
             changed.push("config".to_owned());
         }
         let names = top.names()?;
-        let strangers = ["config.worktree", "commondir"].into_iter();
-        changed.extend(strangers.filter(|it| names.iter().any(|name| name == it)).map(Into::into));
+        let has = |name: &str| names.iter().any(|it| it == name);
+        if has("config.worktree") {
+            changed.push("config.worktree".to_owned());
+        }
+        if has("commondir") && differs(&top, "commondir", COMMON) {
+            changed.push("commondir".to_owned());
+        }
         match top.existing("hooks")? {
             Some(hooks) if hooks.names()?.is_empty() => {}
             Some(_) => changed.push("hooks".to_owned()),
-            None if names.iter().any(|name| name == "hooks") => changed.push("hooks".to_owned()),
+            None if has("hooks") => changed.push("hooks".to_owned()),
             None => {}
         }
         let attributes = match top.existing("info")? {
@@ -162,11 +180,27 @@ impl Originals {
         Ok(changed)
     }
 
+    /// Whether nothing that git obeys was touched since it was written; a `false` says nothing. Costs
+    /// a few system calls: an agent cannot set the time of a change.
+    pub fn are_untouched(place: &Place) -> bool {
+        let changed_at = |path: &Path| {
+            std::fs::symlink_metadata(path).map(|meta| (meta.ctime(), meta.ctime_nsec())).ok()
+        };
+        let git_dir = &place.git_dir;
+        let Some(written) = changed_at(&originals_dir(git_dir).join("config")) else {
+            return false;
+        };
+        let is_older = |name| changed_at(&git_dir.join(name)).is_some_and(|it| it <= written);
+        ["config", "commondir", "hooks", "info"].into_iter().all(is_older)
+            && changed_at(&git_dir.join("config.worktree")).is_none()
+            && worktree::pointer_in(&place.worktree) == Some(pointer(place))
+    }
+
     fn try_restore(&self, git_dir: &Path) -> std::io::Result<()> {
         let top = Dir::open(git_dir)?;
         top.write("config", &self.config)?;
         top.remove_all("config.worktree")?;
-        top.remove_all("commondir")?;
+        top.write("commondir", COMMON)?;
         top.sub("hooks")?.empty()?;
         let info = top.sub("info")?;
         info.write("exclude", &self.exclude)?;

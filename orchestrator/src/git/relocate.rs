@@ -34,18 +34,10 @@ pub fn relocate(repository: &Repository, wanted: &[Relocation], time: &str) -> R
     engine::recover_with(repository, &mut log)?;
     let moved = |it: &Relocation| Place { worktree: it.to.clone(), ..it.place.clone() };
     let renamed = |it: &Relocation| Move { from: it.place.worktree.clone(), to: it.to.clone() };
+    let sessions = wanted.iter().map(moved).collect();
     let intent = Intent {
-        id: log.next_id(),
-        time: time.to_owned(),
-        kind: Kind::Relocate,
-        sessions: wanted.iter().map(moved).collect(),
-        undoes: None,
-        landing: None,
-        refs_first: Vec::new(),
         moves: wanted.iter().map(renamed).collect(),
-        refs_last: Vec::new(),
-        receipt: None,
-        note: None,
+        ..Intent::new(log.next_id(), time, Kind::Relocate, sessions)
     };
     engine::carry_out(repository, &mut log, &intent)?;
     Ok(intent.id)

@@ -42,19 +42,7 @@ pub fn discard(repository: &Repository, places: &[Place], time: &str) -> Result<
     let mut log = Log::open(repository)?;
     engine::recover_with(repository, &mut log)?;
     let operation = log.next_id();
-    let mut intent = Intent {
-        id: operation.clone(),
-        time: time.to_owned(),
-        kind: Kind::Discard,
-        sessions: places.to_vec(),
-        undoes: None,
-        landing: None,
-        refs_first: Vec::new(),
-        moves: Vec::new(),
-        refs_last: Vec::new(),
-        receipt: None,
-        note: None,
-    };
+    let mut intent = Intent::new(operation.clone(), time, Kind::Discard, places.to_vec());
     for place in places {
         let dropping = dropping(repository, place, &operation)?;
         intent.refs_first.extend(dropping.keep);
@@ -87,17 +75,12 @@ pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Und
         refs_first.push(RefChange::new(name, None, Some(landing.after.clone())));
     }
     let intent = Intent {
-        id: operation.clone(),
-        time: time.to_owned(),
-        kind: Kind::Undo,
-        sessions: undone.sessions.clone(),
         undoes: Some(undone.id.clone()),
         landing,
         refs_first,
         moves: moves_back(repository, &undone),
         refs_last: undone.refs_first.iter().map(RefChange::reversed).collect(),
-        receipt: None,
-        note: None,
+        ..Intent::new(operation.clone(), time, Kind::Undo, undone.sessions.clone())
     };
     match engine::carry_out(repository, &mut log, &intent)? {
         Done::Yes => Ok(Undone {

@@ -49,7 +49,7 @@ impl Launcher for Acp {
             let process = seat
                 .room
                 .start(&command)
-                .map_err(|failure| cannot_start(&command, failure.why.unwrap_or(failure.what)))?;
+                .map_err(|failure| cannot_start(&command, failure.into_cause()))?;
             let (orders, told) = unbounded_channel();
             let (tell, news) = unbounded_channel();
             let (ready, started) = oneshot::channel();
@@ -155,13 +155,15 @@ async fn serve(seat: Seat, mut process: Process, mut talk: Talk) {
     if status.is_none() {
         let _ = process.running.end(GRACE).await;
     }
-    drop(process);
+    let Process { running, lifeline, report } = process;
+    drop((running, lifeline));
     let said = tokio::time::timeout(GRACE, stderr).await;
     let said = said.ok().and_then(std::result::Result::ok).unwrap_or_default();
     shared.flush();
     if let Some(ready) = talk.ready.take() {
         let line = shared.lock().strange.take().or_else(|| first.try_recv().ok());
-        let _ = ready.send(Err(end.before_it_opened(status, &said, line, shared.boxed)));
+        let _ =
+            ready.send(Err(end.before_it_opened(status, report.read(), &said, line, shared.boxed)));
     } else {
         let _ = talk.tell.send(News::Gone(end.why(status, &said, shared.boxed)));
     }

@@ -82,7 +82,7 @@ async fn turn(
     let mut process = match seat.room.start(&filled(seat, text)) {
         Ok(process) => process,
         Err(failure) => {
-            let why = failure.why.unwrap_or(failure.what);
+            let why = failure.into_cause();
             return Some(cannot_start(&seat.row.command, why).sentence());
         }
     };
@@ -101,15 +101,16 @@ async fn turn(
         }
     };
     // What outlived the agent in its box ends here, and with it the last holder of its streams.
-    drop(process);
+    let Process { running, lifeline, report } = process;
+    drop((running, lifeline));
     let (message, said) = hear.await.unwrap_or_default();
     if let Some(message) = message {
         let _ = tell.send(News::Event(message));
     }
     match ended {
         Some(Ok(status)) if status.success() => None,
-        Some(Ok(status)) => Some(match not_started(status, &said) {
-            Some(why) => cannot_start(&seat.row.command, why).sentence(),
+        Some(Ok(status)) => Some(match report.read() {
+            Some(failure) => cannot_start(&seat.row.command, not_started(&failure)).sentence(),
             None => ended_with(status, &said, seat.room.is_confined()),
         }),
         Some(Err(e)) => Some(format!("cannot wait for the agent: {e}")),

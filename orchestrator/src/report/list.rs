@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use base::id::Id;
-use base::text::printable;
+use base::text::{columns, cut_columns, printable};
 use jiff::Timestamp;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::report::table::{age, agent, changes};
 use crate::report::view::View;
@@ -70,7 +69,7 @@ pub fn sessions(views: &[View], ids: &[Id], now: Timestamp, page: Page) -> Strin
     let shown = blocks.iter().take_while(|block| fits(block)).count();
     lines.extend(blocks.into_iter().take(shown).flatten());
     if shown < views.len() {
-        lines.push(cut(&sum(&views[shown..]), page.width));
+        lines.push(cut_columns(&sum(&views[shown..]), page.width));
     }
     lines.join("\n")
 }
@@ -132,21 +131,21 @@ impl Row {
             let dirty = if work.dirty { "*" } else { "" };
             row.changes = format!("+{} -{}{dirty}", work.insertions, work.deletions);
         }
-        if row.next.width() > LONGEST_COMMAND {
+        if columns(&row.next) > LONGEST_COMMAND {
             row.next = format!("studio status {id}");
         }
         row
     }
 
     fn of(view: &View, id: &str, now: Timestamp) -> Row {
-        let conflicts = has_conflicts(view);
-        let mark = if conflicts { " (!)" } else { "" };
+        let warns = has_conflicts(view) || view.tampered.is_some();
+        let mark = if warns { " (!)" } else { "" };
         let one_line =
             |text: &str| printable(text).split_whitespace().collect::<Vec<_>>().join(" ");
         Row {
             id: id.to_owned(),
             state: format!("{}{mark}", view.state.name()),
-            style: if conflicts { YELLOW } else { style(&view.state) },
+            style: if warns { YELLOW } else { style(&view.state) },
             task: one_line(&view.record.task),
             agent: one_line(&agent(&view.record)),
             changes: changes(view),
@@ -160,7 +159,7 @@ impl Row {
     fn lines(&self, widths: Option<&Widths>, page: Page) -> Vec<String> {
         let inside = page.width.saturating_sub(GAP);
         let below = |style: &str, text: &str| {
-            format!("{:GAP$}{}", "", page.styled(style, &cut(text, inside)))
+            format!("{:GAP$}{}", "", page.styled(style, &cut_columns(text, inside)))
         };
         let reason = self.reason.as_ref().map(|text| below(self.style, text));
         let mut lines = match widths {
@@ -173,7 +172,7 @@ impl Row {
         };
         lines.extend(reason);
         if widths.is_none() && !self.next.is_empty() {
-            let too_long = self.next.width() > inside;
+            let too_long = columns(&self.next) > inside;
             let command = format!("studio status {}", self.id);
             lines.push(below("", if too_long { &command } else { &self.next }));
         }
@@ -240,7 +239,7 @@ impl Widths {
     /// None where the page is too narrow.
     fn of(rows: &[Row], width: usize) -> Option<Widths> {
         let widest = |header: &str, cell: fn(&Row) -> &String| {
-            let cells = rows.iter().map(|row| cell(row).width());
+            let cells = rows.iter().map(|row| columns(cell(row)));
             cells.max().unwrap_or_default().max(header.len())
         };
         let (id, state) = (widest("ID", |row| &row.id), widest("STATE", |row| &row.state));
@@ -271,7 +270,7 @@ impl Widths {
             "{}  {}  {}  {}{}  {}  {}",
             page.styled(BOLD, &padded(&row.id, self.id)),
             page.styled(row.style, &padded(&row.state, self.state)),
-            padded(&cut(&row.task, self.task), self.task),
+            padded(&cut_columns(&row.task, self.task), self.task),
             agent.unwrap_or_default(),
             padded(&row.changes, self.changes),
             padded(&row.age, self.age),
@@ -291,26 +290,7 @@ impl Page {
 }
 
 fn padded(text: &str, width: usize) -> String {
-    format!("{text}{:1$}", "", width.saturating_sub(text.width()))
-}
-
-/// A text cut to so many columns, with a sign that it was.
-fn cut(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let mut out = String::new();
-    let mut left = width.saturating_sub(1);
-    for c in text.chars() {
-        let wide = c.width().unwrap_or(0);
-        if wide > left {
-            break;
-        }
-        left -= wide;
-        out.push(c);
-    }
-    out.push('…');
-    out
+    format!("{text}{:1$}", "", width.saturating_sub(columns(text)))
 }
 
 #[cfg(test)]
@@ -318,10 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_cut_by_columns() {
-        assert_eq!(cut("abc", 3), "abc");
-        assert_eq!(cut("abcd", 3), "ab…");
-        assert_eq!(cut("漢字漢字", 5), "漢字…");
+    fn cells_are_filled_by_columns() {
         assert_eq!(padded("漢", 4), "漢  ");
     }
 }

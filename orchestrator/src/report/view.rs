@@ -23,6 +23,9 @@ pub struct View {
     pub standing: Option<Standing>,
     /// The operation that can be undone to have it back.
     pub way_back: Option<String>,
+    /// What the agent changed of its git, so that plain git in the worktree would obey it; absent
+    /// when it changed nothing or when it was not looked at.
+    pub tampered: Option<String>,
 }
 
 impl View {
@@ -30,7 +33,7 @@ impl View {
     pub fn new(record: Record, facts: Facts) -> View {
         let state = state(&facts);
         let way_back = facts.fate.operation().map(str::to_owned);
-        View { record, facts, state, standing: None, way_back }
+        View { record, facts, state, standing: None, way_back, tampered: None }
     }
 
     /// Why it is in its state.
@@ -142,6 +145,7 @@ impl View {
             "usage": story.usage.as_ref().map(usage_json),
             "attempt": record.attempt,
             "after": record.after,
+            "tampered": self.tampered,
             "next": self.next(),
         })
     }

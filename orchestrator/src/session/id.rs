@@ -1,4 +1,5 @@
 //! Which session the user means: a whole id, a unique prefix, `@latest`, or the only one that fits.
+//! A prefix means an open session where there is one.
 
 use base::failure::{Failure, Kind, Result};
 use base::id::Id;
@@ -10,6 +11,8 @@ pub struct Candidate {
     pub id: Id,
     /// RFC 3339, UTC.
     pub created_at: String,
+    /// Whether it is neither accepted nor discarded.
+    pub is_open: bool,
     /// Whether the command could act on it, so that it is taken when nothing was typed.
     pub fits: bool,
 }
@@ -45,8 +48,11 @@ fn by_prefix(text: &str, candidates: &[Candidate]) -> Result<Id> {
     if let Some(exact) = candidates.iter().find(|c| c.id.as_str() == text) {
         return Ok(exact.id.clone());
     }
-    let found: Vec<&Candidate> =
+    let mut found: Vec<&Candidate> =
         candidates.iter().filter(|c| !text.is_empty() && c.id.as_str().starts_with(text)).collect();
+    if found.iter().any(|c| c.is_open) {
+        found.retain(|c| c.is_open);
+    }
     match found.as_slice() {
         [one] => Ok(one.id.clone()),
         [] if candidates.is_empty() => Err(none_at_all()),
@@ -95,13 +101,21 @@ mod tests {
     use super::*;
 
     fn candidates() -> Vec<Candidate> {
-        [("fix-login-aaaa", "2026-01-01", true), ("fix-logout-bbbb", "2026-01-02", false)]
-            .map(|(id, at, fits)| Candidate {
-                id: Id::parse(id).unwrap(),
-                created_at: at.into(),
-                fits,
-            })
-            .to_vec()
+        [
+            ("fix-login-aaaa", "2026-01-01", true, true),
+            ("fix-logout-bbbb", "2026-01-02", true, false),
+            ("fix-logs-cccc", "2025-01-01", false, false),
+            ("fix-login-dddd", "2025-01-02", false, false),
+            ("old-one-eeee", "2025-01-03", false, false),
+            ("old-two-ffff", "2025-01-04", false, false),
+        ]
+        .map(|(id, at, is_open, fits)| Candidate {
+            id: Id::parse(id).unwrap(),
+            created_at: at.into(),
+            is_open,
+            fits,
+        })
+        .to_vec()
     }
 
     fn found(typed: Option<&str>) -> String {
@@ -135,6 +149,9 @@ mod tests {
         assert_eq!(found(Some("@latest")), "fix-logout-bbbb");
         assert_eq!(found(None), "fix-login-aaaa");
         assert_eq!(found(Some("fix-log")), "5: ambiguous session id: `fix-log`");
+        assert_eq!(found(Some("fix-logs")), "fix-logs-cccc");
+        assert_eq!(found(Some("fix-login-d")), "fix-login-dddd");
+        assert_eq!(found(Some("old-")), "5: `old-` begins several ids");
         assert_eq!(found(Some("nope")), "5: no such session: `nope`");
         assert_eq!(found(Some("")), "5: no such session: ``");
     }

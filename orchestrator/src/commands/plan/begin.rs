@@ -5,11 +5,13 @@ use std::path::Path;
 use base::failure::{Failure, Result};
 use planner::document;
 use planner::history::Happened;
+use planner::requirement;
 
 use super::Args;
 use super::paper::{Paper, REQUIREMENTS, Saved};
 use crate::commands::desk::Desk;
-use crate::commands::{input, requirements};
+use crate::commands::order::Order;
+use crate::commands::{input, preflight, requirements};
 use crate::report;
 use crate::session::random;
 
@@ -28,6 +30,21 @@ pub fn wish(desk: &Desk, file: &Path) -> Result<String> {
             .next("write what you want into it")),
         false => Ok(text),
     }
+}
+
+/// Refuses a new plan that no agent could work on, or whose wish no model could refine, before
+/// anything is written down.
+pub fn refuse_without_agents(desk: &Desk, args: &Args, wish: &str) -> Result<()> {
+    let needs_model = document::current(wish).is_none() && requirement::items_of(wish) == 0;
+    if needs_model {
+        preflight::planner(desk)?;
+    }
+    let order = Order {
+        agent: desk.config.studio.agent.clone(),
+        limits: args.limits.limits(),
+        ..Order::of(wish.to_owned())
+    };
+    preflight::check(desk, &[order])
 }
 
 /// Begins a plan for a wish.

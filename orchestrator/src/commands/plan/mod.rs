@@ -24,9 +24,10 @@ use planner::task::{self, Task};
 use serde_json::Value;
 
 use crate::commands::desk::{Common, Desk};
+use crate::commands::order::Order;
 use crate::commands::run::LimitArgs;
 use crate::commands::scope::Scope;
-use crate::commands::{question, trace};
+use crate::commands::{preflight, question, trace};
 use crate::git::engine;
 use crate::launch::table::g3_program;
 use crate::report;
@@ -128,7 +129,10 @@ impl<'a> Plan<'a> {
         let wish = args.wish.as_deref().map(|file| begin::wish(desk, file)).transpose()?;
         let saved = match (wish, saved) {
             (Some(wish), Some(saved)) if wish == saved.wish => saved,
-            (Some(wish), before) => begin::begin(desk, args, &paper, &wish, before)?,
+            (Some(wish), before) => {
+                begin::refuse_without_agents(desk, args, &wish)?;
+                begin::begin(desk, args, &paper, &wish, before)?
+            }
             (None, saved) => begin::go_on(desk, &paper, saved)?,
         };
         Ok(Plan { desk, args, paper, saved, split: false, land_again: BTreeSet::new(), _alone })
@@ -225,6 +229,8 @@ impl<'a> Plan<'a> {
     fn agree(&mut self) -> Result<()> {
         let (_, all) = self.requirements()?;
         let (text, tasks) = self.tasks(&all)?;
+        let orders: Vec<Order> = tasks.iter().map(|task| self.order(task, None, &all)).collect();
+        preflight::check(self.desk, &orders)?;
         tell::tasks(self.desk, &tasks, &self.standing(&tasks, &all)?);
         self.ask("run these tasks?", "the tasks are not approved", TASKS)?;
         self.saved.agreed = Some(text);

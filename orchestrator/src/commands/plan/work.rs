@@ -223,10 +223,17 @@ impl Plan<'_> {
         placed: &Placed,
         all: &[Requirement],
     ) -> Result<()> {
+        let mut order = self.order(task, placed.earlier.as_deref(), all);
+        order.part.digest = Some(digest.to_owned());
+        order::create(self.desk, &[order]).map(|_| ())
+    }
+
+    /// What is to be started for a task; `earlier` is the commit that landed earlier work on it.
+    pub fn order(&self, task: &Task, earlier: Option<&str>, all: &[Requirement]) -> Order {
         let agent = task.agent.clone().or_else(|| self.desk.config.studio.agent.clone());
         let agent = agent.unwrap_or_else(|| "g3".to_owned());
         let mut text = task.text.clone();
-        if let Some(commit) = &placed.earlier {
+        if let Some(commit) = earlier {
             text.push_str(&format!(
                 "\n\nEarlier work on this has landed as commit {}. Its requirements, or what it \
                  builds on, have changed since: bring it in line with them.",
@@ -242,7 +249,7 @@ impl Plan<'_> {
         }
         let mut checks = task.checks.clone();
         checks.extend(self.args.checks.iter().filter(|it| !task.checks.contains(it)).cloned());
-        let order = Order {
+        Order {
             agent: Some(agent),
             persona: task.persona.clone(),
             base: task.base.clone().or_else(|| Some(self.saved.branch.clone())),
@@ -253,13 +260,12 @@ impl Plan<'_> {
                 requirements: task.requirements.clone(),
                 contract,
                 plan: Some(self.saved.id.clone()),
-                digest: Some(digest.to_owned()),
+                digest: None,
             },
             limits: self.args.limits.limits(),
             manner: self.manner(),
             ..Order::of(text)
-        };
-        order::create(self.desk, &[order]).map(|_| ())
+        }
     }
 }
 

@@ -1,0 +1,40 @@
+//! The time, passed to whoever needs it, so that tests can fix it.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::test_hooks::TestHook;
+
+/// A source of the current time.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    fixed: Option<Timestamp>,
+}
+
+impl Clock {
+    /// The system's clock, or the time that a test set.
+    pub fn from_env() -> Self {
+        Self { fixed: TestHook::Now.value().and_then(|text| text.parse().ok()) }
+    }
+
+    /// A clock that stands still.
+    pub fn fixed(at: Timestamp) -> Self {
+        Self { fixed: Some(at) }
+    }
+
+    /// Now.
+    pub fn now(&self) -> Timestamp {
+        self.fixed.unwrap_or_else(Timestamp::now)
+    }
+
+    /// Today where the user is, as `2026-01-02 (Friday)`.
+    pub fn day(&self) -> String {
+        let zone = if self.fixed.is_some() { TimeZone::UTC } else { TimeZone::system() };
+        self.now().to_zoned(zone).strftime("%Y-%m-%d (%A)").to_string()
+    }
+
+    /// Now, as RFC 3339 in UTC with milliseconds.
+    pub fn stamp(&self) -> String {
+        format!("{:.3}", self.now())
+    }
+}

@@ -1,0 +1,227 @@
+//! What a person reads when a command fails: what, why, and what to try.
+
+use std::error::Error;
+use std::fmt;
+
+/// Who can fix it; also the exit code of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The work itself failed: an agent, a check, a tool.
+    Failed = 1,
+    /// A wrong flag, a wrong configuration.
+    Usage = 2,
+    /// Going on would lose something, or a limit was reached.
+    Refused = 3,
+    /// The work conflicts with its target.
+    Conflict = 4,
+    /// No such session, file or operation.
+    NotFound = 5,
+    /// A fault of ours.
+    Bug = 70,
+    /// The user pressed Ctrl-C.
+    Interrupted = 130,
+}
+
+/// A failure with its reason and the commands to try next.
+#[derive(Debug)]
+pub struct Failure {
+    /// Whose problem it is.
+    pub kind: Kind,
+    /// One sentence without a full stop.
+    pub what: String,
+    /// The cause, as far as it is known: an error with its own sources, or a sentence.
+    pub why: Option<Box<dyn Error + Send + Sync>>,
+    /// What to try, one command or sentence each.
+    pub next: Vec<String>,
+}
+
+/// The result of a command.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    /// A failure of the given kind.
+    pub fn new(kind: Kind, what: impl Into<String>) -> Self {
+        Self { kind, what: what.into(), why: None, next: Vec::new() }
+    }
+
+    /// The work failed (exit code 1).
+    pub fn failed(what: impl Into<String>) -> Self {
+        Self::new(Kind::Failed, what)
+    }
+
+    /// The command line or the configuration is wrong (exit code 2).
+    pub fn usage(what: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, what)
+    }
+
+    /// Refused, because something would be lost or is not ready (exit code 3).
+    pub fn refused(what: impl Into<String>) -> Self {
+        Self::new(Kind::Refused, what)
+    }
+
+    /// A conflict (exit code 4).
+    pub fn conflict(what: impl Into<String>) -> Self {
+        Self::new(Kind::Conflict, what)
+    }
+
+    /// Not found (exit code 5).
+    pub fn not_found(what: impl Into<String>) -> Self {
+        Self::new(Kind::NotFound, what)
+    }
+
+    /// Adds the cause: an error, which is kept as it is, or a sentence.
+    #[must_use]
+    pub fn because(mut self, why: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.why = Some(why.into());
+        self
+    }
+
+    /// Adds something to try.
+    #[must_use]
+    pub fn next(mut self, command: impl Into<String>) -> Self {
+        self.next.push(command.into());
+        self
+    }
+
+    /// The text of the cause; nothing where the cause has no text. Its sources are not added:
+    /// an error names its source in its own text or leaves that to [`Error::source`].
+    pub fn reason(&self) -> Option<String> {
+        self.why.as_ref().map(ToString::to_string).filter(|why| !why.trim().is_empty())
+    }
+
+    /// The cause, or what failed where no cause is known: for a failure that says the rest itself.
+    pub fn into_cause(self) -> Box<dyn Error + Send + Sync> {
+        self.why.unwrap_or_else(|| self.what.into())
+    }
+
+    /// What and why in one line, for journals and tables.
+    pub fn sentence(&self) -> String {
+        match self.reason() {
+            Some(why) => format!("{}: {}", self.what, why.trim()),
+            None => self.what.clone(),
+        }
+    }
+
+    /// As [`Failure::sentence`], with what to try: for a journal that is read when all else is gone.
+    pub fn in_full(&self) -> String {
+        match self.next.is_empty() {
+            true => self.sentence(),
+            false => {
+                let next = self.next.iter().map(|next| next.strip_prefix("or ").unwrap_or(next));
+                format!("{}; try: {}", self.sentence(), next.collect::<Vec<_>>().join(", or: "))
+            }
+        }
+    }
+
+    /// The failure for another program: `{"what", "why", "try", "exit"}`.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "what": self.what, "why": self.why.as_ref().map(ToString::to_string), "try": self.next, "exit": self.exit_code(),
+        })
+    }
+
+    /// The failure that another program reports in the form of [`Failure::to_json`].
+    pub fn from_json(told: &serde_json::Value) -> Option<Failure> {
+        let kind = match told["exit"].as_u64() {
+            Some(2) => Kind::Usage,
+            Some(3) => Kind::Refused,
+            Some(4) => Kind::Conflict,
+            Some(5) => Kind::NotFound,
+            Some(70) => Kind::Bug,
+            Some(130) => Kind::Interrupted,
+            Some(_) | None => Kind::Failed,
+        };
+        let mut failure = Failure::new(kind, told["what"].as_str()?);
+        if let Some(why) = told["why"].as_str().filter(|why| !why.trim().is_empty()) {
+            failure = failure.because(why);
+        }
+        let next = told["try"].as_array().into_iter().flatten().filter_map(|it| it.as_str());
+        Some(next.fold(failure, Failure::next))
+    }
+
+    /// The exit code of a process that ends with this failure.
+    pub fn exit_code(&self) -> u8 {
+        self.kind as u8
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.what)?;
+        if let Some(why) = self.reason() {
+            write!(f, "\n  why: {}", why.replace('\n', "\n       "))?;
+        }
+        for next in &self.next {
+            write!(f, "\n  try: {}", next.replace('\n', "\n       "))?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.why.as_deref().map(|why| why as &(dyn Error + 'static))
+    }
+}
+
+/// Puts a sentence before the cause: `fs::read(p).or_fail(|| format!("cannot read {p}"))?`.
+pub trait OrFail<T> {
+    /// Turns the error into a failure of kind `Failed` that keeps the error as its cause.
+    fn or_fail<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T>;
+}
+
+impl<T, E: Into<Box<dyn Error + Send + Sync>>> OrFail<T> for std::result::Result<T, E> {
+    fn or_fail<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T> {
+        self.map_err(|why| Failure::failed(what()).because(why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_reaches_another_program_whole() {
+        let failure = Failure::usage("no key").because("unset").next("set KEY").next("or log in");
+        let told = Failure::from_json(&failure.to_json()).unwrap();
+        assert_eq!((told.to_string(), told.exit_code()), (failure.to_string(), 2));
+        assert_eq!(told.in_full(), "no key: unset; try: set KEY, or: log in");
+        assert!(Failure::from_json(&serde_json::json!({"why": "x"})).is_none());
+    }
+
+    #[test]
+    fn the_cause_is_kept_as_an_error_and_its_text_appears_once() {
+        let missing = std::fs::read("/nonexistent/file");
+        let text = missing.as_ref().unwrap_err().to_string();
+        let inner = missing.or_fail(|| "cannot read the file").unwrap_err();
+        let kept = inner.why.as_deref().and_then(|why| why.downcast_ref::<std::io::Error>());
+        assert_eq!(kept.unwrap().kind(), std::io::ErrorKind::NotFound);
+        assert_eq!(inner.to_string().matches(&text).count(), 1);
+
+        let outer = Failure::failed("cannot start").because(inner);
+        assert_eq!(outer.to_string().matches(&text).count(), 1);
+        let chain = std::iter::successors(outer.source(), |&it| it.source());
+        assert_eq!(chain.last().unwrap().to_string(), text, "the first cause can be reached");
+    }
+
+    #[test]
+    fn an_empty_cause_is_left_out() {
+        let failure = Failure::failed("it failed").because(" ");
+        assert_eq!(
+            (failure.to_string(), failure.sentence()),
+            ("error: it failed".into(), "it failed".into())
+        );
+    }
+
+    #[test]
+    fn a_failure_says_what_why_and_what_to_try() {
+        let failure = Failure::refused("session `x` is still working")
+            .because("its supervisor holds the lock")
+            .next("studio stop x");
+        assert_eq!(
+            failure.to_string(),
+            "error: session `x` is still working\n  why: its supervisor holds the lock\n  try: studio stop x"
+        );
+        assert_eq!(failure.exit_code(), 3);
+    }
+}

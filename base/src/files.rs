@@ -1,0 +1,325 @@
+//! Files that survive a crash: replaced by rename, journals by whole lines, durable steps by name.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::test_hooks::TestHook;
+
+/// Replaces a file with new content in one step; readers see the old or the new, never a half.
+/// State files are readable by their owner only.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    replace_with_mode(path, content, 0o600)
+}
+
+/// As [`replace`], with the given permission bits.
+pub fn replace_with_mode(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let parent = parent_of(path);
+    let mut temp = tempfile::Builder::new().prefix(".tmp-").tempfile_in(parent)?;
+    temp.write_all(content)?;
+    temp.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
+    temp.as_file().sync_data()?;
+    temp.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
+/// What keeps git away from what g3 writes into a working directory, and lets skills be versioned.
+const GITIGNORE: &str = "/*\n!/skills/\n";
+
+/// Makes `.g3` in a working directory; in a git work tree it tells git by itself not to look at it.
+pub fn keep_out_of_git(cwd: &Path) -> io::Result<()> {
+    let dir = cwd.join(".g3");
+    if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
+        return Err(io::Error::other(format!("{} is a symbolic link", dir.display())));
+    }
+    fs::create_dir_all(&dir)?;
+    let file = dir.join(".gitignore");
+    let in_git = cwd.ancestors().any(|dir| dir.join(".git").exists());
+    if !in_git || file.exists() {
+        return Ok(());
+    }
+    replace_with_mode(&file, GITIGNORE.as_bytes(), 0o644)
+}
+
+/// Replaces a file with a value as pretty JSON.
+pub fn replace_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_vec_pretty(value)?;
+    text.push(b'\n');
+    replace(path, &text)
+}
+
+/// Makes the names in a directory durable.
+pub fn sync_dir(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// A place beside a file, taken on disk before the content is known: for what must not be lost
+/// once it came. When it is dropped unfilled the file stays as it was.
+#[derive(Debug)]
+pub struct Reserved {
+    temp: tempfile::NamedTempFile,
+    path: PathBuf,
+}
+
+impl Reserved {
+    /// Takes place for so many bytes; fails where they could not be written.
+    pub fn beside(path: &Path, bytes: usize) -> io::Result<Reserved> {
+        let mut temp = tempfile::Builder::new().prefix(".tmp-").tempfile_in(parent_of(path))?;
+        temp.write_all(&vec![b' '; bytes])?;
+        temp.as_file().set_permissions(fs::Permissions::from_mode(0o600))?;
+        temp.as_file().sync_data()?;
+        Ok(Reserved { temp, path: path.to_owned() })
+    }
+
+    /// Replaces the file by this content in one step.
+    pub fn fill(mut self, content: &[u8]) -> io::Result<()> {
+        self.temp.rewind()?;
+        self.temp.write_all(content)?;
+        self.temp.as_file().set_len(content.len() as u64)?;
+        self.temp.as_file().sync_data()?;
+        self.temp.persist(&self.path).map_err(|e| e.error)?;
+        Ok(())
+    }
+}
+
+fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// An append-only file of JSON lines. One write per line, so that a crash tears at most the last.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    /// Whether the last line may be half: a write failed on it.
+    torn: bool,
+}
+
+impl Journal {
+    /// Opens or makes a journal. A last line that a crash cut off is dropped; a whole one that only
+    /// lacks its end is ended.
+    pub fn open(path: &Path) -> io::Result<Journal> {
+        let file =
+            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+        let mut journal = Journal { path: path.to_owned(), file, torn: false };
+        let (at, tail) = journal.tail()?;
+        if tail.is_empty() {
+            return Ok(journal);
+        }
+        match serde_json::from_slice::<serde::de::IgnoredAny>(&tail) {
+            Ok(_) => journal.file.write_all(b"\n")?,
+            Err(_) => journal.file.set_len(at)?,
+        }
+        Ok(journal)
+    }
+
+    /// What follows the last line break, and where it begins.
+    fn tail(&self) -> io::Result<(u64, Vec<u8>)> {
+        use std::os::unix::fs::FileExt;
+        let mut at = self.file.metadata()?.len();
+        let mut tail = Vec::new();
+        let mut block = [0u8; 4096];
+        while at > 0 {
+            let bytes = at.min(4096);
+            let block = &mut block[..usize::try_from(bytes).map_err(io::Error::other)?];
+            self.file.read_exact_at(block, at - bytes)?;
+            let cut = block.iter().rposition(|byte| *byte == b'\n').map_or(0, |found| found + 1);
+            tail.splice(0..0, block[cut..].iter().copied());
+            at -= bytes - cut as u64;
+            if cut > 0 {
+                break;
+            }
+        }
+        Ok((at, tail))
+    }
+
+    /// Appends one line. What a failed write leaves of it is taken away again.
+    pub fn append(&mut self, value: &impl Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_vec(value)?;
+        line.push(b'\n');
+        if self.torn {
+            line.insert(0, b'\n');
+        }
+        let before = self.file.metadata()?.len();
+        let Err(error) = self.file.write_all(&line) else {
+            self.torn = false;
+            return Ok(());
+        };
+        self.torn |= !self.take_back(before, &line);
+        Err(error)
+    }
+
+    /// Cuts off the beginning of a line, where nothing but that was appended.
+    fn take_back(&self, before: u64, line: &[u8]) -> bool {
+        use std::os::unix::fs::FileExt;
+        let cut = || -> io::Result<bool> {
+            let length = usize::try_from(self.file.metadata()?.len() - before);
+            let mut written = vec![0; length.unwrap_or(usize::MAX).min(line.len())];
+            self.file.read_exact_at(&mut written, before)?;
+            let ours =
+                length.is_ok_and(|length| length <= line.len()) && line.starts_with(&written);
+            if ours {
+                self.file.set_len(before)?;
+            }
+            Ok(ours)
+        };
+        cut().unwrap_or(false)
+    }
+
+    /// Makes what was appended durable (about 4 ms: once a turn, and before every git action).
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A line of a journal that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadableLine {
+    /// Counted from 1.
+    pub number: usize,
+    /// What it holds; bytes that are not UTF-8 are replaced.
+    pub text: String,
+    /// Why, for people.
+    pub why: String,
+    /// How many lines before it could be read.
+    pub after: usize,
+}
+
+/// Reads a journal: every line that parses, in order. A missing file has no lines; a torn or
+/// unknown line is skipped. For what is only shown; decisions need [`read_lines`].
+pub fn read_journal<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<T>> {
+    Ok(read_lines(path)?.0)
+}
+
+/// Reads a journal: the lines that parse, in order, and those that do not. A missing file has no
+/// lines; only a last line that a crash cut off is dropped.
+pub fn read_lines<T: DeserializeOwned>(path: &Path) -> io::Result<(Vec<T>, Vec<UnreadableLine>)> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
+        Err(e) => return Err(e),
+    };
+    let (mut read, mut unreadable) = (Vec::new(), Vec::new());
+    let mut lines = bytes.split(|b| *b == b'\n').enumerate().peekable();
+    while let Some((at, line)) = lines.next() {
+        let is_torn = lines.peek().is_none();
+        match serde_json::from_slice(line) {
+            Ok(value) => read.push(value),
+            Err(_) if line.is_empty() || is_torn => {}
+            Err(error) => unreadable.push(UnreadableLine {
+                number: at + 1,
+                text: String::from_utf8_lossy(line).into_owned(),
+                why: why_unreadable(line, &error),
+                after: read.len(),
+            }),
+        }
+    }
+    Ok((read, unreadable))
+}
+
+/// A whole object that we do not know was written by somebody who knows more.
+fn why_unreadable(line: &[u8], error: &serde_json::Error) -> String {
+    let is_object = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(line);
+    match is_object {
+        Ok(_) => format!("written by a newer version ({error})"),
+        Err(_) => format!("damaged ({error})"),
+    }
+}
+
+/// Marks a durable step. A test can make the process kill itself here with SIGKILL, or have the
+/// name appended to a file, which is how the crash tests learn every name that exists.
+pub fn step(name: &str) {
+    if let Some(file) = TestHook::Steps.value()
+        && let Ok(mut file) = OpenOptions::new().append(true).create(true).open(file)
+    {
+        let _ = file.write_all(format!("{name}\n").as_bytes());
+    }
+    let Some(at) = TestHook::KillAt.value() else { return };
+    let (wanted, pass) = at
+        .split_once(':')
+        .map_or((at.as_str(), 1), |(name, n)| (name, n.parse::<u32>().unwrap_or(1)));
+    if wanted == name && passes(name) >= pass {
+        let _ =
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    }
+}
+
+fn passes(name: &str) -> u32 {
+    use std::collections::HashMap;
+    use std::sync::Mutex;
+    static PASSES: Mutex<Option<HashMap<String, u32>>> = Mutex::new(None);
+    let mut passes = PASSES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let count = passes.get_or_insert_default().entry(name.to_owned()).or_insert(0);
+    *count += 1;
+    *count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_survives_a_torn_last_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j.jsonl");
+        Journal::open(&path).unwrap().append(&1).unwrap();
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"[2, ").unwrap();
+        Journal::open(&path).unwrap().append(&3).unwrap();
+        assert_eq!(read_journal::<u32>(&path).unwrap(), vec![1, 3]);
+        assert_eq!(read_lines::<u32>(&path).unwrap().1, [], "the torn line is gone");
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"4").unwrap();
+        Journal::open(&path).unwrap().append(&5).unwrap();
+        assert_eq!(read_journal::<u32>(&path).unwrap(), [1, 3, 4, 5], "only its end was missing");
+    }
+
+    #[test]
+    fn every_line_but_a_torn_last_one_is_read_or_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j.jsonl");
+        fs::write(&path, "1\n{\"new\":true}\n2\nx\n\n3\n[4, ").unwrap();
+        let (read, unreadable) = read_lines::<u32>(&path).unwrap();
+        assert_eq!(read, [1, 2, 3]);
+        let named: Vec<_> = unreadable.iter().map(|line| (line.number, line.after)).collect();
+        assert_eq!(named, [(2, 1), (4, 2)]);
+        assert!(unreadable[0].why.starts_with("written by a newer version"));
+        assert!(unreadable[1].why.starts_with("damaged"));
+    }
+
+    #[test]
+    fn a_torn_line_of_any_length_is_dropped_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j.jsonl");
+        for length in [1, 4095, 4096, 4097, 20_000] {
+            fs::write(&path, "7\n").unwrap();
+            let torn = format!("\"{}", "x".repeat(length));
+            OpenOptions::new()
+                .append(true)
+                .open(&path)
+                .unwrap()
+                .write_all(torn.as_bytes())
+                .unwrap();
+            drop(Journal::open(&path).unwrap());
+            assert_eq!(fs::read(&path).unwrap(), b"7\n", "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_replaced_file_is_private_and_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.json");
+        replace(&path, b"one").unwrap();
+        replace(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,351 @@
+//! The one door to the `git` program: pinned directories, a cleared environment, nothing of the
+//! repository's own that could run. libgit2 does what it can; this is for the rest.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use crate::failure::{Failure, Result as Outcome};
+use crate::process::{Job, Limits, Output};
+
+/// Settings that hold for every call, measured with planted hooks, drivers and helpers. They are
+/// given through the environment (git 2.31 and later), because `-c` cannot name a driver whose
+/// name holds an equals sign.
+const FIXED: &[(&str, &str)] = &[
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.alternateRefsCommand", "true"),
+    ("safe.bareRepository", "explicit"),
+    ("commit.gpgSign", "false"),
+    ("tag.gpgSign", "false"),
+    ("log.showSignature", "false"),
+    ("protocol.ext.allow", "never"),
+    ("submodule.recurse", "false"),
+    ("credential.helper", ""),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+];
+
+/// Variables that hold for every call; every other `GIT_…` of ours is removed.
+const VARIABLES: &[(&str, &str)] = &[
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_EDITOR", "true"),
+    ("GIT_SEQUENCE_EDITOR", "true"),
+    ("GIT_ASKPASS", "true"),
+    ("GIT_PAGER", "cat"),
+    // Wins over `core.sshCommand`.
+    ("GIT_SSH_COMMAND", "ssh"),
+    ("LC_ALL", "C"),
+];
+
+/// Commands that never look at attributes, so that no driver can run: the list of drivers need
+/// not be read for them.
+const DRIVERLESS: &[&str] = &[
+    "branch",
+    "check-ref-format",
+    "config",
+    "for-each-ref",
+    "fsck",
+    "index-pack",
+    "pack-objects",
+    "pack-refs",
+    "rev-list",
+    "rev-parse",
+    "symbolic-ref",
+    "tag",
+    "update-ref",
+    "version",
+];
+
+/// Commands that show differences: drivers for showing are switched off by flag as well.
+const SHOWING: &[&str] = &["diff", "diff-files", "diff-index", "diff-tree", "log", "show"];
+
+/// Commands that would run git inside nested repositories, whose drivers we do not know.
+const DESCENDING: &[&str] = &["diff", "diff-files", "diff-index", "status"];
+
+/// The oldest git that the door works with (`merge-tree --write-tree`).
+const OLDEST: Version = Version(2, 38);
+/// The first git with `--attr-source`.
+const ATTR_SOURCE: Version = Version(2, 41);
+/// The tree without entries, which every git knows.
+const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+
+/// A version of git: major and minor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u32, pub u32);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
+    }
+}
+
+impl Version {
+    /// Reads `git version 2.47.3` and its like.
+    pub fn parse(text: &str) -> Option<Version> {
+        let mut numbers = text.trim().strip_prefix("git version ")?.split('.');
+        Some(Version(numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    }
+}
+
+/// The version of the git on `PATH`, asked once. A missing or too old git is a failure with what
+/// to do (exit code 2).
+pub fn version() -> Outcome<Version> {
+    static FOUND: OnceLock<std::result::Result<String, String>> = OnceLock::new();
+    let ask = || {
+        let output = Job::new("git", "/").arg("version").output(Limits::seconds(30));
+        output.map(|output| output.text()).map_err(|error| error.to_string())
+    };
+    let text = FOUND.get_or_init(ask).as_ref().map_err(|why| {
+        Failure::usage("git was not found")
+            .because(why.as_str())
+            .next("install git 2.38 or later, e.g. `apt install git`")
+    })?;
+    match Version::parse(text) {
+        Some(version) if version >= OLDEST => Ok(version),
+        Some(version) => Err(Failure::usage(format!("git {version} is too old"))
+            .because(format!("at least {OLDEST} is required"))
+            .next(format!("install git {OLDEST} or later, first in PATH"))),
+        None => Err(Failure::usage("cannot determine the version of git")
+            .because(text.as_str())
+            .next(format!("install git {OLDEST} or later, first in PATH"))),
+    }
+}
+
+/// Why a git call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum GitError {
+    /// There is no `git`, or it cannot be started.
+    #[error("{0}")]
+    Start(#[from] std::io::Error),
+    /// It ran and failed.
+    #[error("`git {args}` failed with exit code {code}: {stderr}")]
+    Failed {
+        /// The arguments, for people.
+        args: String,
+        /// The exit code.
+        code: i32,
+        /// What it said.
+        stderr: String,
+    },
+}
+
+/// A repository, and a working tree where one is needed, behind the door. The list of configured
+/// drivers is read when the first call needs it, once for the value and its clones. Staging (`add`,
+/// `commit`, `stash`) is libgit2's: git would run itself inside nested repositories for it.
+#[derive(Clone, Debug)]
+pub struct Git {
+    git_dir: PathBuf,
+    work_tree: Option<PathBuf>,
+    attributes: Attributes,
+    objects: Option<OsString>,
+    user_config: bool,
+    drivers: Arc<OnceLock<Vec<Setting>>>,
+}
+
+/// Which attributes count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attributes {
+    /// Those of the files, for checkout, which needs `eol`.
+    OfFiles,
+    /// None but those of the git directory.
+    None,
+}
+
+/// A setting for one call: key and value.
+type Setting = (OsString, OsString);
+
+impl Git {
+    /// The door for a git directory; calls that need a working tree take [`Git::with_work_tree`].
+    pub fn at(git_dir: impl Into<PathBuf>) -> Git {
+        Git {
+            git_dir: git_dir.into(),
+            work_tree: None,
+            attributes: Attributes::OfFiles,
+            objects: None,
+            user_config: true,
+            drivers: Arc::default(),
+        }
+    }
+
+    /// The same repository with a working tree.
+    #[must_use]
+    pub fn with_work_tree(&self, path: impl Into<PathBuf>) -> Git {
+        Git { work_tree: Some(path.into()), ..self.clone() }
+    }
+
+    /// The same, with `.gitattributes` ignored where git can do that (2.41 and later): a second
+    /// wall against drivers, for everything but checkout.
+    #[must_use]
+    pub fn without_attributes(&self) -> Git {
+        Git { attributes: Attributes::None, ..self.clone() }
+    }
+
+    /// The same, with further object directories: the value of `GIT_ALTERNATE_OBJECT_DIRECTORIES`.
+    #[must_use]
+    pub fn with_objects(&self, alternates: impl Into<OsString>) -> Git {
+        Git { objects: Some(alternates.into()), ..self.clone() }
+    }
+
+    /// The same, without the configuration of the user and the system: for calls that are confined,
+    /// where those files cannot be read.
+    #[must_use]
+    pub fn without_user_config(&self) -> Git {
+        Git { user_config: false, drivers: Arc::default(), ..self.clone() }
+    }
+
+    /// A call to be finished by the caller: environment or input may be added.
+    pub fn job<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Job {
+        let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
+        let at = command_at(&args);
+        let command = args.get(at).and_then(|arg| arg.to_str()).unwrap_or_default();
+        let drivers = match DRIVERLESS.contains(&command) {
+            true => &[],
+            false => self.drivers.get_or_init(|| self.emptied_drivers()).as_slice(),
+        };
+        let mut job = self.bare_job(drivers);
+        let attr_source = self.attributes == Attributes::None
+            && version().is_ok_and(|version| version >= ATTR_SOURCE);
+        if attr_source {
+            job = job.arg(format!("--attr-source={EMPTY_TREE}"));
+        }
+        job = job.args(&args[..args.len().min(at + 1)]);
+        if SHOWING.contains(&command) {
+            job = job.args(["--no-ext-diff", "--no-textconv"]);
+        }
+        if DESCENDING.contains(&command) {
+            job = job.arg("--ignore-submodules=dirty");
+        }
+        job.args(args.iter().skip(at + 1))
+    }
+
+    /// git with its directories, environment and settings, without arguments.
+    fn bare_job(&self, drivers: &[Setting]) -> Job {
+        let directory = self.work_tree.as_deref().unwrap_or(&self.git_dir);
+        let fixed = FIXED.iter().map(|(key, value)| (OsString::from(key), OsString::from(value)));
+        let settings: Vec<Setting> = fixed.chain(drivers.iter().cloned()).collect();
+        let mut job = cleared(directory).arg("--git-dir").arg(&self.git_dir);
+        if let Some(work_tree) = &self.work_tree {
+            job = job.arg("--work-tree").arg(work_tree);
+        }
+        if let Some(objects) = &self.objects {
+            job = job.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects);
+        }
+        if !self.user_config {
+            job = job.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+        }
+        job = job.env("GIT_CONFIG_COUNT", settings.len().to_string());
+        for (at, (key, value)) in settings.into_iter().enumerate() {
+            job = job.env(format!("GIT_CONFIG_KEY_{at}"), key);
+            job = job.env(format!("GIT_CONFIG_VALUE_{at}"), value);
+        }
+        job
+    }
+
+    /// Runs git and gives back stdout without its last newline.
+    pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<String, GitError> {
+        let output = self.job(args).output(Limits::seconds(600))?;
+        checked(args, output).map(|output| output.text())
+    }
+
+    /// Every configured driver, emptied by its own name. Listing the configuration runs nothing.
+    fn emptied_drivers(&self) -> Vec<Setting> {
+        let list = self.bare_job(&[]).args(["config", "--list", "-z", "--name-only"]);
+        let Ok(list) = list.output(Limits::seconds(30)) else { return Vec::new() };
+        let keys: BTreeSet<&[u8]> = list.stdout.split(|byte| *byte == 0).collect();
+        let found: BTreeSet<Setting> = keys.into_iter().flat_map(emptied).collect();
+        found.into_iter().collect()
+    }
+}
+
+/// git in a directory, with none of our own `GIT_…` variables.
+fn cleared(directory: &Path) -> Job {
+    let mut job = Job::new("git", directory);
+    for (key, _) in std::env::vars_os() {
+        if key.as_bytes().starts_with(b"GIT_") && !KEPT.iter().any(|kept| key == *kept) {
+            job = job.env_remove(key);
+        }
+    }
+    VARIABLES.iter().fold(job, |job, (key, value)| job.env(key, value))
+}
+
+/// A setting of the user's own configuration (system and global files), never of a repository.
+pub fn user_setting(key: &str) -> Option<String> {
+    let job = cleared(Path::new("/")).env("GIT_DIR", "/dev/null");
+    let output = job.args(["config", "--get", key]).output(Limits::seconds(30)).ok()?;
+    output.ok().then(|| output.text())
+}
+
+/// The user's own git, with the user's own configuration, in a directory outside every repository.
+pub fn outside_repositories(directory: &Path) -> Job {
+    let mut job = Job::new("git", directory);
+    for (key, _) in std::env::vars_os() {
+        let is_users = KEPT.iter().chain(&["GIT_PAGER"]).any(|kept| key == *kept);
+        if key.as_bytes().starts_with(b"GIT_") && !is_users {
+            job = job.env_remove(key);
+        }
+    }
+    job.env("GIT_CEILING_DIRECTORIES", directory.parent().unwrap_or(directory))
+}
+
+/// Where the user's own configuration lies is the user's word.
+const KEPT: &[&str] = &["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"];
+
+/// Where the name of the command stands among the arguments, after git's own options.
+fn command_at(args: &[OsString]) -> usize {
+    let mut at = 0;
+    while let Some(arg) = args.get(at).and_then(|arg| arg.to_str()).filter(|a| a.starts_with('-')) {
+        at += if matches!(arg, "-c" | "-C" | "--exec-path" | "--namespace") { 2 } else { 1 };
+    }
+    at
+}
+
+/// The settings that take a driver, or a configured hook, its commands away.
+fn emptied(key: &[u8]) -> Vec<Setting> {
+    let Some(first) = key.iter().position(|byte| *byte == b'.') else { return Vec::new() };
+    let Some(last) = key.iter().rposition(|byte| *byte == b'.') else { return Vec::new() };
+    if first == last {
+        return Vec::new();
+    }
+    let of = |name: &str, value: &str| {
+        let key = [&key[..=last], name.as_bytes()].concat();
+        (OsStr::from_bytes(&key).to_owned(), OsString::from(value))
+    };
+    match &key[..first] {
+        b"filter" => {
+            vec![of("clean", ""), of("smudge", ""), of("process", ""), of("required", "false")]
+        }
+        b"merge" => vec![of("driver", "")],
+        b"diff" => vec![of("command", ""), of("textconv", "")],
+        b"hook" => vec![of("enabled", "false")],
+        _ => Vec::new(),
+    }
+}
+
+/// Turns a failed call into an error that names it.
+pub fn checked<S: AsRef<OsStr>>(args: &[S], output: Output) -> Result<Output, GitError> {
+    if output.ok() {
+        return Ok(output);
+    }
+    let args: Vec<_> = args.iter().map(|a| a.as_ref().to_string_lossy().into_owned()).collect();
+    let stderr = if output.timed_out { "timed out".into() } else { output.error_text() };
+    Err(GitError::Failed { args: args.join(" "), code: output.code(), stderr })
+}
+
+/// The git directory that belongs to a path, common directory first: `(common, git_dir)`.
+pub fn discover(from: &Path) -> Result<(PathBuf, PathBuf), GitError> {
+    let args = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--absolute-git-dir"];
+    let job = cleared(from).env("GIT_CONFIG_COUNT", "0");
+    let output = job.args(args).output(Limits::seconds(30))?;
+    let output = checked(&args, output)?;
+    let text = output.text();
+    let mut lines = text.lines().map(PathBuf::from);
+    let common = lines.next().unwrap_or_default();
+    let git_dir = lines.next().unwrap_or_else(|| common.clone());
+    Ok((common, git_dir))
+}

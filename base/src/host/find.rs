@@ -1,0 +1,251 @@
+//! Finds the running host for a model, or starts it: however many look at once, one is started.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+
+use super::catalogue;
+use super::connection::Connection;
+use super::place::{self, Place};
+use super::wire::{Fault, FaultKind, Hello, Tell, Told};
+use crate::config::providers::EmbeddedConfig;
+use crate::config::studio::expanded;
+use crate::failure::{Failure, OrFail, Result};
+use crate::lock::Lock;
+use crate::process::{Job, Stream, find_program};
+use crate::test_hooks::is_hook;
+
+/// The descriptor of a connected socket that a supervisor hands down.
+pub const HANDED_DOWN: &str = "G3_MODEL_HOST_FD";
+/// The host's program.
+pub const PROGRAM: &str = "g3-model";
+/// What of our environment the host gets: no keys.
+const PASSED_ON: &[&str] =
+    &["HOME", "PATH", "LANG", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH"];
+
+/// Which host is wanted. What is `None` is the host's own default; a host that runs already keeps
+/// its settings.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The model file.
+    pub model: PathBuf,
+    /// Tokens of one conversation.
+    pub context: Option<u32>,
+    /// Conversations that are answered at the same time.
+    pub parallel: Option<u32>,
+    /// Seconds without a request after which the host ends.
+    pub idle: Option<u64>,
+    /// Threads that compute.
+    pub threads: Option<u32>,
+    /// The host's program, where it is not beside ours or in `PATH`.
+    pub program: Option<PathBuf>,
+}
+
+impl Wanted {
+    /// The host for a model file, with its own defaults.
+    pub fn model(path: impl Into<PathBuf>) -> Wanted {
+        Wanted { model: path.into(), ..Wanted::default() }
+    }
+
+    /// The host for a configuration entry; `model` stands for the configured model's name.
+    pub fn of(entry: &EmbeddedConfig, model: Option<&str>) -> Result<Wanted> {
+        let path = match (model, &entry.model_path) {
+            (None, Some(path)) => {
+                let home = std::env::var_os("HOME").unwrap_or_default();
+                expanded(path, Path::new(&home))
+            }
+            (named, _) => {
+                catalogue::find(named.or(entry.model.as_deref()).unwrap_or(catalogue::DEFAULT))?
+            }
+        };
+        let idle = std::env::var("G3_MODEL_IDLE").ok().and_then(|text| text.parse().ok());
+        let (context, threads) = (entry.context_length, entry.threads);
+        Ok(Wanted { context, threads, idle, ..Wanted::model(path) })
+    }
+}
+
+/// The socket that a supervisor handed down in `G3_MODEL_HOST_FD`; `None` without one, and at the
+/// second call, since the descriptor has an owner then.
+pub fn handed_down() -> Option<UnixStream> {
+    static TAKEN: Mutex<bool> = Mutex::new(false);
+    let number: i32 = std::env::var(HANDED_DOWN).ok()?.parse().ok().filter(|n| *n > 2)?;
+    let mut taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if std::mem::replace(&mut *taken, true) {
+        return None;
+    }
+    crate::process::inherited(number).ok().map(UnixStream::from)
+}
+
+/// How long a host that is about to end may take connections without answering.
+const ENDING: Duration = Duration::from_secs(30);
+/// The pause between two looks at such a host.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// Connects to the running host, or starts it first, and hears who it is. A host that is about to
+/// end, or was killed, may still take connections until the kernel has given back its memory; then
+/// the next one is started.
+pub fn open(wanted: &Wanted) -> Result<(Connection, Hello)> {
+    let until = Instant::now() + ENDING;
+    loop {
+        let connection = Connection::new(connect(wanted)?);
+        let connection = connection.or_fail(|| "cannot talk to the model host")?;
+        match connection.hello() {
+            Err(fault) if fault.kind == FaultKind::Broken && Instant::now() < until => {
+                // Its end cannot be waited for: it may not be ours to watch.
+                let _ = rustix::event::poll(&mut [], Some(&LOOK));
+            }
+            hello => return Ok((connection, hello.map_err(Fault::into_failure)?)),
+        }
+    }
+}
+
+/// Connects to the running host, or starts it first.
+pub fn connect(wanted: &Wanted) -> Result<UnixStream> {
+    let place = Place::of(&wanted.model)?;
+    if let Ok(socket) = place::connect(&place.socket()) {
+        return Ok(socket);
+    }
+    let _door = Lock::take(&place.door()).or_fail(|| "cannot lock the model host")?;
+    // Somebody else may have started it while we waited.
+    if let Ok(socket) = place::connect(&place.socket()) {
+        return Ok(socket);
+    }
+    start(wanted, &place)?;
+    place::connect(&place.socket())
+        .or_fail(|| "the model host was started but does not answer")
+        .map_err(|failure| failure.next(format!("read {}", place.log().display())))
+}
+
+fn start(wanted: &Wanted, place: &Place) -> Result<()> {
+    let program = program(wanted)?;
+    let cannot = || format!("cannot start the model host `{}`", program.display());
+    let (read, write) = io::pipe().or_fail(cannot)?;
+    let log = open_log(&place.log()).or_fail(cannot)?;
+    let job = options(Job::new(&program, "/").env_clear(), wanted)
+        .stdout(Stream::File(File::from(OwnedFd::from(write))))
+        .stderr(Stream::File(log))
+        .detached();
+    job.spawn_forget().or_fail(cannot)?;
+    let mut first = String::new();
+    let read = BufReader::new(read.take(1 << 16)).read_line(&mut first);
+    read.or_fail(|| "cannot hear the model host")?;
+    match serde_json::from_str::<Told>(&first).map(|told| told.what) {
+        Ok(Tell::Hello(_)) => Ok(()),
+        Ok(Tell::Error(fault)) => Err(fault.into_failure()),
+        Ok(_) | Err(_) => Err(Failure::failed("the model host exited before it could answer")
+            .because(tail(&place.log()))
+            .next(format!("read {}", place.log().display()))),
+    }
+}
+
+fn options(mut job: Job, wanted: &Wanted) -> Job {
+    let kept = |name: &str| PASSED_ON.contains(&name) || is_hook(name);
+    for (name, value) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(kept)) {
+        job = job.env(name, value);
+    }
+    job = job.arg("--model").arg(&wanted.model);
+    let numbers = [
+        ("--context", wanted.context.map(u64::from)),
+        ("--parallel", wanted.parallel.map(u64::from)),
+        ("--threads", wanted.threads.map(u64::from)),
+        ("--idle", wanted.idle),
+    ];
+    for (flag, value) in numbers {
+        if let Some(value) = value {
+            job = job.arg(flag).arg(value.to_string());
+        }
+    }
+    job
+}
+
+/// The host's program: as wanted, beside our own, or in `PATH`.
+fn program(wanted: &Wanted) -> Result<PathBuf> {
+    if let Some(program) = &wanted.program {
+        return Ok(program.clone());
+    }
+    let beside = std::env::current_exe().ok().map(|exe| exe.with_file_name(PROGRAM));
+    beside.filter(|path| path.is_file()).or_else(|| find_program(PROGRAM)).ok_or_else(|| {
+        Failure::usage(format!("the local model needs the program `{PROGRAM}`"))
+            .because("it is neither next to this program nor in PATH")
+            .next("cargo build --release -p model")
+            .next("or choose a hosted model: set ANTHROPIC_API_KEY or OPENAI_API_KEY")
+    })
+}
+
+fn open_log(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+fn tail(path: &Path) -> String {
+    let text = fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(5)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::host::connection::lines;
+    use crate::host::wire::{Asked, VERSION};
+
+    /// Takes connections as a host that is about to end, so many times, and then as a healthy one.
+    fn host(place: &Place, ending: usize) {
+        let listener = place::listen(&place.socket()).unwrap();
+        std::thread::spawn(move || {
+            for (count, socket) in listener.incoming().enumerate() {
+                let mut socket = socket.unwrap();
+                if count < ending {
+                    continue;
+                }
+                let asked = lines::<Asked>(socket.try_clone().unwrap()).next().unwrap().unwrap();
+                let hello = Hello {
+                    version: VERSION,
+                    model: "m".into(),
+                    parameters: 1,
+                    context: 1,
+                    pid: std::process::id(),
+                    embedder: None,
+                };
+                let told = Told { id: asked.id, what: Tell::Hello(hello) };
+                writeln!(socket, "{}", serde_json::to_string(&told).unwrap()).unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn a_host_that_is_about_to_end_is_left_for_the_next_one() {
+        for ending in [0, 1, 2, 5] {
+            let dir = tempfile::tempdir().unwrap();
+            let model = dir.path().join("m.gguf");
+            fs::write(&model, "").unwrap();
+            let place = Place::of(&model).unwrap();
+            host(&place, ending);
+            let opened = open(&Wanted::model(&model));
+            let _ = fs::remove_file(place.socket());
+            assert_eq!(opened.unwrap().1.model, "m", "after {ending} that ended");
+        }
+    }
+
+    #[test]
+    fn a_relay_asks_only_a_host_that_answers() {
+        let dir = tempfile::tempdir().unwrap();
+        let model = dir.path().join("m.gguf");
+        fs::write(&model, "").unwrap();
+        let place = Place::of(&model).unwrap();
+        host(&place, 3);
+        let relayed = crate::host::relay::open(Wanted::model(&model)).unwrap();
+        let hello = Connection::new(relayed.into()).unwrap().hello();
+        let _ = fs::remove_file(place.socket());
+        assert_eq!(hello.unwrap().model, "m");
+    }
+}

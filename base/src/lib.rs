@@ -1,0 +1,22 @@
+//! What orchestrator and agent share: events, failures, configuration, files, processes, the git
+//! door and the box. It knows no model and no tool.
+
+pub mod clock;
+pub mod config;
+pub mod desktop;
+pub mod event;
+pub mod failure;
+pub mod files;
+pub mod git;
+pub mod host;
+pub mod id;
+pub mod known_repositories;
+pub mod lock;
+pub mod process;
+pub mod random;
+pub mod sandbox;
+pub mod secret;
+pub mod test_hooks;
+pub mod text;
+pub mod user_dirs;
+pub mod workspace;

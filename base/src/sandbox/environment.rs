@@ -1,0 +1,276 @@
+//! What agents and tool children see of our environment: what programs need, and no secrets.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use super::home::has_user_in_address;
+use crate::test_hooks::is_hook;
+
+/// Who gets the environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Child {
+    /// An agent: it reads our configuration, so it gets `G3_…` too.
+    Agent,
+    /// A child of a tool, a check or a setup command: no configuration.
+    Tool,
+}
+
+/// Variables that pass by name.
+const NAMES: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TERM",
+    "COLORTERM",
+    "NO_COLOR",
+    "CLICOLOR",
+    "FORCE_COLOR",
+    "COLUMNS",
+    "LINES",
+    "PAGER",
+    "EDITOR",
+    "VISUAL",
+    "CI",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "FTP_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "GIT_SSL_CAINFO",
+    "TMPDIR",
+    "TMP",
+    "TEMP",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "CC",
+    "CXX",
+    "AR",
+    "LD",
+    "CFLAGS",
+    "CXXFLAGS",
+    "CPPFLAGS",
+    "LDFLAGS",
+    "PKG_CONFIG_PATH",
+    "LD_LIBRARY_PATH",
+    "LIBRARY_PATH",
+    "CPATH",
+    "VIRTUAL_ENV",
+    "JAVA_HOME",
+    "MAVEN_OPTS",
+    "GRADLE_OPTS",
+    "GRADLE_USER_HOME",
+    "ANDROID_HOME",
+    "DOTNET_ROOT",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_NOSYSTEM",
+];
+
+/// Variables that pass by the beginning of their name.
+const BEGINNINGS: &[&str] = &[
+    "LC_",
+    "XDG_",
+    "CARGO_",
+    "RUST",
+    "GO",
+    "NODE_",
+    "NPM_CONFIG_",
+    "NVM_",
+    "VOLTA_",
+    "PNPM_",
+    "PYTHON",
+    "PYENV_",
+    "PIP_",
+    "UV_",
+    "CONDA_",
+    "POETRY_",
+    "RBENV_",
+    "GEM_",
+    "BUNDLE_",
+    "NIX_",
+    "SDKMAN_",
+    "ASDF_",
+    "MISE_",
+    "CMAKE_",
+    "CUDA_",
+    "G3_",
+];
+
+/// Withheld although their beginning passes: where the user's session services listen, and what
+/// holds for the build that started us only.
+const WITHHELD: &[&str] = &["XDG_RUNTIME_DIR", "CARGO_TARGET_DIR", "CARGO_MAKEFLAGS"];
+
+/// Words that make a name a secret's.
+const SECRET_WORDS: &[&str] = &[
+    "KEY",
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "CREDENTIAL",
+    "AUTH",
+    "COOKIE",
+    "PRIVATE",
+    "SESSION",
+];
+
+/// The owners of keys.
+const SECRET_OWNERS: &[&str] = &[
+    "ANTHROPIC_",
+    "OPENAI_",
+    "GEMINI_",
+    "GOOGLE_",
+    "DATABRICKS_",
+    "AWS_",
+    "AZURE_",
+    "GITHUB_",
+    "GITLAB_",
+    "HF_",
+    "HUGGINGFACE_",
+    "CLAUDE_",
+    "CODEX_",
+    "MISTRAL_",
+    "GROQ_",
+    "OPENROUTER_",
+];
+
+/// The variables that a child gets: what programs need, without secrets, and in any case what is
+/// named (an agent's row names its own key). Names compare without case, since `http_proxy` is
+/// usual.
+pub fn child_env(
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+    named: &[String],
+    child: Child,
+) -> Vec<(OsString, OsString)> {
+    let passes = |name: &OsString, value: &OsString| {
+        let Some(name) = name.to_str() else { return false };
+        named.iter().any(|own| own == name)
+            || is_needed(name, child) && !holds_password(name, &value.to_string_lossy())
+    };
+    variables.into_iter().filter(|(name, value)| passes(name, value)).collect()
+}
+
+fn is_needed(name: &str, child: Child) -> bool {
+    let upper = name.to_ascii_uppercase();
+    if upper.starts_with("G3_") && !is_hook(&upper) && child == Child::Tool {
+        return false;
+    }
+    if is_secret(&upper) || WITHHELD.contains(&upper.as_str()) {
+        return false;
+    }
+    NAMES.contains(&upper.as_str()) || BEGINNINGS.iter().any(|begin| upper.starts_with(begin))
+}
+
+/// Whether a variable holds an address with a password in it. Those of proxies are needed.
+pub fn holds_password(name: &str, value: &str) -> bool {
+    has_user_in_address(value) && !name.to_ascii_uppercase().ends_with("_PROXY")
+}
+
+/// Whether a variable's name says that it holds a secret.
+pub fn is_secret(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let mut words = upper.split(['_', '-', '.']);
+    SECRET_OWNERS.iter().any(|owner| upper.starts_with(owner))
+        || words.any(|word| {
+            let word = word.trim_end_matches('S');
+            SECRET_WORDS.iter().any(|secret| word == *secret || word.ends_with(secret))
+        })
+}
+
+/// The variables that point build tools to studio's caches, which boxes may write. The
+/// directories are made, and cargo's own configuration is copied when it holds no login.
+pub fn cache_env(cache: &Path, home: &Path) -> io::Result<Vec<(String, PathBuf)>> {
+    let all = [
+        ("CARGO_HOME", "cargo"),
+        ("npm_config_cache", "npm"),
+        ("PIP_CACHE_DIR", "pip"),
+        ("XDG_CACHE_HOME", "xdg"),
+        ("GOMODCACHE", "go/mod"),
+        ("GOCACHE", "go/build"),
+    ];
+    let mut variables = Vec::new();
+    for (name, directory) in all {
+        let directory = cache.join(directory);
+        fs::create_dir_all(&directory)?;
+        variables.push((name.to_owned(), directory));
+    }
+    let (own, copy) = (home.join(".cargo/config.toml"), cache.join("cargo/config.toml"));
+    if let Ok(text) = fs::read_to_string(own)
+        && !text.to_lowercase().contains("token")
+        && fs::read_to_string(&copy).ok().as_ref() != Some(&text)
+    {
+        crate::files::replace(&copy, text.as_bytes())?;
+    }
+    Ok(variables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passing(names: &[&str], named: &[&str], child: Child) -> Vec<String> {
+        let variables = names.iter().map(|name| (OsString::from(name), OsString::from("v")));
+        let named: Vec<String> = named.iter().map(|name| (*name).to_owned()).collect();
+        let passed = child_env(variables, &named, child);
+        passed.into_iter().map(|(name, _)| name.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn what_programs_need_passes_and_secrets_do_not() {
+        let all =
+            ["PATH", "LC_ALL", "http_proxy", "CARGO_TERM_COLOR", "GOFLAGS", "G3_AGENT__MAX_TURNS"];
+        assert_eq!(passing(&all, &[], Child::Agent), all);
+        let secrets = [
+            "ANTHROPIC_API_KEY",
+            "OPENAI_BASE_URL",
+            "AWS_PROFILE",
+            "NPM_CONFIG__AUTHTOKEN",
+            "CARGO_REGISTRIES_X_TOKEN",
+            "PIP_PASSWORD",
+            "DATABASE_URL",
+            "SSH_AUTH_SOCK",
+            "XDG_RUNTIME_DIR",
+            "XDG_SESSION_ID",
+            "G3_PROVIDERS__OPENAI__X__API_KEY",
+            "GITHUB_TOKEN",
+            "RUST_SECRETS",
+            "GODADDY_KEY",
+        ];
+        assert_eq!(passing(&secrets, &[], Child::Agent), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_agents_row_names_its_own_key_and_tools_get_no_configuration() {
+        let all = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "G3_AGENT__MAX_TURNS", "G3_TEST_NOW"];
+        let agent = ["ANTHROPIC_API_KEY", "G3_AGENT__MAX_TURNS", "G3_TEST_NOW"];
+        assert_eq!(passing(&all, &["ANTHROPIC_API_KEY"], Child::Agent), agent);
+        let hooks: Vec<&str> = ["G3_TEST_NOW"].into_iter().filter(|name| is_hook(name)).collect();
+        assert_eq!(passing(&all, &[], Child::Tool), hooks);
+    }
+
+    #[test]
+    fn caches_are_made_and_a_login_is_not_copied_into_them() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join(".cargo")).unwrap();
+        let own = dir.path().join(".cargo/config.toml");
+        let copy = dir.path().join("cache/cargo/config.toml");
+        fs::write(&own, "[registry]\ntoken = \"x\"").unwrap();
+        let variables = cache_env(&dir.path().join("cache"), dir.path()).unwrap();
+        assert!(variables.iter().all(|(_, path)| path.is_dir()) && !copy.exists());
+        fs::write(&own, "[build]\njobs = 2").unwrap();
+        cache_env(&dir.path().join("cache"), dir.path()).unwrap();
+        assert!(copy.exists());
+    }
+}

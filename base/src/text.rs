@@ -1,0 +1,288 @@
+//! Cutting and cleaning text without breaking a character.
+
+use std::fmt::Write;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// What an agent is told that is to go on by itself, because nobody has anything else to say.
+pub const GO_ON: &str = "Go on with the task where you left off.";
+
+/// The longest prefix of at most `max` bytes that ends at a character boundary.
+pub fn head(text: &str, max: usize) -> &str {
+    let mut end = max.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// The longest suffix of at most `max` bytes that starts at a character boundary.
+pub fn tail(text: &str, max: usize) -> &str {
+    let mut start = text.len().saturating_sub(max);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    &text[start..]
+}
+
+/// The columns that a text takes on a terminal.
+pub fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// A text cut to so many columns, with `…` as its last where something is left out.
+pub fn cut_columns(text: &str, most: usize) -> String {
+    if columns(text) <= most {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut taken = 1;
+    for c in text.chars() {
+        taken += c.width().unwrap_or(0);
+        if taken > most {
+            break;
+        }
+        out.push(c);
+    }
+    out.push('…');
+    out
+}
+
+/// A number and what it counts: `1 file`, `2 files`.
+pub fn count<N: PartialEq + From<u8> + std::fmt::Display>(n: N, word: &str) -> String {
+    format!("{n} {word}{}", if n == N::from(1) { "" } else { "s" })
+}
+
+/// Text for a person to read, on a terminal or in a page: every character that a terminal would
+/// act on or would not show is written out. Control characters look as in `cat -v` (`^[`, `^M`),
+/// others by their number (`<U+202E>`). Newline and tab stay, and no character is dropped.
+pub fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut previous = None;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\n' | '\t' => out.push(c),
+            '\0'..='\u{1f}' | '\u{7f}' => {
+                out.push('^');
+                out.push(char::from(c as u8 ^ 0x40));
+            }
+            c if is_hidden(c) && !is_part_of_emoji(previous, c, chars.peek().copied()) => {
+                let _ = write!(out, "<U+{:04X}>", u32::from(c));
+            }
+            c => out.push(c),
+        }
+        previous = Some(c);
+    }
+    out
+}
+
+/// Bytes of a file for a person to read: as [`printable`]; what is not UTF-8 is written as `<FF>`.
+pub fn printable_bytes(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(&printable(chunk.valid()));
+        for byte in chunk.invalid() {
+            let _ = write!(out, "<{byte:02X}>");
+        }
+    }
+    out
+}
+
+/// A JSON text whose hidden characters are escaped, so that showing it on a terminal is harmless.
+/// They can only be part of its strings.
+pub fn json_escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_hidden(c) || c == '\u{7f}' {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Output of a program: [`printable`], without complete colour sequences (`ESC [ 1 ; 31 m`,
+/// `ESC [ K`, `ESC ( B`) and without the carriage return of a line end. Everything else is written
+/// out, so an incomplete or unknown sequence hides nothing of what follows it.
+pub fn printable_output(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['\u{1b}', '\r']) {
+        plain.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let skipped = style_length(rest).unwrap_or(0);
+        if skipped == 0 {
+            let first = rest.chars().next().map_or(0, char::len_utf8);
+            plain.push_str(&rest[..first]);
+            rest = &rest[first..];
+        } else {
+            rest = &rest[skipped..];
+        }
+    }
+    plain.push_str(rest);
+    printable(&plain)
+}
+
+/// The length of the colour sequence, or of the carriage return of a line end, at the beginning.
+fn style_length(text: &str) -> Option<usize> {
+    if text.starts_with("\r\n") {
+        return Some(1);
+    }
+    let after = text.strip_prefix('\u{1b}')?;
+    if after.starts_with("(B") {
+        return Some(3);
+    }
+    let parameters = after.strip_prefix('[')?;
+    let end = parameters.find(|c: char| !c.is_ascii_digit() && c != ';' && c != ':')?;
+    parameters[end..].starts_with(['m', 'K']).then_some(end + 3)
+}
+
+/// Whether a terminal shows nothing for this character, or lets it change how others are shown:
+/// C1 controls, bidirectional marks, line separators, and what Unicode calls default ignorable.
+fn is_hidden(c: char) -> bool {
+    matches!(c,
+        '\u{80}'..='\u{9f}'
+        | '\u{ad}'
+        | '\u{34f}'
+        | '\u{61c}'
+        | '\u{115f}'..='\u{1160}'
+        | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}'
+        | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Whether a hidden character only joins or styles the pictures around it, as in many emoji.
+fn is_part_of_emoji(previous: Option<char>, c: char, next: Option<char>) -> bool {
+    let is_picture = |c: char| {
+        matches!(c, '\u{a9}' | '\u{ae}' | '\u{203c}'..='\u{3299}' | '\u{1f000}'..='\u{1faff}')
+            && !is_hidden(c)
+    };
+    let previous_is = |test: &dyn Fn(char) -> bool| previous.is_some_and(test);
+    match c {
+        '\u{fe0e}' | '\u{fe0f}' => {
+            previous_is(&|it| is_picture(it) || it.is_ascii_digit() || matches!(it, '#' | '*'))
+        }
+        '\u{200d}' => {
+            previous_is(&|it| is_picture(it) || it == '\u{fe0f}') && next.is_some_and(is_picture)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_counted_and_not_characters() {
+        assert_eq!(cut_columns("abc", 3), "abc");
+        assert_eq!(cut_columns("数据库", 6), "数据库");
+        assert_eq!(cut_columns("数据库", 5), "数据…");
+        assert_eq!(cut_columns("abcdef", 4), "abc…");
+    }
+
+    #[test]
+    fn cutting_keeps_characters_whole() {
+        assert_eq!(head("aé", 2), "a");
+        assert_eq!(head("aé", 3), "aé");
+        assert_eq!(tail("éa", 2), "a");
+        assert_eq!(tail("éa", 9), "éa");
+    }
+
+    #[test]
+    fn one_has_no_plural() {
+        assert_eq!([0, 1, 2].map(|n| count(n, "line")), ["0 lines", "1 line", "2 lines"]);
+    }
+
+    #[test]
+    fn control_characters_are_written_out() {
+        assert_eq!(printable("a\u{1b}[31mb\u{1b}[0mc"), "a^[[31mb^[[0mc");
+        assert_eq!(printable("x\u{1b}]52;c;aGk=\u{7}y"), "x^[]52;c;aGk=^Gy");
+        assert_eq!(printable("a\rb\u{202e}c\td\r\n"), "a^Mb<U+202E>c\td^M\n");
+        assert_eq!(printable("\0\u{7f}\u{9b}2J\u{85}"), "^@^?<U+009B>2J<U+0085>");
+        assert_eq!(printable("a\u{200b}b\u{61c}c\u{feff}"), "a<U+200B>b<U+061C>c<U+FEFF>");
+        assert_eq!(printable("x\u{e0041}\u{e007f}y"), "x<U+E0041><U+E007F>y");
+        assert_eq!(printable("a\u{2028}b\u{2066}c"), "a<U+2028>b<U+2066>c");
+    }
+
+    #[test]
+    fn an_unclosed_sequence_hides_nothing() {
+        for opening in ['[', ']', 'P', 'X', '^', '_', '(', 'c'] {
+            let text = format!("one\u{1b}{opening} rm -rf\nthree\n");
+            let shown = format!("one^[{opening} rm -rf\nthree\n");
+            assert_eq!(printable(&text), shown);
+            assert_eq!(printable_output(&text), shown);
+        }
+        assert_eq!(printable("one\u{9d}two\u{90}three"), "one<U+009D>two<U+0090>three");
+    }
+
+    #[test]
+    fn emoji_and_accents_stay_as_they_are() {
+        let text = "é e\u{301} ⚠\u{fe0f} 👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3} 漢字 →";
+        assert_eq!(printable(text), text);
+        assert_eq!(printable("a\u{fe0f}b\u{200d}c"), "a<U+FE0F>b<U+200D>c");
+        assert_eq!(printable("⚠\u{fe0f}\u{fe0f}"), "⚠\u{fe0f}<U+FE0F>");
+    }
+
+    #[test]
+    fn of_output_only_whole_colour_sequences_are_dropped() {
+        assert_eq!(printable_output("a\u{1b}[1;31mb\u{1b}[0m\u{1b}[K\u{1b}(Bc\r\n"), "abc\n");
+        assert_eq!(printable_output("10%\r20%\u{1b}[2Jx\u{1b}[?25l"), "10%^M20%^[[2Jx^[[?25l");
+        assert_eq!(printable_output("end\u{1b}[3"), "end^[[3");
+        assert_eq!(printable_output("\u{1b}[8mhidden\u{1b}[é"), "hidden^[[é");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_written_out() {
+        assert_eq!(printable_bytes(b"a\xff\xc3\xa9\xc3\r"), "a<FF>é<C3>^M");
+    }
+
+    #[test]
+    fn json_is_safe_on_a_terminal_and_says_the_same() {
+        let text = "a\u{9b}2J\u{202e}b\u{e0041}\u{7f}é";
+        let json = serde_json::to_string(text).unwrap();
+        let escaped = json_escaped(&json);
+        assert_eq!(escaped, r#""a\u009b2J\u202eb\udb40\udc41\u007fé""#);
+        assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), text);
+    }
+
+    /// Every text of at most four of these characters.
+    #[test]
+    fn no_character_is_dropped_and_none_is_left_that_a_terminal_acts_on() {
+        let alphabet =
+            ['a', 'm', '[', ']', 'P', '\\', ';', '\u{1b}', '\u{9b}', '\u{7}', '\r', '\n', 'é'];
+        let mut texts = vec![String::new()];
+        for _ in 0..4 {
+            let longer = texts.iter().flat_map(|text| alphabet.map(|c| format!("{text}{c}")));
+            texts = std::iter::once(String::new()).chain(longer).collect();
+        }
+        for text in texts {
+            let shown = printable(&text);
+            let acts = |c: char| c.is_control() && c != '\n' && c != '\t';
+            assert!(!shown.contains(acts) && !printable_output(&text).contains(acts), "{text:?}");
+            assert_eq!(printable(&shown), shown, "{text:?}");
+            let visible = |text: &str| text.replace(['^', '<', '>', '+'], "");
+            let mut left = visible(&shown);
+            for c in text.chars().filter(|c| !acts(*c)) {
+                let at = left
+                    .find(c)
+                    .unwrap_or_else(|| panic!("{c:?} of {text:?} is missing in {shown:?}"));
+                left.drain(..at + c.len_utf8());
+            }
+        }
+    }
+}
