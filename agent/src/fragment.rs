@@ -142,7 +142,7 @@ impl Fragment {
     pub fn read(session_dir: &Path, id: &str) -> io::Result<Fragment> {
         let plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if !plain {
-            let why = format!("`{id}` is no fragment id");
+            let why = format!("invalid fragment id `{id}`");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let bytes = std::fs::read(folder(session_dir).join(file_name(id)))?;

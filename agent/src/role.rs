@@ -121,7 +121,7 @@ impl Toolbox for Narrowed<'_> {
         if let Some(own) = self.own(&call.name) {
             let outcome = match &call.malformed {
                 Some(_) => {
-                    ToolOutput::invalid("the arguments are not a JSON object: send them anew")
+                    ToolOutput::invalid("the arguments are not a JSON object: send them again")
                 }
                 None => own.call(&call.args),
             };

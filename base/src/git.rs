@@ -102,16 +102,16 @@ pub fn version() -> Outcome<Version> {
         output.map(|output| output.text()).map_err(|error| error.to_string())
     };
     let text = FOUND.get_or_init(ask).as_ref().map_err(|why| {
-        Failure::usage("there is no git")
+        Failure::usage("git was not found")
             .because(why.as_str())
             .next("install git 2.38 or later, e.g. `apt install git`")
     })?;
     match Version::parse(text) {
         Some(version) if version >= OLDEST => Ok(version),
         Some(version) => Err(Failure::usage(format!("git {version} is too old"))
-            .because(format!("{OLDEST} is the first that can do what is needed"))
+            .because(format!("at least {OLDEST} is required"))
             .next(format!("install git {OLDEST} or later, first in PATH"))),
-        None => Err(Failure::usage("the git on PATH does not say its version")
+        None => Err(Failure::usage("cannot determine the version of git")
             .because(text.as_str())
             .next(format!("install git {OLDEST} or later, first in PATH"))),
     }
@@ -333,7 +333,7 @@ pub fn checked<S: AsRef<OsStr>>(args: &[S], output: Output) -> Result<Output, Gi
         return Ok(output);
     }
     let args: Vec<_> = args.iter().map(|a| a.as_ref().to_string_lossy().into_owned()).collect();
-    let stderr = if output.timed_out { "it took too long".into() } else { output.error_text() };
+    let stderr = if output.timed_out { "timed out".into() } else { output.error_text() };
     Err(GitError::Failed { args: args.join(" "), code: output.code(), stderr })
 }
 

@@ -13,7 +13,7 @@ pub struct Id(String);
 
 /// Why a text is not an id.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not a session id (lower-case letters, digits and single hyphens, 64 at most)")]
+#[error("invalid session id `{0}` (lower-case letters, digits and single hyphens, 64 at most)")]
 pub struct BadId(String);
 
 const ALPHABET: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";

@@ -34,7 +34,7 @@ pub struct Written {
 pub struct Subject<'a> {
     /// The session.
     pub record: &'a Record,
-    /// One line per file.
+    /// Print one line per file.
     pub stat: &'a str,
     /// The whole difference.
     pub patch: &'a str,
@@ -62,20 +62,20 @@ impl Writer {
             Err(why) => Written {
                 message: signed(subject.record, commit::plain(&printable(&subject.record.task))),
                 by: "plain",
-                note: Some(format!("no model wrote the commit message: {why}")),
+                note: Some(format!("used a plain commit message: {why}")),
             },
         }
     }
 
     async fn ask(&self, prompt: &str, directory: &Path) -> Result<String, String> {
         let Some((program, args)) = self.command.split_first() else {
-            return Err("there is no program to ask".to_owned());
+            return Err("no program to ask".to_owned());
         };
         let job = Job::new(program, directory).args(args).input(prompt.as_bytes());
         let limits = Limits { time: Some(PATIENCE), bytes: 256 << 10 };
         let output = job.output_beside(limits).await.map_err(|e| e.to_string())?;
         if output.timed_out {
-            return Err(format!("it did not answer within {} s", PATIENCE.as_secs()));
+            return Err(format!("timed out after {} s", PATIENCE.as_secs()));
         }
         if !output.ok() {
             let said = output.error_text();

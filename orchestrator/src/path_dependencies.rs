@@ -34,14 +34,14 @@ const MANIFESTS: &[(&str, Reader)] = &[
     ("go.mod", in_go_mod),
 ];
 
-/// What to say of a check that failed in a worktree; none when nothing is missing.
+/// Text of the message of a check that failed in a worktree; none when nothing is missing.
 pub fn hint(worktree: &Path) -> Option<String> {
     let missing = missing(worktree);
     let first = missing.first()?;
     let named: Vec<String> =
         missing.iter().take(5).map(|it| format!("`{}` in {}", it.path, it.manifest)).collect();
     Some(base::text::printable(&format!(
-        "{} leads out of the worktree and is not there: paths begin at the worktree, {}, not at the \
+        "{} points outside the worktree to a missing path: paths start at the worktree, {}, not at the \
          main checkout. To put worktrees beside the main checkout, where `{}` is the same directory, \
          set `[studio] worktree = \"{{parent}}/{{repo}}-{{id}}\"`",
         named.join(", "),

@@ -131,7 +131,8 @@ impl Room {
             closed: &closed,
             fixed: &fixed,
         };
-        let spec = BoxSpec::for_session(&places, row, sandbox).or_fail(|| "cannot plan the box")?;
+        let spec =
+            BoxSpec::for_session(&places, row, sandbox).or_fail(|| "cannot set up the sandbox")?;
         Ok(Room { spec, host: None, tasks: TaskTracker::new(), guards: Arc::default() })
     }
 
@@ -163,7 +164,7 @@ impl Room {
     /// Starts a program with piped streams.
     pub fn start(&self, argv: &[String]) -> Result<Process> {
         let cannot = || format!("cannot start `{}`", argv.first().map_or("", String::as_str));
-        let (program, args) = argv.split_first().ok_or("there is no program").or_fail(cannot)?;
+        let (program, args) = argv.split_first().ok_or("no program given").or_fail(cannot)?;
         let BoxJob { mut job, lifeline, report } =
             boxed::job(&self.spec, program, args).or_fail(cannot)?;
         if let Some(host) = &self.host {
@@ -202,7 +203,7 @@ impl Room {
     /// ends. Gives its exit code.
     pub fn enter(&self, argv: &[String], lock: &Lock) -> std::io::Result<i32> {
         let (program, args) =
-            argv.split_first().ok_or_else(|| std::io::Error::other("there is no program"))?;
+            argv.split_first().ok_or_else(|| std::io::Error::other("no program given"))?;
         boxed::attended(&self.spec, lock.share()?, program, args)
     }
 

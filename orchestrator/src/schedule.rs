@@ -91,7 +91,7 @@ fn from_the_tip(repository: &Repository, store: &Store, record: &mut Record) -> 
     store.rewrite(record)
 }
 
-/// How many sessions work at once unless the user says otherwise: agents mostly wait for a model,
+/// Maximum number of sessions that run in parallel unless the user says otherwise: agents mostly wait for a model,
 /// so twice the cores, but no more than there is memory for (512 MiB each).
 pub fn default_jobs() -> u32 {
     let cores = std::thread::available_parallelism().map_or(2, |n| n.get() as u64);

@@ -24,7 +24,7 @@ pub fn read(answer: &str) -> Result<String, String> {
     let first = undecorated(first).trim_end_matches('.');
     let words = first.split_whitespace().filter(|word| word.chars().any(char::is_alphabetic));
     if words.count() < 2 || first.starts_with(['{', '<', '[']) {
-        return Err("its answer is no commit message".to_owned());
+        return Err("its answer is not a commit message".to_owned());
     }
     let (subject, more) = subject(first);
     let body = wrapped(&format!("{more}\n{}", rest.join("\n")));

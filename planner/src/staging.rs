@@ -27,10 +27,10 @@ pub fn left_out(path: &str) -> Option<&'static str> {
     let mut parts: Vec<&str> = path.split('/').collect();
     let name = parts.pop().unwrap_or_default();
     if parts.iter().any(|part| DIRECTORIES.contains(part)) {
-        return Some("it is built or fetched");
+        return Some("a build product or a dependency");
     }
     if NAMES.contains(&name) || ENDINGS.iter().any(|ending| name.ends_with(ending)) {
-        return Some("it is a leftover of a program");
+        return Some("a temporary file of a program");
     }
     let holds_secret = SECRETS.contains(&name)
         || (name.starts_with(".env.") && !name.ends_with(".example") && !name.ends_with(".sample"))

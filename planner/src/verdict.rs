@@ -72,25 +72,25 @@ pub fn faults(verdict: &Verdict, by: &Measure<'_>) -> Vec<String> {
     for requirement in by.requirements {
         match times.remove(requirement.id.as_str()) {
             Some(1) => {}
-            Some(n) => faults.push(format!("`{}` stands there {n} times", requirement.id)),
+            Some(n) => faults.push(format!("`{}` is listed {n} times", requirement.id)),
             None => faults.push(format!("`{}` is missing", requirement.id)),
         }
     }
-    faults.extend(times.keys().map(|id| format!("there is no requirement `{id}`")));
+    faults.extend(times.keys().map(|id| format!("no such requirement: `{id}`")));
     for judged in &verdict.requirements {
         if judged.status == Status::Met && judged.evidence.trim().is_empty() {
-            faults.push(format!("`{}` is said to be met without evidence", judged.id));
+            faults.push(format!("`{}` was judged met without evidence", judged.id));
         }
     }
     let open: Vec<&str> = open(verdict).map(|judged| judged.id.as_str()).collect();
     if verdict.approved && !open.is_empty() {
-        faults.push(format!("approved although not all is met: {}", open.join(", ")));
+        faults.push(format!("approved although requirements are not met: {}", open.join(", ")));
     }
     if verdict.approved && !by.red.is_empty() {
         faults.push(format!("approved although a check failed: {}", by.red.join("; ")));
     }
     if !verdict.approved && verdict.feedback.trim().is_empty() {
-        faults.push("not approved, and no feedback says what is to be done".to_owned());
+        faults.push("not approved, but the feedback is empty".to_owned());
     }
     faults
 }
@@ -146,20 +146,21 @@ pub fn disagreements(verdict: &Verdict, checks: &Checks) -> Vec<Disagreement> {
         match judged.status {
             Status::Met => {
                 for line in checks.red.iter().filter(|line| names(&judged.evidence, line)) {
-                    say(format!("`{id}` is said to be met by `{line}`, which failed"));
+                    say(format!("`{id}` was judged met by `{line}`, which failed"));
                 }
             }
             Status::Unmet if checks.passed() => {
-                say(format!("`{id}` is said to be unmet, and every check passed"));
+                say(format!("`{id}` was judged unmet, but every check passed"));
             }
             Status::Unknown if checks.passed() => {
-                say(format!("`{id}` is said to be unknown, and every check passed"));
+                say(format!("`{id}` was judged unknown, but every check passed"));
             }
             Status::Unmet | Status::Unknown => {}
         }
     }
     if !verdict.approved && checks.passed() && open(verdict).next().is_none() {
-        let text = "not approved, although everything is met and every check passed".to_owned();
+        let text =
+            "not approved, although every requirement is met and every check passed".to_owned();
         found.push(Disagreement { id: None, text });
     }
     found
@@ -224,17 +225,17 @@ mod tests {
             &["cargo test"],
         );
         for words in [
-            "`R1` stands there 2 times",
+            "`R1` is listed 2 times",
             "`R2` is missing",
-            "no requirement `R9`",
-            "`R1` is said to be met without evidence",
-            "not all is met: R1",
+            "no such requirement: `R9`",
+            "`R1` was judged met without evidence",
+            "requirements are not met: R1",
             "a check failed: cargo test",
         ] {
             assert!(said.contains(words), "no `{words}` in: {said}");
         }
         let silent = Verdict { feedback: String::new(), ..verdict(false, &[]) };
-        assert!(wrong(&silent, &[]).contains("no feedback"));
+        assert!(wrong(&silent, &[]).contains("the feedback is empty"));
     }
 
     #[test]
@@ -270,7 +271,7 @@ mod tests {
         let said = told(&met, &["make"], &["cargo test -q shop"]);
         assert_eq!(
             said,
-            ["Some(\"R1\") `R1` is said to be met by `cargo test -q shop`, which failed"]
+            ["Some(\"R1\") `R1` was judged met by `cargo test -q shop`, which failed"]
         );
         let short = verdict(false, &[("R1", Met, "cargo test shop is green"), ("R2", Met, "b")]);
         assert_eq!(told(&short, &[], &["cargo test -q shop"]).len(), 1);
@@ -279,13 +280,16 @@ mod tests {
         assert_eq!(
             said,
             [
-                "Some(\"R1\") `R1` is said to be unmet, and every check passed",
-                "Some(\"R2\") `R2` is said to be unknown, and every check passed",
+                "Some(\"R1\") `R1` was judged unmet, but every check passed",
+                "Some(\"R2\") `R2` was judged unknown, but every check passed",
             ]
         );
         let whole = verdict(false, &[("R1", Met, "a"), ("R2", Met, "b")]);
         let said = told(&whole, &["make"], &[]);
-        assert_eq!(said, ["None not approved, although everything is met and every check passed"]);
+        assert_eq!(
+            said,
+            ["None not approved, although every requirement is met and every check passed"]
+        );
     }
 
     proptest::proptest! {

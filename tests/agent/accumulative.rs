@@ -22,7 +22,7 @@ fn each_line_is_a_requirement_more_and_a_run_over_all() {
     let ran = stage
         .g3_with_input(["--auto"], "make a\n\n/requirements\n/nope\nmake b\n/help\nexit\nmake c\n");
     ran.ok();
-    ran.says("R1  make a").says("no command `/nope`").says("/chat");
+    ran.says("R1  make a").says("no such command: `/nope`").says("/chat");
     assert_eq!(list(&stage), "# Project Requirements\n\n1. make a\n2. make b\n");
     let asked = stage.asked();
     assert_eq!(asked.len(), 4);

@@ -328,7 +328,7 @@ fn in_plan_mode_nothing_is_changed_before_the_editor_approves() {
     let refused = stage.asked()[1].tool_results();
     assert!(refused[0].1.contains("plan mode"), "{refused:?}");
     let bad = editor.begin("session/set_mode", json!({"sessionId": session, "modeId": "yolo"}));
-    assert!(editor.answer(bad)["error"]["message"].as_str().unwrap().contains("no mode"));
+    assert!(editor.answer(bad)["error"]["message"].as_str().unwrap().contains("no such mode"));
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn a_verdict_that_does_not_count_is_told_back_and_given_anew() {
     stage.g3(["--autonomous"]).ok();
     let last = stage.asked().pop().unwrap();
     let told: Vec<String> = last.tool_results().into_iter().map(|(_, text)| text).collect();
-    assert!(told[0].contains("not all is met: R2"), "{told:?}");
+    assert!(told[0].contains("requirements are not met: R2"), "{told:?}");
     assert!(told[1].contains("`R1` is missing; `R2` is missing"), "{told:?}");
     assert_eq!(told.len(), 3);
 }
@@ -210,10 +210,10 @@ fn where_coach_and_checks_disagree_the_round_says_so() {
     let player = [vec![Reply::says("nothing yet")], writes("one.txt").into()].concat();
     let script = || sides(player.clone(), [judged("unknown"), judged("unknown")]);
     let args = ["--autonomous", "--max-turns", "2", "--check", "test -e one.txt"];
-    let met = "`R1` is said to be met by `test -e one.txt`, which failed";
-    let unknown = "`R2` is said to be unknown, and every check passed";
+    let met = "`R1` was judged met by `test -e one.txt`, which failed";
+    let unknown = "`R2` was judged unknown, but every check passed";
     let shown = stage(script()).g3(args);
-    shown.exits(3).says(&format!("look at: {met}")).says(&format!("look at: {unknown}"));
+    shown.exits(3).says(&format!("warning: {met}")).says(&format!("warning: {unknown}"));
     let ran = stage(script()).g3([&args[..], &["--json"]].concat());
     let events = ran.exits(3).json_lines();
     let plans = of_type(&events, "plan");

@@ -106,7 +106,7 @@ fn checks_that_a_repository_brings_along_do_not_run() {
     // As in a clone of somebody who committed their sessions: the files are here, the user is not.
     std::fs::remove_dir_all(stage.env.home().join(".g3/runs")).unwrap();
     let refused = stage.g3(["--autonomous", "--resume", "--max-turns", "4"]);
-    refused.exits(2).says("not typed here").says(check);
+    refused.exits(2).says("not given on this machine").says(check);
     assert_eq!(ran(), before);
     stage.g3(["--autonomous", "--resume", "--max-turns", "4", "--check", check]).ok();
     assert!(ran() > before);

@@ -190,7 +190,7 @@ fn refs_live_from_call_to_call_and_stale_ones_are_refused() {
     failed(&desk.act("click", json!({ "ref": "e99" })), "take a new snapshot");
     failed(&desk.act("click", json!({})), "need `ref`");
     failed(&desk.act("fill", json!({ "ref": name })), "needs `value`");
-    failed(&desk.act("press", json!({ "key": "Hyper" })), "no key `Hyper`");
+    failed(&desk.act("press", json!({ "key": "Hyper" })), "unknown key `Hyper`");
     let buy = Desk::named(&seen, "Buy now");
     failed(&desk.act("fill", json!({ "ref": buy, "value": "x" })), "takes no text: click it");
     let away = Desk::named(&seen, "Go away");
@@ -238,7 +238,7 @@ fn dialogs_are_dismissed_and_new_tabs_are_followed_and_both_are_told() {
     // A download is no page, and lies with the session's files.
     let download = json!({ "url": desk.site.url("/file") });
     let told = desk.call("webdriver_navigate", download);
-    told.says("no page came").says("browser/downloads").fails("failed");
+    told.says("is not a page").says("browser/downloads").fails("failed");
     let file = desk.session.join("browser/downloads/a.bin");
     assert_eq!(until("the download", || std::fs::read(&file).ok()), b"abc");
     desk.call("webdriver_get_title", json!({})).says("Shop").works();
@@ -309,7 +309,7 @@ fn what_is_missing_is_said_with_what_to_do() {
     bench.env.config("[webdriver]\nchrome_binary = \"/nonexistent/chrome\"\n");
     bench.call("webdriver_start", json!({})).says("names /nonexistent/chrome").fails("not_found");
     bench.env.config("[webdriver]\nbrowser = \"chrome\"\n");
-    bench.call("webdriver_start", json!({})).says("there is no display").fails("failed");
+    bench.call("webdriver_start", json!({})).says("no display").fails("failed");
     bench.env.config("[webdriver]\nbrowser = \"safari\"\n");
     bench.call("webdriver_start", json!({})).fails("failed");
     assert!(!bench.session().join("browser/record.json").exists());

@@ -56,7 +56,7 @@ fn a_task_in_the_place_of_a_session_is_told_where_it_belongs() {
     let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
     stage.g3(["first"]).ok();
     let ran = stage.g3(["--resume", "do it"]);
-    ran.exits(2).says("no session `do it`").says("g3 --resume -- \"do it\"");
+    ran.exits(2).says("no such session: `do it`").says("g3 --resume -- \"do it\"");
     stage.g3(["--resume", "zzz", "--", "go"]).exits(2).never_says("if that is the task");
     stage.g3(["--resume", "--", "do it"]).ok();
     assert!(stage.asked()[1].text().contains("first") && stage.asked()[1].text().contains("do it"));
@@ -73,7 +73,7 @@ fn an_unknown_key_names_the_nearest() {
 fn a_task_without_its_quotes_is_told_what_it_lacks() {
     let stage = Stage::new([]);
     for words in [&["fix", "it"][..], &["--quiet", "fix", "the", "tests"], &["list", "sessions"]] {
-        stage.g3(words).exits(2).says("quotes around a task of several words");
+        stage.g3(words).exits(2).says("quote a task of several words");
     }
     stage.g3(["--bogus"]).exits(2).never_says("quotes");
     stage.g3(["sessions", "lst"]).exits(2).never_says("quotes");
@@ -162,7 +162,7 @@ fn complete_answers_one_question_without_tools_or_agent_prompt() {
     assert_eq!(asked.system(), "");
     assert!(stage.session_dirs().is_empty(), "it leaves no session");
     stage.g3_with_input(["complete"], "again").exits(1).says("error:");
-    stage.g3_with_input(["complete"], "").exits(2).says("no question");
+    stage.g3_with_input(["complete"], "").exits(2).says("expected a question");
 }
 
 #[test]
@@ -185,10 +185,10 @@ fn a_repositorys_own_configuration_counts_only_when_it_is_trusted() {
     let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
     stage.repo.write("g3.toml", "[studio]\nchecks = [\"make\"]\n");
     stage.g3(["config", "show"]).never_says("make\"");
-    stage.g3(["trust"]).says("accepted").ok();
+    stage.g3(["trust"]).says("trusted").ok();
     stage.g3(["config", "show"]).says("make");
     stage.g3(["trust", "show"]).says("g3.toml");
-    stage.g3(["trust", "revoke"]).says("no longer accepted");
+    stage.g3(["trust", "revoke"]).says("no longer trusted");
     stage.g3(["config", "show"]).never_says("make\"");
 }
 
@@ -232,7 +232,7 @@ fn a_word_that_was_meant_as_a_command_or_a_flag_does_not_run_as_a_task() {
         [("resume", "g3 --resume"), ("chat", "g3 --chat"), ("sesions", "g3 sessions")]
     {
         let ran = stage.g3([word]);
-        ran.exits(2).says(&format!("`{word}` is not a command of g3"));
+        ran.exits(2).says(&format!("no such command: `{word}`"));
         ran.says(&format!("try: {command}")).says(&format!("g3 -- {word}"));
     }
     stage.g3(["resume", "fix-login"]).exits(2).says("try: g3 --resume");

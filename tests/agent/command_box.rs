@@ -208,7 +208,7 @@ fn work_in_a_repository_goes_on_as_ever_and_what_git_obeys_stays_as_it_is() {
         assert!(hooks.iter().all(|it| it.to_string_lossy().ends_with(".sample")), "{line}");
     }
     shell(&bench, "git config core.fsmonitor ./x")
-        .says("keeps git's configuration")
+        .says("protects git's configuration")
         .fails("failed");
     // A linked working tree has its repository elsewhere.
     bench.env.run("git", &bench.dir, ["worktree", "add", "-q", "../linked"]).exits(0);
@@ -244,7 +244,10 @@ fn a_denial_names_the_path_and_what_opens_it_and_a_rule_does_open_it() {
     let out = bench.env.home().canonicalize().unwrap().join("out");
     let line = "P=$(dirname \"$PWD\"); touch \"$P/out/m\"";
     let denied = shell(&bench, line);
-    denied.says("the box does not let commands write").says("[sandbox] write = [").fails("failed");
+    denied
+        .says("the sandbox does not let commands write")
+        .says("[sandbox] write = [")
+        .fails("failed");
     denied.says(&out.join("m").display().to_string()).says("action = \"allow\"");
     assert_eq!(denied.metadata["box_denied"], json!(out.join("m")));
     bench.env.config(&format!("[sandbox]\nwrite = [\"{}\"]\n", out.display()));

@@ -37,7 +37,7 @@ fn undo_takes_back_what_the_last_turn_did_and_then_the_one_before() {
     stage.repo.write("mine.txt", "typed by the user\n");
     let before = stage.repo.git(["status", "--porcelain"]);
     let ran = stage.g3_with_input([], "write a\nchange it\n/undo\nand now?\n/undo\n/undo\n");
-    ran.says("a.txt").says("no turn changed a file");
+    ran.says("a.txt").says("no turn changed a tracked or untracked file");
     assert_eq!(stage.repo.read("old.txt"), "old\n");
     assert!(!stage.repo.path().join("a.txt").exists());
     assert!(!stage.repo.path().join("new").exists(), "an empty directory is left");
@@ -53,7 +53,7 @@ fn undo_takes_back_what_the_last_turn_did_and_then_the_one_before() {
 #[test]
 fn undo_brings_one_turn_back_and_leaves_the_other() {
     let stage = two_turns([]);
-    stage.g3_with_input([], "write a\nchange it\n/undo\n").says("turn 2: back to what they were");
+    stage.g3_with_input([], "write a\nchange it\n/undo\n").says("turn 2: restored");
     assert_eq!(stage.repo.read("a.txt"), "one\n");
     assert_eq!(stage.repo.read("old.txt"), "old\n");
     assert!(!stage.repo.path().join("new").exists());
@@ -75,7 +75,7 @@ fn undo_touches_nothing_when_the_user_changed_one_of_the_files() {
 fn undo_works_without_a_repository() {
     let stage = two_turns([]);
     std::fs::remove_dir_all(stage.repo.path().join(".git")).unwrap();
-    stage.g3_with_input([], "write a\nchange it\n/undo\n").says("turn 2: back");
+    stage.g3_with_input([], "write a\nchange it\n/undo\n").says("turn 2: restored");
     assert_eq!(stage.repo.read("a.txt"), "one\n");
     assert_eq!(stage.repo.read("old.txt"), "old\n");
 }
@@ -87,7 +87,7 @@ fn ignored_files_and_gits_own_are_left_alone() {
         Reply::says("done"),
     ]);
     stage.repo.commit_file(".gitignore", "*.log\n");
-    stage.g3_with_input([], "make files\n/undo\n").says("back to what they were: kept.txt\n");
+    stage.g3_with_input([], "make files\n/undo\n").says("restored kept.txt\n");
     assert_eq!(stage.repo.read("out.log"), "x\n");
     assert_eq!(stage.repo.git(["tag"]), "t");
     assert!(!stage.repo.path().join("kept.txt").exists());
@@ -99,8 +99,8 @@ fn rewind_goes_back_before_a_turn_with_its_files_and_stays_there() {
     let stage = two_turns([Reply::says("anew"), Reply::says("once more")]);
     let input = "write a\nchange it\n/rewind\n/rewind 2\n/rewind 9\nsomething else\n/stats\n";
     let ran = stage.g3_with_input([], input);
-    ran.says("  1  write a").says("  2  change it").says("back to before turn 2");
-    ran.says("there is no turn 9").says("turns    5");
+    ran.says("  1  write a").says("  2  change it").says("rewound to before turn 2");
+    ran.says("no such turn: 9").says("turns    5");
     assert_eq!(stage.repo.read("a.txt"), "one\n");
     let text = stage.asked()[4].text();
     assert!(text.contains("write a") && !text.contains("change it"), "{text}");
@@ -154,7 +154,7 @@ fn instructions_that_are_read_again_replace_nothing_else() {
     stage.repo.write("analysis/memory.md", "The parser lives in parse.rs.");
     stage.repo.write("pro/brief.md", "the goal is plum jam\n");
     let ran = stage.g3_with_input([], "hi\n/project pro\n/readme\nand now?\n");
-    ran.says("are read");
+    ran.says("reloaded");
     let [before, after] = [0, 1].map(|at| stage.asked()[at].system());
     assert_eq!(before, after, "nothing changed on disk");
     assert!(after.contains("Use tabs.") && after.contains("The parser lives in parse.rs."));
@@ -197,9 +197,9 @@ fn a_project_is_told_survives_a_summary_and_is_let_go() {
     stage.repo.write("pro/brief.md", "the goal is plum jam\n");
     let input = "hi\n/project pro\n/compact\nwhat is the goal?\n/unproject\n/unproject\nwell?\n";
     let ran = stage.g3_with_input([], input);
-    ran.says("1 file of the project").says("no project is known");
+    ran.says("1 file of the project").says("no project is loaded");
     assert!(stage.asked()[2].text().contains("plum jam"));
-    assert!(stage.asked()[3].text().contains("of no concern any more"));
+    assert!(stage.asked()[3].text().contains("Ignore the project"));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn large_results_are_moved_away_at_once_when_the_user_says_so() {
     let replies: Vec<Reply> = (1..9).map(big).chain([Reply::says("x"), Reply::says("y")]).collect();
     let stage = Stage::new(replies);
     let ran = stage.g3_with_input([], "count\n/thinnify\n/skinnify\n/skinnify\n/dump\nand?\n");
-    ran.says("calls are in files now").says("nothing large to move").says("written to");
+    ran.says("calls to files").says("no large calls to move").says("written to");
     assert!(std::fs::read_dir(stage.session_dir().join("thinned")).unwrap().count() >= 4);
     assert!(stage.asked().last().unwrap().text().contains("were moved to"));
 }
@@ -301,7 +301,7 @@ fn a_copy_is_made_from_the_command_line() {
     stage.g3(["--resume", &id, "go on"]).ok();
     let text = stage.asked()[4].text();
     assert!(text.contains("write a") && !text.contains("change it"), "{text}");
-    stage.g3(["sessions", "fork", "--before", "7"]).exits(2).says("there is no turn 7");
+    stage.g3(["sessions", "fork", "--before", "7"]).exits(2).says("no such turn: 7");
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn a_turn_that_failed_is_asked_again_with_what_was_done_in_it() {
         Reply::says("bye"),
     ]);
     let ran = stage.g3_with_input([], "/retry\nwrite a\n/retry\n/retry\nthanks\n");
-    ran.says("/retry asks again").says("wrote it").says("the last turn did not fail");
+    ran.says("/retry    retries").says("wrote it").says("the last turn did not fail");
     ran.never_says("g3 --resume goes on").never_says("then g3 --resume");
     let asked = stage.asked();
     assert_eq!(asked.len(), 4, "one try, its error, the retry, and the next words");
@@ -366,9 +366,9 @@ fn what_a_session_changed_is_shown_and_a_new_one_begins() {
     let stage = two_turns([Reply::says("hello")]);
     let input = "/diff\nwrite a\nchange it\n/diff\n/new\nanother one\n";
     let ran = stage.g3_with_input([], input);
-    ran.says("nothing was said yet").says("  a.txt (new)  +1 -0\n    1 + two\n");
+    ran.says("the session is empty").says("  a.txt (new)  +1 -0\n    1 + two\n");
     ran.says("  old.txt (deleted)  +0 -1\n").says("to continue this session: g3 --resume ");
-    ran.says("your next words begin a new session");
+    ran.says("your next message starts a new session");
     assert_eq!(stage.session_dirs().len(), 2);
     assert!(!stage.asked().last().unwrap().text().contains("change it"));
 }
@@ -386,6 +386,6 @@ fn the_last_answer_is_copied() {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let job = stage.job([]).env("PATH", path).env("DISPLAY", ":9");
     let ran = stage.env.run_job(job.input("/copy\nhi\n/copy\n"));
-    ran.says("nothing was said yet").says("copied 2 lines with xclip");
+    ran.says("the session is empty").says("copied 2 lines with xclip");
     assert_eq!(std::fs::read_to_string(copied).unwrap(), "one\n**two**");
 }

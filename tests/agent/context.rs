@@ -86,7 +86,7 @@ fn the_person_lists_fragments_and_puts_one_back_for_good() {
     let id = entries.iter().find_map(|entry| entry["fragment"].as_str()).unwrap().to_owned();
     let again = |lines: &str| stage.g3_with_input([], &format!("/resume look\n{lines}"));
     let ran = again(&format!("/rehydrate {id}\nnow what?\n/rehydrate {id}\n/rehydrate ../x\n"));
-    ran.says("has no place any more").says("is no fragment id");
+    ran.says("no longer fits").says("invalid fragment id");
     let text = stage.asked()[2].text();
     assert!(text.contains("line 7 of") && text.contains("read it"), "{text}");
     assert!(!text.contains("set aside as fragment"), "{text}");

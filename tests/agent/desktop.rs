@@ -235,7 +235,7 @@ fn controls_are_acted_on_by_their_names() {
     act(json!({ "element_name": "Size", "action": "select", "value": "medium" })).works();
     screen.program.saw("size medium");
     let missing = act(json!({ "element_name": "Nowhere", "action": "click" }));
-    missing.says("there are:").fails("not_found");
+    missing.says("available:").fails("not_found");
     let told = &missing.metadata;
     assert_eq!((&told["found"], &told["status"]), (&json!(false), &json!("error")));
     assert!(told["available_elements"].as_str().unwrap().contains("Press me (push button)"));

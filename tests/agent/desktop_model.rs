@@ -55,7 +55,7 @@ fn the_switch_decides_what_is_offered_and_the_gate_what_runs() {
     let asks = stage(&desktop, script(), &control("require_confirmation = true"));
     asks.g3(["click"]).ok();
     assert!(offered(&asks).contains("mouse_click"));
-    assert!(asks.asked()[1].tool_results()[0].1.contains("nobody to ask"));
+    assert!(asks.asked()[1].tool_results()[0].1.contains("no terminal to ask on"));
     assert!(!program.log().contains("clicked"));
     // On, and a rule forbids it.
     let rule = "[[gate.rules]]\ntool = \"mouse_*\"\naction = \"deny\"\n";

@@ -114,7 +114,7 @@ fn divergence_15_the_display_and_the_region_are_honoured_by_every_program() {
         (&Rgb([10, 5, 7]), &Rgb([29, 19, 7]))
     );
     let beside = json!({ "region": { "x": 100, "y": 0, "width": 5, "height": 5 } });
-    bench.call("screenshot", beside).says("outside of the screen").fails("failed");
+    bench.call("screenshot", beside).says("outside the screen").fails("failed");
     bench.call("screenshot", json!({ "region": { "x": 1 } })).says("`region`").fails("validation");
     // An X display is none of grim's, an output none of the others'.
     let both = programs(&[("grim", true), ("maim", true)]);

@@ -24,7 +24,7 @@ fn a_failed_turn_leaves_a_record_without_keys() {
     let record: Value = serde_json::from_str(&records[0]).unwrap();
     assert_eq!(record["task"], "do it\nwith [secret]");
     assert_eq!(record["provider"], "anthropic.scripted");
-    assert!(record["what"].as_str().unwrap().contains("could not be asked"), "{record}");
+    assert!(record["what"].as_str().unwrap().contains("model request failed"), "{record}");
     assert!(!records[0].contains("topsecret"), "{}", records[0]);
     let file = std::fs::read_dir(stage.env.g3_state(stage.repo.path()).join("errors"))
         .unwrap()
@@ -38,7 +38,7 @@ fn a_failed_turn_leaves_a_record_without_keys() {
 #[test]
 fn a_good_turn_a_limit_and_a_wrong_flag_leave_none_and_old_ones_go() {
     let stage = Stage::new([Reply::says("done"), Reply::status(401)]);
-    stage.g3(["all is well"]).ok();
+    stage.g3(["no problems found"]).ok();
     stage.g3(["--nonsense"]).exits(2);
     assert!(records(&stage).is_empty());
     let folder = stage.env.g3_state(stage.repo.path()).join("errors");
@@ -49,5 +49,5 @@ fn a_good_turn_a_limit_and_a_wrong_flag_leave_none_and_old_ones_go() {
     }
     stage.g3(["break"]).exits(1);
     assert_eq!(records(&stage).len(), 50);
-    assert!(records(&stage).last().unwrap().contains("could not be asked"));
+    assert!(records(&stage).last().unwrap().contains("model request failed"));
 }

@@ -143,7 +143,7 @@ fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
         "--codepath" => sessions("sub") && !sessions("."),
         "--workspace" => mode == "complete" || (sessions("sub") && !sessions(".")),
         "--profile" => offers("execute_command"),
-        "--resume" => ran.err.contains("there is no session"),
+        "--resume" => ran.err.contains("no sessions in"),
         "--chat" => asked.iter().all(|it| it.tool_names().is_empty()),
         "--image" => asked[0].body.to_string().contains("\"type\":\"image\""),
         "--acd" => offers("rehydrate"),

@@ -161,7 +161,7 @@ fn divergence_19_without_a_whole_sandbox_nothing_runs() {
         })
     };
     let told = called("dd if=/dev/zero of=inside bs=1 count=2");
-    told.says("there is no sandbox to run it in").fails("failed");
+    told.says("no sandbox to run it in").fails("failed");
     assert!(!bench.has("inside"));
     called("echo x > inside").works();
     assert!(bench.has("inside"), "everything else runs there");
@@ -173,7 +173,7 @@ fn divergence_23_the_rule_that_a_denial_names_opens_the_sandbox_and_no_more() {
     bench.env.config(EXACT);
     let line = "dd if=/dev/zero of=inside bs=1 count=2";
     let denied = run(&bench, line);
-    denied.says("forbidden_command: dd if=").says("nobody to ask").fails("denied");
+    denied.says("forbidden_command: dd if=").says("no terminal to ask on").fails("denied");
     assert_eq!(denied.metadata["status"], "rejected");
     let said = denied.metadata["description"].as_str().unwrap();
     let rule = said.split_once('\n').unwrap().1;

@@ -50,7 +50,10 @@ fn divergence_13_the_keys_decide_what_is_counted_from_zero() {
         (json!({ "file": "a.toy", "column": 1 }), "line is required for `hover`"),
         (json!({ "filePath": "a.toy", "line": 1 }), "character is required for `hover`"),
         (json!({ "filePath": "a.toy", "line": 0, "character": 1 }), "`line` counts from 1"),
-        (json!({ "file": "a.toy", "line": 99, "column": 0 }), "there is no line 100"),
+        (
+            json!({ "file": "a.toy", "line": 99, "column": 0 }),
+            "line 100 (counted from 1) does not exist",
+        ),
     ] {
         let mut args = args;
         args["operation"] = json!("hover");
@@ -119,7 +122,7 @@ fn nothing_found_is_said_and_wrong_questions_name_what_is_right() {
 fn without_a_server_the_answer_says_what_to_install_and_is_no_failure() {
     let toys = Toys::new(&[], "enabled = false");
     let said = toys.ask("hover", "a.toy", 0, 0);
-    assert!(said.works().contains("no language server for a.toy"), "{said:?}");
+    assert!(said.works().contains("No language server for a.toy"), "{said:?}");
     assert!(toys.log().is_empty(), "one that is switched off is not started");
     toys.bench.env.config("[lsp.toy]\ncommand = \"no-such-server\"\nextensions = [\".toy\"]\n");
     toys.ask("hover", "a.toy", 0, 0).says("The program `no-such-server` of [lsp.toy]").works();
@@ -131,7 +134,7 @@ fn without_a_server_the_answer_says_what_to_install_and_is_no_failure() {
     toys.bench.env.config("[lsp.half]\nextensions = [\".toy\"]\n");
     let args = ["tool", "exec", "--name", "lsp", "--args", "{}"];
     let ran = toys.bench.env.run(crate::tools_support::G3, &toys.bench.dir, args);
-    ran.exits(2).says("[lsp.half] is no language server");
+    ran.exits(2).says("invalid language server [lsp.half]");
 }
 
 #[test]
@@ -220,7 +223,7 @@ fn a_repository_names_a_server_only_when_it_is_trusted() {
     let config = std::fs::read_to_string(toys.bench.env.home().join(".config/g3/config.toml"));
     toys.bench.env.config("");
     toys.bench.write("g3.toml", config.unwrap());
-    toys.ask("hover", "a.toy", 0, 5).says("no language server for a.toy").works();
+    toys.ask("hover", "a.toy", 0, 5).says("No language server for a.toy").works();
     assert!(toys.log().is_empty());
     toys.bench.env.run(crate::tools_support::G3, &toys.bench.dir, ["trust"]).ok();
     toys.ask("hover", "a.toy", 0, 5).says("is a toy").works();

@@ -249,7 +249,7 @@ fn the_gate_judges_each_call_by_its_name() {
     stage.g3(["ask"]).ok();
     for request in [1, 2] {
         let denied = result(&stage, request);
-        assert!(denied.contains("nobody to ask"), "{denied}");
+        assert!(denied.contains("no terminal to ask on"), "{denied}");
         assert!(denied.contains("tool = \"mcp__kit__echo\"\naction = \"allow\""), "{denied}");
     }
     configure(&stage, &[], &rules("allow"));

@@ -30,7 +30,7 @@ fn a_repository_names_servers_only_when_exactly_this_is_trusted() {
     stage.g3(["mcp", "test", "theirs"]).exits(2);
     assert!(!marker.exists(), "it was started");
 
-    stage.g3(["trust"]).says("mcpServers").says("accepted").ok();
+    stage.g3(["trust"]).says("mcpServers").says("trusted").ok();
     stage.g3(["work"]).never_says("ignored").ok();
     assert!(stage.asked()[1].tool_names().contains(&"mcp_call".into()));
     stage.g3(["mcp", "test", "theirs"]).says("mcp__theirs__echo").ok();
@@ -42,7 +42,7 @@ fn a_repository_names_servers_only_when_exactly_this_is_trusted() {
     assert!(!stage.asked()[2].tool_names().contains(&"mcp_call".into()));
     assert!(!marker.exists(), "a changed definition is a new one");
     stage.g3(["trust"]).ok();
-    stage.g3(["trust", "revoke"]).says("no longer accepted").ok();
+    stage.g3(["trust", "revoke"]).says("no longer trusted").ok();
     stage.g3(["mcp", "list"]).says("no MCP servers").says(".mcp.json is ignored").ok();
 }
 
@@ -79,7 +79,7 @@ fn g3_mcp_lists_and_tests_servers() {
     let broken = stage.g3(["mcp", "test", "kit", "--json"]);
     assert!(broken.exits(1).json()["error"].as_str().unwrap().contains("code 7"));
     stage.g3(["mcp", "test", "kit"]).exits(1).says("there is no configuration for me");
-    stage.g3(["mcp", "test", "nope"]).exits(2).says("use one of kit");
+    stage.g3(["mcp", "test", "nope"]).exits(2).says("use one of: kit");
     configure(&stage, &[], "url = \"http://x\"");
     stage.g3(["mcp", "list"]).exits(2).says("both `command` and `url`");
 }
@@ -121,7 +121,7 @@ fn a_server_at_an_address_is_used_with_its_token() {
     let stage = Stage::new([Reply::call("mcp__web__add", json!({})), Reply::says("done")]);
     configure_web(&stage, &web, "");
     let refused = stage.g3(["mcp", "test", "web"]);
-    refused.exits(1).says("wants a login").says("bearer_token_command");
+    refused.exits(1).says("requires a login").says("bearer_token_command");
     let lines =
         "calls = \"allow\"\nbearer_token_command = \"echo t0\"\nheaders = { X-Own = \"o\" }";
     configure_web(&stage, &web, lines);
@@ -130,7 +130,7 @@ fn a_server_at_an_address_is_used_with_its_token() {
     assert_eq!(result(&stage, 1), "4");
     assert!(web.requests().iter().any(|request| request.header("x-own") == Some("o")));
     configure_web(&stage, &web, "bearer_token_command = \"echo no >&2; exit 4\"");
-    stage.g3(["mcp", "test", "web"]).exits(1).says("gave no token: it ended with code 4: no");
+    stage.g3(["mcp", "test", "web"]).exits(1).says("failed: it ended with code 4: no");
 }
 
 #[test]
@@ -225,15 +225,15 @@ fn a_login_in_a_browser_is_kept_used_and_renewed() {
     let mut lines = BufReader::new(login.child.stdout.take().unwrap()).lines();
     let address = lines.by_ref().map(Result::unwrap).find(|line| line.contains("/authorize?"));
     come_back(&address.expect("the address is printed"));
-    assert_eq!(lines.next().unwrap().unwrap(), "logged in at `web`");
+    assert_eq!(lines.next().unwrap().unwrap(), "logged in to `web`");
     assert!(login.wait_until(None).unwrap().unwrap().success());
     let kept = std::fs::read_dir(stage.env.home().join(".config/g3/mcp-logins")).unwrap();
     let kept = kept.map(|file| file.unwrap().path()).next().unwrap();
     assert_eq!(std::fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
     stage.g3(["mcp", "test", "web"]).says("mcp__web__add").never_says("t0").ok();
-    stage.g3(["mcp", "logout", "web"]).says("is forgotten").ok();
+    stage.g3(["mcp", "logout", "web"]).says("removed").ok();
     assert!(!kept.exists());
-    stage.g3(["mcp", "test", "web"]).exits(1).says("wants a login");
+    stage.g3(["mcp", "test", "web"]).exits(1).says("requires a login");
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn without_a_model_or_with_a_wrong_configuration_it_is_said_what_to_do() {
         ("embedder = \"local\"\nmodel = \"mine\"", "the local model `mine` is not on this machine"),
         ("embedder = \"local\"\ndimensions = 9", "leave `dimensions` out"),
         ("embedder = \"local\"\nembeddings_provider = \"openai.x\"", "embedder = \"server\""),
-        ("embedder = \"built-in\"\nembeddings_provider = \"openai.x\"", "is no server"),
+        ("embedder = \"built-in\"\nembeddings_provider = \"openai.x\"", "is not `server`"),
         ("embedder = \"server\"", "set `embeddings_endpoint`"),
     ] {
         bench.env.config(&format!("[memory]\n{config}\n"));
@@ -185,7 +185,7 @@ fn a_host_that_fails_costs_the_vector_and_not_the_memory() {
     for (says, told) in [
         (Tell::Error(fault), "llama.cpp cannot read a text"),
         (wrong(embedder(), vec![1.0]), "cannot be used"),
-        (wrong(other, vec![1.0, 0.0]), "started anew"),
+        (wrong(other, vec![1.0, 0.0]), "was restarted"),
         (Tell::Text { text: "what?".into() }, "another kind of message"),
     ] {
         let host = Host { says: Some(says), ..Host::named("m", 2) };

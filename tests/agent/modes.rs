@@ -37,7 +37,7 @@ fn clear_drops_the_conversation_and_a_backslash_continues_a_line() {
 #[test]
 fn an_unknown_command_is_not_sent_to_the_model() {
     let stage = Stage::new([]);
-    stage.g3_with_input([], "/nope\n").says("no command `/nope`");
+    stage.g3_with_input([], "/nope\n").says("no such command: `/nope`");
     assert!(stage.asked().is_empty());
 }
 

@@ -111,7 +111,7 @@ fn the_workspace_comes_first_and_may_not_widen_what_is_written_unless_trusted() 
         .says("g3 trust --file agents/breaker.md");
     assert!(stage.asked()[0].system().starts_with("You are our own breaker."));
     assert!(!written(), "untrusted");
-    stage.g3(["trust", "--file", "agents/breaker.md"]).says("accepted").ok();
+    stage.g3(["trust", "--file", "agents/breaker.md"]).says("trusted").ok();
     stage.g3(["--agent", "breaker", "break it"]).never_says("may narrow");
     assert!(written(), "trusted");
     std::fs::remove_file(stage.repo.path().join("src/a.rs")).unwrap();
@@ -158,7 +158,7 @@ fn a_wrong_name_or_file_is_told_with_a_way_out() {
     stage
         .g3(["--agent", "carmak", "x"])
         .exits(2)
-        .says("there is no agent `carmak`")
+        .says("no such agent: `carmak`")
         .says("g3 --agent carmack");
     for name in ["../carmack", "a/b", "", "carmack.rust"] {
         stage.g3(["--agent", name, "x"]).exits(2).says("try:");
@@ -191,7 +191,7 @@ fn a_session_stays_with_its_persona() {
     stage
         .g3(["--agent", "euler", "--resume", "plain", "--", "x"])
         .exits(2)
-        .says("begun without --agent");
+        .says("started without --agent");
 }
 
 #[test]

@@ -88,9 +88,9 @@ fn the_plan_is_an_event_and_outlives_a_summary() {
 
 #[test]
 fn modes_are_shown_and_chosen() {
-    let stage = Stage::new([writes(), Reply::says("nobody to ask")]);
+    let stage = Stage::new([writes(), Reply::says("no terminal to ask on")]);
     let ran = stage.g3_with_input([], "/mode\n/mode nope\n/mode ask\n/mode\nwrite it\n");
-    ran.says("* auto").says("no mode `nope`").says("* ask");
+    ran.says("* auto").says("no such mode: `nope`").says("* ask");
     // Nobody can be asked here: the write is denied.
     assert!(!stage.repo.path().join("a.txt").exists());
 }

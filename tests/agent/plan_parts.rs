@@ -35,7 +35,7 @@ fn a_wish_on_stdin_becomes_a_list_on_stdout_and_nothing_is_changed() {
     assert_eq!(stage.repo.git(["status", "--porcelain"]), before);
     assert!(stage.asked()[0].text().contains("- a door\n- a bell"));
     let told = stage.asked()[4].text();
-    for words in ["leave out the marks", "`text` is no list", "has 2 items and this has 1"] {
+    for words in ["omit the marks", "`text` is not a list", "has 2 items and this has 1"] {
         assert!(told.contains(words), "no `{words}` in {told}");
     }
 }
@@ -86,12 +86,12 @@ fn a_model_is_told_all_that_is_wrong_with_its_tasks() {
     ran.exits(0);
     let (first, second) = (stage.asked()[1].text(), stage.asked()[2].text());
     for words in [
-        "already the id",
-        "waits for `c`",
-        "wait for each other",
-        "names R9, which is no requirement",
-        "task `d` serves no requirement",
-        "no task serves R3",
+        "duplicate task id",
+        "depends on `c`",
+        "circular dependency",
+        "names unknown requirement R9",
+        "task `d` covers no requirement",
+        "no task covers R3",
     ] {
         assert!(first.contains(words), "no `{words}` in {first}");
     }
@@ -111,7 +111,7 @@ fn only_what_no_task_serves_is_split() {
     let ran = stage.g3_with_input(["plan", "split", "--tasks", "tasks.toml"], REQUIREMENTS);
     ran.exits(0);
     assert!(stage.asked()[0].text().contains("what none of them serves: R3."));
-    assert!(stage.asked()[1].text().contains("`front` is already the id"));
+    assert!(stage.asked()[1].text().contains("duplicate task id `front`"));
     let new = from_toml(&ran.out.replace("after = [\"front\"]\n", "")).unwrap();
     assert_eq!((new.len(), new[0].id.as_str()), (1, "bell"));
 }
@@ -120,11 +120,11 @@ fn only_what_no_task_serves_is_split() {
 fn what_cannot_be_used_is_said_and_nothing_is_printed() {
     let stage = Stage::new(Script::by(|_| Reply::says("I would rather not.")));
     let refused = stage.g3_with_input(["plan", "refine"], "a door");
-    refused.exits(1).says("the model gave no requirements");
+    refused.exits(1).says("the model returned no requirements");
     assert_eq!(refused.out, "");
     let asked = stage.asked().len();
     let empty = stage.g3_with_input(["plan", "refine"], " \n");
-    empty.exits(2).says("there is no wish on stdin");
+    empty.exits(2).says("stdin is empty: expected a feature request");
     let none = stage.g3_with_input(["plan", "split"], "");
     none.exits(2).says("the requirements are empty");
     stage.repo.write("bad.toml", "[[task]]\nid = 'a'\n");

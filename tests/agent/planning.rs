@@ -186,7 +186,7 @@ fn whoever_refines_reads_the_code_and_can_change_nothing() {
         assert!(told.contains(words), "no `{words}` in {told}");
     }
     assert!(asked[1].tool_results()[0].1.contains("write_file"), "{:?}", asked[1].tool_results());
-    assert!(asked[2].tool_results().last().unwrap().1.contains("leave out the marks"));
+    assert!(asked[2].tool_results().last().unwrap().1.contains("omit the marks"));
     assert!(asked[3].tool_results().last().unwrap().1.contains("R1"));
     assert!(!stage.repo.path().join("x").exists());
     assert!(stage.repo.read("g3-plan/new_requirements.md").ends_with("I want two doors.\n"));

@@ -119,8 +119,8 @@ fn what_cannot_be_told_apart_is_left_out() {
     wish(&stage);
     let ran = yes(&stage);
     ran.ok();
-    ran.says("left out: clash: it held changes of yours").says("left out: own");
-    ran.says("no model wrote the commit message");
+    ran.says("left out: clash: it also contains your own changes").says("left out: own");
+    ran.says("used a plain commit message");
     assert_eq!(
         (has(&stage, "HEAD", "clash"), stage.repo.read("clash")),
         ("green\n".into(), "blue\n".into())
@@ -157,7 +157,7 @@ fn whom_git_does_not_know_is_told_before_any_work() {
     yes(&stage).exits(1).says("git does not know who you are").says("git config user.name");
     assert!(stage.asked().is_empty());
     std::fs::remove_dir_all(stage.repo.path().join(".git")).unwrap();
-    yes(&stage).exits(2).says("in no git repository").says("--no-git");
+    yes(&stage).exits(2).says("not in a git repository").says("--no-git");
 }
 
 #[test]

@@ -72,7 +72,10 @@ fn the_strong_model_answers_for_the_rest_of_the_turn_and_the_small_one_the_next(
     // With the conversation so far, and as a strong model is asked.
     let asked = pair.strong.requests();
     assert!(asked[0].first_user().contains("What is in a.txt?"));
-    assert_eq!(asked[0].tool_results()[0].1, "a stronger model should go on: I do not know Rust");
+    assert_eq!(
+        asked[0].tool_results()[0].1,
+        "a stronger model should continue: I do not know Rust"
+    );
     assert!(pair.small.requests()[0].tool_names().contains(&"suggest_escalation".to_owned()));
     assert!(!asked[0].tool_names().contains(&"suggest_escalation".to_owned()));
     assert!(asked[0].tool_names().len() > pair.small.requests()[0].tool_names().len());
@@ -89,7 +92,7 @@ fn without_a_stronger_model_the_tool_is_not_there() {
     let ran = pair.g3(["--json", "--max-turns", "2", "What is Rust?"]);
     let asked = pair.small.requests();
     assert!(!asked[0].tool_names().contains(&"suggest_escalation".to_owned()));
-    assert!(asked[1].last().contains("nobody else is there"), "{}", asked[1].last());
+    assert!(asked[1].last().contains("no other model is configured"), "{}", asked[1].last());
     assert_eq!(of_type(&ran.json_lines(), "tool_end")[0]["ok"], false);
     assert!(pair.strong.requests().is_empty());
 }
@@ -122,8 +125,8 @@ fn help_that_cannot_be_had_is_told_to_the_model() {
     pair.env.config(&text.replace("api_key = \"k\"\n", ""));
     pair.g3(["--json", "--max-turns", "2", "What is Rust?"]);
     let last = pair.small.requests()[1].last();
-    assert!(last.contains("there is no key for `anthropic.strong`"), "{last}");
-    assert!(last.contains("go on with the task yourself"), "{last}");
+    assert!(last.contains("no API key for `anthropic.strong`"), "{last}");
+    assert!(last.contains("continue with the task yourself"), "{last}");
 }
 
 #[test]
@@ -153,5 +156,5 @@ fn the_reason_of_a_call_without_a_model_stands_in_its_json() {
 fn help_is_a_provider_that_is_there() {
     let pair = Pair::new([], [], "");
     pair.configure("escalation = \"anthropic.weak\"");
-    pair.g3(["--json", "go"]).exits(2).says("there is no provider `anthropic.weak`");
+    pair.g3(["--json", "go"]).exits(2).says("no such provider: `anthropic.weak`");
 }

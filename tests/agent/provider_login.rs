@@ -87,7 +87,7 @@ impl SignIn {
 fn a_login_through_the_browser_is_kept_used_and_removed() {
     let desk = Desk::new(3600);
     let ran = desk.ask();
-    ran.exits(2).says("there is no login for").says("try: g3 login databricks work");
+    ran.exits(2).says("no login for").says("try: g3 login databricks work");
 
     let desk = desk.signed_in();
     let file = desk.files().remove(0);
@@ -107,9 +107,9 @@ fn a_login_through_the_browser_is_kept_used_and_removed() {
         assert!(!all.contains(&token), "{token} is written down");
     }
 
-    desk.g3(["login", "databricks", "--remove"]).says("is removed").ok();
+    desk.g3(["login", "databricks", "--remove"]).says("removed the login").ok();
     assert!(desk.files().is_empty());
-    desk.g3(["login", "databricks", "work", "--remove"]).says("there was no login").ok();
+    desk.g3(["login", "databricks", "work", "--remove"]).says("no login for").ok();
     desk.ask().exits(2);
 }
 
@@ -197,7 +197,7 @@ fn a_refusal_a_strange_code_and_nobody_at_all_are_told() {
 
     desk.env.set("G3_TEST_LOGIN_MS", 50);
     let ran = desk.g3(["login", "databricks", "--port", "0"]);
-    ran.exits(1).says("nobody came back").says("try: g3 login databricks work");
+    ran.exits(1).says("timed out waiting for the browser").says("try: g3 login databricks work");
 
     let host = format!("[providers.databricks.x]\nhost = \"{}/nothing\"\n", desk.work.server.url());
     desk.env.config(&host);

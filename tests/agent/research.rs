@@ -130,7 +130,7 @@ fn a_scout_that_fails_is_told_and_no_scout_starts_another() {
     assert!(result.contains("no report (exit code 3)"), "{result}");
     stage.env.set("RESEARCH_OF_G3", "research_1");
     stage.g3(["find out"]).ok();
-    assert!(stage.asked()[3].tool_results()[0].1.contains("starts no other scout"));
+    assert!(stage.asked()[3].tool_results()[0].1.contains("cannot start other research agents"));
 }
 
 #[test]

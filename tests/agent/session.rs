@@ -94,7 +94,7 @@ fn a_session_is_taken_up_in_place_by_the_beginning_of_its_id() {
     assert!(asked[1].text().contains("plum") && asked[1].text().contains("which word?"));
     assert_eq!(stage.g3(["something else"]).ok(), "three");
     assert_eq!(stage.session_dirs().len(), 2, "a task without --resume begins anew");
-    stage.g3(["--resume", "zzz", "--", "go"]).exits(2).says("no session `zzz`");
+    stage.g3(["--resume", "zzz", "--", "go"]).exits(2).says("no such session: `zzz`");
 }
 
 #[test]

@@ -262,7 +262,7 @@ fn a_search_that_cannot_run_says_why_and_the_others_run() {
         ]),
     );
     some.says(
-        "## wrong (rust): error: the query is wrong: line 1, column 2: there is no kind of node \
+        "## wrong (rust): error: the query is wrong: line 1, column 2: no kind of node \
          `functoin_item` in this language; the nearest is `function_item`\n  \
          (functoin_item) @f\n   ^\n",
     )

@@ -96,7 +96,7 @@ fn what_is_missing_is_said_with_what_to_install() {
     fs::create_dir(&bin).unwrap();
     std::os::unix::fs::symlink("/bin/sh", bin.join("sh")).unwrap();
     bench.env.set("PATH", bin.display());
-    bench.call("code_coverage", json!({})).says("no cargo on the PATH").fails("failed");
+    bench.call("code_coverage", json!({})).says("cargo was not found").fails("failed");
 }
 
 #[test]
@@ -128,10 +128,10 @@ fn tests_that_fail_are_shown_and_long_output_is_cut() {
     let script = "i=0; while [ $i -lt 3000 ]; do echo \"noise $i\"; i=$((i+1)); done
 echo 'test tests::adds ... FAILED'; echo 'error: test failed' >&2; exit 101";
     let called = measured(script);
-    called.says("the tests did not pass").says("tests::adds ... FAILED").says("exit code 101");
+    called.says("the tests failed").says("tests::adds ... FAILED").says("exit code 101");
     called.says("left out").fails("failed");
     assert!(called.text.len() < 15_000, "{}", called.text.len());
-    measured("echo done").says("no report that can be read").fails("failed");
+    measured("echo done").says("its report cannot be read").fails("failed");
 }
 
 #[test]

@@ -206,7 +206,7 @@ fn divergence_23_what_needs_an_answer_is_denied_where_nobody_gives_one() {
     let bench = Bench::new("egirl");
     let args = json!({"path": "/etc/g3-was-here", "content": ""});
     let denied = bench.call("write_file", args);
-    denied.says("nobody to ask").says("[[gate.rules]]").fails("denied");
+    denied.says("no terminal to ask on").says("[[gate.rules]]").fails("denied");
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn the_time_limit_ends_the_whole_group_and_keeps_what_came() {
 fn a_process_that_holds_the_output_open_does_not_hold_us() {
     let bench = Bench::new("g3");
     let called = shell(&bench, "sleep 600 & echo $! > pid; echo done");
-    called.says("done").says("still runs and holds its output").works();
+    called.says("done").says("holds its output open").works();
     let pid: u32 = bench.read("pid").trim().parse().unwrap();
     assert!(base::process::is_alive(pid), "what was left running on purpose was ended");
     base::process::signal_group(pid, rustix::process::Signal::KILL);

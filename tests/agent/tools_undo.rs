@@ -122,7 +122,7 @@ fn writes_are_taken_back_one_after_the_other_and_are_listed() {
         .next()
         .map(|it| assert!(it.contains("patch: deleted")))
         .unwrap();
-    assert!(undo(&bench, &[]).ok().contains("took back `patch`\nrestored"));
+    assert!(undo(&bench, &[]).ok().contains("undid `patch`\nrestored"));
     assert!(bench.has("gone"));
     undone(&bench);
     assert_eq!(bench.read("changed"), "two\n");
@@ -133,7 +133,7 @@ fn writes_are_taken_back_one_after_the_other_and_are_listed() {
     undone(&bench);
     assert!(!bench.has("fresh") && bench.read("changed") == "one\n");
     let none = undo(&bench, &[]);
-    assert!(none.code == 1 && none.err.contains("not taken back"), "{none:?}");
+    assert!(none.code == 1 && none.err.contains("nothing to undo"), "{none:?}");
     // What was taken back is not lost either.
     let state = bench.session().join("undo");
     let kept = fs::read_to_string(state.join("000001.undone/0.after")).unwrap();

@@ -120,7 +120,7 @@ fn the_gate_asks_about_hosts_that_nobody_named() {
     let denied = fetch(&bench, "https://docs.example.org/x");
     let rule =
         "[[gate.rules]]\ntool = \"webfetch\"\nhost = \"docs.example.org\"\naction = \"allow\"";
-    denied.says("nobody to ask").says(rule).fails("denied");
+    denied.says("no terminal to ask on").says(rule).fails("denied");
     bench.call("codesearch", json!({"query": "x"})).says("host = \"mcp.exa.ai\"").fails("denied");
 
     let site = Site::new();
@@ -151,10 +151,10 @@ fn redirects_are_followed_on_one_host_and_told_for_others() {
     other.says("https://other.example/x?y=1").says("another host").works();
     assert_eq!(other.metadata["redirect"], "https://other.example/x?y=1");
     site.sends("/round", "302 Found", "/round");
-    fetch(&bench, &site.url("/round")).says("more than 10 times").fails("failed");
+    fetch(&bench, &site.url("/round")).says("too many redirects (10)").fails("failed");
     assert_eq!(site.asked().iter().filter(|asked| asked.path == "/round").count(), 11);
     site.sends("/file", "302 Found", "file:///etc/passwd");
-    fetch(&bench, &site.url("/file")).says("which is no page").fails("failed");
+    fetch(&bench, &site.url("/file")).says("which is not a page").fails("failed");
 }
 
 #[test]
@@ -176,8 +176,8 @@ fn what_is_no_page_is_refused_with_its_reason() {
     for (url, words) in [
         ("ftp://a.example/x", "must begin with http:// or https://"),
         ("file:///etc/passwd", "must begin with"),
-        ("no address", "is no address"),
-        ("http://me:word@a.example/", "holds a user name"),
+        ("no address", "is not an address"),
+        ("http://me:word@a.example/", "contains a user name"),
     ] {
         fetch(&bench, url).says(words).fails("validation");
     }

@@ -142,7 +142,7 @@ fn no_secret_no_words_and_no_content_get_in() {
     assert_eq!(unknown["fields"]["gen_ai.tool.name"], "(not offered)");
     let denied = lines.iter().find(|line| line["fields"]["decision"] == "to be asked");
     assert_eq!(denied.expect("the gate is traced")["fields"]["access"], "read");
-    assert_eq!(of(&lines, "event", "asked")[0]["fields"]["answer"], "nobody is there");
+    assert_eq!(of(&lines, "event", "asked")[0]["fields"]["answer"], "no terminal");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn what_cannot_be_traced_is_an_error_before_the_model_is_asked() {
     let args = ["hello", "--trace-file", home.as_str()];
     stage.g3(args).exits(2).says("cannot write the trace to").says("try: name a file");
     let job = || stage.job(["hello"]);
-    stage.env.run_job(job().env("G3_LOG", "loud")).exits(2).says("`loud` is no level");
+    stage.env.run_job(job().env("G3_LOG", "loud")).exits(2).says("invalid level `loud`");
     let foreign = stage.env.run_job(job().env("G3_LOG", "info,rmcp=trace"));
     foreign.exits(2).says("g3 has no target `rmcp`").says("g3::model");
     for mode in [&["acp"][..], &["complete"], &["mcp", "serve"], &["--auto"]] {

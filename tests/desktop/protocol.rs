@@ -21,7 +21,7 @@ fn each_line_gets_one_answer_in_order_and_the_end_of_stdin_ends_it() {
             other => panic!("{other:?}"),
         })
         .collect();
-    says(&sentences[0], "there is no desktop here");
+    says(&sentences[0], "no desktop session");
     says(&sentences[1], "this line is not a question");
     says(&sentences[2], "fly");
     says(&sentences[3], "does not know what it was asked");

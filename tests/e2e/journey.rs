@@ -154,6 +154,6 @@ fn hooks_and_signatures_that_were_not_followed_are_said() {
 
     let landed = scene.studio(["accept", &scene.id("hello")]);
 
-    landed.exits(0).says("hooks did not run").says("not signed");
+    landed.exits(0).says("hooks were not run").says("not signed");
     assert!(!scene.env.home().join("ran").exists());
 }

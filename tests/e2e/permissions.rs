@@ -53,7 +53,10 @@ fn what_nobody_was_asked_is_denied_with_the_rule_and_allowed_after_a_yes() {
     scene.studio(["run", "write outside"]).exits(0);
     let id = scene.id("write outside");
     for said in results(&scene) {
-        assert!(said.contains(&format!("`studio resume {id} --ask` asks you")), "{said}");
+        assert!(
+            said.contains(&format!("`studio resume {id} --ask` keeps requests open")),
+            "{said}"
+        );
         assert!(said.contains("[[gate.rules]]") && !said.contains("by the user"), "{said}");
     }
     assert!(!directory.join("one.txt").exists());
@@ -63,7 +66,7 @@ fn what_nobody_was_asked_is_denied_with_the_rule_and_allowed_after_a_yes() {
     for n in ["1", "2"] {
         until("a request", || {
             let status = scene.studio(["status", &id]);
-            status.out.contains(&format!("asks {n}")).then_some(())
+            status.out.contains(&format!("request {n}")).then_some(())
         });
         scene.studio(["answer", &id, n, "allow"]).exits(0);
     }
@@ -98,5 +101,5 @@ fn model_and_profile_of_the_command_line_are_g3s() {
     let asked = scene.model.requests();
     let body = String::from_utf8_lossy(&asked[0].raw).into_owned();
     assert!(body.contains("another-model"), "{body}");
-    scene.studio(["run", "--profile", "nope", "x"]).exits(2).says("there is no profile `nope`");
+    scene.studio(["run", "--profile", "nope", "x"]).exits(2).says("no such profile: `nope`");
 }

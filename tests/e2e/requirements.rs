@@ -153,7 +153,7 @@ fn g3_killed_at_a_step_goes_on_there() {
         let at = |step: &str| format!("g3.rounds.{step}");
         scene.env.set("G3_TEST_KILL_AT", at(if resumes { "played" } else { step }));
         let args = ["run", "--requirements", "../plan.md", "--check", BOTH, "in haste"];
-        scene.studio(args).exits(1).says("exit code 137");
+        scene.studio(args).exits(1).says("exited with code 137");
         let id = id(&scene.sessions()[0]).to_owned();
         if resumes {
             scene.env.set("G3_TEST_KILL_AT", at(step));

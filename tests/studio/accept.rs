@@ -106,7 +106,7 @@ fn a_model_that_fails_or_talks_nonsense_gives_way_to_a_plain_message() {
         let id = scene.ready(&format!("write f{n} {n}"));
         let program = with_g3(&scene, script);
         let ran = scene.env.run(&program, scene.repo.path(), ["accept", &id]);
-        ran.exits(0).says("no model wrote the commit message");
+        ran.exits(0).says("used a plain commit message");
         let subject = scene.repo.git(["log", "-1", "--format=%s"]);
         assert_eq!(subject, format!("Write f{n} {n}"), "{script}");
     }
@@ -276,7 +276,7 @@ fn files_with_a_filter_land_byte_for_byte_and_no_filter_runs() {
 
     let ran = scene.studio(["accept", &id, "-m", "Add"]);
 
-    ran.exits(0).says("no filter ran: a.bin b.txt new.bin");
+    ran.exits(0).says("git filters were not run: a.bin b.txt new.bin");
     assert!(!marker.exists(), "nothing that attributes name was run");
     assert_eq!(std::fs::read(repo.path().join("new.bin")).unwrap(), written);
     assert_eq!(repo.read("a.bin"), "real content\n");

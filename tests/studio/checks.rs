@@ -52,7 +52,7 @@ fn the_checks_of_a_session_can_be_changed_and_that_is_recorded() {
     scene.studio(["edit", &id, "--check", "x", "--no-checks"]).exits(2);
     let ran = scene.studio(["edit", &id, "--check", "test -e a", "--add-check", "test -d ."]);
     ran.exits(0).says("check `test -e a`").says(&format!("studio check {id}"));
-    scene.studio(["logs", &id]).exits(0).says("you: the checks are `test -e a`, `test -d .`");
+    scene.studio(["logs", &id]).exits(0).says("you: set the checks to `test -e a`, `test -d .`");
     scene.studio(["check", &id]).exits(0).says("is ready: all 2 checks passed");
     // What is ready was proven by other checks than these.
     scene.studio(["edit", &id, "--add-check", "test -e b"]).exits(0);
@@ -99,16 +99,16 @@ fn a_check_that_fails_on_the_base_as_well_is_said_to() {
     let scene = Scene::new();
     let id = failed(&scene, "write a 1", "test -e never");
     let why = scene.status(&id)["why"].as_str().unwrap().to_owned();
-    assert!(why.ends_with("; this check fails on `main` as well"), "{why}");
+    assert!(why.ends_with("; this check also fails on `main`"), "{why}");
     assert_eq!(scene.status(&id)["checks"][0]["fails_on"], "main");
-    scene.studio(["status", &id]).exits(0).says("it fails on `main` as well");
+    scene.studio(["status", &id]).exits(0).says("it also fails on `main`");
     let accepted = scene.studio(["accept", &id, "--force", "-m", "Land"]);
-    accepted.exits(1).says("this check fails on `main` as well");
+    accepted.exits(1).says("this check also fails on `main`");
     let own = failed(&scene, "write broken 1", "test ! -e broken");
     let why = scene.status(&own)["why"].as_str().unwrap().to_owned();
-    assert!(!why.contains("as well"), "{why}");
+    assert!(!why.contains("also fails"), "{why}");
     let accepted = scene.studio(["accept", &own, "--force", "-m", "Land"]);
-    accepted.exits(1).never_says("as well").says("it wrote nothing");
+    accepted.exits(1).never_says("also fails").says("no output");
 }
 
 #[test]

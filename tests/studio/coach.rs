@@ -69,7 +69,7 @@ fn what_the_coach_said_is_shown_and_goes_into_the_receipt() {
     );
     assert_eq!((&coach["rounds"], &coach["turns"]), (&json!(1), &json!(3)));
     assert_eq!((&coach["usage"]["cost_usd"], &coach["earlier"]), (&json!(0.25), &json!(false)));
-    let apart = "`R2` is said to be unmet, and every check passed";
+    let apart = "`R2` was judged unmet, but every check passed";
     assert_eq!(coach["disagreements"], json!([{"id": "R2", "text": apart}]));
     let facts = scene.studio(["explain", &id, "--json"]).json();
     assert_eq!(&facts["facts"]["coach"], coach);
@@ -117,7 +117,7 @@ fn a_verdict_of_an_earlier_state_is_called_so_and_is_in_no_receipt() {
             scene.await_state(&id, "ready");
             scene.await_free(&id);
             assert_eq!(scene.status(&id)["coach"]["earlier"], json!(true));
-            scene.studio(["status", &id]).exits(0).says("approved, of an earlier state");
+            scene.studio(["status", &id]).exits(0).says("approved, for an earlier state");
         }
         scene.studio(["accept", &id, "-m", "Land"]).exits(0);
         assert_eq!(scene.repo.read("a"), "2\n");

@@ -32,10 +32,10 @@ fn stop_keeps_everything_and_resume_goes_on() {
     scene.studio(["stop", &id]).exits(0).says("stopped");
     assert_eq!(scene.worktree(&id).read("a"), "1\n");
     scene.worktree(&id).write("go", "");
-    scene.studio(["resume", &id]).exits(0).says("goes on");
+    scene.studio(["resume", &id]).exits(0).says("resumed");
     scene.await_state(&id, "ready");
     assert_eq!(scene.worktree(&id).read("b"), "2\n");
-    scene.studio(["stop", &id]).exits(3).says("is not at work");
+    scene.studio(["stop", &id]).exits(3).says("is not running");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn impossible_numbers_are_not_counted_and_end_no_supervisor() {
     let id = scene.exec(["--agent", "talk", "--budget", "1", &script]);
     let ready = scene.await_state(&id, "ready");
     assert_eq!((&ready["usage"]["input"], &ready["usage"]["cost_usd"]), (&7.into(), &0.5.into()));
-    scene.studio(["logs", &id]).exits(0).says("is not counted");
+    scene.studio(["logs", &id]).exits(0).says("ignored an invalid usage report");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn limits_count_all_runs_and_resume_raises_them() {
     let busy = scene.exec(["-j", "1", "gate go; write a 1"]);
     scene.await_state(&busy, "working");
     let waits = scene.exec(["-j", "1", "--agent", "loads", "write a 1"]);
-    scene.studio(["resume", &waits, "--max-turns", "7"]).exits(0).says("waits for a free place");
+    scene.studio(["resume", &waits, "--max-turns", "7"]).exits(0).says("is queued");
     scene.worktree(&busy).write("go", "");
     scene.await_state(&waits, "ready");
     let turns = scene.journal(&waits).iter().filter(|line| line["entry"] == "turn").count();
@@ -227,7 +227,7 @@ fn an_agent_that_fails_says_why() {
     let id = scene.exec(["--agent", "talk", "write a 1; fail the model is gone"]);
     assert_eq!(scene.await_state(&id, "failed")["why"], "the model is gone");
     let id = scene.exec(["--agent", "talk", "write a 1; exit 9"]);
-    assert_eq!(scene.await_state(&id, "failed")["why"], "the agent ended with exit code 7");
+    assert_eq!(scene.await_state(&id, "failed")["why"], "the agent exited with code 7");
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn a_provider_that_is_asked_again_is_what_a_session_waits_for() {
     let retry = r#"event {"seq":1,"time":"t","type":"retry","why":"cannot reach 127.0.0.1:9: Connection refused","after_ms":1,"attempt":1}"#;
     let id = scene.exec(["--agent", "talk", &format!("write a 1; {retry}; gate go")]);
     let waiting = scene.await_state(&id, "waiting");
-    assert_eq!(waiting["why"], "it tries again: cannot reach 127.0.0.1:9: Connection refused");
+    assert_eq!(waiting["why"], "retrying: cannot reach 127.0.0.1:9: Connection refused");
     scene.worktree(&id).write("go", "");
     scene.await_state(&id, "ready");
 }
@@ -257,11 +257,11 @@ fn an_agent_that_does_not_start_says_why() {
     let prints = script("prints", "#!/bin/sh\necho Usage: prints FILE\n", 0o755);
     let text = script("text", "just text\n", 0o644);
     let cases = [
-        ("no-such-agent", "there is no such program, or its interpreter is missing: No such file"),
-        (&text, "it is not executable, or closed in the box: Permission denied"),
-        (&quits, "with exit code 3: one\nyou are not logged in"),
-        (&prints, "it does not speak ACP; it wrote `Usage: prints FILE`"),
-        (&greets, "it does not speak ACP; it wrote `Welcome`"),
+        ("no-such-agent", "no such program, or its interpreter is missing: No such file"),
+        (&text, "it is not executable, or not accessible in the sandbox: Permission denied"),
+        (&quits, "with code 3: one\nyou are not logged in"),
+        (&prints, "it does not speak ACP: it printed `Usage: prints FILE`"),
+        (&greets, "it does not speak ACP: it printed `Welcome`"),
     ];
     let row = |(n, (program, _)): (usize, &(&str, &str))| {
         let acp = format!("[studio.agents.a{n}]\ncommand = [\"{program}\", \"acp\"]\n");
@@ -298,7 +298,7 @@ fn a_killed_supervisor_leaves_no_process_and_a_session_that_goes_on() {
     let status = scene.status(&id);
     assert_eq!((&status["files_changed"], &status["dirty"]), (&2.into(), &true.into()), "{status}");
     scene.studio(["list"]).exits(0).says("+2 -0*");
-    scene.studio(["explain", &id]).exits(0).says("nobody is at work").says("crashed");
+    scene.studio(["explain", &id]).exits(0).says("lock       free").says("crashed");
     scene.studio(["doctor"]).exits(1).says("studio resume");
     scene.worktree(&id).write("go", "");
     scene.studio(["resume", "--all"]).exits(0);
@@ -325,7 +325,7 @@ fn a_killed_box_ends_the_turn_and_everything_in_it() {
         let failed = scene.await_state(&id, "failed");
         let why = failed["why"].as_str().unwrap();
         assert!(
-            why.starts_with("the agent ended with exit code 137: studio: the box was"),
+            why.starts_with("the agent exited with code 137: studio: the sandbox was"),
             "{why}"
         );
         assert!(!runs(daemon), "something outlived its box");
@@ -339,7 +339,7 @@ fn a_killed_agent_is_not_taken_for_a_killed_box() {
     for agent in ["fake", "talk"] {
         let id = scene.exec(["--agent", agent, "write a 1; sh kill -KILL $PPID; hang"]);
         let failed = scene.await_state(&id, "failed");
-        assert_eq!(failed["why"], "the agent ended with exit code 137");
+        assert_eq!(failed["why"], "the agent exited with code 137");
         scene.await_free(&id);
     }
 }
@@ -465,10 +465,10 @@ fn an_open_shell_keeps_its_session_in_place() {
     let said = format!("a shell is open in it (pid {})", shell.id());
     scene.studio(["accept", &id, "-m", "x"]).exits(3).says(&said);
     scene.studio(["discard", &id]).exits(3).says(&said);
-    scene.studio(["doctor"]).exits(0).says(&said).never_says("mended");
+    scene.studio(["doctor"]).exits(0).says(&said).never_says("repaired");
     let busy = scene.exec(["gate go; write b 1"]);
     scene.await_state(&busy, "working");
-    scene.studio(["doctor"]).exits(0).never_says("mended");
+    scene.studio(["doctor"]).exits(0).never_says("repaired");
     scene.studio(["accept", "--dry-run", &id]).exits(0);
     scene.worktree(&id).write("go", "");
     let (mut out, mut text) = (shell.child.stdout.take().unwrap(), String::new());
@@ -476,7 +476,7 @@ fn an_open_shell_keeps_its_session_in_place() {
     assert_eq!(text, "kept\n", "doctor left its temporary files alone");
     drop(shell);
 
-    scene.studio(["doctor"]).exits(0).says("all is well").never_says("mended");
+    scene.studio(["doctor"]).exits(0).says("no problems found").never_says("repaired");
     let killed = open("go");
     kill(killed.id().into());
     drop(killed);

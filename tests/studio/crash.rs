@@ -52,7 +52,7 @@ fn brought_to_ready(scene: &Scene) -> String {
 
 fn is_clean(scene: &Scene) {
     scene.studio(["doctor"]);
-    scene.studio(["doctor"]).exits(0).says("all is well");
+    scene.studio(["doctor"]).exits(0).says("no problems found");
     scene.repo.is_sound();
     assert_eq!(scene.repo.git(["for-each-ref", "refs/studio/landing"]), "");
 }
@@ -185,7 +185,7 @@ fn a_queue_that_nobody_started_is_started_by_resume() {
     assert_ne!(ran.code, 0);
     scene.studio(["list"]).exits(0).says("2 queued and none running: studio resume --all");
     let resumed = scene.studio(["resume", "--all"]);
-    resumed.exits(0).says("goes on").never_says("no session");
+    resumed.exits(0).says("resumed").never_says("no session");
     until("both to be ready", || (states(&scene) == ["ready", "ready"]).then_some(()));
 }
 
@@ -216,7 +216,7 @@ fn a_damaged_session_is_named_and_stands_in_nobodys_way() {
         assert_eq!(list["sessions"][0]["id"], good.as_str(), "{list}");
         assert_eq!(list["unreadable"][0]["id"], bad.as_str(), "{list}");
         let doctor = scene.studio(["doctor"]);
-        doctor.exits(1).says(&format!("`{bad}` cannot be read")).says(name).never_says("mended");
+        doctor.exits(1).says(&format!("`{bad}` cannot be read")).says(name).never_says("repaired");
         scene.studio(["status", &bad]).exits(1).says(name).says("studio doctor");
         scene.studio(["accept", &good, "-m", "b"]).exits(0);
         scene.studio(["run", "write c 1"]).exits(0);
@@ -239,9 +239,9 @@ fn doctor_removes_what_was_half_made_wherever_it_lies_and_only_while_nobody_is_a
     scene.studio(["doctor"]).exits(0).never_says("removed");
     assert!(half.iter().all(|dir| dir.exists()));
     drop(busy);
-    scene.studio(["doctor"]).exits(0).says("removed the half-made").says("scratch/s1");
+    scene.studio(["doctor"]).exits(0).says("removed the incomplete").says("scratch/s1");
     assert!(half.iter().all(|dir| !dir.exists()));
-    scene.studio(["doctor"]).exits(0).says("all is well");
+    scene.studio(["doctor"]).exits(0).says("no problems found");
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn one_busy_session_does_not_keep_the_others_from_going_on() {
         scene.worktree(id).write("go", "");
     }
     let _busy = Lock::try_take(&scene.session_file(&ids[0], "lock")).unwrap().expect("it is free");
-    scene.studio(["resume", "--all"]).exits(3).says(&format!("`{}` is at work", ids[0]));
+    scene.studio(["resume", "--all"]).exits(3).says(&format!("`{}` is running", ids[0]));
     for id in &ids[1..] {
         scene.await_state(id, "ready");
     }

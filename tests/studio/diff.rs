@@ -304,5 +304,5 @@ fn status_warns_of_a_worktree_in_which_plain_git_obeys_the_agent() {
     scene.studio(["status", &id]).exits(0).never_says("warning");
     scene.worktree(&id).git(["config", "core.fsmonitor", "/evil"]);
     let warned = scene.studio(["status", &id]);
-    warned.exits(0).says("warning: the agent changed config of its git");
+    warned.exits(0).says("warning: the agent changed config in its git");
 }

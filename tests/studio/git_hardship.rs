@@ -363,7 +363,7 @@ fn only_old_trash_is_emptied_and_then_an_undo_says_so() {
     assert!(!refs.contains("old-abcd") && !refs.contains(&format!("kept/{operation}/")), "{refs}");
     assert!(refs.contains("refs/studio/pins/live-abcd"), "{refs}");
     let gone = trash::undo(&s.repository, Some(&operation), NOW).unwrap_err();
-    assert!(gone.to_string().contains("emptied"), "{gone}");
+    assert!(gone.to_string().contains("deleted by"), "{gone}");
     assert_eq!(live.work.read("README.md"), "# A repository\n");
     trash::undo(&s.repository, None, NOW).unwrap();
     assert_eq!(second.work.git(["status", "--porcelain"]), "");

@@ -214,7 +214,7 @@ fn what_an_agent_changed_of_its_git_is_told_until_it_is_put_back() {
     session.work.git(["config", "core.fsmonitor", "/evil"]);
     let git_dir = &session.place.git_dir;
     fs::write(git_dir.join("hooks/post-checkout"), "#!/bin/sh\n").unwrap();
-    assert_eq!(told().as_deref(), Some("the agent changed config, hooks of its git"));
+    assert_eq!(told().as_deref(), Some("the agent changed config, hooks in its git directory"));
     s.home(&session);
     assert_eq!(told(), None, "put back when the work came home");
     fs::write(git_dir.join("commondir"), "/elsewhere\n").unwrap();

@@ -137,7 +137,7 @@ fn a_worktree_that_the_agent_deleted_loses_no_commit() {
     session.work.commit_file("new", "work");
     fs::remove_dir_all(session.work.path()).unwrap();
     let home = s.home(&session);
-    assert!(home.moved && home.notes[0].contains("is gone"), "{home:?}");
+    assert!(home.moved && home.notes[0].contains("is missing"), "{home:?}");
     assert_eq!(s.repo.show("studio/task-abcd", "new"), "work");
 }
 

@@ -140,7 +140,7 @@ fn what_stands_in_the_way_of_an_undo_is_named() {
     fs::remove_dir(session.work.path()).unwrap();
     undo(&s);
     let again = trash::undo(&s.repository, Some(&operation), NOW).unwrap_err();
-    assert!(again.to_string().contains("undid it already"), "{again}");
+    assert!(again.to_string().contains("already undone by"), "{again}");
     assert_eq!(trash::undo(&s.repository, None, NOW).unwrap_err().kind, Kind::NotFound);
     assert_eq!(trash::undo(&s.repository, Some("op99"), NOW).unwrap_err().kind, Kind::NotFound);
 }

@@ -30,7 +30,7 @@ fn accept_lands_what_the_newest_snapshot_holds() {
         if pruned {
             scene.repo.git(["worktree", "prune"]);
         }
-        scene.studio(["doctor"]).exits(1).says("newest snapshot").says("studio resume");
+        scene.studio(["doctor"]).exits(1).says("latest snapshot").says("studio resume");
         scene.studio(["diff", &id, "--stat"]).exits(0).says("new/untracked");
 
         let ran = scene.studio(["accept", &id, "-m", "Add"]);
@@ -105,7 +105,7 @@ fn what_was_cleaned_up_after_a_snapshot_does_not_come_back() {
     fs::remove_dir_all(scene.worktree(&id).path()).unwrap();
     assert_eq!(scene.status(&id)["dirty"], true, "as the run ended");
     let landed = scene.studio(["accept", &id, "--strategy", "merge", "-m", "Add a"]);
-    landed.exits(0).never_says("is taken from");
+    landed.exits(0).never_says("was restored from");
     assert_eq!(scene.repo.git(["log", "-1", "--format=%s", "HEAD^2"]), "a", "no empty commit");
     assert!(!scene.repo.path().join("junk").exists());
     assert_eq!(scene.repo.read("a"), "1\n");
@@ -131,7 +131,7 @@ fn a_snapshot_from_before_the_last_commit_is_named_and_nothing_lands() {
     until("the second turn", || work.path().join("c").exists().then_some(()));
     scene.await_state(&id, "ready");
     scene.await_free(&id);
-    scene.studio(["status", &id]).exits(0).says(&snapshot).says("was not taken");
+    scene.studio(["status", &id]).exits(0).says(&snapshot).says("was not used");
     scene.studio(["discard", &id]).exits(0);
     scene.studio(["undo"]).exits(0);
     assert_eq!(scene.repo.show(&format!("refs/studio/snapshots/{id}/1"), "b"), "2");

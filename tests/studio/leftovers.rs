@@ -25,7 +25,7 @@ fn what_checks_leave_behind_does_not_land() {
     let scene = Scene::new();
     let (id, work) = checked(&scene, "commit a");
 
-    let note = "changed while the checks ran, does not land: lock out/report sample; `git add`";
+    let note = "changed while the checks ran, will not land: lock out/report sample; `git add`";
     let patch = scene.studio(["diff", &id]);
     patch.exits(0).says("+1").never_says("b/out/report").never_says("b/lock").says(note);
     scene.studio(["accept", &id, "-m", "Add a and b"]).exits(0).says(note);
@@ -107,11 +107,11 @@ fn what_is_written_from_outside_while_the_checks_run_is_named() {
     scene.await_state(&id, "ready");
     scene.await_free(&id);
 
-    scene.studio(["diff", &id]).exits(0).says("does not land: README.md kept; `git add`");
+    scene.studio(["diff", &id]).exits(0).says("will not land: README.md kept; `git add`");
     work.git(["add", "kept"]);
     let landed = scene.studio(["accept", &id, "-m", "Add a"]);
 
-    landed.exits(0).says("does not land: README.md; `git add`");
+    landed.exits(0).says("will not land: README.md; `git add`");
     assert_eq!((scene.repo.read("a"), scene.repo.read("kept")), ("1\n".into(), "by hand\n".into()));
     assert_eq!(scene.repo.read("README.md"), "# A repository\n");
 }
@@ -124,7 +124,7 @@ fn a_large_file_that_checks_leave_neither_lands_nor_blocks() {
     scene.await_state(&id, "ready");
     scene.await_free(&id);
     let work = scene.worktree(&id);
-    scene.studio(["diff", &id]).exits(0).says("does not land: by-check;");
+    scene.studio(["diff", &id]).exits(0).says("will not land: by-check;");
     std::fs::OpenOptions::new()
         .append(true)
         .open(work.path().join("by-check"))
@@ -137,7 +137,7 @@ fn a_large_file_that_checks_leave_neither_lands_nor_blocks() {
     until("the second turn", || work.path().join("b").exists().then_some(()));
     scene.await_state(&id, "ready");
     scene.await_free(&id);
-    scene.studio(["accept", &id, "-m", "Add a"]).exits(0).says("does not land: by-check;");
+    scene.studio(["accept", &id, "-m", "Add a"]).exits(0).says("will not land: by-check;");
     assert_eq!(scene.repo.read("a"), "1\n");
     assert!(!scene.repo.path().join("by-check").exists());
 

@@ -117,7 +117,7 @@ fn a_worktree_whose_git_the_agent_changed_is_marked() {
     let shown = list(&scene, "100");
     shown
         .says("ready (!)")
-        .says(&format!("warning: {changed}: the agent changed config of its git"));
+        .says(&format!("warning: {changed}: the agent changed config in its git"));
     shown.never_says(&format!("warning: {untouched}"));
     let sessions = scene.studio(["list", "--json"]).json()["sessions"].clone();
     let told: Vec<bool> =

@@ -97,14 +97,18 @@ fn unattended_each_request_is_denied_with_the_way_to_allow_it() {
     let scene = Scene::new();
     let id = scene.exec(["--agent", "loads", "ask one; askall two | three"]);
     let ready = scene.await_state(&id, "ready");
-    let denied = format!("no no one was asked; `studio resume {id} --ask` asks you");
+    let denied =
+        format!("no no terminal to ask on; `studio resume {id} --ask` keeps requests open");
     let mut said = answers(&scene, &id);
     said.sort();
     let wanted = ["one", "three", "two"].map(|what| format!("{what}: {denied}"));
     assert_eq!(said, wanted);
     let why = ready["why"].as_str().unwrap();
-    assert!(why.contains("3 requests were denied (the first: one): no one was asked"), "{why}");
-    scene.studio(["logs", &id]).exits(0).says("answer 1: denied by studio: no one was asked");
+    assert!(
+        why.contains("3 requests were denied (the first: one): no terminal to ask on"),
+        "{why}"
+    );
+    scene.studio(["logs", &id]).exits(0).says("answer 1: denied by studio: no terminal to ask on");
 
     scene.await_free(&id);
     scene.studio(["resume", &id, "--ask"]).exits(0);

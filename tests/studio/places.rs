@@ -80,7 +80,7 @@ fn doctor_offers_to_move_worktrees_and_moves_those_not_in_use() {
     scene.await_state(&busy, "ready");
     scene.await_free(&busy);
     scene.studio(["doctor", "--move-worktrees"]).exits(0).says("moved the worktree");
-    scene.studio(["doctor", "--move-worktrees"]).exits(0).says("all is well");
+    scene.studio(["doctor", "--move-worktrees"]).exits(0).says("no problems found");
     scene.studio(["operations"]).exits(0).says("move");
     scene.studio(["undo"]).exits(5).says("nothing to undo");
 

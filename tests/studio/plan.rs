@@ -93,7 +93,7 @@ fn what_was_approved_is_that_text_and_only_what_a_change_touches_is_done_anew() 
     let ran = scene.studio(["plan"]);
     ran.exits(3).says("~ R1: an a with 2").says("  R2: a b").says("not approved");
     assert_eq!(sessions(&scene).len(), before.len());
-    scene.studio(["plan", "--yes"]).exits(0).says("done anew");
+    scene.studio(["plan", "--yes"]).exits(0).says("redo");
     assert_eq!((scene.repo.read("a"), scene.repo.read("c")), ("2\n".into(), "2\n".into()));
     let now = sessions(&scene);
     assert_eq!(now.len(), 5, "the first, and the third that builds on it");
@@ -110,12 +110,12 @@ fn a_change_drops_the_session_at_work_on_what_was_wanted_before() {
     let mut first = scene.env.start(studio(), scene.repo.path(), ["plan", "--yes"]);
     until("the agent works", || (sessions(&scene).first()?["state"] == "working").then_some(()));
     let busy = scene.studio(["plan", "--yes"]);
-    busy.exits(3).says("`studio plan` runs already");
+    busy.exits(3).says("`studio plan` is already running");
     first.child.kill().expect("it can be killed");
     until("it is gone", || first.child.try_wait().expect("a child"));
     scene.repo.write(TASKS, list.replace("write a 1; gate go", "write a 2"));
     let ran = scene.studio(["plan", "--yes"]);
-    ran.exits(0).says("dropped, for the plan has changed").says("undo: studio undo op1");
+    ran.exits(0).says("discarded because the plan changed").says("undo: studio undo op1");
     assert_eq!(scene.repo.read("a"), "2\n");
     let states: Vec<Value> = sessions(&scene).iter().map(|it| it["state"].clone()).collect();
     assert_eq!(states, ["discarded", "accepted"]);
@@ -130,7 +130,7 @@ fn a_new_requirement_without_a_task_is_split_and_what_the_user_wrote_stays() {
     // Nobody configured a model here.
     let ran = scene.studio(["plan"]);
     ran.exits(3).says("+ R4: a d");
-    scene.studio(["plan", "--yes"]).exits(0).says("each requirement becomes a task").says("r4");
+    scene.studio(["plan", "--yes"]).exits(0).says("each requirement becomes one task").says("r4");
     let added = "\n[[task]]\nid = \"r4\"\ntext = \"a d\"\nrequirements = [\"R4\"]\n";
     assert_eq!(scene.repo.read(TASKS), before.trim_end().to_owned() + "\n" + added);
     scene.repo.write(TASKS, &before);
@@ -149,12 +149,9 @@ fn mistakes_are_told_with_their_lines_and_start_nothing() {
     for (list, words) in [
         (
             "[[task]]\nid='a'\ntext='x'\n\n[[task]]\nid='b'\ntext='y'\nrequirements=['R9']\n",
-            "tasks.toml:5: task `b` serves R9, which is not in g3-plan/current_requirements.md",
+            "tasks.toml:5: task `b` names R9, which is not in g3-plan/current_requirements.md",
         ),
-        (
-            "[[task]]\nid='a'\ntext='x'\nafter=['a']\n",
-            "tasks.toml:1: these tasks wait for each other",
-        ),
+        ("[[task]]\nid='a'\ntext='x'\nafter=['a']\n", "tasks.toml:1: circular dependency"),
         ("[[task]]\ntext='x'\naftr=[]\n", "tasks.toml:3:"),
     ] {
         scene.repo.write(TASKS, list);
@@ -167,7 +164,7 @@ fn mistakes_are_told_with_their_lines_and_start_nothing() {
     scene.studio(["plan", "empty.md"]).exits(2).says("empty.md is empty");
     assert!(sessions(&scene).is_empty());
     let other = Scene::new();
-    other.studio(["plan"]).exits(2).says("there is no plan in this repository");
+    other.studio(["plan"]).exits(2).says("no plan in this repository");
     other.repo.write("wish.md", "- R1: x\n");
     other.repo.git(["switch", "-q", "--detach"]);
     other.studio(["plan", "wish.md"]).exits(3).says("a plan needs a branch to land on");
@@ -194,12 +191,12 @@ fn another_plan_is_set_aside_only_when_that_is_said() {
     scene.studio(["plan"]).exits(3);
     let (old, list) = (scene.repo.read(REQUIREMENTS), scene.repo.read(TASKS));
     scene.repo.write("wish.md", refined(&["R1: a d"]));
-    scene.studio(["plan", "--yes", "wish.md"]).exits(3).says("another plan is at work");
+    scene.studio(["plan", "--yes", "wish.md"]).exits(3).says("another plan is in progress");
     assert_eq!(scene.repo.read(REQUIREMENTS), old);
     scene
         .studio(["plan", "--new", "wish.md"])
         .exits(3)
-        .says("the earlier plan is kept: g3-plan/dropped_");
+        .says("archived the earlier plan: g3-plan/dropped_");
     let kept = |kind: &str| {
         let names = std::fs::read_dir(scene.repo.path().join("g3-plan")).expect("there");
         let mut names = names.flatten().map(|it| it.file_name().to_string_lossy().into_owned());
@@ -244,7 +241,7 @@ fn what_fails_is_tried_again_and_told_and_holds_up_only_what_waits_for_it() {
         sessions(&scene).into_iter().find(|it| it["state"] == "failed").expect("it failed");
     assert_eq!(turns(&failed), 8, "a bounded number of tries");
     let people = scene.studio(["plan"]);
-    people.exits(1).says("third: it waits for first").says("not landed");
+    people.exits(1).says("third: waiting for first").says("not landed");
 }
 
 #[test]
@@ -300,7 +297,7 @@ fn a_plan_that_is_killed_at_any_step_goes_on() {
         let mut ran = plan(None);
         if ran.code == 3 {
             // Killed between the text and what is remembered of it.
-            ran.says("another plan is at work");
+            ran.says("another plan is in progress");
             ran = scene.studio(["plan", "--yes"]);
         }
         ran.exits(0);

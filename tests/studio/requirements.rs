@@ -34,7 +34,7 @@ fn mistakes_in_the_file_are_told_with_its_line_and_start_nothing() {
     missing.exits(2).says("cannot read the requirements in r.md");
     for (bytes, why) in [
         (&b" \n"[..], "it is empty"),
-        (b"- R1: a\n\n- R2: b\n- R1: c\n", "r.md:4: the id R1 stands there once more"),
+        (b"- R1: a\n\n- R2: b\n- R1: c\n", "r.md:4: duplicate requirement id R1"),
         (b"- R1: a\n- \xff\n", "r.md:2: it is not UTF-8"),
         (b"{{CURRENT REQUIREMENTS}}\n\n{{ORIGINAL USER REQUIREMENTS -- THIS SECTION WILL BE IGNORED BY THE IMPLEMENTATION}}\na wish\n", "nothing below {{CURRENT REQUIREMENTS}}"),
     ] {
@@ -50,9 +50,9 @@ fn who_has_no_player_and_coach_is_refused() {
     scene.repo.write("r.md", FILE);
     scene.repo.write("t.md", "- a task\n");
     run(&scene, &["--tasks", "t.md"]).exits(2).says("name their own requirements");
-    run(&scene, &["--persona", "scout"]).exits(2).says("roles of their own");
+    run(&scene, &["--persona", "scout"]).exits(2).says("personas of their own");
     let fake = scene.studio(["run", "--requirements", "r.md"]);
-    fake.exits(2).says("agent `fake` does not work under requirements").says("g3's");
+    fake.exits(2).says("agent `fake` cannot be used with --requirements").says("modes of g3");
     scene.configure("[studio.agents.g3]\nprotocol = \"command\"\ncommand = [\"g3\", \"{prompt}\"]");
     run(&scene, &[]).exits(2).says("protocol `command`");
     assert_eq!(scene.studio(["list", "--json"]).json()["sessions"], json!([]));

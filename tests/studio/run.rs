@@ -40,7 +40,7 @@ fn checks_decide_between_ready_and_failed() {
 fn an_agent_that_changes_nothing_is_empty_and_one_that_fails_is_failed() {
     let scene = Scene::new();
     scene.studio(["run", "say nothing to do"]).exits(0).says("changed nothing");
-    scene.studio(["run", "write a 1; exit 4"]).exits(1).says("the agent ended with exit code 4");
+    scene.studio(["run", "write a 1; exit 4"]).exits(1).says("the agent exited with code 4");
 }
 
 #[test]
@@ -196,16 +196,16 @@ fn output_that_does_not_get_through_is_a_failure_and_a_closed_pipe_is_none() {
 #[test]
 fn what_is_wrong_is_said_with_an_exit_code_and_a_way_out() {
     let scene = Scene::new();
-    scene.studio(["run"]).exits(2).says("there is no task");
+    scene.studio(["run"]).exits(2).says("no task given");
     scene.studio(["run", "  "]).exits(2).says("the task is empty");
     scene.studio(["run", "--no-such-flag", "x"]).exits(2);
-    scene.studio(["run", "--agent", "nobody", "x"]).exits(2).says("there is no agent `nobody`");
+    scene.studio(["run", "--agent", "nobody", "x"]).exits(2).says("no such agent: `nobody`");
     for budget in ["nan", "inf", "-1", "much"] {
         let budget = format!("--budget={budget}");
         scene.studio(["run", &budget, "x"]).exits(2).says("--budget");
     }
     scene.studio(["run", "--base", "nowhere", "x"]).exits(5).says("nowhere");
-    scene.studio(["status", "nothing"]).exits(5).says("there are no sessions");
+    scene.studio(["status", "nothing"]).exits(5).says("no sessions");
     scene.configure("chekcs = ['true']");
     scene.studio(["list"]).exits(2).says("chekcs").says("checks");
     let outside = scene.env.home().join("tmp");

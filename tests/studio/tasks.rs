@@ -45,10 +45,10 @@ fn without_accept_the_next_one_starts_when_the_user_lands_the_one_before() {
     scene.repo.write("t.toml", CHAIN);
     let ran = scene.studio(["run", "--tasks", "t.toml"]);
     let first = session(&scene, "write log one");
-    ran.exits(0).says(&format!("it waits until `{}` has landed", id(&first)));
+    ran.exits(0).says(&format!("waiting for `{}` to land", id(&first)));
     let second = session(&scene, "sh echo two >> log");
     assert_eq!((&second["state"], &second["after"]), (&json!("queued"), &json!([first["id"]])));
-    scene.studio(["explain", id(&second)]).exits(0).says("has landed");
+    scene.studio(["explain", id(&second)]).exits(0).says("to land");
     scene.studio(["accept", id(&first), "-m", "One"]).exits(0);
     scene.await_state(id(&second), "ready");
     assert_eq!(scene.worktree(id(&second)).read("log"), "one\ntwo\n");
@@ -69,11 +69,11 @@ fn what_waits_for_a_failure_holds_up_nobody() {
     let tasks = "- exit 1\n  id: a\n- write b 1\n  after: a\n- write c 1\n- [x] done before\n  id: d\n- write e 1\n  after: d\n";
     scene.repo.write("t.md", tasks);
     let ran = scene.studio(["run", "--accept", "--tasks", "t.md"]);
-    ran.exits(1).says("it waits until");
+    ran.exits(1).says("waiting for");
     let states: Vec<Value> = sessions(&scene).iter().map(|it| it["state"].clone()).collect();
     assert_eq!(states, ["failed", "queued", "accepted", "accepted"]);
     let list = scene.studio(["list"]);
-    list.exits(0).says("1 waits for what has not landed").never_says("studio resume --all");
+    list.exits(0).says("1 waiting for other sessions to land").never_says("studio resume --all");
 }
 
 #[test]
@@ -83,24 +83,24 @@ fn a_list_with_mistakes_starts_nothing_and_names_their_lines() {
         (
             "circle.toml",
             "[[task]]\nid='a'\ntext='x'\nafter=['b']\n\n[[task]]\nid='b'\ntext='x'\nafter=['a']\n",
-            &["circle.toml:1: these tasks wait for each other: a → b → a"][..],
+            &["circle.toml:1: circular dependency: a → b → a"][..],
         ),
         (
             "unknown.md",
             "- x\n\n- y\n  after: t1, z\n",
-            &["unknown.md:3: task `t2` waits for `z`, which is not in this file"],
+            &["unknown.md:3: task `t2` depends on `z`, which is not in this file"],
         ),
         (
             "twice.md",
             "- x\n  id: a\n- y\n  id: a\n- z\n  after: z\n",
             &[
-                "twice.md:3: `a` is already the id of the task at line 1",
+                "twice.md:3: duplicate task id `a` (first used at line 1)",
                 "twice.md:5: task `t3` waits for `z`",
             ],
         ),
         ("key.toml", "[[task]]\ntext = 'x'\naftr = []\n", &["key.toml:3:", "aftr"]),
         ("syntax.toml", "[[task]]\ntext = 'x\n", &["syntax.toml:2:"]),
-        ("empty.md", "# nothing\n- [x] done\n", &["there is no task to do"]),
+        ("empty.md", "# nothing\n- [x] done\n", &["no open task in"]),
     ] {
         scene.repo.write(name, text);
         let ran = scene.studio(["run", "--tasks", name]);
@@ -169,10 +169,10 @@ fn each_requirement_is_traced_to_its_commits_and_checks() {
     table.exits(1).says("a moon").says("2 of 4 requirements have not landed with a passing check");
     let one = scene.studio(["trace", "r1"]);
     one.exits(0).says("R1: a log (shown)").says("passed test -e log").says("session write-log-one");
-    scene.studio(["trace", "R4"]).exits(1).says("without a receipt");
+    scene.studio(["trace", "R4"]).exits(1).says("no receipt");
     scene.studio(["trace", "R9"]).exits(5).says("studio trace");
     let later = scene.studio(["trace", "--since", "main", "--json"]).exits(1).json();
     assert_eq!(later["requirements"][0]["state"], "not landed");
-    scene.studio(["trace", "--since", "nowhere"]).exits(2).says("there is no commit `nowhere`");
+    scene.studio(["trace", "--since", "nowhere"]).exits(2).says("no such commit: `nowhere`");
     scene.studio(["trace", "--file", "gone.md"]).exits(2).says("gone.md");
 }

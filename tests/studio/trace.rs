@@ -41,7 +41,7 @@ fn each_requirement_has_its_verdict_and_its_cost() {
     assert_eq!(all[1]["coach"]["evidence"], "log:2", "the later landing counts");
     assert_eq!(all[1]["coach"]["commit"], scene.repo.rev("main"));
     assert_eq!(all[1]["coach"]["newest"], true);
-    let apart = "`R2` is said to be unmet, and every check passed";
+    let apart = "`R2` was judged unmet, but every check passed";
     assert_eq!(all[1]["disagreements"], json!([{"id": "R2", "text": apart}]));
     assert_eq!(all[0]["disagreements"], json!([]));
     let shared = |n: usize, m: usize| &all[n]["sessions"][m]["shared_with"];
@@ -61,10 +61,10 @@ fn each_requirement_has_its_verdict_and_its_cost() {
 fn people_read_a_table_a_page_and_a_report() {
     let scene = landed();
     let table = scene.studio(["trace"]);
-    table.exits(1).says("COACH").says("look at: `R2` is said to be unmet");
+    table.exits(1).says("COACH").says("warning: `R2` was judged unmet");
     table.says("All: 2 sessions, 6 turns, 2000 in, 100 out, $0.5000");
     let page = scene.studio(["trace", "R1"]);
-    page.exits(0).says("the coach said met: log:1 `x`").never_says("\u{1b}");
+    page.exits(0).says("coach: met: log:1 `x`").never_says("\u{1b}");
     page.says("1 round, 3 turns, 1000 in, 50 out, $0.2500, shared with R2");
     let report = scene.studio(["trace", "--markdown"]);
     report.exits(1).says("| requirement | state | coach | commits | checks | took |");
@@ -78,12 +78,12 @@ fn people_read_a_table_a_page_and_a_report() {
     report.says("### R1\n\na \\*log\\*\n\n- State: shown\n- Commit");
     report.says("two \\| lines \\<b\\>").says("  - passed: `test -e log`");
     report.says("- Coach: met. log:1 \\`x\\`^\\[\\[2J\n").never_says("\u{1b}");
-    report.says("- Look at: \\`R2\\` is said to be unmet, and every check passed");
+    report.says("- Warning: \\`R2\\` was judged unmet, but every check passed");
     scene.studio(["trace", "--markdown", "--json"]).exits(2).says("two forms");
     scene.repo.git(["commit", "-q", "--allow-empty", "-m", "By hand\n\nRequirement: R1"]);
     let traced = scene.studio(["trace", "--json"]).exits(1).json();
     assert_eq!(traced["requirements"][0]["coach"]["newest"], false, "more has landed since");
-    scene.studio(["trace", "R1"]).exits(0).says("the coach said met (earlier): log:1");
+    scene.studio(["trace", "R1"]).exits(0).says("coach: met (earlier): log:1");
 }
 
 #[test]
@@ -106,5 +106,5 @@ fn a_verdict_of_an_earlier_state_proves_nothing() {
     let one = &traced["requirements"][0];
     assert_eq!((&one["coach"], &one["judged_earlier"]), (&Value::Null, &json!(true)));
     let page = scene.studio(["trace", "R1", "--file", "wishes.md"]);
-    page.exits(0).says("the coach judged an earlier state of it").never_says("the coach said");
+    page.exits(0).says("the coach judged an earlier state").never_says("coach: ");
 }

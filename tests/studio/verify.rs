@@ -87,7 +87,7 @@ fn a_green_result_of_before_is_not_taken_for_one_of_now() {
     land(&scene, "write log 1", "'R1'", None);
     fs::write(&flag, "").expect("it can be written");
     let bad = scene.studio(["verify"]);
-    bad.exits(1).says("  why ``` not").says("1 of 1 checks do not pass");
+    bad.exits(1).says("  why ``` not").says("1 of 1 checks fail");
     let report = scene.studio(["verify", "--markdown"]);
     report
         .exits(1)
@@ -111,7 +111,7 @@ fn a_strangers_line_does_not_run_by_itself() {
 
     let refused = scene.studio_in(&clone, ["verify"]);
 
-    refused.exits(1).says("not run").says("only a receipt names it").says("--run-recorded");
+    refused.exits(1).says("not run").says("it is known only from a receipt").says("--run-recorded");
     let told = scene.studio_in(&clone, ["verify", "--json"]).exits(1).json();
     assert_eq!((&told["checks"][0]["ran"], kinds(&told)), (&json!(false), vec!["refused"]));
     scene.studio_in(&clone, ["verify", "--run-recorded"]).exits(0);
@@ -133,7 +133,7 @@ fn what_proves_nothing_is_named() {
     let told = scene.studio(["verify", "--json"]).exits(1).json();
     assert_eq!(kinds(&told), ["no_check", "not_landed", "no_receipt", "no_requirement"]);
     let shown = scene.studio(["verify"]);
-    shown.exits(1).says("look at: R2 has no check").says("look at: R3 is not landed");
+    shown.exits(1).says("warning: R2 has no passing check").says("warning: R3 has not landed");
     shown.says("names R2 and has no receipt").says("`test -e more` serves no requirement");
     shown.says("2 of 3 requirements have not landed with a passing check; 0 of 2 checks");
     let one = scene.studio(["verify", "R1", "--json"]).exits(0).json();
@@ -167,7 +167,7 @@ fn what_a_coach_relied_on_and_fails_now_is_named() {
     scene.repo.git(["commit", "-q", "-m", "Lose it"]);
     let told = scene.studio(["verify", "--json"]).exits(1).json();
     assert_eq!(kinds(&told), ["disagreement"]);
-    let text = "`R1` is said to be met by `test -e log`, which failed";
+    let text = "`R1` was judged met by `test -e log`, which failed";
     assert_eq!(told["findings"][0]["text"], text);
 }
 

@@ -78,8 +78,8 @@ fn of_step(failure: Failure, at: usize, steps: &[Step]) -> Failure {
 }
 
 fn stopped((x, y): (i32, i32)) -> Failure {
-    Failure::refused("nothing is done while the pointer stands in a corner of the screen")
-        .because(format!("it is at {x},{y}; whoever is at the desk stops an agent this way"))
+    Failure::refused("aborted: the pointer is in a corner of the screen")
+        .because(format!("it is at {x},{y}; moving the pointer into a corner stops the agent"))
         .next("move the pointer away from the corner")
 }
 
@@ -151,8 +151,7 @@ fn do_step(hands: &mut impl Hands, step: &Step, watch: Watch<'_>) -> Result<()> 
 /// Holds the left button from here to there; lets go in any case.
 fn drag(hands: &mut impl Hands, to: (i32, i32)) -> Result<()> {
     let Some(from) = hands.place()? else {
-        let failure =
-            Failure::failed("nobody says where the pointer is, so nothing can be dragged");
+        let failure = Failure::failed("cannot drag: the pointer position is unknown");
         return Err(failure.next("move the pointer first"));
     };
     hands.make(Event::Button(Button::Left, Direction::Press))?;

@@ -74,7 +74,7 @@ pub fn combination(names: &[String]) -> Result<Vec<Key>> {
     }
     let blocked = BLOCKED.iter().find(|(_, all)| all.iter().all(|key| keys.contains(key)));
     if let Some((name, _)) = blocked {
-        return Err(Failure::refused(format!("{name} is not pressed for anybody"))
+        return Err(Failure::refused(format!("{name} is blocked"))
             .because("it leaves the desktop, closes a program or starts any"));
     }
     Ok(keys)
@@ -105,7 +105,7 @@ fn key(name: &str) -> Result<Key> {
     let found = NAMES.iter().find(|(_, names)| names.contains(&plain.as_str()));
     found.map(|(key, _)| *key).ok_or_else(|| {
         let known: Vec<&str> = NAMES.iter().map(|(_, names)| names[0]).collect();
-        Failure::usage(format!("there is no key called `{}`", name.trim()))
+        Failure::usage(format!("unknown key `{}`", name.trim()))
             .because(format!("the keys are: {}, and every single character", known.join(", ")))
     })
 }

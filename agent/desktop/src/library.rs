@@ -86,6 +86,6 @@ impl Hands for Library {
     }
 
     fn place(&self) -> Result<Place> {
-        self.enigo.location().map(Some).or_fail(|| "nobody says where the pointer is")
+        self.enigo.location().map(Some).or_fail(|| "the pointer position is unknown")
     }
 }

@@ -27,7 +27,7 @@ pub fn pause(time: Duration) -> Result<()> {
         };
         let gone = poll(&mut watched, Some(&limit)).is_ok_and(|ready| ready > 0);
         if gone || ENDING.load(Ordering::Relaxed) {
-            return Err(Failure::failed("stopped: nobody waits for this any more"));
+            return Err(Failure::failed("cancelled"));
         }
         if Instant::now() >= end {
             return Ok(());

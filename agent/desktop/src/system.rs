@@ -57,10 +57,10 @@ fn of(variable: impl Fn(&str) -> String) -> Result<System> {
         (true, true) if variable("XDG_SESSION_TYPE") == "wayland" => Ok(System::Wayland),
         (true, _) => Ok(System::X11),
         (false, true) => Ok(System::Wayland),
-        (false, false) => Err(Failure::failed("there is no desktop here")
+        (false, false) => Err(Failure::failed("no desktop session")
             .because("neither DISPLAY nor WAYLAND_DISPLAY is set")
             .next("start g3 in a graphical session")
-            .next("or give it a screen of its own: `xvfb-run g3 …`")),
+            .next("or run it on a virtual screen: `xvfb-run g3 …`")),
     }
 }
 

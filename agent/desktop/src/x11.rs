@@ -135,8 +135,8 @@ impl Desk {
         if lives {
             return Ok(());
         }
-        Err(Failure::failed("there is no window manager on this display")
-            .because("the root window names none (_NET_SUPPORTING_WM_CHECK)")
+        Err(Failure::failed("no window manager on this display")
+            .because("_NET_SUPPORTING_WM_CHECK is not set on the root window")
             .next("start one, e.g. openbox"))
     }
 }

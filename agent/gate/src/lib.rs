@@ -280,11 +280,11 @@ impl Gate {
         traced::asked(&question.tool, answer.as_ref());
         let Some(answer) = answer else {
             if question.rule.is_empty() {
-                let why = format!("denied: {}, and there is nobody to ask", question.why);
+                let why = format!("denied: {} (no terminal to ask on)", question.why);
                 return Err(Refused::now(why));
             }
             return Err(Refused::now(format!(
-                "denied: {}, and there is nobody to ask. To allow it, add this rule to the \
+                "denied: {} (no terminal to ask on). To allow it, add this rule to the \
                  configuration:\n{}",
                 question.why, question.rule
             )));
@@ -327,7 +327,7 @@ impl Gate {
 }
 
 fn late(time: Duration) -> Refused {
-    let why = format!("nobody answered within {} seconds; nothing was run", time.as_secs());
+    let why = format!("no answer within {} s; nothing was run", time.as_secs());
     Refused { why, late: true }
 }
 

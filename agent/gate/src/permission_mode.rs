@@ -40,11 +40,9 @@ impl PermissionMode {
     /// What it means, in a sentence.
     pub fn means(self) -> &'static str {
         match self {
-            PermissionMode::Auto => {
-                "does what the rules of the gate allow, and asks about the rest"
-            }
+            PermissionMode::Auto => "runs what the rules allow, and asks about the rest",
             PermissionMode::Ask => "asks before every write and every command",
-            PermissionMode::Plan => "looks and plans; changes nothing before you approve the plan",
+            PermissionMode::Plan => "plans; changes nothing before you approve the plan",
         }
     }
 
@@ -64,7 +62,7 @@ impl PermissionMode {
             PermissionMode::Plan => {
                 Err("denied: this is plan mode, where nothing is written and nothing \
                                  run; look around with the tools that read, then call \
-                                 propose_plan, and go on when the user has approved"
+                                 propose_plan, and continue when the user has approved"
                     .to_owned())
             }
             PermissionMode::Ask => match verdict.action {

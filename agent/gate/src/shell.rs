@@ -61,7 +61,9 @@ pub fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> Verdict {
     }
     if let Some(piece) = found.iter().find(|piece| OURS.contains(&piece.verb())) {
         let verb = piece.verb();
-        return ask(format!("`{verb}` reads g3's configuration and keys, which the box closes"));
+        return ask(format!(
+            "`{verb}` reads g3's configuration and keys, which the sandbox protects"
+        ));
     }
     if let Some(why) = unclear(&read, &reach) {
         return Verdict::unsure(why);

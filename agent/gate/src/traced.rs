@@ -44,7 +44,7 @@ pub fn asked(tool: &str, answer: Option<&Answer>) {
         Some(Answer::Always) => "always",
         Some(Answer::No) => "no",
         Some(Answer::Unasked(_)) => "denied unasked",
-        None => "nobody is there",
+        None => "no terminal",
     };
     tracing::info!(target: "g3::gate", tool, answer, "asked");
 }

@@ -57,8 +57,10 @@ pub fn configured(config: &Config) -> Result<Chosen> {
     let (address, reference) = (&memory.embeddings_endpoint, &memory.embeddings_provider);
     let endpoint = match (memory.embedder, address, reference) {
         (_, Some(_), Some(_)) => {
-            return Err(Failure::usage("`memory` names an address and a provider for embeddings")
-                .next("keep `embeddings_endpoint` or `embeddings_provider`"));
+            return Err(Failure::usage(
+                "`memory` sets both an address and a provider for embeddings",
+            )
+            .next("keep `embeddings_endpoint` or `embeddings_provider`"));
         }
         (None | Some(Kind::BuiltIn), None, None) => return Ok(built_in(memory.dimensions)),
         (Some(Kind::Local), None, None) => return on_this_machine(config),
@@ -67,9 +69,11 @@ pub fn configured(config: &Config) -> Result<Chosen> {
                 .next("set `embeddings_endpoint` or `embeddings_provider` in [memory]"));
         }
         (Some(Kind::BuiltIn | Kind::Local), _, _) => {
-            return Err(Failure::usage("`memory.embedder` is no server, and a server is named")
-                .next("leave `embeddings_endpoint` and `embeddings_provider` out of [memory]")
-                .next("or set `embedder = \"server\"`"));
+            return Err(Failure::usage(
+                "`memory.embedder` is not `server`, but a server is configured",
+            )
+            .next("leave `embeddings_endpoint` and `embeddings_provider` out of [memory]")
+            .next("or set `embedder = \"server\"`"));
         }
         (None | Some(Kind::Server), Some(address), None) => Endpoint::new(address, "", false)?,
         (None | Some(Kind::Server), None, Some(reference)) => of_provider(config, reference)?,
@@ -112,8 +116,8 @@ fn on_this_machine(config: &Config) -> Result<Chosen> {
 fn of_provider(config: &Config, reference: &str) -> Result<Endpoint> {
     let name = reference.strip_prefix("openai.");
     let entry = name.and_then(|name| config.providers.openai.get(name)).ok_or_else(|| {
-        Failure::usage(format!("`{reference}` is no provider that makes embeddings"))
-            .because("`memory.embeddings_provider` names it")
+        Failure::usage(format!("provider `{reference}` has no embeddings"))
+            .because("it is set in `memory.embeddings_provider`")
             .next("name one of type openai: openai.NAME")
     })?;
     let key = KeySources {

@@ -115,7 +115,7 @@ impl Memory {
         work: impl Fn(&mut Store) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<(T, Option<String>), String> {
         let Some(dir) = self.home.clone() else {
-            return Err("Memory system not initialized: there is no home directory (HOME)".into());
+            return Err("Memory system not initialized: HOME is not set".into());
         };
         let slot = self.store.clone();
         let done = tokio::task::spawn_blocking(move || {

@@ -94,7 +94,7 @@ impl Local {
             }
         };
         if made.embedder != self.embedder {
-            return Err("the model host was started anew and makes other vectors".to_owned());
+            return Err("the model host was restarted with another embedding model".to_owned());
         }
         let dimension = self.embedder.dimension as usize;
         let fits = |vector: &Vec<f32>| {

@@ -302,7 +302,7 @@ pub fn set_aside(dir: &Path, clock: &Clock) -> Result<Option<String>, String> {
         }
     }
     Ok(Some(format!(
-        "the memory was damaged: it was set aside as {}, and a new one begun",
+        "the memory was damaged: it was moved to {}, and a new one was created",
         dir.join(aside).display()
     )))
 }

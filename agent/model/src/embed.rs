@@ -173,7 +173,7 @@ impl<'m> Embeds<'m> {
     /// A vector is made: the next text is that of whoever waits next.
     fn take(&mut self, vector: Vec<f32>) -> Result<()> {
         if !vector.iter().all(|x| x.is_finite()) {
-            return Err(Failure::failed("the model gave a vector that is none"));
+            return Err(Failure::failed("the model returned an invalid embedding"));
         }
         let Some(mut order) = self.waiting.pop_front() else { return Ok(()) };
         order.vectors.push(vector);

@@ -103,8 +103,9 @@ pub fn answer(
         .with_no_perf(true);
     let embeds = Embeds::new(&checked.head, prefixes.directory());
     let context = load::context(backend, model, &parameters, threads.now())?;
-    let template = Template::new(checked.head.template.as_deref())
-        .map_err(|why| Failure::usage("the model cannot be talked to").because(why))?;
+    let template = Template::new(checked.head.template.as_deref()).map_err(|why| {
+        Failure::usage("this model's chat template is not supported").because(why)
+    })?;
     let cells = usize::try_from(checked.cells).unwrap_or(usize::MAX);
     let cache = Cache::new(prefixes, sequences as usize, cells, checked.head.kv_bytes)
         .or_fail(|| "cannot keep conversations")?;
@@ -387,7 +388,7 @@ impl<'m> Engine<'m> {
     fn fail_all(&mut self, why: &str) {
         for job in std::mem::take(&mut self.active) {
             self.cache.forget(&mut self.context, job.seat.seq);
-            let mut fault = Fault::new(FaultKind::Broken, "llama.cpp cannot go on");
+            let mut fault = Fault::new(FaultKind::Broken, "llama.cpp failed");
             fault.why = Some(why.to_owned());
             job.fail(fault);
         }

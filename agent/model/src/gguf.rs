@@ -31,7 +31,7 @@ pub struct Head {
 #[derive(Debug, thiserror::Error)]
 pub enum BadFile {
     /// It is something else.
-    #[error("it does not begin with `GGUF`, so it is no model file")]
+    #[error("it does not begin with `GGUF`, so it is not a model file")]
     Magic,
     /// A version that we do not know.
     #[error("it is GGUF version {0}; versions 2 and 3 are known")]

@@ -44,7 +44,7 @@ impl KeySources<'_> {
     /// As [`KeySources::find`]; no key is a failure that says where to put one.
     pub fn need(&self) -> Result<Key> {
         self.find()?.ok_or_else(|| {
-            let failure = Failure::usage(format!("there is no key for `{}`", self.provider));
+            let failure = Failure::usage(format!("no API key for `{}`", self.provider));
             let failure = match self.variable {
                 Some(name) => failure.next(format!("export {name}=…")),
                 None => failure,
@@ -63,7 +63,7 @@ impl KeySources<'_> {
     fn run(&self, command: &CommandLine) -> Result<Secret> {
         let argv = command.argv();
         let failed = |why: String| {
-            Failure::usage(format!("`api_key_command` of `{}` gave no key", self.provider))
+            Failure::usage(format!("`api_key_command` of `{}` returned no key", self.provider))
                 .because(why)
         };
         let Some((program, args)) = argv.split_first() else {

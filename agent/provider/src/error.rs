@@ -109,7 +109,7 @@ impl ProviderError {
 }
 
 fn wait_text(after: Option<Duration>) -> String {
-    after.map(|d| format!(" (it asks to wait {} s)", d.as_secs())).unwrap_or_default()
+    after.map(|d| format!(" (retry after {} s)", d.as_secs())).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::tool_args::plain_name;
 pub fn sound(messages: &[Message]) -> Vec<Message> {
     let mut sound = Vec::with_capacity(messages.len() + 1);
     if messages.first().is_none_or(|first| first.role == Role::Assistant) {
-        sound.push(Message::text(Role::User, "(the conversation goes on)"));
+        sound.push(Message::text(Role::User, "(the conversation continues)"));
     }
     let mut at = 0;
     while let Some(message) = messages.get(at) {

@@ -48,7 +48,7 @@ pub fn object_of(event: &sse::Event) -> Result<Option<Value>, ProviderError> {
         "" | "[DONE]" => Ok(None),
         data => serde_json::from_str(data)
             .map(Some)
-            .map_err(|why| ProviderError::Broken(format!("an event is no JSON: {why}"))),
+            .map_err(|why| ProviderError::Broken(format!("an event is not JSON: {why}"))),
     }
 }
 
@@ -236,7 +236,7 @@ impl Hosted {
             }
         }
         let body: Value = serde_json::from_str(&String::from_utf8_lossy(&body))
-            .map_err(|why| ProviderError::Broken(format!("the reply is no JSON: {why}")))?;
+            .map_err(|why| ProviderError::Broken(format!("the reply is not JSON: {why}")))?;
         if body["error"].is_object() {
             return Err(http_error::in_stream(&body));
         }

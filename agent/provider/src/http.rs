@@ -61,7 +61,7 @@ impl Endpoint {
         key: Secret,
     ) -> Result<Endpoint, Failure> {
         let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.reveal()))
-            .map_err(|_| Failure::usage("the provider's key holds characters no key has"))?;
+            .map_err(|_| Failure::usage("the provider's key contains invalid characters"))?;
         value.set_sensitive(true);
         self.headers.insert(HeaderName::from_static(name), value);
         self.key = Some(key);
@@ -151,11 +151,11 @@ pub async fn once(request: HttpRequest, allow_http: bool) -> Result<HttpResponse
 /// An address that may be asked: https, or plain http where that stays on this machine or the
 /// user says so.
 pub fn address(base: &str, path: &str, allow_http: bool) -> Result<Url, Failure> {
-    let bad = |why: &str| Failure::usage(format!("`{base}` is no usable address")).because(why);
+    let bad = |why: &str| Failure::usage(format!("invalid base_url `{base}`")).because(why);
     let url = Url::parse(&format!("{}{path}", base.trim_end_matches('/')))
         .map_err(|why| bad(&why.to_string()))?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(bad("it holds a user name or password").next("put the key into `api_key`"));
+        return Err(bad("it contains a user name or password").next("put the key into `api_key`"));
     }
     match url.scheme() {
         "https" => Ok(url),

@@ -95,7 +95,7 @@ fn judged(config: &Config, choice: Choice, model: &str) -> Result<(Choice, Optio
     let note = || {
         let known = models::known(model, &config.models, false);
         let unknown = known == models::Known::default() && !provider.starts_with("embedded");
-        unknown.then(|| format!("the context size and the price of `{model}` are not known"))
+        unknown.then(|| format!("unknown context size and price for `{model}`"))
     };
     let Some(prefixes) = prefixes(&config.providers, &provider).filter(|_| !is_listed) else {
         return Ok((choice, note()));

@@ -49,7 +49,7 @@ pub fn open(config: &Config, choice: &Choice) -> Result<Box<dyn Provider>, Failu
     let reference = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
     if choice.fallback.is_some() && reference.split('.').next() == Some("embedded") {
         return Err(Failure::usage(format!("`{reference}` has no model to fall back on"))
-            .because("it runs on this machine, where no other one is less busy"));
+            .because("it is a local model, which has no fallback"));
     }
     let own = by_reference(config, &reference, choice.model.as_deref())?;
     check_price(choice, own.facts())?;
@@ -129,9 +129,9 @@ pub fn by_reference(
     };
     let kind = if kind == "openai_compatible" { "openai" } else { kind };
     if !TYPES.contains(&kind) {
-        return Err(Failure::usage(format!("`{reference}` names no provider"))
-            .because(format!("there is no type `{kind}`"))
-            .next(format!("use one of these types: {}", TYPES.join(", "))));
+        return Err(Failure::usage(format!("no such provider: `{reference}`"))
+            .because(format!("unknown type `{kind}`"))
+            .next(format!("use one of the types: {}", TYPES.join(", "))));
     }
     let (reference, name) = named(config, kind, name)?;
     let wanted = Wanted { reference, model, config };
@@ -178,11 +178,11 @@ fn named(config: &Config, kind: &str, name: Option<&str>) -> Result<(String, Str
 }
 
 fn unknown(kind: &str, name: &str, names: &[&str]) -> Failure {
-    let failure = Failure::usage(format!("there is no provider `{kind}.{name}`"));
+    let failure = Failure::usage(format!("no such provider: `{kind}.{name}`"));
     if names.is_empty() {
         return failure.next(format!("add [providers.{kind}.{name}] to the configuration"));
     }
-    failure.next(format!("use one of these: {kind}.{}", names.join(&format!(", {kind}."))))
+    failure.next(format!("use one of: {kind}.{}", names.join(&format!(", {kind}."))))
 }
 
 fn anthropic(entry: &AnthropicConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> {
@@ -280,7 +280,7 @@ fn gemini(entry: &GeminiConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> 
     let model = wanted.model("gemini", entry.model.as_deref())?;
     let model = model.strip_prefix("models/").unwrap_or(&model).to_owned();
     if model.contains(['/', '?', '#', ':']) || model.contains(char::is_whitespace) {
-        return Err(Failure::usage(format!("`{model}` is no name of a Gemini model"))
+        return Err(Failure::usage(format!("`{model}` is not a Gemini model name"))
             .next("name one like gemini-2.5-pro"));
     }
     let how = if wanted.config.agent.enable_streaming {

@@ -78,7 +78,7 @@ fn split<'a>(text: &'a str, reader: &mut Reader<'_>) -> Option<(&'a str, &'a str
         None
     };
     if text.len() > MOST {
-        return fail("too-long", "the file has more than 256 KiB; move parts into files beside it");
+        return fail("too-long", "the file is larger than 256 KiB; move parts into other files");
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let first = text.lines().next().unwrap_or_default();

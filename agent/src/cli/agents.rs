@@ -23,7 +23,7 @@ pub fn list(common: &Common, json: bool) -> Result<u8> {
     let widest = all.iter().map(|it| it.name.chars().count()).max().unwrap_or(0).max(4);
     let row = |name: &str, from: &str, what: &str| format!("{name:widest$}  {from:9}  {what}\n");
     let rows = all.iter().map(|it| row(&it.name, &it.origin.to_string(), &it.description));
-    let table: String = std::iter::once(row("NAME", "FROM", "WHAT IT DOES")).chain(rows).collect();
+    let table: String = std::iter::once(row("NAME", "FROM", "DESCRIPTION")).chain(rows).collect();
     ui::print(&base::text::printable(&table)).map(|()| 0)
 }
 

@@ -17,9 +17,9 @@ pub struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Print every value; keys are hidden
+    /// Print every value (API keys are hidden)
     Show {
-        /// Say where each value came from
+        /// Show where each value comes from
         #[arg(long)]
         origin: bool,
         #[command(flatten)]

@@ -23,18 +23,18 @@ pub struct LoginArgs {
 
 #[derive(Debug, Subcommand)]
 enum Service {
-    /// Sign in to a Databricks workspace; its provider says `use_oauth = true`
+    /// Sign in to a Databricks workspace (set `use_oauth = true` in its provider)
     Databricks(DatabricksArgs),
 }
 
 #[derive(Debug, Args)]
 struct DatabricksArgs {
-    /// Which [providers.databricks.NAME], when there are several
+    /// Name of [providers.databricks.NAME], if there are several
     name: Option<String>,
-    /// Forget the login instead
+    /// Remove the login
     #[arg(long)]
     remove: bool,
-    /// Where the browser comes back to on this machine; 0 takes any free port
+    /// Local port that the browser returns to; 0 for any free port
     #[arg(long, value_name = "N", default_value_t = PORT)]
     port: u16,
     /// Read this file instead of the user's and the repository's configuration
@@ -52,13 +52,13 @@ pub async fn run(args: &LoginArgs) -> Result<u8> {
     if args.remove {
         let removed = Store::of(&workspace.host)?.remove()?;
         ui::say(&match removed {
-            true => format!("the login for {} is removed", workspace.host),
-            false => format!("there was no login for {}", workspace.host),
+            true => format!("removed the login for {}", workspace.host),
+            false => format!("no login for {}", workspace.host),
         });
         return Ok(0);
     }
     let file = sign_in::sign_in(&workspace, args.port, show).await?;
-    ui::say(&format!("signed in to {}; the login is kept in {}", workspace.host, file.display()));
+    ui::say(&format!("signed in to {}; the login is stored in {}", workspace.host, file.display()));
     if !uses_it {
         ui::say(&format!(
             "to use it, set `use_oauth = true` in [providers.{}]",

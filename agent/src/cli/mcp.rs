@@ -32,7 +32,7 @@ pub struct McpArgs {
 
 #[derive(Debug, Subcommand)]
 enum McpCommand {
-    /// List the configured servers; starts none of them
+    /// List the configured servers without starting them
     List {
         /// Print a JSON array
         #[arg(long)]
@@ -40,9 +40,9 @@ enum McpCommand {
         #[command(flatten)]
         place: Here,
     },
-    /// Start a server and show its tools
+    /// Start a server and list its tools
     Test {
-        /// Its name in the configuration
+        /// Name of the server in the configuration
         name: String,
         /// Print a JSON object
         #[arg(long)]
@@ -50,23 +50,23 @@ enum McpCommand {
         #[command(flatten)]
         place: Here,
     },
-    /// Log in at a server that wants it, in a browser
+    /// Log in to a server in a browser
     Login {
-        /// Its name in the configuration
+        /// Name of the server in the configuration
         name: String,
         #[command(flatten)]
         place: Here,
     },
-    /// Forget the login at a server
+    /// Remove the login to a server
     Logout {
-        /// Its name in the configuration
+        /// Name of the server in the configuration
         name: String,
         #[command(flatten)]
         place: Here,
     },
-    /// Serve g3's own tools to another agent: the Model Context Protocol on stdin and stdout
+    /// Serve g3's tools over the Model Context Protocol on stdin and stdout
     Serve {
-        /// The names that tools have: g3, egirl, tools-api, core or all
+        /// Tool profile: g3, egirl, tools-api, core or all
         #[arg(long)]
         profile: Option<String>,
         #[command(flatten)]
@@ -82,7 +82,7 @@ struct Here {
     /// Read this file instead of the user's and the repository's configuration
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Work in this directory
+    /// Run as if started in this directory
     #[arg(short = 'w', long, value_name = "DIR")]
     workspace: Option<PathBuf>,
 }
@@ -166,30 +166,30 @@ fn definition(name: &str, common: &Common, cwd: &Path) -> Result<McpServer> {
         return Ok(definition);
     }
     let known: Vec<&str> = config.mcp.keys().map(String::as_str).collect();
-    let failure = Failure::usage(format!("there is no MCP server `{name}`"));
+    let failure = Failure::usage(format!("no such MCP server: `{name}`"));
     Err(match known.as_slice() {
         [] => failure.next(format!("add [mcp.{name}] to ~/.config/g3/config.toml")),
-        known => failure.next(format!("use one of {}", known.join(", "))),
+        known => failure.next(format!("use one of: {}", known.join(", "))),
     })
 }
 
 async fn login(name: &str, common: &Common) -> Result<()> {
     let server = definition(name, common, &directory(common)?)?;
     if server.url.is_none() {
-        return Err(Failure::usage(format!("`{name}` is a program; it needs no login")));
+        return Err(Failure::usage(format!("`{name}` is a local program and needs no login")));
     }
-    let failed = |why: String| Failure::failed(format!("no login at `{name}`")).because(why);
+    let failed = |why: String| Failure::failed(format!("cannot log in to `{name}`")).because(why);
     let login = login::begin(&server).await.map_err(failed)?;
     ui::print(&format!("open this in a browser:\n{}\n", base::text::printable(login.address())))?;
     login.finish().await.map_err(failed)?;
-    ui::print(&format!("logged in at `{name}`\n"))
+    ui::print(&format!("logged in to `{name}`\n"))
 }
 
 fn logout(name: &str, common: &Common) -> Result<()> {
     let server = definition(name, common, &directory(common)?)?;
     let was = login::forget(&server).or_fail(|| format!("cannot forget the login at `{name}`"))?;
-    let said = if was { "is forgotten" } else { "was not known" };
-    ui::print(&format!("the login at `{name}` {said}\n"))
+    let said = if was { "removed" } else { "not found" };
+    ui::print(&format!("login to `{name}`: {said}\n"))
 }
 
 async fn test(name: &str, as_json: bool, common: &Common) -> Result<u8> {

@@ -37,7 +37,7 @@ use show::Show;
 use tools::services::Toolset;
 use ways::{Given, ModeArgs, Way};
 
-/// A coding agent: it asks a model, does what the model wants done, and shows what came of it.
+/// A coding agent: it asks a model, runs the tools that the model calls, and shows the result.
 #[derive(Debug, Parser)]
 #[command(name = "g3", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
 #[command(
@@ -57,19 +57,19 @@ pub struct Cli {
 /// Flags that every mode honours.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Common {
-    /// Who is asked: TYPE or TYPE.NAME, as in the configuration
+    /// Provider to use (TYPE or TYPE.NAME from the configuration)
     #[arg(long, value_name = "TYPE[.NAME]")]
     pub provider: Option<String>,
-    /// The model, instead of the configured one
+    /// Model to use instead of the configured one
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub model: Option<String>,
-    /// Asked for the rest of a turn in which the model is busy
+    /// Fallback model to use when the model is overloaded
     #[arg(long, value_name = "MODEL", value_parser = NonEmptyStringValueParser::new())]
     pub fallback_model: Option<String>,
     /// Read this file instead of the user's and the repository's configuration
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Work in this directory
+    /// Run as if started in this directory
     #[arg(short = 'w', long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
     #[command(flatten)]
@@ -79,32 +79,32 @@ pub struct Common {
 /// Flags of the modes with an agent.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AgentArgs {
-    /// What is to be done; `-` reads it from stdin; without it, a conversation begins
+    /// Task to run (`-` for stdin); starts an interactive session if omitted
     task: Option<String>,
-    /// The names that tools have: g3, egirl, tools-api, core or all
+    /// Tool profile: g3, egirl, tools-api, core or all
     #[arg(long)]
     pub profile: Option<String>,
-    /// Go on with a session: the latest here, or the one with this id or beginning of an id
+    /// Resume a session: the latest in this directory, or the one with this id (or start of an id)
     #[arg(long, value_name = "ID", num_args = 0..=1, conflicts_with = "new_session")]
     resume: Option<Option<String>>,
-    /// Begin a new session (which is what happens anyway)
+    /// Start a new session (default)
     #[arg(long)]
     new_session: bool,
-    /// Only talk: the model gets no tools
+    /// Chat only: the model gets no tools
     #[arg(long)]
     pub chat: bool,
-    /// Move each finished turn out of the conversation into a file, from which the model can
-    /// bring it back
+    /// Move each finished turn out of the conversation into a file that the model can read
+    /// again
     #[arg(long)]
     pub acd: bool,
     /// Work as this persona (see --list-agents)
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// Attach this picture (PNG, JPEG, GIF or WebP) to the task or the first message; may be repeated
+    /// Attach this image (PNG, JPEG, GIF or WebP) to the task or the first message (repeatable)
     #[arg(long = "image", value_name = "FILE")]
     images: Vec<PathBuf>,
-    /// Work in this directory, and give the model a report about its code first: languages, layout,
-    /// build files, names
+    /// Run as if started in this directory, and give the model a report about its code first:
+    /// languages, layout, build files, names
     #[arg(long, value_name = "DIR", conflicts_with_all = ["workspace", "resume"])]
     codebase_fast_start: Option<PathBuf>,
     #[command(flatten)]
@@ -122,10 +122,10 @@ pub struct AgentArgs {
 /// The notes of the workspace.
 #[derive(Clone, Debug, Default, Args)]
 struct NoteArgs {
-    /// Read and write the notes of the workspace in this file instead of analysis/memory.md
+    /// Keep the workspace notes in this file instead of analysis/memory.md
     #[arg(long, value_name = "PATH")]
     memory: Option<PathBuf>,
-    /// After a turn that found something out, ask the model for notes
+    /// Ask the model for notes after a turn with new findings
     #[arg(long, overrides_with = "no_auto_memory")]
     auto_memory: bool,
     /// Never ask for notes
@@ -135,29 +135,29 @@ struct NoteArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve editors and studio: the Agent Client Protocol on stdin and stdout
+    /// Serve the Agent Client Protocol on stdin and stdout (for editors and studio)
     Acp(AcpArgs),
-    /// Answer one question from stdin on stdout, without tools
+    /// Answer one question from stdin, without tools
     Complete(Common),
-    /// Refine a wish, or split requirements into tasks: what `studio plan` asks for
+    /// Refine a feature request, or split requirements into tasks (used by `studio plan`)
     Plan(plan::PlanArgs),
     /// List tools, or run one
     Tool(tool::ToolArgs),
-    /// Accept this repository's own configuration, by its content
+    /// Trust this repository's configuration, by its content
     Trust(trust::TrustArgs),
     /// Show the configuration
     Config(config::ConfigArgs),
     /// Sign in to a provider through the browser
     Login(login::LoginArgs),
-    /// List, fetch, add, serve and remove local models
+    /// List, download, add, serve and remove local models
     Model(model::ModelArgs),
-    /// MCP: the servers whose tools are used, and g3's own tools for others
+    /// Manage MCP servers, or serve g3's tools over MCP
     Mcp(mcp::McpArgs),
-    /// List, show, export and copy the sessions of this directory, or speak to one at work
+    /// List, show, export, fork or import sessions of this directory, or message a running one
     Sessions(sessions::SessionsArgs),
-    /// List the skills that there are here, or check them
+    /// List the available skills, or check them
     Skills(skills::SkillsArgs),
-    /// Print completions for a shell
+    /// Print a shell completion script
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -169,7 +169,7 @@ enum Command {
 struct AcpArgs {
     #[command(flatten)]
     common: Common,
-    /// The names that tools have: g3, egirl, tools-api, core or all
+    /// Tool profile: g3, egirl, tools-api, core or all
     #[arg(long)]
     profile: Option<String>,
     /// Move each finished turn out of the conversation into a file
@@ -184,7 +184,7 @@ struct AcpArgs {
     limits: LimitArgs,
     #[command(flatten)]
     browser: BrowserArgs,
-    /// Check flags, configuration and provider, print an error as JSON, and end
+    /// Check flags, configuration and provider, print an error as JSON, and exit
     #[arg(long)]
     dry_run: bool,
 }
@@ -192,10 +192,10 @@ struct AcpArgs {
 /// Player and coach over ACP.
 #[derive(Clone, Debug, Args)]
 struct RoundArgs {
-    /// Let a player and a coach carry the prompts out: the first says the requirements
+    /// Run prompts with a player and a coach; the first prompt states the requirements
     #[arg(long, conflicts_with = "agent")]
     autonomous: bool,
-    /// With --autonomous: a command that must pass (one `sh -c` line); may be repeated
+    /// With --autonomous: check that must pass, run with `sh -c` (repeatable)
     #[arg(long = "check", value_name = "LINE", requires = "autonomous")]
     checks: Vec<String>,
 }
@@ -203,17 +203,17 @@ struct RoundArgs {
 /// When to stop; each counts for one run (over ACP: one prompt), and ends it with exit code 3.
 #[derive(Clone, Debug, Default, Args)]
 struct LimitArgs {
-    /// Stop after so many questions to the model; with --autonomous and --auto, after so many
-    /// rounds of player and coach (5 unless said)
+    /// Maximum number of model requests; with --autonomous and --auto, maximum number of rounds
+    /// of player and coach [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_turns: Option<u32>,
-    /// Stop after so many tokens, sent and written, cached ones included
+    /// Maximum number of tokens, input and output, including cached ones
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_tokens: Option<u64>,
-    /// Maximum cost in US dollars; needs a model whose price is known
+    /// Maximum cost in US dollars (requires a model with a known price)
     #[arg(long, value_name = "USD", value_parser = dollars)]
     budget: Option<f64>,
-    /// Stop after so many seconds, also in the middle of a reply or a command
+    /// Maximum running time in seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     timeout: Option<u64>,
 }
@@ -222,7 +222,7 @@ struct LimitArgs {
 fn dollars(text: &str) -> std::result::Result<f64, String> {
     let amount: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     let usable = amount.is_finite() && amount > 0.0;
-    usable.then_some(amount).ok_or_else(|| "not an amount above 0".to_owned())
+    usable.then_some(amount).ok_or_else(|| "must be greater than 0".to_owned())
 }
 
 /// Reads the command line and runs what it means; gives the exit code.
@@ -299,7 +299,7 @@ async fn agent(
             let found = agents::of_session(&common, wanted.as_deref());
             args.agent = found.map_err(|failure| match wanted {
                 Some(text) if args.task.is_none() => {
-                    failure.next(format!("if that is the task: g3 --resume -- {text:?}"))
+                    failure.next(format!("if this is the task: g3 --resume -- {text:?}"))
                 }
                 Some(_) | None => failure,
             })?;
@@ -402,7 +402,7 @@ fn task(args: &AgentArgs) -> Result<Option<String>> {
     };
     match task {
         Some(task) if task.trim().is_empty() => {
-            Err(Failure::usage("the task is empty").next("g3 \"what is to be done\""))
+            Err(Failure::usage("the task is empty").next("g3 \"your task\""))
         }
         task => Ok(task),
     }

@@ -16,8 +16,8 @@ use base::host::catalogue::{self, DEFAULT, ENTRIES, Kept};
 
 /// What the second task of a model costs, measured with the default one.
 const COSTS: &str = "\
-With `embedder = \"local\"` in [memory] a model also makes the vectors by which memories are found:
-60 MB more once they are asked for, and about 80 ms of a processor for each token of a memory.";
+With `embedder = \"local\"` in [memory], the model also computes the embeddings of memories:
+60 MB more memory when in use, and about 80 ms of CPU time per token of a memory.";
 
 /// `g3 model …`.
 #[derive(Debug, Args)]
@@ -29,13 +29,13 @@ pub struct ModelArgs {
 
 #[derive(Debug, Subcommand)]
 enum ModelCommand {
-    /// List the models of the catalogue and the files on this machine
+    /// List the models in the catalogue and on this machine
     List(ListArgs),
-    /// Fetch a model of the catalogue; goes on where an earlier fetch stopped
+    /// Download a model of the catalogue (resumes an interrupted download)
     Pull(PullArgs),
-    /// Use a model file (GGUF) that is on this machine already
+    /// Add a local model file (GGUF)
     Add(AddArgs),
-    /// Serve a model in the foreground, with its own settings
+    /// Serve a model in the foreground
     Serve(ServeArgs),
     /// Delete a model file
     Remove(RemoveArgs),
@@ -53,7 +53,7 @@ struct PullArgs {
     /// A name of the catalogue
     #[arg(default_value = DEFAULT)]
     name: String,
-    /// Fetch the same file from another address
+    /// Download the same file from another URL
     #[arg(long, value_name = "URL")]
     from: Option<String>,
 }
@@ -62,7 +62,7 @@ struct PullArgs {
 struct AddArgs {
     /// The model file
     file: PathBuf,
-    /// What to call it; the file's own name when left out
+    /// Name of the model [default: the file name]
     #[arg(long)]
     name: Option<String>,
 }
@@ -72,7 +72,7 @@ struct ServeArgs {
     /// A name of `g3 model list`
     #[arg(default_value = DEFAULT)]
     name: String,
-    /// Passed on to g3-model: --context N, --parallel N, --threads N, --idle SECS
+    /// Passed to g3-model: --context N, --parallel N, --threads N, --idle SECS
     #[arg(last = true, allow_hyphen_values = true)]
     options: Vec<String>,
 }
@@ -139,15 +139,15 @@ fn list(as_json: bool) -> Result<()> {
 fn pull(args: &PullArgs) -> Result<()> {
     let entry = catalogue::entry(&args.name).ok_or_else(|| {
         let names: Vec<&str> = ENTRIES.iter().map(|entry| entry.name).collect();
-        Failure::usage(format!("the catalogue has no model `{}`", args.name))
+        Failure::usage(format!("no such model in the catalogue: `{}`", args.name))
             .next(format!("one of these: {}", names.join(", ")))
-            .next("a file of your own: g3 model add FILE --name NAME")
+            .next("a local file: g3 model add FILE --name NAME")
     })?;
     let directory = made(catalogue::directory()?)?;
     let target = directory.join(entry.file);
     let whole = fs::metadata(&target).is_ok_and(|meta| meta.len() == entry.bytes);
     if whole && pull::sha256(&target).is_ok_and(|found| found == entry.sha256) {
-        return print(&format!("{} is there: {}\n", entry.name, target.display()));
+        return print(&format!("{} is already downloaded: {}\n", entry.name, target.display()));
     }
     let url = args.from.as_deref().unwrap_or(entry.url);
     let wanted = pull::Wanted { url, sha256: entry.sha256, bytes: entry.bytes, target: &target };
@@ -166,14 +166,14 @@ fn add(args: &AddArgs) -> Result<()> {
     let read =
         fs::File::open(&file).and_then(|mut file| io::Read::read_exact(&mut file, &mut magic));
     if read.is_err() || &magic != b"GGUF" {
-        return Err(Failure::usage(cannot()).because("it is no model file (GGUF)"));
+        return Err(Failure::usage(cannot()).because("not a model file (GGUF)"));
     }
     let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = args.name.clone().or(stem).unwrap_or_default();
     check_name(&name)?;
     let target = made(catalogue::directory()?)?.join(format!("{name}.gguf"));
     if fs::symlink_metadata(&target).is_ok() {
-        return Err(Failure::usage(format!("there is a model `{name}` already"))
+        return Err(Failure::usage(format!("model `{name}` already exists"))
             .next(format!("g3 model remove {name}"))
             .next("or another name: --name NAME"));
     }
@@ -191,8 +191,8 @@ fn check_name(name: &str) -> Result<()> {
     if !name.is_empty() && !name.starts_with(['.', '-']) && name.chars().all(fits) {
         return Ok(());
     }
-    Err(Failure::usage(format!("`{name}` cannot name a model"))
-        .because("letters, digits, hyphens, underscores and dots make a name"))
+    Err(Failure::usage(format!("invalid model name `{name}`"))
+        .because("use letters, digits, `-`, `_` and `.`"))
 }
 
 fn serve(args: &ServeArgs) -> Failure {
@@ -203,7 +203,7 @@ fn serve(args: &ServeArgs) -> Failure {
     let beside = std::env::current_exe().ok().map(|exe| exe.with_file_name(PROGRAM));
     let beside = beside.filter(|path| path.is_file());
     let Some(program) = beside.or_else(|| find_program(PROGRAM)) else {
-        return Failure::usage(format!("there is no `{PROGRAM}` beside g3 or in PATH"))
+        return Failure::usage(format!("`{PROGRAM}` is neither next to g3 nor in PATH"))
             .next("cargo build --release -p model");
     };
     let job = Job::new(program, ".").arg("--model").arg(path).args(&args.options);
@@ -214,7 +214,7 @@ fn serve(args: &ServeArgs) -> Failure {
 fn remove(name: &str) -> Result<()> {
     let kept = catalogue::kept()?;
     let Some(found) = kept.iter().find(|kept| kept.name == name) else {
-        return Err(Failure::usage(format!("there is no model `{name}` on this machine"))
+        return Err(Failure::usage(format!("no such model on this machine: `{name}`"))
             .next("g3 model list"));
     };
     let link = fs::symlink_metadata(&found.path).is_ok_and(|meta| meta.is_symlink());
@@ -223,9 +223,9 @@ fn remove(name: &str) -> Result<()> {
     half.push(".checked");
     let _ = fs::remove_file(half);
     if link {
-        return print(&format!("{name} is forgotten; the file it pointed at stays\n"));
+        return print(&format!("removed {name}; the file that it linked to is kept\n"));
     }
-    print(&format!("{name} is deleted; {} freed\n", size(found.bytes)))
+    print(&format!("deleted {name}; freed {}\n", size(found.bytes)))
 }
 
 fn made(directory: PathBuf) -> Result<PathBuf> {

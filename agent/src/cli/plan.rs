@@ -18,16 +18,16 @@ use tools::services::Toolset;
 pub struct PlanArgs {
     #[command(subcommand)]
     command: PlanCommand,
-    /// Print the result, or the error, as one JSON object: {"text"} or {"error"}
+    /// Print the result or error as one JSON object: {"text"} or {"error"}
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum PlanCommand {
-    /// Refine a wish from stdin: prints a Markdown list of requirements
+    /// Refine a feature request from stdin into a Markdown list of requirements
     Refine(Common),
-    /// Split requirements from stdin into tasks: prints TOML for studio
+    /// Split requirements from stdin into tasks (TOML for studio)
     Split(SplitArgs),
 }
 
@@ -35,7 +35,7 @@ enum PlanCommand {
 struct SplitArgs {
     #[command(flatten)]
     common: Common,
-    /// Tasks that are there already (TOML): only what they do not serve is split
+    /// Existing tasks (TOML): only requirements that they do not cover are split
     #[arg(long, value_name = "FILE")]
     tasks: Option<PathBuf>,
 }

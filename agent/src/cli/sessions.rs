@@ -28,7 +28,7 @@ pub struct SessionsArgs {
 
 #[derive(Debug, Subcommand)]
 enum SessionsCommand {
-    /// List the sessions, the latest first
+    /// List the sessions, latest first
     List {
         /// Print a JSON array
         #[arg(long)]
@@ -36,38 +36,38 @@ enum SessionsCommand {
     },
     /// Show one session
     Show {
-        /// Its id or the beginning of it; the latest without
+        /// Session id, or the start of it [default: the latest]
         id: Option<String>,
         /// Print a JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Write everything that was said and done as one document
+    /// Export a session as a document
     Export {
-        /// Its id or the beginning of it; the latest without
+        /// Session id, or the start of it [default: the latest]
         id: Option<String>,
-        /// Markdown for people, json, or the journal itself
+        /// Markdown, JSON, or the journal itself
         #[arg(long, value_enum, default_value_t)]
         format: Format,
-        /// Write into this file instead of stdout; it must not exist
+        /// Write to this file instead of stdout (it must not exist)
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Begin a session as a copy of another; prints the new id
+    /// Copy a session into a new one and print its id
     Fork {
-        /// Its id or the beginning of it; the latest without
+        /// Session id, or the start of it [default: the latest]
         id: Option<String>,
-        /// Leave out this turn of the user and all after it; the first is 1
+        /// Leave out this user turn and all later ones (the first is 1)
         #[arg(long, value_name = "TURN")]
         before: Option<usize>,
     },
-    /// Take over the sessions that an earlier g3 kept in .g3/sessions of this directory
+    /// Import sessions of earlier g3 versions from .g3/sessions of this directory
     Import,
-    /// Say something to a session at work; the agent hears it before its next question
+    /// Send a message to a running session (read before its next model request)
     Send {
-        /// Its id or the beginning of it
+        /// Session id, or the start of it
         id: String,
-        /// What to say
+        /// Text of the message
         text: String,
     },
 }

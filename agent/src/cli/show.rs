@@ -19,13 +19,13 @@ use gate::Asker;
 /// What is shown, and where.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Show {
-    /// Print events on stdout, one JSON object a line, and nothing else
+    /// Print only events on stdout, one JSON object per line
     #[arg(long, conflicts_with = "quiet")]
     pub json: bool,
-    /// Write events into this file as well
+    /// Also write events to this file
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
-    /// Print the model's words only
+    /// Print only the text of the model
     #[arg(long)]
     quiet: bool,
 }
@@ -45,7 +45,7 @@ impl Show {
         }];
         if let Some(path) = &self.events {
             if path.as_os_str() == "-" {
-                return Err(Failure::usage("--events takes a file").next("--json, for stdout"));
+                return Err(Failure::usage("--events requires a file").next("--json, for stdout"));
             }
             let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
             let file = file.map_err(|why| {

@@ -24,15 +24,15 @@ pub struct SkillsArgs {
 
 #[derive(Debug, Subcommand)]
 enum SkillsCommand {
-    /// List the skills that a model is told of here
+    /// List the skills that are offered to the model
     List {
         /// Print a JSON array
         #[arg(long)]
         json: bool,
     },
-    /// Check skills; ends with 1 when a rule is broken
+    /// Check skills; exits with 1 if a rule is violated
     Check {
-        /// A skill, or a directory of skills; without it, all that are looked for here
+        /// Skill or directory of skills [default: all skills of this directory]
         dir: Option<PathBuf>,
         /// Print a JSON array
         #[arg(long)]
@@ -111,7 +111,7 @@ fn named(dir: &Path) -> Result<Vec<Found>> {
         None => find::in_place(&Place { dir: real, within: None }),
     };
     if found.is_empty() {
-        return Err(Failure::usage(format!("there is no skill in {}", dir.display()))
+        return Err(Failure::usage(format!("no skills in {}", dir.display()))
             .because("a skill is a directory with a SKILL.md"));
     }
     Ok(found)

@@ -44,9 +44,9 @@ enum ToolCommand {
     List(ListArgs),
     /// Run one tool
     Exec(ExecArgs),
-    /// Tell what the gate says of a call, without running it
+    /// Show the permission decision for a call, without running it
     Check(check::CheckArgs),
-    /// Take back what a tool wrote last
+    /// Undo the last write of a tool
     Undo(undo::UndoArgs),
     /// Start a browser and end it when nobody wants it any more (g3 calls this itself)
     #[command(hide = true)]
@@ -58,13 +58,13 @@ enum ToolCommand {
 
 #[derive(Debug, Args)]
 struct ListArgs {
-    /// Whose names
+    /// Tool profile
     #[arg(long, value_enum, default_value = "g3")]
     profile: Profile,
-    /// Print a JSON array of name, description, parameters and what switches each tool on
+    /// Print a JSON array with name, description, parameters and enabling setting of each tool
     #[arg(long)]
     schemas: bool,
-    /// Print docs/tools.md: every tool of every profile
+    /// Print docs/tools.md: all tools of all profiles
     #[arg(long, conflicts_with_all = ["profile", "schemas"])]
     markdown: bool,
 }
@@ -72,16 +72,16 @@ struct ListArgs {
 /// A call as it is typed.
 #[derive(Debug, Args)]
 struct CallArgs {
-    /// Whose names
+    /// Tool profile
     #[arg(long, value_enum, default_value = "g3")]
     profile: Profile,
     /// The tool
     #[arg(long)]
     name: String,
-    /// Its arguments: a JSON object, @FILE, or - for stdin
+    /// Arguments: a JSON object, @FILE, or - for stdin
     #[arg(long, default_value = "{}", allow_hyphen_values = true)]
     args: String,
-    /// Where it works
+    /// Working directory of the tool
     #[arg(long)]
     cwd: Option<PathBuf>,
 }
@@ -90,7 +90,7 @@ struct CallArgs {
 struct ExecArgs {
     #[command(flatten)]
     call: CallArgs,
-    /// Which session's state it uses; one per directory when left out
+    /// Session whose state is used [default: one per directory]
     #[arg(long)]
     session: Option<String>,
     /// Print one JSON object instead of the text
@@ -243,7 +243,7 @@ fn directory(cwd: Option<&Path>) -> Result<PathBuf> {
     let here = std::env::current_dir().or_fail(|| "cannot tell the working directory")?;
     let cwd = cwd.map_or(here.clone(), |cwd| here.join(cwd));
     if !cwd.is_dir() {
-        let what = format!("there is no directory {}", cwd.display());
+        let what = format!("no such directory: {}", cwd.display());
         return Err(Failure::usage(what).next("name an existing one with --cwd"));
     }
     Ok(cwd)

@@ -14,7 +14,7 @@ use gate::paths::expand_home;
 /// Where the trace goes.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TraceArgs {
-    /// Append what g3 does inside to this file, as JSON lines; G3_LOG says how much of it
+    /// Append a trace as JSON lines to this file (level: G3_LOG)
     #[arg(long, value_name = "FILE")]
     trace_file: Option<PathBuf>,
 }

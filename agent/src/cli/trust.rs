@@ -19,16 +19,16 @@ pub struct TrustArgs {
     /// The repository
     #[arg(short = 'w', long, value_name = "DIR", global = true)]
     workspace: Option<PathBuf>,
-    /// A persona of the repository (agents/NAME.md) instead of its configuration
+    /// A file of the repository, e.g. agents/NAME.md, instead of its configuration
     #[arg(long, value_name = "FILE", global = true)]
     file: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 enum TrustCommand {
-    /// Show what is accepted
+    /// List the trusted files
     Show,
-    /// Take the acceptance back
+    /// Revoke the trust
     Revoke,
 }
 
@@ -37,9 +37,9 @@ pub fn run(args: &TrustArgs) -> Result<u8> {
     let common = Common { workspace: args.workspace.clone(), ..Common::default() };
     let directory = directory(&common)?;
     let sources = sources(&common, &directory);
-    let store = sources.trust_store().ok_or_else(|| {
-        Failure::usage("there is no home directory to remember it in").next("set HOME")
-    })?;
+    let store = sources
+        .trust_store()
+        .ok_or_else(|| Failure::usage("no home directory").next("set HOME"))?;
     let servers = mcp::repository_file(&directory);
     let mut files: Vec<PathBuf> = match &args.file {
         Some(file) => vec![directory.join(file)],
@@ -61,9 +61,8 @@ pub fn run(args: &TrustArgs) -> Result<u8> {
 }
 
 fn accept(store: &Path, file: &Path) -> Result<String> {
-    let content = std::fs::read(file).map_err(|why| {
-        Failure::usage(format!("there is nothing to accept at {}", file.display())).because(why)
-    })?;
+    let content = std::fs::read(file)
+        .map_err(|why| Failure::usage(format!("cannot trust {}", file.display())).because(why))?;
     let entry = trust::accept(store, file, &content, &Clock::from_env())?;
     let shown = base::text::printable(&String::from_utf8_lossy(&content));
     let names: String = entry
@@ -73,8 +72,8 @@ fn accept(store: &Path, file: &Path) -> Result<String> {
         .collect();
     let copied = copied_files(file);
     Ok(format!(
-        "{shown}\n{copied}accepted {} as it is now (sha256 {})\n{names}any change to it, or to a file that \
-         it names, needs `g3 trust` again\n",
+        "{shown}\n{copied}trusted {} (sha256 {})\n{names}any change to it, or to a file that \
+         it names, requires `g3 trust` again\n",
         file.display(),
         entry.sha256
     ))
@@ -91,18 +90,18 @@ fn copied_files(file: &Path) -> String {
         door.run(&["ls-files", "--others", "--ignored", "--exclude-from=.worktreeinclude"])
     };
     match list() {
-        Ok(files) if files.is_empty() => "it names no file that is there now\n".to_owned(),
+        Ok(files) if files.is_empty() => "it matches no existing file\n".to_owned(),
         Ok(files) => {
             format!("it copies these files into sessions:\n{}\n", base::text::printable(&files))
         }
-        Err(why) => format!("cannot list the files that it names: {why}\n"),
+        Err(why) => format!("cannot list the files that it matches: {why}\n"),
     }
 }
 
 fn show(store: &Path) -> Result<String> {
     let entries = trust::show(store).or_fail(|| "cannot read what is accepted")?;
     if entries.is_empty() {
-        return Ok("nothing is accepted\n".to_owned());
+        return Ok("no trusted files\n".to_owned());
     }
     let line = |entry: &trust::Entry| {
         let files = copied_files(&entry.path);
@@ -115,7 +114,7 @@ fn revoke(store: &Path, file: &Path) -> Result<String> {
     let revoked = trust::revoke(store, file)?;
     let count = revoked.len();
     Ok(match count {
-        0 => format!("{} was not accepted\n", file.display()),
-        _ => format!("{} is no longer accepted ({count} revoked)\n", file.display()),
+        0 => format!("{} was not trusted\n", file.display()),
+        _ => format!("{} is no longer trusted ({count} revoked)\n", file.display()),
     })
 }

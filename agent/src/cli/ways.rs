@@ -14,18 +14,18 @@ use crate::run::Settings;
 /// Flags that choose a mode, and those that belong to one.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ModeArgs {
-    /// Let a player and a coach work in rounds until the requirements are met
+    /// Run a player and a coach in rounds until the requirements are met
     #[arg(long)]
     autonomous: bool,
-    /// Take requirements line by line; each starts such rounds over all of them
+    /// Read requirements interactively; run --autonomous rounds after each one
     #[arg(long)]
     auto: bool,
     #[command(flatten)]
     plan: PlanArgs,
-    /// With --autonomous: the requirements, or their file (requirements.md unless said)
+    /// With --autonomous: requirements, or a file with them [default: requirements.md]
     #[arg(long, value_name = "TEXT|FILE")]
     requirements: Option<String>,
-    /// With --autonomous, --auto and --planning: a command that must pass (one `sh -c` line); may be repeated
+    /// With --autonomous, --auto and --planning: check that must pass, run with `sh -c` (repeatable)
     #[arg(long = "check", value_name = "LINE")]
     checks: Vec<String>,
     /// List the personas
@@ -36,17 +36,17 @@ pub struct ModeArgs {
 /// Flags of planning mode.
 #[derive(Clone, Debug, Default, clap::Args)]
 struct PlanArgs {
-    /// Go from a wish in g3-plan/new_requirements.md to a commit: a model refines it, you approve it,
-    /// player and coach work
+    /// Plan interactively: refine g3-plan/new_requirements.md, approve it, implement it, commit
+    /// it
     #[arg(long)]
     planning: bool,
-    /// With --planning: the directory of the code and its g3-plan/, instead of this one
+    /// With --planning: directory with the code and its g3-plan/ [default: the working directory]
     #[arg(long, value_name = "DIR")]
     codepath: Option<String>,
-    /// With --planning: use no git, and commit nothing
+    /// With --planning: do not use git, and do not commit
     #[arg(long)]
     no_git: bool,
-    /// With --planning: take every question as answered with yes
+    /// With --planning: answer every question with yes
     #[arg(long)]
     yes: bool,
 }
@@ -109,7 +109,7 @@ impl Way {
     fn shown(self) -> &'static str {
         match self {
             Once => "g3 TASK",
-            Interactive => "a conversation",
+            Interactive => "an interactive session",
             Autonomous => "g3 --autonomous",
             Accumulative => "g3 --auto",
             Planning => "g3 --planning",
@@ -126,23 +126,23 @@ const ALL: &[Way] = &[Once, Interactive, Autonomous, Accumulative, Planning, Lis
 
 /// Every flag there is. A new mode adds itself where it belongs.
 const FLAGS: &[Flag] = &[
-    ("task", "a task", &[Once], "g3 --autonomous --requirements \"what is to be done\""),
-    ("provider", "--provider", WORK, "leave it out"),
-    ("model", "--model", WORK, "leave it out"),
-    ("fallback_model", "--fallback-model", WORK, "leave it out"),
+    ("task", "a task", &[Once], "g3 --autonomous --requirements \"what must hold\""),
+    ("provider", "--provider", WORK, "omit it"),
+    ("model", "--model", WORK, "omit it"),
+    ("fallback_model", "--fallback-model", WORK, "omit it"),
     ("config", "--config", ALL, ""),
     ("workspace", "--workspace", ALL, ""),
-    ("trace_file", "--trace-file", WORK, "leave it out"),
-    ("profile", "--profile", WORK, "leave it out"),
+    ("trace_file", "--trace-file", WORK, "omit it"),
+    ("profile", "--profile", WORK, "omit it"),
     ("resume", "--resume", &[Once, Interactive, Autonomous], "g3 --autonomous --resume"),
-    ("new_session", "--new-session", WORK, "leave it out"),
+    ("new_session", "--new-session", WORK, "omit it"),
     ("chat", "--chat", &[Once, Interactive], "g3 --chat, without a mode"),
-    ("acd", "--acd", WORK, "leave it out"),
-    ("memory", "--memory", WORK, "leave it out"),
-    ("auto_memory", "--auto-memory", WORK, "leave it out"),
-    ("no_auto_memory", "--no-auto-memory", WORK, "leave it out"),
-    ("webdriver", "--webdriver", WORK, "leave it out"),
-    ("chrome_headless", "--chrome-headless", WORK, "leave it out"),
+    ("acd", "--acd", WORK, "omit it"),
+    ("memory", "--memory", WORK, "omit it"),
+    ("auto_memory", "--auto-memory", WORK, "omit it"),
+    ("no_auto_memory", "--no-auto-memory", WORK, "omit it"),
+    ("webdriver", "--webdriver", WORK, "omit it"),
+    ("chrome_headless", "--chrome-headless", WORK, "omit it"),
     ("images", "--image", &[Once, Interactive], "g3 --image FILE TASK"),
     ("agent", "--agent", &[Once, Interactive], "g3 --agent NAME TASK"),
     ("codebase_fast_start", "--codebase-fast-start", &[Once, Interactive], "g3 --workspace DIR"),
@@ -151,17 +151,17 @@ const FLAGS: &[Flag] = &[
     ("planning", "--planning", &[Planning], "g3 --planning, without another mode"),
     ("codepath", "--codepath", &[Planning], "g3 --workspace DIR"),
     ("no_git", "--no-git", &[Planning], "g3 --planning --no-git"),
-    ("yes", "--yes", &[Planning], "leave it out"),
+    ("yes", "--yes", &[Planning], "omit it"),
     ("requirements", "--requirements", &[Autonomous], "g3 --autonomous --requirements TEXT"),
     ("checks", "--check", &[Autonomous, Accumulative, Planning], "g3 --autonomous --check LINE"),
     ("list_agents", "--list-agents", &[List], ""),
-    ("max_turns", "--max-turns", WORK, "leave it out"),
-    ("max_tokens", "--max-tokens", WORK, "leave it out"),
-    ("budget", "--budget", WORK, "leave it out"),
-    ("timeout", "--timeout", WORK, "leave it out"),
+    ("max_turns", "--max-turns", WORK, "omit it"),
+    ("max_tokens", "--max-tokens", WORK, "omit it"),
+    ("budget", "--budget", WORK, "omit it"),
+    ("timeout", "--timeout", WORK, "omit it"),
     ("json", "--json", &[Once, Autonomous, Planning, List], "g3 --json TASK"),
-    ("events", "--events", WORK, "leave it out"),
-    ("quiet", "--quiet", WORK, "leave it out"),
+    ("events", "--events", WORK, "omit it"),
+    ("quiet", "--quiet", WORK, "omit it"),
 ];
 
 /// The flags that were typed.
@@ -182,7 +182,7 @@ impl Given {
     pub fn fits(&self, way: Way) -> Result<()> {
         match self.0.iter().find(|(_, _, by, _)| !by.contains(&way)) {
             Some((_, shown, _, instead)) => {
-                Err(Failure::usage(format!("{shown} has no meaning for {}", way.shown()))
+                Err(Failure::usage(format!("{shown} cannot be used with {}", way.shown()))
                     .next(*instead))
             }
             None => Ok(()),
@@ -195,7 +195,7 @@ pub fn order(settings: Settings, args: &AgentArgs, way: Way) -> Result<Order> {
     let requirements = args.mode.requirements.as_deref();
     let how = match &args.resume {
         Some(_) if requirements.is_some() => {
-            return Err(Failure::usage("a run goes on with the requirements that it began with")
+            return Err(Failure::usage("--resume cannot be used with --requirements")
                 .next("g3 --autonomous --resume")
                 .next("g3 --autonomous --requirements TEXT, for a new run"));
         }
@@ -210,9 +210,7 @@ pub fn order(settings: Settings, args: &AgentArgs, way: Way) -> Result<Order> {
 pub fn plan(settings: Settings, args: &AgentArgs) -> Result<planning::Order> {
     let PlanArgs { no_git, yes, .. } = args.mode.plan;
     if args.show.json && !yes {
-        return Err(
-            Failure::usage("with --json nobody is asked").next("g3 --planning --yes --json")
-        );
+        return Err(Failure::usage("--json requires --yes").next("g3 --planning --yes --json"));
     }
     let (rounds, checks) = (args.limits.max_turns, args.mode.checks.clone());
     Ok(planning::Order { settings, git: !no_git, yes, rounds, checks })

@@ -16,7 +16,7 @@ pub fn tell(error: &clap::Error) -> u8 {
     if let Some(command) = first_word().and_then(|word| nearest(&word)) {
         ui::say(&format!("  try: {command}"));
     } else if is_second_word(error) {
-        ui::say("  try: quotes around a task of several words: g3 \"make the tests pass\"");
+        ui::say("  try: quote a task of several words: g3 \"make the tests pass\"");
     }
     ui::say("  try: g3 --help");
     2
@@ -45,7 +45,7 @@ pub fn is_slip(task: &str) -> bool {
 
 /// What to tell about such a task.
 pub fn slip(task: &str) -> Failure {
-    let failure = Failure::usage(format!("`{task}` is not a command of g3"));
+    let failure = Failure::usage(format!("no such command: `{task}`"));
     let failure = match nearest(task) {
         Some(command) => failure.next(command),
         None => failure,

@@ -102,7 +102,7 @@ pub fn question(part: Vec<Message>, summary: &str) -> Vec<Message> {
         let text = format!("{PREFACE}\n\n{summary}\n\nWhat came after it:");
         messages.insert(0, Message::text(Role::User, text));
     } else if messages.first().is_some_and(|first| first.role == Role::Assistant) {
-        messages.insert(0, Message::text(Role::User, "[the conversation goes on]"));
+        messages.insert(0, Message::text(Role::User, "[the conversation continues]"));
     }
     match messages.last_mut().filter(|last| last.role == Role::User) {
         Some(last) => last.parts.push(Part::context(QUESTION)),

@@ -50,7 +50,7 @@ impl Conversation {
     pub fn rehydrate(&mut self, fragment: Fragment) -> Result<()> {
         let id = &fragment.fragment_id;
         if !self.stubs.iter().any(|stub| stub.id == *id) {
-            return Err(Failure::failed(format!("fragment {id} has no place any more"))
+            return Err(Failure::failed(format!("fragment {id} no longer fits"))
                 .because("its turn was summarised, dropped or brought back already"));
         }
         let free = self.window.limit().saturating_sub(self.window.used());

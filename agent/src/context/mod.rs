@@ -367,7 +367,7 @@ impl Conversation {
         self.stubs.clear();
     }
 
-    /// Drops the conversation; what it cost stays on the bill.
+    /// Drops the conversation; its cost still counts towards the session total.
     pub fn clear(&mut self) -> Result<()> {
         self.note(Entry::Cleared)
     }

@@ -248,7 +248,7 @@ fn printed(text: &str) -> std::result::Result<(Word, Option<Value>), String> {
     }
     let printed: Printed =
         serde_json::from_str(text).map_err(|why| format!("printed what g3 cannot read: {why}"))?;
-    let reason = if printed.reason.is_empty() { "a hook says so".into() } else { printed.reason };
+    let reason = if printed.reason.is_empty() { "denied by a hook".into() } else { printed.reason };
     let word = match printed.decision {
         None => Word::Go,
         Some(Decision::Allow) => Word::Allow,

@@ -44,11 +44,11 @@ pub async fn run(hook: &Hook, (cwd, around): (&Path, &CommandBox), told: &Value)
         Err(why) => return Said::Nothing(format!("was not run: {why}")),
     };
     if output.timed_out {
-        return Said::Nothing(format!("did not end within {} s", hook.timeout_seconds));
+        return Said::Nothing(format!("timed out after {} s", hook.timeout_seconds));
     }
     match output.code() {
         0 => Said::Go(output.text().trim().to_owned()),
-        NO if output.error_text().is_empty() => Said::No("a hook says so".to_owned()),
+        NO if output.error_text().is_empty() => Said::No("denied by a hook".to_owned()),
         NO => Said::No(output.error_text()),
         code => Said::Nothing(format!("ended with code {code}: {}", output.error_text())),
     }

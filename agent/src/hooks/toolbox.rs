@@ -64,7 +64,7 @@ fn question(call: &ToolCall, why: &str) -> Question {
     Question {
         tool: call.name.clone(),
         what: format!("run with {}", call.args),
-        why: format!("a hook wants you to be asked: {why}"),
+        why: format!("a hook requires confirmation: {why}"),
         // No rule answers for a hook.
         rule: String::new(),
         host: None,

@@ -78,7 +78,7 @@ pub async fn run(order: Order, bus: Arc<Bus>, asker: Option<Arc<dyn Asker>>) -> 
             Said::Exit => break,
             Said::Help => ui::say(HELP),
             Said::Requirements => show(&list),
-            Said::Unknown(name) => ui::say(&format!("there is no command `{name}`; /help")),
+            Said::Unknown(name) => ui::say(&format!("no such command: `{name}`; see /help")),
             Said::Chat => {
                 drop((interrupts, prompt));
                 let settings = knowing(&order.settings, &list);

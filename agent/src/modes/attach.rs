@@ -56,7 +56,7 @@ pub fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> Attached {
                     images.push(Part::Image(image));
                     format!("attached {shown}: {facts}")
                 }
-                Err(why) => format!("{shown} is not attached: {why}"),
+                Err(why) => format!("cannot attach {shown}: {why}"),
             }
         } else if path.is_dir() {
             let (text, note) = directory(&shown, &path);
@@ -68,7 +68,7 @@ pub fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> Attached {
                     texts.push(text);
                     note
                 }
-                Err(why) => format!("{shown} is not attached: {why}"),
+                Err(why) => format!("cannot attach {shown}: {why}"),
             }
         };
         attached.notes.push(note);
@@ -195,7 +195,7 @@ mod tests {
         assert!(message.words().contains("the file src/a.rs (1 line):\nfn a() {}\n"));
         assert!(message.words().contains("the directory src (1 entry):\na.rs\n"));
         assert_eq!(notes[..2], ["attached src/a.rs: 1 line", "attached src: 1 entry"]);
-        assert!(notes[2].starts_with("blob is not attached: it is "), "{notes:?}");
+        assert!(notes[2].starts_with("cannot attach blob: it is "), "{notes:?}");
     }
 
     #[test]

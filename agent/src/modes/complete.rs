@@ -25,7 +25,7 @@ pub struct Completion {
 /// model answers.
 pub async fn run(settings: &Settings, question: &str, bus: Arc<Bus>) -> Result<Completion> {
     if question.trim().is_empty() {
-        return Err(Failure::usage("there is no question on stdin")
+        return Err(Failure::usage("stdin is empty: expected a question")
             .next("echo 'What is a monad?' | g3 complete"));
     }
     let provider = provider::open(&settings.config, &settings.choice)?;
@@ -47,11 +47,11 @@ pub async fn run(settings: &Settings, question: &str, bus: Arc<Bus>) -> Result<C
     };
     let reply = match reply {
         Err(ProviderError::Cancelled) => return Err(interrupt::failure()),
-        reply => reply.or_fail(|| "the model gave no answer")?,
+        reply => reply.or_fail(|| "the model failed")?,
     };
     let words = reply.message.words();
     if words.trim().is_empty() {
-        return Err(Failure::failed("the model gave an empty answer"));
+        return Err(Failure::failed("the model returned an empty answer"));
     }
     Ok(Completion { text: words, usage: reply.usage })
 }

@@ -47,7 +47,8 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let place = ToolContext { root: root_of(&settings.cwd), gate, others: services, ..quiet };
     let served = Served { profile: settings.profile, place, order: Order::default() };
     let pipes = (tokio::io::stdin(), tokio::io::stdout());
-    let running = served.serve(pipes).await.or_fail(|| "the other side did not shake hands")?;
+    let running =
+        served.serve(pipes).await.or_fail(|| "the client did not complete the handshake")?;
     let ended = running.waiting().await;
     if let Some(servers) = lsp {
         servers.close().await;

@@ -99,8 +99,8 @@ impl Places {
     /// The persona of a name, and what the user should know about it.
     pub fn find(&self, name: &str) -> Result<(Persona, Vec<String>)> {
         if !is_name(name) {
-            return Err(Failure::usage(format!("`{name}` is no name of an agent"))
-                .because("names have letters, digits, `-` and `_`")
+            return Err(Failure::usage(format!("invalid agent name `{name}`"))
+                .because("use letters, digits, `-` and `_`")
                 .next("g3 --list-agents"));
         }
         let mut found = self.each(name)?.into_iter();
@@ -176,7 +176,7 @@ impl Places {
             .filter(|(likeness, _)| *likeness > 0.7)
             .collect();
         near.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let failure = Failure::usage(format!("there is no agent `{name}`"));
+        let failure = Failure::usage(format!("no such agent: `{name}`"));
         let failure = near
             .iter()
             .take(3)
@@ -231,10 +231,10 @@ fn made(name: &str, origin: Origin, text: &str) -> Result<Persona> {
         Origin::Workspace(file) | Origin::User(file) => file.display().to_string(),
         Origin::Embedded => format!("agents/{name}.md"),
     };
-    let (Front { description, may_write, reads_only, name: said }, body) =
-        parse(text).map_err(|why| Failure::usage(format!("{file} is no persona")).because(why))?;
+    let (Front { description, may_write, reads_only, name: said }, body) = parse(text)
+        .map_err(|why| Failure::usage(format!("invalid persona {file}")).because(why))?;
     if said.is_some_and(|said| said != name) {
-        return Err(Failure::usage(format!("{file} is no persona"))
+        return Err(Failure::usage(format!("invalid persona {file}"))
             .because(format!("its `name` is not `{name}`")));
     }
     let first = || body.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();

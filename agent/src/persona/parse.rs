@@ -56,7 +56,7 @@ pub fn parse(text: &str) -> Result<(Front, String), String> {
             }
             other => {
                 return Err(format!(
-                    "there is no key `{other}`: name, description, may_write and tools may stand there"
+                    "unknown key `{other}` (expected: name, description, may_write, tools)"
                 ));
             }
         }

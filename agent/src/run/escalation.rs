@@ -54,7 +54,7 @@ impl AgentSession {
         };
         let (facts, own) = (stronger.facts(), &self.facts().model);
         self.warn(format!(
-            "{own} asks for help ({why}): {} on {} goes on with this turn",
+            "{own} asks for help ({why}): {} on {} continues this turn",
             facts.model, facts.provider
         ));
         stronger.provider.turn_begins();
@@ -99,13 +99,14 @@ impl Escalation {
                 return ToolOutput { next: None, ..outcome };
             }
             Some((_, Err(failure))) => failure.sentence(),
-            None => "nobody else is there".to_owned(),
+            None => "no other model is configured".to_owned(),
         };
         // A tool that failed has said so already.
         match outcome.ok {
-            true => {
-                ToolOutput::failed(ErrorKind::Failed, format!("{no}; go on with the task yourself"))
-            }
+            true => ToolOutput::failed(
+                ErrorKind::Failed,
+                format!("{no}; continue with the task yourself"),
+            ),
             false => outcome,
         }
     }

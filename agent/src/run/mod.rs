@@ -291,7 +291,7 @@ impl AgentSession {
         let goes_on = match self.talk.messages().last().map(|message| message.role) {
             Some(message::Role::Assistant) => self.talk.prompt(base::text::GO_ON),
             Some(message::Role::User) => Ok(()),
-            None => Err(Failure::failed("there is nothing to ask again")),
+            None => Err(Failure::failed("nothing to retry")),
         };
         let ended = match goes_on {
             Ok(()) => self.finish(cancel).await,
@@ -361,7 +361,7 @@ impl AgentSession {
             Ok(Finish::Limit(limit)) => {
                 traced::limit(limit);
                 let failure = Failure::refused(format!("stopped: {limit}"));
-                let resume = vec![format!("g3 --resume {} goes on", self.session.id)];
+                let resume = vec![format!("g3 --resume {}    resumes it", self.session.id)];
                 RunOutcome { status: Status::Limit, failure: Some(failure), resume }
             }
             Err(TurnError { failure, resume }) => {
@@ -374,7 +374,7 @@ impl AgentSession {
     /// Replaces the conversation by a summary now.
     pub async fn compact(&mut self, cancel: CancellationToken) -> Result<()> {
         if self.talk.messages().len() < 2 {
-            return Err(Failure::failed("there is nothing to summarise yet"));
+            return Err(Failure::failed("nothing to compact yet"));
         }
         let ended = self.act(Act::Compact, &mut UsageMeter::default(), cancel).await;
         ended.map(drop).map_err(|error| error.failure)

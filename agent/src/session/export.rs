@@ -11,7 +11,7 @@ use provider::message::{Message, Note, Part};
 /// As Markdown, for people. Turns that were taken back are left out.
 pub fn markdown(seen: &Snapshot, entries: Vec<Entry>) -> String {
     let mut text = format!("# Session {}\n", seen.id);
-    let _ = writeln!(text, "\n{} on {}, begun {}", seen.model, seen.provider, seen.created_at);
+    let _ = writeln!(text, "\n{} on {}, started {}", seen.model, seen.provider, seen.created_at);
     for entry in turns::effective(entries).entries {
         match entry {
             Entry::Request { message } => section(&mut text, "User", &message),

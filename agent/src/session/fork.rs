@@ -18,7 +18,7 @@ pub fn fork(cwd: &Path, from: &Path, before: Option<usize>) -> Result<Session> {
     if let Some(before) = before {
         let all = turns::list(&entries);
         let Some(turn) = before.checked_sub(1).and_then(|at| all.get(at)) else {
-            return Err(Failure::usage(format!("there is no turn {before}"))
+            return Err(Failure::usage(format!("no such turn: {before}"))
                 .because(format!("the session has {}", all.len())));
         };
         entries.truncate(turn.at);

@@ -44,7 +44,7 @@ pub fn import(cwd: &Path) -> Result<Vec<Id>> {
         taken.push(id);
     }
     if taken.is_empty() {
-        return Err(Failure::usage(format!("there is nothing to import in {}", old.display())));
+        return Err(Failure::usage(format!("nothing to import in {}", old.display())));
     }
     Ok(taken)
 }

@@ -29,7 +29,7 @@ pub struct Letter {
 /// Puts words into a session's inbox.
 pub fn post(session_dir: &Path, text: &str) -> Result<()> {
     if text.trim().is_empty() {
-        return Err(Failure::usage("there is nothing to say"));
+        return Err(Failure::usage("the message is empty"));
     }
     if text.len() as u64 > LONGEST {
         let what = format!("the message has {} bytes, and {LONGEST} is the most", text.len());

@@ -42,7 +42,7 @@ impl Session {
     /// Makes a session for a task in a working directory.
     pub fn create(cwd: &Path, task: &str) -> Result<Session> {
         base::user_dirs::workspace_state(cwd)
-            .or_fail(|| "there is no place for the session")
+            .or_fail(|| "cannot create the session")
             .map_err(|failure| failure.next("set HOME or XDG_STATE_HOME"))?;
         let all = sessions_dir(cwd);
         make_dir(&all).or_fail(|| format!("cannot make {}", all.display()))?;
@@ -105,7 +105,7 @@ impl Session {
         Err(match begun {
             Some(name) => Failure::usage(format!("session `{id}` belongs to the agent `{name}`"))
                 .next(format!("g3 --agent {name} --resume {id}")),
-            None => Failure::usage(format!("session `{id}` was begun without --agent"))
+            None => Failure::usage(format!("session `{id}` was started without --agent"))
                 .next(format!("g3 --resume {id}")),
         })
     }
@@ -145,7 +145,7 @@ pub fn find(cwd: &Path, wanted: Option<&str>) -> Result<Id> {
     let known = list(cwd)?;
     let Some(wanted) = wanted else {
         return known.into_iter().next().ok_or_else(|| {
-            let none = Failure::usage(format!("there is no session in {}", cwd.display()));
+            let none = Failure::usage(format!("no sessions in {}", cwd.display()));
             match import::can_be_imported(cwd) {
                 true => none
                     .because("the sessions in .g3/sessions are not taken for yours by themselves")
@@ -166,7 +166,7 @@ pub fn find(cwd: &Path, wanted: Option<&str>) -> Result<Id> {
     match (fitting.next(), fitting.next()) {
         (Some(id), None) => Ok(id.clone()),
         (None, _) => {
-            Err(Failure::usage(format!("there is no session `{wanted}`")).next("g3 sessions list"))
+            Err(Failure::usage(format!("no such session: `{wanted}`")).next("g3 sessions list"))
         }
         (Some(a), Some(b)) => {
             Err(Failure::usage(format!("several sessions begin with `{wanted}`"))
@@ -265,7 +265,7 @@ mod tests {
         let two = made(dir.path(), "write docs").id.clone();
         assert_eq!(find(dir.path(), Some("fix")).unwrap(), one);
         assert_eq!(find(dir.path(), Some(two.as_str())).unwrap(), two);
-        assert!(find(dir.path(), Some("zzz")).unwrap_err().what.contains("no session"));
+        assert!(find(dir.path(), Some("zzz")).unwrap_err().what.contains("no such session"));
         made(dir.path(), "fix logout");
         assert!(find(dir.path(), Some("fix")).unwrap_err().what.contains("several"));
     }

@@ -35,12 +35,12 @@ impl Tool for RehydrateTool {
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { fragment_id, page } = call.decode()?;
     let fragment = Fragment::read(&call.at.session_dir, &fragment_id)
-        .map_err(|e| ToolError::io(&format!("there is no fragment `{fragment_id}` here"), &e))?;
+        .map_err(|e| ToolError::io(&format!("no such fragment: `{fragment_id}`"), &e))?;
     let text = fragment.transcript();
     let pages = pages(&text);
     let page = page.unwrap_or(1);
     let Some(shown) = page.checked_sub(1).and_then(|at| pages.get(at)) else {
-        let why = format!("there is no page {page}: fragment {fragment_id} has {}", pages.len());
+        let why = format!("no such page: {page}; fragment {fragment_id} has {}", pages.len());
         return Err(ToolError::invalid(why));
     };
     let before = fragment.preceding_fragment_id.as_deref();

@@ -20,7 +20,7 @@ pub fn parse(text: &str) -> Result<Targets> {
                 .next(format!("use g3, {}", TARGETS.join(", "))));
         }
         let level: LevelFilter =
-            level.parse().map_err(|_| wrong(directive, &format!("`{level}` is no level")))?;
+            level.parse().map_err(|_| wrong(directive, &format!("invalid level `{level}`")))?;
         targets = targets.with_target(target, level);
     }
     Ok(targets)
@@ -31,7 +31,7 @@ fn is_target(text: &str) -> bool {
 }
 
 fn wrong(directive: &str, why: &str) -> Failure {
-    Failure::usage(format!("`{directive}` says not how much is to be traced"))
+    Failure::usage(format!("invalid log filter `{directive}`"))
         .because(why)
         .next("G3_LOG=info, or `level` in [trace]: off, error, warn, info, debug, trace")
 }
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn what_is_no_directive_is_named() {
         let said = |text: &str| parse(text).unwrap_err().to_string();
-        assert!(said("loud").contains("`loud` is no level"));
+        assert!(said("loud").contains("invalid level `loud`"));
         assert!(said("rmcp=trace").contains("no target `rmcp`"));
         assert!(said("g3::modle=info").contains("g3::model"));
     }

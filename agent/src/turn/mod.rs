@@ -172,7 +172,7 @@ fn next(reply: &Reply) -> Next {
     let empty = reply.message.words().trim().is_empty();
     match reply.stop {
         Stop::Refused => Next::Fail(
-            Failure::failed("the model refused to go on")
+            Failure::failed("the model refused to continue")
                 .because(last_words(&reply.message))
                 .next("say it in other words, or use another model: --model NAME"),
         ),
@@ -297,20 +297,20 @@ fn tell_costs(talk: &Conversation, agent: &Agent<'_>, reply: &Reply) {
 /// The sentence and the way out for a provider's error.
 fn failure(error: &ProviderError) -> TurnError {
     let told = error.failure();
-    let failure = Failure::failed("the model could not be asked").because(told.what);
+    let failure = Failure::failed("the model request failed").because(told.what);
     let failure = told.next.into_iter().fold(failure, Failure::next);
     let (failure, resume) = match error {
         ProviderError::RateLimited { .. }
         | ProviderError::Busy { .. }
-        | ProviderError::Overloaded(_) => (failure, Some("wait a little, then `g3 --resume`")),
+        | ProviderError::Overloaded(_) => (failure, Some("wait, then resume with: g3 --resume")),
         ProviderError::TooLong(_) => (failure, Some("start a new session: g3 --new-session")),
         ProviderError::Rejected(_) => (failure.next("g3 config show --origin"), None),
         ProviderError::Unreachable(_) => {
             let check = "check the network, and the provider's base_url: g3 config show --origin";
-            (failure.next(check), Some("then g3 --resume goes on where it stopped"))
+            (failure.next(check), Some("then resume with: g3 --resume"))
         }
         ProviderError::Broken(_) | ProviderError::Cancelled => {
-            (failure, Some("g3 --resume goes on where it stopped"))
+            (failure, Some("resume with: g3 --resume"))
         }
     };
     TurnError { failure, resume: resume.map(str::to_owned).into_iter().collect() }

@@ -15,7 +15,7 @@ pub fn listen(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
     let mut heard = false;
     for (name, text) in agent.inbox.waiting() {
         if talk.steer(&name, &text)? {
-            (agent.tell)(What::Notice { level: Level::Info, text: format!("heard: {text}") });
+            (agent.tell)(What::Notice { level: Level::Info, text: format!("received: {text}") });
             heard = true;
         }
         agent.inbox.heard(&name);

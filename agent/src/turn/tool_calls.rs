@@ -208,7 +208,7 @@ fn repeats_the_one_before(reply: &Reply, call: &ToolCall) -> bool {
 /// its future is dropped, which kills what is left.
 async fn run_one(agent: &Agent<'_>, call: &ToolCall) -> ToolOutput {
     if agent.cancel.is_cancelled() {
-        return ToolOutput::failed(ErrorKind::Cancelled, "cancelled by the user before it began");
+        return ToolOutput::failed(ErrorKind::Cancelled, "cancelled by the user before it started");
     }
     let (tell, id) = (agent.tell.clone(), call.id.clone());
     let hear = Arc::new(move |text: &str| {

@@ -43,7 +43,7 @@ fn by_terminal(text: &str) -> Result<String, String> {
     let mut terminal = std::fs::OpenOptions::new()
         .write(true)
         .open("/dev/tty")
-        .map_err(|_| "there is no terminal, and no program to do it".to_owned())?;
+        .map_err(|_| "no terminal and no clipboard program".to_owned())?;
     terminal
         .write_all(format!("\u{1b}]52;c;{data}\u{7}").as_bytes())
         .map_err(|why| format!("cannot write to the terminal: {why}"))?;

@@ -97,9 +97,7 @@ impl<O: Write + Send, T: Write + Send> Sink for Plain<O, T> {
                 }
                 lines.iter().for_each(|line| self.say(line));
             }
-            What::Compacted { .. } => {
-                self.say("note: the conversation was summarised to make room")
-            }
+            What::Compacted { .. } => self.say("note: the conversation was compacted"),
             What::End { status, turns, usage, .. } => {
                 self.end_line();
                 if let Some(line) = summed_up(*status, *turns, *usage, ", ") {

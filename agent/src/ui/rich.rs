@@ -263,8 +263,8 @@ impl<O: Write + Send> Rich<O> {
             What::Plan { plan } => {
                 super::rounds::lines(plan).iter().for_each(|line| self.line(DIM, line));
             }
-            What::Thinned { .. } => self.line(DIM, "old results were moved into files"),
-            What::Compacted { .. } => self.line(DIM, "the conversation was summarised"),
+            What::Thinned { .. } => self.line(DIM, "old tool results were moved into files"),
+            What::Compacted { .. } => self.line(DIM, "the conversation was compacted"),
             What::Ask { .. } | What::Error { .. } => self.end_words(),
             What::End { status, turns, usage, .. } => {
                 self.live.end(MODEL);

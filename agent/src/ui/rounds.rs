@@ -19,9 +19,9 @@ pub fn lines(plan: &Value) -> Vec<String> {
         RoundsEvent::Begun { rounds, requirements, checks, .. } => {
             vec![begun(requirements.len(), checks.len(), *rounds)]
         }
-        RoundsEvent::Playing(part) => vec![format!("{}: the player works{}", of(part), by(part))],
-        RoundsEvent::Checking(part) => vec![format!("{}: the checks run", of(part))],
-        RoundsEvent::Judging(part) => vec![format!("{}: the coach looks{}", of(part), by(part))],
+        RoundsEvent::Playing(part) => vec![format!("{}: player{}", of(part), by(part))],
+        RoundsEvent::Checking(part) => vec![format!("{}: checks", of(part))],
+        RoundsEvent::Judging(part) => vec![format!("{}: coach{}", of(part), by(part))],
         RoundsEvent::Judged { rounds, round } => judged(*rounds, round),
         RoundsEvent::Ended { report, cost, .. } => ended(report, cost),
     };
@@ -67,7 +67,7 @@ fn statuses(requirements: Option<&[JudgedRequirement]>) -> impl Iterator<Item = 
 
 /// Where coach and checks disagree.
 fn apart(all: &[RoundDisagreement]) -> impl Iterator<Item = String> {
-    all.iter().map(|it| format!("  look at: {}", it.text))
+    all.iter().map(|it| format!("  warning: {}", it.text))
 }
 
 fn ended(report: &[RoundReport], cost: &RoundCost) -> Vec<String> {
@@ -140,7 +140,7 @@ mod tests {
           check failed (2): make^[[2J
           R1   met      a.rs:3
           R2   unmet    nothing there
-          look at: `R1` is said to be met by `make`
+          warning: `R1` is said to be met by `make`
         ");
     }
 

@@ -126,7 +126,7 @@ pub fn keep(
         .and_then(|()| Journal::open(&file))
         .and_then(|mut journal| journal.append(&action));
     if let Err(why) = written {
-        (at.hear)(&format!("[the history of tools could not be written: {why}]\n"));
+        (at.hear)(&format!("[cannot write the tool history: {why}]\n"));
     }
 }
 

@@ -19,7 +19,7 @@ pub struct ToolOutput {
     pub images: Vec<Image>,
     /// What to do next, for a model that needs to be told; not for people.
     pub next: Option<String>,
-    /// Why a stronger model should go on.
+    /// Why a stronger model should continue.
     pub escalate: Option<String>,
     /// What it cost, when it asked a model.
     pub bill: Option<Bill>,

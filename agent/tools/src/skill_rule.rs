@@ -45,7 +45,7 @@ fn refused_by(shelf: &Shelf, is_named: impl Fn(&Entry) -> bool) -> Option<String
     let texts: Vec<&str> = entries.iter().map(|entry| entry.text.as_str()).collect();
     let texts = if texts.is_empty() { "none".to_owned() } else { texts.join(", ") };
     Some(format!(
-        "refused: while the skill {} is active, only these tools run: {texts}. Go on with them, or \
+        "refused: while the skill {} is active, only these tools run: {texts}. Continue with them, or \
          end your turn: the user's next message ends this",
         names.join(", "),
     ))

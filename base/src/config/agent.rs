@@ -109,7 +109,7 @@ pub enum Policy {
     /// By their syntax, and by where they reach.
     #[default]
     Default,
-    /// By the words of the core tools' evaluator as well.
+    /// As the evaluator of the core tools as well.
     CoreExact,
 }
 
@@ -228,7 +228,7 @@ pub struct ComputerControl {
     pub require_confirmation: bool,
     /// How fast actions may follow each other; 0 is no limit.
     pub max_actions_per_second: u32,
-    /// Whether nothing is done while the pointer stands in a corner of the screen.
+    /// Whether aborted: the pointer is in a corner of the screen.
     pub fail_safe: bool,
     /// `g3-desktop`, when it lies neither beside g3 nor on `PATH`.
     pub program: Option<PathBuf>,

@@ -233,12 +233,12 @@ fn checked(key: &Key, path: Vec<String>, value: Value, origin: &Origin) -> Resul
     }
     let found = match (&key.kind, &value) {
         (Kind::Hidden, _) => value.type_str().to_owned(),
-        (_, Value::String(text)) => format!("the text `{text}`"),
+        (_, Value::String(text)) => format!("the string `{text}`"),
         (_, Value::Integer(number)) => format!("the number {number}"),
         (_, other) => format!("a value of type {}", other.type_str()),
     };
     Err(Failure::usage(format!("`{}` must be {}", path.join("."), wanted(key.kind)))
-        .because(format!("{origin} gives it {found}")))
+        .because(format!("{origin} sets it to {found}")))
 }
 
 /// Numbers may be written without a point, and references in their older form.
@@ -255,15 +255,15 @@ fn normal(kind: Kind, value: Value) -> Value {
 
 fn wanted(kind: Kind) -> String {
     match kind {
-        Kind::Text | Kind::Hidden => "a text".into(),
-        Kind::Reference => "a text of the form `type.name`".into(),
-        Kind::OneOf(texts) => format!("one of the texts `{}`", texts.join("`, `")),
-        Kind::Whole(max) if max <= 65_535 => format!("a whole number from 0 to {max}"),
-        Kind::Whole(_) => "a whole number, 0 or more".into(),
-        Kind::Number => "a number, 0 or more".into(),
+        Kind::Text | Kind::Hidden => "a string".into(),
+        Kind::Reference => "a string of the form `type.name`".into(),
+        Kind::OneOf(texts) => format!("one of `{}`", texts.join("`, `")),
+        Kind::Whole(max) if max <= 65_535 => format!("an integer from 0 to {max}"),
+        Kind::Whole(_) => "a non-negative integer".into(),
+        Kind::Number => "a non-negative number".into(),
         Kind::Switch => "`true` or `false`".into(),
-        Kind::Texts => "a list of texts".into(),
-        Kind::TextOrTexts => "a text or a list of texts".into(),
+        Kind::Texts => "a list of strings".into(),
+        Kind::TextOrTexts => "a string or a list of strings".into(),
         Kind::Models => {
             "a list of models {name, context, max_output, price = {input, output}}".into()
         }
@@ -271,17 +271,17 @@ fn wanted(kind: Kind) -> String {
             "a list of rules {tool, command, path, host, action = \"allow|ask|box|deny\"}".into()
         }
         Kind::Hooks => "a list of hooks {event = \"session_start|session_end|user_prompt|\
-                        before_tool|after_tool|stop\", match (of the two about tools), command = \
+                        before_tool|after_tool|stop\", match (of the tool events), command =  \
                         [PROGRAM, …], timeout_seconds, required (of before_tool)}"
             .into(),
     }
 }
 
 fn unknown(path: &[String], origin: &Origin) -> Failure {
-    let failure = Failure::usage(format!("there is no configuration key `{}`", path.join(".")))
-        .because(format!("it stands in {origin}"));
+    let failure = Failure::usage(format!("unknown configuration key `{}`", path.join(".")))
+        .because(format!("in {origin}"));
     match keys::nearest(path) {
-        Some(nearest) => failure.next(format!("`{nearest}` is the nearest key")),
+        Some(nearest) => failure.next(format!("did you mean `{nearest}`?")),
         None => failure,
     }
 }
@@ -292,10 +292,10 @@ fn not_a_section(path: &[String], value: &Value, origin: &Origin) -> Failure {
         && section == "providers"
         && TYPES.contains(&kind.as_str())
     {
-        return Failure::usage(format!("[providers.{kind}] holds `{key}` directly"))
-            .because(format!("{origin} is in the old format; each provider now has a name"))
+        return Failure::usage(format!("[providers.{kind}] contains `{key}` directly"))
+            .because(format!("{origin} has the old format; each provider now has a name"))
             .next(format!("write [providers.{kind}.default] above it, and `default_provider = \"{kind}.default\"` in [providers]"));
     }
     Failure::usage(format!("`{}` must be a table", path.join(".")))
-        .because(format!("{origin} gives it a value of type {}", value.type_str()))
+        .because(format!("{origin} sets it to a value of type {}", value.type_str()))
 }

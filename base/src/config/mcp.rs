@@ -101,7 +101,7 @@ impl McpServer {
 pub(super) fn check(servers: &BTreeMap<String, McpServer>) -> Result<()> {
     for (name, server) in servers {
         if let Some(fault) = server.fault() {
-            return Err(Failure::usage(format!("[mcp.{name}] is no server"))
+            return Err(Failure::usage(format!("invalid server [mcp.{name}]"))
                 .because(fault)
                 .next("command = [\"PROGRAM\", \"ARGUMENT\"], or url = \"https://…\""));
         }
@@ -120,8 +120,8 @@ pub fn add(loaded: &mut Loaded, file: &Path, store: Option<&Path>) -> Result<()>
     let Some(bytes) = layers::read(file)? else { return Ok(()) };
     if !store.is_some_and(|store| trust::is_trusted(store, file, &bytes)) {
         loaded.notices.push(format!(
-            "{} is ignored: the repository is not trusted to name MCP servers; `g3 trust` accepts \
-             this file",
+            "{} is ignored: the repository is not trusted to name MCP servers; run `g3 trust` to \
+             trust this file",
             file.display()
         ));
         return Ok(());
@@ -164,7 +164,7 @@ fn parse(
 ) -> std::result::Result<BTreeMap<String, McpServer>, String> {
     let all: Value = serde_json::from_slice(bytes).map_err(|why| why.to_string())?;
     let Some(servers) = all["mcpServers"].as_object() else {
-        return Err("it has no object `mcpServers`".to_owned());
+        return Err("the object `mcpServers` is missing".to_owned());
     };
     let server = |(name, entry): (&String, &Value)| match of_json(entry, variable) {
         Ok(server) => Ok((name.clone(), server)),
@@ -184,11 +184,11 @@ fn of_json(
     let text = |key: &str| match fields.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => expand(text, variable).map(Some),
-        Some(_) => Err(format!("`{key}` must be a text")),
+        Some(_) => Err(format!("`{key}` must be a string")),
     };
     let mut command: Vec<String> = text("command")?.into_iter().collect();
     for arg in fields.get("args").and_then(Value::as_array).into_iter().flatten() {
-        let arg = arg.as_str().ok_or_else(|| "`args` must be texts".to_owned())?;
+        let arg = arg.as_str().ok_or_else(|| "`args` must be strings".to_owned())?;
         command.push(expand(arg, variable)?);
     }
     // These may hold secrets, so they are filled in where they are used.
@@ -196,7 +196,7 @@ fn of_json(
         let map = fields.get(key).and_then(Value::as_object).into_iter().flatten();
         map.map(|(name, value)| match value.as_str() {
             Some(value) => Ok((name.clone(), Secret::new(value))),
-            None => Err(format!("`{key}.{name}` must be a text")),
+            None => Err(format!("`{key}.{name}` must be a string")),
         })
         .collect()
     };
@@ -269,9 +269,9 @@ mod tests {
         assert!(read["a"].enabled && !read["b"].enabled);
         for (text, why) in [
             (r#"{"mcpServers": {"a": 1}}"#, "`a`: it is not an object"),
-            (r#"{"mcpServers": {"a": {"command": ["x"]}}}"#, "`command` must be a text"),
+            (r#"{"mcpServers": {"a": {"command": ["x"]}}}"#, "`command` must be a string"),
             (r#"{"mcpServers": {"a": {"type": "sse", "url": "http://x"}}}"#, "`sse`"),
-            ("{}", "no object `mcpServers`"),
+            ("{}", "the object `mcpServers` is missing"),
         ] {
             let said = parse(text.as_bytes(), &known).unwrap_err();
             assert!(said.contains(why), "{said}");

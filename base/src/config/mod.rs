@@ -125,7 +125,7 @@ pub fn load(sources: &Sources) -> Result<Loaded> {
     let mut notices = Vec::new();
     if let Some(only) = &sources.only {
         let Some(bytes) = layers::read(only)? else {
-            return Err(Failure::usage(format!("there is no file {}", only.display()))
+            return Err(Failure::usage(format!("no such file: {}", only.display()))
                 .because("it was given with --config"));
         };
         settings.extend(layers::from_file(&bytes, &Origin::User(only.clone()))?);
@@ -169,7 +169,7 @@ fn merged(settings: Vec<Setting>, notices: Vec<String>) -> Result<Loaded> {
         put(&mut table, &setting.path, setting.value);
     }
     let config: Config = table.try_into().map_err(|error: toml::de::Error| {
-        Failure::usage("the configuration does not fit together").because(error.message())
+        Failure::usage("invalid configuration").because(error.message())
     })?;
     check_references(&config.providers, &origins)?;
     mcp::check(&config.mcp)?;
@@ -188,8 +188,8 @@ fn check_prices(settings: &[Setting]) -> Result<()> {
             if !settings.iter().any(has) {
                 let key = price_of.join(".");
                 return Err(Failure::usage(format!("`{key}` has no `{needed}`"))
-                    .because(format!("{} gives only a part of the price", price.origin))
-                    .next(format!("add `{key}.{needed}`: US dollars for a million tokens")));
+                    .because(format!("{} sets only a part of the price", price.origin))
+                    .next(format!("add `{key}.{needed}`: US dollars per million tokens")));
             }
         }
     }
@@ -235,12 +235,12 @@ fn check_references(providers: &Providers, origins: &BTreeMap<String, Origin>) -
             continue;
         }
         let key = format!("providers.{key}");
-        let origin = origins.get(&key).map(|origin| format!("{origin} names it in `{key}`"));
-        let failure = Failure::usage(format!("there is no provider `{reference}`"))
+        let origin = origins.get(&key).map(|origin| format!("set in `{key}` ({origin})"));
+        let failure = Failure::usage(format!("no such provider: `{reference}`"))
             .because(origin.unwrap_or(key));
         return Err(match known.as_slice() {
             [] => failure.next("configure one: [providers.TYPE.NAME] in ~/.config/g3/config.toml"),
-            known => failure.next(format!("use one of {}", known.join(", "))),
+            known => failure.next(format!("use one of: {}", known.join(", "))),
         });
     }
     Ok(())

@@ -290,7 +290,7 @@ pub enum CacheConfig {
     OneHour,
 }
 
-/// US dollars for a million tokens of each kind.
+/// US dollars per million tokens of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {

@@ -172,8 +172,8 @@ fn read(store: &Path) -> Result<Store> {
     };
     let ours = rustix::process::geteuid().as_raw();
     if meta.uid() != ours || meta.permissions().mode() & 0o022 != 0 {
-        return Err(Failure::refused(format!("{} could be written by others", store.display()))
-            .next(format!("look at it, then `chmod 600 {}`", store.display())));
+        return Err(Failure::refused(format!("{} is writable by other users", store.display()))
+            .next(format!("check it, then: chmod 600 {}", store.display())));
     }
     serde_json::from_slice(&fs::read(store).or_fail(what)?).or_fail(what)
 }

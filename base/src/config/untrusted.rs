@@ -21,7 +21,7 @@ pub fn narrowed(
         match refusal(&setting, user) {
             None => kept.push(setting),
             Some(why) => notices.push(format!(
-                "`{}` in {} is ignored: {why}; `g3 trust` accepts this file",
+                "`{}` in {} is ignored: {why}; run `g3 trust` to trust this file",
                 setting.key(),
                 file.display(),
             )),
@@ -34,20 +34,20 @@ fn refusal(setting: &Setting, user: &[Setting]) -> Option<String> {
     let rule = keys::find(&setting.path).map_or(Untrusted::Nothing, |key| key.untrusted);
     let users = user.iter().rev().find(|own| own.path == setting.path).map(|own| &own.value);
     match rule {
-        Untrusted::Nothing => Some("the repository is not trusted with it".into()),
+        Untrusted::Nothing => Some("the repository is not trusted".into()),
         Untrusted::Chooses => {
             let name = setting.value.as_str().unwrap_or_default();
-            (!has(user, name)).then(|| format!("`{name}` is not among your own providers"))
+            (!has(user, name)).then(|| format!("`{name}` is not one of your providers"))
         }
         Untrusted::Lowers(without) => {
             let limit = users.and_then(number).or(without.map(|limit| limit as f64));
             let wanted = number(&setting.value)?;
             limit
                 .filter(|limit| wanted > *limit)
-                .map(|limit| format!("the repository may lower it from {limit}, not raise it"))
+                .map(|limit| format!("a repository may only lower it (from {limit})"))
         }
         Untrusted::SwitchesOff => (setting.value != Value::Boolean(false))
-            .then(|| "the repository may switch it off, not on".into()),
+            .then(|| "a repository may only disable it".into()),
     }
 }
 

@@ -72,8 +72,7 @@ pub fn directory() -> Result<PathBuf> {
         return Ok(PathBuf::from(models));
     }
     let home = variable("HOME").ok_or_else(|| {
-        Failure::usage("there is no place for model files")
-            .because("neither G3_MODELS nor HOME is set")
+        Failure::usage("no directory for model files").because("neither G3_MODELS nor HOME is set")
     })?;
     Ok(Path::new(&home).join(".g3/models"))
 }
@@ -107,7 +106,7 @@ pub fn find(name: &str) -> Result<PathBuf> {
         return Ok(found.path.clone());
     }
     let failure = Failure::usage(format!("the local model `{name}` is not on this machine"))
-        .because(format!("there is no such file in {}", directory()?.display()));
+        .because(format!("no such file in {}", directory()?.display()));
     let failure = match (entry(name), nearest(name)) {
         (Some(entry), _) => failure.next(format!("g3 model pull {}", entry.name)),
         (None, Some(near)) => failure.next(format!("did you mean `{near}`? g3 model list")),

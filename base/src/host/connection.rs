@@ -82,11 +82,11 @@ impl Connection {
             Tell::Hello(hello) if hello.version == VERSION => Ok(hello),
             Tell::Hello(hello) => {
                 let what = format!(
-                    "the running model host speaks version {} and this g3 version {VERSION}",
+                    "the running model host has protocol version {}, this g3 has version {VERSION}",
                     hello.version
                 );
                 let mut fault = Fault::new(FaultKind::Rejected, what);
-                fault.next.push(format!("kill {} (it is started again by itself)", hello.pid));
+                fault.next.push(format!("kill {} (it is restarted automatically)", hello.pid));
                 Err(fault)
             }
             Tell::Error(fault) => Err(fault),
@@ -249,7 +249,7 @@ pub fn lines<T: serde::de::DeserializeOwned>(
 }
 
 fn broken() -> Fault {
-    Fault::new(FaultKind::Broken, "the model host ended before its reply was complete")
+    Fault::new(FaultKind::Broken, "the model host exited before its reply was complete")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

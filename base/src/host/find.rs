@@ -112,14 +112,14 @@ pub fn connect(wanted: &Wanted) -> Result<UnixStream> {
     if let Ok(socket) = place::connect(&place.socket()) {
         return Ok(socket);
     }
-    let _door = Lock::take(&place.door()).or_fail(|| "cannot lock the model host's door")?;
+    let _door = Lock::take(&place.door()).or_fail(|| "cannot lock the model host")?;
     // Somebody else may have started it while we waited.
     if let Ok(socket) = place::connect(&place.socket()) {
         return Ok(socket);
     }
     start(wanted, &place)?;
     place::connect(&place.socket())
-        .or_fail(|| "the model host was started and does not answer")
+        .or_fail(|| "the model host was started but does not answer")
         .map_err(|failure| failure.next(format!("read {}", place.log().display())))
 }
 
@@ -139,7 +139,7 @@ fn start(wanted: &Wanted, place: &Place) -> Result<()> {
     match serde_json::from_str::<Told>(&first).map(|told| told.what) {
         Ok(Tell::Hello(_)) => Ok(()),
         Ok(Tell::Error(fault)) => Err(fault.into_failure()),
-        Ok(_) | Err(_) => Err(Failure::failed("the model host ended before it could answer")
+        Ok(_) | Err(_) => Err(Failure::failed("the model host exited before it could answer")
             .because(tail(&place.log()))
             .next(format!("read {}", place.log().display()))),
     }
@@ -173,7 +173,7 @@ fn program(wanted: &Wanted) -> Result<PathBuf> {
     let beside = std::env::current_exe().ok().map(|exe| exe.with_file_name(PROGRAM));
     beside.filter(|path| path.is_file()).or_else(|| find_program(PROGRAM)).ok_or_else(|| {
         Failure::usage(format!("the local model needs the program `{PROGRAM}`"))
-            .because("it is neither beside this program nor in PATH")
+            .because("it is neither next to this program nor in PATH")
             .next("cargo build --release -p model")
             .next("or choose a hosted model: set ANTHROPIC_API_KEY or OPENAI_API_KEY")
     })

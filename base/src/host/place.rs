@@ -28,7 +28,7 @@ impl Place {
     /// place, so a replaced model is never answered by the old one.
     pub fn of(model: &Path) -> Result<Place> {
         let missing = |e: io::Error| {
-            Failure::usage(format!("there is no model file `{}`", model.display()))
+            Failure::usage(format!("no such model file: `{}`", model.display()))
                 .because(e)
                 .next("g3 model pull")
                 .next("g3 model list")
@@ -113,7 +113,7 @@ fn runtime_directory() -> Result<PathBuf> {
             Err(e) => why = format!("{}: {e}", path.display()),
         }
     }
-    Err(Failure::failed("there is no private directory for the model host's socket")
+    Err(Failure::failed("no private directory for the model host's socket")
         .because(why)
         .next("set XDG_RUNTIME_DIR to a directory of yours"))
 }

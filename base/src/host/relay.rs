@@ -99,7 +99,7 @@ fn write_line(to: &mut UnixStream, value: &impl serde::Serialize) -> io::Result<
 }
 
 fn gone() -> Fault {
-    Fault::new(FaultKind::Broken, "the model host ended before its reply was complete")
+    Fault::new(FaultKind::Broken, "the model host exited before its reply was complete")
 }
 
 fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {

@@ -42,7 +42,7 @@ pub fn before_exec(command: &mut Command, bounds: Bounds) -> io::Result<()> {
 /// Says that there is no sandbox on this system.
 #[cfg(not(target_os = "linux"))]
 pub fn before_exec(_command: &mut Command, _bounds: Bounds) -> io::Result<()> {
-    Err(io::Error::other("there is no sandbox on this system yet"))
+    Err(io::Error::other("the sandbox is not supported on this system"))
 }
 
 #[cfg(target_os = "linux")]
@@ -89,7 +89,7 @@ mod linux {
     /// The program that the kernel runs at each system call.
     pub fn filter() -> io::Result<Vec<libc::sock_filter>> {
         let Some(numbering) = NUMBERING else {
-            return Err(io::Error::other("there is no sandbox on this kind of processor yet"));
+            return Err(io::Error::other("the sandbox is not supported on this processor"));
         };
         let step = |code: u32, k: u32, yes: usize, no: usize| {
             let jump = |far: usize| u8::try_from(far).unwrap_or(u8::MAX);

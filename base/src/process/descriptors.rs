@@ -10,7 +10,7 @@ pub fn inherited(number: i32) -> io::Result<OwnedFd> {
     use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
     use std::os::fd::{BorrowedFd, FromRawFd};
     if number < 3 {
-        return Err(io::Error::other(format!("descriptor {number} is not for us")));
+        return Err(io::Error::other(format!("invalid descriptor {number}")));
     }
     // SAFETY: the number is not negative, and whether it is open is what the call asks.
     fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) })?;

@@ -66,7 +66,7 @@ impl Confinement {
         let scopes = (scope == Scope::Closed).then(|| landlock::Scope::from_all(super::KNOWN));
         let ruleset: Option<std::os::fd::OwnedFd> = super::ruleset(&rules, scopes)?.into();
         let Some(ruleset) = ruleset else {
-            return Err(io::Error::other("this kernel has no Landlock, or it is switched off"));
+            return Err(io::Error::other("Landlock is missing or disabled in this kernel"));
         };
         let fixed: Vec<&PathBuf> = rules.fixed.iter().filter(|path| path.exists()).collect();
         let namespace = match fixed.is_empty() || !super::namespaces_are_possible() {

@@ -75,7 +75,7 @@ fn confine(
 
 #[cfg(target_os = "linux")]
 fn failed(error: &dyn std::error::Error) -> io::Error {
-    io::Error::other(format!("the box: {error}"))
+    io::Error::other(format!("sandbox: {error}"))
 }
 
 /// The rules as the kernel takes them.
@@ -162,7 +162,7 @@ pub fn lacking() -> Vec<String> {
     // A thread that confines itself and ends is the way to ask the kernel without harm.
     std::thread::spawn(|| enter(&Rules::default()).map(|enforced| enforced.lacks))
         .join()
-        .unwrap_or_else(|_| Err(io::Error::other("the box could not be tried")))
+        .unwrap_or_else(|_| Err(io::Error::other("the sandbox could not be tested")))
         .unwrap_or_else(|error| vec![error.to_string()])
 }
 
@@ -176,8 +176,8 @@ pub fn holds_files() -> Result<(), String> {
     let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, null, 0_usize, 1_u32) };
     match version {
         3.. => Ok(()),
-        1.. => Err("its Landlock does not hold files back from being truncated (Linux 6.2)".into()),
-        _ => Err("its kernel has no Landlock, or it is switched off".into()),
+        1.. => Err("its Landlock cannot restrict truncating files (Linux 6.2)".into()),
+        _ => Err("Landlock is missing or disabled in its kernel".into()),
     }
 }
 
@@ -193,7 +193,7 @@ fn missing(status: &landlock::LandlockStatus) -> Vec<String> {
     let abi = match status {
         LandlockStatus::Available { effective_abi, .. } => *effective_abi,
         LandlockStatus::NotEnabled => {
-            return vec!["Landlock is switched off in this kernel".into()];
+            return vec!["Landlock is disabled in this kernel".into()];
         }
         LandlockStatus::NotImplemented => return vec!["this kernel has no Landlock".into()],
     };

@@ -93,7 +93,7 @@ fn variables_that_are_no_configuration_are_left_alone() {
     let loads = config::load(&hook.sources).is_ok();
     assert_eq!(loads, base::test_hooks::is_hook("G3_TEST__NOW"), "only test builds know hooks");
     let env = Env::new("", "").environment("G3_AGENT__MAX_TURN", "3");
-    assert!(env.failure().contains("it stands in environment G3_AGENT__MAX_TURN"));
+    assert!(env.failure().contains("in environment G3_AGENT__MAX_TURN"));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_file_given_by_name_stands_for_both_and_must_exist() {
     let mut env = Env::new("[agent]\nmax_turns = 1", "[agent]\nmax_turns = 2");
     let only = env.home.path().join("mine.toml");
     env.sources.only = Some(only.clone());
-    assert!(env.failure().starts_with("error: there is no file ~/mine.toml"), "{}", env.failure());
+    assert!(env.failure().starts_with("error: no such file: ~/mine.toml"), "{}", env.failure());
 
     fs::write(&only, "[agent]\nmax_context_length = 5\n[studio]\nchecks = \"make\"").unwrap();
     let loaded = env.load();
@@ -115,9 +115,9 @@ fn an_unknown_key_names_the_file_and_the_nearest_key() {
     let env = Env::new("[providers.anthropic.main]\nmodle = \"x\"", "");
     assert_eq!(
         env.failure(),
-        "error: there is no configuration key `providers.anthropic.main.modle`\n  \
-         why: it stands in ~/.config/g3/config.toml\n  \
-         try: `providers.anthropic.main.model` is the nearest key"
+        "error: unknown configuration key `providers.anthropic.main.modle`\n  \
+         why: in ~/.config/g3/config.toml\n  \
+         try: did you mean `providers.anthropic.main.model`?"
     );
     let nearest = |user: &str| {
         let text = Env::new(user, "").failure();
@@ -134,19 +134,19 @@ fn a_wrong_type_names_the_file_the_key_and_the_wanted_type() {
     let env = Env::new("[agent]\nmax_turns = \"many\"", "");
     assert_eq!(
         env.failure(),
-        "error: `agent.max_turns` must be a whole number, 0 or more\n  \
-         why: ~/.config/g3/config.toml gives it the text `many`"
+        "error: `agent.max_turns` must be a non-negative integer\n  \
+         why: ~/.config/g3/config.toml sets it to the string `many`"
     );
     for (wrong, wanted) in [
-        ("[agent]\nmax_turns = -1", "a whole number, 0 or more"),
-        ("[agent]\nthinning_floor_percent = 101", "a whole number from 0 to 100"),
-        ("[agent]\nprofile = \"g4\"", "one of the texts `g3`, `egirl`"),
+        ("[agent]\nmax_turns = -1", "a non-negative integer"),
+        ("[agent]\nthinning_floor_percent = 101", "an integer from 0 to 100"),
+        ("[agent]\nprofile = \"g4\"", "one of `g3`, `egirl`"),
         ("[agent]\nauto_compact = \"yes\"", "`true` or `false`"),
-        ("[studio]\nchecks = [1]", "a text or a list of texts"),
-        ("[studio.agents.x]\ncommand = \"line\"", "a list of texts"),
+        ("[studio]\nchecks = [1]", "a string or a list of strings"),
+        ("[studio.agents.x]\ncommand = \"line\"", "a list of strings"),
         ("[gate]\nrules = [{ action = \"maybe\" }]", "a list of rules"),
-        ("[providers.anthropic.main]\ntemperature = \"warm\"", "a number, 0 or more"),
-        ("[providers]\ndefault_provider = 1", "a text of the form `type.name`"),
+        ("[providers.anthropic.main]\ntemperature = \"warm\"", "a non-negative number"),
+        ("[providers]\ndefault_provider = 1", "a string of the form `type.name`"),
         ("agent = 1", "`agent` must be a table"),
     ] {
         let failure = Env::new(wrong, "").failure();
@@ -157,7 +157,7 @@ fn a_wrong_type_names_the_file_the_key_and_the_wanted_type() {
 #[test]
 fn the_old_flat_format_is_explained() {
     let failure = Env::new("[providers.anthropic]\napi_key = \"sk-canary\"", "").failure();
-    assert!(failure.contains("is in the old format; each provider now has a name"), "{failure}");
+    assert!(failure.contains("has the old format; each provider now has a name"), "{failure}");
     assert!(failure.contains("write [providers.anthropic.default] above it"), "{failure}");
     assert!(!failure.contains("canary"));
 }
@@ -172,10 +172,10 @@ fn references_are_checked_and_the_older_name_of_openai_is_understood() {
     assert_eq!(command, Some(CommandLine::Argv(vec!["pass".into(), "x".into()])));
 
     let failure = Env::new(&user.replace("\"anthropic\"", "\"openai.grok\""), "").failure();
-    assert!(failure.contains("there is no provider `openai.grok`"), "{failure}");
-    assert!(failure.contains("use one of openai.groq"), "{failure}");
+    assert!(failure.contains("no such provider: `openai.grok`"), "{failure}");
+    assert!(failure.contains("use one of: openai.groq"), "{failure}");
     let failure = Env::new("", "").flag("providers.commit", "claude").failure();
-    assert!(failure.contains("flag names it in `providers.commit`"), "{failure}");
+    assert!(failure.contains("set in `providers.commit` (flag)"), "{failure}");
 }
 
 #[test]

@@ -41,5 +41,5 @@ fn half_a_price_is_no_price() {
     let file = "[providers.anthropic.main]\nprice = { input = 3.0 }\n";
     let failure = Env::new(file, "").failure();
     assert!(failure.contains("`providers.anthropic.main.price` has no `output`"), "{failure}");
-    assert!(failure.contains("config.toml gives only a part"), "{failure}");
+    assert!(failure.contains("config.toml sets only a part"), "{failure}");
 }

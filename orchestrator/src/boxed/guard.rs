@@ -53,7 +53,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
         }
     }
     if ended.is_some_and(|(_, by_signal)| by_signal) {
-        let said = b"studio: the box was killed; everything in it is ended\n";
+        let said = b"studio: the sandbox was killed; all its processes were terminated\n";
         let _ = io::stderr().write_all(said);
     }
     Ok(inside::end_rest(&events, started, ended.map(|(code, _)| code)))

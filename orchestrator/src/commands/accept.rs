@@ -18,31 +18,31 @@ use crate::session::state::State;
 /// The command line of `accept`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The sessions; without any, the only one that can land
+    /// Sessions to land [default: the only one that can land]
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
-    /// How it lands
+    /// Merge strategy
     #[arg(long, value_enum, default_value = "squash")]
     pub strategy: Way,
-    /// Land on this branch instead of the one it started from
+    /// Target branch, instead of the one that the session started from
     #[arg(long, value_name = "BRANCH")]
     pub onto: Option<String>,
-    /// The commit message, instead of a model's
+    /// Commit message [default: written by a model]
     #[arg(short, long, value_name = "TEXT")]
     pub message: Option<String>,
-    /// Also land this file, although it is large (repeats)
+    /// Allow this large file (repeatable)
     #[arg(long, value_name = "PATH")]
     pub include: Vec<PathBuf>,
     /// What else happens on the way.
     #[command(flatten)]
     pub on_the_way: OnTheWay,
-    /// Merge and check, and land nothing
+    /// Merge and run the checks, without landing
     #[arg(long)]
     pub dry_run: bool,
-    /// Also land a session that is stopped, failed, crashed or empty; its checks still have to pass
+    /// Also land stopped, failed, crashed or empty sessions (the checks must still pass)
     #[arg(long)]
     pub force: bool,
-    /// Do not run the checks; the receipt records that
+    /// Do not run the checks (recorded in the receipt)
     #[arg(long)]
     pub no_checks: bool,
 }
@@ -51,16 +51,16 @@ pub struct Args {
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Debug, clap::Args)]
 pub struct OnTheWay {
-    /// Open the message in an editor first
+    /// Edit the commit message before landing
     #[arg(long)]
     pub edit: bool,
-    /// Land lines that look like a private key or a token
+    /// Allow lines that look like a private key or a token
     #[arg(long)]
     pub allow_secrets: bool,
-    /// Do not ask whether to land work that changed since `studio diff` showed it
+    /// Do not ask before landing work that changed since `studio diff`
     #[arg(short, long)]
     pub yes: bool,
-    /// Give conflicts back to the agent, and land when it has solved them
+    /// Let the agent resolve conflicts, then land
     #[arg(long, conflicts_with = "dry_run")]
     pub resolve: bool,
 }
@@ -72,9 +72,9 @@ pub enum Way {
     Squash,
     /// A merge commit
     Merge,
-    /// The session's commits, one by one
+    /// The session's commits, rebased onto the target
     Rebase,
-    /// The session's own commits, only where the target has not moved
+    /// The session's own commits, if the target can be fast-forwarded
     Ff,
 }
 
@@ -100,7 +100,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if args.message.as_ref().is_some_and(|text| text.trim().is_empty()) {
         return Err(Failure::usage("the commit message is empty")
             .next("studio accept -m 'what the commit does'")
-            .next("or leave -m out: a model writes it"));
+            .next("or omit -m to let a model write it"));
     }
     let can = |state: &State| match state {
         State::Ready => true,
@@ -174,12 +174,12 @@ pub fn one(desk: &Desk, view: &View, options: &Options) -> std::result::Result<L
         let what = format!("session `{id}` is {}", state.name());
         let refused = match state.is_active() || state == State::Queued {
             true => Failure::refused(what)
-                .because("its agent is not done")
+                .because("its agent is still running")
                 .next(format!("studio logs {id} -f"))
                 .next(format!("studio stop {id}")),
             false => Failure::refused(format!("session `{id}` is in use"))
-                .because("another command lands, discards or reads it at this moment")
-                .next(format!("wait for it, then look: studio status {id}")),
+                .because("another command is landing, discarding or reading it")
+                .next(format!("wait for it, then run: studio status {id}")),
         };
         return Err(refused.into());
     };

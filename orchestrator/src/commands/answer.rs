@@ -11,10 +11,10 @@ use crate::supervise::control::{self, Request};
 /// The command line of `answer`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The session, the number of the request when several are open, then `allow` or `deny`
+    /// Session, request number (if several are open), and `allow` or `deny`
     #[arg(value_name = "ID [N] allow|deny", num_args = 1..=3, required = true)]
     pub words: Vec<String>,
-    /// Allow further requests of this kind in this session too
+    /// Also allow further requests of this kind in this session
     #[arg(long)]
     pub always: bool,
 }
@@ -32,7 +32,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let id = &view.record.id;
     if !control::ask(&desk.repository.common_dir, id, &Request::Answer { n, allow, always })? {
         return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))
-            .because("it waits for no answer")
+            .because("it is not waiting for an answer")
             .next(format!("studio status {id}")));
     }
     match desk.json {
@@ -53,11 +53,11 @@ fn parse(words: &[String]) -> Result<(Option<String>, Option<u32>, bool)> {
     let wrong = |what: String| {
         Err(Failure::usage(what).next("studio answer ID allow").next("studio answer ID 2 deny"))
     };
-    let Some((last, before)) = words.split_last() else { return wrong("say what".into()) };
+    let Some((last, before)) = words.split_last() else { return wrong("no answer given".into()) };
     let allow = match last.as_str() {
         "allow" => true,
         "deny" => false,
-        other => return wrong(format!("`{other}` is neither `allow` nor `deny`")),
+        other => return wrong(format!("invalid answer `{other}`: use `allow` or `deny`")),
     };
     match before {
         [] => Ok((None, None, allow)),
@@ -67,7 +67,7 @@ fn parse(words: &[String]) -> Result<(Option<String>, Option<u32>, bool)> {
         },
         [id, n, ..] => match n.parse() {
             Ok(n) => Ok((Some(id.clone()), Some(n), allow)),
-            Err(_) => wrong(format!("`{n}` is not the number of a request")),
+            Err(_) => wrong(format!("invalid request number `{n}`")),
         },
     }
 }

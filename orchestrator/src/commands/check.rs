@@ -21,10 +21,10 @@ use crate::session::state::State;
 /// The command line of `check`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The session; without it, the only open one
+    /// Session id, or the start of it [default: the only open session]
     #[arg(value_name = "ID")]
     pub id: Option<String>,
-    /// Run this `sh -c` line instead of the session's checks; its state stays as it is (repeatable)
+    /// Run this command instead of the session's checks, without changing its state (repeatable)
     #[arg(long = "check", value_name = "LINE")]
     pub checks: Vec<String>,
 }
@@ -57,7 +57,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 fn in_use(view: &View) -> Failure {
     let id = &view.record.id;
     Failure::refused(format!("session `{id}` is {}", view.state.name()))
-        .because("its agent is at work, or another command uses it")
+        .because("its agent is running, or another command uses it")
         .next(format!("studio logs {id} -f"))
         .next(format!("studio stop {id}"))
 }

@@ -16,7 +16,7 @@ pub struct Args {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum What {
-    /// Print every value that counts
+    /// Print every effective value
     Show {
         /// Say where each value comes from
         #[arg(long)]

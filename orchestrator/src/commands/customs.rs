@@ -21,9 +21,9 @@ const HOOKS: &[&str] = &[
 pub fn refuse_unsupported(desk: &Desk) -> Result<()> {
     let asked = [("sign", desk.config.studio.sign), ("hooks", desk.config.studio.hooks)];
     let Some((key, _)) = asked.into_iter().find(|(_, on)| *on) else { return Ok(()) };
-    Err(Failure::usage(format!("`[studio] {key} = true` cannot be followed yet"))
+    Err(Failure::usage(format!("`[studio] {key} = true` is not supported yet"))
         .because("landing neither signs commits nor runs hooks")
-        .next(format!("remove `{key}` from the configuration; checks take the place of hooks")))
+        .next(format!("remove `{key}` from the configuration; use checks instead of hooks")))
 }
 
 /// The landed paths that the user's git would have filtered (LFS, encryption), a sentence for all.
@@ -47,7 +47,7 @@ pub fn unfiltered(desk: &Desk, before: &str, after: &str) -> Option<String> {
     };
     let more = if filtered.len() > 5 { ", and more" } else { "" };
     Some(format!(
-        "no filter ran: {names}{more} landed as the agent wrote it; to filter it: git add \
+        "git filters were not run: {names}{more} landed as the agent wrote it; to filter it: git add \
          --renormalize {names}"
     ))
 }
@@ -69,7 +69,7 @@ pub fn not_followed(desk: &Desk) -> Vec<String> {
     let config = repo.config().and_then(|mut config| config.snapshot());
     let elsewhere = config.as_ref().is_ok_and(|c| c.get_str("core.hooksPath").is_ok());
     if has_hook || elsewhere {
-        notes.push("the repository's hooks did not run; checks take their place".to_owned());
+        notes.push("the repository's hooks were not run; use checks instead".to_owned());
     }
     if config.is_ok_and(|config| config.get_bool("commit.gpgSign").unwrap_or(false)) {
         notes.push("the commit is not signed, although commit.gpgSign is set".to_owned());

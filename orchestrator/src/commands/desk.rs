@@ -60,7 +60,7 @@ pub type Damaged = (Id, Failure);
 /// The flags that every command takes.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Common {
-    /// Work in this directory instead of the current one
+    /// Run as if started in this directory
     #[arg(short = 'C', value_name = "DIR", global = true)]
     pub directory: Option<PathBuf>,
     /// Print JSON for scripts
@@ -76,7 +76,7 @@ impl Common {
     pub fn directory(&self) -> Result<PathBuf> {
         let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from("."));
         directory.canonicalize().map_err(|e| {
-            Failure::usage(format!("there is no directory {}", directory.display())).because(e)
+            Failure::usage(format!("no such directory: {}", directory.display())).because(e)
         })
     }
 
@@ -174,12 +174,12 @@ impl Desk {
 
     /// The refusal of a session that was landed or dropped, with the way back where there is one.
     pub fn is_over(view: &View) -> Failure {
-        let what = format!("session `{}` is {} already", view.record.id, view.state.name());
+        let what = format!("session `{}` is already {}", view.record.id, view.state.name());
         match &view.way_back {
             Some(operation) => Failure::refused(what).next(format!("studio undo {operation}")),
             None => Failure::refused(what)
-                .because("its trash was emptied, so this cannot be undone")
-                .next("studio run 'the task'    starts anew"),
+                .because("its data was deleted by `studio gc`, so this cannot be undone")
+                .next("studio run 'the task'    starts it again"),
         }
     }
 
@@ -230,7 +230,7 @@ impl Desk {
                 && self.store.story(id)?.in_turn
             {
                 let brought = home::bring(&self.repository, &view.record, &Limits::default())?;
-                let why = Some("its supervisor ended without a last word".to_owned());
+                let why = Some("its supervisor exited unexpectedly".to_owned());
                 let end = Entry::TurnEnd { n: view.facts.story.turns, why };
                 let mut writer = self.store.writer(id, self.clock)?;
                 for entry in [end, Entry::Work(brought.work)] {

@@ -27,22 +27,22 @@ const READER_GONE: i32 = 141;
 /// The command line of `diff`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The session; without it, the only open one
+    /// Session id, or the start of it [default: the only open session]
     #[arg(value_name = "ID")]
     pub id: Option<String>,
-    /// Only these files and directories
+    /// Limit the diff to these files and directories
     #[arg(last = true, value_name = "PATHS")]
     pub paths: Vec<OsString>,
     /// What is printed.
     #[command(flatten)]
     pub form: FormArgs,
-    /// Use colours
+    /// When to use colours
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     pub color: When,
     /// Do not start a pager
     #[arg(long)]
     pub no_pager: bool,
-    /// Compare the files with git's difftool NAME instead, or with the configured one
+    /// Compare the files with git's difftool NAME, or with the configured one
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, conflicts_with = "json")]
     pub tool: Option<Option<String>>,
 }
@@ -51,13 +51,13 @@ pub struct Args {
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[group(multiple = false)]
 pub struct FormArgs {
-    /// One line per file
+    /// Print one line per file
     #[arg(long)]
     pub stat: bool,
-    /// The names of the changed files
+    /// Print only the names of the changed files
     #[arg(long)]
     pub name_only: bool,
-    /// Changed words instead of changed lines
+    /// Show changed words instead of changed lines
     #[arg(long)]
     pub word_diff: bool,
 }
@@ -134,12 +134,12 @@ fn changes(desk: &Desk, view: &View) -> Result<Changes> {
     match (view.work(), failed) {
         (Some(work), failed) => {
             let mut changes = home::look_back(&desk.repository, &view.record, work);
-            let when = "this is the work as it was brought home last";
+            let when = "showing the last collected state of the work";
             changes.notes.extend(failed.map(|why| format!("{when}: {}", why.sentence())));
             Ok(changes)
         }
         (None, Some(why)) => Err(why),
-        (None, None) => Err(Failure::refused(format!("session `{id}` holds nothing yet"))
+        (None, None) => Err(Failure::refused(format!("session `{id}` has no changes yet"))
             .next(format!("studio logs {id} -f"))),
     }
 }
@@ -203,7 +203,7 @@ fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8>
     };
     match shown {
         Err(why) if why.kind() == io::ErrorKind::BrokenPipe => Ok(0),
-        Err(why) => Err(Failure::failed("cannot show the difference").because(why)),
+        Err(why) => Err(Failure::failed("cannot show the diff").because(why)),
         Ok(()) => started.finish(),
     }
 }

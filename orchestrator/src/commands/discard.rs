@@ -14,10 +14,10 @@ use crate::session::state::State;
 /// The command line of `discard`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The sessions
+    /// Sessions to discard
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
-    /// Stop sessions that still work, without asking
+    /// Stop running sessions without asking
     #[arg(short, long)]
     pub yes: bool,
 }
@@ -62,7 +62,7 @@ pub fn drop_all(desk: &Desk, views: &[View]) -> Result<String> {
         let id = &view.record.id;
         let lock = desk.lock_soon(id)?.ok_or_else(|| {
             Failure::refused(format!("session `{id}` is in use"))
-                .because("another command is at work on it")
+                .because("another command is using it")
                 .next("try again")
         })?;
         refuse(&desk.view(id)?)?;
@@ -92,10 +92,10 @@ fn refuse_none(desk: &Desk, ids: &[String]) -> Result<()> {
     let mut open = desk.views()?;
     open.retain(|view| !view.state.is_over());
     let names: Vec<&str> = open.iter().map(|view| view.record.id.as_str()).collect();
-    let failure = Failure::usage("say which session to discard");
+    let failure = Failure::usage("no session given");
     Err(match names.first() {
         Some(first) => failure.because(names.join(", ")).next(format!("studio discard {first}")),
-        None => failure.because("there is no open session").next("studio list --all"),
+        None => failure.because("no open sessions").next("studio list --all"),
     })
 }
 
@@ -105,7 +105,7 @@ fn agreed(view: &View) -> Result<bool> {
     let state = view.state.name();
     question::yes(&format!("{id} is {state}: stop it and discard it?")).ok_or_else(|| {
         Failure::refused(format!("session `{id}` is {state}"))
-            .because("its agent is at work")
+            .because("its agent is running")
             .next(format!("studio discard --yes {id}"))
     })
 }

@@ -27,7 +27,7 @@ struct Findings {
 /// The command line of `doctor`.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Args {
-    /// Move worktrees that are inside the main checkout to where new ones are made
+    /// Move worktrees out of the main checkout to the place of new worktrees
     #[arg(long)]
     pub move_worktrees: bool,
 }
@@ -42,14 +42,14 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     }
     for (id, failure) in &unreadable {
         found.open.push(format!(
-            "{}; its branch and worktree are kept: mend the file, or move {} away",
+            "{}; its branch and worktree are kept: repair the file, or move {} away",
             failure.sentence(),
             desk.store.dir(id).display(),
         ));
     }
     for line in Entries::read(&desk.repository)?.unreadable() {
         found.open.push(format!(
-            "{}: what it is about is left alone; mend or remove the line in {}",
+            "{}: the operation is ignored; repair or remove the line in {}",
             line.sentence(),
             desk.store.root().join("operations.jsonl").display(),
         ));
@@ -58,17 +58,17 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     leftovers(&desk, &mut found)?;
     surroundings(&mut found);
     let started = desk.schedule()?;
-    found.mended.extend(started.iter().map(|id| format!("started `{id}`, which was waiting")));
+    found.mended.extend(started.iter().map(|id| format!("started the queued session `{id}`")));
     if desk.json {
         report::json_line(&json!({
             "schema": 1, "mended": found.mended, "open": found.open, "notes": found.notes,
         }));
     } else {
-        found.mended.iter().for_each(|text| report::out(&format!("mended: {text}")));
+        found.mended.iter().for_each(|text| report::out(&format!("repaired: {text}")));
         found.open.iter().for_each(|text| report::out(&format!("to do:  {text}")));
         found.notes.iter().for_each(|text| report::out(&format!("note:   {text}")));
         if found.mended.is_empty() && found.open.is_empty() {
-            report::out("all is well");
+            report::out("no problems found");
         }
     }
     Ok(u8::from(!found.open.is_empty()))
@@ -86,7 +86,7 @@ fn session(desk: &Desk, view: &View, found: &mut Findings) -> Result<()> {
     let _shut = match desk.store.without_shell(id) {
         Ok(shut) => shut,
         Err(open) => {
-            found.notes.push(format!("`{id}` is left alone: {}", open.into_cause()));
+            found.notes.push(format!("skipped `{id}`: {}", open.into_cause()));
             return Ok(());
         }
     };
@@ -95,12 +95,12 @@ fn session(desk: &Desk, view: &View, found: &mut Findings) -> Result<()> {
             || place.git_dir.exists()
         {
             worktree::unmake(&desk.repository, place)?;
-            found.mended.push(format!("took away the half-made worktree of `{id}`"));
+            found.mended.push(format!("removed the incomplete worktree of `{id}`"));
         }
     } else if place.worktree.symlink_metadata().is_err() && place.git_dir.exists() {
         found.open.push(format!(
-            "the worktree of `{id}` is gone; its commits and its newest snapshot are safe: studio \
-             resume {id} makes it anew, studio accept {id} lands them, studio discard {id} drops them"
+            "the worktree of `{id}` is missing; its commits and its latest snapshot are safe: studio \
+             resume {id} recreates it, studio accept {id} lands them, studio discard {id} discards them"
         ));
     }
     if worktree::is_finished(place) {
@@ -111,7 +111,7 @@ fn session(desk: &Desk, view: &View, found: &mut Findings) -> Result<()> {
     }
     if refs::read(&desk.repository.open()?, &merge::ref_name(place))?.is_some() {
         merge::release(&desk.repository, place)?;
-        found.mended.push(format!("let go of what `{id}` held for landing"));
+        found.mended.push(format!("released the landing refs of `{id}`"));
     }
     let temporary = desk.store.file(id, "tmp");
     let removed = temporary.exists() && std::fs::remove_dir_all(&temporary).is_ok();
@@ -120,7 +120,7 @@ fn session(desk: &Desk, view: &View, found: &mut Findings) -> Result<()> {
         found.mended.push(format!("removed the temporary files of `{id}`"));
     }
     if view.state == State::Crashed {
-        found.open.push(format!("`{id}` crashed; everything is kept: studio resume {id}"));
+        found.open.push(format!("`{id}` crashed; its work is kept: studio resume {id}"));
     }
     Ok(())
 }
@@ -167,9 +167,9 @@ fn inside_the_checkout(
                 wanted.push(Relocation { place: view.record.place.clone(), to });
             }
             (None, _) | (_, Err(_)) => {
-                found
-                    .open
-                    .push(format!("`{id}` is in use; afterwards: studio doctor --move-worktrees"));
+                found.open.push(format!(
+                    "`{id}` is in use; when it is free: studio doctor --move-worktrees"
+                ));
             }
         }
     }
@@ -194,7 +194,7 @@ fn leftovers(desk: &Desk, found: &mut Findings) -> Result<()> {
             && old
             && std::fs::remove_dir_all(entry.path()).is_ok()
         {
-            found.mended.push(format!("removed the half-written {}", entry.path().display()));
+            found.mended.push(format!("removed the incomplete {}", entry.path().display()));
         }
     }
     // Nobody starts a session, brings one back or imports while these are held.
@@ -217,7 +217,7 @@ fn surroundings(found: &mut Findings) {
     if base::process::find_program("g3").is_none()
         && !std::path::Path::new(&crate::launch::table::g3_program()).is_absolute()
     {
-        found.open.push("`g3` is neither beside studio nor in PATH: install it, or name an agent in [studio.agents]".to_owned());
+        found.open.push("`g3` is neither next to studio nor in PATH: install it, or configure an agent in [studio.agents]".to_owned());
     }
     found.notes.extend(base::sandbox::lacking());
 }

@@ -11,16 +11,16 @@ use crate::session::state::State;
 /// The command line of `edit`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The session; without it, the only open one
+    /// Session id, or the start of it [default: the only open session]
     #[arg(value_name = "ID")]
     pub id: Option<String>,
-    /// Replace the checks by this `sh -c` line (repeatable)
+    /// Replace the checks with this command (repeatable)
     #[arg(long = "check", value_name = "LINE", conflicts_with = "no_checks")]
     pub checks: Vec<String>,
-    /// Add this `sh -c` line to the checks (repeatable)
+    /// Add this command to the checks (repeatable)
     #[arg(long = "add-check", value_name = "LINE", conflicts_with = "no_checks")]
     pub added: Vec<String>,
-    /// Remove all checks of the session; those of the configuration still run when it lands
+    /// Remove all checks of the session (configured checks still run when it lands)
     #[arg(long)]
     pub no_checks: bool,
 }
@@ -45,7 +45,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     }
     if lock.is_none() || view.state.is_active() {
         return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))
-            .because("its checks cannot be changed while its agent is at work")
+            .because("its checks cannot be changed while its agent is running")
             .next(format!("studio stop {id}")));
     }
     let keeps = args.checks.is_empty() && !args.no_checks;

@@ -14,7 +14,7 @@ use crate::session::journal::Outcome;
 /// The command line of `explain`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The session; without it, the only open one
+    /// Session id, or the start of it [default: the only open session]
     #[arg(value_name = "ID")]
     pub id: Option<String>,
 }
@@ -52,23 +52,23 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 fn text(view: &View, stands: bool, tip: Option<String>) -> String {
     let story = &view.facts.story;
     let lock = match view.facts.locked {
-        true => "held: a supervisor, or a command, is at work",
-        false => "free: nobody is at work",
+        true => "held by a supervisor or a command",
+        false => "free",
     };
     let phase = match &story.phase {
         Phase::Queued => view.why().unwrap_or_default(),
-        Phase::Starting => "a supervisor took over".to_owned(),
-        Phase::Working => format!("turn {} was begun", story.turns),
-        Phase::Waiting { reason } => format!("it waits: {reason}"),
-        Phase::Checking => "the checks were begun".to_owned(),
-        Phase::Ended { outcome: Outcome::Ready } => "the run ended well".to_owned(),
+        Phase::Starting => "a supervisor was started".to_owned(),
+        Phase::Working => format!("turn {} was started", story.turns),
+        Phase::Waiting { reason } => format!("waiting: {reason}"),
+        Phase::Checking => "the checks were started".to_owned(),
+        Phase::Ended { outcome: Outcome::Ready } => "the run succeeded".to_owned(),
         Phase::Ended { outcome: Outcome::Failed { why } } => format!("the run failed: {why}"),
-        Phase::Ended { outcome: Outcome::Empty } => "the run ended without a change".to_owned(),
+        Phase::Ended { outcome: Outcome::Empty } => "the run ended without changes".to_owned(),
         Phase::Ended { outcome: Outcome::Stopped } => "the run was stopped".to_owned(),
     };
     let operation = match &view.facts.fate {
         Fate::Open => "none".to_owned(),
-        Fate::Landing => "a landing was begun and has no outcome".to_owned(),
+        Fate::Landing => "a landing was started and has not finished".to_owned(),
         Fate::Accepted { operation, commit } => {
             format!("landed as {} by {operation}", commit.as_deref().unwrap_or("?"))
         }

@@ -15,10 +15,10 @@ use crate::report;
 /// The command line of `gc`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Delete what is older than so many days; younger trash goes only past 10 GB
+    /// Delete data older than this many days (newer data only if the trash exceeds 10 GB)
     #[arg(long, value_name = "DAYS", default_value_t = 7)]
     pub older: u32,
-    /// Say what would be deleted, and delete nothing
+    /// Print what would be deleted, without deleting it
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -44,7 +44,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     }
     let verb = if args.dry_run { "would delete" } else { "deleted" };
     for id in deleted.iter().filter(|_| !desk.json) {
-        report::out(&format!("{verb} what {id} kept; it can no longer be undone"));
+        report::out(&format!("{verb} the data of {id}; it can no longer be undone"));
     }
     if caches > 0 && !desk.json {
         let s = if caches == 1 { "" } else { "s" };

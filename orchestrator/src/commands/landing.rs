@@ -32,7 +32,7 @@ const SECRETS_SHOWN: usize = 20;
 /// How often the target may move while a session lands.
 const TRIES: u32 = 5;
 /// What is said of work that lands without checks.
-const UNCHECKED: &str = "no checks were run (--no-checks); the receipt says so";
+const UNCHECKED: &str = "no checks were run (--no-checks); recorded in the receipt";
 
 /// What the command line says about a landing.
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -190,7 +190,7 @@ fn changed_since_shown(
     let id = &record.id;
     let note = format!("the work of `{id}` changed since `studio diff` showed it");
     let asks = !(options.yes || options.dry_run || desk.json);
-    match asks.then(|| question::yes(&format!("{note}: land it all the same?"))).flatten() {
+    match asks.then(|| question::yes(&format!("{note}: land it anyway?"))).flatten() {
         Some(false) => Err(Failure::refused(format!("session `{id}` was not landed"))
             .because(note)
             .next(format!("studio diff {id}"))),
@@ -218,7 +218,7 @@ fn refuse_state(view: &View, options: &Options) -> Result<()> {
         State::Failed { .. } if is_red => refuse(why, format!("studio check {id}")).map_err(|it| {
             it.next(format!("studio send {id} 'make the check pass'"))
                 .next(format!("studio edit {id} --check 'another command'"))
-                .next(format!("studio accept {id} --no-checks    lands it unchecked"))
+                .next(format!("studio accept {id} --no-checks    lands it without checks"))
         }),
         State::Stopped if view.facts.story.unchecked.is_some() => {
             refuse(why, format!("studio check {id}")).map_err(|failure| {
@@ -241,8 +241,10 @@ fn refuse_state(view: &View, options: &Options) -> Result<()> {
         | State::Starting
         | State::Working
         | State::Waiting { .. }
-        | State::Checking => refuse("its agent is not done".into(), format!("studio logs {id} -f"))
-            .map_err(|failure| failure.next(format!("studio stop {id}"))),
+        | State::Checking => {
+            refuse("its agent is still running".into(), format!("studio logs {id} -f"))
+                .map_err(|failure| failure.next(format!("studio stop {id}")))
+        }
     }
 }
 
@@ -250,7 +252,7 @@ fn target(view: &View, options: &Options) -> Result<BranchName> {
     match (&options.onto, &view.record.base.branch) {
         (Some(onto), _) => BranchName::parse(onto.trim_start_matches("refs/heads/")),
         (None, Some(branch)) => Ok(branch.clone()),
-        (None, None) => Err(Failure::usage("there is no branch to land on")
+        (None, None) => Err(Failure::usage("no branch to land on")
             .because("the session started from a commit, not from a branch")
             .next(format!("studio accept {} --onto BRANCH", view.record.id))),
     }
@@ -274,10 +276,10 @@ fn candidate(
             let worktree = place.worktree.display();
             Err(match undone_in_worktree(desk, view, snapshot)? {
                 true => nothing
-                    .because("its worktree has nothing of what its commits changed any more")
+                    .because("its worktree no longer contains the changes of its commits")
                     .next(format!("git -C '{worktree}' status"))
-                    .next(format!("git -C '{worktree}' checkout -- .    brings it back")),
-                false => nothing.because(format!("`{target}` has all of it already")),
+                    .next(format!("git -C '{worktree}' checkout -- .    restores them")),
+                false => nothing.because(format!("`{target}` already contains its changes")),
             }
             .next(format!("studio discard {id}"))
             .into())
@@ -301,7 +303,7 @@ fn conflict(desk: &Desk, view: &View, target: &BranchName, conflicts: &[Conflict
     let hunks = base::text::printable(&hunks.join("\n"));
     let failure = Failure::conflict(format!("conflict with `{target}` in {}", files.join(", ")))
         .because(hunks.as_str())
-        .next(format!("studio accept {id} --resolve    the agent solves it"));
+        .next(format!("studio accept {id} --resolve    lets the agent resolve it"));
     let tip = desk.repository.tip(target).ok().flatten();
     let turn = tip.map(|tip| resolve::request(target, &tip, &hunks).into());
     Refused { failure, files, turn }
@@ -377,15 +379,15 @@ impl Tries<'_> {
             lines.push(format!("and {} more", secrets.len() - lines.len()));
         }
         let asks = !(options.dry_run || self.desk.json);
-        let question = format!("{}\nland it all the same?", lines.join("\n"));
+        let question = format!("{}\nland it anyway?", lines.join("\n"));
         if asks && question::yes(&question) == Some(true) {
             self.secrets_allowed = true;
             return Ok(());
         }
-        Err(Failure::refused("the work adds what looks like a secret")
+        Err(Failure::refused("the work adds a possible secret")
             .because(lines.join("\n"))
-            .next(format!("take it out in {}", self.view.record.place.worktree.display()))
-            .next(format!("or land it all the same: studio accept {id} --allow-secrets")))
+            .next(format!("remove it in {}", self.view.record.place.worktree.display()))
+            .next(format!("or land it anyway: studio accept {id} --allow-secrets")))
     }
 
     /// The commit message: the user's, the model's or a plain one.

@@ -86,14 +86,13 @@ pub fn show(desk: &Desk, views: &[View]) -> Result<()> {
 fn say_what_waits(open: &[View]) {
     let crashed = open.iter().filter(|view| view.state == State::Crashed).count();
     if crashed > 0 {
-        report::say(&format!("{crashed} crashed, everything is kept: studio resume --all"));
+        report::say(&format!("{crashed} crashed, their work is kept: studio resume --all"));
     }
     let (held, waiting): (Vec<&View>, Vec<&View>) =
         open.iter().filter(|view| view.state == State::Queued).partition(|view| view.is_held());
     let (held, waiting) = (held.len(), waiting.len());
     if held > 0 {
-        let wait = if held == 1 { "waits" } else { "wait" };
-        report::say(&format!("{held} {wait} for what has not landed: studio status ID"));
+        report::say(&format!("{held} waiting for other sessions to land: studio status ID"));
     }
     // One whose lock is held is being started.
     let goes_on = open.iter().any(|view| view.state.is_active() || view.facts.locked);

@@ -17,10 +17,10 @@ use crate::session::journal::{Entry, Tail};
 /// The command line of `logs`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The session; without it, the only open one
+    /// Session id, or the start of it [default: the only open session]
     #[arg(value_name = "ID")]
     pub id: Option<String>,
-    /// Go on until the session settles
+    /// Follow the log until the session finishes
     #[arg(short, long)]
     pub follow: bool,
     /// Print the raw output of the agent instead

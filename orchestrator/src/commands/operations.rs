@@ -25,7 +25,7 @@ pub fn run(common: &Common) -> Result<u8> {
     }
     unreadable.iter().for_each(|line| report::say(&format!("warning: {line}")));
     if all.is_empty() {
-        report::say("nothing was accepted or discarded yet");
+        report::say("no operations yet");
         return Ok(0);
     }
     let rows: Vec<[String; 5]> = all

@@ -128,7 +128,7 @@ pub fn draft(desk: &Desk, order: &Order) -> Result<Record> {
     manner.directory = desk.directory.clone();
     manner.boxed = manner.boxed && desk.config.sandbox.enabled;
     if studio.limits.budget_usd.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
-        return Err(Failure::usage("`[studio.limits] budget_usd` is no number of dollars")
+        return Err(Failure::usage("`[studio.limits] budget_usd` must be a non-negative number")
             .next("give a number, 0 or more"));
     }
     let id = Id::new(&order.task, [0; 4]);

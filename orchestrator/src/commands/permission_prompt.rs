@@ -101,9 +101,7 @@ impl PermissionPrompt {
         // A refusal means that it was answered elsewhere.
         match control::ask(&desk.repository.common_dir, &id, &request) {
             Ok(true) => progress.say(&format!("{id}: permission {n} {word}")),
-            Ok(false) | Err(_) => {
-                progress.say(&format!("{id}: permission {n} is not asked any more"))
-            }
+            Ok(false) | Err(_) => progress.say(&format!("{id}: permission {n} was withdrawn")),
         }
         Ok(())
     }

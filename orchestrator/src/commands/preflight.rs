@@ -63,7 +63,7 @@ fn reports(row: &AgentRow, agent: &str, limits: &record::Limits) -> Result<()> {
     match flags.iter().find(|(_, is_set)| *is_set) {
         Some((flag, _)) if row.protocol == Protocol::Command => {
             Err(Failure::usage(format!("{flag} cannot be used with agent `{agent}`"))
-                .because("an agent of protocol `command` reports no turns, tokens or cost")
+                .because("an agent with the protocol `command` reports no turns, tokens or cost")
                 .next("--timeout SECONDS"))
         }
         Some(_) | None => Ok(()),

@@ -78,19 +78,19 @@ fn red(id: &Id, target: &BranchName, bad: &CheckResult, fails_on_target: bool) -
         bad.command, bad.exit
     ));
     let (because, failure) = match fails_on_target {
-        true => (format!("this check fails on `{target}` as well\n{said}"), failure),
+        true => (format!("this check also fails on `{target}`\n{said}"), failure),
         false => {
             let turn = format!("studio send {id} 'merge {target} and make it pass'");
             (said, failure.next(turn))
         }
     };
     let failure = match because.trim() {
-        "" => failure.because("it wrote nothing"),
+        "" => failure.because("no output"),
         because => failure.because(because),
     };
     failure
         .next(format!("studio edit {id} --check 'another command'"))
-        .next(format!("studio accept {id} --no-checks    lands it unchecked"))
+        .next(format!("studio accept {id} --no-checks    lands it without checks"))
 }
 
 /// What a command wrote, and a likely cause of its failure that is not in there.

@@ -16,10 +16,10 @@ use crate::supervise::step::{Reached, used_up};
 /// The command line of `resume`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The sessions; without any, the only one that can go on
+    /// Sessions to resume [default: the only one that can be resumed]
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
-    /// Every session that crashed or was stopped, and what waits in the queue
+    /// Resume all crashed, stopped and queued sessions
     #[arg(long, conflicts_with = "ids")]
     pub all: bool,
     /// Keep permission requests open for `studio answer` from now on
@@ -82,14 +82,14 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if desk.json {
         report::json_line(&json!({"schema": 1, "resumed": ids}));
     } else if views.is_empty() {
-        report::say("no session was stopped or crashed, and none waits");
+        report::say("no stopped, crashed or queued sessions");
     }
     for id in ids.iter().filter(|_| !desk.json) {
         let now = desk.view(id)?;
         // A supervisor that was just started holds the lock before it says anything.
         match now.state == State::Queued && !now.facts.locked {
-            true => report::say(&format!("{id} waits for a free place")),
-            false => report::say(&format!("{id} goes on: studio logs {id} -f")),
+            true => report::say(&format!("{id} is queued")),
+            false => report::say(&format!("{id} resumed: studio logs {id} -f")),
         }
     }
     refused.into_iter().next().map_or(Ok(0), Err)
@@ -104,8 +104,8 @@ pub fn wake(desk: &Desk, id: &Id, prompt: Option<String>) -> Result<()> {
 /// once.
 pub fn wake_with(desk: &Desk, id: &Id, given: Wake) -> Result<()> {
     let busy = || {
-        Failure::refused(format!("session `{id}` is at work"))
-            .because("somebody holds its lock")
+        Failure::refused(format!("session `{id}` is running"))
+            .because("another process holds its lock")
             .next(format!("studio logs {id} -f"))
             .next(format!("studio stop {id}"))
     };
@@ -125,7 +125,7 @@ pub fn wake_with(desk: &Desk, id: &Id, given: Wake) -> Result<()> {
             return Err(Failure::refused(format!(
                 "session `{id}` has reached its limit of {what}"
             ))
-            .because("limits count all its runs together")
+            .because("limits apply to all runs of a session together")
             .next(format!("studio resume {id} {flag}")));
         }
         desk.repository.remember_checkout()?;

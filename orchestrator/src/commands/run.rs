@@ -27,31 +27,31 @@ const LONGEST_TASK: usize = 4 << 20;
 /// The command line of `run` and `exec`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// What to do; one session for each text (`-` reads one from stdin)
+    /// Task to run, one session each (`-` reads it from stdin)
     #[arg(value_name = "TASK")]
     pub tasks: Vec<String>,
-    /// Read tasks from a file: TOML with [[task]], or a Markdown list; `after` makes one wait
+    /// Task file: TOML with [[task]], or a Markdown list; `after` orders the tasks
     #[arg(long = "tasks", value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// How many sessions work at once
+    /// Maximum number of sessions that run in parallel
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,
-    /// The agent: g3, or a name from [studio.agents]
+    /// Agent: g3, or a name from [studio.agents]
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// The persona that g3 works as (see g3 --list-agents)
+    /// Persona for g3 (see g3 --list-agents)
     #[arg(long, value_name = "NAME")]
     pub persona: Option<String>,
     /// Start from this branch, tag or commit instead of HEAD
     #[arg(long, value_name = "REF")]
     pub base: Option<String>,
-    /// A command that must pass, one `sh -c` line (repeats; adds to the configured ones)
+    /// Check that must pass, run with `sh -c` (repeatable; added to the configured ones)
     #[arg(long = "check", value_name = "LINE")]
     pub checks: Vec<String>,
-    /// The model that g3 asks, instead of the configured one
+    /// Model for g3, instead of the configured one
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub model: Option<String>,
-    /// The names of g3's tools: g3, egirl, tools-api, core or all
+    /// Tool profile of g3: g3, egirl, tools-api, core or all
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub profile: Option<String>,
     /// When each session is stopped
@@ -102,19 +102,19 @@ pub struct Ways {
     /// Keep permission requests open for `studio answer`, also without a terminal
     #[arg(long)]
     pub ask: bool,
-    /// Start and return at once
+    /// Start the sessions and return immediately
     #[arg(long)]
     pub detach: bool,
-    /// Say what would be started, and start nothing
+    /// Print what would be started, without starting it
     #[arg(long)]
     pub dry_run: bool,
     /// With --json: print the agents' events too
     #[arg(long)]
     pub events: bool,
-    /// Work as player and coach until these requirements are met; without a TASK they are the task
+    /// Work as player and coach until the requirements in this file are met (TASK defaults to them)
     #[arg(long, value_name = "FILE")]
     pub requirements: Option<PathBuf>,
-    /// `off` runs the agents without the box
+    /// Run the agents in the sandbox
     #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
     pub sandbox: String,
 }
@@ -123,7 +123,7 @@ pub struct Ways {
 pub fn dollars(text: &str) -> std::result::Result<f64, String> {
     match text.parse() {
         Ok(usd) if f64::is_finite(usd) && usd >= 0.0 => Ok(usd),
-        Ok(_) => Err("it must be a number of dollars, 0 or more".to_owned()),
+        Ok(_) => Err("must be a non-negative number".to_owned()),
         Err(e) => Err(e.to_string()),
     }
 }
@@ -137,7 +137,9 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         return dry_run(&desk, &orders);
     }
     if args.ways.sandbox == "off" {
-        report::say("warning: the agents run without the box: they can read and write all you can");
+        report::say(
+            "warning: the agents run without a sandbox: they can read and write everything that you can",
+        );
     }
     if !desk.json {
         omissions(&desk, &orders)?.iter().for_each(|text| report::say(text));
@@ -180,7 +182,7 @@ fn omissions(desk: &Desk, orders: &[Order]) -> Result<Vec<String>> {
 fn orders(desk: &Desk, args: &Args) -> Result<Vec<Order>> {
     let held = args.ways.requirements.as_deref().map(requirements::read).transpose()?;
     if held.is_some() && args.file.is_some() {
-        return Err(Failure::usage("--requirements has no meaning with --tasks")
+        return Err(Failure::usage("--requirements cannot be used with --tasks")
             .because("the tasks of a list name their own requirements")
             .next("give the tasks themselves: studio run --requirements FILE 'one' 'two'"));
     }
@@ -195,7 +197,7 @@ fn orders(desk: &Desk, args: &Args) -> Result<Vec<Order>> {
         orders.push(Order::of(held.title.clone()));
     }
     if orders.is_empty() {
-        return Err(Failure::usage("there is no task")
+        return Err(Failure::usage("no task given")
             .next("studio run 'add a test for the parser'")
             .next("studio run --tasks FILE")
             .next("studio run --requirements FILE"));
@@ -221,10 +223,10 @@ fn refuse_bad_task(task: &str) -> Result<()> {
     }
     if task.len() > LONGEST_TASK {
         return Err(Failure::usage(format!("the task has more than {LONGEST_TASK} bytes"))
-            .next("put it into a file of the repository, and name that file in the task"));
+            .next("put it into a file in the repository and name that file in the task"));
     }
     if task.contains('\0') {
-        return Err(Failure::usage("the task holds a NUL byte").next(try_this));
+        return Err(Failure::usage("the task contains a NUL byte").next(try_this));
     }
     Ok(())
 }

@@ -18,16 +18,16 @@ const FILE: &str = "g3-plan/current_requirements.md";
 /// What the command line says about requirements.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Scope {
-    /// One requirement, by its id; all without it
+    /// Requirement id [default: all]
     #[arg(value_name = "REQ")]
     pub id: Option<String>,
-    /// The requirements
+    /// Requirements file
     #[arg(long, value_name = "FILE", default_value = FILE)]
     pub file: PathBuf,
-    /// Only commits that are not in the history of this one: ids begin anew with each plan
+    /// Only count commits after this revision (each plan numbers its requirements from R1)
     #[arg(long, value_name = "REV")]
     pub since: Option<String>,
-    /// The history that counts
+    /// Revision whose history is searched
     #[arg(long, value_name = "REV", default_value = "HEAD")]
     pub onto: String,
 }
@@ -50,8 +50,7 @@ impl Scope {
         if let Some(id) = &self.id {
             requirements.retain(|it| it.id.eq_ignore_ascii_case(id));
             if requirements.is_empty() {
-                let nothing =
-                    Failure::new(Kind::NotFound, format!("there is no requirement `{id}`"));
+                let nothing = Failure::new(Kind::NotFound, format!("no such requirement: `{id}`"));
                 return Err(nothing
                     .because(format!("it is not in {}", self.file.display()))
                     .next("studio trace"));
@@ -79,12 +78,12 @@ fn requirements(directory: &Path, file: &Path) -> Result<Vec<Requirement>> {
     let text = std::fs::read_to_string(&path).map_err(|why| {
         Failure::usage(format!("cannot read the requirements in {}", file.display()))
             .because(why)
-            .next("say where they are: --file FILE")
+            .next("name the file: --file FILE")
     })?;
     let section = document::current(&text).unwrap_or(&text);
     requirement::read(section).map_err(|unclear| {
         Failure::usage(match unclear {
-            Unclear::Empty => format!("there is no requirement in {}", file.display()),
+            Unclear::Empty => format!("{} has no requirements", file.display()),
             Unclear::Twice(id) => format!("two requirements have the id {id}"),
         })
     })

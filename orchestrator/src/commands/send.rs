@@ -21,7 +21,7 @@ pub struct Args {
     /// The session
     #[arg(value_name = "ID")]
     pub id: String,
-    /// What to say
+    /// Text of the message
     #[arg(
         value_name = "TEXT",
         required = true,
@@ -37,14 +37,14 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let view = desk.find(Some(&args.id), |_| true)?;
     let text = args.text.join(" ");
     if text.trim().is_empty() {
-        return Err(Failure::usage("there is nothing to say").next("studio send ID 'what to do'"));
+        return Err(Failure::usage("the message is empty").next("studio send ID 'what to do'"));
     }
     let id = &view.record.id;
     let live = is_heard(&desk, id, &text)?;
     match desk.json {
         true => report::json_line(&json!({"schema": 1, "id": id, "sent": true})),
-        false if live => report::say(&format!("{id} hears it at the end of its turn")),
-        false => report::say(&format!("{id} works again: studio logs {id} -f")),
+        false if live => report::say(&format!("{id} gets the message at the end of its turn")),
+        false => report::say(&format!("{id} is running again: studio logs {id} -f")),
     }
     Ok(0)
 }

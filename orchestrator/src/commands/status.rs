@@ -11,7 +11,7 @@ use crate::session::home;
 /// The command line of `status`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The session; without it, the only open one
+    /// Session id, or the start of it [default: the only open session]
     #[arg(value_name = "ID")]
     pub id: Option<String>,
 }

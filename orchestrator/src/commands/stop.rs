@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The command line of `stop`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The sessions; without any, the only one at work
+    /// Sessions to stop [default: the only one that is running]
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
 }
@@ -32,7 +32,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let views = desk.find_all(&args.ids, can)?;
     if let Some(view) = views.iter().find(|view| !can(&view.state)) {
         let id = &view.record.id;
-        let what = format!("session `{id}` is not at work: it is {}", view.state.name());
+        let what = format!("session `{id}` is not running: it is {}", view.state.name());
         return Err(Failure::refused(what).next(format!("studio status {id}")));
     }
     for view in &views {
@@ -87,7 +87,7 @@ pub fn wait(desk: &Desk, id: &Id) -> Result<View> {
         }
         if Instant::now() > until {
             return Err(
-                Failure::failed(format!("session `{id}` does not end")).next("studio doctor")
+                Failure::failed(format!("session `{id}` did not stop")).next("studio doctor")
             );
         }
         pause();

@@ -29,7 +29,7 @@ pub fn read(path: &Path) -> Result<Vec<Order>> {
         .map(|at| order(&tasks[at]))
         .collect();
     if orders.is_empty() {
-        return Err(Failure::usage(format!("there is no task to do in {}", path.display()))
+        return Err(Failure::usage(format!("no open task in {}", path.display()))
             .next("write one list item per task: `- what to do`"));
     }
     Ok(orders)
@@ -39,9 +39,9 @@ pub fn read(path: &Path) -> Result<Vec<Order>> {
 pub fn refused(path: &Path, mistakes: &[Mistake]) -> Failure {
     let lines: Vec<String> =
         mistakes.iter().map(|it| format!("{}:{}: {}", path.display(), it.line, it.what)).collect();
-    Failure::usage(format!("{} is not a list of tasks; nothing was started", path.display()))
+    Failure::usage(format!("invalid task list {}; nothing was started", path.display()))
         .because(lines.join("\n"))
-        .next("TOML: [[task]] and below it text = \"what to do\"; Markdown: `- what to do`")
+        .next("TOML: [[task]] with text = \"what to do\"; Markdown: `- what to do`")
 }
 
 /// What is to be started for a task. One that waits for a task that is ticked off need not wait.

@@ -16,7 +16,7 @@ pub struct Args {
     /// Which requirements.
     #[command(flatten)]
     pub scope: Scope,
-    /// Print a report in Markdown
+    /// Print a Markdown report
     #[arg(long)]
     pub markdown: bool,
 }
@@ -53,7 +53,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 /// Refuses two forms at once.
 pub fn refuse_both(common: &Common, markdown: bool) -> Result<()> {
     match markdown && common.json {
-        true => Err(Failure::usage("--markdown and --json are two forms: give one of them")),
+        true => Err(Failure::usage("--markdown cannot be used with --json")),
         false => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use crate::report;
 /// The command line of `undo`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The operation; without it, the last that can be undone
+    /// Operation to undo [default: the last one that can be undone]
     #[arg(value_name = "OP")]
     pub operation: Option<String>,
 }
@@ -29,16 +29,16 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     }
     let what = match undone.kind {
         Kind::Accept => "is no longer landed",
-        Kind::Discard => "is back",
-        Kind::Undo | Kind::Relocate => "is as it was",
+        Kind::Discard => "is restored",
+        Kind::Undo | Kind::Relocate => "is restored",
     };
     for place in &undone.sessions {
         report::out(&format!("{} {what}: studio status {}", place.id, place.id));
         if worktree::is_finished(place) && !place.worktree.exists() {
             let id = &place.id;
             report::say(&format!(
-                "note: somebody deleted its worktree; its commits and its newest snapshot are \
-                 there: studio resume {id} makes it anew"
+                "note: its worktree was deleted; its commits and its latest snapshot are \
+                 safe: studio resume {id} recreates it"
             ));
         }
     }

@@ -22,13 +22,13 @@ pub struct Args {
     /// Which requirements.
     #[command(flatten)]
     pub scope: Scope,
-    /// Run the checks of each landed commit on its own tree instead of on the tip
+    /// Run the checks of each landed commit on its own tree instead of the tip
     #[arg(long)]
     pub each: bool,
-    /// Also run lines that only a receipt names: a fetched one may be a stranger's
+    /// Also run commands known only from receipts (a fetched receipt may not be trustworthy)
     #[arg(long)]
     pub run_recorded: bool,
-    /// Print a report in Markdown
+    /// Print a Markdown report
     #[arg(long)]
     pub markdown: bool,
 }
@@ -116,7 +116,7 @@ fn run_lines(desk: &Desk, lines: &mut [Line], may_run: impl Fn(&str) -> bool) ->
         let Some(first) = part.first().filter(|_| !commands.is_empty()) else { continue };
         if !desk.json {
             let word = if commands.len() == 1 { "check" } else { "checks" };
-            report::say(&format!("runs {} {word} on {}", commands.len(), head(&first.on, 12)));
+            report::say(&format!("running {} {word} on {}", commands.len(), head(&first.on, 12)));
         }
         let (on, tree) = (first.on.clone(), first.tree.clone());
         let state = proof::State { commit: &on, tree: &tree };
@@ -145,10 +145,10 @@ fn findings(found: &Found, asked: &[&Landing], lines: &[Line]) -> Vec<Finding> {
         let id = &it.row.id;
         match it.state() {
             "not landed" => {
-                findings.push(Finding::new("not_landed", format!("{id} is not landed")))
+                findings.push(Finding::new("not_landed", format!("{id} has not landed")))
             }
             "no check" => {
-                let text = format!("{id} has no check: none passed where it landed");
+                let text = format!("{id} has no passing check");
                 findings.push(Finding::new("no_check", text));
             }
             _ => {}
@@ -159,11 +159,12 @@ fn findings(found: &Found, asked: &[&Landing], lines: &[Line]) -> Vec<Finding> {
         match &landing.receipt {
             None => {
                 let ids = landing.requirements.join(", ");
-                let text = format!("{commit} names {ids} and has no receipt: it was made anew");
+                let text =
+                    format!("{commit} names {ids} but has no receipt: the commit was rewritten");
                 findings.push(Finding::new("no_receipt", text));
             }
             Some(receipt) if receipt.tree.as_ref() != Some(&landing.tree) => {
-                let text = format!("the receipt of {commit} is of another tree than the commit's");
+                let text = format!("the receipt of {commit} records another tree");
                 findings.push(Finding::new("other_tree", text));
             }
             Some(_) => {}
@@ -171,13 +172,13 @@ fn findings(found: &Found, asked: &[&Landing], lines: &[Line]) -> Vec<Finding> {
     }
     for line in lines {
         if line.requirements.is_empty() {
-            let text = format!("`{}` serves no requirement", line.command);
+            let text = format!("`{}` covers no requirement", line.command);
             findings.push(Finding::new("no_requirement", text));
         }
         if matches!(line.now, Now::Refused) {
             let text = format!(
-                "`{}` was not run: only a receipt names it, and receipts come along when a \
-                 repository is fetched; `studio verify --run-recorded` runs it",
+                "`{}` was not run: it is known only from a receipt, and receipts are fetched with \
+                 the repository; to run it: studio verify --run-recorded",
                 line.command
             );
             findings.push(Finding::new("refused", text));

@@ -169,7 +169,8 @@ impl<'d> Watcher<'d> {
                 Woken::Interrupted => {
                     self.interrupted = true;
                     if !self.desk.json {
-                        let text = "stopping; everything is kept (again: do not wait)";
+                        let text =
+                            "stopping; all work is kept (press Ctrl-C again to exit at once)";
                         self.progress.say(text);
                     }
                     stop_all(self.desk, self.watched.iter().map(|watched| &watched.id))?;
@@ -283,7 +284,7 @@ impl Watched {
         if view.state == State::Landing && !view.facts.locked {
             // Whoever landed it was killed on the way; its intent says how to end that.
             if let Err(failure) = engine::recover(&desk.repository) {
-                // The others go on; whoever changes something next tries again.
+                // The others continue; the next change retries.
                 if !std::mem::replace(&mut self.stuck, true) {
                     report::say(&failure.to_string());
                 }

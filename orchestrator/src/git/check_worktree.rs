@@ -143,7 +143,7 @@ fn put_aside(repository: &Repository, top: &Path, place: &Place, dir: &Path) -> 
     if names::is_for_worktrees(repository, top) {
         let real = parent.canonicalize().or_fail(cannot)?;
         if real != parent {
-            return Err(Failure::refused(format!("{} leads elsewhere", parent.display()))
+            return Err(Failure::refused(format!("{} points elsewhere", parent.display()))
                 .because(format!("it is a symlink to {}", real.display())));
         }
     }
@@ -159,7 +159,7 @@ fn put_aside(repository: &Repository, top: &Path, place: &Place, dir: &Path) -> 
             || names::is_for_worktrees(repository, top);
         if !is_ours || !found.is_dir() {
             return Err(Failure::refused(format!("{} exists", place.worktree.display()))
-                .because("checks of merged work run there, and studio did not make it")
+                .because("studio runs the checks of merged work there, and did not create it")
                 .next("move it away, or set `[studio] worktree`"));
         }
         std::fs::create_dir_all(&trash).or_fail(cannot)?;

@@ -137,7 +137,7 @@ pub fn lock_index(checkout: &Checkout, operation: &str) -> Result<IndexLock> {
             Ok(lock)
         }
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-            Err(Failure::refused("another git process is at work in the checkout")
+            Err(Failure::refused("another git process is running in the checkout")
                 .because(format!("{} exists", path.display()))
                 .next("wait for it, then try again")
                 .next(format!("if no git is running: rm '{}'", path.display())))
@@ -232,7 +232,7 @@ pub fn refuse_unreadable(repository: &Repository, target: Option<&BranchName>) -
 }
 
 fn unreadable(kind: impl Fn(String) -> Failure, path: &Path, why: &git2::Error) -> Failure {
-    kind(format!("{} is an index that studio cannot handle yet", path.display()))
+    kind(format!("the index {} has an unsupported format", path.display()))
         .because(why.message())
         .next("a split index: git config core.splitIndex false; git update-index --no-split-index")
         .next("any other: git -c index.version=2 update-index --force-write-index")

@@ -66,7 +66,7 @@ pub fn recover_with(repository: &Repository, log: &mut Log) -> Result<Vec<String
         } else {
             for change in stray(repository, &intent)? {
                 said.push(format!(
-                    "{} was changed by somebody else and was left alone",
+                    "{} was changed by another process and was skipped",
                     change.name
                 ));
                 intent.refs_first.retain(|other| *other != change);
@@ -75,8 +75,8 @@ pub fn recover_with(repository: &Repository, log: &mut Log) -> Result<Vec<String
             follow(repository, &intent)?;
         }
         end(log, &intent, landed)?;
-        let how = if landed { "finished" } else { "taken back" };
-        said.push(format!("`{}`, which was interrupted, was {how}", intent.id));
+        let how = if landed { "finished" } else { "rolled back" };
+        said.push(format!("interrupted operation `{}` was {how}", intent.id));
     }
     for checkout in checkout::all(repository)? {
         if checkout::drop_stale_lock(&checkout) {
@@ -196,7 +196,7 @@ fn take_back(intent: &Intent, landing: &Landing, changes: &[Change]) -> Result<V
         said.extend(left.iter().map(|path| {
             let path = checkout.worktree.join(path);
             format!(
-                "{} was changed, staged or committed meanwhile and was left alone",
+                "{} was changed, staged or committed in the meantime and was skipped",
                 path.display()
             )
         }));

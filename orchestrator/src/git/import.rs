@@ -34,7 +34,7 @@ pub fn bring_home(repository: &Repository, place: &Place) -> Result<Home> {
     let originals = Originals::load(&place.git_dir)?;
     let mut notes = Vec::new();
     if !check_pointer(place)? {
-        notes.push(format!("the worktree {} is gone", place.worktree.display()));
+        notes.push(format!("the worktree {} is missing", place.worktree.display()));
     }
     originals.restore(&place.git_dir)?;
     step("import.restored");
@@ -49,7 +49,9 @@ pub fn bring_home(repository: &Repository, place: &Place) -> Result<Home> {
         import(repository, place, &head, tip)?;
     }
     for name in private::drop_dead_refs(repository, place)? {
-        notes.push(format!("{name} is gone from the repository and was dropped from the session"));
+        notes.push(format!(
+            "{name} no longer exists in the repository and was removed from the session"
+        ));
     }
     Ok(Home { head, moved, on: found.branch, busy: found.busy, notes })
 }
@@ -80,7 +82,7 @@ fn import(repository: &Repository, place: &Place, head: &str, tip: Option<String
         Swap::Lost { found, .. } => {
             let found = found.unwrap_or_else(|| "nothing".to_owned());
             return Err(Failure::refused(format!("the branch `{}` was moved", place.branch))
-                .because(format!("it holds {found}, while the session's work was brought home"))
+                .because(format!("it is at {found} since the session's work was collected"))
                 .next("try again"));
         }
     }
@@ -105,23 +107,26 @@ pub fn check_pointer(place: &Place) -> Result<bool> {
     if found.as_deref() == Some(originals.pointer.as_slice()) {
         mend::refuse_another(place)?;
         if mend::target_of(place, &originals.pointer).is_none() {
-            return Err(Failure::refused(format!("{} leads nowhere", path.display()))
-                .because("the repository was moved since the session began")
-                .next("studio doctor    puts it right"));
+            return Err(Failure::refused(format!(
+                "{} points to a missing directory",
+                path.display()
+            ))
+            .because("the repository was moved after the session started")
+            .next("studio doctor    repairs it"));
         }
         return Ok(true);
     }
     if worktree.names().is_ok_and(|names| names.is_empty()) {
         return Err(Failure::refused(format!("{} was changed", place.worktree.display()))
-            .because("somebody emptied it; its commits and its newest snapshot are safe")
-            .next(format!("rmdir '{}'    then it counts as gone", place.worktree.display()))
-            .next(format!("studio resume {}    then makes it anew", place.id)));
+            .because("it was emptied; its commits and its latest snapshot are safe")
+            .next(format!("rmdir '{}'    then it is treated as deleted", place.worktree.display()))
+            .next(format!("studio resume {}    then recreates it", place.id)));
     }
     let expected = String::from_utf8_lossy(&originals.pointer).trim_end().to_owned();
     Err(Failure::refused(format!("{} was changed", path.display()))
-        .because("it led to the session's git directory; what it leads to now is unknown, so nothing in the worktree is read")
-        .next(format!("look at it; to go on: echo '{expected}' > '{}'", path.display()))
-        .next(format!("or drop the session, which can be undone: studio discard {}", place.id)))
+        .because("it pointed to the session's git directory; its new target is unknown, so nothing in the worktree is read")
+        .next(format!("inspect it; to continue: echo '{expected}' > '{}'", path.display()))
+        .next(format!("or discard the session, which can be undone: studio discard {}", place.id)))
 }
 
 /// What a person should know before running plain git in a session's worktree: the `.git` file or
@@ -137,7 +142,8 @@ pub fn tampered(place: &Place) -> Option<String> {
         return Some(format!("{} was changed", place.worktree.join(".git").display()));
     }
     let changed = originals.changed(&place.git_dir).unwrap_or_else(|_| vec!["config".to_owned()]);
-    (!changed.is_empty()).then(|| format!("the agent changed {} of its git", changed.join(", ")))
+    (!changed.is_empty())
+        .then(|| format!("the agent changed {} in its git directory", changed.join(", ")))
 }
 
 fn remarks(place: &Place, found: &Head) -> Vec<String> {
@@ -152,7 +158,7 @@ fn remarks(place: &Place, found: &Head) -> Vec<String> {
         (Some(_), Some(_)) => {}
         (None, _) => notes.push("the agent's HEAD is detached".to_owned()),
     }
-    notes.extend(found.busy.iter().map(|what| format!("a {what} is under way in the worktree")));
+    notes.extend(found.busy.iter().map(|what| format!("a {what} is in progress in the worktree")));
     notes
 }
 

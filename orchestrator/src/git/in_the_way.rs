@@ -32,7 +32,7 @@ pub fn refuse(checkout: &Checkout, changes: &[Change]) -> Result<()> {
     let lines: Vec<String> =
         reasons.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect();
     let at = checkout.worktree.display();
-    Err(Failure::refused(format!("your changes in {at} are in the way"))
+    Err(Failure::refused(format!("your changes in {at} would be overwritten"))
         .because(lines.join("\n"))
         .next(format!("commit, stash or move them; see: git -C '{at}' status --ignored")))
 }
@@ -46,11 +46,11 @@ fn staged(checkout: &Checkout, index: &git2::Index, changes: &[Change]) -> Reaso
         let entry = index.get_path(&change.path, 0);
         let held = entry.as_ref().map(|entry| Entry { id: entry.id, mode: entry.mode });
         if conflicted || held != change.before {
-            found.insert(change.path.clone(), "staged there");
+            found.insert(change.path.clone(), "staged");
         } else if entry.is_some_and(|entry| is_hidden(&entry))
             && !is_left_out(index, &checkout.worktree, &change.path)
         {
-            found.insert(change.path.clone(), "marked assume-unchanged or skip-worktree there");
+            found.insert(change.path.clone(), "marked assume-unchanged or skip-worktree");
         }
     }
     found
@@ -82,7 +82,7 @@ fn changed(
         let gone_anyway = delta.status() == git2::Delta::Deleted
             && lands.is_some_and(|change| change.after.is_none());
         if lands.is_some() && !gone_anyway {
-            reasons.entry(path).or_insert("changed there");
+            reasons.entry(path).or_insert("changed");
         }
     }
     Ok(())
@@ -111,7 +111,7 @@ fn occupied(checkout: &Checkout, changes: &[Change], reasons: &mut Reasons) {
                 }
             }
             Ok(_) if through(&change.path) => {
-                reasons.insert(change.path.clone(), "untracked or ignored there");
+                reasons.insert(change.path.clone(), "untracked or ignored");
             }
             Ok(_) | Err(_) => {}
         }
@@ -123,7 +123,7 @@ fn occupied(checkout: &Checkout, changes: &[Change], reasons: &mut Reasons) {
 fn beyond_symlinks(checkout: &Checkout, changes: &[Change], reasons: &mut Reasons) {
     for change in changes.iter().filter(|change| change.before.is_some()) {
         if let Some(dir) = checkout::blocked_at(&checkout.worktree, &change.path) {
-            reasons.entry(dir).or_insert("not a directory there");
+            reasons.entry(dir).or_insert("not a directory");
         }
     }
 }

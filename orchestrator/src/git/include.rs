@@ -48,7 +48,7 @@ pub fn withheld(checkout: &Path, worktree: &Path) -> Result<Vec<PathBuf>> {
     Ok(withheld)
 }
 
-/// What to say of files that are withheld; none where there are none.
+/// Text of the message of files that are withheld; none where there are none.
 pub fn notice(withheld: &[PathBuf]) -> Option<String> {
     const NAMED: usize = 5;
     if withheld.is_empty() {

@@ -87,7 +87,7 @@ pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
     refuse_endless_patterns(&repo, &changes)?;
     for checkout in checkout::of_branch(repository, &candidate.target)? {
         if checkout.git_dir.join("index.lock").exists() {
-            return Err(Failure::refused("another git process is at work in the checkout")
+            return Err(Failure::refused("another git process is running in the checkout")
                 .because(format!("{} exists", checkout.git_dir.join("index.lock").display()))
                 .next("wait for it, then try again"));
         }

@@ -96,7 +96,7 @@ pub fn mend(repository: &Repository, place: &Place) -> Result<Vec<String>> {
         let original = Originals::load(&place.git_dir)?.pointer;
         base::files::replace_with_mode(&pointer, &original, 0o644)
             .or_fail(|| format!("cannot write {}", pointer.display()))?;
-        did.push(format!("{} leads to the session's git directory again", pointer.display()));
+        did.push(format!("{} points to the session's git directory again", pointer.display()));
     }
     let _lock = worktree::lock(repository)?;
     if worktree::admin_dir_of(repository, &place.worktree)?.is_some() {
@@ -125,7 +125,7 @@ fn repoint(place: &Place, pointer: &Path, did: &mut Vec<String>) -> Result<()> {
     if worktree::pointer_in(&place.worktree).is_some_and(|found| found == was) {
         base::files::replace_with_mode(pointer, &originals.pointer, 0o644)
             .or_fail(|| format!("cannot write {}", pointer.display()))?;
-        did.push(format!("{} leads to the moved repository", pointer.display()));
+        did.push(format!("{} points to the moved repository", pointer.display()));
     }
     step("mend.pointer");
     originals.save(&place.git_dir)?;
@@ -153,7 +153,7 @@ pub fn refuse_another(place: &Place) -> Result<()> {
     }
     let what = format!("{} belongs to another repository", place.worktree.display());
     Err(Failure::refused(what)
-        .because(format!("it leads to {}; is this a copy?", target.display()))
+        .because(format!("it points to {}; is this a copy?", target.display()))
         .next(format!(
             "studio -C '{}' list",
             target.ancestors().nth(4).unwrap_or(&target).display()

@@ -23,7 +23,7 @@ pub enum Strategy {
     Squash,
     /// A merge commit.
     Merge,
-    /// The session's commits, one by one, on the target.
+    /// The session's commits, rebased onto the target, on the target.
     Rebase,
     /// The session's own commits; only where the target has not moved.
     Ff,
@@ -101,7 +101,7 @@ pub fn prepare(
     now: jiff::Timestamp,
 ) -> Result<Prepared> {
     let target_tip = repository.tip(target)?.ok_or_else(|| {
-        Failure::not_found(format!("there is no branch `{target}`")).next("git branch --list")
+        Failure::not_found(format!("no such branch: `{target}`")).next("git branch --list")
     })?;
     let scratch = Scratch::open(repository)?;
     let repo = &scratch.repo;

@@ -26,7 +26,7 @@ impl BranchName {
             return Ok(BranchName(text.to_owned()));
         }
         let shown = base::text::printable(text);
-        Err(Failure::usage(format!("`{shown}` is not a branch name"))
+        Err(Failure::usage(format!("invalid branch name `{shown}`"))
             .because("git forbids spaces, `..`, `~^:?*[\\`, a leading `-` and a trailing `.lock`"))
     }
 
@@ -74,8 +74,8 @@ impl BranchTemplate {
     /// Reads a template, the value of `[studio] branch`.
     pub fn parse(text: &str) -> Result<BranchTemplate> {
         if text.matches("{id}").count() != 1 {
-            return Err(Failure::usage(format!("`[studio] branch` is `{text}`"))
-                .because("it needs `{id}` once, so that every session has its own branch")
+            return Err(Failure::usage(format!("invalid `[studio] branch`: `{text}`"))
+                .because("it must contain `{id}` once, so that every session has its own branch")
                 .next("branch = \"studio/{id}\""));
         }
         BranchName::parse(&text.replace("{id}", "task-abcd"))?;

@@ -240,7 +240,7 @@ fn in_doubt(id: &str, doubt: &Unreadable) -> Failure {
     Failure::refused(format!("`{shown}` cannot be undone"))
         .because(doubt.sentence())
         .next("studio operations")
-        .next("a newer studio may read it; a damaged line can be mended or removed by hand")
+        .next("a newer studio may be able to read it; repair or remove a damaged line by hand")
 }
 
 /// The log, locked: nobody else changes anything that is recorded in it.
@@ -309,7 +309,7 @@ impl Log {
                 self.refuse_unsure_last(last)?;
                 return Ok(last.clone());
             }
-            let nothing = Failure::not_found("there is nothing to undo");
+            let nothing = Failure::not_found("nothing to undo");
             return Err(match self.intents().any(|intent| undoable(&intent)) {
                 true => nothing.because("its data has already been removed by `studio gc`"),
                 false => nothing,
@@ -321,18 +321,18 @@ impl Log {
         }
         let found = self.intents().find(|intent| intent.id == id).ok_or_else(|| {
             let shown = base::text::printable(id);
-            Failure::not_found(format!("no such operation `{shown}`")).next("studio operations")
+            Failure::not_found(format!("no such operation: `{shown}`")).next("studio operations")
         })?;
         if undoable(&found) {
             return Ok(found.clone());
         }
         let why = match (undone_by(lines, id), found.kind) {
-            (Some(by), _) => format!("`{by}` undid it already"),
+            (Some(by), _) => format!("it was already undone by `{by}`"),
             (None, Kind::Undo) => {
                 "an undo cannot be undone; repeat the operation instead".to_owned()
             }
             (None, Kind::Relocate) => {
-                "it moved worktrees; nothing was landed or dropped".to_owned()
+                "it moved worktrees; nothing was landed or discarded".to_owned()
             }
             (None, Kind::Accept | Kind::Discard) => "it never took effect".to_owned(),
         };
@@ -347,7 +347,7 @@ impl Log {
         let is_it = |line: &Line| matches!(line, Line::Intent(intent) if intent.id == last.id);
         let at = self.entries.lines.iter().position(is_it).unwrap_or_default();
         match self.entries.unreadable.iter().find(|line| line.line.after > at) {
-            Some(doubt) => Err(Failure::refused("cannot tell which operation was the last")
+            Some(doubt) => Err(Failure::refused("cannot determine the last operation")
                 .because(doubt.sentence())
                 .next(format!("studio undo {}    undoes this one", last.id))),
             None => Ok(()),

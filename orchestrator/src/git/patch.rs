@@ -35,12 +35,12 @@ pub enum Form {
     Applicable,
     /// A patch for people: of a binary file it only says that it differs.
     Readable,
-    /// One line per file, in so many columns.
+    /// Print one line per file, in so many columns.
     Stat {
         /// Columns.
         width: u16,
     },
-    /// The names of the changed files.
+    /// Print only the names of the changed files.
     Names,
     /// Changed words, marked as `[-old-]{+new+}`.
     Words,

@@ -101,8 +101,8 @@ pub fn update_own(repository: &Repository, changes: &[RefChange], why: &str) -> 
         Swap::Done => Ok(()),
         Swap::Lost { name, found } => {
             let found = found.unwrap_or_else(|| "nothing".to_owned());
-            Err(Failure::refused(format!("{name} was changed by somebody else"))
-                .because(format!("it holds {found}"))
+            Err(Failure::refused(format!("{name} was changed by another process"))
+                .because(format!("it is at {found}"))
                 .next("studio doctor"))
         }
     }

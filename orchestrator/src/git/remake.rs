@@ -23,7 +23,7 @@ pub fn remove_leftovers(places: &[Place]) -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for desk in places.iter().map(desk_of).filter(|desk| desk.symlink_metadata().is_ok()) {
         std::fs::remove_dir_all(&desk).or_fail(cannot)?;
-        removed.push(format!("removed the half-made {}", desk.display()));
+        removed.push(format!("removed the incomplete {}", desk.display()));
     }
     Ok(removed)
 }
@@ -90,8 +90,8 @@ pub fn if_gone(repository: &Repository, place: &Place) -> Result<Remade> {
 
 fn not_taken(place: &Place, snapshot: &str) -> String {
     format!(
-        "the worktree was made anew from the last commit; {snapshot} is older than that and was not \
-         taken: git diff {} {snapshot} shows what it holds besides",
+        "the worktree was recreated from the last commit; {snapshot} is older and was not \
+         used: git diff {} {snapshot} shows the difference",
         place.branch
     )
 }
@@ -117,5 +117,5 @@ fn fill(place: &Place, desk: &Path, work: &str, staged: &str) -> Result<()> {
 }
 
 fn cannot() -> &'static str {
-    "cannot make the worktree anew"
+    "cannot recreate the worktree"
 }

@@ -258,7 +258,7 @@ fn refuse_sparse_index(here: &git2::Repository) -> Result<()> {
 }
 
 fn unsupported(what: &str, why: &str) -> Failure {
-    Failure::usage(format!("this is {what}, which studio cannot handle yet")).because(why)
+    Failure::usage(format!("{what} is not supported yet")).because(why)
 }
 
 fn no_commit() -> Failure {
@@ -292,7 +292,7 @@ fn main_checkout(
     if told.is_absolute() && leads_here(told) {
         return canonical(told).map(Some);
     }
-    Err(Failure::usage("cannot tell where the main checkout of this repository is")
-        .because(format!("{} does not lie in it", common_dir.display()))
-        .next("start studio in the main checkout"))
+    Err(Failure::usage("cannot find the main checkout of this repository")
+        .because(format!("{} is not inside it", common_dir.display()))
+        .next("run studio in the main checkout"))
 }

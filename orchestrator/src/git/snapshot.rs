@@ -241,14 +241,14 @@ pub fn last_seen(repository: &Repository, place: &Place, home: &Home) -> Result<
 
 /// The refusal (3) to land while a snapshot may hold work that the commits do not.
 fn older(place: &Place, home: &Home, name: &str) -> Failure {
-    Failure::refused(format!("the worktree of `{}` is gone", place.id))
+    Failure::refused(format!("the worktree of `{}` is missing", place.id))
         .because(format!(
-            "its newest snapshot was taken before its last commit: {name} may hold work that {} \
+            "its latest snapshot is older than its last commit: {name} may contain work that {} \
              does not",
             home.head
         ))
-        .next(format!("git diff {} {name}    shows what", place.branch))
-        .next(format!("studio resume {}    makes the worktree anew from the last commit", place.id))
+        .next(format!("git diff {} {name}    shows the difference", place.branch))
+        .next(format!("studio resume {}    recreates the worktree from the last commit", place.id))
 }
 
 /// What a snapshot consists of.
@@ -353,7 +353,7 @@ pub fn refuse_left_out(snapshot: &Snapshot, worktree: &Path) -> Result<()> {
     if snapshot.left_out.len() > lines.len() {
         lines.push(format!("and {} more", snapshot.left_out.len() - lines.len()));
     }
-    Err(Failure::refused("some of the work would not land")
+    Err(Failure::refused("some files would not land")
         .because(lines.join("\n"))
         .next(format!("ignore or remove it in {}", worktree.display()))
         .next("or land it too: studio accept --include PATH"))
@@ -365,8 +365,8 @@ impl Why {
         match self {
             Why::TooLarge => "larger than 10 MB",
             Why::TooMany => "one of more than 10,000 untracked files",
-            Why::Repository => "a repository of its own",
-            Why::Unreadable => "not a file that can be read",
+            Why::Repository => "a nested repository",
+            Why::Unreadable => "not a readable file",
         }
     }
 }

@@ -202,8 +202,8 @@ fn moved_on(repository: &Repository, landing: &Landing, found: Option<String>) -
         _ => format!("git revert {before}..{after}"),
     };
     let found = found.unwrap_or_else(|| "nothing".to_owned());
-    Failure::refused(format!("`{}` has moved on since the work landed", landing.target))
-        .because(format!("it holds {found}, not {after}"))
+    Failure::refused(format!("`{}` has changed since the work landed", landing.target))
+        .because(format!("it is at {found}, not at {after}"))
         .next(revert)
 }
 
@@ -213,9 +213,9 @@ fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
     for moving in &undone.moves {
         if is_lost(repository, undone, moving) {
             return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
-                .because(format!("{} is gone; its trash was emptied", moving.to.display()))
+                .because(format!("{} was deleted by `studio gc`", moving.to.display()))
                 .next(format!(
-                    "its commits may still be there: git log {}…",
+                    "its commits may still exist: git log {}…",
                     kept_prefix(&undone.id)
                 )));
         }

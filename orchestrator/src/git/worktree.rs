@@ -75,7 +75,7 @@ pub fn make_at(repository: &Repository, place: &Place, branches: &BranchTemplate
     let place = place.clone();
     let finished = finished_mark(&place);
     if finished.exists() || place.git_dir.exists() {
-        return Err(Failure::refused(format!("session `{}` has a worktree already", place.id))
+        return Err(Failure::refused(format!("session `{}` already has a worktree", place.id))
             .because(place.worktree.display().to_string())
             .next("studio list"));
     }
@@ -232,7 +232,7 @@ fn register(repository: &Repository, place: &Place) -> Result<PathBuf> {
     }
     step("create.registered");
     let admin = admin_dir_of(repository, &place.worktree)?
-        .ok_or_else(|| Failure::failed("git registered the worktree under no name we can find"))?;
+        .ok_or_else(|| Failure::failed("cannot find the worktree that git registered"))?;
     let _ = std::fs::remove_file(admin.join("index"));
     let _ = std::fs::remove_dir_all(admin.join("logs"));
     Ok(admin)

@@ -58,8 +58,8 @@ impl Launcher for Acp {
             match tokio::time::timeout(START, started).await {
                 Ok(Ok(Ok(Opened { talk, loaded }))) => Ok(Agent { talk, loaded, orders, news }),
                 Ok(Ok(Err(why))) => Err(cannot_start(&command, why)),
-                Ok(Err(_)) => Err(cannot_start(&command, "it ended before it answered")),
-                Err(_) => Err(cannot_start(&command, "it did not answer for two minutes")),
+                Ok(Err(_)) => Err(cannot_start(&command, "it exited before it answered a request")),
+                Err(_) => Err(cannot_start(&command, "timed out after 120 s")),
             }
         })
     }
@@ -339,7 +339,7 @@ impl Shared {
                 heard.failed = end::of_g3(status, error);
             }
             Ok(What::Usage { usage }) if !is_plausible(&usage) => {
-                let text = "an impossible usage that the agent reported is not counted".to_owned();
+                let text = "ignored an invalid usage report of the agent".to_owned();
                 let events = heard.voice.event(What::Notice { level: Level::Warning, text });
                 return self.tell(events);
             }
@@ -384,7 +384,7 @@ impl Shared {
             // Its turn ended before the answer came.
             None if n <= asks.last => Ok(()),
             None => Err(agent_client_protocol::Error::internal_error()
-                .data(format!("there is no permission request {n}"))),
+                .data(format!("no such permission request: {n}"))),
         }
     }
 

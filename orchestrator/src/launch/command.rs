@@ -36,7 +36,7 @@ pub fn refuse_too_long(row: &AgentRow, text: &str) -> Result<()> {
             LONGEST_ARGUMENT >> 10
         ))
         .next("leave `{prompt}` out of the agent's command: it gets the task on stdin then")
-        .next("or put the text into a file of the repository, and name that file in the task"))
+        .next("or put the text into a file in the repository and name that file in the task"))
 }
 
 const PROMPT: &str = "{prompt}";

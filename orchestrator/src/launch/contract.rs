@@ -59,19 +59,19 @@ fn in_rounds(
 ) -> Result<AgentRow> {
     let refused = |what: String, why: &str| Err(Failure::usage(what).because(why));
     if agent != "g3" {
-        let what = format!("agent `{agent}` does not work under requirements");
-        return refused(what, "player and coach are g3's")
+        let what = format!("agent `{agent}` cannot be used with --requirements");
+        return refused(what, "player and coach are modes of g3")
             .map_err(|failure| failure.next("--agent g3"));
     }
     if row.protocol != Protocol::Acp {
-        let what = "agent `g3` does not work under requirements".to_owned();
-        return refused(what, "its row in the agents table has the protocol `command`")
+        let what = "agent `g3` cannot be used with --requirements".to_owned();
+        return refused(what, "its entry in [studio.agents] has the protocol `command`")
             .map_err(|failure| failure.next("[studio.agents.g3] protocol = \"acp\""));
     }
     if let Some(persona) = persona {
-        let what = format!("`{persona}` does not work under requirements");
-        return refused(what, "player and coach are roles of their own")
-            .map_err(|failure| failure.next("leave the persona out"));
+        let what = format!("persona `{persona}` cannot be used with --requirements");
+        return refused(what, "player and coach are personas of their own")
+            .map_err(|failure| failure.next("omit --persona"));
     }
     row.command.push("--autonomous".to_owned());
     for line in checks {

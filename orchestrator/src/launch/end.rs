@@ -45,17 +45,19 @@ impl End {
         }
         let no_acp = |line: String| {
             let line = base::text::printable(base::text::head(line.trim(), 200));
-            format!("it does not speak ACP; it wrote `{line}`")
+            format!("it does not speak ACP: it printed `{line}`")
         };
         match (self, status, line) {
             (End::Strange, _, line) => no_acp(line.unwrap_or_default()),
             (End::Failed(why), _, _) => why,
-            (End::Told, _, _) => "it was told to end".to_owned(),
+            (End::Told, _, _) => "it was terminated".to_owned(),
             (End::Closed, Some(status), Some(line)) if status.success() => no_acp(line),
             (End::Closed, Some(status), _) => {
                 ended_with(status, said, boxed).replacen("the agent", "it", 1)
             }
-            (End::Closed, None, _) => "it closed its output before it answered".to_owned(),
+            (End::Closed, None, _) => {
+                "it closed its output before it answered a request".to_owned()
+            }
         }
     }
 
@@ -63,9 +65,9 @@ impl End {
     pub fn why(self, status: Option<ExitStatus>, said: &str, boxed: bool) -> String {
         match (self, status) {
             (_, Some(status)) if !status.success() => ended_with(status, said, boxed),
-            (End::Failed(why), _) => format!("the agent stopped speaking: {why}"),
-            (End::Told | End::Strange, _) => "the agent was told to end".to_owned(),
-            (End::Closed, Some(_)) => "the agent ended by itself".to_owned(),
+            (End::Failed(why), _) => format!("the agent closed the connection: {why}"),
+            (End::Told | End::Strange, _) => "the agent was terminated".to_owned(),
+            (End::Closed, Some(_)) => "the agent exited".to_owned(),
             (End::Closed, None) => "the agent closed its output".to_owned(),
         }
     }
@@ -75,8 +77,8 @@ impl End {
 pub fn ended_with(status: ExitStatus, said: &str, boxed: bool) -> String {
     let code = base::process::exit_code(status);
     match said.is_empty() {
-        true => format!("the agent ended with exit code {code}"),
-        false => explained(format!("the agent ended with exit code {code}: {said}"), boxed),
+        true => format!("the agent exited with code {code}"),
+        false => explained(format!("the agent exited with code {code}: {said}"), boxed),
     }
 }
 
@@ -97,8 +99,8 @@ pub fn explained(complaint: String, boxed: bool) -> String {
     }
     let directory = denied_directory(&complaint).unwrap_or_else(|| "DIRECTORY".to_owned());
     format!(
-        "{complaint}; if the box denied it, `write = [\"{directory}\"]` (or `read`) in the agent's \
-         row in ~/.config/g3/config.toml allows it"
+        "{complaint}; if the sandbox denied it, `write = [\"{directory}\"]` (or `read`) in the agent's \
+         entry in ~/.config/g3/config.toml allows it"
     )
 }
 
@@ -135,10 +137,10 @@ fn denied_directory(complaint: &str) -> Option<String> {
 pub fn not_started(failure: &StartFailure) -> String {
     match failure {
         StartFailure::NotFound(error) => {
-            format!("there is no such program, or its interpreter is missing: {error}")
+            format!("no such program, or its interpreter is missing: {error}")
         }
         StartFailure::NotExecutable(error) => {
-            format!("it is not executable, or closed in the box: {error}")
+            format!("it is not executable, or not accessible in the sandbox: {error}")
         }
     }
 }
@@ -149,7 +151,7 @@ pub fn why_stopped(reason: StopReason, said: Option<String>) -> Option<String> {
     match reason {
         StopReason::EndTurn => said,
         StopReason::Cancelled => Some("the turn was cancelled".to_owned()),
-        StopReason::Refusal => or("the agent refused to go on"),
+        StopReason::Refusal => or("the agent refused to continue"),
         StopReason::MaxTokens => or("the agent reached its limit of tokens"),
         StopReason::MaxTurnRequests => or("the agent reached its limit of requests"),
         other => {
@@ -170,7 +172,7 @@ pub fn of_g3(status: Status, error: Option<String>) -> Option<String> {
     match status {
         Status::Done => None,
         Status::Failed => or("the agent failed"),
-        Status::Limit => or("the agent reached a limit of its own"),
+        Status::Limit => or("the agent reached its own limit"),
         Status::NotApproved => or("the work was not approved"),
         Status::Cancelled => Some("the turn was cancelled".to_owned()),
     }

@@ -90,9 +90,9 @@ mod tests {
         for _ in 0..1000 {
             voice.text(&"x".repeat(1000));
         }
-        voice.text("last words");
+        voice.text("last output");
         let message = voice.message().unwrap();
         let text = message["text"].as_str().unwrap();
-        assert!(text.len() < 3 * MOST && text.ends_with("last words"));
+        assert!(text.len() < 3 * MOST && text.ends_with("last output"));
     }
 }

@@ -72,7 +72,7 @@ pub fn rows(story: &Story) -> Vec<(String, String)> {
         None => "no verdict yet".to_owned(),
         Some(last) => {
             let why = last.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-            let earlier = if story.is_judged_now() { "" } else { ", of an earlier state" };
+            let earlier = if story.is_judged_now() { "" } else { ", for an earlier state" };
             one_line(&format!("{}{why}{earlier}", last.verdict.words()))
         }
     };
@@ -82,7 +82,7 @@ pub fn rows(story: &Story) -> Vec<(String, String)> {
         let evidence = one_line(&it.evidence);
         rows.push((one_line(&it.id), format!("{:7} {evidence}", it.status.word())));
     }
-    let look = |it: Disagreement| ("look at".to_owned(), one_line(&it.text));
+    let look = |it: Disagreement| ("warning".to_owned(), one_line(&it.text));
     rows.extend(coach.disagreements().into_iter().map(look));
     rows
 }

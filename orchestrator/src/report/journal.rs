@@ -57,11 +57,11 @@ fn entry(entry: &Entry) -> Option<String> {
             format!("you: {}", first_lines(text, 5))
         }
         Entry::Spawned { .. } => "starting".to_owned(),
-        Entry::Worktree => "the worktree stands".to_owned(),
-        Entry::Agent { .. } => "the agent runs".to_owned(),
+        Entry::Worktree => "worktree created".to_owned(),
+        Entry::Agent { .. } => "agent started".to_owned(),
         Entry::Turn { n, .. } => format!("turn {n}"),
         Entry::Event { .. } => return None,
-        Entry::Asked { n, what, .. } => format!("asks {n}: {what}"),
+        Entry::Asked { n, what, .. } => format!("permission {n} requested: {what}"),
         Entry::Answered { n, allow, always, by, why } => {
             let word = if *allow { "allowed" } else { "denied" };
             let long = if *always { " for this session" } else { "" };
@@ -78,15 +78,15 @@ fn entry(entry: &Entry) -> Option<String> {
             work.insertions,
             work.deletions
         ),
-        Entry::Checking => "the checks run".to_owned(),
+        Entry::Checking => "checks started".to_owned(),
         Entry::Checked { results } if results.is_empty() => return None,
         Entry::Checked { results } => results.iter().map(check).collect::<Vec<_>>().join("\n"),
-        Entry::Checks { commands } if commands.is_empty() => "you: no checks".to_owned(),
+        Entry::Checks { commands } if commands.is_empty() => "you: removed the checks".to_owned(),
         Entry::Checks { commands } => {
             let all: Vec<String> = commands.iter().map(|line| format!("`{line}`")).collect();
-            format!("you: the checks are {}", all.join(", "))
+            format!("you: set the checks to {}", all.join(", "))
         }
-        Entry::StopRequested => "asked to stop".to_owned(),
+        Entry::StopRequested => "stop requested".to_owned(),
         Entry::Limit { what } => format!("limit reached: {what}"),
         Entry::Note { text } => format!("note: {text}"),
         Entry::Exit { outcome: Outcome::Failed { why }, .. } => format!("failed: {why}"),
@@ -103,7 +103,7 @@ fn settings(limits: &Limits, attended: Option<bool>) -> String {
         limits.tokens.map(|n| count(n, "token")),
         limits.turns.map(|n| count(u64::from(n), "turn")),
         limits.seconds.map(|n| count(n, "second")),
-        attended.filter(|attended| *attended).map(|_| "requests wait for an answer".to_owned()),
+        attended.filter(|attended| *attended).map(|_| "permission requests stay open".to_owned()),
     ];
     format!("from now on: {}", all.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
@@ -115,7 +115,7 @@ pub fn check(result: &CheckResult) -> String {
     }
     let tail = base::text::tail(result.tail.trim_end(), 1500);
     let tail = base::text::printable_output(tail);
-    let also = result.fails_on.as_ref().map(|it| format!("; it fails on `{it}` as well"));
+    let also = result.fails_on.as_ref().map(|it| format!("; it also fails on `{it}`"));
     let head = result.failure() + &also.unwrap_or_default();
     if tail.is_empty() {
         head

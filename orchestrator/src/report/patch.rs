@@ -20,7 +20,7 @@ pub enum Kind {
     Patch,
     /// Changed words, in git's line format for programs.
     Words,
-    /// One line per file with a bar of `+` and `-`.
+    /// Print one line per file with a bar of `+` and `-`.
     Stat,
     /// Plain lines.
     Lines,

@@ -71,7 +71,7 @@ pub fn agent(record: &Record) -> String {
     }
 }
 
-/// One session in full.
+/// Show one session in detail.
 pub fn page(view: &View) -> String {
     let record = &view.record;
     let story = &view.facts.story;
@@ -94,7 +94,7 @@ pub fn page(view: &View) -> String {
     ]);
     for check in story.checks.iter().flatten() {
         let word = if check.ok { "passed" } else { "failed" };
-        let also = check.fails_on.as_ref().map(|it| format!("; it fails on `{it}` as well"));
+        let also = check.fails_on.as_ref().map(|it| format!("; it also fails on `{it}`"));
         let also = also.unwrap_or_default();
         lines.push(row("check", &format!("`{}` {word} in {} ms{also}", check.command, check.ms)));
     }
@@ -109,7 +109,7 @@ pub fn page(view: &View) -> String {
                 count(ahead as u64, "commit")
             )),
         };
-        lines.extend(text.map(|text| row("apart", &text)));
+        lines.extend(text.map(|text| row("history", &text)));
         if !standing.conflicts.is_empty() {
             lines.push(row("conflicts", &standing.conflicts.join(", ")));
         }
@@ -117,13 +117,13 @@ pub fn page(view: &View) -> String {
     lines.extend(coach::rows(story).iter().map(|(name, text)| row(name, text)));
     lines.extend(story.usage.as_ref().map(|usage| row("usage", &coach::usage(usage))));
     for (n, ask) in &story.asks {
-        lines.push(row(&format!("asks {n}"), &ask.what));
+        lines.push(row(&format!("request {n}"), &ask.what));
     }
     for note in view.work().into_iter().flat_map(|work| &work.notes).chain(&story.note) {
         lines.push(row("note", note));
     }
     if let Some(words) = &story.last_words {
-        lines.push(row("last words", &first_lines(words, 8)));
+        lines.push(row("last output", &first_lines(words, 8)));
     }
     lines.extend(view.next().iter().map(|next| row("next", next)));
     printable(&lines.join("\n"))

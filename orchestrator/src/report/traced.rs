@@ -27,7 +27,7 @@ pub fn summary(all: &[Served<'_>]) -> String {
     let header = ["ID", "STATE", "COACH", "COMMITS", "CHECKS", "TOOK", "REQUIREMENT"];
     let mut text = table::plain(header, all.iter().map(line).collect());
     for it in all.iter().flat_map(Served::disagreements) {
-        text.push_str(&format!("\nlook at: {}", printable(&it.text)));
+        text.push_str(&format!("\nwarning: {}", printable(&it.text)));
     }
     if let Some(total) = total(all) {
         text.push_str(&format!("\n{total}"));
@@ -40,19 +40,19 @@ pub fn page(it: &Served<'_>) -> String {
     let mut lines = vec![format!("{}: {} ({})", it.row.id, it.requirement.text, it.state())];
     if let Some((judged, _)) = it.coach() {
         let evidence = one_line(&judged.evidence);
-        lines.push(format!("  the coach said {}: {evidence}", it.coach_word()));
+        lines.push(format!("  coach: {}: {evidence}", it.coach_word()));
     }
-    lines.extend(it.disagreements().iter().map(|it| format!("  look at: {}", it.text)));
+    lines.extend(it.disagreements().iter().map(|it| format!("  warning: {}", it.text)));
     for landing in &it.landings {
         lines.push(format!("  {} {}", head(&landing.commit, NAME), landing.subject));
         let Some(receipt) = &landing.receipt else {
-            lines.push("    without a receipt: the commit was made anew".to_owned());
+            lines.push("    no receipt: the commit was rewritten".to_owned());
             continue;
         };
         let session = session(it, landing).map(|session| long(&session)).unwrap_or_default();
         lines.push(format!("    session {}{session}", receipt.session));
         if receipt.judged_earlier {
-            lines.push("    the coach judged an earlier state of it".to_owned());
+            lines.push("    the coach judged an earlier state".to_owned());
         }
         lines.extend(receipt.checks.iter().map(|check| {
             format!("    {} {}", if check.ok { "passed" } else { "failed" }, check.command)
@@ -99,7 +99,7 @@ fn section(it: &Served<'_>) -> String {
                 let took = markdown::text(&long(&session));
                 format!("session {}{took}{earlier}", markdown::code(&receipt.session))
             }
-            _ => "without a receipt: the commit was made anew".to_owned(),
+            _ => "no receipt: the commit was rewritten".to_owned(),
         };
         lines.push(format!("- Commit {commit} {}: {by}", markdown::text(subject)));
         for check in landing.receipt.iter().flat_map(|receipt| &receipt.checks) {
@@ -112,7 +112,7 @@ fn section(it: &Served<'_>) -> String {
         lines.push(format!("- Coach: {}. {evidence}", it.coach_word()));
     }
     let look = it.disagreements();
-    lines.extend(look.iter().map(|it| format!("- Look at: {}", markdown::text(&it.text))));
+    lines.extend(look.iter().map(|it| format!("- Warning: {}", markdown::text(&it.text))));
     lines.join("\n")
 }
 

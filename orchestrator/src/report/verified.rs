@@ -128,7 +128,7 @@ impl Line {
         };
         let why = match &self.now {
             Now::Ran(_) => None,
-            Now::Refused => Some("only a receipt names it".to_owned()),
+            Now::Refused => Some("it is known only from a receipt".to_owned()),
             Now::SetUpFailed { line, exit, .. } => {
                 Some(format!("setup `{line}` failed with {exit}"))
             }
@@ -155,14 +155,14 @@ impl Verified<'_> {
     pub fn outcome(&self) -> String {
         if self.holds() {
             let on = if self.each { "where it landed".to_owned() } else { self.on() };
-            return format!("every requirement is landed, and every recorded check passes {on}");
+            return format!("every requirement has landed, and every recorded check passes {on}");
         }
         let red = self.lines.iter().filter(|line| !line.passes()).count();
         let open = self.requirements.iter().filter(|it| it.row.gap().is_some()).count();
         let (all, lines) = (self.requirements.len(), self.lines.len());
         format!(
             "{open} of {all} requirements have not landed with a passing check; {red} of {lines} \
-             checks do not pass"
+             checks fail"
         )
     }
 
@@ -184,12 +184,12 @@ impl Verified<'_> {
         };
         let header = ["REQUIREMENT", "CHECK", "THEN", "NOW", "ON"];
         let mut lines = vec![table::plain(header, self.lines.iter().map(row).collect())];
-        lines.extend(self.findings.iter().map(|it| format!("look at: {}", it.text)));
+        lines.extend(self.findings.iter().map(|it| format!("warning: {}", it.text)));
         for (what, wrote) in self.wrote() {
             lines.push(format!("\n{what}:"));
             let wrote = printable_output(wrote);
             lines.extend(wrote.lines().map(|line| format!("  {line}")));
-            lines.extend(wrote.is_empty().then(|| "  (it wrote nothing)".to_owned()));
+            lines.extend(wrote.is_empty().then(|| "  (no output)".to_owned()));
         }
         printable(&lines.join("\n"))
     }

@@ -372,7 +372,7 @@ impl Story {
                 self.usage = Some(self.usage.unwrap_or_default().plus(usage));
             }
             What::Retry { why, .. } => {
-                self.phase = Phase::Waiting { reason: format!("it tries again: {why}") };
+                self.phase = Phase::Waiting { reason: format!("retrying: {why}") };
             }
             What::Error { text, .. } => self.last_words = Some(text),
             What::Turn { .. } => self.replies = self.replies.saturating_add(1),

@@ -48,8 +48,8 @@ pub fn fetch(
     if let (false, Some(number)) = (record.place.worktree.exists(), snapshot.number) {
         let name = format!("{}{number}", snapshot::prefix(&record.id));
         home.notes.push(format!(
-            "what was not committed is taken from {name}; ignored files, and those that were too \
-             large for it, are gone"
+            "uncommitted work was restored from {name}; ignored files, and files too large for it, \
+             are lost"
         ));
     }
     home.notes.extend(by_checks(&snapshot.by_checks));
@@ -72,7 +72,7 @@ fn by_checks(paths: &[String]) -> Option<String> {
         _ => String::new(),
     };
     Some(format!(
-        "changed while the checks ran, does not land: {shown}{more}; `git add` it in the worktree to \
+        "changed while the checks ran, will not land: {shown}{more}; `git add` it in the worktree to \
          land it"
     ))
 }

@@ -105,16 +105,16 @@ pub fn why(facts: &Facts, state: &State) -> Option<String> {
     let story = &facts.story;
     let why = match state {
         State::Queued => queued_why(&facts.holds),
-        State::Starting => "its worktree is made and its agent started".into(),
+        State::Starting => "creating the worktree and starting the agent".into(),
         State::Working => format!("turn {}", story.turns),
         State::Waiting { reason } => reason.clone(),
-        State::Checking => "studio runs its checks".into(),
+        State::Checking => "running the checks".into(),
         State::Ready => ready_why(story.checks.as_deref().unwrap_or_default().len()),
         State::Failed { why } => failed_why(why, story),
         State::Empty => empty_why(story),
         State::Stopped => stopped_why(story).into(),
-        State::Crashed => "its supervisor ended without a last word".into(),
-        State::Landing => "its landing was begun".into(),
+        State::Crashed => "its supervisor exited unexpectedly".into(),
+        State::Landing => "landing in progress".into(),
         State::Accepted => match &facts.fate {
             Fate::Accepted { commit: Some(commit), .. } => {
                 format!("landed as {}", base::text::head(commit, 12))
@@ -122,9 +122,9 @@ pub fn why(facts: &Facts, state: &State) -> Option<String> {
             Fate::Accepted { commit: None, .. }
             | Fate::Open
             | Fate::Landing
-            | Fate::Discarded { .. } => "it was landed".into(),
+            | Fate::Discarded { .. } => "landed".into(),
         },
-        State::Discarded => "it was discarded".into(),
+        State::Discarded => "discarded".into(),
     };
     let note = story.note.as_ref().filter(|_| *state == State::Ready);
     let denied = denied(&story.denied)
@@ -145,7 +145,7 @@ fn denied(denials: &Denials) -> Option<String> {
 
 fn failed_why(why: &str, story: &Story) -> String {
     match story.red_check().and_then(|check| check.fails_on.as_ref()) {
-        Some(branch) => format!("{why}; this check fails on `{branch}` as well"),
+        Some(branch) => format!("{why}; this check also fails on `{branch}`"),
         None => why.to_owned(),
     }
 }
@@ -178,18 +178,18 @@ fn stopped_why(story: &Story) -> &'static str {
             "it was changed by hand after its agent finished; its checks have not run"
         }
         Some(Unchecked::OtherChecks) => "its checks were changed and have not run",
-        None => "it was stopped by the user",
+        None => "stopped by the user",
     }
 }
 
 fn queued_why(holds: &[Hold]) -> String {
     match holds.first() {
-        None => "it waits for a free place".into(),
+        None => "waiting for a free slot".into(),
         Some(Hold { id, fate: Fate::Discarded { operation } }) => {
-            format!("it waits for `{id}`, which was discarded (studio undo {operation})")
+            format!("waiting for `{id}`, which was discarded (studio undo {operation})")
         }
         Some(Hold { id, fate: Fate::Open | Fate::Landing | Fate::Accepted { .. } }) => {
-            format!("it waits until `{id}` has landed")
+            format!("waiting for `{id}` to land")
         }
     }
 }

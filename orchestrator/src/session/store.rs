@@ -57,7 +57,7 @@ impl Store {
     pub fn create(&self, record: &Record, clock: Clock) -> Result<bool> {
         let id = &record.id;
         let sessions = self.root.join("sessions");
-        let fail = || format!("cannot write down session `{id}`");
+        let fail = || format!("cannot save session `{id}`");
         fs::create_dir_all(&sessions).or_fail(fail)?;
         let temporary = tempfile::Builder::new().prefix(".new-").tempdir_in(&sessions);
         let temporary = temporary.or_fail(fail)?;
@@ -83,7 +83,7 @@ impl Store {
 
     /// Writes down anew what is known of a session that has not started; for the holder of its lock.
     pub fn rewrite(&self, record: &Record) -> Result<()> {
-        let fail = || format!("cannot write down session `{}`", record.id);
+        let fail = || format!("cannot save session `{}`", record.id);
         files::replace_json(&self.file(&record.id, "session.json"), record).or_fail(fail)
     }
 
@@ -108,7 +108,7 @@ impl Store {
                 serde_json::from_slice(&text).map_err(|e| unreadable(id, "session.json", e))?
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound && !self.dir(id).exists() => {
-                return Err(Failure::not_found(format!("there is no session `{id}`")).because(e));
+                return Err(Failure::not_found(format!("no such session: `{id}`")).because(e));
             }
             Err(e) => return Err(unreadable(id, "session.json", e)),
         };
@@ -156,7 +156,7 @@ impl Store {
         }
         if lines.is_empty() {
             // Each has a line from the beginning; without one it would seem to wait for its start.
-            return Err(fail(io::Error::other("it is gone, or nothing in it can be read")));
+            return Err(fail(io::Error::other("it is missing or unreadable")));
         }
         let story = Story::of(&lines);
         // A cache that cannot be written costs time and nothing else.
@@ -180,7 +180,7 @@ impl Store {
         let path = self.file(id, "shell.lock");
         let Some(lock) = Lock::try_share(&path).or_fail(fail)? else {
             return Err(Failure::refused(format!("session `{id}` is in use"))
-                .because("it is being landed, dropped or mended")
+                .because("it is being landed, discarded or repaired")
                 .next("try again"));
         };
         let mut shells = shells(&path);
@@ -197,11 +197,11 @@ impl Store {
             let in_use = Failure::refused(format!("session `{id}` is in use"));
             match shells(&path).as_slice() {
                 [] => in_use
-                    .because("another command lands, discards or mends it at this moment")
-                    .next(format!("wait for it, then look: studio status {id}")),
+                    .because("another command is landing, discarding or repairing it")
+                    .next(format!("wait for it, then run: studio status {id}")),
                 open => in_use
                     .because(format!("a shell is open in it (pid {})", open.join(", ")))
-                    .next("leave that shell, and try again"),
+                    .next("exit that shell, then try again"),
             }
         })
     }

@@ -134,7 +134,7 @@ async fn attend(stream: Stream, token: String, tell: mpsc::UnboundedSender<Asked
     let reply = match read.read_line(&mut line).await {
         Ok(_) => match serde_json::from_str::<Signed>(&line) {
             Ok(signed) if signed.token == token => passed_on(signed.request, &tell).await,
-            Ok(_) => Reply::Refused("the token is wrong".to_owned()),
+            Ok(_) => Reply::Refused("invalid token".to_owned()),
             Err(e) => Reply::Refused(format!("the request cannot be read: {e}")),
         },
         Err(e) => Reply::Refused(e.to_string()),

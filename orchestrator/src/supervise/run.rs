@@ -156,7 +156,7 @@ impl Desk {
                     // Dropping the agent ends its process and its box.
                     self.agent = None;
                     self.starting.take().inspect(JoinHandle::abort);
-                    self.hear(Input::AgentGone { why: "it did not end when it was asked to".into() })?;
+                    self.hear(Input::AgentGone { why: "it did not exit when it was asked to".into() })?;
                 }
                 _ = tick.tick() => {
                     (self.charge.tick)();
@@ -239,10 +239,10 @@ impl Desk {
         let open: Vec<u32> = self.life.story.asks.keys().copied().collect();
         match (n, open.as_slice()) {
             (Some(n), open) if open.contains(&n) => Ok(n),
-            (Some(n), _) => Err(format!("there is no open request {n}")),
+            (Some(n), _) => Err(format!("no open request {n}")),
             (None, [only]) => Ok(*only),
-            (None, []) => Err("there is no open request".to_owned()),
-            (None, many) => Err(format!("several requests are open, so say which: {many:?}")),
+            (None, []) => Err("no open request".to_owned()),
+            (None, many) => Err(format!("several requests are open; name one of {many:?}")),
         }
     }
 
@@ -343,8 +343,8 @@ impl Desk {
 fn outside_the_box(path: &Path) -> String {
     let directory = path.parent().unwrap_or(path).display();
     format!(
-        "the box of this session does not let anything write `{}`; `[sandbox] write = \
-         [\"{directory}\"]` in ~/.config/g3/config.toml opens it",
+        "the sandbox of this session does not allow writing `{}`; `[sandbox] write = \
+         [\"{directory}\"]` in ~/.config/g3/config.toml allows it",
         path.display()
     )
 }

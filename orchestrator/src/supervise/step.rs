@@ -330,7 +330,9 @@ impl Deeds<'_> {
                     format!("\nThis rule in ~/.config/g3/config.toml allows it:\n{rule}")
                 });
                 let rule = rule.unwrap_or_default();
-                Some(format!("no one was asked; `studio resume {id} --ask` asks you{rule}"))
+                Some(format!(
+                    "no terminal to ask on; `studio resume {id} --ask` keeps requests open{rule}"
+                ))
             }
             None => return,
         };

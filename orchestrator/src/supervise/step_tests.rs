@@ -209,7 +209,10 @@ fn requests_without_a_person_are_denied_each_at_once_with_the_way_to_allow_them(
         let told = answered(&mut life, vec![asks(n, "rm -rf")]);
         let [(number, false, Some(why))] = told.as_slice() else { panic!("{told:?}") };
         assert_eq!(*number, n);
-        assert_eq!(why, "no one was asked; `studio resume task-aaaa --ask` asks you");
+        assert_eq!(
+            why,
+            "no terminal to ask on; `studio resume task-aaaa --ask` keeps requests open"
+        );
     }
     assert_eq!((life.story.phase.clone(), life.story.denied.count), (Phase::Working, 3));
 }

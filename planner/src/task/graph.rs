@@ -11,15 +11,16 @@ pub fn faults(tasks: &[Task]) -> Vec<Mistake> {
     let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
     for task in tasks {
         if task.text.is_empty() {
-            faults.push(Mistake::new(task.line, format!("task `{}` says nothing", task.id)));
+            faults.push(Mistake::new(task.line, format!("task `{}` has no text", task.id)));
         }
         let is_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
         if !task.id.chars().all(is_name) {
-            let what = format!("`{}` is no id: letters, digits, `-`, `_` and `.` only", task.id);
+            let what =
+                format!("invalid task id `{}`: use letters, digits, `-`, `_` and `.`", task.id);
             faults.push(Mistake::new(task.line, what));
         }
         if let Some(first) = lines.insert(&task.id, task.line) {
-            let what = format!("`{}` is already the id of the task at line {first}", task.id);
+            let what = format!("duplicate task id `{}` (first used at line {first})", task.id);
             faults.push(Mistake::new(task.line, what));
         }
     }
@@ -27,7 +28,7 @@ pub fn faults(tasks: &[Task]) -> Vec<Mistake> {
         for id in task.after.iter().filter(|id| !lines.contains_key(id.as_str())) {
             let known: Vec<&str> = lines.keys().copied().collect();
             let what = format!(
-                "task `{}` waits for `{id}`, which is not in this file (there: {})",
+                "task `{}` depends on `{id}`, which is not in this file (known: {})",
                 task.id,
                 known.join(", ")
             );
@@ -59,7 +60,7 @@ fn circle(tasks: &[Task]) -> Option<Mistake> {
     let line = tasks[round[0]].line;
     round.push(round[0]);
     let names: Vec<&str> = round.iter().map(|it| tasks[*it].id.as_str()).collect();
-    Some(Mistake::new(line, format!("these tasks wait for each other: {}", names.join(" → "))))
+    Some(Mistake::new(line, format!("circular dependency: {}", names.join(" → "))))
 }
 
 /// Where the tasks stand that this one names in `after`.
@@ -203,7 +204,7 @@ mod tests {
         assert_eq!(told.len(), 1);
         assert_eq!(
             (told[0].line, told[0].what.as_str()),
-            (2, "these tasks wait for each other: b → c → d → b")
+            (2, "circular dependency: b → c → d → b")
         );
         assert!(faults(&tasks(&[("a", &["a"], &[])]))[0].what.ends_with("a → a"));
     }

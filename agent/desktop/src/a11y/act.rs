@@ -121,7 +121,7 @@ impl Target<'_> {
 
     fn set_value(&self, value: Option<&str>) -> Result<()> {
         let Some(value) = value else {
-            return Err(Failure::usage("nothing says what the value is to be"));
+            return Err(Failure::usage("no value given"));
         };
         if self.has(VALUE) {
             return self.set_number(value);

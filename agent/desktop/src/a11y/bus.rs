@@ -112,8 +112,8 @@ fn within<T>(
 }
 
 fn none(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
-    Failure::failed("there is no accessibility bus, so no program tells its controls")
+    Failure::failed("no accessibility bus")
         .because(why)
-        .next("install at-spi2-core and start the session anew")
+        .next("install at-spi2-core and restart the desktop session")
         .next("look at a picture of the screen instead")
 }

@@ -23,7 +23,7 @@ fn of_x11(wanted: &Capture) -> Result<Picture> {
         let open = desk.find(window)?;
         if open.told.minimized {
             let failure = Failure::failed(format!("`{}` is not shown", open.told.title));
-            return Err(failure.because("it is minimized").next("bring it back first"));
+            return Err(failure.because("it is minimized").next("restore it first"));
         }
         let shows = part(open.told.area, wanted.area, desk.area())?;
         return crate::picture::told(desk.grab_window(&open, shows)?, shows, wanted, "x11");
@@ -57,7 +57,7 @@ fn output(known: &[(String, Area)], name: &str) -> Result<Area> {
     let found = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     found.map(|(_, area)| *area).ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
-        Failure::not_found(format!("there is no output `{name}`"))
+        Failure::not_found(format!("no such output: `{name}`"))
             .because(format!("the outputs are: {}", names.join(", ")))
             .next("leave `display` out for the whole desktop")
     })

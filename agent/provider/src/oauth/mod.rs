@@ -65,7 +65,7 @@ impl Login {
     pub fn of(workspace: Workspace) -> Result<Login, Failure> {
         let store = Store::of(&workspace.host)?;
         let Some(tokens) = store.read()? else {
-            return Err(Failure::usage(format!("there is no login for {}", workspace.host))
+            return Err(Failure::usage(format!("no login for {}", workspace.host))
                 .because(format!("`{}` has use_oauth = true", workspace.reference))
                 .next(workspace.command())
                 .next("or take a token: `token` instead of `use_oauth`"));

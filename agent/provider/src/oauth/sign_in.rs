@@ -31,7 +31,7 @@ pub async fn sign_in(workspace: &Workspace, port: u16, show: impl FnOnce(&str)) 
     let begun = service.begin(&listener.address()).map_err(told)?;
     show(&begun.url);
     let Ok(answer) = tokio::time::timeout(patience(), listener.answer(&begun.state)).await else {
-        return Err(Failure::failed("nobody came back from the browser")
+        return Err(Failure::failed("timed out waiting for the browser")
             .because(format!("waited {} s", patience().as_secs_f64()))
             .next(workspace.command()));
     };

@@ -53,9 +53,8 @@ impl Store {
     /// The place for a workspace's login. Its name is a SHA-256, so a host cannot choose a path.
     pub fn of(host: &str) -> Result<Store> {
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-        let home = home.ok_or_else(|| {
-            Failure::usage("there is no home directory to keep a login in").next("set HOME")
-        })?;
+        let home =
+            home.ok_or_else(|| Failure::usage("no home directory for the login").next("set HOME"))?;
         Ok(Store::below(&home.join(".g3/oauth"), host))
     }
 
@@ -84,7 +83,7 @@ impl Store {
         let ours = rustix::process::geteuid().as_raw();
         if !meta.is_file() || meta.uid() != ours || meta.mode() & 0o077 != 0 {
             return Err(Failure::refused(what())
-                .because("it must be a file of your own that nobody else can read")
+                .because("it must be your own file, readable only by you")
                 .next(format!("chmod 600 {}", self.file.display())));
         }
         let content: Content =

@@ -18,13 +18,13 @@ use crate::openai_chat::{Chat, Thought};
 pub(super) fn open(entry: &DatabricksConfig, wanted: &Wanted<'_>) -> Result<Hosted> {
     if entry.use_oauth && (entry.token.is_some() || entry.api_key_command.is_some()) {
         return Err(Failure::usage(format!("`{}` has use_oauth and a token", wanted.reference))
-            .next("leave one of them out"));
+            .next("omit one of them"));
     }
     let host = host(entry, &wanted.reference)?;
     let key = if entry.use_oauth { None } else { Some(token(entry, wanted)?) };
     let model = wanted.model("databricks", entry.model.as_deref())?;
     if !model.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
-        return Err(Failure::usage(format!("`{model}` is no name of a serving endpoint"))
+        return Err(Failure::usage(format!("`{model}` is not a serving endpoint name"))
             .next("name one like databricks-claude-sonnet-4-5"));
     }
     let path = format!("/serving-endpoints/{model}/invocations");
@@ -88,7 +88,7 @@ fn of_host(reference: &str, host: String, entry: &DatabricksConfig) -> Workspace
 fn host(entry: &DatabricksConfig, reference: &str) -> Result<String> {
     let host = entry.host.clone().or_else(|| std::env::var("DATABRICKS_HOST").ok());
     let host = host.filter(|host| !host.trim().is_empty()).ok_or_else(|| {
-        Failure::usage(format!("`{reference}` names no workspace"))
+        Failure::usage(format!("`{reference}` has no workspace"))
             .next("set `host` to its address, or DATABRICKS_HOST")
     })?;
     let host = host.trim().trim_end_matches('/');

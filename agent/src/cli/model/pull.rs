@@ -40,8 +40,8 @@ pub async fn fetch(wanted: &Wanted<'_>) -> Result<()> {
     let half = beside(wanted.target, ".part");
     let locked = Lock::try_take(&beside(wanted.target, ".lock"));
     let Some(_lock) = locked.or_fail(|| cannot(wanted))? else {
-        return Err(Failure::refused("this model is being fetched already")
-            .next("wait for the other g3 model pull"));
+        return Err(Failure::refused("this model is already being downloaded")
+            .next("wait for the other `g3 model pull`"));
     };
     let client = client(wanted.url).or_fail(|| cannot(wanted))?;
     let bar = bar(wanted.bytes);
@@ -94,7 +94,7 @@ async fn transfer(
     let mut body = response.bytes_stream();
     loop {
         let next = tokio::time::timeout(STILL, body.next()).await;
-        let next = next.map_err(|_| Broken::Off("nothing came for 30 s".into()))?;
+        let next = next.map_err(|_| Broken::Off("no data for 30 s".into()))?;
         let Some(chunk) = next.transpose().map_err(off)? else { break };
         at += chunk.len() as u64;
         if at > wanted.bytes {
@@ -106,7 +106,10 @@ async fn transfer(
         bar.set_position(at);
     }
     if at < wanted.bytes {
-        return Err(Broken::Off(format!("it ended after {at} of {} bytes", wanted.bytes)));
+        return Err(Broken::Off(format!(
+            "the connection closed after {at} of {} bytes",
+            wanted.bytes
+        )));
     }
     file.sync_data().map_err(refused)
 }
@@ -122,12 +125,12 @@ fn start(response: &Response, have: u64) -> std::result::Result<u64, String> {
             match begin {
                 Some(begin) if begin <= have => Ok(begin),
                 Some(_) | None => {
-                    Err(format!("the server sent another part than asked: {range:?}"))
+                    Err(format!("the server sent another range than requested: {range:?}"))
                 }
             }
         }
         // What is there is no beginning of that file, so the next try begins anew.
-        StatusCode::RANGE_NOT_SATISFIABLE => Err("the server has no such part".into()),
+        StatusCode::RANGE_NOT_SATISFIABLE => Err("the server does not have this range".into()),
         status => Err(format!("the server answered {status}")),
     }
 }
@@ -138,9 +141,9 @@ fn check(wanted: &Wanted<'_>, half: &Path) -> Result<()> {
         return Ok(());
     }
     let _ = fs::remove_file(half);
-    Err(Failure::failed("what was fetched is not the model, and was deleted")
-        .because(format!("its SHA-256 is {found}, and {} is pinned", wanted.sha256))
-        .next("g3 model pull, which begins anew"))
+    Err(Failure::failed("the downloaded file is not the expected model and was deleted")
+        .because(format!("its SHA-256 is {found}, expected {}", wanted.sha256))
+        .next("g3 model pull    downloads it again"))
 }
 
 /// The SHA-256 of a file, in hex.
@@ -181,7 +184,7 @@ fn length(path: &Path) -> u64 {
 }
 
 fn cannot(wanted: &Wanted<'_>) -> String {
-    format!("cannot fetch {}", wanted.url)
+    format!("cannot download {}", wanted.url)
 }
 
 fn said(wanted: &Wanted<'_>, why: &str) -> Failure {
@@ -192,14 +195,14 @@ fn broke_off(wanted: &Wanted<'_>, half: &Path, why: &str) -> Failure {
     let failure = Failure::failed(cannot(wanted)).because(why);
     match length(half) {
         0 => ways_out(failure),
-        have => failure.next(format!("g3 model pull goes on at {} MB", have / 1_000_000)),
+        have => failure.next(format!("g3 model pull    resumes at {} MB", have / 1_000_000)),
     }
 }
 
 fn ways_out(failure: Failure) -> Failure {
     failure
-        .next("fetch the file on another machine, then: g3 model add FILE --name NAME")
-        .next("another address of the same file: g3 model pull --from URL")
+        .next("download the file on another machine, then: g3 model add FILE --name NAME")
+        .next("another URL of the same file: g3 model pull --from URL")
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {
@@ -291,7 +294,7 @@ mod tests {
         let target = dir.path().join("model.gguf");
         let (url, _asked) = server(vec![ok(text(), CONTENT.len())]);
         let failure = pull(&url, &target, &"0".repeat(64)).await.unwrap_err();
-        assert!(failure.to_string().contains("is pinned"), "{failure}");
+        assert!(failure.to_string().contains("its SHA-256 is"), "{failure}");
         assert!(!target.exists() && !dir.path().join("model.gguf.part").exists());
     }
 

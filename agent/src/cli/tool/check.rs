@@ -22,10 +22,10 @@ use tools::services::Toolset;
 pub struct CheckArgs {
     #[command(flatten)]
     call: CallArgs,
-    /// Who judges (the policy of the configuration unless said)
+    /// Policy to apply [default: the configured one]
     #[arg(long, value_enum)]
     policy: Option<Judge>,
-    /// Judge as if the user had said that it runs on this machine (core-exact)
+    /// Assume that the user asked to run it on the host (core-exact)
     #[arg(long)]
     force_host: bool,
     /// Print one JSON object
@@ -35,9 +35,9 @@ pub struct CheckArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Judge {
-    /// By syntax, by reach and by the rules of the configuration
+    /// By syntax, reach and the configured rules
     Default,
-    /// By the words of the core tools' evaluator
+    /// As the evaluator of the core tools
     CoreExact,
 }
 
@@ -126,8 +126,8 @@ fn told(verdict: &Verdict) -> Told {
     let reason = if why.is_empty() { "safe".to_owned() } else { why.clone() };
     let voice = match action {
         Action::Allow => "That call is safe to run here.",
-        Action::Ask => "That call needs your word. Shall I go on?",
-        Action::Box => "That call runs in the box.",
+        Action::Ask => "That call needs your approval. Continue?",
+        Action::Box => "That call runs in the sandbox.",
         Action::Deny => "That call is not allowed.",
     };
     let require_confirmation = action == Action::Ask;
@@ -149,7 +149,7 @@ fn shown(told: &Told, json: bool) -> Result<String> {
         let line = serde_json::to_string(told).or_fail(|| "cannot write the verdict as JSON")?;
         return Ok(line + "\n");
     }
-    let asks = if told.require_confirmation { "asks first" } else { "asks nobody" };
+    let asks = if told.require_confirmation { "asks first" } else { "does not ask" };
     let mut text = format!("{}: {} ({asks})\n", told.route, told.reason);
     if !told.voice_message.is_empty() {
         text.push_str(&format!("{}\n", told.voice_message));

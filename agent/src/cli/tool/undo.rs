@@ -13,13 +13,13 @@ use tools::undo::{self, Kept};
 /// `g3 tool undo`.
 #[derive(Debug, Args)]
 pub struct UndoArgs {
-    /// Where the tool worked
+    /// Working directory of the tool
     #[arg(long)]
     cwd: Option<PathBuf>,
-    /// Whose writes; those of `g3 tool exec` without a session when left out
+    /// Session whose writes are undone [default: that of `g3 tool exec`]
     #[arg(long)]
     session: Option<String>,
-    /// List the writes that can be taken back, the newest first
+    /// List the writes that can be undone, newest first
     #[arg(long)]
     list: bool,
     /// Print JSON
@@ -39,9 +39,9 @@ pub fn run(args: &UndoArgs) -> Result<()> {
         });
     }
     let Some(taken) = back::last(&state)? else {
-        let what = "no tool wrote anything here that was not taken back";
+        let what = "nothing to undo";
         return Err(Failure::failed(what)
-            .because(format!("there is no record in {}", state.display()))
+            .because(format!("no records in {}", state.display()))
             .next("name another session with --session, another directory with --cwd"));
     };
     print(&if args.json { format!("{}\n", report(&taken)) } else { told(&taken) })
@@ -98,11 +98,11 @@ fn told(taken: &Taken) -> String {
         let names: Vec<String> =
             taken.files.iter().map(|(path, _)| path.display().to_string()).collect();
         return format!(
-            "nothing of what `{tool}` was to write is there; its record is closed: {}\n",
+            "nothing written by `{tool}` is left; its record was closed: {}\n",
             names.join(", ")
         );
     }
     let line =
         |(path, became): &(PathBuf, Became)| format!("{}  {}\n", word(*became), path.display());
-    format!("took back `{tool}`\n{}", taken.files.iter().map(line).collect::<String>())
+    format!("undid `{tool}`\n{}", taken.files.iter().map(line).collect::<String>())
 }

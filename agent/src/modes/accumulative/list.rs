@@ -32,7 +32,7 @@ impl List {
             Err(planner::requirement::Unclear::Twice(id)) => {
                 let file = list.path();
                 Err(Failure::usage(format!("two requirements in {} are {id}", file.display()))
-                    .next("give one of them another number"))
+                    .next("change one of the numbers"))
             }
             Err(planner::requirement::Unclear::Empty) | Ok(_) => Ok(list),
         }
@@ -75,9 +75,7 @@ impl List {
     /// The text for a run: all requirements, the newest marked.
     pub fn text(&self) -> String {
         let newest = self.items().pop().map(|(id, _)| {
-            format!(
-                "\n{id} is the newest: it is what this run is for. The others must hold as well.\n"
-            )
+            format!("\n{id} is the newest: this run is for it. The others must hold too.\n")
         });
         self.whole() + &newest.unwrap_or_default()
     }
@@ -136,9 +134,11 @@ mod tests {
         let again = List::open(dir.path()).unwrap();
         let ids: Vec<String> = again.items().into_iter().map(|(id, _)| id).collect();
         assert_eq!(ids, ["R4", "R5"]);
-        assert!(again.text().ends_with(
-            "R5 is the newest: it is what this run is for. The others must hold as well.\n"
-        ));
+        assert!(
+            again
+                .text()
+                .ends_with("R5 is the newest: this run is for it. The others must hold too.\n")
+        );
     }
 
     #[test]

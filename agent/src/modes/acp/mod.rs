@@ -310,7 +310,7 @@ impl Host {
     ) -> Result<SetSessionModeResponse> {
         let id = &request.mode_id.0;
         let Some(mode) = PermissionMode::parse(id) else {
-            return Err(Failure::usage(format!("there is no mode `{id}`")).next("auto, ask, plan"));
+            return Err(Failure::usage(format!("no such mode: `{id}`")).next("auto, ask, plan"));
         };
         let open = self.find(&request.session_id.0)?;
         let mut work = open.work.lock().await;

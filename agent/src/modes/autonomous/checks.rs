@@ -92,7 +92,7 @@ async fn one(
                 None => {
                     running.end(GRACE).await?;
                     let seconds = at.most.as_secs();
-                    (TIMED_OUT, format!("\n[ended: it took longer than {seconds} s]"))
+                    (TIMED_OUT, format!("\n[timed out after {seconds} s]"))
                 }
             }
         }

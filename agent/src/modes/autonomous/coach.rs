@@ -44,7 +44,7 @@ impl VerdictTool {
     pub fn taken(&self) -> Result<Verdict, String> {
         let state = self.state();
         let none = || match &state.why {
-            Some(why) => format!("its verdict did not count: {why}"),
+            Some(why) => format!("its verdict was invalid: {why}"),
             None => "the coach gave no verdict".to_owned(),
         };
         state.verdict.clone().ok_or_else(none)
@@ -86,10 +86,9 @@ impl OwnTool for VerdictTool {
             },
             "required": ["approved", "requirements", "feedback"]
         });
-        let description =
-            "Gives your verdict and ends the review. Every requirement must stand in \
+        let description = "Gives your verdict and ends the review. Every requirement must be in \
                            it exactly once."
-                .to_owned();
+            .to_owned();
         ToolSpec { name: NAME.to_owned(), description, parameters }
     }
 
@@ -97,7 +96,7 @@ impl OwnTool for VerdictTool {
         match self.read(args) {
             Ok(verdict) => {
                 self.state().verdict = Some(verdict);
-                ToolOutput::done("the verdict is taken")
+                ToolOutput::done("the verdict was accepted")
             }
             Err(why) => {
                 let mut state = self.state();
@@ -105,9 +104,7 @@ impl OwnTool for VerdictTool {
                 state.verdict = None;
                 state.refused += 1;
                 state.why = Some(why.clone());
-                ToolOutput::invalid(format!(
-                    "this verdict does not count: {why}. Give it anew, whole"
-                ))
+                ToolOutput::invalid(format!("invalid verdict: {why}. Send the whole verdict again"))
             }
         }
     }
@@ -156,7 +153,7 @@ mod tests {
             assert!(!tool.call(&verdict(true, "unmet")).ok);
         }
         assert!(tool.left().is_none());
-        assert!(tool.taken().unwrap_err().contains("not all is met: R2"));
+        assert!(tool.taken().unwrap_err().contains("requirements are not met: R2"));
     }
 
     #[test]

@@ -206,7 +206,7 @@ impl Run<'_> {
                 failure.next(format!("{again} --max-turns {}", self.rounds.most + 3))
             }
             Status::Done | Status::Failed | Status::Limit | Status::Cancelled => {
-                failure.next(format!("{again} goes on where it stopped"))
+                failure.next(format!("{again}    resumes it"))
             }
         });
         let ended = RunOutcome::new(status, failure);

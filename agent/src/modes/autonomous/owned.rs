@@ -27,9 +27,9 @@ pub fn refuse_strangers(session_dir: &Path, checks: &[String], given: &[String])
     if strange.is_empty() {
         return Ok(());
     }
-    Err(Failure::usage("this run brings checks along that were not typed here")
+    Err(Failure::usage("this run contains checks that were not given on this machine")
         .because(strange.join("; "))
-        .next("read them; to run them, give each again: --check LINE"))
+        .next("review them; to run them, give each one again: --check LINE"))
 }
 
 fn mark(session_dir: &Path, checks: &[String]) -> Option<PathBuf> {

@@ -55,7 +55,7 @@ impl Run<'_> {
                 Status::Cancelled => return Ok(Some(End::Cancelled)),
                 Status::Failed | Status::Limit | Status::NotApproved => {
                     let failure = ended.failure.map(|failure| failure.sentence());
-                    Some(failure.unwrap_or_else(|| "no reason was given".to_owned()))
+                    Some(failure.unwrap_or_else(|| "unknown reason".to_owned()))
                 }
             };
             let Some(reason) = &why else { break };
@@ -100,7 +100,7 @@ impl Run<'_> {
             judged = (verdict, judged.1.plus(cost));
             match &judged.0 {
                 Ok(_) => break,
-                Err(why) => self.warn(format!("there is no verdict in round {n}: {why}")),
+                Err(why) => self.warn(format!("no verdict in round {n}: {why}")),
             }
         }
         let (verdict, cost) = judged;

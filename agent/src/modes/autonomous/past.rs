@@ -49,14 +49,13 @@ impl Found {
             None => {
                 let mut all = session::list(cwd)?.into_iter().map(|id| id.to_string());
                 all.find(|id| dir.join(id).join(JOURNAL).exists()).ok_or_else(|| {
-                    Failure::usage("there is no autonomous run to go on with here")
-                        .next("g3 --autonomous")
+                    Failure::usage("no autonomous run to resume").next("g3 --autonomous")
                 })?
             }
         };
         match Found::at(&dir.join(&id))? {
             Some(found) => Ok((id, found)),
-            None => Err(Failure::usage(format!("session `{id}` is no autonomous run"))
+            None => Err(Failure::usage(format!("session `{id}` is not an autonomous run"))
                 .next(format!("g3 --resume {id}"))
                 .next("g3 --autonomous")),
         }

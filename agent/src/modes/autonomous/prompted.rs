@@ -64,8 +64,8 @@ impl Team {
     fn first(&self, text: &str) -> Result<Contract> {
         if text.trim() == GO_ON {
             return Err(Failure::usage("this session has no requirements yet")
-                .because("nothing was begun that could go on")
-                .next("say what is required, one item a line"));
+                .because("there is nothing to resume")
+                .next("state the requirements, one item per line"));
         }
         self.pair.contract(text.to_owned(), &[])
     }

@@ -38,9 +38,9 @@ pub fn text(flag: Option<&str>, cwd: &Path) -> Result<String> {
 pub fn of(text: &str) -> Result<Vec<Requirement>> {
     read(section(text)).map_err(|unclear| match unclear {
         Unclear::Empty => Failure::usage("the requirements are empty")
-            .next("write them as a list, one a line, into requirements.md"),
+            .next("write them as a list to requirements.md, one per line"),
         Unclear::Twice(id) => Failure::usage(format!("two requirements have the id {id}"))
-            .next("give one of them another id"),
+            .next("change one of the ids"),
     })
 }
 
@@ -50,10 +50,10 @@ pub fn section(text: &str) -> &str {
 }
 
 fn missing(file: &Path) -> Failure {
-    Failure::usage("there are no requirements")
-        .because(format!("there is no file {}", file.display()))
-        .next("write them into requirements.md, one item a line")
-        .next("g3 --autonomous --requirements \"what is to be done\"")
+    Failure::usage("no requirements")
+        .because(format!("no such file: {}", file.display()))
+        .next("write them to requirements.md, one item per line")
+        .next("g3 --autonomous --requirements \"what must hold\"")
 }
 
 fn text_of(file: &Path) -> Result<String> {

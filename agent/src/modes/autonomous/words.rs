@@ -56,11 +56,11 @@ pub fn play(contract: &Contract, (n, most): (u32, u32), before: Option<&Round>) 
         ),
         Some(round) if round.is_approved() => format!(
             "Round {n} of {most}: your work was approved, and the user wants you to go on. Go \
-             through all requirements once more.\n"
+             through all requirements again.\n"
         ),
         Some(_) => format!(
             "Round {n} of {most}: your work was reviewed and is not approved yet. Do what is \
-             missing, then go through all requirements once more.\n"
+             missing, then go through all requirements again.\n"
         ),
     };
     if let Some(round) = before {
@@ -81,14 +81,14 @@ pub fn play(contract: &Contract, (n, most): (u32, u32), before: Option<&Round>) 
 /// What a player reads whose last part ended early.
 pub fn again(why: &str) -> String {
     format!(
-        "Your last attempt ended early: {why}\nLook at what is done already, and go on with what \
+        "Your last attempt ended early: {why}\nLook at what is already done, and continue with what \
          is missing for the requirements."
     )
 }
 
 /// What a player reads whose process was ended in the middle of a round.
 pub fn interrupted(n: u32) -> String {
-    format!("Round {n} was interrupted. Look at what is done already, and go on with it.")
+    format!("Round {n} was interrupted. Look at what is already done, and continue with it.")
 }
 
 /// What the user said since the player heard from them.

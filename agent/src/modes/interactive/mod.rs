@@ -151,7 +151,7 @@ impl Picture {
             checkpoints.note(work.talk.requests(), before, checkpoints.take()?)
         });
         if let Err(failure) = noted {
-            work.warn(format!("/undo will not know this turn: {}", failure.what));
+            work.warn(format!("/undo cannot undo this turn: {}", failure.what));
         }
     }
 }
@@ -222,7 +222,7 @@ impl Chat {
             Some(ended) => {
                 self.is_unfinished = ended.status != Status::Done;
                 if let Some(failure) = ended.failure {
-                    let hint = "/retry asks again, with what was done so far";
+                    let hint = "/retry    retries with the work done so far";
                     self.say(&failure.next(hint).to_string());
                 }
                 Ok(())

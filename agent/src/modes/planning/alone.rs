@@ -26,9 +26,8 @@ pub async fn run(settings: &Settings, part: &Part, text: &str, heard: Heard) -> 
     let report = explore::report(&settings.cwd);
     let (tool, asked) = match part {
         Part::Refine if text.trim().is_empty() => {
-            return Err(
-                Failure::usage("there is no wish on stdin").next("g3 plan refine < wish.md")
-            );
+            return Err(Failure::usage("stdin is empty: expected a feature request")
+                .next("g3 plan refine < feature.md"));
         }
         Part::Refine => refine::refine(text, words::refine(text, &report, "")),
         Part::Split(there) => {
@@ -53,5 +52,5 @@ pub async fn run(settings: &Settings, part: &Part, text: &str, heard: Heard) -> 
 fn refused(file: &Path, mistakes: &[Mistake]) -> Failure {
     let lines: Vec<String> =
         mistakes.iter().map(|it| format!("{}:{}: {}", file.display(), it.line, it.what)).collect();
-    Failure::usage(format!("{} is not a list of tasks", file.display())).because(lines.join("\n"))
+    Failure::usage(format!("invalid task list {}", file.display())).because(lines.join("\n"))
 }

@@ -56,7 +56,7 @@ pub async fn line(hear: &Interrupts) -> Result<Option<String>> {
         std::io::stdin().read_line(&mut line).map(|bytes| (bytes > 0).then_some(line))
     });
     let read = tokio::select! {
-        read = reading => Some(read.or_fail(|| "the reader of answers broke")?),
+        read = reading => Some(read.or_fail(|| "cannot read the answer")?),
         () = tokens.cancel.cancelled() => None,
     };
     hear.over();

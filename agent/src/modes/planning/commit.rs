@@ -92,7 +92,7 @@ impl Run {
         let read =
             read.and_then(|words| planner::commit::read(&base::text::printable_output(&words)));
         let message = read.unwrap_or_else(|why| {
-            self.warn(format!("no model wrote the commit message: {why}"));
+            self.warn(format!("used a plain commit message: {why}"));
             planner::commit::plain(&words::plain(&wanted))
         });
         self.place.state.message = Some(message.clone());

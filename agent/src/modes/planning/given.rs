@@ -118,7 +118,7 @@ impl Given {
             let ended = work.part(message, cancel.clone()).await;
             *spent = spent.plus(work.talk.usage());
             work.shutdown().finish().await;
-            let none = || Failure::failed(format!("the model gave no {}", tool.spec.name));
+            let none = || Failure::failed(format!("the model returned no {}", tool.spec.name));
             let status = ended.status;
             came = match (status, tool.taken()) {
                 (Status::Cancelled, _) => return Ok(Came::Cancelled),
@@ -140,7 +140,7 @@ impl OwnTool for Given {
             Ok(text) => {
                 *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
                 ToolOutput::done(format!(
-                    "the {} are taken; the user will look at them",
+                    "the {} were accepted; the user will review them",
                     self.spec.name
                 ))
             }
@@ -150,7 +150,7 @@ impl OwnTool for Given {
 
     fn left(&self) -> Option<String> {
         let name = &self.spec.name;
-        let left = || format!("the {name} are not given yet: call the tool `{name}`");
+        let left = || format!("the {name} are missing: call the tool `{name}`");
         self.taken().is_none().then(left)
     }
 }

@@ -94,7 +94,7 @@ impl Run {
             self.ended = Status::NotApproved;
             return Ok(Answer::Quit);
         }
-        let question = "is this complete? (no: work goes on)";
+        let question = "is this complete? (no: continue)";
         let answer = self.ask(question, &YES).await?;
         if answer == Answer::Yes {
             self.place.state.completed = Some(self.place.time("%Y-%m-%d_%H-%M-%S"));

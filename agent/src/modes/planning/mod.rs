@@ -106,7 +106,7 @@ pub async fn run(order: Order, bus: Arc<Bus>, asker: Option<Arc<dyn Asker>>) -> 
 }
 
 fn no_repository() -> Failure {
-    Failure::usage("the code path is in no git repository")
+    Failure::usage("the code path is not in a git repository")
         .next("git init")
         .next("g3 --planning --no-git, to work without commits")
 }
@@ -123,9 +123,9 @@ impl Run {
                 return Ok(None);
             }
             if !dirty.is_empty() {
-                ui::say("these files are not committed; what you have there stays out of commits:");
+                ui::say("uncommitted changes (will not be committed):");
                 dirty.iter().take(30).for_each(|line| ui::say(&format!("  {line}")));
-                if self.ask("go on?", &YES).await? != Answer::Yes {
+                if self.ask("continue?", &YES).await? != Answer::Yes {
                     return Ok(None);
                 }
             }
@@ -139,13 +139,13 @@ impl Run {
 
     /// Takes up what an earlier run left.
     async fn recover(&mut self, found: Found) -> Result<Option<Stage>> {
-        ui::say("an earlier run left work here:");
+        ui::say("unfinished work of an earlier run:");
         for name in [CURRENT, LIST] {
             if let Some(text) = self.place.read(name)? {
                 ui::say(&format!("g3-plan/{name}:\n{}", base::text::printable(text.trim_end())));
             }
         }
-        match self.ask("go on with it? (no: archive it as it is)", &YES).await? {
+        match self.ask("continue it? (no: archive it)", &YES).await? {
             Answer::Yes => {
                 self.place.tell(Happened::Recovering)?;
                 Ok(Some(stage::stage(found)))
@@ -183,15 +183,15 @@ impl Run {
                 return Ok(Answer::Yes);
             }
             if self.voice == Voice::Yes {
-                return Err(Failure::usage("there are no requirements")
-                    .because(format!("there is no file {}", file.display()))
-                    .next("write what you want into it, and run this again"));
+                return Err(Failure::usage("no requirements")
+                    .because(format!("no such file: {}", file.display()))
+                    .next("write a feature request to it, then run this again"));
             }
             if pressed {
-                ui::say("there is nothing in it yet");
+                ui::say("the file is empty");
             }
             ui::say(&format!(
-                "write what you want into {}, then press Enter (q: quit)",
+                "write a feature request to {}, then press Enter (q: quit)",
                 file.display()
             ));
             match ask::line(&self.hear).await? {
@@ -253,7 +253,7 @@ impl Run {
         if answer == Answer::Yes {
             let now = self.place.read(name)?;
             if now.as_deref().map(section) != Some(wanted.as_str()) {
-                ui::say("the text was changed meanwhile; this is not what you saw");
+                ui::say("the file changed after you reviewed it");
                 return Ok(Answer::No);
             }
             self.place.state.approved = Some(hash(wanted.as_bytes()));
@@ -301,7 +301,7 @@ impl Run {
 }
 
 fn unusable() -> Failure {
-    Failure::failed("the refined requirements cannot be told apart")
+    Failure::failed("requirement ids are not unique")
 }
 
 /// The directory that `--codepath` means: `~` is the home, and it must be there.
@@ -314,5 +314,5 @@ pub fn code_path(typed: &str, cwd: &std::path::Path) -> Result<PathBuf> {
         Some(_) | None => cwd.join(typed),
     };
     let real = path.canonicalize().ok().filter(|path| path.is_dir());
-    real.ok_or_else(|| Failure::usage(format!("there is no directory {}", path.display())))
+    real.ok_or_else(|| Failure::usage(format!("no such directory: {}", path.display())))
 }

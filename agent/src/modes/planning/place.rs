@@ -59,7 +59,7 @@ impl Place {
         let dir = code.join("g3-plan");
         if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
             return Err(Failure::usage(format!("{} is a symbolic link", dir.display()))
-                .because("the plan would be written somewhere else")
+                .because("the plan would be written to another directory")
                 .next(format!("rm {}", dir.display())));
         }
         fs::create_dir_all(&dir).or_fail(|| format!("cannot make {}", dir.display()))?;

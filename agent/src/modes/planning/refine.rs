@@ -30,11 +30,11 @@ fn read(args: &Value, wished: usize) -> Result<String, String> {
     let text = args["text"].as_str().unwrap_or_default().trim();
     // Marks are ours: a text with them could hide a part of itself.
     if text.contains("{{CURRENT REQUIREMENTS") || text.contains("{{ORIGINAL USER") {
-        return Err("leave out the marks in double braces: only the list".to_owned());
+        return Err("omit the marks in double braces: only the list".to_owned());
     }
     let items = requirement::items_of(text);
     if items == 0 && !text.is_empty() {
-        return Err("`text` is no list: one requirement an item, `- R1: …`".to_owned());
+        return Err("`text` is not a list: one requirement per item, `- R1: …`".to_owned());
     }
     if items < wished {
         return Err(format!(
@@ -44,7 +44,7 @@ fn read(args: &Value, wished: usize) -> Result<String, String> {
     }
     match requirement::read(text) {
         Ok(_) => Ok(text.to_owned()),
-        Err(Unclear::Empty) => Err("there is no requirement in `text`".to_owned()),
+        Err(Unclear::Empty) => Err("`text` has no requirements".to_owned()),
         Err(Unclear::Twice(id)) => {
             Err(format!("two requirements have the id {id}: give one another"))
         }

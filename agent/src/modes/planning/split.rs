@@ -36,7 +36,7 @@ pub fn split(all: Vec<Requirement>, there: Vec<Task>, report: &str) -> (Given, A
         "type": "object",
         "properties": {
             "id": {"type": "string", "description": "A short name: letters, digits and `-`."},
-            "text": {"type": "string", "description": "What is to be done, so that somebody who sees only this and the requirements can do it."},
+            "text": {"type": "string", "description": "What to do, complete enough for an agent that sees only this and the requirements."},
             "requirements": list("Ids of the requirements that it serves; at least one."),
             "after": list("Ids of the tasks that must have landed before it begins."),
             "paths": list("Files that it will touch, as glob patterns from the root."),
@@ -73,14 +73,14 @@ fn read(args: &Value, all: &[Requirement], there: &[Task]) -> Result<String, Str
     wrong.extend(
         strangers(all, &tasks)
             .iter()
-            .map(|(task, id)| format!("task `{}` names {id}, which is no requirement", task.id)),
+            .map(|(task, id)| format!("task `{}` names unknown requirement {id}", task.id)),
     );
     let idle = new.iter().filter(|task| task.requirements.is_empty());
-    wrong.extend(idle.map(|task| format!("task `{}` serves no requirement", task.id)));
-    wrong.extend(open(all, &tasks).iter().map(|it| format!("no task serves {}", it.id)));
+    wrong.extend(idle.map(|task| format!("task `{}` covers no requirement", task.id)));
+    wrong.extend(open(all, &tasks).iter().map(|it| format!("no task covers {}", it.id)));
     match wrong.is_empty() {
         true => Ok(task::to_toml(&new)),
-        false => Err(format!("{}. Give all new tasks anew", wrong.join("; "))),
+        false => Err(format!("{}. Send all new tasks again", wrong.join("; "))),
     }
 }
 

@@ -123,7 +123,7 @@ impl Tree {
             let in_index = self.moved(staged.get(&path).cloned(), change, &pictures)?;
             match (in_commit, in_index) {
                 (Some(in_commit), Some(in_index)) => pick.taken.push((path, in_commit, in_index)),
-                _ => pick.left.push((name, "it held changes of yours that cannot be told apart")),
+                _ => pick.left.push((name, "it also contains your own changes")),
             }
         }
         Ok(pick)
@@ -155,7 +155,7 @@ impl Tree {
         let subject = message.lines().next().unwrap_or_default();
         let moved = ["update-ref", "-m", &format!("commit: {subject}"), "HEAD", &commit, old];
         self.call(&moved, None).map_err(|failure| {
-            failure.next("somebody committed meanwhile; run g3 --planning again to commit on top")
+            failure.next("the branch changed; run g3 --planning again to commit on top")
         })?;
         Ok(commit)
     }
@@ -236,7 +236,7 @@ impl Tree {
         let output = job.output(Limits::seconds(PATIENCE)).map_err(git::GitError::from);
         let output = output.and_then(|output| checked(args, output));
         let output = output.map_err(|why| {
-            let failure = Failure::failed("the repository cannot be worked on");
+            let failure = Failure::failed("git failed");
             match why.to_string() {
                 why if why.contains("tell me who you are") => {
                     let hint = "git config user.name \"…\"; git config user.email \"…\"";

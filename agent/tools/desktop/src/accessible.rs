@@ -73,7 +73,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let report = Report { since, action: &wanted, name: json!(name), kind: json!(role) };
     let Some((_, action)) = ACTIONS.iter().find(|(known, _)| *known == wanted) else {
         let known = ACTIONS.map(|(name, _)| name).join(", ");
-        let why = format!("`{wanted}` is no action; there are {known} (or type)");
+        let why = format!("unknown action `{wanted}`; use {known} (or type)");
         return Ok(report.failed(ErrorKind::Validation, &why, json!({})));
     };
     if name.is_none() && id.is_none() && role.is_none() {
@@ -96,8 +96,8 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Some(control) = acted.control else {
         let available = acted.available.join("; ");
         let why = match available.is_empty() {
-            true => "there is no such control, and no other one".to_owned(),
-            false => format!("there is no such control; there are: {available}"),
+            true => "no such control, and there are no others".to_owned(),
+            false => format!("no such control; available: {available}"),
         };
         let more = json!({ "found": false, "available_elements": available });
         return Ok(report.failed(ErrorKind::NotFound, &why, more));

@@ -138,7 +138,7 @@ impl Given<'_> {
                 return Ok(Some(middle));
             }
             if self.pair("x", "y")?.is_none() {
-                return Err(format!("there is no element {id}: call observe_screen anew"));
+                return Err(format!("no such element: {id}; call observe_screen again"));
             }
         }
         self.pair("x", "y")
@@ -196,7 +196,9 @@ impl Given<'_> {
             "up" => (-notches, 0),
             "right" => (0, notches),
             "left" => (0, -notches),
-            other => return Err(format!("`{other}` is no direction: up, down, left or right")),
+            other => {
+                return Err(format!("invalid direction `{other}`: use up, down, left or right"));
+            }
         };
         let place = self.point()?;
         let mut steps: Vec<Step> = place.map(|(x, y)| Step::Move { x, y }).into_iter().collect();

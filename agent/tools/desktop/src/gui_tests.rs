@@ -73,7 +73,7 @@ fn an_element_stands_for_its_middle_and_an_unknown_one_for_nothing() {
     let unknown =
         steps(json!({"action": "click", "coordinates": {"element_id": 9, "x": 1, "y": 1}}));
     assert_eq!(unknown[0], Step::Move { x: 2, y: 2 });
-    assert!(why(json!({"action": "click", "element_id": "9"})).contains("no element 9"));
+    assert!(why(json!({"action": "click", "element_id": "9"})).contains("no such element: 9"));
     let named = why(json!({"action": "click", "element_id": "Save", "x": 1, "y": 1}));
     assert!(named.contains("must be a number"), "{named}");
 }

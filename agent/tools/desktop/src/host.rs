@@ -157,7 +157,7 @@ fn find(at: &ToolContext) -> Result<PathBuf, ToolError> {
     found.ok_or_else(|| {
         ToolError::failed(format!(
             "the program `{NAME}` is not there, by which g3 sees and uses the screen. Build it \
-             with `cargo build --release -p desktop` and put it beside g3 or on PATH, or name it \
+             with `cargo build --release -p desktop` and put it next to g3 or on PATH, or name it \
              in the configuration: [computer_control] program"
         ))
     })

@@ -57,7 +57,7 @@ async fn click(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         "right" => Button::Right,
         "middle" => Button::Middle,
         other => {
-            let text = format!("mouse_click: `{other}` is no button: left, right or middle");
+            let text = format!("mouse_click: invalid button `{other}`: use left, right or middle");
             return Err(ToolError::invalid(text));
         }
     };

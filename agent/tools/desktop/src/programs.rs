@@ -162,7 +162,7 @@ fn checked(bytes: Vec<u8>, cut: Option<Area>) -> Result<(Vec<u8>, (u32, u32)), S
     let picture = image::load_from_memory_with_format(&bytes, ImageFormat::Png).map_err(damaged)?;
     let Some(area) = cut else { return Ok((bytes, (picture.width(), picture.height()))) };
     let part = inside(area, (picture.width(), picture.height()))
-        .ok_or_else(|| "the region lies outside of the screen".to_owned())?;
+        .ok_or_else(|| "the region is outside the screen".to_owned())?;
     let picture = picture.crop_imm(part.0, part.1, part.2, part.3);
     let mut bytes = Vec::new();
     picture.write_to(&mut Cursor::new(&mut bytes), ImageFormat::Png).map_err(damaged)?;

@@ -71,7 +71,7 @@ impl Seen {
         let file = file(at);
         let kept = file.parent().map_or(Ok(()), std::fs::create_dir_all);
         if let Err(why) = kept.and_then(|()| base::files::replace_json(&file, self)) {
-            (at.hear)(&format!("[what was seen of the screen cannot be kept: {why}]\n"));
+            (at.hear)(&format!("[cannot save the screen observation: {why}]\n"));
         }
     }
 

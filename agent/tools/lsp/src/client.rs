@@ -51,7 +51,7 @@ pub async fn start(
     around: &CommandBox,
 ) -> Result<Client, String> {
     let Some(command) = language.command() else {
-        return Err(format!("there is no program `{}`", language.command));
+        return Err(format!("no such program: `{}`", language.command));
     };
     let log = logs.as_deref().map(|logs| (logs, language.name.as_str()));
     let hold = around.hold_where_possible().map_err(|why| why.to_string())?;

@@ -75,7 +75,7 @@ impl Hub {
                 it.language, it.command, it.install, it.name
             ),
             None => format!(
-                "There is no language server for {}: install one and name it in the \
+                "No language server for {}: install one and name it in the \
                  configuration as [lsp.NAME] with command and extensions",
                 file.file_name().unwrap_or_default().to_string_lossy()
             ),

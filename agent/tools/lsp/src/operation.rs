@@ -144,7 +144,7 @@ impl Question {
             let lines = text.lines().count();
             let wanted = self.at.line + 1;
             let why =
-                format!("{shown} has {lines} lines; there is no line {wanted}, counted from 1");
+                format!("{shown} has {lines} lines; line {wanted} (counted from 1) does not exist");
             return Err(ToolError::invalid(why));
         }
         Ok(())

@@ -70,7 +70,7 @@ pub fn languages(own: &BTreeMap<String, LspServer>) -> Result<Vec<Language>> {
         let fresh = Language { name: name.clone(), ..Language::default() };
         let language = changed(known.cloned().unwrap_or(fresh), server);
         if let Some(fault) = language.fault() {
-            return Err(Failure::usage(format!("[lsp.{name}] is no language server"))
+            return Err(Failure::usage(format!("invalid language server [lsp.{name}]"))
                 .because(fault)
                 .next("command = \"PROGRAM\", extensions = [\".ending\"]"));
         }
@@ -109,7 +109,7 @@ impl Language {
         let program = Path::new(&self.command);
         let is_name = program.components().count() == 1;
         if self.command.trim().is_empty() || self.extensions.is_empty() {
-            Some("it is none of those that g3 knows, so it needs `command` and `extensions`")
+            Some("it is not a known server, so it needs `command` and `extensions`")
         } else if !is_name && !program.is_absolute() && !self.command.starts_with("~/") {
             Some("its `command` is neither a name nor an absolute path")
         } else if self.seconds == Some(0) {

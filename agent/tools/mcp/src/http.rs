@@ -37,12 +37,12 @@ pub async fn open(server: &McpServer, us: Us) -> Result<RunningService<RoleClien
 /// The address; plain `http` is refused where it would leave the machine.
 pub fn address(server: &McpServer) -> Result<Url, String> {
     let text = server.url.as_deref().unwrap_or_default();
-    let url = Url::parse(text).map_err(|why| format!("`{text}` is no address: {why}"))?;
+    let url = Url::parse(text).map_err(|why| format!("`{text}` is not an address: {why}"))?;
     match url.scheme() {
         "https" => Ok(url),
         "http" if server.allow_http || door::is_loopback(&url) => Ok(url),
         "http" => Err(format!(
-            "`{text}` is plain http, which would leave this machine in the open; use https, or \
+            "`{text}` is plain http, which would be sent unencrypted; use https, or \
              set `allow_http = true`"
         )),
         other => Err(format!("`{other}` is neither https nor http")),
@@ -65,7 +65,7 @@ fn headers(server: &McpServer) -> Result<HashMap<HeaderName, HeaderValue>, Strin
 /// What `bearer_token_command` prints.
 async fn token(server: &McpServer) -> Result<Option<String>, String> {
     let Some(command) = &server.bearer_token_command else { return Ok(None) };
-    let failed = |why: String| format!("`bearer_token_command` gave no token: {why}");
+    let failed = |why: String| format!("`bearer_token_command` failed: {why}");
     let argv = command.argv();
     let Some((program, args)) = argv.split_first() else {
         return Err(failed("it is empty".to_owned()));
@@ -82,7 +82,7 @@ async fn token(server: &McpServer) -> Result<Option<String>, String> {
 /// Why there is no connection, and what to do about it.
 fn explain(why: &ClientInitializeError) -> String {
     if why.is_authorization_required() || why.auth_challenge().is_some() {
-        return "it wants a login: `g3 mcp login NAME` makes one in a browser; or let \
+        return "it requires a login: run `g3 mcp login NAME`; or let \
                 `bearer_token_command` print a token"
             .to_owned();
     }

@@ -122,7 +122,7 @@ impl Hub {
         match self.servers.iter().find(|server| server.part == part) {
             Some(server) => target(server, name).await,
             None => {
-                let text = format!("there is no tool `{name}`");
+                let text = format!("no such tool: `{name}`");
                 Err(ToolError::new(ErrorKind::UnknownTool, text))
             }
         }

@@ -55,7 +55,7 @@ pub async fn client(server: &McpServer) -> Result<AuthClient<Client>, String> {
     let mut manager = manager(server).await?;
     let known = manager.initialize_from_store().await.map_err(|why| lost(&why))?;
     if !known {
-        return Err("its login is no longer valid; `g3 mcp login` makes a new one".to_owned());
+        return Err("its login has expired; run `g3 mcp login`".to_owned());
     }
     let client = door::client(&url).map_err(|why| why.to_string())?;
     Ok(AuthClient::new(client, manager))
@@ -66,7 +66,7 @@ async fn manager(server: &McpServer) -> Result<AuthorizationManager, String> {
     // The library's own client finds its TLS here.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut manager = AuthorizationManager::new(url).await.map_err(|why| lost(&why))?;
-    let file = file(server).ok_or("there is no home directory to keep a login in")?;
+    let file = file(server).ok_or("no home directory for the login")?;
     manager.set_credential_store(Store(file));
     Ok(manager)
 }
@@ -98,7 +98,7 @@ impl Login {
     pub async fn finish(self) -> Result<(), String> {
         let state = state_of(self.address()).ok_or("the address of the login has no state")?;
         let waited = tokio::time::timeout(PATIENCE, self.listener.answer(&state)).await;
-        let visit = match waited.map_err(|_| "nobody logged in for ten minutes".to_owned())? {
+        let visit = match waited.map_err(|_| "timed out after 10 minutes".to_owned())? {
             Callback::Code(visit) => visit,
             Callback::Refused(why) => return Err(format!("the login was refused: {why}")),
         };

@@ -288,7 +288,7 @@ impl Server {
 
     fn too_late(&self) -> ToolError {
         let text = format!(
-            "no answer within {} s (`timeout_seconds` of [mcp.{}]); the server was told to stop",
+            "no answer within {} s (`timeout_seconds` of [mcp.{}]); the request was cancelled",
             self.definition.timeout_seconds, self.name
         );
         ToolError::new(ErrorKind::Timeout, text)
@@ -311,7 +311,9 @@ impl Server {
         let trouble = |text: String| Err(Lost::ToolError(ToolError::failed(text)));
         match answer {
             Ok(ServerResult::CallToolResult(answer)) => Ok(answer),
-            Ok(_) => trouble(format!("`{}` wants something that g3 does not have", self.name)),
+            Ok(_) => {
+                trouble(format!("`{}` requires a capability that g3 does not have", self.name))
+            }
             Err(ServiceError::TransportClosed) => Err(Lost::Died(None)),
             // Over HTTP a request may have arrived although its answer did not.
             Err(ServiceError::TransportSend(why)) if self.definition.url.is_some() => {

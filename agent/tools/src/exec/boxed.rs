@@ -258,7 +258,7 @@ fn whole(what: &str, made: io::Result<Confinement>) -> io::Result<Confinement> {
         Err(why) => Some(why.to_string()),
     };
     match lack {
-        Some(lack) => Err(io::Error::other(format!("there is no {what} to run it in: {lack}"))),
+        Some(lack) => Err(io::Error::other(format!("no {what} to run it in: {lack}"))),
         None => made,
     }
 }

@@ -83,7 +83,7 @@ fn mode_to_keep(path: &Path) -> io::Result<u32> {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
     }
     if kind.is_symlink() {
-        return Err(io::Error::other("it became a symbolic link meanwhile"));
+        return Err(io::Error::other("it has become a symbolic link"));
     }
     if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
         return Err(io::Error::other("it is not a regular file"));
@@ -111,7 +111,7 @@ fn open(path: &Path, flags: OFlags) -> io::Result<std::os::fd::OwnedFd> {
         // A kernel before 5.6, or a filter that does not know the call.
         Err(rustix::io::Errno::NOSYS) => plain_open(path, flags),
         Err(rustix::io::Errno::LOOP) => {
-            Err(io::Error::other("a part of the path became a symbolic link meanwhile"))
+            Err(io::Error::other("a part of the path has become a symbolic link"))
         }
         other => Ok(other?),
     }

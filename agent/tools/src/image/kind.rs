@@ -109,7 +109,7 @@ fn text(bytes: &[u8]) -> String {
             .to_owned();
     }
     if start.contains('\0') || start.contains('\u{fffd}') {
-        return format!("it is no picture that is known here; {kinds}");
+        return format!("unknown image format; {kinds}");
     }
     format!("it is text, not a picture; {kinds}")
 }
@@ -127,9 +127,9 @@ mod tests {
         assert!(why(b"\xef\xbb\xbf<svg xmlns=\"\"/>").contains("SVG"));
         assert!(why(b"%PDF-1.7").contains("pdftoppm"));
         assert!(why(b"hello").contains("it is text"));
-        assert!(why(b"\x01\0\x02").contains("no picture that is known"));
+        assert!(why(b"\x01\0\x02").contains("unknown image format"));
         assert!(why(b"").contains("empty"));
         // Cut within the magic bytes.
-        assert!(why(b"\x89PN").contains("no picture"));
+        assert!(why(b"\x89PN").contains("unknown image format"));
     }
 }

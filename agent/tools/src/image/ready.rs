@@ -125,7 +125,7 @@ fn moves(kind: Kind, bytes: &[u8]) -> bool {
 
 /// Writes a picture anew: a photo as JPEG, any other without loss as long as that fits.
 fn encode(picture: &DynamicImage, from: Kind, room: usize) -> Result<(Kind, Vec<u8>), String> {
-    let failed = |why: image::ImageError| format!("it cannot be written anew: {why}");
+    let failed = |why: image::ImageError| format!("it cannot be re-encoded: {why}");
     if from != Kind::Jpeg {
         let mut bytes = Vec::new();
         eight_bits(picture)
@@ -144,8 +144,7 @@ fn encode(picture: &DynamicImage, from: Kind, room: usize) -> Result<(Kind, Vec<
             return Ok((Kind::Jpeg, bytes));
         }
     }
-    Err("there is no room for it beside the pictures before it: read it in a call of its own"
-        .to_owned())
+    Err("too large together with the images before it: read it in a separate call".to_owned())
 }
 
 /// Eight bits for each colour: more is not seen.

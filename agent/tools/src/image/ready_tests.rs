@@ -59,7 +59,7 @@ fn what_does_not_fit_is_written_smaller_until_it_does() {
     let sent = ready(Kind::Png, bytes.clone(), bytes.len() / 2).unwrap();
     assert!(sent.kind == Kind::Jpeg && sent.bytes.len() <= bytes.len() / 2);
     let why = ready(Kind::Png, bytes, 500).err().unwrap();
-    assert!(why.contains("no room"), "{why}");
+    assert!(why.contains("too large together"), "{why}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub mod page;
 /// A set of tool names as an ecosystem knows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Profile {
-    /// The full suite, one name per capability.
+    /// All tools, one name per capability.
     #[default]
     G3,
     /// The names of egirl.
@@ -23,7 +23,7 @@ pub enum Profile {
     ToolsApi,
     /// The names of the core tools.
     Core,
-    /// Every name there is.
+    /// All names.
     All,
 }
 

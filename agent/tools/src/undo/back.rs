@@ -79,7 +79,7 @@ fn judged(kept: &Kept) -> Result<Vec<Became>> {
     let tool = &kept.record.tool;
     Err(Failure::refused(format!("files were changed after `{tool}` wrote them"))
         .because(wrong.join(", "))
-        .next("put them back or move them away, then once more: nothing was touched"))
+        .next("restore or move them, then try again: nothing was changed"))
 }
 
 fn judge(file: &File) -> std::result::Result<Became, String> {

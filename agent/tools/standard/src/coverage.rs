@@ -78,8 +78,8 @@ const MISSING: [(&str, &str); 5] = [
          add llvm-tools`; for a Rust that is not from rustup, the system's llvm of the version \
          that `rustc -vV` tells, or to set LLVM_COV and LLVM_PROFDATA to such programs",
     ),
-    ("cargo: command not found", "there is no cargo on the PATH: Rust is not installed here"),
-    ("cargo: not found", "there is no cargo on the PATH: Rust is not installed here"),
+    ("cargo: command not found", "cargo was not found: Rust is not installed"),
+    ("cargo: not found", "cargo was not found: Rust is not installed"),
     (
         "could not find `Cargo.toml`",
         "there is no Cargo.toml in the working directory or above it: coverage is measured of \
@@ -147,7 +147,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     match report(&ran.stdout) {
         Some(data) => Ok(outcome(data, &call.place, &tools)),
         None => Err(ToolError::failed(format!(
-            "`{command}` ended well but gave no report that can be read:\n{}",
+            "`{command}` succeeded but its report cannot be read:\n{}",
             end_of(&ran.stdout)
         ))),
     }
@@ -178,7 +178,7 @@ fn failed(code: i32, stdout: &Captured, stderr: &Captured) -> ToolError {
         return ToolError::failed(*why);
     }
     ToolError::failed(format!(
-        "there is no coverage, because the tests did not pass or could not be built (exit code \
+        "no coverage, because the tests failed or could not be built (exit code \
          {code}):\n{said}"
     ))
 }

@@ -55,7 +55,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         return Err(ToolError::invalid(text));
     }
     if std::env::var_os(SCOUT).is_some() {
-        return Err(ToolError::failed("a scout starts no other scout: look it up yourself"));
+        return Err(ToolError::failed("research agents cannot start other research agents"));
     }
     let reads_all = reads_all(call).await?;
     let cancelled = || ToolError::new(ErrorKind::Cancelled, "cancelled by the user");

@@ -46,7 +46,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Some(skill) = shelf.find(name.trim()) else {
         let known: Vec<&str> = shelf.skills().iter().map(|skill| skill.name.as_str()).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        let text = format!("there is no skill `{}`; there are: {known}", name.trim());
+        let text = format!("no such skill: `{}`; available: {known}", name.trim());
         return Err(ToolError::new(ErrorKind::NotFound, text));
     };
     if let Some(file) = file.filter(|file| !file.trim().is_empty()) {

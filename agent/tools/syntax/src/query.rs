@@ -57,7 +57,7 @@ pub fn compile(language: &Language, source: &str) -> Result<Compiled, String> {
         return Err(shown(source, at, &what));
     }
     if query.capture_names().is_empty() {
-        let what = "it captures nothing, so there is nothing to show: put @name behind a node";
+        let what = "it captures nothing: put @name after a node";
         return Err(shown(source, 0, what));
     }
     let any = (0..query.pattern_count()).map(|pattern| {
@@ -204,7 +204,7 @@ fn unknown<'k>(what: &str, name: &str, known: impl Iterator<Item = &'k str>) -> 
     let near = known.map(|known| (strsim::jaro_winkler(known, name), known));
     let near = near.filter(|(score, _)| *score > 0.8).max_by(|a, b| a.0.total_cmp(&b.0));
     let near = near.map(|(_, known)| format!("; the nearest is `{known}`")).unwrap_or_default();
-    format!("there is no {what} `{name}` in this language{near}")
+    format!("no {what} `{name}` in this language{near}")
 }
 
 /// What is wrong, where, and the line of the query with a caret below the place.

@@ -214,7 +214,7 @@ fn a_bad_query_is_shown_where_it_is_bad() {
     let why = |query: &str| rust(query).err().unwrap();
     assert_eq!(
         why("(function_item\n  nam: (identifier) @n)"),
-        "line 2, column 3: there is no field `nam` in this language; the nearest is `name`\n  \
+        "line 2, column 3: no field `nam` in this language; the nearest is `name`\n  \
          \u{20} nam: (identifier) @n)\n  \u{20} ^"
     );
     assert_eq!(

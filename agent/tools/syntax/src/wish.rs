@@ -105,7 +105,7 @@ pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
 
 fn items(args: &Args) -> Result<&[Value], ToolError> {
     match args.searches.len() {
-        0 => Err(ToolError::invalid("`searches` is empty: there is nothing to search for")),
+        0 => Err(ToolError::invalid("`searches` is empty")),
         n if n > SEARCHES => {
             Err(ToolError::invalid(format!("`searches` has {n} entries; {SEARCHES} is the most")))
         }

@@ -100,12 +100,12 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 fn target(call: &Invocation<'_>) -> Result<Url, ToolError> {
     let text = call.text("url").trim();
     let bad = |why: &str| ToolError::invalid(format!("webfetch: `{text}` {why}"));
-    let mut url = Url::parse(text).map_err(|why| bad(&format!("is no address: {why}")))?;
+    let mut url = Url::parse(text).map_err(|why| bad(&format!("is not an address: {why}")))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(bad("must begin with http:// or https://"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(bad("holds a user name or a password, which is not sent"));
+        return Err(bad("contains a user name or a password, which is not sent"));
     }
     url.set_fragment(None);
     let host = door::host(&url);
@@ -135,7 +135,7 @@ async fn fetch(call: &Invocation<'_>, url: &Url, form: Form) -> Result<ToolOutpu
         Came::Page { response, url } => (response, url),
         Came::Elsewhere { from, to } => {
             let text = format!(
-                "{from} sends on to another host, which was not asked:\n{to}\nCall webfetch with \
+                "{from} redirects to another host:\n{to}\nCall webfetch with \
                  that address if it is what you look for."
             );
             let metadata = json!({ "url": from.as_str(), "redirect": to.as_str() });
@@ -188,7 +188,7 @@ async fn follow(door: &Door<'_>, mut url: Url, form: Form, name: &str) -> Result
         }
         url = to;
     }
-    Err(ToolError::failed(format!("{url} sends on and on, more than {REDIRECTS} times")))
+    Err(ToolError::failed(format!("too many redirects ({REDIRECTS}): {url}")))
 }
 
 /// Where an answer sends us.
@@ -198,7 +198,7 @@ fn sent_on(response: &Response, url: &Url) -> Result<Option<Url>, ToolError> {
         return Ok(None);
     };
     let place = String::from_utf8_lossy(place.as_bytes());
-    let bad = || ToolError::failed(format!("{url} sends on to `{place}`, which is no page"));
+    let bad = || ToolError::failed(format!("{url} redirects to `{place}`, which is not a page"));
     let mut to = url.join(&place).map_err(|_| bad())?;
     if !matches!(to.scheme(), "http" | "https") || !to.username().is_empty() {
         return Err(bad());

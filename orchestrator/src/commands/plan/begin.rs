@@ -59,10 +59,10 @@ pub fn begin(
     let strange = before.is_none() && paper.read(REQUIREMENTS)?.is_some();
     if (at_work || strange) && !args.new {
         let file = args.wish.as_deref().unwrap_or(Path::new("FILE")).display();
-        return Err(Failure::refused("another plan is at work")
+        return Err(Failure::refused("another plan is in progress")
             .because(format!("it is in {REQUIREMENTS}"))
-            .next("studio plan    goes on with it")
-            .next(format!("studio plan --new {file}    sets it aside; nothing is lost")));
+            .next("studio plan    continues it")
+            .next(format!("studio plan --new {file}    archives it")));
     }
     let saved = fresh(desk, wish)?;
     let stamp = desk.clock.now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
@@ -71,7 +71,7 @@ pub fn begin(
     let earlier = before.is_some() || strange;
     let kept = earlier.then(|| paper.set_aside(how, &stamp)).transpose()?.unwrap_or_default();
     for name in &kept {
-        report::say(&format!("the earlier plan is kept: {name}"));
+        report::say(&format!("archived the earlier plan: {name}"));
     }
     if let [tasks, requirements] = kept.as_slice() {
         let what = match how {
@@ -94,9 +94,9 @@ pub fn begin(
 /// `g3 --planning`, are one.
 pub fn go_on(desk: &Desk, paper: &Paper, saved: Option<Saved>) -> Result<Saved> {
     let Some(text) = paper.read(REQUIREMENTS)? else {
-        return Err(Failure::usage("there is no plan in this repository")
-            .because(format!("there is no {REQUIREMENTS}"))
-            .next("studio plan WISH.md    where WISH.md says what you want"));
+        return Err(Failure::usage("no plan in this repository")
+            .because(format!("{REQUIREMENTS} does not exist"))
+            .next("studio plan FILE    where FILE describes the feature"));
     };
     if let Some(saved) = saved {
         return Ok(saved);

@@ -136,7 +136,7 @@ impl Paper {
         let Some(section) = document::current(text) else { return Ok(Vec::new()) };
         requirement::read(section).map_err(|unclear| {
             let what = match unclear {
-                Unclear::Empty => format!("there is no requirement in {REQUIREMENTS}"),
+                Unclear::Empty => format!("{REQUIREMENTS} has no requirements"),
                 Unclear::Twice(id) => format!("{REQUIREMENTS}: two requirements have the id {id}"),
             };
             Failure::usage(what).next(format!("change {REQUIREMENTS}")).next("studio plan")
@@ -151,7 +151,7 @@ impl Paper {
             .into_iter()
             .map(|(task, id)| task::Mistake {
                 line: task.line,
-                what: format!("task `{}` serves {id}, which is not in {REQUIREMENTS}", task.id),
+                what: format!("task `{}` names {id}, which is not in {REQUIREMENTS}", task.id),
             })
             .collect();
         match unknown.is_empty() {

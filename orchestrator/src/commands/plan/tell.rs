@@ -18,9 +18,9 @@ use crate::session::facts::Fate;
 /// What happens next.
 pub fn stage(desk: &Desk, stage: Stage) {
     let (word, sentence) = match stage {
-        Stage::Refine => ("refine", "a model reads the code and refines the requirements"),
+        Stage::Refine => ("refine", "refining the requirements with a model"),
         Stage::Approve => ("approve", ""),
-        Stage::Split => ("split", "a model splits the requirements into tasks"),
+        Stage::Split => ("split", "splitting the requirements into tasks with a model"),
         Stage::Agree => ("agree", ""),
         Stage::Work => ("work", ""),
         Stage::Over => ("over", ""),
@@ -59,7 +59,7 @@ pub fn tasks(desk: &Desk, tasks: &[Task], placed: &[Placed]) {
     }
     let row = |(task, placed): (&Task, &Placed)| {
         let now = match (placed.standing, &placed.earlier) {
-            (Standing::None, Some(_)) => "done anew",
+            (Standing::None, Some(_)) => "redo",
             (standing, _) => word(standing),
         };
         [
@@ -73,7 +73,7 @@ pub fn tasks(desk: &Desk, tasks: &[Task], placed: &[Placed]) {
     };
     let rows = tasks.iter().zip(placed).map(row).collect();
     report::out(&format!("{TASKS}:"));
-    report::out(&table::plain(["ID", "NOW", "SERVES", "AFTER", "CHECKS", "TASK"], rows));
+    report::out(&table::plain(["ID", "NOW", "REQUIREMENTS", "AFTER", "CHECKS", "TASK"], rows));
 }
 
 /// A model did not do its part, and the plan goes on without.
@@ -120,8 +120,8 @@ pub fn end(desk: &Desk, tasks: &[Task], placed: &[Placed]) {
         }
         let why = placed.view.as_ref().and_then(|view| view.why());
         let why = why.unwrap_or_else(|| match task.after.is_empty() {
-            true => "it did not begin".to_owned(),
-            false => format!("it waits for {}", task.after.join(", ")),
+            true => "not started".to_owned(),
+            false => format!("waiting for {}", task.after.join(", ")),
         });
         report::say(&format!("{}: {why}", task.id));
     }

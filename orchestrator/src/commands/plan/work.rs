@@ -167,7 +167,7 @@ impl Plan<'_> {
         }
         let operation = discard::drop_all(self.desk, &others)?;
         let ids: Vec<&str> = others.iter().map(|view| view.record.id.as_str()).collect();
-        report::say(&format!("dropped, for the plan has changed: {}", ids.join(", ")));
+        report::say(&format!("discarded because the plan changed: {}", ids.join(", ")));
         report::say(&format!("undo: studio undo {operation}"));
         Ok(())
     }

@@ -62,7 +62,7 @@ impl Place {
         match start {
             Start::List => {
                 let files = list::changed(&self.cwd, &self.keep)?;
-                let notes = vec!["there is no git, so no diff: read the files".to_owned()];
+                let notes = vec!["no git, so no diff: read the files".to_owned()];
                 Ok(cut::to_fit(files, "", notes, room))
             }
             Start::Tree(then) => {
@@ -82,5 +82,5 @@ impl Place {
 async fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.or_fail(|| "looking at the changes broke down")?
+    tokio::task::spawn_blocking(work).await.or_fail(|| "cannot collect the changes")?
 }

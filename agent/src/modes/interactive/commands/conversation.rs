@@ -66,7 +66,7 @@ pub fn clear(chat: &mut Chat, _: Option<String>) -> Result<()> {
         work.talk.clear()?;
     }
     chat.is_unfinished = false;
-    chat.say("the conversation is empty now");
+    chat.say("the conversation was cleared");
     Ok(())
 }
 
@@ -86,9 +86,9 @@ fn thin_to(chat: &mut Chat, part: usize) -> Result<()> {
     let moved = talk.thin_now(part)?;
     let after = talk.window.percent();
     chat.say(&match moved {
-        0 => "there is nothing large to move".to_owned(),
-        1 => format!("1 call is in a file now: {before}% -> {after}%"),
-        _ => format!("{moved} calls are in files now: {before}% -> {after}%"),
+        0 => "no large calls to move".to_owned(),
+        1 => format!("moved 1 call to a file: {before}% -> {after}%"),
+        _ => format!("moved {moved} calls to files: {before}% -> {after}%"),
     });
     Ok(())
 }
@@ -101,7 +101,7 @@ pub fn copy(chat: &mut Chat, _: Option<String>) -> Result<()> {
     let words = answers.find_map(|message| {
         Some(message.words().trim().to_owned()).filter(|words| !words.is_empty())
     });
-    let words = words.ok_or_else(|| Failure::failed("there is no answer yet"))?;
+    let words = words.ok_or_else(|| Failure::failed("no answer yet"))?;
     let how = clipboard::copy(&words, &cwd)
         .map_err(|why| Failure::failed("cannot copy the answer").because(why))?;
     chat.say(&format!("copied {} {how}", count(words.lines().count(), "line")));
@@ -116,7 +116,7 @@ pub fn fragments(chat: &mut Chat, _: Option<String>) -> Result<()> {
         format!("{}  {}  {}  {asked}", one.fragment_id, one.created_at, one.calls())
     };
     let lines: Vec<String> = all.iter().map(line).collect();
-    chat.say(if lines.is_empty() { "no turn was moved into a file" } else { "moved turns:" });
+    chat.say(if lines.is_empty() { "no moved turns" } else { "moved turns:" });
     chat.say(&lines.join("\n"));
     Ok(())
 }
@@ -128,11 +128,11 @@ pub fn rehydrate(chat: &mut Chat, id: Option<String>) -> Result<()> {
     };
     let work = at_work(chat)?;
     let fragment = Fragment::read(&work.session.dir, &id).map_err(|why| {
-        Failure::usage(format!("cannot bring `{id}` back")).because(why).next("/fragments")
+        Failure::usage(format!("cannot restore `{id}`")).because(why).next("/fragments")
     })?;
     let count = fragment.message_count;
     work.talk.rehydrate(fragment)?;
-    chat.say(&format!("{count} messages are back in their place"));
+    chat.say(&format!("restored {count} messages"));
     Ok(())
 }
 

@@ -18,11 +18,11 @@ use crate::ui::{cut_to, terminal};
 pub fn undo(chat: &mut Chat, _: Option<String>) -> Result<()> {
     let checkpoints = checkpoints(chat)?;
     let Some(last) = checkpoints.changes()?.pop() else {
-        return Err(Failure::failed("no turn changed a file that git does not ignore"));
+        return Err(Failure::failed("no turn changed a tracked or untracked file"));
     };
     let paths = checkpoints.undo(last.turn)?;
     let names = named(&paths);
-    chat.say(&format!("turn {}: back to what they were: {names}", last.turn));
+    chat.say(&format!("turn {}: restored {names}", last.turn));
     let note = format!("[I took back what turn {} did to these files: {names}]", last.turn);
     at_work(chat)?.tell_with_next(note);
     Ok(())
@@ -33,14 +33,14 @@ pub fn diff(chat: &mut Chat, _: Option<String>) -> Result<()> {
     let checkpoints = checkpoints(chat)?;
     let changes = checkpoints.changes()?;
     let Some(first) = changes.first() else {
-        chat.say("no turn of this session changed a file that git does not ignore");
+        chat.say("no turn of this session changed a tracked or untracked file");
         return Ok(());
     };
     let (_, patch) = checkpoints.difference(&first.before, &checkpoints.take()?)?;
     let colours = std::io::stderr().is_terminal() && terminal::has_colours();
     let lines = draw(&patch, View { colours, width: None, most: usize::MAX });
     chat.say(&match lines.is_empty() {
-        true => "the files are as they were before this session".to_owned(),
+        true => "no changes since the start of this session".to_owned(),
         false => lines.join("\n"),
     });
     Ok(())
@@ -55,12 +55,12 @@ pub fn rewind(chat: &mut Chat, turn: Option<String>) -> Result<()> {
         for (n, turn) in all.iter().enumerate() {
             chat.say(&format!("{:3}  {}", n + 1, cut_to(&turn.words.replace('\n', " "), 90)));
         }
-        chat.say("/rewind TURN goes back to before it");
+        chat.say("/rewind TURN    goes back to before that turn");
         return Ok(());
     };
     let turn = sessions::turn_number(&turn)?;
     if turn > all.len() {
-        return Err(Failure::usage(format!("there is no turn {turn}"))
+        return Err(Failure::usage(format!("no such turn: {turn}"))
             .because(format!("the session has {}", all.len())));
     }
     let paths = checkpoints(chat)?.undo(turn)?;
@@ -68,7 +68,7 @@ pub fn rewind(chat: &mut Chat, turn: Option<String>) -> Result<()> {
     chat.leave();
     chat.open("")?;
     let files = if paths.is_empty() { String::new() } else { format!("; {}", named(&paths)) };
-    chat.say(&format!("back to before turn {turn}{files}"));
+    chat.say(&format!("rewound to before turn {turn}{files}"));
     Ok(())
 }
 
@@ -109,8 +109,8 @@ pub fn project(chat: &mut Chat, dir: Option<String>) -> Result<()> {
         })
         .collect();
     if !path.is_dir() || found.is_empty() {
-        return Err(Failure::usage(format!("{} tells nothing", path.display()))
-            .because("a project has brief.md, contacts.yaml or status.md"));
+        return Err(Failure::usage(format!("no project files in {}", path.display()))
+            .because("expected brief.md, contacts.yaml or status.md"));
     }
     if chat.work.is_none() {
         chat.open("project")?;
@@ -121,7 +121,7 @@ pub fn project(chat: &mut Chat, dir: Option<String>) -> Result<()> {
         .or_fail(|| "cannot keep the project's text")?;
     work.talk.prompt(text)?;
     let files = count(found.len(), "file");
-    chat.say(&format!("{files} of the project: the model knows what they hold"));
+    chat.say(&format!("loaded {files} of the project"));
     Ok(())
 }
 
@@ -130,11 +130,11 @@ pub fn unproject(chat: &mut Chat, _: Option<String>) -> Result<()> {
     let work = at_work(chat)?;
     let file = work.project_file();
     if !file.exists() {
-        return Err(Failure::failed("no project is known").next("/project DIRECTORY"));
+        return Err(Failure::failed("no project is loaded").next("/project DIRECTORY"));
     }
     std::fs::remove_file(&file).or_fail(|| "cannot let the project go")?;
-    work.talk.prompt("The project is of no concern any more.")?;
-    chat.say("the project is let go");
+    work.talk.prompt("Ignore the project from now on.")?;
+    chat.say("unloaded the project");
     Ok(())
 }
 

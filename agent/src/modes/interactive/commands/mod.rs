@@ -40,48 +40,44 @@ macro_rules! command {
 /// Every command, in the order of `/help`.
 pub const TABLE: &[Command] = &[
     command!("/help", "show this list", help),
-    command!("/stats", "tokens, cost and context of this session", conversation::stats),
-    command!("/cost", "what each model cost", conversation::cost),
-    command!("/model", "list the models, or go on with another: /model NAME", sessions::model),
-    command!("/new", "begin a new session with your next words", sessions::new),
-    command!("/retry", "ask again after an error or an interrupt", async retry),
-    command!("/diff", "what this session changed in files", files::diff),
+    command!("/stats", "show tokens, cost and context usage", conversation::stats),
+    command!("/cost", "show the cost of each model", conversation::cost),
+    command!("/model", "list the models, or switch: /model NAME", sessions::model),
+    command!("/new", "start a new session with your next message", sessions::new),
+    command!("/retry", "retry after an error or an interrupt", async retry),
+    command!("/diff", "show the file changes of this session", files::diff),
     command!("/copy", "copy the last answer to the clipboard", conversation::copy),
-    command!("/plan", "plan before anything is changed: /plan TEXT; alone: the plan", async plan::plan),
-    command!("/approve", "approve the plan as it stands", async plan::approve),
-    command!("/mode", "how much g3 may do by itself: /mode auto, ask or plan", plan::mode),
-    command!("/undo", "take back what the last turn did to files", files::undo),
+    command!("/plan", "plan before making changes: /plan TEXT; without TEXT: show the plan", async plan::plan),
+    command!("/approve", "approve the plan", async plan::approve),
+    command!("/mode", "show or set the permission mode: /mode auto, ask or plan", plan::mode),
+    command!("/undo", "undo the file changes of the last turn", files::undo),
     command!(
         "/rewind",
-        "list the turns, or go back to before one, files included: /rewind TURN",
+        "list the turns, or go back to before one, with its files: /rewind TURN",
         files::rewind
     ),
-    command!("/fork", "go on in a copy of this session, whole or before a turn", sessions::fork),
-    command!("/resume", "list the sessions here, or take one up: /resume ID", sessions::resume),
-    command!("/clear", "drop the conversation, keep the session", conversation::clear),
+    command!("/fork", "fork this session, whole or up to a turn: /fork TURN", sessions::fork),
+    command!("/resume", "list the sessions, or resume one: /resume ID", sessions::resume),
+    command!("/clear", "clear the conversation, keep the session", conversation::clear),
     command!(
         "/compact",
-        "replace the conversation by a summary of it",
+        "replace the conversation with a summary",
         async conversation::compact
     ),
     command!(
         "/thinnify",
-        "move what large calls of the first third said and got into files",
+        "move large calls and results of the first third into files",
         conversation::thin
     ),
-    command!("/skinnify", "the same for all calls but the last ones", conversation::skin),
+    command!("/skinnify", "the same for all but the last calls", conversation::skin),
     command!("/fragments", "list the turns that --acd moved into files", conversation::fragments),
-    command!(
-        "/rehydrate",
-        "put such a turn back in its place: /rehydrate ID",
-        conversation::rehydrate
-    ),
-    command!("/run", "say what a file says: /run FILE", async files::run),
+    command!("/rehydrate", "restore a moved turn: /rehydrate ID", conversation::rehydrate),
+    command!("/run", "send the content of a file as a message: /run FILE", async files::run),
     command!("/project", "tell the model about a project: /project DIRECTORY", files::project),
-    command!("/unproject", "let that project go", files::unproject),
-    command!("/readme", "read AGENTS.md and the workspace memory again", sessions::readme),
-    command!("/dump", "write the conversation into a file", conversation::dump),
-    command!("/exit", "leave (Ctrl-D does as well)", exit),
+    command!("/unproject", "unload the project", files::unproject),
+    command!("/readme", "reload AGENTS.md and the workspace memory", sessions::readme),
+    command!("/dump", "write the conversation to a file", conversation::dump),
+    command!("/exit", "exit (or Ctrl-D)", exit),
 ];
 
 /// What a line means.
@@ -114,7 +110,7 @@ pub fn read(line: &str) -> Typed {
                 .map(|command| (strsim::jaro_winkler(command.name, name), command.name))
                 .filter(|(score, _)| *score > 0.8)
                 .max_by(|a, b| a.0.total_cmp(&b.0));
-            let failure = Failure::usage(format!("there is no command `{name}`"));
+            let failure = Failure::usage(format!("no such command: `{name}`"));
             Typed::Unknown(failure.next(nearest.map_or("/help", |(_, name)| name)))
         }
     }
@@ -140,12 +136,12 @@ async fn retry(chat: &mut Chat, _: Option<String>) -> Result<()> {
 
 fn exit(_: &mut Chat, words: Option<String>) -> Result<()> {
     let words = words.unwrap_or_default();
-    Err(Failure::usage(format!("/exit takes no words, and `{words}` was given")).next("/exit"))
+    Err(Failure::usage(format!("/exit takes no arguments: `{words}`")).next("/exit"))
 }
 
 /// The session, once something was said in it.
 fn at_work(chat: &mut Chat) -> Result<&mut AgentSession> {
-    chat.work.as_mut().ok_or_else(|| Failure::failed("nothing was said yet"))
+    chat.work.as_mut().ok_or_else(|| Failure::failed("the session is empty"))
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ pub fn new(chat: &mut Chat, _: Option<String>) -> Result<()> {
     chat.part();
     chat.leave();
     chat.which = SessionSelector::New(String::new());
-    chat.say("your next words begin a new session");
+    chat.say("your next message starts a new session");
     Ok(())
 }
 
@@ -80,7 +80,7 @@ pub fn readme(chat: &mut Chat, _: Option<String>) -> Result<()> {
     if chat.leave() {
         chat.open("")?;
     }
-    chat.say("AGENTS.md and the workspace memory are read");
+    chat.say("reloaded AGENTS.md and the workspace memory");
     Ok(())
 }
 

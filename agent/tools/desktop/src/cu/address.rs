@@ -8,7 +8,7 @@ pub fn repaired(raw: &str) -> Result<String, String> {
         return Err("`url` is empty".to_owned());
     }
     if raw.contains(char::is_control) || raw.contains(char::is_whitespace) {
-        return Err(format!("`{}` is no address", base::text::printable(raw)));
+        return Err(format!("`{}` is not an address", base::text::printable(raw)));
     }
     let url = with_scheme(raw)?;
     let parsed = reqwest::Url::parse(&url).map_err(|why| format!("`{raw}`: {why}"))?;

@@ -143,7 +143,7 @@ pub fn wants_confirmation(call: &ToolCall) -> Option<String> {
     let is_asked = matches!(asked, Some("require_confirmation"));
     let why =
         if call.name == CONFIRM { &call.args["explanation"] } else { &decision["explanation"] };
-    let told = || why.as_str().unwrap_or("the planner asks for the user's word").to_owned();
+    let told = || why.as_str().unwrap_or("the planner asks for confirmation").to_owned();
     (is_asked || call.name == CONFIRM).then(told)
 }
 
@@ -186,7 +186,7 @@ impl Given<'_> {
     fn direction(&self) -> Result<&str, String> {
         let direction = self.args["direction"].as_str().unwrap_or_default();
         let known = ["up", "down", "left", "right"].into_iter().find(|known| *known == direction);
-        known.ok_or_else(|| format!("`{direction}` is no direction: up, down, left or right"))
+        known.ok_or_else(|| format!("invalid direction `{direction}`: use up, down, left or right"))
     }
 }
 

@@ -51,7 +51,7 @@ async fn exchange(endpoint: &Endpoint, body: String) -> Result<Value, String> {
         let said = base::text::printable_output(&String::from_utf8_lossy(&bytes));
         return Err(format!("it answers {status}: {}", base::text::head(said.trim(), 300)));
     }
-    serde_json::from_slice(&bytes).map_err(|why| format!("its answer is no JSON: {why}"))
+    serde_json::from_slice(&bytes).map_err(|why| format!("its answer is not JSON: {why}"))
 }
 
 /// The list of an answer; boxes are parts of the picture's sides, or points of it.

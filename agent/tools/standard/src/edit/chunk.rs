@@ -49,7 +49,10 @@ fn find(lines: &Lines<'_>, chunk: &Chunk, from: usize) -> Result<Found, String> 
         let (at, is_whole) = behind(lines, context, cursor)
             .ok_or_else(|| format!("the line `{context}` behind `@@` is not found"))?;
         if !is_whole {
-            notes.push(format!("stands behind line {}, which has more than `{context}`", at + 1));
+            notes.push(format!(
+                "was found after line {}, which contains more than `{context}`",
+                at + 1
+            ));
         }
         cursor = at + 1;
     }

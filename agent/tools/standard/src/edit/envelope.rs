@@ -155,7 +155,7 @@ impl<'l> Reader<'l> {
         let Some((header, path)) = found else {
             let shown = base::text::head(line.trim(), 80);
             return self.wrong(format!(
-                "`{shown}` is no header of a file; there are `{ADD} PATH`, `{DELETE} PATH` and \
+                "`{shown}` is not a file header; use `{ADD} PATH`, `{DELETE} PATH` and \
                  `{UPDATE} PATH`"
             ));
         };
@@ -230,8 +230,7 @@ impl<'l> Reader<'l> {
                 Some(_) if is_header(line) || line.starts_with("```") => break,
                 Some(_) => {
                     let shown = base::text::head(line, 80);
-                    return self
-                        .wrong(format!("`{shown}` begins with none of ` `, `-`, `+` and `@@`"));
+                    return self.wrong(format!("`{shown}` must start with ` `, `-`, `+` or `@@`"));
                 }
             };
             chunk.hunk.lines.push(content);

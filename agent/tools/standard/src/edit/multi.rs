@@ -47,7 +47,7 @@ fn edits(call: &Invocation<'_>) -> Result<Vec<(PathBuf, Wish)>, ToolError> {
     let Args { edits, path: common } = call.decode()?;
     let total = edits.len();
     if edits.is_empty() {
-        return Err(ToolError::invalid("`edits` is empty: there is nothing to change"));
+        return Err(ToolError::invalid("`edits` is empty: nothing to change"));
     }
     let one = |(at, edit): (usize, Value)| {
         let wrong = |why: String| ToolError::invalid(format!("Edit {} of {total}: {why}", at + 1));

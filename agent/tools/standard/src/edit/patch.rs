@@ -164,7 +164,7 @@ fn take(order: &Order, draft: &mut Draft<'_, '_>, step: &Step) -> Result<Vec<Str
 }
 
 fn missing(what: &str, raw: &str) -> ToolError {
-    ToolError::new(ErrorKind::NotFound, format!("cannot {what} {raw}: there is no such file"))
+    ToolError::new(ErrorKind::NotFound, format!("cannot {what} {raw}: no such file"))
 }
 
 fn told(call: &Invocation<'_>, changed: &[Changed], notes: &[String]) -> ToolOutput {

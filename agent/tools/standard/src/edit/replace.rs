@@ -60,7 +60,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let wish: Wish = call.decode()?;
     let (old_key, new_key) = names(call);
     if wish.old == wish.new {
-        let text = format!("`{old_key}` and `{new_key}` are identical: there is nothing to change");
+        let text = format!("`{old_key}` and `{new_key}` are identical: nothing to change");
         return Err(ToolError::invalid(text));
     }
     if wish.old.is_empty() {

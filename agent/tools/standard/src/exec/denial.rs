@@ -106,19 +106,19 @@ impl Denial {
                 ("does not let commands write", open("write", directory))
             }
             Denied::Elsewhere => {
-                let text = "the box lets commands write the working directory, temporary files and \
+                let text = "the sandbox lets commands write the working directory, temporary files and \
                             build caches only";
                 return format!("{text}, and not {path} where the command was; {RULE}");
             }
             Denied::GitConfiguration => {
-                let text = "the box keeps git's configuration and hooks as they are";
+                let text = "the sandbox protects git's configuration and hooks";
                 return format!("{text}: {path}; {RULE}");
             }
         };
         let rule = if in_studio { String::new() } else { format!("; {RULE}") };
-        format!("the box {what} {path}. To allow it: {opens}{rule}")
+        format!("the sandbox {what} {path}. To allow it: {opens}{rule}")
     }
 }
 
 /// The other way.
-const RULE: &str = "a [[gate.rules]] with `action = \"allow\"` runs a command outside of the box";
+const RULE: &str = "a [[gate.rules]] with `action = \"allow\"` runs a command outside the sandbox";

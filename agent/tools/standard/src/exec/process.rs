@@ -158,7 +158,7 @@ fn read_directory(mut file: File) -> io::Result<PathBuf> {
     let mut text = String::new();
     file.read_to_string(&mut text)?;
     let last = text.lines().last().filter(|line| line.starts_with('/'));
-    last.map(PathBuf::from).ok_or_else(|| io::Error::other("the shell told no directory"))
+    last.map(PathBuf::from).ok_or_else(|| io::Error::other("the shell reported no directory"))
 }
 
 type Source = Box<dyn AsyncRead + Send + Unpin>;

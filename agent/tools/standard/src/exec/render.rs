@@ -55,8 +55,8 @@ fn notes(ran: &Ran) -> Vec<String> {
     let denied = ran.denied.as_ref().map(|denied| denied.text(boxed::in_studio()));
     let put_back = ran.put_back.iter().map(|path| {
         format!(
-            "{} was changed by the command and is put back: what git runs and obeys stays as it is \
-             in the box",
+            "{} was changed by the command and was restored: git's configuration and hooks are protected \
+             in the sandbox",
             path.display()
         )
     });
@@ -118,7 +118,7 @@ fn g3(ran: &Ran, time: Option<Duration>) -> String {
     }
     if ran.lingers {
         text.push_str(
-            "[a process that the command started still runs and holds its output; use \
+            "[a process started by the command still holds its output open; use \
              background_process for such]\n",
         );
     }

@@ -83,5 +83,5 @@ async fn what_a_skill_allows_still_passes_the_gate() {
     dispatch::run(Profile::G3, "skill", &json!({ "name": "editor" }), &at).await;
     let diff = json!({ "file_path": "/etc/hosts", "diff": "@@\n-a\n+b\n" });
     let outcome = dispatch::run(Profile::G3, "str_replace", &diff, &at).await;
-    assert!(outcome.text.contains("nobody to ask"), "{}", outcome.text);
+    assert!(outcome.text.contains("no terminal to ask on"), "{}", outcome.text);
 }

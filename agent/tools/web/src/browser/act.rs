@@ -131,7 +131,7 @@ impl Given {
 
 async fn act(hub: &Hub, call: &Invocation<'_>) -> Result<Done, ToolError> {
     let Some(action) = action(call) else {
-        let text = format!("`{}` is no action: use {ACTIONS}", call.text("action"));
+        let text = format!("invalid action `{}`: use {ACTIONS}", call.text("action"));
         return Err(ToolError::invalid(text));
     };
     let given = Given::of(call)?;

@@ -36,7 +36,7 @@ pub async fn first(session: &Session, selector: &str) -> Result<String, ToolErro
             ToolError::new(ErrorKind::NotFound, text)
         }),
         Err(BrowserError::Other(why)) => {
-            Err(ToolError::invalid(format!("`{selector}` is no CSS selector: {why}")))
+            Err(ToolError::invalid(format!("invalid CSS selector `{selector}`: {why}")))
         }
         Err(error) => Err(session.told(error).await),
     }
@@ -157,7 +157,7 @@ fn files(call: &Invocation<'_>, text: &str) -> Result<String, ToolError> {
             return Err(ToolError::new(ErrorKind::Denied, text));
         }
         if !path.is_file() {
-            let text = format!("cannot upload {}: there is no such file", path.display());
+            let text = format!("cannot upload {}: no such file", path.display());
             return Err(ToolError::invalid(text));
         }
         found.push(path.to_string_lossy().into_owned());

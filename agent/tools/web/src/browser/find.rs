@@ -57,7 +57,7 @@ impl Programs {
     pub fn find(config: &Webdriver, kind: Browser) -> Result<Programs, String> {
         if kind == Browser::Safari {
             let driver = find_program("safaridriver").ok_or(
-                "there is no `safaridriver`: Safari is driven on macOS only; elsewhere set \
+                "`safaridriver` was not found: Safari needs macOS; elsewhere set \
                  `[webdriver] browser = \"chrome\"`",
             )?;
             return Ok(Programs { kind, driver, browser: None, port: config.safari_port });

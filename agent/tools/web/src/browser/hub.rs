@@ -104,7 +104,7 @@ impl Hub {
         };
         if kind != Browser::ChromeHeadless && !has_display() {
             return Err(ToolError::failed(
-                "there is no display for a browser with a window (DISPLAY and WAYLAND_DISPLAY are \
+                "no display for a browser with a window (DISPLAY and WAYLAND_DISPLAY are \
                  not set): use --chrome-headless, or `[webdriver] browser = \"chrome-headless\"`, \
                  or start g3 within xvfb-run",
             ));
@@ -176,7 +176,7 @@ async fn heard(keeper: &mut AsyncRunning) -> Result<Record, ToolError> {
     match serde_json::from_str(&line) {
         Ok(Said::Ready(record)) => Ok(record),
         Ok(Said::Failed(why)) => Err(ToolError::failed(why)),
-        Err(_) => Err(ToolError::failed("the browser's keeper ended without a word")),
+        Err(_) => Err(ToolError::failed("the browser daemon exited unexpectedly")),
     }
 }
 
@@ -210,8 +210,7 @@ async fn until<T>(mut look: impl FnMut() -> Result<Option<T>, ToolError>) -> Res
             tokio::time::sleep(LOOK).await;
         }
     };
-    let late =
-        |_| ToolError::new(ErrorKind::Timeout, "another call holds the browser for too long");
+    let late = |_| ToolError::new(ErrorKind::Timeout, "timed out waiting for another browser call");
     tokio::time::timeout(PATIENCE, looking).await.map_err(late)?
 }
 

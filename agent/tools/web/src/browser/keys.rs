@@ -61,7 +61,7 @@ fn key(name: &str) -> Result<char, String> {
         number.filter(|n| (1..=12).contains(n)).and_then(|n: u32| char::from_u32(F1 + n - 1));
     named.or(function).ok_or_else(|| {
         format!(
-            "there is no key `{name}`: use a letter, F1 to F12, Enter, Tab, Escape, Backspace, \
+            "unknown key `{name}`: use a letter, F1 to F12, Enter, Tab, Escape, Backspace, \
              Delete, ArrowDown and its kin, Home, End, PageUp, PageDown, or several with `+`, for \
              example ctrl+a"
         )

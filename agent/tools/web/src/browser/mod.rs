@@ -93,7 +93,7 @@ impl BrowserService for Hub {
         let verb = Verb::of(call.spec().kind);
         let work = async move {
             match verb {
-                None => Err(ToolError::failed("this is no call for a browser")),
+                None => Err(ToolError::failed("invalid browser call")),
                 Some(Verb::Act) => Ok(act::run(self, call).await),
                 Some(verb) => page::run(self, call, verb).await,
             }

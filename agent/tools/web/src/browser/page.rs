@@ -83,7 +83,7 @@ pub async fn open(
     let here = match opened.await {
         Ok((before, here)) if before == here && here.url != url.as_str() => {
             return Err(ToolError::failed(format!(
-                "no page came from {url}; if it is a download, it lies in {}",
+                "{url} is not a page; if it is a download, it is in {}",
                 session.place.path().join("downloads").display()
             )));
         }
@@ -156,7 +156,7 @@ async fn with_page(
     match done {
         Ok(outcome) => Ok(outcome),
         Err(BrowserError::Other(why)) if verb == Verb::FindAll => {
-            Err(ToolError::invalid(format!("`{selector}` is no CSS selector: {why}")))
+            Err(ToolError::invalid(format!("invalid CSS selector `{selector}`: {why}")))
         }
         Err(error) => Err(session.told(error).await),
     }

@@ -56,7 +56,7 @@ impl Tabs {
             Some(id) if self.tab == tab => Ok(id),
             Some(_) => Err(stale(bare)),
             None => Err(ToolError::invalid(format!(
-                "there is no ref `{name}` in the last snapshot: take a new snapshot and use its refs"
+                "no ref `{name}` in the last snapshot: take a new snapshot and use its refs"
             ))),
         }
     }

@@ -35,10 +35,10 @@ pub fn parse(text: &str) -> Result<Url, String> {
             let why = format!("is refused: only http and https are opened, not {}:", url.scheme());
             return Err(bad(&why));
         }
-        Err(why) => return Err(bad(&format!("is no address: {why}"))),
+        Err(why) => return Err(bad(&format!("is not an address: {why}"))),
     };
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(bad("holds a user name or a password, which is not sent"));
+        return Err(bad("contains a user name or a password, which is not sent"));
     }
     Ok(url)
 }
