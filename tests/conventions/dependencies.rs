@@ -3,7 +3,7 @@
 use crate::source::read;
 
 /// Raised on purpose, with a line in the commit that says what came in.
-const MOST_PACKAGES: usize = 480;
+const MOST_PACKAGES: usize = 550;
 
 #[test]
 fn the_lock_file_stays_below_its_ceiling() {
