@@ -21,6 +21,8 @@ pub enum TestHook {
     Busy,
     /// The free memory in bytes.
     Memory,
+    /// Set: pictures and windows by xcap on Linux, in a `g3-desktop` that has it.
+    Xcap,
 }
 
 impl TestHook {
@@ -63,6 +65,7 @@ mod environment {
             TestHook::LoginMs => "G3_TEST_LOGIN_MS",
             TestHook::Busy => "G3_TEST_BUSY",
             TestHook::Memory => "G3_TEST_MEMORY",
+            TestHook::Xcap => "G3_TEST_XCAP",
         }
     }
 }

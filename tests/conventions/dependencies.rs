@@ -3,7 +3,7 @@
 use crate::source::read;
 
 /// Raised on purpose, with a line in the commit that says what came in.
-const MOST_PACKAGES: usize = 500;
+const MOST_PACKAGES: usize = 560;
 
 #[test]
 fn the_lock_file_stays_below_its_ceiling() {

@@ -39,7 +39,8 @@ impl Helper {
         Helper::start(job.stderr(Stream::Null))
     }
 
-    fn start(job: Job) -> Helper {
+    /// A helper that this job starts.
+    pub fn start(job: Job) -> Helper {
         let mut running = job.stdin(Stream::Piped).dies_with_us().spawn().unwrap();
         let stdin = running.child.stdin.take();
         let stdout = BufReader::new(running.child.stdout.take().unwrap());

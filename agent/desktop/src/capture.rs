@@ -1,21 +1,26 @@
 //! A picture of the desktop, of an output, of a window, or of a part of one.
 
+mod area;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(any(target_os = "macos", feature = "xcap"))]
+pub mod xcap;
 
 use base::desktop::{Capture, Picture};
 use base::failure::Result;
 
-use crate::system;
-
 /// Takes the picture.
 #[cfg(target_os = "linux")]
 pub fn capture(wanted: &Capture) -> Result<Picture> {
-    linux::capture(system::here()?, wanted)
+    #[cfg(feature = "xcap")]
+    if xcap::is_wanted() {
+        return xcap::capture(wanted);
+    }
+    linux::capture(crate::system::here()?, wanted)
 }
 
-/// Says that there is none.
-#[cfg(not(target_os = "linux"))]
-pub fn capture(_: &Capture) -> Result<Picture> {
-    Err(system::here()?.lacks("taking a picture of the screen"))
+/// Takes the picture.
+#[cfg(target_os = "macos")]
+pub fn capture(wanted: &Capture) -> Result<Picture> {
+    xcap::capture(wanted)
 }

@@ -21,6 +21,7 @@ pub mod serve;
 pub mod system;
 #[cfg(target_os = "linux")]
 pub mod typing;
+pub mod window_search;
 #[cfg(target_os = "linux")]
 pub mod x11;
 

@@ -1,10 +1,11 @@
 //! The open windows, as the window manager lists them.
 
 use base::desktop::{Area, Window};
-use base::failure::{Failure, Result};
+use base::failure::Result;
 use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _, MapState};
 
 use super::Desk;
+use crate::window_search::position;
 
 /// The value of `WM_STATE` for a window that is an icon.
 const ICONIC: u32 = 3;
@@ -43,25 +44,9 @@ impl Desk {
 
     /// The window that has this number, or whose program or title contains these words.
     pub fn find(&self, wanted: &str) -> Result<Open> {
-        let windows = self.windows()?;
-        let number = number(wanted);
-        let words = wanted.trim().to_lowercase();
-        let names = |open: &&Open| {
-            let told = &open.told;
-            [&told.app, &told.title].iter().any(|name| name.to_lowercase().contains(&words))
-        };
-        let by_number = windows.iter().find(|open| Some(open.id) == number);
-        if let Some(found) = by_number.or_else(|| windows.iter().find(names)) {
-            return Ok(found.clone());
-        }
-        let open = windows
-            .iter()
-            .take(15)
-            .map(|open| format!("{} ({}, id {})", open.told.title, open.told.app, open.told.id));
-        let open = open.collect::<Vec<_>>().join("; ");
-        let none =
-            if open.is_empty() { "no window is open".to_owned() } else { format!("open: {open}") };
-        Err(Failure::not_found(format!("no open window is called `{wanted}`")).because(none))
+        let mut windows = self.windows()?;
+        let at = position(windows.iter().map(|open| &open.told), wanted)?;
+        Ok(windows.swap_remove(at))
     }
 
     /// Visible windows of a display without a window manager, bottom to top.
@@ -136,26 +121,5 @@ impl Desk {
         }
         let named = process.map(|id| std::fs::read_to_string(format!("/proc/{id}/comm")));
         named.and_then(std::result::Result::ok).unwrap_or_default().trim().to_owned()
-    }
-}
-
-/// A window's number, decimal or as X programs write it.
-fn number(text: &str) -> Option<u32> {
-    let text = text.trim();
-    match text.strip_prefix("0x") {
-        Some(hex) => u32::from_str_radix(hex, 16).ok(),
-        None => text.parse().ok(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_is_decimal_or_as_x_programs_write_it() {
-        assert_eq!(number("0x1400003"), Some(0x0140_0003));
-        assert_eq!(number(" 20971523 "), Some(20_971_523));
-        assert_eq!(number("2048 the game"), None);
     }
 }

@@ -1,0 +1,75 @@
+//! What of the screen a picture shows.
+
+use base::desktop::Area;
+use base::failure::{Failure, Result};
+
+/// The area of an output by its name.
+pub fn output(known: &[(String, Area)], name: &str) -> Result<Area> {
+    let found = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    found.map(|(_, area)| *area).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
+        Failure::not_found(format!("no such output: `{name}`"))
+            .because(format!("the outputs are: {}", names.join(", ")))
+            .next("leave `display` out for the whole desktop")
+    })
+}
+
+/// What of the screen is taken: a part is meant from the corner of the whole, and what lies
+/// outside of the screen shows nothing.
+pub fn part(whole: Area, part: Option<Area>, screen: Area) -> Result<Area> {
+    let meant = part.map_or(whole, |part| Area {
+        x: whole.x.saturating_add(part.x),
+        y: whole.y.saturating_add(part.y),
+        ..part
+    });
+    let meant = if part.is_some() { within(meant, whole) } else { Some(meant) };
+    meant.and_then(|meant| within(meant, screen)).ok_or_else(|| {
+        let Area { x, y, width, height } = part.unwrap_or(whole);
+        Failure::usage(format!("{width}x{height} at {x},{y} shows nothing"))
+            .because(format!("the screen is {}x{}", screen.width, screen.height))
+    })
+}
+
+/// What two areas share.
+fn within(one: Area, other: Area) -> Option<Area> {
+    let span = |start: i32, length: u32, from: i32, most: u32| {
+        let low = i64::from(start.max(from));
+        let high = (i64::from(start) + i64::from(length)).min(i64::from(from) + i64::from(most));
+        let length = u32::try_from(high - low).ok().filter(|length| *length > 0)?;
+        Some((i32::try_from(low).ok()?, length))
+    };
+    let (x, width) = span(one.x, one.width, other.x, other.width)?;
+    let (y, height) = span(one.y, one.height, other.y, other.height)?;
+    Some(Area { x, y, width, height })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn area(x: i32, y: i32, width: u32, height: u32) -> Area {
+        Area { x, y, width, height }
+    }
+
+    #[test]
+    fn a_part_is_cut_at_the_edges_and_an_empty_one_is_refused() {
+        let screen = area(0, 0, 800, 600);
+        let of = |whole, wanted| part(whole, wanted, screen).ok();
+        assert_eq!(of(screen, None), Some(screen));
+        assert_eq!(of(screen, Some(area(700, 500, 300, 300))), Some(area(700, 500, 100, 100)));
+        let window = area(-50, 100, 200, 100);
+        assert_eq!(of(window, None), Some(area(0, 100, 150, 100)));
+        assert_eq!(of(window, Some(area(60, 10, 20, 500))), Some(area(10, 110, 20, 90)));
+        assert_eq!(of(screen, Some(area(800, 0, 10, 10))), None);
+        assert_eq!(of(screen, Some(area(0, 0, 0, 10))), None);
+        assert_eq!(of(screen, Some(area(i32::MAX, i32::MIN, u32::MAX, u32::MAX))), None);
+    }
+
+    #[test]
+    fn an_output_that_is_not_there_is_answered_with_those_that_are() {
+        let known = [("HDMI-1".to_owned(), area(0, 0, 10, 10))];
+        assert_eq!(output(&known, "hdmi-1").unwrap(), area(0, 0, 10, 10));
+        let failure = output(&known, "DP-3").unwrap_err();
+        assert!(failure.sentence().contains("HDMI-1"), "{failure}");
+    }
+}

@@ -1,0 +1,186 @@
+//! Pictures and windows by the library `xcap`: on macOS, and in tests on an X server.
+//!
+//! Places are those of the system: points on macOS, where a picture may have more pixels than
+//! the area that it shows has points. On macOS a program sees the windows of others only with
+//! the permission "Screen Recording"; without it, it gets the background of the desktop.
+
+use base::desktop::{Area, Capture, Picture, Window};
+use base::failure::{Failure, OrFail, Result};
+use image::imageops::{self, FilterType};
+use image::{DynamicImage, RgbImage, RgbaImage};
+use xcap::{Monitor, XCapResult};
+
+use super::area::{output, part};
+use crate::window_search::position;
+
+/// As it is told who took a picture.
+const BACKEND: &str = "xcap";
+
+/// Whether a test wants pictures and windows by this library on Linux.
+#[cfg(target_os = "linux")]
+pub fn is_wanted() -> bool {
+    base::test_hooks::TestHook::Xcap.value().is_some()
+}
+
+/// Takes the picture.
+pub fn capture(wanted: &Capture) -> Result<Picture> {
+    let monitors = monitors()?;
+    let screen = around(monitors.iter().map(|(_, _, area)| *area))?;
+    if let Some(name) = &wanted.window {
+        let (window, told) = find(name)?;
+        if told.minimized {
+            let failure = Failure::failed(format!("`{}` is not shown", told.title));
+            return Err(failure.because("it is minimized").next("bring it back first"));
+        }
+        let shows = part(told.area, wanted.area, screen)?;
+        let pixels = taken(window.capture_image())?;
+        return crate::picture::told(cut(pixels, told.area, shows), shows, wanted, BACKEND);
+    }
+    let named = wanted.display.as_deref().map(str::trim).filter(|name| !name.is_empty());
+    let (whole, pixels) = match named {
+        Some(name) => {
+            let known: Vec<(String, Area)> =
+                monitors.iter().map(|(name, _, area)| (name.clone(), *area)).collect();
+            let whole = output(&known, name)?;
+            let at = monitors.iter().position(|(_, _, area)| *area == whole);
+            let (_, monitor, _) = &monitors[at.unwrap_or_default()];
+            (whole, taken(monitor.capture_image())?)
+        }
+        None => (screen, of_all(&monitors, screen)?),
+    };
+    let shows = part(whole, wanted.area, screen)?;
+    crate::picture::told(cut(pixels, whole, shows), shows, wanted, BACKEND)
+}
+
+/// The open windows, topmost first.
+pub fn windows() -> Result<Vec<Window>> {
+    Ok(open_windows()?.into_iter().map(|(_, told)| told).collect())
+}
+
+fn open_windows() -> Result<Vec<(xcap::Window, Window)>> {
+    let all = xcap::Window::all().or_fail(|| "cannot list the windows")?;
+    // A window that closes while it is asked is left out.
+    let mut known: Vec<(i32, xcap::Window, Window)> = all
+        .into_iter()
+        .filter_map(|window| {
+            let told = described(&window).ok()?;
+            Some((window.z().ok()?, window, told))
+        })
+        .collect();
+    known.sort_by_key(|(z, _, _)| std::cmp::Reverse(*z));
+    Ok(known.into_iter().map(|(_, window, told)| (window, told)).collect())
+}
+
+fn described(window: &xcap::Window) -> XCapResult<Window> {
+    let area =
+        Area { x: window.x()?, y: window.y()?, width: window.width()?, height: window.height()? };
+    Ok(Window {
+        id: window.id()?.to_string(),
+        app: window.app_name()?,
+        title: window.title()?,
+        area,
+        active: window.is_focused()?,
+        maximized: window.is_maximized()?,
+        minimized: window.is_minimized()?,
+    })
+}
+
+fn find(wanted: &str) -> Result<(xcap::Window, Window)> {
+    let mut open = open_windows()?;
+    let at = position(open.iter().map(|(_, told)| told), wanted)?;
+    Ok(open.swap_remove(at))
+}
+
+/// The monitors with their names and areas.
+fn monitors() -> Result<Vec<(String, Monitor, Area)>> {
+    let what = || "cannot list the monitors";
+    let described = |monitor: Monitor| -> XCapResult<(String, Monitor, Area)> {
+        let (x, y) = (monitor.x()?, monitor.y()?);
+        let area = Area { x, y, width: monitor.width()?, height: monitor.height()? };
+        Ok((monitor.name()?, monitor, area))
+    };
+    let all = Monitor::all().or_fail(what)?;
+    all.into_iter().map(described).collect::<XCapResult<_>>().or_fail(what)
+}
+
+/// The area around several.
+fn around(areas: impl Iterator<Item = Area>) -> Result<Area> {
+    let end = |start: i32, length: u32| start.saturating_add_unsigned(length);
+    let both = |one: Area, other: Area| {
+        let (x, y) = (one.x.min(other.x), one.y.min(other.y));
+        let right = end(one.x, one.width).max(end(other.x, other.width));
+        let bottom = end(one.y, one.height).max(end(other.y, other.height));
+        Area { x, y, width: right.abs_diff(x), height: bottom.abs_diff(y) }
+    };
+    areas.reduce(both).ok_or_else(|| {
+        Failure::failed("no monitor is active").next("wake the screen, or attach a monitor")
+    })
+}
+
+/// All monitors in one picture; a single one keeps all its pixels.
+fn of_all(monitors: &[(String, Monitor, Area)], screen: Area) -> Result<RgbImage> {
+    if let [(_, monitor, _)] = monitors {
+        return taken(monitor.capture_image());
+    }
+    let mut whole = RgbImage::new(screen.width, screen.height);
+    for (_, monitor, area) in monitors {
+        let pixels = taken(monitor.capture_image())?;
+        let pixels = imageops::resize(&pixels, area.width, area.height, FilterType::Triangle);
+        let (x, y) = (area.x.abs_diff(screen.x), area.y.abs_diff(screen.y));
+        imageops::replace(&mut whole, &pixels, x.into(), y.into());
+    }
+    Ok(whole)
+}
+
+/// The part of a picture of `whole` that shows `shows`.
+fn cut(pixels: RgbImage, whole: Area, shows: Area) -> RgbImage {
+    if whole == shows {
+        return pixels;
+    }
+    let scaled = |length: u32, pixels: u32, of: u32| {
+        let scaled = u64::from(length) * u64::from(pixels) / u64::from(of.max(1));
+        u32::try_from(scaled).unwrap_or(u32::MAX)
+    };
+    let across = |length: u32| scaled(length, pixels.width(), whole.width);
+    let down = |length: u32| scaled(length, pixels.height(), whole.height);
+    let (x, y) = (across(shows.x.abs_diff(whole.x)), down(shows.y.abs_diff(whole.y)));
+    let (width, height) = (across(shows.width).max(1), down(shows.height).max(1));
+    imageops::crop_imm(&pixels, x, y, width, height).to_image()
+}
+
+fn taken(pixels: XCapResult<RgbaImage>) -> Result<RgbImage> {
+    let pixels = pixels.or_fail(|| "cannot take the picture").map_err(|failure| {
+        match cfg!(target_os = "macos") {
+            true => failure.next(
+                "allow it in System Settings > Privacy & Security > Screen & System Audio Recording",
+            ),
+            false => failure,
+        }
+    })?;
+    Ok(DynamicImage::from(pixels).into_rgb8())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn area(x: i32, y: i32, width: u32, height: u32) -> Area {
+        Area { x, y, width, height }
+    }
+
+    #[test]
+    fn the_screen_is_the_area_around_all_monitors() {
+        let monitors = [area(0, 0, 100, 50), area(-80, 10, 80, 60)];
+        assert_eq!(around(monitors.into_iter()).unwrap(), area(-80, 0, 180, 70));
+        assert!(around(std::iter::empty()).is_err());
+    }
+
+    #[test]
+    fn a_part_is_cut_in_the_pixels_of_the_picture() {
+        let pixels = RgbImage::from_fn(200, 100, |x, y| image::Rgb([x as u8, y as u8, 0]));
+        let whole = area(10, 10, 100, 50);
+        let part = cut(pixels.clone(), whole, area(20, 15, 30, 20));
+        assert_eq!((part.dimensions(), part.get_pixel(0, 0).0), ((60, 40), [20, 10, 0]));
+        assert_eq!(cut(pixels, whole, whole).dimensions(), (200, 100));
+    }
+}

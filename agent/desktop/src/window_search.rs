@@ -1,0 +1,48 @@
+//! Which of the open windows a caller means.
+
+use base::desktop::Window;
+use base::failure::{Failure, Result};
+
+/// At which position the window is that has this number, or else the first whose program or title
+/// contains these words.
+pub fn position<'a>(
+    windows: impl Iterator<Item = &'a Window> + Clone,
+    wanted: &str,
+) -> Result<usize> {
+    let number = number(wanted).map(|number| number.to_string());
+    let words = wanted.trim().to_lowercase();
+    let named = |window: &Window| {
+        [&window.app, &window.title].iter().any(|name| name.to_lowercase().contains(&words))
+    };
+    let by_number = windows.clone().position(|window| Some(&window.id) == number.as_ref());
+    by_number.or_else(|| windows.clone().position(named)).ok_or_else(|| {
+        let open = windows
+            .take(15)
+            .map(|window| format!("{} ({}, id {})", window.title, window.app, window.id));
+        let open = open.collect::<Vec<_>>().join("; ");
+        let none =
+            if open.is_empty() { "no window is open".to_owned() } else { format!("open: {open}") };
+        Failure::not_found(format!("no open window is called `{wanted}`")).because(none)
+    })
+}
+
+/// A window's number, decimal or as X programs write it.
+fn number(text: &str) -> Option<u32> {
+    let text = text.trim();
+    match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_decimal_or_as_x_programs_write_it() {
+        assert_eq!(number("0x1400003"), Some(0x0140_0003));
+        assert_eq!(number(" 20971523 "), Some(20_971_523));
+        assert_eq!(number("2048 the game"), None);
+    }
+}
