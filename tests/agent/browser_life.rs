@@ -184,7 +184,7 @@ fn in_the_box_of_commands_the_driver_leads_nowhere_else() {
     let wish =
         json!({ "capabilities": { "alwaysMatch": { "goog:chromeOptions": { "binary": thief } } } });
     let driver = record(&session).unwrap()["driver"].as_str().unwrap().to_owned();
-    post(&format!("{driver}/session"), &wish.to_string());
+    post(&format!("{driver}session"), &wish.to_string());
     until("the thief to try", || tried.exists().then_some(()));
     assert!(!stolen.exists(), "the configuration was read");
 }

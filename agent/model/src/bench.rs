@@ -40,8 +40,8 @@ const TASK: &str = "Create greet.py, a program that greets whoever its first arg
 const CALL: u32 = 256;
 /// The tools that g3 offers to a small model: the agent's own tables, and the names in them.
 const TOOLS: [(&str, &[&str]); 2] = [
-    (include_str!("../../src/tools/profile/g3.json"), &["shell", "read_file", "write_file"]),
-    (include_str!("../../src/tools/profile/tools_api.json"), &["edit"]),
+    (include_str!("../../tools/src/profile/g3.json"), &["shell", "read_file", "write_file"]),
+    (include_str!("../../tools/src/profile/tools_api.json"), &["edit"]),
 ];
 
 /// Tokens a second.

@@ -7,6 +7,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use base::test_hooks::TestHook;
 use futures_util::future::BoxFuture;
 use tracing::Instrument;
 
@@ -25,27 +26,31 @@ const MOST_PATIENCE: Duration = Duration::from_secs(600);
 /// How long pauses are.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
+    /// The first pause of our own choice.
     base: Duration,
+    /// What a second that a server asks for takes: a second, outside of tests.
+    second: Duration,
     seed: u64,
 }
 
 impl Backoff {
-    /// Pauses from one second on. Tests set `G3_TEST_RETRY_MS`, which stands for that second
-    /// (also where a server counts in seconds), and `G3_TEST_SEED`.
+    /// Pauses from one second on, or from what a test set.
     pub fn from_env() -> Backoff {
-        let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
         let clock = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let base = Duration::from_millis(number("G3_TEST_RETRY_MS").unwrap_or(1000));
         // Different processes that were refused together must not come back together.
-        let seed = number("G3_TEST_SEED").unwrap_or_else(|| {
+        let seed = TestHook::Seed.number().unwrap_or_else(|| {
             u64::from(clock().subsec_nanos()) ^ u64::from(std::process::id()) << 32
         });
-        Backoff { base, seed }
+        match TestHook::RetryMs.number() {
+            Some(base) => Backoff { seed, ..Backoff::fixed(Duration::from_millis(base)) },
+            None => Backoff { base: Duration::from_secs(1), second: Duration::from_secs(1), seed },
+        }
     }
 
-    /// Pauses of the given base, with the same jitter every time.
+    /// Pauses of the given base, with the same jitter every time, for tests: a second that a
+    /// server asks for takes as long as the base.
     pub fn fixed(base: Duration) -> Backoff {
-        Backoff { base, seed: 0 }
+        Backoff { base, second: base, seed: 0 }
     }
 
     /// The pause before another try; `None` when it would not help. `attempt` counts from 1.
@@ -62,7 +67,7 @@ impl Backoff {
             // Not before the time that the server named.
             ProviderError::RateLimited { after: Some(after) }
             | ProviderError::Busy { after: Some(after), .. } => {
-                Some(self.base.mul_f64(after.as_secs_f64() * (1.0 + self.jitter(attempt) * 0.05)))
+                Some(self.second.mul_f64(after.as_secs_f64() * (1.0 + self.jitter(attempt) * 0.05)))
             }
             ProviderError::RateLimited { after: None }
             | ProviderError::Busy { after: None, .. }

@@ -24,6 +24,7 @@ use std::time::{Duration, SystemTime};
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use base::lock::Lock;
+use base::test_hooks::TestHook;
 
 use crate::context::Entry;
 
@@ -241,11 +242,10 @@ fn first_line(task: &str) -> &str {
     task.trim().lines().next().unwrap_or_default()
 }
 
-/// A random number, or the one of `G3_TEST_SEED`.
+/// A random number, or the seed that a test set.
 fn random() -> u64 {
-    let seed = std::env::var("G3_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     // Two random keys of the standard library make the hash of nothing a random number.
-    seed.unwrap_or_else(|| RandomState::new().build_hasher().finish())
+    TestHook::Seed.number().unwrap_or_else(|| RandomState::new().build_hasher().finish())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::clock::Clock;
 use base::failure::{Failure, OrFail, Result};
+use base::test_hooks::TestHook;
 use base::text::printable;
 
 use super::Workspace;
@@ -18,8 +19,7 @@ pub const PORT: u16 = 8020;
 
 /// How long the user may take in the browser.
 fn patience() -> Duration {
-    let test = std::env::var("G3_TEST_LOGIN_MS").ok().and_then(|text| text.parse().ok());
-    test.map_or(Duration::from_secs(120), Duration::from_millis)
+    TestHook::LoginMs.number().map_or(Duration::from_secs(120), Duration::from_millis)
 }
 
 /// Signs in; `show` gets the address that the user opens. Gives where the login is kept.

@@ -1,7 +1,7 @@
 //! What only a caller inside the process can do to a tool: cancel it, listen to it, break it.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -38,11 +38,13 @@ async fn a_cancelled_command_ends_with_its_group() {
     assert!(
         outcome.text.contains("cancelled by the user") && outcome.text.contains(&pid.to_string())
     );
-    let since = Instant::now();
-    while base::process::is_alive(pid) {
-        assert!(since.elapsed() < Duration::from_secs(10), "the child of the command lives on");
-        tokio::task::yield_now().await;
-    }
+    let gone = async {
+        while base::process::is_alive(pid) {
+            tokio::task::yield_now().await;
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(60), gone).await;
+    ended.expect("the child of the command ends");
 }
 
 #[tokio::test]

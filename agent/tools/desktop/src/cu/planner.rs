@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use base::event::Usage;
+use base::test_hooks::TestHook;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -172,8 +173,7 @@ fn cancelled() -> ToolError {
 /// How long to wait before the next try; `None` when it would not help.
 fn pause(error: &ProviderError, attempt: u32) -> Option<Duration> {
     // Tests set it, and it stands for a second, as it does for every other provider.
-    let second = std::env::var("G3_TEST_RETRY_MS").ok().and_then(|text| text.parse().ok());
-    let second = Duration::from_millis(second.unwrap_or(1000));
+    let second = Duration::from_millis(TestHook::RetryMs.number().unwrap_or(1000));
     let own = second.saturating_mul(u32::try_from(PAUSE.pow(attempt)).unwrap_or(u32::MAX));
     match error {
         ProviderError::RateLimited { after } | ProviderError::Busy { after, .. } => {

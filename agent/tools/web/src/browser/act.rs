@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::hub::Hub;
 use super::session::{Here, Session};
 use super::tabs::{Tabs, stale};
-use super::wire::{Fault, element, id_of};
+use super::webdriver::{BrowserError, element, id_of};
 use super::{dom, keys, page, target};
 use tools::call::Invocation;
 use tools::output::{ErrorKind, ToolError, ToolOutput};
@@ -146,12 +146,12 @@ async fn act(hub: &Hub, call: &Invocation<'_>) -> Result<Done, ToolError> {
     let mut tabs = Tabs::of(&session);
     let tab = match session.tab().await {
         Ok(tab) => tab,
-        Err(fault) => return Err(session.told(fault).await),
+        Err(error) => return Err(session.told(error).await),
     };
     match tabs.is_empty(&session, &tab).await {
         Ok(false) => {}
         Ok(true) => return Err(none()),
-        Err(fault) => return Err(session.told(fault).await),
+        Err(error) => return Err(session.told(error).await),
     }
     let done = within(call, &session, &mut tabs, (action, &tab, &given)).await;
     let _ = session.place.touch();
@@ -187,7 +187,7 @@ async fn go(
     };
     let tab = match empty.await {
         Ok(tab) => tab,
-        Err(fault) => return Err(session.told(fault).await),
+        Err(error) => return Err(session.told(error).await),
     };
     let here = match &url {
         Some(url) => {
@@ -246,10 +246,10 @@ async fn within(
     };
     let (content, voice) = match done {
         Ok(done) => done,
-        Err(Fault::NoElement(why)) => {
+        Err(BrowserError::NoElement(why)) => {
             return Err(renamed(ToolError::new(ErrorKind::NotFound, why), named.as_ref()));
         }
-        Err(fault) => return Err(session.told(fault).await),
+        Err(error) => return Err(session.told(error).await),
     };
     if matches!(action, Action::Snapshot | Action::CloseTab) {
         tabs.keep(session).map_err(|why| ToolError::io("the refs cannot be kept", &why))?;
@@ -267,7 +267,7 @@ fn renamed(trouble: ToolError, named: Option<&(String, String)>) -> ToolError {
 }
 
 /// Content and what is to be spoken.
-type Told = Result<(Value, String), Fault>;
+type Told = Result<(Value, String), BrowserError>;
 
 async fn click(session: &Session, id: &str) -> Told {
     dom::click(session, id).await?;
@@ -277,9 +277,9 @@ async fn click(session: &Session, id: &str) -> Told {
 
 async fn press(session: &Session, id: Option<&str>, keys: &[char]) -> Told {
     if let Some(id) = id {
-        session.script("arguments[0].focus();", json!([element(id)])).await?;
+        session.script("arguments[0].focus();", &[element(id)]).await?;
     }
-    session.following(session.order("/actions", keys::pressed(keys))).await?;
+    session.following(session.press(&keys::pressed(keys))).await?;
     let here = session.here().await?;
     Ok((json!({ "url": here.url, "title": here.title }), "I pressed the key.".to_owned()))
 }

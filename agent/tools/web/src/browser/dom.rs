@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::session::Session;
-use super::wire::{ELEMENT, Fault, element, id_of};
+use super::webdriver::{BrowserError, ELEMENT, element};
 use gate::paths;
 use tools::call::Invocation;
 use tools::output::{ErrorKind, ToolError};
@@ -21,36 +21,29 @@ const DISABLED: &str = "const e = arguments[0]; \
 const CLICKED: [&str; 7] = ["button", "checkbox", "color", "image", "radio", "reset", "submit"];
 
 /// Runs one of the script's looks.
-pub async fn look(session: &Session, what: &str, args: [Value; 2]) -> Result<Value, Fault> {
+pub async fn look(session: &Session, what: &str, args: [Value; 2]) -> Result<Value, BrowserError> {
     let [first, second] = args;
-    session.script(LOOK, json!([what, first, second])).await
-}
-
-/// The elements that a selector finds.
-pub async fn find(session: &Session, selector: &str) -> Result<Vec<String>, Fault> {
-    let query = json!({ "using": "css selector", "value": selector });
-    let found = session.order("/elements", query).await?;
-    Ok(found.as_array().into_iter().flatten().filter_map(id_of).map(str::to_owned).collect())
+    session.script(LOOK, &[json!(what), first, second]).await
 }
 
 /// The first of them; it is waited for a moment.
 pub async fn first(session: &Session, selector: &str) -> Result<String, ToolError> {
-    match find(session, selector).await {
+    match session.find_all(selector).await {
         Ok(found) => found.into_iter().next().ok_or_else(|| {
             let text = format!(
                 "no element fits `{selector}`; webdriver_get_page_source shows what is there"
             );
             ToolError::new(ErrorKind::NotFound, text)
         }),
-        Err(Fault::Other(why)) => {
+        Err(BrowserError::Other(why)) => {
             Err(ToolError::invalid(format!("`{selector}` is no CSS selector: {why}")))
         }
-        Err(fault) => Err(session.told(fault).await),
+        Err(error) => Err(session.told(error).await),
     }
 }
 
 /// What elements are, a line each.
-pub async fn described(session: &Session, ids: &[String]) -> Result<Vec<String>, Fault> {
+pub async fn described(session: &Session, ids: &[String]) -> Result<Vec<String>, BrowserError> {
     let elements: Vec<Value> = ids.iter().map(|id| element(id)).collect();
     let told = look(session, "describe", [Value::Array(elements), Value::Null]).await?;
     Ok(told.as_array().into_iter().flatten().map(line).collect())
@@ -78,15 +71,14 @@ fn line(told: &Value) -> String {
 
 /// Clicks; the element is scrolled into view first. One that is disabled is an error, as nothing
 /// would come of it.
-pub async fn click(session: &Session, id: &str) -> Result<(), Fault> {
-    if session.script(DISABLED, json!([element(id)])).await? == true {
-        return Err(Fault::Other(
+pub async fn click(session: &Session, id: &str) -> Result<(), BrowserError> {
+    if session.script(DISABLED, &[element(id)]).await? == true {
+        return Err(BrowserError::Other(
             "the element is disabled, so a click does nothing; look at the page for what enables it"
                 .to_owned(),
         ));
     }
-    let path = format!("/element/{id}/click");
-    session.following(session.order(&path, json!({}))).await.map(drop)
+    session.following(session.click(id)).await
 }
 
 /// Enters a text, or chooses an option that has it. A file is handed over only from within the
@@ -98,7 +90,7 @@ pub async fn enter(
     (text, clear): (&str, bool),
 ) -> Result<(), ToolError> {
     let done = async {
-        let kind = session.script(KIND, json!([element(id)])).await?;
+        let kind = session.script(KIND, &[element(id)]).await?;
         if let Some(why) = refusal(&kind) {
             return Ok(Some(ToolError::invalid(why)));
         }
@@ -116,17 +108,15 @@ pub async fn enter(
             false => text.to_owned(),
         };
         if clear && kind != "file" {
-            session.order(&format!("/element/{id}/clear"), json!({})).await?;
+            session.clear(id).await?;
         }
-        session
-            .following(session.order(&format!("/element/{id}/value"), json!({ "text": text })))
-            .await?;
+        session.following(session.send_keys(id, &text)).await?;
         Ok(None)
     };
     match done.await {
         Ok(None) => Ok(()),
         Ok(Some(trouble)) => Err(trouble),
-        Err(fault) => Err(session.told(fault).await),
+        Err(error) => Err(session.told(error).await),
     }
 }
 

@@ -96,11 +96,11 @@ impl Programs {
         }
     }
 
-    /// The address of the driver, from a line that it wrote.
+    /// The address of the driver, from a line that it wrote; commands are relative to it.
     pub fn address(&self, line: &str, secret: &str) -> Option<String> {
         let port = line.split_once("started successfully on port ")?.1;
         let port: u16 = port.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()?;
-        Some(format!("http://127.0.0.1:{port}/{secret}"))
+        Some(format!("http://127.0.0.1:{port}/{secret}/"))
     }
 
     /// What a session with it shall be like.

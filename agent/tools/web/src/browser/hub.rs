@@ -14,7 +14,6 @@ use super::find::{Programs, has_display};
 use super::keeper::{Order, Said};
 use super::record::{Place, Record};
 use super::session::Session;
-use super::wire::Wire;
 use gate::Permit;
 use tools::context::ToolContext;
 use tools::exec::boxed;
@@ -63,7 +62,7 @@ impl Hub {
             return Ok(None);
         }
         place.touch().map_err(|why| broken(&why))?;
-        opened(place, record, turn).map(Some)
+        connected(place, record, turn).await.map(Some)
     }
 
     /// The browser that runs, or a new one; whether it is new.
@@ -80,7 +79,7 @@ impl Hub {
             && self.want(&place)?
         {
             place.touch().map_err(|why| broken(&why))?;
-            return opened(place, record, turn).map(|session| (session, false));
+            return connected(place, record, turn).await.map(|session| (session, false));
         }
         let programs = self.programs(visible)?;
         // One that is just being ended is waited for.
@@ -95,7 +94,7 @@ impl Hub {
                     return Err(ToolError::new(ErrorKind::Timeout, text));
                 }
             };
-        opened(place, record, turn).map(|session| (session, true))
+        connected(place, record, turn).await.map(|session| (session, true))
     }
 
     fn programs(&self, visible: bool) -> Result<Programs, ToolError> {
@@ -181,9 +180,10 @@ async fn heard(keeper: &mut AsyncRunning) -> Result<Record, ToolError> {
     }
 }
 
-fn opened(place: Place, record: Record, turn: Lock) -> Result<Session, ToolError> {
-    let wire = Wire::to(&record.session).map_err(ToolError::failed)?;
-    Ok(Session::new(wire, place, record, turn))
+/// Takes up the session of a browser that runs.
+async fn connected(place: Place, record: Record, turn: Lock) -> Result<Session, ToolError> {
+    let session = Session::connect(place, record, turn).await;
+    session.map_err(|error| ToolError::failed(format!("cannot reach the browser: {error}")))
 }
 
 /// Waits until no other call is at work with this browser.

@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::find::Programs;
 use super::record::{Place, Record};
-use super::wire::{Fault, Wire};
+use super::webdriver::{self, BrowserError};
 
 /// How long the driver may take to listen.
 const LISTENS: Duration = Duration::from_secs(20);
@@ -70,9 +70,8 @@ pub async fn run(order: Order, say: impl FnOnce(&Said)) -> io::Result<()> {
         until_unwanted(&order, &place, &mut running).await?;
     }
     place.withdraw();
-    if let Ok(wire) = Wire::to(&record.session) {
-        let _ = tokio::time::timeout(CLOSES, wire.end("")).await;
-    }
+    let closed = webdriver::close(&record.driver, &record.session);
+    let _ = tokio::time::timeout(CLOSES, closed).await;
     let _ = running.end(GRACE).await;
     remove(&place).await;
     Ok(())
@@ -98,13 +97,10 @@ async fn start(order: &Order, place: &Place) -> Result<(AsyncRunning, Record), S
     let Some(driver) = listening.ok().flatten() else {
         return Err(format!("{shown} does not listen; {}", last_words(place)));
     };
-    let wire = Wire::to(&driver)?;
     let wishes = programs.wishes(place.path(), rustix::process::geteuid().is_root());
-    let session = wire.order("/session", wishes).await.map_err(|fault| match fault {
-        Fault::Gone(why) | Fault::Other(why) | Fault::NoElement(why) | Fault::Dialog(why) => {
-            format!("the browser does not start: {why}; {}", last_words(place))
-        }
-        Fault::Late | Fault::NoWindow => "the browser takes too long to start".to_owned(),
+    let session = webdriver::open(&driver, wishes).await.map_err(|error| match error {
+        BrowserError::Timeout => "the browser takes too long to start".to_owned(),
+        error => format!("the browser does not start: {error}; {}", last_words(place)),
     })?;
     let record = record(order, &driver, &session, running.id().unwrap_or_default());
     Ok((running, record.ok_or("the driver opened no session")?))
@@ -116,7 +112,7 @@ fn record(order: &Order, driver: &str, session: &Value, driver_pid: u32) -> Opti
     let fact = |key: &str| facts[key].as_str().unwrap_or_default();
     let pid = facts["goog:processID"].as_u64().and_then(|pid| u32::try_from(pid).ok());
     Some(Record {
-        session: format!("{driver}/session/{id}"),
+        session: id.to_owned(),
         driver: driver.to_owned(),
         name: format!("{} {}", fact("browserName"), fact("browserVersion")),
         visible: order.programs.kind != base::config::agent::Browser::ChromeHeadless,
@@ -130,9 +126,8 @@ fn record(order: &Order, driver: &str, session: &Value, driver_pid: u32) -> Opti
 async fn address(order: &Order, stdout: ChildStdout) -> Option<String> {
     let programs = &order.programs;
     if programs.kind == base::config::agent::Browser::Safari {
-        let address = format!("http://127.0.0.1:{}", programs.port);
-        let wire = Wire::to(&address).ok()?;
-        while matches!(wire.look("/status").await, Err(Fault::Gone(_))) {
+        let address = format!("http://127.0.0.1:{}/", programs.port);
+        while !webdriver::listens(&address).await {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         return Some(address);

@@ -16,7 +16,7 @@ pub mod session;
 pub mod tabs;
 pub mod target;
 pub mod verb;
-pub mod wire;
+pub mod webdriver;
 
 use hub::Hub;
 use verb::Verb;

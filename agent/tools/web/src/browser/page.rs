@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-use base64::Engine as _;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::hub::Hub;
 use super::session::{Here, Session};
 use super::verb::Verb;
-use super::wire::Fault;
+use super::webdriver::BrowserError;
 use super::{dom, target};
 use crate::shown;
 use tools::call::Invocation;
@@ -78,7 +77,7 @@ pub async fn open(
     target::guard(url, &call.at.others.web.webfetch.allow_hosts).await?;
     let opened = async {
         let before = session.here().await?;
-        session.order("/url", json!({ "url": url.as_str() })).await?;
+        session.open(url).await?;
         Ok((before, session.here().await?))
     };
     let here = match opened.await {
@@ -89,10 +88,10 @@ pub async fn open(
             )));
         }
         Ok((_, here)) => here,
-        Err(Fault::Other(why)) => {
+        Err(BrowserError::Other(why)) => {
             return Err(ToolError::failed(format!("{url} cannot be opened: {why}")));
         }
-        Err(fault) => return Err(session.told(fault).await),
+        Err(error) => return Err(session.told(error).await),
     };
     match here.error {
         Some(why) => Err(ToolError::failed(format!("{url} cannot be opened: {why}"))),
@@ -116,9 +115,9 @@ async fn with_page(
     let args: Args = call.decode()?;
     let selector = call.text("selector");
     let done = match verb {
-        Verb::Back => went(session, "/back").await,
-        Verb::Forward => went(session, "/forward").await,
-        Verb::Refresh => went(session, "/refresh").await,
+        Verb::Back => went(session, session.back()).await,
+        Verb::Forward => went(session, session.forward()).await,
+        Verb::Refresh => went(session, session.refresh()).await,
         Verb::Url => session.here().await.map(|here| told(here.url)),
         Verb::Title => session.here().await.map(|here| told(here.title)),
         Verb::Find => {
@@ -138,28 +137,28 @@ async fn with_page(
             Ok(told(format!("entered {count} characters into `{selector}`")))
         }
         Verb::Script => {
-            let value = session.script(call.text("script"), json!([])).await.map(dom::plain);
+            let value = session.script(call.text("script"), &[]).await.map(dom::plain);
             value.map(|value| {
                 let text = shown::shown(call, &format!("{value:#}"), shown::MOST, "script");
                 ToolOutput::done(text).with(json!({ "value": value }))
             })
         }
-        Verb::Source => match session.look("/source").await {
-            Ok(source) => return source_told(call, source.as_str().unwrap_or_default(), &args),
-            Err(fault) => Err(fault),
+        Verb::Source => match session.source().await {
+            Ok(source) => return source_told(call, &source, &args),
+            Err(error) => Err(error),
         },
-        Verb::Screenshot => match session.look("/screenshot").await {
-            Ok(picture) => return picture_told(call, picture.as_str().unwrap_or_default()).await,
-            Err(fault) => Err(fault),
+        Verb::Screenshot => match session.screenshot().await {
+            Ok(picture) => return picture_told(call, picture).await,
+            Err(error) => Err(error),
         },
         Verb::Start | Verb::Navigate | Verb::Quit | Verb::Act => Ok(ToolOutput::default()),
     };
     match done {
         Ok(outcome) => Ok(outcome),
-        Err(Fault::Other(why)) if verb == Verb::FindAll => {
+        Err(BrowserError::Other(why)) if verb == Verb::FindAll => {
             Err(ToolError::invalid(format!("`{selector}` is no CSS selector: {why}")))
         }
-        Err(fault) => Err(session.told(fault).await),
+        Err(error) => Err(session.told(error).await),
     }
 }
 
@@ -167,13 +166,16 @@ fn told(text: String) -> ToolOutput {
     ToolOutput::done(base::text::printable(&text))
 }
 
-async fn went(session: &Session, path: &str) -> Result<ToolOutput, Fault> {
-    session.order(path, json!({})).await?;
+async fn went(
+    session: &Session,
+    moving: impl Future<Output = Result<(), BrowserError>>,
+) -> Result<ToolOutput, BrowserError> {
+    moving.await?;
     session.here().await.map(|here| shown_page(&here))
 }
 
-async fn all(session: &Session, selector: &str) -> Result<ToolOutput, Fault> {
-    let ids = dom::find(session, selector).await?;
+async fn all(session: &Session, selector: &str) -> Result<ToolOutput, BrowserError> {
+    let ids = session.find_all(selector).await?;
     let lines = dom::described(session, &ids[..ids.len().min(TOLD)]).await?;
     let count = ids.len();
     let mut text = match count {
@@ -190,7 +192,7 @@ async fn all(session: &Session, selector: &str) -> Result<ToolOutput, Fault> {
     Ok(told(text).with(json!({ "count": count })))
 }
 
-async fn click(session: &Session, selector: &str, id: &str) -> Result<ToolOutput, Fault> {
+async fn click(session: &Session, selector: &str, id: &str) -> Result<ToolOutput, BrowserError> {
     let before = session.here().await?;
     dom::click(session, id).await?;
     let after = session.here().await?;
@@ -219,11 +221,8 @@ fn source_told(call: &Invocation<'_>, source: &str, args: &Args) -> Result<ToolO
 }
 
 /// Writes the picture, and shows it to the model.
-async fn picture_told(call: &Invocation<'_>, base64: &str) -> Result<ToolOutput, ToolError> {
+async fn picture_told(call: &Invocation<'_>, bytes: Vec<u8>) -> Result<ToolOutput, ToolError> {
     let shown = call.shown_place();
-    let decoded = base64::engine::general_purpose::STANDARD.decode(base64);
-    let bytes =
-        decoded.map_err(|why| ToolError::failed(format!("the picture is damaged: {why}")))?;
     write(&call.place, &bytes)
         .map_err(|why| ToolError::io(&format!("cannot write {shown}"), &why))?;
     let ready = tokio::task::spawn_blocking(move || image::of_png(bytes)).await;

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 /// A browser that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// The address of its WebDriver session.
+    /// The id of its WebDriver session.
     pub session: String,
-    /// The address of its driver.
+    /// The address of its driver, with a slash at its end.
     pub driver: String,
     /// What it is, for people: name and version.
     pub name: String,

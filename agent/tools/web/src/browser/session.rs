@@ -4,11 +4,16 @@
 use std::sync::Mutex;
 
 use base::lock::Lock;
-use reqwest::Method;
-use serde_json::{Value, json};
+use fantoccini::actions::KeyActions;
+use fantoccini::elements::Element;
+use fantoccini::error::CmdError;
+use fantoccini::wd::WindowHandle;
+use fantoccini::{Client, Locator};
+use reqwest::Url;
+use serde_json::Value;
 
 use super::record::{Place, Record};
-use super::wire::{Fault, Wire};
+use super::webdriver::{self, BrowserError};
 use tools::output::{ErrorKind, ToolError};
 
 /// How many dialogs in a row are dismissed before a command.
@@ -24,7 +29,7 @@ pub struct Session {
     pub place: Place,
     /// What it is.
     pub record: Record,
-    wire: Wire,
+    client: Client,
     notes: Mutex<Vec<String>>,
     _turn: Lock,
 }
@@ -43,84 +48,146 @@ pub struct Here {
 }
 
 impl Session {
-    /// A session of this browser.
-    pub fn new(wire: Wire, place: Place, record: Record, turn: Lock) -> Session {
-        Session { place, record, wire, notes: Mutex::default(), _turn: turn }
+    /// Takes up the session of this browser.
+    pub async fn connect(
+        place: Place,
+        record: Record,
+        turn: Lock,
+    ) -> Result<Session, BrowserError> {
+        let client = webdriver::connect(&record.driver, &record.session).await?;
+        Ok(Session { place, record, client, notes: Mutex::default(), _turn: turn })
     }
 
-    /// Asks for something.
-    pub async fn look(&self, path: &str) -> Result<Value, Fault> {
-        self.command(Method::GET, path, None).await
-    }
-
-    /// Has something done.
-    pub async fn order(&self, path: &str, body: Value) -> Result<Value, Fault> {
-        self.command(Method::POST, path, Some(body)).await
-    }
-
-    /// Runs a script in the page, and gives what it returns.
-    pub async fn script(&self, script: &str, args: Value) -> Result<Value, Fault> {
-        self.order("/execute/sync", json!({ "script": script, "args": args })).await
-    }
-
-    /// One command. A dialog in its way is dismissed and told; where the tab was closed, the last
-    /// that is left becomes the current one.
-    async fn command(&self, how: Method, path: &str, body: Option<Value>) -> Result<Value, Fault> {
+    /// Runs a command. A dialog that blocks it is dismissed and noted; where the tab was closed, the
+    /// last of the others becomes the current one.
+    async fn run<T, Running>(&self, command: impl Fn(Client) -> Running) -> Result<T, BrowserError>
+    where
+        Running: Future<Output = Result<T, CmdError>>,
+    {
         for _ in 0..DIALOGS {
-            match self.wire.ask(how.clone(), path, body.clone()).await {
-                Err(Fault::Dialog(text)) => {
+            match webdriver::run(command(self.client.clone())).await {
+                Err(BrowserError::Dialog(text)) => {
                     self.note(format!("a dialog opened and was dismissed: {text:?}"));
                 }
-                Err(Fault::NoWindow) => {
-                    let tabs = self.tabs_of(self.wire.look("/window/handles").await?);
-                    let gone = || Fault::Gone("it has no tab any more".to_owned());
-                    let last = tabs.last().ok_or_else(gone)?;
-                    self.wire.order("/window", json!({ "handle": last })).await?;
+                Err(BrowserError::NoWindow) => {
+                    let tabs = webdriver::run(self.client.windows()).await?;
+                    let gone = || BrowserError::Gone("it has no tab any more".to_owned());
+                    let last = tabs.into_iter().next_back().ok_or_else(gone)?;
+                    webdriver::run(self.client.switch_to_window(last)).await?;
                     self.note("the tab was closed; another one is the current one".to_owned());
                 }
                 other => return other,
             }
         }
-        Err(Fault::Other("the page opens one dialog after the other".to_owned()))
+        Err(BrowserError::Other("the page opens one dialog after the other".to_owned()))
+    }
+
+    /// Opens an address in the current tab.
+    pub async fn open(&self, url: &Url) -> Result<(), BrowserError> {
+        self.run(move |client| async move { client.goto(url.as_str()).await }).await
+    }
+
+    /// Goes back in the history of the tab.
+    pub async fn back(&self) -> Result<(), BrowserError> {
+        self.run(|client| async move { client.back().await }).await
+    }
+
+    /// Goes forward in the history of the tab.
+    pub async fn forward(&self) -> Result<(), BrowserError> {
+        self.run(|client| async move { client.forward().await }).await
+    }
+
+    /// Loads the page again.
+    pub async fn refresh(&self) -> Result<(), BrowserError> {
+        self.run(|client| async move { client.refresh().await }).await
+    }
+
+    /// The page as HTML.
+    pub async fn source(&self) -> Result<String, BrowserError> {
+        self.run(|client| async move { client.source().await }).await
+    }
+
+    /// A picture of the page as PNG.
+    pub async fn screenshot(&self) -> Result<Vec<u8>, BrowserError> {
+        self.run(|client| async move { client.screenshot().await }).await
+    }
+
+    /// Runs a script in the page, and gives what it returns.
+    pub async fn script(&self, script: &str, args: &[Value]) -> Result<Value, BrowserError> {
+        self.run(move |client| async move { client.execute(script, args.to_vec()).await }).await
+    }
+
+    /// The references of the elements that match a CSS selector.
+    pub async fn find_all(&self, selector: &str) -> Result<Vec<String>, BrowserError> {
+        let found = self
+            .run(move |client| async move { client.find_all(Locator::Css(selector)).await })
+            .await?;
+        Ok(found.iter().map(|element| element.element_id().into()).collect())
+    }
+
+    /// Clicks an element; it is scrolled into view first.
+    pub async fn click(&self, id: &str) -> Result<(), BrowserError> {
+        self.run(move |client| async move { element_of(client, id).click().await }).await
+    }
+
+    /// Empties a field.
+    pub async fn clear(&self, id: &str) -> Result<(), BrowserError> {
+        self.run(move |client| async move { element_of(client, id).clear().await }).await
+    }
+
+    /// Types into an element, or gives a file field its files.
+    pub async fn send_keys(&self, id: &str, text: &str) -> Result<(), BrowserError> {
+        self.run(move |client| async move { element_of(client, id).send_keys(text).await }).await
+    }
+
+    /// Presses keys where the focus is.
+    pub async fn press(&self, keys: &KeyActions) -> Result<(), BrowserError> {
+        self.run(move |client| async move { client.perform_actions(keys.clone()).await }).await
     }
 
     /// The ids of its tabs.
-    pub async fn tabs(&self) -> Result<Vec<String>, Fault> {
-        Ok(self.tabs_of(self.look("/window/handles").await?))
-    }
-
-    fn tabs_of(&self, handles: Value) -> Vec<String> {
-        serde_json::from_value(handles).unwrap_or_default()
+    pub async fn tabs(&self) -> Result<Vec<String>, BrowserError> {
+        Ok(self
+            .run(|client| async move { client.windows().await })
+            .await?
+            .into_iter()
+            .map(String::from)
+            .collect())
     }
 
     /// The id of the current tab.
-    pub async fn tab(&self) -> Result<String, Fault> {
-        Ok(self.look("/window").await?.as_str().unwrap_or_default().to_owned())
+    pub async fn tab(&self) -> Result<String, BrowserError> {
+        self.run(|client| async move { client.window().await }).await.map(String::from)
     }
 
     /// Makes another tab the current one.
-    pub async fn switch(&self, tab: &str) -> Result<(), Fault> {
-        self.order("/window", json!({ "handle": tab })).await.map(drop)
+    pub async fn switch(&self, tab: &str) -> Result<(), BrowserError> {
+        let tab = WindowHandle::try_from(tab).map_err(|_| BrowserError::NoWindow)?;
+        self.run(|client| {
+            let tab = tab.clone();
+            async move { client.switch_to_window(tab).await }
+        })
+        .await
     }
 
     /// Opens an empty tab, which is the current one then.
-    pub async fn add_tab(&self) -> Result<String, Fault> {
-        let made = self.order("/window/new", json!({ "type": "tab" })).await?;
-        let tab = made["handle"].as_str().unwrap_or_default().to_owned();
+    pub async fn add_tab(&self) -> Result<String, BrowserError> {
+        let made = self.run(move |client| async move { client.new_window(true).await }).await?;
+        let tab = String::from(made.handle);
         self.switch(&tab).await?;
         Ok(tab)
     }
 
     /// Closes the current tab.
-    pub async fn close_tab(&self) -> Result<(), Fault> {
-        self.command(Method::DELETE, "/window", None).await.map(drop)
+    pub async fn close_tab(&self) -> Result<(), BrowserError> {
+        self.run(|client| async move { client.close_window().await }).await
     }
 
-    /// Does something after which a tab may be there that was not: then it is the current one.
+    /// Does something after which a new tab may be there: then it is the current one.
     pub async fn following<T>(
         &self,
-        work: impl Future<Output = Result<T, Fault>>,
-    ) -> Result<T, Fault> {
+        work: impl Future<Output = Result<T, BrowserError>>,
+    ) -> Result<T, BrowserError> {
         let before = self.tabs().await?;
         let done = work.await?;
         let after = self.tabs().await?;
@@ -132,16 +199,19 @@ impl Session {
     }
 
     /// Where it is.
-    pub async fn here(&self) -> Result<Here, Fault> {
-        let told = self.script(WHERE, json!([])).await?;
-        let text = |key: &str| told[key].as_str().unwrap_or_default().to_owned();
-        let error = told["error"].as_str().map(|why| why.lines().next().unwrap_or(why).to_owned());
+    pub async fn here(&self) -> Result<Here, BrowserError> {
+        let reported = self.script(WHERE, &[]).await?;
+        let text = |key: &str| reported[key].as_str().unwrap_or_default().to_owned();
+        let error = reported["error"].as_str();
+        let error = error.map(|why| why.lines().next().unwrap_or(why).to_owned());
         let url = match &error {
             // The address that was asked for.
-            Some(_) => self.look("/url").await?.as_str().unwrap_or_default().to_owned(),
+            Some(_) => {
+                self.run(|client| async move { client.current_url().await }).await?.to_string()
+            }
             None => text("url"),
         };
-        let time = told["time"].as_f64().unwrap_or_default();
+        let time = reported["time"].as_f64().unwrap_or_default();
         Ok(Here { url, title: text("title"), error, time })
     }
 
@@ -163,16 +233,16 @@ impl Session {
         trouble
     }
 
-    /// What the model reads of a fault. A browser that is gone is ended, so that the next start
+    /// What the model reads of an error. A browser that is gone is ended, so that the next start
     /// works.
-    pub async fn told(&self, fault: Fault) -> ToolError {
-        match fault {
-            Fault::NoElement(why) => ToolError::new(ErrorKind::NotFound, why),
-            Fault::Late => ToolError::new(
+    pub async fn told(&self, error: BrowserError) -> ToolError {
+        match error {
+            BrowserError::NoElement(why) => ToolError::new(ErrorKind::NotFound, why),
+            BrowserError::Timeout => ToolError::new(
                 ErrorKind::Timeout,
                 "it took longer than 30 s and was given up; what is on the page can still be read",
             ),
-            Fault::Gone(why) => {
+            BrowserError::Gone(why) => {
                 let ended = super::hub::end(&self.place, &self.record).await;
                 let rest = ended.err().map(|it| format!("; {}", it.text)).unwrap_or_default();
                 let why = why.lines().next().unwrap_or_default().to_owned();
@@ -181,8 +251,13 @@ impl Session {
                      start opens a new one"
                 ))
             }
-            Fault::NoWindow => ToolError::failed("the tab was closed"),
-            Fault::Dialog(text) | Fault::Other(text) => ToolError::failed(text),
+            BrowserError::NoWindow => ToolError::failed("the tab was closed"),
+            BrowserError::Dialog(text) | BrowserError::Other(text) => ToolError::failed(text),
         }
     }
+}
+
+/// The element of a reference.
+fn element_of(client: Client, id: &str) -> Element {
+    Element::from_element_id(client, id.to_owned().into())
 }

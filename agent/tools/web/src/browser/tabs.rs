@@ -7,7 +7,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use super::session::Session;
-use super::wire::Fault;
+use super::webdriver::BrowserError;
 use tools::output::ToolError;
 
 /// The file of it, in the directory of the browser.
@@ -62,12 +62,12 @@ impl Tabs {
     }
 
     /// Whether a tab is nobody's: nothing was opened in it since the last one was closed.
-    pub async fn is_empty(&self, session: &Session, tab: &str) -> Result<bool, Fault> {
+    pub async fn is_empty(&self, session: &Session, tab: &str) -> Result<bool, BrowserError> {
         Ok(self.empty.as_deref() == Some(tab) && session.here().await?.url == "about:blank")
     }
 
     /// Closes the current tab. A browser without a tab would end, so the last one is exchanged.
-    pub async fn close(&mut self, session: &Session, tab: &str) -> Result<(), Fault> {
+    pub async fn close(&mut self, session: &Session, tab: &str) -> Result<(), BrowserError> {
         let mut left = session.tabs().await?;
         left.retain(|other| other != tab);
         let next = match left.pop() {

@@ -3,7 +3,7 @@
 use crate::source::read;
 
 /// Raised on purpose, with a line in the commit that says what came in.
-const MOST_PACKAGES: usize = 480;
+const MOST_PACKAGES: usize = 500;
 
 #[test]
 fn the_lock_file_stays_below_its_ceiling() {
@@ -93,7 +93,8 @@ fn crates_use_only_what_lies_below_them() {
         let used = text.split("[dependencies]").nth(1).unwrap_or_default();
         let used = used.split("\n[").next().unwrap_or_default();
         for ours in OURS {
-            let uses = used.lines().any(|line| line.starts_with(&format!("{ours}.workspace")));
+            let names = [format!("{ours}.workspace"), format!("{ours} = ")];
+            let uses = used.lines().any(|line| names.iter().any(|name| line.starts_with(name)));
             assert!(!uses || allowed.contains(&ours), "`{folder}` may not use `{ours}`");
         }
     }

@@ -88,11 +88,12 @@ const ORCHESTRATOR: &[(&str, &[&str])] = &[
 ];
 
 const BASE: &[(&str, &[&str])] = &[
-    ("clock", &[]),
+    ("test_hooks", &[]),
+    ("clock", &["test_hooks"]),
     ("desktop", &["failure"]),
     ("event", &[]),
     ("failure", &[]),
-    ("files", &[]),
+    ("files", &["test_hooks"]),
     ("id", &[]),
     ("lock", &[]),
     ("process", &["sandbox"]),
@@ -103,9 +104,9 @@ const BASE: &[(&str, &[&str])] = &[
     ("known_repositories", &["files", "user_dirs"]),
     ("desktop", &["failure"]),
     ("git", &["process", "failure"]),
-    ("sandbox", &["failure", "files", "known_repositories", "user_dirs"]),
-    ("config", &["clock", "failure", "files", "lock", "secret", "process"]),
-    ("host", &["config", "event", "failure", "files", "lock", "process"]),
+    ("sandbox", &["failure", "files", "known_repositories", "test_hooks", "user_dirs"]),
+    ("config", &["clock", "failure", "files", "lock", "secret", "process", "test_hooks"]),
+    ("host", &["config", "event", "failure", "files", "lock", "process", "test_hooks"]),
     ("lib", &[]),
 ];
 
@@ -142,7 +143,9 @@ fn check(folder: &str, layers: &[(&str, &[&str])]) {
         let Some(rest) = file.name.strip_prefix(folder) else { continue };
         let module = rest.split(['/', '.']).next().unwrap_or_default();
         let Some((_, allowed)) = layers.iter().find(|(name, _)| *name == module) else {
-            panic!("`{folder}{module}` has no place yet: give it one in tests/house/imports.rs");
+            panic!(
+                "`{folder}{module}` has no place yet: give it one in tests/conventions/imports.rs"
+            );
         };
         for used in siblings_used(&file.production()) {
             assert!(

@@ -48,9 +48,10 @@ fn cosine(a: &[f32], b: &[f32]) -> f32 {
 }
 
 #[test]
+#[ignore = "needs the model file: ./scripts/fetch-model"]
 fn paraphrases_are_near_and_other_texts_are_far() {
     let env = TestEnv::new();
-    let Some(host) = Host::start(&env, &[]) else { return };
+    let host = Host::start(&env, &[]);
     let texts: Vec<&str> = PAIRS.iter().flat_map(|(a, b)| [*a, *b]).collect();
     let known = host.connection.hello().unwrap().embedder.unwrap();
     let started = std::time::Instant::now();
@@ -75,9 +76,10 @@ fn paraphrases_are_near_and_other_texts_are_far() {
 }
 
 #[test]
+#[ignore = "needs the model file: ./scripts/fetch-model"]
 fn a_vector_is_the_same_alone_among_others_and_beside_a_chat_that_does_not_change() {
     let env = TestEnv::new();
-    let Some(host) = Host::start(&env, &[]) else { return };
+    let host = Host::start(&env, &[]);
     let ask = |name: &str| Chat { max_tokens: 40, ..chat(name, "Count from one to forty.") };
     let wanted = host.hear(ask("alone")).text;
     let long = "One more word about the same thing. ".repeat(10);
@@ -99,12 +101,13 @@ fn a_vector_is_the_same_alone_among_others_and_beside_a_chat_that_does_not_chang
 }
 
 #[test]
+#[ignore = "needs the model file: ./scripts/fetch-model"]
 fn a_busy_machine_gets_fewer_threads_and_the_same_vectors() {
     let mut env = TestEnv::new();
     let busy = env.home().join("busy");
     env.set("G3_TEST_BUSY", busy.display());
     std::fs::write(&busy, "0").unwrap();
-    let Some(host) = Host::start_with(&env, &[]) else { return };
+    let host = Host::start_with(&env, &[]);
     let text = "notes about the build";
     let quiet = embed(&host.connection, &[text]).vectors.remove(0);
     std::fs::write(&busy, "999").unwrap();
@@ -114,9 +117,10 @@ fn a_busy_machine_gets_fewer_threads_and_the_same_vectors() {
 }
 
 #[test]
+#[ignore = "needs the model file: ./scripts/fetch-model"]
 fn a_client_that_leaves_or_cancels_is_not_read_for() {
     let env = TestEnv::new();
-    let Some(host) = Host::start(&env, &[]) else { return };
+    let host = Host::start(&env, &[]);
     let much = || Ask::Embed { texts: vec!["word after word after word ".repeat(100); 256] };
     let cancelled = host.connection.ask(much());
     until("it waits", || (host.status().embeds == 1).then_some(()));
@@ -135,9 +139,10 @@ fn a_client_that_leaves_or_cancels_is_not_read_for() {
 }
 
 #[test]
+#[ignore = "needs the model file: ./scripts/fetch-model"]
 fn memory_is_taken_with_the_first_request_and_the_end_of_a_long_text_does_not_count() {
     let env = TestEnv::new();
-    let Some(host) = Host::start(&env, &[]) else { return };
+    let host = Host::start(&env, &[]);
     let kib = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", host.running.id()));
         let status = status.unwrap();

@@ -10,9 +10,10 @@ use testkit::env::{TestEnv, until};
 use crate::{Host, chat, hear, then, tools};
 
 #[test]
+#[ignore = "needs the model file: ./scripts/fetch-model"]
 fn a_second_turn_reads_only_what_is_new_and_a_new_host_finds_the_beginning() {
     let env = TestEnv::new();
-    let Some(host) = Host::start(&env, &[]) else { return };
+    let host = Host::start(&env, &[]);
     let first = chat("one", "Say yes.");
     let heard = host.hear(first.clone());
     assert_eq!((heard.usage.reused, heard.usage.prefilled), (0, heard.usage.prompt));
@@ -23,16 +24,17 @@ fn a_second_turn_reads_only_what_is_new_and_a_new_host_finds_the_beginning() {
     let other = host.hear(chat("two", "Say maybe."));
     assert!(other.usage.prefilled < 20, "another conversation shares it: {:?}", other.usage);
     drop(host);
-    let again = Host::start(&env, &[]).unwrap();
+    let again = Host::start(&env, &[]);
     let heard = again.hear(chat("three", "Say yes."));
     assert!(heard.usage.prefilled < 20, "it was on disk: {:?}", heard.usage);
 }
 
 #[test]
+#[ignore = "needs the model file: ./scripts/fetch-model"]
 fn conversations_that_do_not_fit_wait_on_disk_and_come_back() {
     let env = TestEnv::new();
     // Memory for one conversation only.
-    let Some(host) = Host::start(&env, &["--memory", "1", "--context", "512"]) else { return };
+    let host = Host::start(&env, &["--memory", "1", "--context", "512"]);
     let ask = |name: &str| {
         let mut chat = chat(name, &format!("{name}: say yes."));
         // Room is kept for a reply of this length; with another conversation it is too much.
@@ -54,10 +56,11 @@ fn conversations_that_do_not_fit_wait_on_disk_and_come_back() {
 }
 
 #[test]
+#[ignore = "needs the model file: ./scripts/fetch-model"]
 fn who_waits_for_room_costs_others_nothing_and_is_not_overtaken() {
     let env = TestEnv::new();
     // Room for 512 tokens.
-    let Some(host) = Host::start(&env, &["--memory", "1", "--context", "512"]) else { return };
+    let host = Host::start(&env, &["--memory", "1", "--context", "512"]);
     let ask = |name: &str, text: &str, max_tokens: u32| Chat { max_tokens, ..chat(name, text) };
     host.hear(ask("idle", "Say yes.", 10));
     let mut long = host.connection.chat(ask("long", "Count from one to ninety in words.", 200));
@@ -82,9 +85,10 @@ fn who_waits_for_room_costs_others_nothing_and_is_not_overtaken() {
 }
 
 #[test]
+#[ignore = "needs the model file: ./scripts/fetch-model"]
 fn a_chat_that_is_cancelled_while_it_waits_has_ended() {
     let env = TestEnv::new();
-    let Some(host) = Host::start(&env, &["--parallel", "1"]) else { return };
+    let host = Host::start(&env, &["--parallel", "1"]);
     let other = host.connect();
     let long = Chat { max_tokens: 1000, ..chat("long", "Count from one to ninety in words.") };
     let mut long = host.connection.chat(long);
@@ -96,9 +100,10 @@ fn a_chat_that_is_cancelled_while_it_waits_has_ended() {
 }
 
 #[test]
+#[ignore = "needs the model file: ./scripts/fetch-model"]
 fn a_conversation_that_cannot_be_spilled_is_forgotten_without_a_trace() {
     let env = TestEnv::new();
-    let Some(host) = Host::start(&env, &["--memory", "1", "--context", "512"]) else { return };
+    let host = Host::start(&env, &["--memory", "1", "--context", "512"]);
     let spill = env.home().join(format!(".g3/cache/kv/spill-{}", host.running.id()));
     until("the model is loaded", || host.status().loaded.then_some(()));
     // A full disk, wherever it spills.
@@ -116,9 +121,10 @@ fn a_conversation_that_cannot_be_spilled_is_forgotten_without_a_trace() {
 }
 
 #[test]
+#[ignore = "needs the model file: ./scripts/fetch-model"]
 fn two_conversations_are_written_in_one_batch_and_stay_apart() {
     let env = TestEnv::new();
-    let Some(host) = Host::start(&env, &[]) else { return };
+    let host = Host::start(&env, &[]);
     let other = host.connect();
     let alone = |text: &str| hear(&host.connect(), chat("alone", text)).text;
     let (cats, dogs) = ("Write the word cat six times.", "Write the word dog six times.");
@@ -151,9 +157,10 @@ fn fits(name: &str, args: &Value) -> bool {
 }
 
 #[test]
+#[ignore = "needs the model file: ./scripts/fetch-model"]
 fn an_envelope_fits_its_schema_however_the_model_rambles() {
     let env = TestEnv::new();
-    let Some(host) = Host::start(&env, &[]) else { return };
+    let host = Host::start(&env, &[]);
     let mut whole = 0;
     for seed in 1..=3 {
         let mut ask = chat(&format!("c{seed}"), "Search all files for a nice word, or write one.");
@@ -173,9 +180,10 @@ fn an_envelope_fits_its_schema_however_the_model_rambles() {
 }
 
 #[test]
+#[ignore = "needs the model file: ./scripts/fetch-model"]
 fn a_call_whose_string_hits_the_limit_says_so_and_is_whole_json() {
     let env = TestEnv::new();
-    let Some(host) = Host::start(&env, &[]) else { return };
+    let host = Host::start(&env, &[]);
     let mut ask = chat("c", "Write the file poem.txt with a poem of twenty lines about the sea.");
     ask.tools = tools();
     ask.max_tokens = 70;
@@ -186,9 +194,10 @@ fn a_call_whose_string_hits_the_limit_says_so_and_is_whole_json() {
 }
 
 #[test]
+#[ignore = "needs the model file: ./scripts/fetch-model"]
 fn a_large_model_speaks_freely_and_its_calls_fit() {
     let env = TestEnv::new();
-    let Some(host) = Host::start(&env, &[]) else { return };
+    let host = Host::start(&env, &[]);
     let mut ask = chat("c", "");
     ask.tools = tools();
     ask.mode = Mode::Lazy;
