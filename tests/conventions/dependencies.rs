@@ -3,7 +3,7 @@
 use crate::source::read;
 
 /// Raised on purpose, with a line in the commit that says what came in.
-const MOST_PACKAGES: usize = 560;
+const MOST_PACKAGES: usize = 590;
 
 #[test]
 fn the_lock_file_stays_below_its_ceiling() {
@@ -46,11 +46,26 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("agent/tools/lsp", &["base", "gate", "provider", "tools"]),
     ("agent/tools/mcp", &["base", "gate", "provider", "tools"]),
     ("agent/tools/desktop", &["base", "gate", "provider", "tools"]),
-    ("agent", &["base", "gate", "mcp_client", "memory", "planner", "provider", "skills", "tools"]),
+    ("agent/core", &["base", "gate", "mcp_client", "memory", "provider", "skills", "tools"]),
+    (
+        "agent",
+        &[
+            "agent_core",
+            "base",
+            "gate",
+            "mcp_client",
+            "memory",
+            "planner",
+            "provider",
+            "skills",
+            "tools",
+        ],
+    ),
     (
         "agent/g3",
         &[
             "agent",
+            "agent_core",
             "base",
             "desktop_tools",
             "lsp_tools",
@@ -65,8 +80,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// The names under which the crates of this project are used.
-const OURS: [&str; 18] = [
+const OURS: [&str; 19] = [
     "agent",
+    "agent_core",
     "base",
     "desktop",
     "desktop_tools",

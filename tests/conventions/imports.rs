@@ -7,6 +7,17 @@ use crate::source::rust_files;
 /// Top module of a crate -> the sibling modules it may use. A module that is not listed may use
 /// none. The order is that of docs/architecture.md, Layers: from the ground up.
 const AGENT: &[(&str, &[&str])] = &[
+    ("ui", &[]),
+    ("trace", &["ui"]),
+    ("modes", &["ui"]),
+    ("cli", &["ui", "trace", "modes"]),
+    ("lib", &[]),
+];
+
+const CORE: &[(&str, &[&str])] = &[
+    ("bus", &[]),
+    ("call_line", &[]),
+    ("current_call", &[]),
     ("fragment", &[]),
     ("session_tools", &["fragment"]),
     ("limits", &[]),
@@ -15,13 +26,14 @@ const AGENT: &[(&str, &[&str])] = &[
     ("session", &["context"]),
     ("turn", &["limits", "context"]),
     ("hooks", &["turn"]),
-    ("ui", &[]),
-    ("trace", &["ui"]),
     ("role", &["prompt", "turn"]),
     ("persona", &["prompt", "role"]),
     (
         "run",
         &[
+            "bus",
+            "call_line",
+            "current_call",
             "limits",
             "session",
             "session_tools",
@@ -29,29 +41,79 @@ const AGENT: &[(&str, &[&str])] = &[
             "context",
             "turn",
             "hooks",
-            "ui",
             "role",
             "persona",
         ],
     ),
-    (
-        "modes",
-        &[
-            "fragment",
-            "limits",
-            "session",
-            "session_tools",
-            "prompt",
-            "context",
-            "turn",
-            "ui",
-            "role",
-            "run",
-        ],
-    ),
-    ("cli", &["role", "persona", "context", "limits", "session", "ui", "trace", "run", "modes"]),
     ("lib", &[]),
 ];
+
+const PROVIDER: &[(&str, &[&str])] = &[
+    ("message", &[]),
+    ("error", &[]),
+    ("provider", &["error", "message"]),
+    ("blocking", &[]),
+    ("auth", &[]),
+    ("sse", &[]),
+    ("models", &["provider"]),
+    ("tool_args", &["message"]),
+    ("history", &["message", "tool_args"]),
+    ("http", &["error"]),
+    ("http_error", &["error", "http"]),
+    ("oauth", &["error", "http"]),
+    ("traced", &["error", "http", "message", "provider"]),
+    (
+        "hosted",
+        &["error", "http", "http_error", "message", "models", "oauth", "provider", "sse", "traced"],
+    ),
+    ("anthropic", WIRE),
+    ("gemini", WIRE),
+    ("openai_responses", WIRE),
+    (
+        "openai_chat",
+        &[
+            "anthropic",
+            "error",
+            "history",
+            "hosted",
+            "http_error",
+            "message",
+            "provider",
+            "sse",
+            "tool_args",
+        ],
+    ),
+    ("embedded", &["error", "history", "message", "provider"]),
+    ("text_calls", &["error", "history", "message", "provider", "tool_args"]),
+    ("fallback", &["blocking", "error", "provider"]),
+    ("retry", &["error", "fallback", "message", "provider", "traced"]),
+    (
+        "open",
+        &[
+            "anthropic",
+            "auth",
+            "embedded",
+            "fallback",
+            "gemini",
+            "hosted",
+            "http",
+            "http_error",
+            "models",
+            "oauth",
+            "openai_chat",
+            "openai_responses",
+            "provider",
+            "retry",
+            "text_calls",
+        ],
+    ),
+    ("listed", &["models", "open"]),
+    ("lib", &[]),
+];
+
+/// What a wire format of a model service may use.
+const WIRE: &[&str] =
+    &["error", "history", "hosted", "http_error", "message", "provider", "sse", "tool_args"];
 
 const ORCHESTRATOR: &[(&str, &[&str])] = &[
     ("git", &[]),
@@ -101,6 +163,7 @@ const BASE: &[(&str, &[&str])] = &[
     ("secret", &[]),
     ("text", &[]),
     ("user_dirs", &[]),
+    ("workspace", &[]),
     ("known_repositories", &["files", "user_dirs"]),
     ("desktop", &["failure"]),
     ("git", &["process", "failure"]),
@@ -133,6 +196,8 @@ const DESKTOP: &[(&str, &[&str])] = &[
 #[test]
 fn imports_go_downwards() {
     check("agent/src/", AGENT);
+    check("agent/core/src/", CORE);
+    check("agent/provider/src/", PROVIDER);
     check("orchestrator/src/", ORCHESTRATOR);
     check("base/src/", BASE);
     check("agent/desktop/src/", DESKTOP);

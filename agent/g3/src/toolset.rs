@@ -16,7 +16,7 @@ use web_tools::browser::keeper;
 /// The tools of g3. A new family is a line here.
 static REGISTRY: Registry = Registry::new(&[
     standard_tools::TOOLS,
-    agent::session_tools::TOOLS,
+    agent_core::session_tools::TOOLS,
     syntax_tools::TOOLS,
     lsp_tools::TOOLS,
     web_tools::TOOLS,

@@ -4,10 +4,10 @@ use base::failure::{OrFail, Result};
 
 use super::Common;
 use super::settings::{directory, sources};
-use crate::context::Entry;
-use crate::persona::{self, Places};
-use crate::session;
 use crate::ui;
+use agent_core::context::Entry;
+use agent_core::persona::{self, Places};
+use agent_core::session;
 
 /// What a persona does that is given no task where nobody can be asked for one.
 pub const MISSION: &str = "Begin your work in this repository: do what your role is for, on what \

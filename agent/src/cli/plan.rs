@@ -9,8 +9,9 @@ use clap::{Args, Subcommand};
 use super::settings::settings;
 use super::{AgentArgs, Common, stdin_text, trace};
 use crate::modes::planning::alone::{self, Part};
+use crate::ui;
 use crate::ui::plain::Plain;
-use crate::ui::{self, Bus};
+use agent_core::bus::Bus;
 use tools::services::Toolset;
 
 /// `g3 plan`.

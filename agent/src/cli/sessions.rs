@@ -10,11 +10,12 @@ use clap::{Args, Subcommand};
 
 use super::Common;
 use super::settings::directory;
-use crate::session::{
+use crate::ui;
+use agent_core::call_line::cut_to;
+use agent_core::session::{
     self, export,
     snapshot::{Ledger, Snapshot},
 };
-use crate::ui;
 
 /// `g3 sessions …`.
 #[derive(Debug, Args)]
@@ -153,7 +154,7 @@ fn line(seen: &Snapshot) -> String {
         seen.status,
         seen.updated_at,
         seen.turns,
-        ui::cut_to(&task, 60)
+        cut_to(&task, 60)
     )
 }
 

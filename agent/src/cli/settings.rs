@@ -9,12 +9,12 @@ use base::failure::{Failure, OrFail, Result};
 use clap::Args;
 
 use super::{AgentArgs, Common, LimitArgs, NoteArgs};
-use crate::limits::Limits;
 use crate::modes::planning::explore;
-use crate::persona::Places;
-use crate::role::Role;
-use crate::run::Settings;
-use crate::run::notes::Notes;
+use agent_core::limits::Limits;
+use agent_core::persona::Places;
+use agent_core::role::Role;
+use agent_core::run::Settings;
+use agent_core::run::notes::Notes;
 use provider::Choice;
 use tools::profile::Profile;
 use tools::scout;

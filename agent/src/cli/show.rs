@@ -13,7 +13,7 @@ use crate::ui::ask::Terminal;
 use crate::ui::json::JsonLines;
 use crate::ui::plain::Plain;
 use crate::ui::rich::Rich;
-use crate::ui::{Bus, Sink};
+use agent_core::bus::{Bus, Sink};
 use gate::Asker;
 
 /// What is shown, and where.

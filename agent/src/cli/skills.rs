@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::Common;
 use super::settings::{directory, load};
 use crate::ui;
+use agent_core::call_line::cut_to;
 use skills::find::{self, Found, Place};
 use skills::{Home, Skill};
 
@@ -60,7 +61,7 @@ fn list(common: &Common, cwd: &Path, json: bool) -> Result<()> {
     let line = |skill: &Skill| {
         let about = base::text::printable(&skill.description.replace('\n', " "));
         let (name, location) = (&skill.name, skill.location());
-        format!("{name:widest$}  {}\n{:widest$}  {location}\n", ui::cut_to(&about, 90), "")
+        format!("{name:widest$}  {}\n{:widest$}  {location}\n", cut_to(&about, 90), "")
     };
     ui::print(&skills.iter().map(line).collect::<String>())?;
     shelf.notices.iter().for_each(|notice| ui::say(notice));

@@ -12,10 +12,11 @@ use base::id::Id;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::run::root_of;
-use crate::session::sessions_dir;
 use crate::ui::live::Live;
-use crate::ui::{call_line, terminal};
+use crate::ui::terminal;
+use agent_core::call_line::call_line;
+use agent_core::run::root_of;
+use agent_core::session::sessions_dir;
 use gate::Gate;
 use memory::Memory;
 use tools::args as arguments;

@@ -9,7 +9,7 @@ use clap::parser::ValueSource;
 use super::AgentArgs;
 use crate::modes::autonomous::{How, Order, requirements};
 use crate::modes::planning;
-use crate::run::Settings;
+use agent_core::run::Settings;
 
 /// Flags that choose a mode, and those that belong to one.
 #[derive(Clone, Debug, Default, clap::Args)]

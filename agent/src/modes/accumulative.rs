@@ -15,10 +15,11 @@ use self::prompt::Prompt;
 use super::autonomous::{self, How, Order};
 use super::interactive::{self, Opening};
 use super::interrupt::Interrupts;
-use crate::prompt::Identity;
-use crate::run::Settings;
+use crate::ui;
 use crate::ui::terminal::QuietInput;
-use crate::ui::{self, Bus};
+use agent_core::bus::Bus;
+use agent_core::prompt::Identity;
+use agent_core::run::Settings;
 use gate::Asker;
 
 const HELP: &str = "\

@@ -6,9 +6,9 @@ use base::event::Usage;
 use base::failure::{Failure, OrFail, Result};
 
 use super::interrupt::{self, Interrupts};
-use crate::run::Settings;
-use crate::turn::beside_words;
-use crate::ui::Bus;
+use agent_core::bus::Bus;
+use agent_core::run::Settings;
+use agent_core::turn::beside_words;
 use provider::message::{Message, Role};
 use provider::{self, Delta, ProviderError, Request};
 

@@ -13,8 +13,8 @@ use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::Value;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::run::{Settings, root_of};
-use crate::session::Session;
+use agent_core::run::{Settings, root_of};
+use agent_core::session::Session;
 use gate::Gate;
 use provider::ToolSpec;
 use tools::context::ToolContext;

@@ -7,11 +7,11 @@ use base::failure::Result;
 
 use super::attach;
 use super::interrupt::{self, Interrupts};
-use crate::prompt::template;
-use crate::run::outcome::tell_failure;
-use crate::run::{AgentSession, SessionSelector, Settings};
-use crate::ui::Bus;
 use crate::ui::terminal::QuietInput;
+use agent_core::bus::Bus;
+use agent_core::prompt::template;
+use agent_core::run::outcome::tell_failure;
+use agent_core::run::{AgentSession, SessionSelector, Settings};
 use gate::Asker;
 use provider::message::Image;
 

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Write};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,13 +12,10 @@ use futures_util::future::BoxFuture;
 
 use super::diff::View;
 use super::terminal::QuestionInput;
-use super::{Bus, diff, terminal};
+use super::{diff, terminal};
+use agent_core::bus::Bus;
+use agent_core::current_call;
 use gate::{Answer, Asker, Question};
-
-tokio::task_local! {
-    /// The id of the call that is being carried out.
-    static CALL: String;
-}
 
 /// The answers that are offered.
 pub const OPTIONS: [&str; 3] = ["once", "always", "no"];
@@ -31,19 +28,6 @@ pub fn event(id: &str, question: &Question) -> What {
     let what = format!("{} wants to {}, and {}", question.tool, question.what, question.why);
     let options = OPTIONS.iter().map(|option| (*option).to_owned()).collect();
     What::Ask { id: id.to_owned(), what, options }
-}
-
-/// Work of a call. Where it works for another one, that is the call which the user knows.
-pub async fn within<T>(call: &str, work: impl Future<Output = T>) -> T {
-    let known = CALL.try_with(Clone::clone).unwrap_or_else(|_| call.to_owned());
-    CALL.scope(known, work).await
-}
-
-/// The call that asks, or a number where no call is known.
-pub fn call_id() -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    CALL.try_with(Clone::clone)
-        .unwrap_or_else(|_| format!("ask-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
 /// Asks on the terminal, one question at a time.
@@ -91,7 +75,7 @@ impl Asker for Terminal {
             let (input, bus) = (Some(QuestionInput::begin()), self.bus.get());
             let mut open = Open { dropped: dropped.clone(), is_answered: false, input, bus };
             if let Some(bus) = bus {
-                bus.tell(event(&call_id(), question));
+                bus.tell(event(&current_call::call_id(), question));
             }
             let question = question.clone();
             let answered = tokio::task::spawn_blocking(move || put(&question, &dropped));

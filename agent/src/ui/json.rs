@@ -4,7 +4,7 @@ use std::io::Write;
 
 use base::event::Event;
 
-use super::Sink;
+use agent_core::bus::Sink;
 
 /// Writes each event as one line.
 pub struct JsonLines<W: Write + Send> {

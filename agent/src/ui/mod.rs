@@ -12,58 +12,13 @@ pub mod rich;
 pub mod rounds;
 pub mod table;
 pub mod terminal;
-mod traced;
 pub mod wrap;
 
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use base::clock::Clock;
-use base::event::{Event, Status, Usage, What};
+use base::event::{Status, Usage};
 use base::failure::{Failure, OrFail, Result};
 use base::text::count;
-
-/// Somebody who hears events.
-pub trait Sink: Send {
-    /// Hears one event. A sink that cannot write stays silent: the work goes on.
-    fn hear(&mut self, event: &Event);
-
-    /// A question was answered: the terminal may be drawn on again.
-    fn answered(&mut self) {}
-}
-
-/// Numbers and dates events, and hands them to every sink.
-pub struct Bus {
-    clock: Clock,
-    inner: Mutex<Inner>,
-}
-
-struct Inner {
-    seq: u64,
-    sinks: Vec<Box<dyn Sink>>,
-}
-
-impl Bus {
-    /// A bus with these sinks.
-    pub fn new(clock: Clock, sinks: Vec<Box<dyn Sink>>) -> Arc<Bus> {
-        Arc::new(Bus { clock, inner: Mutex::new(Inner { seq: 0, sinks }) })
-    }
-
-    /// Something happened.
-    pub fn tell(&self, what: What) {
-        traced::event(&what);
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.seq += 1;
-        let event = Event { seq: inner.seq, time: self.clock.stamp(), what };
-        inner.sinks.iter_mut().for_each(|sink| sink.hear(&event));
-    }
-
-    /// A question was answered.
-    pub fn answered(&self) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.sinks.iter_mut().for_each(|sink| sink.answered());
-    }
-}
 
 /// Prints data on stdout.
 pub fn print(text: &str) -> Result<()> {
@@ -83,40 +38,6 @@ pub fn say(text: &str) {
 /// Shows a failure: the one place where they are printed.
 pub fn fail(failure: &Failure) {
     say(&base::text::printable(&failure.to_string()));
-}
-
-/// A call in one line for people: the tool and what it is about.
-pub fn call_line(name: &str, args: &serde_json::Value) -> String {
-    const TELLING: [&str; 10] = [
-        "command",
-        "file_path",
-        "filePath",
-        "path",
-        "pattern",
-        "query",
-        "url",
-        "name",
-        "id",
-        "text",
-    ];
-    let about = TELLING
-        .iter()
-        .find_map(|key| args[*key].as_str())
-        .or_else(|| args.as_object()?.values().find_map(|value| value.as_str()))
-        .unwrap_or_default();
-    let about = base::text::printable(about.lines().next().unwrap_or_default());
-    let name = base::text::printable(name);
-    let line = if about.is_empty() { name } else { format!("{name} {about}") };
-    cut_to(&line, 100)
-}
-
-/// A text cut to so many characters, with a sign that it was.
-pub fn cut_to(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    let head: String = text.chars().take(most.saturating_sub(1)).collect();
-    format!("{head}…")
 }
 
 /// A number of tokens for people, e.g. `12.3k`.

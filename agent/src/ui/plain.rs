@@ -5,7 +5,9 @@ use std::io::Write;
 use base::event::{Event, Level, What};
 use base::text::{count, printable, printable_output};
 
-use super::{Sink, call_line, summed_up};
+use super::summed_up;
+use agent_core::bus::Sink;
+use agent_core::call_line::call_line;
 
 /// Lines of a failure that are shown.
 const LINES: usize = 10;

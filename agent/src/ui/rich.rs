@@ -11,7 +11,9 @@ use super::diff::View;
 use super::live::Live;
 use super::markdown::{Painter, visible};
 use super::wrap::{Wrapper, cut_columns, wrapped};
-use super::{Sink, call_line, diff, summed_up, terminal};
+use super::{diff, summed_up, terminal};
+use agent_core::bus::Sink;
+use agent_core::call_line::call_line;
 
 const DIM: &str = "\u{1b}[2m";
 const RED: &str = "\u{1b}[31m";

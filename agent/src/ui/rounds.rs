@@ -7,7 +7,8 @@ use base::event::rounds::{
 use base::text::printable;
 use serde_json::Value;
 
-use super::{cut_to, tokens};
+use super::tokens;
+use agent_core::call_line::cut_to;
 
 /// Characters of a requirement's line.
 const WIDE: usize = 110;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use planner::requirement::read;
 
-use crate::session::refuse_links;
+use agent_core::session::refuse_links;
 
 const HEADING: &str = "# Project Requirements\n\n";
 

@@ -13,8 +13,8 @@ use base::event::{TodoItem, What};
 use base::secret::Secret;
 use serde_json::Value;
 
-use crate::session::{self, export, snapshot::Snapshot};
-use crate::ui::{call_line, cut_to};
+use agent_core::call_line::{call_line, cut_to};
+use agent_core::session::{self, export, snapshot::Snapshot};
 use gate::permission_mode::PermissionMode;
 use provider::message::{Image, Message, Part, Role};
 

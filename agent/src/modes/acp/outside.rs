@@ -15,7 +15,7 @@ use agent_client_protocol::v1::schema::{
 use futures_util::future::BoxFuture;
 
 use super::updates::SessionName;
-use crate::ui::ask::call_id;
+use agent_core::current_call::call_id;
 use tools::outside::{Command, Ended, Outside};
 
 /// Bytes of output that the editor keeps for us.

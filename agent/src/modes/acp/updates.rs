@@ -16,7 +16,9 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::convert;
-use crate::ui::{Bus, Sink, ask};
+use crate::ui::ask;
+use agent_core::bus::{Bus, Sink};
+use agent_core::current_call;
 use gate::{Answer, Asker, Question};
 
 /// g3's own events beside the protocol's: they carry cost.
@@ -127,7 +129,7 @@ impl Editor {
 impl Asker for Editor {
     fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
-            let id = ask::call_id();
+            let id = current_call::call_id();
             let Some(session) = self.session.get().cloned() else { return Answer::No };
             if let Some(bus) = self.bus.get() {
                 bus.tell(ask::event(&id, question));

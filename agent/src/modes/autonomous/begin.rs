@@ -13,8 +13,8 @@ use super::purse::Purse;
 use super::record::{Note, Rounds};
 use super::words::Contract;
 use super::{Run, report};
-use crate::run::AgentSession;
-use crate::ui::Bus;
+use agent_core::bus::Bus;
+use agent_core::run::AgentSession;
 use gate::Asker;
 
 /// Rounds at most, unless said.

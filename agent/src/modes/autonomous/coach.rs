@@ -8,7 +8,7 @@ use planner::verdict::{Measure, Verdict, faults};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::role::OwnTool;
+use agent_core::role::OwnTool;
 use provider::ToolSpec;
 use tools::output::ToolOutput;
 

@@ -24,11 +24,11 @@ use base::files::{self, Journal};
 use tokio_util::sync::CancellationToken;
 
 use super::interrupt::{Interrupts, Tokens};
-use crate::limits::Limit;
-use crate::run::outcome::{RunOutcome, tell_failure};
-use crate::run::{AgentSession, SessionSelector, Settings};
-use crate::session;
-use crate::ui::Bus;
+use agent_core::bus::Bus;
+use agent_core::limits::Limit;
+use agent_core::run::outcome::{RunOutcome, tell_failure};
+use agent_core::run::{AgentSession, SessionSelector, Settings};
+use agent_core::session;
 use gate::Asker;
 
 use begin::Again;

@@ -4,10 +4,10 @@ use base::failure::Result;
 
 use super::requirements;
 use super::words::{COACH, Contract};
-use crate::limits::Limits;
-use crate::prompt::Identity;
-use crate::role::Role;
-use crate::run::Settings;
+use agent_core::limits::Limits;
+use agent_core::prompt::Identity;
+use agent_core::role::Role;
+use agent_core::run::Settings;
 use provider::{self, Choice};
 use tools::profile::Profile;
 

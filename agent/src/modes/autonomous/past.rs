@@ -9,7 +9,7 @@ use planner::verdict::Verdict;
 
 use super::evidence::Start;
 use super::record::{Note, Rounds, Step};
-use crate::session;
+use agent_core::session;
 
 /// The journal of the rounds, in the session's directory.
 pub const JOURNAL: &str = "rounds.jsonl";

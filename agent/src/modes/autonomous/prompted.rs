@@ -12,8 +12,8 @@ use super::past::Found;
 use super::record::{Note, Step};
 use super::words::Contract;
 use super::{Pair, Run, owned, requirements};
-use crate::run::AgentSession;
-use crate::run::outcome::{RunOutcome, tell_failure};
+use agent_core::run::AgentSession;
+use agent_core::run::outcome::{RunOutcome, tell_failure};
 
 /// Player and coach of one session, who wait for prompts.
 pub struct Team {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use base::event::Usage;
 
-use crate::limits::{Limit, Limits};
+use agent_core::limits::{Limit, Limits};
 
 /// What a run may use.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Cmd, Context, Editor, Helper, KeyCode, KeyEvent, Modifiers};
 
 use super::commands::TABLE;
-use crate::session;
+use agent_core::session;
 
 /// What the user did at the prompt.
 #[derive(Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use base::event::Status;
 
-use crate::context::{Entry, turns};
-use crate::ui::call_line;
 use crate::ui::recap::PastTurn;
+use agent_core::call_line::call_line;
+use agent_core::context::{Entry, turns};
 
 /// Whether the last turn came to no end.
 pub fn is_unfinished(entries: &[Entry]) -> bool {

@@ -10,7 +10,7 @@ use super::given::{Came, Heard};
 use super::{explore, refine, split, words};
 use crate::modes::autonomous::requirements;
 use crate::modes::interrupt::{self, Interrupts};
-use crate::run::Settings;
+use agent_core::run::Settings;
 
 /// A part of a plan.
 #[derive(Clone, Debug)]

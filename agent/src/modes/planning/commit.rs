@@ -11,8 +11,8 @@ use super::ask::YES;
 use super::place::{CURRENT, LIST, section};
 use super::tree::{Pick, Tree};
 use super::{Run, words};
-use crate::run::Settings;
 use crate::ui;
+use agent_core::run::Settings;
 use provider::Choice;
 
 impl Run {

@@ -9,10 +9,10 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::modes::autonomous::Purse;
-use crate::prompt::Identity;
-use crate::role::{OwnTool, Role};
-use crate::run::{AgentSession, SessionSelector, Settings};
-use crate::ui::Bus;
+use agent_core::bus::Bus;
+use agent_core::prompt::Identity;
+use agent_core::role::{OwnTool, Role};
+use agent_core::run::{AgentSession, SessionSelector, Settings};
 use gate::Asker;
 use provider::message::{Message, Role as Speaker};
 use provider::{self, Choice, ToolSpec};

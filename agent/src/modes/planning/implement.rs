@@ -10,10 +10,10 @@ use planner::verdict::Status as Met;
 use super::ask::{Voice, YES};
 use super::place::LIST;
 use super::{Run, given, words};
-use crate::limits::Limits;
 use crate::modes::autonomous::{self, How, Past, requirements};
-use crate::run::Settings;
 use crate::ui;
+use agent_core::limits::Limits;
+use agent_core::run::Settings;
 
 /// Rounds of player and coach, unless said.
 const ROUNDS: u32 = 5;

@@ -31,9 +31,10 @@ use self::tree::Tree;
 use super::autonomous::{self, Pair, Purse, Terms, requirements};
 use super::complete;
 use super::interrupt::Interrupts;
-use crate::limits::Limits;
-use crate::run::Settings;
-use crate::ui::{self, Bus};
+use crate::ui;
+use agent_core::bus::Bus;
+use agent_core::limits::Limits;
+use agent_core::run::Settings;
 use gate::Asker;
 use provider::Choice;
 

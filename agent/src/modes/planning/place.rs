@@ -80,7 +80,7 @@ impl Place {
 
     /// Where what is not meant to be committed is kept: out of reach of commands.
     pub fn keep(&self) -> PathBuf {
-        crate::session::workspace(&self.code).join("planning")
+        agent_core::session::workspace(&self.code).join("planning")
     }
 
     fn state_file(&self) -> PathBuf {

@@ -11,7 +11,7 @@ use base::git::{self, Git, checked};
 use base::process::Limits;
 use planner::staging::left_out;
 
-use crate::session::checkpoint::Checkpoints;
+use agent_core::session::checkpoint::Checkpoints;
 
 /// Seconds that one call of git may take.
 const PATIENCE: u64 = 120;
@@ -55,7 +55,7 @@ impl Tree {
     pub fn of(code: &Path, keep: PathBuf) -> Result<Option<Tree>> {
         git::version()?;
         let Ok((_, git_dir)) = git::discover(code) else { return Ok(None) };
-        let top = crate::run::root_of(code);
+        let top = agent_core::run::root_of(code);
         let git = Git::at(git_dir).with_work_tree(&top);
         Ok(Some(Tree { git, top, keep }))
     }

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use base::failure::{OrFail, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::run::root_of;
-use crate::session::checkpoint::Checkpoints;
+use agent_core::run::root_of;
+use agent_core::session::checkpoint::Checkpoints;
 
 /// What the files were like when a run began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

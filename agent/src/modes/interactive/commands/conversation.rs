@@ -7,10 +7,11 @@ use base::failure::{Failure, OrFail, Result};
 use base::text::count;
 
 use super::at_work;
-use crate::fragment::{self, Fragment};
 use crate::modes::interactive::Chat;
-use crate::session::snapshot::Snapshot;
-use crate::ui::{bill, clipboard, cut_to, tokens};
+use crate::ui::{bill, clipboard, tokens};
+use agent_core::call_line::cut_to;
+use agent_core::fragment::{self, Fragment};
+use agent_core::session::snapshot::Snapshot;
 use provider::message::{Part, Role};
 
 /// `/stats`.

@@ -7,12 +7,13 @@ use base::failure::{Failure, OrFail, Result};
 use base::text::count;
 
 use super::{at_work, sessions};
-use crate::context::turns;
 use crate::modes::interactive::Chat;
-use crate::prompt::template;
-use crate::session::checkpoint::Checkpoints;
 use crate::ui::diff::{View, draw};
-use crate::ui::{cut_to, terminal};
+use crate::ui::terminal;
+use agent_core::call_line::cut_to;
+use agent_core::context::turns;
+use agent_core::prompt::template;
+use agent_core::session::checkpoint::Checkpoints;
 
 /// `/undo`.
 pub fn undo(chat: &mut Chat, _: Option<String>) -> Result<()> {

@@ -9,7 +9,7 @@ use base::failure::{Failure, Result};
 use futures_util::future::BoxFuture;
 
 use super::Chat;
-use crate::run::AgentSession;
+use agent_core::run::AgentSession;
 
 /// A command.
 pub struct Command {

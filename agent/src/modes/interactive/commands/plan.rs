@@ -4,8 +4,8 @@ use base::failure::{Failure, OrFail, Result};
 
 use super::at_work;
 use crate::modes::interactive::Chat;
-use crate::prompt::template;
-use crate::session_tools::plan as plans;
+use agent_core::prompt::template;
+use agent_core::session_tools::plan as plans;
 use gate::permission_mode::PermissionMode;
 
 /// `/plan [TEXT]`.

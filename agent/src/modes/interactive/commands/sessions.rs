@@ -4,10 +4,10 @@ use base::failure::{Failure, Result};
 
 use super::at_work;
 use crate::modes::interactive::Chat;
-use crate::run::SessionSelector;
-use crate::session::snapshot::Snapshot;
-use crate::session::{self, fork as copies};
-use crate::ui::cut_to;
+use agent_core::call_line::cut_to;
+use agent_core::run::SessionSelector;
+use agent_core::session::snapshot::Snapshot;
+use agent_core::session::{self, fork as copies};
 use provider::listed::{self, ProviderModel};
 
 /// `/model [NAME]`.

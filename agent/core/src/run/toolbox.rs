@@ -7,10 +7,10 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use super::escalation::Escalation;
+use crate::current_call;
 use crate::prompt::small::coach::Coach;
 use crate::turn::Tell;
 use crate::turn::tool_calls::{ToolJob, Toolbox};
-use crate::ui::ask;
 use provider::ToolSpec;
 use tools::args;
 use tools::context::ToolContext;
@@ -73,7 +73,7 @@ impl Toolbox for SessionToolbox<'_> {
                 coach.lead(spec, call, outcome)
             };
             let outcome =
-                Escalation::heard(self.escalation, ask::within(&call.id, run).await).await;
+                Escalation::heard(self.escalation, current_call::within(&call.id, run).await).await;
             if let Some(items) = todo_items(&outcome.metadata) {
                 (self.tell)(What::Todo { items });
             }

@@ -24,6 +24,7 @@ use base::failure::{Failure, Result};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use crate::bus::Bus;
 use crate::context::{self, Conversation, Entry};
 use crate::hooks::Hooks;
 use crate::limits::{Limits, UsageMeter};
@@ -34,7 +35,6 @@ use crate::role::Role;
 use crate::session::journal::Writer;
 use crate::session::{Session, errors};
 use crate::turn::{Finish, TurnError};
-use crate::ui::Bus;
 use act::Act;
 use escalation::Escalation;
 use gate::Asker;

@@ -87,7 +87,7 @@ fn section(text: &mut String, who: &str, message: &Message) {
 }
 
 /// A code block whose fence is longer than any run of backticks in it.
-pub(crate) fn fenced(text: &mut String, language: &str, content: &str) {
+pub fn fenced(text: &mut String, language: &str, content: &str) {
     let longest = content.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.max(2) + 1);
     let _ = write!(text, "\n{fence}{language}\n{}\n{fence}\n", content.trim_end_matches('\n'));

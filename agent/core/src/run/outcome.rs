@@ -3,7 +3,7 @@
 use base::event::{Status, Usage, What};
 use base::failure::{Failure, Kind};
 
-use crate::ui::Bus;
+use crate::bus::Bus;
 
 /// How a turn of the user ended.
 #[derive(Debug)]

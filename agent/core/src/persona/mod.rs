@@ -21,7 +21,7 @@ use parse::{Front, parse};
 /// A file of `agents/` that is compiled in, by its name without `.md`.
 macro_rules! compiled_in {
     ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../../../agents/", $name, ".md")))),*]
+        &[$(($name, include_str!(concat!("../../../../agents/", $name, ".md")))),*]
     };
 }
 
