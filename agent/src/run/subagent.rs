@@ -22,11 +22,11 @@ use crate::ui::{Bus, Sink, call_line};
 use gate::{Asker, Gate};
 use provider::message::{Bill, Message, Role as Speaker};
 use provider::off_loop;
+use tools::client_io::ClientIo;
 use tools::dispatch;
-use tools::exec::boxed::confining;
+use tools::exec::confinement::confining;
 use tools::kind::ToolKind;
 use tools::output::{ErrorKind, ToolOutput};
-use tools::outside::Outside;
 use tools::profile::Profile;
 use tools::services::Subagents;
 use tools::services::{LanguageServers, McpServers, SubagentRequest};
@@ -44,7 +44,7 @@ pub struct Lent {
     /// Its language servers.
     pub lsp: Option<Arc<dyn LanguageServers>>,
     /// Its editor.
-    pub outside: Option<Arc<dyn Outside>>,
+    pub outside: Option<Arc<dyn ClientIo>>,
     /// Its account.
     pub account: Spent,
 }
@@ -121,7 +121,7 @@ impl Under {
     }
 
     /// Its editor, where that is known from the beginning.
-    pub fn outside(&self) -> Option<Arc<dyn Outside>> {
+    pub fn outside(&self) -> Option<Arc<dyn ClientIo>> {
         match self {
             Under::User(_) => None,
             Under::Agent(lent) => lent.outside.clone(),

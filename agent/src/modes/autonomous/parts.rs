@@ -17,7 +17,7 @@ use crate::limits::Limits;
 use crate::run::{Work, root_of};
 use provider::message::{Message, Role};
 use provider::off_loop;
-use tools::exec::boxed::CommandBox;
+use tools::exec::confinement::CommandBox;
 
 /// How often the player's part of a round is tried.
 const PLAYER_TRIES: u32 = 3;

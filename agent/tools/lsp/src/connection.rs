@@ -10,7 +10,7 @@ use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::frame::{Frames, framed};
+use super::codec::{Frames, framed};
 use super::{answer, uri};
 
 /// Why there is no answer.
