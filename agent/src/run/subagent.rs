@@ -67,7 +67,7 @@ pub enum Under {
     /// For the user, who may be asked.
     User(Option<Arc<dyn Asker>>),
     /// For another session.
-    Agent(Lent),
+    Agent(Box<Lent>),
 }
 
 impl Under {
@@ -194,7 +194,7 @@ impl Crew {
         let notes = Notes { auto: Some(false), ..ours.notes.clone() };
         let settings = Settings { role, notes, notices: Vec::new(), ..ours.clone() };
         let bus = Bus::new(Clock::from_env(), vec![Box::new(Echo(order.hear))]);
-        let (lead, under) = (self.lead.clone(), Under::Agent(self.lent.again()));
+        let (lead, under) = (self.lead.clone(), Under::Agent(Box::new(self.lent.again())));
         let open = move || Work::open(&settings, || lead.session.one_more("task"), bus, under);
         let mut work = off_loop(open).await?;
         // The time of the turn is over when the turn is cancelled.
