@@ -21,7 +21,7 @@ use mcp_client::connect::Place;
 use mcp_client::name::servers as parts;
 use mcp_client::server::Server;
 use mcp_client::{login, servers};
-use tools::exec::boxed::CommandBox;
+use tools::exec::confinement::CommandBox;
 use tools::services::Toolset;
 
 /// `g3 mcp …`.

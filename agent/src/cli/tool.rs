@@ -22,7 +22,7 @@ use memory::Memory;
 use tools::args as arguments;
 use tools::context::ToolContext;
 use tools::dispatch;
-use tools::exec::boxed::confining;
+use tools::exec::confinement::confining;
 use tools::output::{ErrorKind, ToolOutput};
 use tools::profile::Profile;
 use tools::profile::{self, ProfileTool, page};

@@ -19,7 +19,7 @@ use gate::Gate;
 use provider::ToolSpec;
 use tools::context::ToolContext;
 use tools::dispatch;
-use tools::exec::boxed::confining;
+use tools::exec::confinement::confining;
 use tools::offer;
 use tools::offer::Switches;
 use tools::output::ToolOutput;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::args;
 use super::context::ToolContext;
 use super::exec::directory;
-use super::fs::held::Held;
+use super::fs::editor_buffers::EditorBuffers;
 use super::fs::open::Content;
 use super::kind::{Effect, ToolKind};
 use super::output::{ErrorKind, ToolError, ToolOutput};
@@ -18,7 +18,7 @@ use super::profile::named::{self, Found};
 use super::profile::{Profile, ProfileTool};
 use super::text_diff::unified;
 use super::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
-use super::undo::keep::{Keeper, Wish};
+use super::undo::record::{Wish, WriteRecorder};
 use gate::{Permit, paths};
 
 /// A call that is ready to run.
@@ -36,8 +36,8 @@ pub struct Invocation<'a> {
     args: Map<String, Value>,
     given: Map<String, Value>,
     notes: Vec<String>,
-    held: Arc<Held>,
-    keeper: Arc<Keeper>,
+    held: Arc<EditorBuffers>,
+    keeper: Arc<WriteRecorder>,
     /// What it writes, as a unified diff.
     diff: Arc<Mutex<Option<String>>>,
     /// Whether only the diff is wanted: nothing is written.
@@ -134,7 +134,7 @@ impl Invocation<'_> {
     }
 
     /// Its files as an editor may have them open.
-    pub fn held(&self) -> &Held {
+    pub fn held(&self) -> &EditorBuffers {
         &self.held
     }
 
@@ -295,8 +295,8 @@ struct Copied {
     args: Map<String, Value>,
     given: Map<String, Value>,
     notes: Vec<String>,
-    held: Arc<Held>,
-    keeper: Arc<Keeper>,
+    held: Arc<EditorBuffers>,
+    keeper: Arc<WriteRecorder>,
     diff: Arc<Mutex<Option<String>>>,
     is_preview: bool,
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use base::config::agent::{Sandbox, ToolsConfig};
 use tokio_util::sync::CancellationToken;
 
-use super::exec::boxed::{self, CommandBox, Hold, RecentBox};
-use super::outside::Outside;
+use super::client_io::ClientIo;
+use super::exec::confinement::{self, CommandBox, Hold, RecentBox};
 use super::registry::Registry;
 use super::result_limit::MOST;
 use super::screen_access::ScreenAccess;
@@ -39,7 +39,7 @@ pub struct ToolContext {
     /// Judges every call before it runs.
     pub gate: Arc<Gate>,
     /// Who holds files and terminals besides the machine, e.g. an editor.
-    pub outside: Option<Arc<dyn Outside>>,
+    pub outside: Option<Arc<dyn ClientIo>>,
     /// The MCP servers of the session.
     pub mcp: Option<Arc<dyn McpServers>>,
     /// The skills that can be loaded, and those that were.
@@ -109,10 +109,10 @@ impl ToolContext {
     /// studio's box, which opens our configuration and logins for us and not for it.
     pub fn hold(&self, pass: Permit) -> io::Result<Option<Hold>> {
         match pass {
-            Permit::Free if !boxed::in_studio() => Ok(None),
+            Permit::Free if !confinement::in_studio() => Ok(None),
             Permit::Free | Permit::Confined => self.command_box().hold(),
             Permit::Boxed => self.command_box().hold_tightly().map(Some),
-            Permit::Sandboxed => boxed::sandboxed(&self.root).map(Some),
+            Permit::Sandboxed => confinement::sandboxed(&self.root).map(Some),
         }
     }
 }

@@ -6,6 +6,8 @@
 
 pub mod args;
 pub mod call;
+pub mod child_server;
+pub mod client_io;
 pub mod context;
 pub mod dispatch;
 pub mod exec;
@@ -15,9 +17,7 @@ pub mod image;
 pub mod kind;
 pub mod offer;
 pub mod output;
-pub mod outside;
 pub mod profile;
-pub mod program;
 pub mod registry;
 pub mod result_limit;
 pub mod scout;

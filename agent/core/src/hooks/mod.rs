@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use self::process::Said;
 use provider::message::{Message, Part};
-use tools::exec::boxed::CommandBox;
+use tools::exec::confinement::CommandBox;
 use tools::output::ToolOutput;
 
 /// Hears what the user should know.

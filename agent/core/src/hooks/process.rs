@@ -7,7 +7,7 @@ use base::config::hooks::Hook;
 use base::process::{Job, Limits};
 use serde_json::Value;
 
-use tools::exec::boxed::{CommandBox, Hold};
+use tools::exec::confinement::{CommandBox, Hold};
 use tools::exec::environment::{Environment, apply};
 
 /// How much of each stream is read, in bytes.

@@ -44,9 +44,9 @@ use outcome::{RunOutcome, tell_failure};
 use provider::message::{self, Message};
 use provider::{self, Choice, Facts};
 use subagent::{Ownership, Parent};
+use tools::client_io::ClientIo;
 use tools::context::{Services, ToolContext};
-use tools::exec::boxed::CommandBox;
-use tools::outside::Outside;
+use tools::exec::confinement::CommandBox;
 use tools::profile::Profile;
 use tools::services::Toolset;
 
@@ -248,7 +248,7 @@ impl AgentSession {
     }
 
     /// Files and terminals are held by somebody outside as well.
-    pub fn use_outside(&mut self, outside: Arc<dyn Outside>) {
+    pub fn use_outside(&mut self, outside: Arc<dyn ClientIo>) {
         self.place.outside = Some(outside);
     }
 

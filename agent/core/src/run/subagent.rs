@@ -23,11 +23,11 @@ use crate::session::Session;
 use gate::{Asker, Gate};
 use provider::message::{Bill, Message, Role as Speaker};
 use provider::off_loop;
+use tools::client_io::ClientIo;
 use tools::dispatch;
-use tools::exec::boxed::confining;
+use tools::exec::confinement::confining;
 use tools::kind::ToolKind;
 use tools::output::{ErrorKind, ToolOutput};
-use tools::outside::Outside;
 use tools::profile::Profile;
 use tools::services::Subagents;
 use tools::services::{LanguageServers, McpServers, SubagentRequest};
@@ -45,7 +45,7 @@ pub struct SharedResources {
     /// Its language servers.
     pub lsp: Option<Arc<dyn LanguageServers>>,
     /// Its editor.
-    pub outside: Option<Arc<dyn Outside>>,
+    pub outside: Option<Arc<dyn ClientIo>>,
     /// Its account.
     pub account: UsageMeter,
 }
@@ -68,7 +68,7 @@ pub enum Ownership {
     /// For the user, who may be asked.
     User(Option<Arc<dyn Asker>>),
     /// For another session.
-    Agent(SharedResources),
+    Agent(Box<SharedResources>),
 }
 
 impl Ownership {
@@ -122,7 +122,7 @@ impl Ownership {
     }
 
     /// Its editor, where that is known from the beginning.
-    pub fn outside(&self) -> Option<Arc<dyn Outside>> {
+    pub fn outside(&self) -> Option<Arc<dyn ClientIo>> {
         match self {
             Ownership::User(_) => None,
             Ownership::Agent(resources) => resources.outside.clone(),
@@ -199,7 +199,8 @@ impl SubagentPool {
         let notes = Notes { auto: Some(false), ..ours.notes.clone() };
         let settings = Settings { role, notes, notices: Vec::new(), ..ours.clone() };
         let bus = Bus::new(Clock::from_env(), vec![Box::new(Echo(order.hear))]);
-        let (parent, under) = (self.parent.clone(), Ownership::Agent(self.resources.again()));
+        let (parent, under) =
+            (self.parent.clone(), Ownership::Agent(Box::new(self.resources.again())));
         let open =
             move || AgentSession::open(&settings, || parent.session.one_more("task"), bus, under);
         let mut work = off_loop(open).await?;

@@ -7,8 +7,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{directory, print, state_dir};
-use tools::undo::back::{self, Became, Taken};
-use tools::undo::{self, Kept};
+use tools::undo::restore::{self, Became, Taken};
+use tools::undo::{self, Backup};
 
 /// `g3 tool undo`.
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub fn run(args: &UndoArgs) -> Result<()> {
             false => rows.map(line).collect(),
         });
     }
-    let Some(taken) = back::last(&state)? else {
+    let Some(taken) = restore::last(&state)? else {
         let what = "nothing to undo";
         return Err(Failure::failed(what)
             .because(format!("no records in {}", state.display()))
@@ -47,7 +47,7 @@ pub fn run(args: &UndoArgs) -> Result<()> {
     print(&if args.json { format!("{}\n", report(&taken)) } else { told(&taken) })
 }
 
-fn row(kept: &Kept) -> Value {
+fn row(kept: &Backup) -> Value {
     let record = &kept.record;
     let file = |file: &undo::File| json!({ "path": file.path, "change": change(file) });
     json!({
@@ -58,7 +58,7 @@ fn row(kept: &Kept) -> Value {
     })
 }
 
-fn line(kept: &Kept) -> String {
+fn line(kept: &Backup) -> String {
     let record = &kept.record;
     let file = |file: &undo::File| format!("{} {}", change(file), file.path);
     let files: Vec<String> = record.files.iter().map(file).collect();

@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 
 use super::updates::SessionName;
 use agent_core::current_call::call_id;
-use tools::outside::{Command, Ended, Outside};
+use tools::client_io::{ClientIo, Command, Ended};
 
 /// Bytes of output that the editor keeps for us.
 const OUTPUT: u64 = 1 << 20;
@@ -97,7 +97,7 @@ impl Held {
     }
 }
 
-impl Outside for Held {
+impl ClientIo for Held {
     fn read<'a>(&'a self, file: &'a Path) -> BoxFuture<'a, Option<String>> {
         Box::pin(async move {
             let session = self.session().filter(|_| self.able.fs.read_text_file)?;

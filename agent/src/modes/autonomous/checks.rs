@@ -9,7 +9,7 @@ use base::process::{GRACE, Job, Stream, exit_code};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use tools::exec::boxed::{self, CommandBox};
+use tools::exec::confinement::{self, CommandBox};
 use tools::exec::environment::{self, Environment};
 
 /// Bytes of the end of an output that are kept.
@@ -76,7 +76,7 @@ async fn one(
         .stderr(Stream::File(out.try_clone()?))
         .stdout(Stream::File(out));
     let held = at.around.map_or(Ok(None), CommandBox::hold_where_possible);
-    let (exit, more) = match held.and_then(|hold| boxed::spawn(job, hold)) {
+    let (exit, more) = match held.and_then(|hold| confinement::spawn(job, hold)) {
         Err(why) => (NOT_STARTED, why.to_string()),
         Ok(mut running) => {
             let ended = tokio::select! {

@@ -17,7 +17,7 @@ use agent_core::limits::Limits;
 use agent_core::run::{AgentSession, root_of};
 use provider::message::{Message, Role};
 use provider::off_loop;
-use tools::exec::boxed::CommandBox;
+use tools::exec::confinement::CommandBox;
 
 /// How often the player's part of a round is tried.
 const PLAYER_TRIES: u32 = 3;

@@ -11,9 +11,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{Mutex, mpsc};
 
+use tools::child_server::{self, Disconnect, Program, Start};
 use tools::context::ToolContext;
 use tools::output::{ErrorKind, ToolError};
-use tools::program::{self, Disconnect, Program, Start};
 
 /// The program.
 const NAME: &str = "g3-desktop";
@@ -179,7 +179,7 @@ fn start(at: &ToolContext) -> Result<Host, ToolError> {
         log: Some((&logs, "g3-desktop")),
         hold: None,
     };
-    let started = program::start(&wanted);
+    let started = child_server::start(&wanted);
     let (program, stdin, stdout) =
         started.map_err(|why| ToolError::failed(format!("cannot start {path}: {why}")))?;
     let (sender, lines) = mpsc::channel(4);

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::connection::{Fault, Line};
 use super::document::Documents;
-use super::line::{Fault, Line};
 use super::position::Encoding;
-use super::table::Language;
+use super::servers::Language;
 use super::{answer, uri};
-use tools::exec::boxed::CommandBox;
-use tools::program::{self, Disconnect, Program, Start};
+use tools::child_server::{self, Disconnect, Program, Start};
+use tools::exec::confinement::CommandBox;
 
 /// A server that says nothing of its work for this long has read the project.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ pub async fn start(
     let log = logs.as_deref().map(|logs| (logs, language.name.as_str()));
     let hold = around.hold_where_possible().map_err(|why| why.to_string())?;
     let wanted = Start { command: &command, env: &language.env, cwd: root, log, hold };
-    let (mut program, stdin, stdout) = program::start(&wanted)?;
+    let (mut program, stdin, stdout) = child_server::start(&wanted)?;
     let line = Line::open(stdin, stdout, root.to_owned());
     let patience = language.patience();
     let hello = match line.request("initialize", hello(root), patience).await {

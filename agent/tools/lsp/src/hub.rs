@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 
 use super::client::{self, Client};
 use super::root;
-use super::table::{self, Language};
+use super::servers::{self, Language};
 use tools::context::ToolContext;
 
 /// A server that was started, or why it cannot be used.
@@ -48,7 +48,7 @@ pub struct Wanted<'a> {
 impl Hub {
     /// The servers as they are configured.
     pub fn new(config: &Config) -> Result<Arc<Hub>> {
-        let languages = table::languages(&config.lsp)?;
+        let languages = servers::languages(&config.lsp)?;
         let diagnostics = config.tools.lsp.diagnostics;
         Ok(Arc::new(Hub { languages, diagnostics, running: Mutex::default() }))
     }

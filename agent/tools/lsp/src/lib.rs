@@ -1,18 +1,18 @@
 //! What language servers know of code: where things are defined and used, what they are; and what
 //! is wrong with a file after an edit.
 
-pub mod after;
 pub mod answer;
 pub mod client;
+pub mod codec;
+pub mod connection;
+pub mod diagnostics_on_edit;
 pub mod document;
-pub mod frame;
 pub mod hub;
-pub mod line;
 pub mod operation;
 pub mod position;
 pub mod render;
 pub mod root;
-pub mod table;
+pub mod servers;
 pub mod uri;
 
 use std::io;
@@ -23,8 +23,8 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
 use self::client::Client;
+use self::connection::Fault;
 use self::hub::{Hub, Wanted};
-use self::line::Fault;
 use self::operation::{Operation, Question};
 use self::render::Words;
 use tools::call::Invocation;
@@ -114,7 +114,7 @@ impl LanguageServers for Hub {
         files: &'a [PathBuf],
         output: ToolOutput,
     ) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(after::with_errors(self, call, files, output))
+        Box::pin(diagnostics_on_edit::with_errors(self, call, files, output))
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::table::Language;
+use super::servers::Language;
 
 /// The root that a server works in for a file; `None` where the project is another server's.
 pub fn of(file: &Path, language: &Language, tree: &Path) -> Option<PathBuf> {
@@ -45,7 +45,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::table::languages;
+    use crate::servers::languages;
 
     /// The root of a file for a server, in a tree with these files.
     fn root(files: &[(&str, &str)], server: &str, file: &str) -> Option<String> {

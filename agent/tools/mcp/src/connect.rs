@@ -13,8 +13,8 @@ use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::http;
-use tools::exec::boxed::CommandBox;
-use tools::program::{self, Program, Start};
+use tools::child_server::{self, Program, Start};
+use tools::exec::confinement::CommandBox;
 
 /// The longest message of a server, in bytes.
 const LONGEST: usize = 64 << 20;
@@ -87,7 +87,7 @@ fn start(
     let wanted = server.sandbox && !is_g3(&server.command);
     let boxed = wanted.then(|| place.around.hold_where_possible()).transpose();
     let hold = boxed.map_err(|why| why.to_string())?.flatten();
-    program::start(&Start { command: &server.command, env: &server.env, cwd: &cwd, log, hold })
+    child_server::start(&Start { command: &server.command, env: &server.env, cwd: &cwd, log, hold })
 }
 
 /// Whether a command is our own program.

@@ -6,10 +6,10 @@ pub mod connect;
 pub mod http;
 pub mod login;
 pub mod name;
-pub mod offer;
 pub mod result;
 pub mod search;
 pub mod server;
+pub mod tool_selection;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
 use self::connect::Place;
-use self::offer::Offer;
 use self::server::{Known, Server};
+use self::tool_selection::Offer;
 use gate::{Access, AccessRequest, Permit, Preview};
 use provider::ToolSpec;
 use tools::context::ToolContext;
-use tools::exec::boxed::CommandBox;
+use tools::exec::confinement::CommandBox;
 use tools::output::{ErrorKind, ToolError, ToolOutput};
 use tools::services::{ExternalTools, McpServers};
 use tools::{history, skill_rule};
@@ -88,13 +88,13 @@ impl Hub {
             return ToolOutput::invalid(format!("{name}: the arguments must be a JSON object"));
         };
         let text = |key: &str| given.get(key).and_then(Value::as_str).unwrap_or_default();
-        if name == offer::SEARCH {
+        if name == tool_selection::SEARCH {
             let each: Vec<&Server> = self.servers.iter().map(Arc::as_ref).collect();
             let search = search::run(&each, text("query"));
             let done = at.cancel.run_until_cancelled(search).await;
             return done.unwrap_or_else(|| cancelled().into());
         }
-        let outcome = if name == offer::CALL {
+        let outcome = if name == tool_selection::CALL {
             let inner = given.get("args").and_then(Value::as_object).cloned().unwrap_or_default();
             self.call(self.by_words(text("server"), text("tool")).await, inner, at).await
         } else {
@@ -163,7 +163,8 @@ impl Hub {
 impl ExternalTools for Hub {
     /// Whether a name means one of these tools.
     fn owns(&self, name: &str) -> bool {
-        name.starts_with(name::BEGIN) || [offer::SEARCH, offer::CALL].contains(&name)
+        name.starts_with(name::BEGIN)
+            || [tool_selection::SEARCH, tool_selection::CALL].contains(&name)
     }
 
     /// What a call gets whose arguments were no JSON object.

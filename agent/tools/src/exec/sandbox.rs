@@ -10,7 +10,7 @@ use base::process::{Bounds, Job};
 use base::sandbox::Rules;
 use tempfile::TempDir;
 
-use super::boxed;
+use super::confinement;
 
 /// How long a command in the sandbox may take.
 pub const TIME: Duration = Duration::from_secs(30);
@@ -42,8 +42,8 @@ impl Sandbox {
         let path = scratch.path().canonicalize()?;
         // In here its owner may be somebody else than us.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777))?;
-        let around = boxed::around()?;
-        let mut rules = around.unwrap_or_else(boxed::home_rules);
+        let around = confinement::around()?;
+        let mut rules = around.unwrap_or_else(confinement::home_rules);
         let opened = std::mem::take(&mut rules.write);
         rules.read.extend(opened.into_iter().filter(|it| !it.starts_with("/dev")));
         rules.read.extend(["/dev/random", "/dev/urandom"].map(PathBuf::from));

@@ -1,6 +1,6 @@
 //! Files: opened without following a link to the outside, and what a session knows of them.
 
-pub mod held;
-pub mod loss;
+pub mod editor_buffers;
 pub mod open;
-pub mod seen;
+pub mod overwrite_guard;
+pub mod read_tracker;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-pub mod back;
-pub mod keep;
+pub mod record;
+pub mod restore;
 
 /// One write of a tool: all files that it changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ impl File {
 
 /// A record on disk.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct Backup {
     /// Its number; later ones are greater.
     pub number: u64,
     /// Its directory.
@@ -74,7 +74,7 @@ pub struct Kept {
 const DONE: &str = ".undone";
 
 /// The writes of a session that can be taken back, the newest last.
-pub fn list(session_dir: &Path) -> io::Result<Vec<Kept>> {
+pub fn list(session_dir: &Path) -> io::Result<Vec<Backup>> {
     let mut all = Vec::new();
     for (number, dir) in directories(session_dir)? {
         if dir.to_string_lossy().ends_with(DONE) {
@@ -84,7 +84,7 @@ pub fn list(session_dir: &Path) -> io::Result<Vec<Kept>> {
         let bytes = fs::read(dir.join("record.json"))?;
         let record = serde_json::from_slice(&bytes)
             .map_err(|why| io::Error::other(format!("{}: {why}", dir.display())))?;
-        all.push(Kept { number, dir, record });
+        all.push(Backup { number, dir, record });
     }
     Ok(all)
 }

@@ -21,7 +21,7 @@ pub mod wait;
 pub const TOOLS: &[&dyn Tool] = &[
     &exec::run::ShellTool,
     &exec::background::BackgroundTool,
-    &exec::control::ProcessControlTool,
+    &exec::background_control::ProcessControlTool,
     &fs::read::ReadFileTool,
     &fs::write::WriteFileTool,
     &ImageTool,

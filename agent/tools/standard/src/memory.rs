@@ -16,7 +16,7 @@ use memory::notes::{self, MOST, Merged};
 use memory::search::text_of;
 use memory::store::{New, Store};
 use tools::call::Invocation;
-use tools::fs::{open, seen};
+use tools::fs::{open, read_tracker};
 use tools::image::kind::Kind;
 use tools::kind::Effect;
 use tools::output::{ErrorKind, ToolError, ToolOutput};
@@ -184,7 +184,7 @@ fn merge(call: &Invocation<'_>, notes: &str) -> Result<Merged, ToolError> {
     }
     files::step("g3.memory.notes");
     open::replace(path, merged.text.as_bytes()).map_err(|why| failed(&why))?;
-    seen::note(&call.at.session_dir, path, merged.text.as_bytes());
+    read_tracker::note(&call.at.session_dir, path, merged.text.as_bytes());
     Ok(merged)
 }
 

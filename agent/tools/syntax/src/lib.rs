@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 
-use jobs::Job;
-use look::{Aim, Bench, Until};
-use tally::{Report, Tally};
-use wish::{Search, Wish};
+use collector::{Report, Tally};
+use request::{Search, Wish};
+use searcher::{Aim, Bench, Until};
+use worklist::Job;
 
 use gate::Access;
 use tools::call::Invocation;
@@ -16,18 +16,18 @@ use tools::kind::Effect;
 use tools::output::{ErrorKind, ToolError, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
-mod jobs;
+mod collector;
 mod language;
 mod literal;
-mod look;
+mod output;
 mod query;
-mod tally;
-mod told;
-mod wish;
+mod request;
+mod searcher;
+mod worklist;
 
 /// What a call reads.
 pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
-    wish::reaches(call)
+    request::reaches(call)
 }
 
 /// Searches the syntax of files.
@@ -49,9 +49,9 @@ impl Tool for SyntaxSearchTool {
 
 /// Searches.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let wish = wish::read(call)?;
+    let wish = request::read(call)?;
     if wish.searches.iter().all(|search| search.error.is_some()) {
-        return Err(ToolError::invalid(told::errors(&wish.searches)));
+        return Err(ToolError::invalid(output::errors(&wish.searches)));
     }
     let cancel = call.at.cancel.clone();
     let searched = tokio::task::spawn_blocking(move || {
@@ -63,15 +63,15 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     if call.at.cancel.is_cancelled() {
         return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
     }
-    Ok(told::outcome(call, &wish, &tally))
+    Ok(output::outcome(call, &wish, &tally))
 }
 
 /// Every search in every file of it, on several threads.
 fn search(wish: &Wish, cancel: &CancellationToken) -> Tally {
-    let jobs = jobs::list(&wish.searches, cancel);
+    let jobs = worklist::list(&wish.searches, cancel);
     let tally = Mutex::new(Tally::new(wish.searches.len(), wish.most));
     let held = || tally.lock().unwrap_or_else(|e| e.into_inner());
-    jobs::each(&jobs, wish.threads, Bench::default, |bench, at, job| {
+    worklist::each(&jobs, wish.threads, Bench::default, |bench, at, job| {
         let full = |search: usize| held().is_full(search);
         let tasks = job.tasks.iter().copied().filter(|(_, search)| !full(*search)).collect();
         let report = in_file(wish, bench, job, tasks, cancel);
@@ -93,7 +93,7 @@ fn in_file(
     if tasks.is_empty() {
         return report;
     }
-    let text = match look::content(&job.path) {
+    let text = match searcher::content(&job.path) {
         Ok(text) => text,
         Err(why) => {
             report.found.extend(tasks.iter().map(|(_, search)| (*search, Err(why))));
@@ -101,7 +101,7 @@ fn in_file(
         }
     };
     for same in tasks.chunk_by(|a, b| a.0 == b.0) {
-        let until = Until { late: Instant::now() + look::PATIENCE, cancel };
+        let until = Until { late: Instant::now() + searcher::PATIENCE, cancel };
         let grammar = same[0].0;
         // Parsed for the first query that needs it.
         let mut tree = None;

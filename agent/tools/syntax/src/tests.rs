@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
+use super::collector::{Report, Tally};
 use super::language::{GRAMMARS, grammars};
-use super::look::{Aim, Bench, Match, Skipped, Until};
 use super::query::{Compiled, compile};
-use super::tally::{Report, Tally};
-use super::wish::{Search, Wish};
-use super::{jobs, search};
+use super::request::{Search, Wish};
+use super::searcher::{Aim, Bench, Match, Skipped, Until};
+use super::{search, worklist};
 
 fn rust(query: &str) -> Result<Compiled, String> {
     compile(&(GRAMMARS[0].language)(), query)
@@ -66,7 +66,7 @@ fn several_threads_work_at_once() {
     let (inside, changed) = (Mutex::new(0), Condvar::new());
     let met = AtomicUsize::new(0);
     // Nobody goes on before four are there, which fewer threads would never be.
-    jobs::each(
+    worklist::each(
         &[(); 4],
         4,
         || (),
@@ -90,7 +90,7 @@ fn every_job_is_done_once_and_no_more_threads_work_than_may() {
     let benches = AtomicUsize::new(0);
     let bench = || benches.fetch_add(1, Ordering::Relaxed);
     let work: Vec<usize> = (0..100).collect();
-    jobs::each(&work, 3, bench, |_, at, job| {
+    worklist::each(&work, 3, bench, |_, at, job| {
         done.lock().unwrap().push((at, *job));
         true
     });
@@ -133,7 +133,7 @@ fn a_search_that_is_cancelled_stops() {
     let tally = search(&wish(place.path(), &["(block) @b"], 2, 10), &cancel);
     assert_eq!(tally.sums[0].matches.len(), 0);
     let seen = AtomicUsize::new(0);
-    jobs::each(
+    worklist::each(
         &[(); 50],
         1,
         || (),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::body::{self, Form};
-use super::shown;
+use super::truncate;
 use gate::Access;
 use provider::http::innermost;
 use tools::call::Invocation;
@@ -16,7 +16,7 @@ use tools::kind::Effect;
 use tools::output::{ErrorKind, ToolError, ToolOutput};
 use tools::profile::Style;
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
-use tools::web::door::{self, Door, System};
+use tools::web::guarded_client::{self, GuardedClient, System};
 
 #[derive(Deserialize)]
 struct Args {
@@ -55,7 +55,7 @@ impl Came {
 /// The host that a call asks; nothing where its address is none, which [`run`] says.
 pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let Ok(url) = target(call) else { return Vec::new() };
-    vec![door::access(&call.at.others.web.webfetch.allow_hosts, &url)]
+    vec![guarded_client::access(&call.at.others.web.webfetch.allow_hosts, &url)]
 }
 
 /// Fetches a web page.
@@ -108,7 +108,7 @@ fn target(call: &Invocation<'_>) -> Result<Url, ToolError> {
         return Err(bad("contains a user name or a password, which is not sent"));
     }
     url.set_fragment(None);
-    let host = door::host(&url);
+    let host = guarded_client::host(&url);
     let is_name = host.parse::<std::net::IpAddr>().is_err() && host.contains('.');
     let is_local = host == "localhost" || host.ends_with(".localhost");
     if call.face.style == Style::ToolsApi
@@ -116,7 +116,7 @@ fn target(call: &Invocation<'_>) -> Result<Url, ToolError> {
         && url.port().is_none()
         && is_name
         && !is_local
-        && !door::is_allowed(&call.at.others.web.webfetch.allow_hosts, &url)
+        && !guarded_client::is_allowed(&call.at.others.web.webfetch.allow_hosts, &url)
     {
         let _ = url.set_scheme("https");
     }
@@ -125,7 +125,7 @@ fn target(call: &Invocation<'_>) -> Result<Url, ToolError> {
 
 async fn fetch(call: &Invocation<'_>, url: &Url, form: Form) -> Result<ToolOutput, ToolError> {
     let allowed = &call.at.others.web.webfetch.allow_hosts;
-    let door = Door::new(allowed, &System, &call.at.gate);
+    let door = GuardedClient::new(allowed, &System, &call.at.gate);
     let mut came = follow(&door, url.clone(), form, LIKE_BROWSERS).await?;
     if came.is_challenge() {
         came = follow(&door, url.clone(), form, PLAINLY).await?;
@@ -163,13 +163,18 @@ async fn fetch(call: &Invocation<'_>, url: &Url, form: Form) -> Result<ToolOutpu
     let made =
         made.await.map_err(|why| ToolError::failed(format!("{url} cannot be read: {why}")))?;
     let made = made.map_err(|why| ToolError::failed(format!("{url} {why}")))?;
-    let text = shown::shown(call, &made.text, shown::MOST, "page");
+    let text = truncate::shown(call, &made.text, truncate::MOST, "page");
     let title = if made.title.is_empty() { url.to_string() } else { made.title };
     Ok(ToolOutput { images: made.images, ..ToolOutput::done(text) }.titled(title).with(metadata))
 }
 
 /// Asks, and asks on where the same host sends us. Each address is checked anew.
-async fn follow(door: &Door<'_>, mut url: Url, form: Form, name: &str) -> Result<Came, ToolError> {
+async fn follow(
+    door: &GuardedClient<'_>,
+    mut url: Url,
+    form: Form,
+    name: &str,
+) -> Result<Came, ToolError> {
     for _ in 0..=REDIRECTS {
         let way = door.open(&url).await?;
         let request = way.client.get(url.clone()).header(ACCEPT, form.accepts());
@@ -183,7 +188,7 @@ async fn follow(door: &Door<'_>, mut url: Url, form: Form, name: &str) -> Result
             None => return Ok(Came::Page { response, url }),
             Some(to) => to,
         };
-        if door::host(&to) != door::host(&url) {
+        if guarded_client::host(&to) != guarded_client::host(&url) {
             return Ok(Came::Elsewhere { from: url, to });
         }
         url = to;

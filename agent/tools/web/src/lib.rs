@@ -10,7 +10,7 @@ pub mod fetch;
 pub mod html;
 pub mod reply;
 pub mod search;
-pub mod shown;
+pub mod truncate;
 
 /// The tools of this crate.
 pub const TOOLS: &[&dyn Tool] = &[

@@ -7,7 +7,7 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{reply, shown};
+use super::{reply, truncate};
 use gate::Access;
 use provider::auth::in_environment;
 use provider::http::Endpoint;
@@ -15,7 +15,7 @@ use tools::call::Invocation;
 use tools::kind::Effect;
 use tools::output::{ErrorKind, ToolError, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
-use tools::web::door;
+use tools::web::guarded_client;
 
 #[derive(Deserialize)]
 struct CodeArgs {
@@ -78,7 +78,7 @@ pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let config = &call.at.others.web.codesearch;
     let free = config.endpoint.is_some() || config.api_key.is_some();
     let url = Url::parse(address(call));
-    url.map(|url| Access::Fetch { host: door::host(&url), free }).into_iter().collect()
+    url.map(|url| Access::Fetch { host: guarded_client::host(&url), free }).into_iter().collect()
 }
 
 /// Searches the web for code and documentation.
@@ -104,7 +104,7 @@ async fn code(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let tokens = within(tokens_num, TOKENS);
     let args = json!({ "query": asked(call, &query)?, "tokensNum": tokens });
     let most = usize::try_from(tokens).unwrap_or(0) * CHARACTERS_OF_TOKEN;
-    ask(call, "get_code_context_exa", args, most.max(shown::MOST)).await
+    ask(call, "get_code_context_exa", args, most.max(truncate::MOST)).await
 }
 
 /// Searches the web.
@@ -134,7 +134,7 @@ async fn pages(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         "type": args.search_type.unwrap_or_default(),
         "contextMaxCharacters": within(args.context_max_characters, CHARACTERS),
     });
-    ask(call, "web_search_exa", args, shown::MOST).await
+    ask(call, "web_search_exa", args, truncate::MOST).await
 }
 
 fn within(given: Option<i64>, (usual, least, most): (i64, i64, i64)) -> i64 {
@@ -178,7 +178,7 @@ async fn ask(
     let text = done.unwrap_or_else(|| {
         "No results found. Other words, or the name of the library, may help.".to_owned()
     });
-    let text = shown::shown(call, &text, most, "search");
+    let text = truncate::shown(call, &text, most, "search");
     Ok(ToolOutput::done(text).with(json!({ "query": query, "service": endpoint.host() })))
 }
 

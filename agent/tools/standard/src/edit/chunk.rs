@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::apply_patch::Chunk;
 use super::diff::{self, Place};
-use super::envelope::Chunk;
 use super::hunks::{Hunk, Line};
 use super::locate::{Lines, Pass};
 use super::text::FileText;

@@ -10,7 +10,7 @@ use super::hunks::{self, Diff, Hunk, Line};
 use super::locate::{self, Lines, Pass, Shift};
 use super::text::{Change, FileText, Loaded, load, store, unwritten};
 use tools::call::Invocation;
-use tools::fs::seen::Fit;
+use tools::fs::read_tracker::Fit;
 use tools::kind::Effect;
 use tools::output::{ErrorKind, ToolError, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::locate::{Lines, Pass, Shift};
-use tools::fs::seen::Fit;
+use tools::fs::read_tracker::Fit;
 
 /// A way of looking, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::atomic::{Changed, Draft};
 use super::replace::{self, Wish};
 use super::text::unwritten;
-use super::together::{Changed, Draft};
 use gate::paths;
 use tools::call::Invocation;
-use tools::fs::seen::Fit;
+use tools::fs::read_tracker::Fit;
 use tools::kind::Effect;
 use tools::output::{ToolError, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};

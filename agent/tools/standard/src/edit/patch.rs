@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::apply_patch::{self, Patch, Step};
+use super::atomic::{Changed, Draft, Status};
 use super::chunk;
-use super::envelope::{self, Patch, Step};
 use super::text::unwritten;
-use super::together::{Changed, Draft, Status};
 use gate::paths;
 use tools::call::Invocation;
-use tools::fs::seen::Fit;
+use tools::fs::read_tracker::Fit;
 use tools::kind::Effect;
 use tools::output::{ErrorKind, ToolError, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
@@ -62,7 +62,7 @@ fn order(call: &Invocation<'_>) -> Result<Order, ToolError> {
 impl Order {
     /// The files that it writes; none of a text that is no patch.
     pub fn files(&self) -> Vec<PathBuf> {
-        let Ok(patch) = envelope::read(&self.patch) else { return Vec::new() };
+        let Ok(patch) = apply_patch::read(&self.patch) else { return Vec::new() };
         let all = patch.steps.iter().flat_map(Step::paths);
         let mut files: Vec<PathBuf> =
             all.filter_map(|path| paths::resolve(&self.from, path).ok()).collect();
@@ -96,7 +96,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 
 /// Applies a patch.
 pub fn apply(call: &Invocation<'_>, order: &Order) -> Result<ToolOutput, ToolError> {
-    let read = envelope::read(&order.patch);
+    let read = apply_patch::read(&order.patch);
     let Patch { steps, mut notes } = read.map_err(|wrong| ToolError::invalid(wrong.told()))?;
     let mut draft = Draft::new(call);
     let mut failed = None;

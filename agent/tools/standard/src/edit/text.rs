@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tools::call::Invocation;
 use tools::fs::open;
-use tools::fs::seen::{self, ChangedFile, Fit};
+use tools::fs::read_tracker::{self, ChangedFile, Fit};
 use tools::output::ToolError;
 
 const BOM: char = '\u{feff}';
@@ -132,7 +132,7 @@ impl Loaded {
         fit: Fit,
     ) -> Result<Option<String>, ToolError> {
         let before = (self.text.as_bytes(), self.changed.as_ref());
-        seen::check_edit(&call.at.session_dir, path, before, fit)
+        read_tracker::check_edit(&call.at.session_dir, path, before, fit)
     }
 
     /// Why an edit found no place, with the change that may have caused it.
@@ -154,7 +154,7 @@ pub fn load(call: &Invocation<'_>, path: &Path) -> Result<Loaded, ToolError> {
         }
         _ => ToolError::io(&format!("Failed to edit file {shown}"), &e),
     })?;
-    let changed = seen::changed(&call.at.session_dir, path, &content.bytes)?;
+    let changed = read_tracker::changed(&call.at.session_dir, path, &content.bytes)?;
     Ok(Loaded { text: text_of(&shown, content.bytes)?, changed })
 }
 
@@ -175,7 +175,7 @@ pub fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, ToolError> {
 pub fn store(call: &Invocation<'_>, path: &Path, text: &str) -> Result<(), ToolError> {
     call.store(path, text)
         .map_err(|e| ToolError::io(&format!("Failed to edit file {}", call.shown(path)), &e))?;
-    seen::note(&call.at.session_dir, path, text.as_bytes());
+    read_tracker::note(&call.at.session_dir, path, text.as_bytes());
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use serde_json::json;
 use gate::Permit;
 use tools::call::Invocation;
 use tools::context::ToolContext;
-use tools::exec::boxed;
+use tools::exec::confinement;
 use tools::exec::environment::{self, Environment};
 use tools::kind::Effect;
 use tools::output::{ErrorKind, ToolError, ToolOutput};
@@ -117,9 +117,9 @@ fn start(call: &Invocation<'_>, args: &Args, log: &File) -> std::io::Result<u32>
         let (out, err) = (Stream::File(log.try_clone()?), Stream::File(log.try_clone()?));
         Ok(job.stdout(out).stderr(err).detached())
     };
-    let mut running = match boxed::spawn_lasting(job("bash")?, hold.clone()) {
+    let mut running = match confinement::spawn_lasting(job("bash")?, hold.clone()) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            boxed::spawn_lasting(job("sh")?, hold)?
+            confinement::spawn_lasting(job("sh")?, hold)?
         }
         other => other?,
     };

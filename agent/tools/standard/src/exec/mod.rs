@@ -11,15 +11,15 @@ use tools::context::ToolContext;
 use tools::exec::directory;
 use tools::profile::Style;
 use tools::tool::CallScope;
-use tools::web::door;
+use tools::web::guarded_client;
 
+pub mod auto_answer;
 pub mod background;
-pub mod control;
+pub mod background_control;
 pub mod denial;
 pub mod git_guard;
 pub mod heredoc;
 pub mod process;
-pub mod prompts;
 pub mod render;
 pub mod run;
 pub mod windowed;
@@ -65,7 +65,7 @@ fn hosts(call: &Invocation<'_>, line: &str) -> Vec<Access> {
     let urls = hosts::fetched(line);
     let mut hosts: Vec<Access> = Vec::new();
     for url in urls.iter().filter_map(|text| Url::parse(text).ok()) {
-        let access = door::access(allowed, &url);
+        let access = guarded_client::access(allowed, &url);
         if !hosts.contains(&access) {
             hosts.push(access);
         }

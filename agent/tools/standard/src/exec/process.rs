@@ -11,11 +11,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::ChildStdin;
 use tokio::time::{Instant, sleep_until};
 
+use super::auto_answer::{self, Sign};
 use super::denial::{self, Denial};
 use super::git_guard::GitGuard;
-use super::prompts::{self, Sign};
 use tools::context::ToolContext;
-use tools::exec::boxed::{self, Hold};
+use tools::exec::confinement::{self, Hold};
 use tools::exec::environment::{self, Environment};
 use tools::exec::output::{Capture, Captured, Show};
 
@@ -145,9 +145,9 @@ fn start(order: &Order<'_>, told: Option<&File>) -> io::Result<AsyncRunning> {
         let fd = told.try_clone()?.into();
         Ok(job.stdin(Stream::Piped).descriptor(fd, DIRECTORY_FD))
     };
-    match boxed::spawn(job("bash")?, order.hold.clone()) {
+    match confinement::spawn(job("bash")?, order.hold.clone()) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            boxed::spawn(job("sh")?, order.hold.clone())
+            confinement::spawn(job("sh")?, order.hold.clone())
         }
         other => other,
     }
@@ -291,7 +291,7 @@ impl<'a> Pump<'a> {
         }
         self.looked = true;
         let asking = if self.last == 0 { &self.stdout } else { &self.stderr };
-        match prompts::sign(&asking.last(LOOK)) {
+        match auto_answer::sign(&asking.last(LOOK)) {
             Some(Sign::Answer(answer)) => {
                 let Some(stdin) = &mut self.stdin else { return };
                 if stdin.write_all(answer.as_bytes()).await.is_err() {

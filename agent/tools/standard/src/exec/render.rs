@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::process::{End, Ran};
 use tools::call::Invocation;
-use tools::exec::boxed;
+use tools::exec::confinement;
 use tools::exec::output::Captured;
 use tools::exec::output::shown;
 use tools::output::{ErrorKind, ToolOutput};
@@ -52,7 +52,7 @@ pub fn outcome(call: &Invocation<'_>, line: &str, time: Option<Duration>, ran: &
 
 /// What the box did about a command, in sentences.
 fn notes(ran: &Ran) -> Vec<String> {
-    let denied = ran.denied.as_ref().map(|denied| denied.text(boxed::in_studio()));
+    let denied = ran.denied.as_ref().map(|denied| denied.text(confinement::in_studio()));
     let put_back = ran.put_back.iter().map(|path| {
         format!(
             "{} was changed by the command and was restored: git's configuration and hooks are protected \

@@ -9,13 +9,13 @@ use super::process::{End, Order, Ran, run as run_process};
 use super::{background, heredoc, render, windowed};
 use gate::{Permit, paths};
 use tools::call::Invocation;
+use tools::client_io::Command;
 use tools::exec::directory;
 use tools::exec::environment::Environment;
 use tools::exec::output::{Capture, Show};
 use tools::exec::sandbox::TIME;
 use tools::kind::Effect;
 use tools::output::{ErrorKind, ToolError, ToolOutput};
-use tools::outside::Command;
 use tools::profile::Style;
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use skills::embedded;
 use tools::call::Invocation;
-use tools::fs::{open, seen};
+use tools::fs::{open, read_tracker};
 use tools::kind::Effect;
 use tools::output::{ToolError, ToolOutput};
 use tools::profile::Style;
@@ -132,7 +132,7 @@ fn load(call: &Invocation<'_>, shown: &str) -> Result<Text, ToolError> {
     if let Some(kind) = open::binary(&content.bytes) {
         return Err(ToolError::failed(format!("{what}: it is {kind}")));
     }
-    seen::note(&call.at.session_dir, &call.place, &content.bytes);
+    read_tracker::note(&call.at.session_dir, &call.place, &content.bytes);
     let bytes = content.bytes.len();
     let mut notes = Vec::new();
     let text = String::from_utf8(content.bytes).unwrap_or_else(|error| {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use tools::call::Invocation;
-use tools::fs::{loss, seen};
+use tools::fs::{overwrite_guard, read_tracker};
 use tools::kind::Effect;
 use tools::output::{ErrorKind, ToolError, ToolOutput};
 use tools::profile::Style;
@@ -50,11 +50,12 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         Err(e) => return Err(failed(&e)),
     };
     if let Some(before) = &before {
-        seen::check(&call.at.session_dir, path, &before.bytes)?;
+        read_tracker::check(&call.at.session_dir, path, &before.bytes)?;
     }
     if let Some(before) = before.as_ref().filter(|_| call.at.plain) {
         let text = String::from_utf8_lossy(&before.bytes);
-        if let Some(told) = loss::hold_back(&call.at.session_dir, path, &text, &content) {
+        if let Some(told) = overwrite_guard::hold_back(&call.at.session_dir, path, &text, &content)
+        {
             return Ok(ToolOutput::not_run(ErrorKind::Failed, told));
         }
     }
@@ -62,7 +63,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         call.make_room(path).map_err(|e| failed(&e))?;
     }
     call.store(path, &content).map_err(|e| failed(&e))?;
-    seen::note(&call.at.session_dir, path, content.as_bytes());
+    read_tracker::note(&call.at.session_dir, path, content.as_bytes());
 
     let (bytes, lines) = (content.len(), content.lines().count());
     let text = match call.face.style {

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::glob::matcher;
 use gate::Access;
 use tools::call::Invocation;
-use tools::fs::seen;
+use tools::fs::read_tracker;
 use tools::kind::Effect;
 use tools::output::{ErrorKind, ToolError, ToolOutput};
 use tools::profile::Style;
@@ -123,7 +123,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
     }
     for file in &found {
-        seen::refresh(&call.at.session_dir, &file.path);
+        read_tracker::refresh(&call.at.session_dir, &file.path);
     }
     Ok(told(call, &found, given_up))
 }

@@ -16,7 +16,7 @@ use super::record::{Place, Record};
 use super::session::Session;
 use gate::Permit;
 use tools::context::ToolContext;
-use tools::exec::boxed;
+use tools::exec::confinement;
 use tools::output::{ErrorKind, ToolError};
 
 /// How long a start may take.
@@ -149,11 +149,13 @@ impl Hub {
         }
         let held = match pass {
             // Its profile is in the session's directory, which studio's box keeps from commands.
-            Permit::Free if boxed::in_studio() => at.command_box().writing(place.path()).hold(),
+            Permit::Free if confinement::in_studio() => {
+                at.command_box().writing(place.path()).hold()
+            }
             pass => at.hold(pass),
         };
         let held = held.map_err(|why| broken(&why))?;
-        let mut keeper = boxed::spawn_lasting(job, held).map_err(|why| broken(&why))?;
+        let mut keeper = confinement::spawn_lasting(job, held).map_err(|why| broken(&why))?;
         let record = heard(&mut keeper).await?;
         // It goes its own way now.
         keeper.forget();

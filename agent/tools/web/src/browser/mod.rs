@@ -27,7 +27,7 @@ use tools::kind::Effect;
 use tools::output::{ErrorKind, ToolError};
 use tools::services::BrowserService;
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
-use tools::web::door;
+use tools::web::guarded_client;
 
 /// Does one thing with the browser of the session.
 pub struct BrowserTool(pub Verb);
@@ -83,8 +83,8 @@ fn reaches(verb: Verb, call: &Invocation<'_>) -> Vec<Access> {
 fn opened(call: &Invocation<'_>, url: &str) -> Vec<Access> {
     let Ok(url) = target::parse(url) else { return Vec::new() };
     let allowed = &call.at.others.web.webfetch.allow_hosts;
-    let free = target::is_local(&url) || door::is_allowed(allowed, &url);
-    vec![Access::Fetch { host: door::host(&url), free }]
+    let free = target::is_local(&url) || guarded_client::is_allowed(allowed, &url);
+    vec![Access::Fetch { host: guarded_client::host(&url), free }]
 }
 
 impl BrowserService for Hub {

@@ -10,7 +10,7 @@ use super::session::{Here, Session};
 use super::verb::Verb;
 use super::webdriver::BrowserError;
 use super::{dom, target};
-use crate::shown;
+use crate::truncate;
 use tools::call::Invocation;
 use tools::fs::open;
 use tools::image;
@@ -139,7 +139,7 @@ async fn with_page(
         Verb::Script => {
             let value = session.script(call.text("script"), &[]).await.map(dom::plain);
             value.map(|value| {
-                let text = shown::shown(call, &format!("{value:#}"), shown::MOST, "script");
+                let text = truncate::shown(call, &format!("{value:#}"), truncate::MOST, "script");
                 ToolOutput::done(text).with(json!({ "value": value }))
             })
         }
@@ -216,7 +216,7 @@ fn source_told(call: &Invocation<'_>, source: &str, args: &Args) -> Result<ToolO
         0 => usize::MAX,
         most => usize::try_from(most).unwrap_or(usize::MAX),
     };
-    let text = shown::shown(call, source, most, "source");
+    let text = truncate::shown(call, source, most, "source");
     Ok(ToolOutput::done(text).with(json!({ "characters": count })))
 }
 

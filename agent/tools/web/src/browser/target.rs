@@ -7,7 +7,7 @@ use std::time::Duration;
 use reqwest::Url;
 
 use tools::output::{ErrorKind, ToolError};
-use tools::web::door::{self, Resolver, System};
+use tools::web::guarded_client::{self, Resolver, System};
 
 /// How long a name is looked up before the browser does it alone.
 const LOOK_UP: Duration = Duration::from_secs(5);
@@ -24,7 +24,8 @@ pub fn parse(text: &str) -> Result<Url, String> {
         _ if is_bare(text) => {
             let plain =
                 Url::parse(&format!("http://{text}")).map_err(|why| bad(&why.to_string()))?;
-            let secure = !is_local(&plain) && door::host(&plain).parse::<IpAddr>().is_err();
+            let secure =
+                !is_local(&plain) && guarded_client::host(&plain).parse::<IpAddr>().is_err();
             if secure {
                 Url::parse(&format!("https://{text}")).map_err(|why| bad(&why.to_string()))?
             } else {
@@ -60,7 +61,7 @@ fn is_bare(text: &str) -> bool {
 
 /// Whether it is on this machine.
 pub fn is_local(url: &Url) -> bool {
-    let host = door::host(url);
+    let host = guarded_client::host(url);
     let is_loopback = host.parse::<IpAddr>().is_ok_and(|at| at.to_canonical().is_loopback());
     is_loopback || host == "localhost" || host.ends_with(".localhost")
 }
@@ -68,7 +69,7 @@ pub fn is_local(url: &Url) -> bool {
 /// Refuses a host that leads to an address on the link, where clouds keep the logins of a machine,
 /// unless the user names it.
 pub async fn guard(url: &Url, allowed: &[String]) -> Result<(), ToolError> {
-    let host = door::host(url);
+    let host = guarded_client::host(url);
     let addresses = match host.parse::<IpAddr>() {
         Ok(address) => vec![address],
         Err(_) => {
@@ -78,7 +79,7 @@ pub async fn guard(url: &Url, allowed: &[String]) -> Result<(), ToolError> {
         }
     };
     let on_link = addresses.iter().find(|at| is_on_link(**at));
-    match on_link.filter(|_| !door::is_allowed(allowed, url)) {
+    match on_link.filter(|_| !guarded_client::is_allowed(allowed, url)) {
         None => Ok(()),
         Some(at) => Err(ToolError::new(
             ErrorKind::Denied,
@@ -162,7 +163,7 @@ mod tests {
         for text in refused {
             let url = parse(text).unwrap();
             assert_eq!(guard(&url, &[]).await.unwrap_err().kind, ErrorKind::Denied, "{text}");
-            assert!(guard(&url, &[door::host(&url)]).await.is_ok(), "{text}");
+            assert!(guard(&url, &[guarded_client::host(&url)]).await.is_ok(), "{text}");
         }
         for text in ["http://127.0.0.1/", "http://10.0.0.1/", "http://[::1]/", "localhost:1"] {
             assert!(guard(&parse(text).unwrap(), &[]).await.is_ok(), "{text}");

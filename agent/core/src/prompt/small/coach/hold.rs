@@ -6,7 +6,7 @@ use crate::prompt::small::relevant::has_word;
 use crate::prompt::small::syntax;
 use crate::prompt::small::task::{is_data, is_test};
 use provider::message::ToolCall;
-use tools::fs::loss::part_name;
+use tools::fs::overwrite_guard::part_name;
 use tools::kind::{Effect, ToolKind};
 use tools::output::{ErrorKind, ToolOutput};
 use tools::tool::ToolSpec;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::{Coach, State};
 use crate::prompt::small::task::{self, is_data};
 use crate::prompt::small::{relevant, syntax};
-use tools::fs::loss::part_name;
+use tools::fs::overwrite_guard::part_name;
 
 /// Every file with its length and the time of its last change, of its mode included.
 pub type Tree = Vec<(PathBuf, u64, (i64, i64))>;

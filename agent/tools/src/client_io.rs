@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 /// Whoever is outside. `None` means that it does not do such a thing, and g3 does it itself.
-pub trait Outside: Send + Sync {
+pub trait ClientIo: Send + Sync {
     /// The text of a file as it is shown there, saved or not.
     fn read<'a>(&'a self, file: &'a Path) -> BoxFuture<'a, Option<String>>;
 

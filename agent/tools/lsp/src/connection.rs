@@ -10,9 +10,9 @@ use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::frame::{Frames, framed};
+use super::codec::{Frames, framed};
 use super::{answer, uri};
-use tools::program::Disconnect;
+use tools::child_server::Disconnect;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

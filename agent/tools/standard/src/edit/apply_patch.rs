@@ -257,5 +257,5 @@ fn context_of(text: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "envelope_tests.rs"]
+#[path = "apply_patch_tests.rs"]
 mod tests;

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::look::{Line, Match};
-use super::tally::{Sum, Tally};
-use super::wish::{Search, Wish};
+use super::collector::{Sum, Tally};
+use super::request::{Search, Wish};
+use super::searcher::{Line, Match};
 use tools::call::Invocation;
 use tools::output::ToolOutput;
 

@@ -17,7 +17,7 @@ const KEPT: usize = 200;
 
 /// The record of one call, made with its first write.
 #[derive(Default)]
-pub struct Keeper(Mutex<State>);
+pub struct WriteRecorder(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -29,7 +29,7 @@ struct State {
 /// A file and what it is to become; nothing when it goes.
 pub type Wish<'a> = (&'a Path, Option<&'a [u8]>);
 
-impl Keeper {
+impl WriteRecorder {
     /// Makes the directories of a file that is to be written.
     pub fn make_room(&self, file: &Path) -> io::Result<()> {
         let Some(parent) = file.parent() else { return Ok(()) };

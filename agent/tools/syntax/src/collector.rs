@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::look::{Match, Skipped};
+use super::searcher::{Match, Skipped};
 
 /// The most files that a note names.
 const NAMED: usize = 5;
@@ -116,9 +116,9 @@ impl Skipped {
     fn words(self) -> String {
         match self {
             Skipped::Binary => "binary".to_owned(),
-            Skipped::Huge => format!("larger than {} MiB", super::look::MAX_BYTES >> 20),
+            Skipped::Huge => format!("larger than {} MiB", super::searcher::MAX_BYTES >> 20),
             Skipped::Slow => {
-                format!("not parsed and searched within {} s", super::look::PATIENCE.as_secs())
+                format!("not parsed and searched within {} s", super::searcher::PATIENCE.as_secs())
             }
             Skipped::Unreadable => "not readable".to_owned(),
         }

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::open::{self, Content};
-use crate::outside::Outside;
+use crate::client_io::ClientIo;
 
 /// What is held of the files of one call.
 #[derive(Default)]
-pub struct Held(Mutex<BTreeMap<PathBuf, State>>);
+pub struct EditorBuffers(Mutex<BTreeMap<PathBuf, State>>);
 
 #[derive(Default)]
 struct State {
@@ -22,10 +22,10 @@ struct State {
     written: Option<String>,
 }
 
-impl Held {
+impl EditorBuffers {
     /// Asks for the text outside. What is no text on the disk is left to the disk: an editor
     /// would show it with characters that are not there.
-    pub async fn ask(&self, outside: &dyn Outside, path: &Path) {
+    pub async fn ask(&self, outside: &dyn ClientIo, path: &Path) {
         let disk = open::read(path).ok();
         let is_text = disk.as_ref().is_none_or(|it| std::str::from_utf8(&it.bytes).is_ok());
         let shown = if is_text { outside.read(path).await } else { None };
@@ -61,7 +61,7 @@ impl Held {
     }
 
     /// Writes what is to be written: through whoever is outside, else on the disk.
-    pub async fn hand_over(&self, outside: &dyn Outside, path: &Path) -> io::Result<()> {
+    pub async fn hand_over(&self, outside: &dyn ClientIo, path: &Path) -> io::Result<()> {
         let written = self.all().get_mut(path).and_then(|state| state.written.take());
         let Some(text) = written else { return Ok(()) };
         match outside.write(path, &text).await {

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use super::text;
 use tools::call::Invocation;
 use tools::fs::open::Content;
-use tools::fs::seen::{self, ChangedFile, Fit};
+use tools::fs::read_tracker::{self, ChangedFile, Fit};
 use tools::output::ToolError;
 use tools::text_diff::{Difference, difference};
-use tools::undo::keep::Wish;
+use tools::undo::record::Wish;
 
 /// Files as they are to become. Nothing is written before [`Draft::commit`].
 pub struct Draft<'a, 'c> {
@@ -94,7 +94,7 @@ impl<'a, 'c> Draft<'a, 'c> {
         let mut note = None;
         if let Some(before) = &state.before {
             let before = (before.bytes.as_slice(), state.changed.as_ref());
-            note = seen::check_edit(&call.at.session_dir, path, before, fit)?;
+            note = read_tracker::check_edit(&call.at.session_dir, path, before, fit)?;
             // It is told once.
             state.changed = None;
         }
@@ -151,7 +151,7 @@ impl<'a, 'c> Draft<'a, 'c> {
         let call = self.call;
         let state = self.state(path)?;
         if let (Some(before), Some(change)) = (&state.before, &state.changed) {
-            seen::note(&call.at.session_dir, path, &before.bytes);
+            read_tracker::note(&call.at.session_dir, path, &before.bytes);
             return Err(change.refusal(path));
         }
         Ok(state)
@@ -164,7 +164,8 @@ impl<'a, 'c> Draft<'a, 'c> {
                 true => {
                     let failed = |e| ToolError::io(&self.call.shown(path), &e);
                     let content = self.call.load(path).map_err(failed)?;
-                    changed = seen::changed(&self.call.at.session_dir, path, &content.bytes)?;
+                    changed =
+                        read_tracker::changed(&self.call.at.session_dir, path, &content.bytes)?;
                     Some(content)
                 }
                 false => None,
@@ -216,7 +217,7 @@ fn write(call: &Invocation<'_>, path: &Path, state: &State) -> Result<(), ToolEr
         // An editor that holds the file writes it later.
         let _ = fs::set_permissions(path, fs::Permissions::from_mode(mode));
     }
-    seen::note(&call.at.session_dir, path, text.as_bytes());
+    read_tracker::note(&call.at.session_dir, path, text.as_bytes());
     Ok(())
 }
 
@@ -226,7 +227,7 @@ fn put_back(call: &Invocation<'_>, files: &[(PathBuf, State)]) -> Vec<String> {
     for (path, state) in files {
         let back = match &state.before {
             Some(content) => call.put_back(path, &content.bytes).inspect(|()| {
-                seen::note(&call.at.session_dir, path, &content.bytes);
+                read_tracker::note(&call.at.session_dir, path, &content.bytes);
                 let mode = fs::Permissions::from_mode(content.mode);
                 let _ = fs::set_permissions(path, mode);
             }),

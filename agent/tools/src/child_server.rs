@@ -15,7 +15,7 @@ use base::secret::Secret;
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
-use super::exec::boxed::Hold;
+use super::exec::confinement::Hold;
 
 /// How much of what a server writes to stderr is kept in its file, and how much of its end is told.
 const STDERR: (u64, usize) = (1 << 20, 2_000);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio_util::sync::CancellationToken;
 
 use super::language::GRAMMARS;
-use super::wish::Search;
+use super::request::Search;
 use tools::walk::{self, Skip};
 
 /// A file, and what is searched in it: pairs of a grammar and a search, by their numbers. Those

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use base::lock::Lock;
 
-use super::{DONE, File, Kept, content, hash, list, place};
+use super::{Backup, DONE, File, content, hash, list, place};
 use crate::fs::open;
 
 /// What became of a file.
@@ -26,7 +26,7 @@ pub enum Became {
 #[derive(Debug)]
 pub struct Taken {
     /// The write.
-    pub kept: Kept,
+    pub kept: Backup,
     /// Its files.
     pub files: Vec<(PathBuf, Became)>,
 }
@@ -64,7 +64,7 @@ pub fn last(session_dir: &Path) -> Result<Option<Taken>> {
 }
 
 /// What is to become of each file. One that somebody changed since stands in the way of all.
-fn judged(kept: &Kept) -> Result<Vec<Became>> {
+fn judged(kept: &Backup) -> Result<Vec<Became>> {
     let mut wrong = Vec::new();
     let mut all = Vec::new();
     for file in &kept.record.files {
@@ -105,7 +105,7 @@ fn gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-fn restore(kept: &Kept, files: &[Became]) -> io::Result<()> {
+fn restore(kept: &Backup, files: &[Became]) -> io::Result<()> {
     let each = || kept.record.files.iter().zip(files).enumerate();
     // What is new goes first: its directory may stand where a file was.
     for (_, (file, became)) in each() {

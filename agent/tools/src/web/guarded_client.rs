@@ -32,7 +32,7 @@ impl Resolver for System {
 }
 
 /// Who may be asked, and how names are found.
-pub struct Door<'a> {
+pub struct GuardedClient<'a> {
     /// What the user names in `[tools.webfetch] allow_hosts`.
     pub allowed: &'a [String],
     /// Finds addresses.
@@ -52,10 +52,14 @@ pub struct Way {
     pub addresses: Vec<IpAddr>,
 }
 
-impl<'a> Door<'a> {
+impl<'a> GuardedClient<'a> {
     /// A door that asks this gate about what the user did not name.
-    pub fn new(allowed: &'a [String], resolver: &'a dyn Resolver, gate: &'a Gate) -> Door<'a> {
-        Door { allowed, resolver, gate, admitted: Mutex::default() }
+    pub fn new(
+        allowed: &'a [String],
+        resolver: &'a dyn Resolver,
+        gate: &'a Gate,
+    ) -> GuardedClient<'a> {
+        GuardedClient { allowed, resolver, gate, admitted: Mutex::default() }
     }
 
     /// Checks where an address leads and makes a client that goes there and nowhere else.
@@ -187,7 +191,7 @@ mod tests {
     async fn divergence_27_a_name_that_leads_inside_is_refused_at_every_look() {
         let rebinds = Scripted::new(&[&["93.184.216.34"], &["127.0.0.1"], &["1.1.1.1", "::1"]]);
         let gate = Gate::default();
-        let door = Door::new(&[], &rebinds, &gate);
+        let door = GuardedClient::new(&[], &rebinds, &gate);
         let way = door.open(&url("http://rebind.test/")).await.unwrap();
         assert_eq!(way.addresses, ["93.184.216.34".parse::<IpAddr>().unwrap()]);
         for _ in 0..2 {
@@ -201,7 +205,7 @@ mod tests {
     async fn numbers_in_every_spelling_are_checked_without_a_look_up() {
         let nobody = Scripted::new(&[]);
         let gate = Gate::default();
-        let door = Door::new(&[], &nobody, &gate);
+        let door = GuardedClient::new(&[], &nobody, &gate);
         for host in ["127.1", "0x7f.1", "2130706433", "0177.0.0.1", "[::ffff:7f00:1]", "[fe80::1]"]
         {
             let why = door.open(&url(&format!("http://{host}/"))).await.unwrap_err();
@@ -224,7 +228,7 @@ mod tests {
         let rebinds = Scripted::new(&[&["127.0.0.1"], &["10.0.0.1"]]);
         let allowed = [format!("pinned.test:{port}")];
         let gate = Gate::default();
-        let door = Door::new(&allowed, &rebinds, &gate);
+        let door = GuardedClient::new(&allowed, &rebinds, &gate);
         let page = url(&format!("http://pinned.test:{port}/x"));
         let way = door.open(&page).await.unwrap();
         assert_eq!(way.client.get(page).send().await.unwrap().text().await.unwrap(), "hi");
