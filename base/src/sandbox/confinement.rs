@@ -2,6 +2,7 @@
 //! starts the child stays free.
 
 use std::io;
+#[cfg(target_os = "linux")]
 use std::path::PathBuf;
 
 use super::Rules;
