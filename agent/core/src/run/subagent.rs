@@ -68,7 +68,7 @@ pub enum Ownership {
     /// For the user, who may be asked.
     User(Option<Arc<dyn Asker>>),
     /// For another session.
-    Agent(SharedResources),
+    Agent(Box<SharedResources>),
 }
 
 impl Ownership {
@@ -199,7 +199,8 @@ impl SubagentPool {
         let notes = Notes { auto: Some(false), ..ours.notes.clone() };
         let settings = Settings { role, notes, notices: Vec::new(), ..ours.clone() };
         let bus = Bus::new(Clock::from_env(), vec![Box::new(Echo(order.hear))]);
-        let (parent, under) = (self.parent.clone(), Ownership::Agent(self.resources.again()));
+        let (parent, under) =
+            (self.parent.clone(), Ownership::Agent(Box::new(self.resources.again())));
         let open =
             move || AgentSession::open(&settings, || parent.session.one_more("task"), bus, under);
         let mut work = off_loop(open).await?;
