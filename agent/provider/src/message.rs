@@ -240,7 +240,7 @@ mod tests {
             "text": "not run: no"});
         let Part::Result(result) = serde_json::from_value(result).unwrap() else { panic!() };
         assert!(!result.not_run);
-        let written = serde_json::to_value(&Part::Result(result)).unwrap();
+        let written = serde_json::to_value(Part::Result(result)).unwrap();
         assert_eq!(written.get("not_run"), None);
         let note: Part = serde_json::from_value(json!({"kind": "note", "text": "n"})).unwrap();
         assert_eq!(note, Part::context("n"));
