@@ -100,6 +100,7 @@ const BASE: &[(&str, &[&str])] = &[
     ("secret", &[]),
     ("text", &[]),
     ("user_dirs", &[]),
+    ("workspace", &[]),
     ("known_repositories", &["files", "user_dirs"]),
     ("desktop", &["failure"]),
     ("git", &["process", "failure"]),
