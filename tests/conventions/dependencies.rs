@@ -2,12 +2,12 @@
 
 use crate::source::read;
 
-/// Raised on purpose, with a line in the commit that says what came in.
-const MOST_PACKAGES: usize = 590;
+/// Packages of others. Raised on purpose, with a line in the commit that says what came in.
+const MOST_PACKAGES: usize = 570;
 
 #[test]
 fn the_lock_file_stays_below_its_ceiling() {
-    let packages = read("Cargo.lock").matches("[[package]]").count();
+    let packages = read("Cargo.lock").matches("\nsource = ").count();
     assert!(packages <= MOST_PACKAGES, "Cargo.lock holds {packages} packages");
 }
 
