@@ -31,7 +31,7 @@ fn every_dependency_has_a_reason() {
 
 /// crate -> the crates of this project that it may use; see docs/architecture.md, Layers.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("agent/base", &[]),
+    ("base", &[]),
     ("planner", &[]),
     ("agent/desktop", &["base"]),
     ("agent/model", &["base"]),

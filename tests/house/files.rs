@@ -43,7 +43,7 @@ fn only_the_process_door_spawns() {
     each_production_line(|file, line| {
         let spawns = line.contains("Command::new(") && !line.contains("clap::Command");
         assert!(
-            !spawns || file.name == "agent/base/src/process.rs",
+            !spawns || file.name == "base/src/process.rs",
             "{} starts a process by itself: go through base::process: {line}",
             file.name
         );

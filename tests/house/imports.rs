@@ -144,7 +144,7 @@ const DESKTOP: &[(&str, &[&str])] = &[
 fn imports_go_downwards() {
     check("agent/src/", AGENT);
     check("orchestrator/src/", ORCHESTRATOR);
-    check("agent/base/src/", BASE);
+    check("base/src/", BASE);
     check("agent/desktop/src/", DESKTOP);
 }
 

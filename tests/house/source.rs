@@ -53,7 +53,7 @@ pub fn read(name: &str) -> String {
 /// Every Rust file of the project.
 pub fn rust_files() -> Vec<File> {
     let mut files = Vec::new();
-    for top in ["agent", "orchestrator", "planner", "tests", "benches"] {
+    for top in ["agent", "base", "orchestrator", "planner", "tests", "benches"] {
         walk(&root().join(top), &mut files);
     }
     assert!(files.len() > 30, "the walk found only {} files", files.len());

@@ -357,6 +357,29 @@ fn is_stopped(pid: u32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
 }
 
+/// Parents that end at any moment while the box is stopped and goes on again and again: no process
+/// of an orphaned group is ended by the SIGHUP that the kernel sends to stopped ones.
+#[test]
+fn stopping_a_box_ends_none_of_its_processes() {
+    const ORPHANS: &str = "
+        orphan='trap \"echo hup >> hups; exit\" HUP; echo $$ >> orphans; while :; do sleep 0.05; done'
+        for i in $(seq 40); do bash -c \"set -m; sh -c '$orphan' &\" & sleep 0.02; done
+        echo done > done; sleep 300
+    ";
+    let den = Den::new();
+    let (job, lifeline) = den.job("sh", &["-c", ORPHANS]);
+    let guard = job.spawn().unwrap();
+    until("all to be started", || {
+        drop(boxed::freeze(&[guard.child.id()]));
+        den.path("den/done").exists().then_some(())
+    });
+    let orphans = den.await_pids("orphans", 40);
+    assert!(orphans.iter().all(|pid| is_alive(*pid)));
+    assert!(!den.path("den/hups").exists());
+    drop(lifeline);
+    all_gone(&orphans);
+}
+
 #[test]
 fn everything_in_a_frozen_box_stands_still_and_goes_on_afterwards() {
     let den = Den::new();
@@ -365,7 +388,8 @@ fn everything_in_a_frozen_box_stands_still_and_goes_on_afterwards() {
     let pids = den.await_pids("pids", 3);
     assert!(!pids.iter().any(|pid| is_stopped(*pid)));
     let frozen = boxed::freeze(&[guard.child.id()]);
-    until("all to stop", || pids.iter().all(|pid| is_stopped(*pid)).then_some(()));
+    assert!(pids.iter().all(|pid| is_alive(*pid)), "stopping ends no process");
+    assert!(pids.iter().all(|pid| is_stopped(*pid)), "everything is stopped");
     drop(frozen);
     until("all to go on", || (!pids.iter().any(|pid| is_stopped(*pid))).then_some(()));
     let frozen = boxed::freeze(&[guard.child.id()]);

@@ -125,7 +125,7 @@ fn a_missing_object_is_an_error_and_moves_nothing() {
         .unwrap();
     let before = s.repo.everything();
     let failure = import::bring_home(&s.repository, &session.place).unwrap_err();
-    assert!(failure.why.unwrap().contains(&blob));
+    assert!(failure.reason().unwrap().contains(&blob));
     assert_eq!(s.repo.everything(), before);
     s.repo.is_sound();
 }

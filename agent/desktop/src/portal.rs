@@ -40,7 +40,7 @@ impl Portal {
     /// Finds the session's portal.
     pub fn open() -> Result<Portal> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| none(&error))?;
+        let runtime = runtime.map_err(none)?;
         let connection = within(&runtime, CALL, Builder::session().build())?;
         Ok(Portal { runtime, connection, requests: Cell::new(0) })
     }
@@ -91,12 +91,12 @@ fn within<T>(
     call: impl Future<Output = zbus::Result<T>>,
 ) -> Result<T> {
     match runtime.block_on(async { tokio::time::timeout(time, call).await }) {
-        Ok(answered) => answered.map_err(|error| none(&error)),
-        Err(_) => Err(none(&format!("it did not answer within {} s", time.as_secs()))),
+        Ok(answered) => answered.map_err(none),
+        Err(_) => Err(none(format!("it did not answer within {} s", time.as_secs()))),
     }
 }
 
-fn none(why: &dyn std::fmt::Display) -> Failure {
+fn none(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
     Failure::failed("the desktop portal of this Wayland session cannot be used")
         .because(why)
         .next("install xdg-desktop-portal with the backend of your desktop, e.g. xdg-desktop-portal-gnome")

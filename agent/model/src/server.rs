@@ -336,7 +336,7 @@ impl Host {
         let kind = if self.loaded { FaultKind::Broken } else { FaultKind::Rejected };
         for (connection, id) in &self.chats {
             let mut fault = Fault::new(kind, failure.what.clone());
-            fault.why.clone_from(&failure.why);
+            fault.why = failure.reason();
             fault.next.clone_from(&failure.next);
             self.tell(*connection, *id, Tell::Error(fault));
         }

@@ -53,7 +53,7 @@ impl Record {
         let clean = |text: &str| redactor.clean(base::text::head(text, LONGEST));
         self.task = clean(&self.task);
         self.what = clean(&failure.what);
-        self.why = failure.why.as_deref().map(clean);
+        self.why = failure.reason().as_deref().map(clean);
         self.next = failure.next.iter().map(|next| clean(next)).collect();
         self
     }

@@ -58,7 +58,7 @@ impl Session {
                 Err(e) => return Err(e).or_fail(|| format!("cannot make {}", dir.display())),
             }
         }
-        Err(Failure::failed("cannot find a free session id").because(all.display()))
+        Err(Failure::failed("cannot find a free session id").because(all.display().to_string()))
     }
 
     /// Takes up a session: the one with this id or unique beginning of an id, or the latest.

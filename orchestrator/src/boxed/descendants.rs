@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
@@ -12,7 +13,7 @@ pub fn signal_all(program: u32, signal: Signal) {
     if cfg!(not(target_os = "linux")) {
         return base::process::signal_group(program, signal);
     }
-    for pid in below(std::process::id(), &parents()) {
+    for pid in below(std::process::id(), &processes()) {
         if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
             // One that ended meanwhile needs no signal.
             let _ = rustix::process::kill_process(pid, signal);
@@ -32,57 +33,83 @@ impl Drop for Frozen {
     }
 }
 
+/// How long a parent may take to stop before its children are stopped regardless.
+const FREEZE_PATIENCE: Duration = Duration::from_secs(2);
 /// How often new processes are looked for: a box may fork faster than we stop.
-const FREEZE_ROUNDS: u32 = 50;
+const FREEZE_ROUNDS: u32 = 500;
 
 /// Stops everything that runs in the boxes of these guards, so that nothing changes under the eyes
 /// of who looks. Where the system does not tell what runs there, nothing is stopped.
+///
+/// Children are stopped after their parent: when a parent that is exiting leaves a stopped process
+/// group behind, the kernel sends SIGHUP to that group (POSIX.1-2017, `_exit`), which would end it.
 pub fn freeze(guards: &[u32]) -> Frozen {
     let mut stopped = BTreeSet::new();
     let mut quiet = 0;
+    let until = Instant::now() + FREEZE_PATIENCE;
     for _ in 0..FREEZE_ROUNDS {
-        let parents = parents();
-        let boxes = parents.iter().filter(|(_, parent)| guards.contains(parent));
-        let inside: Vec<u32> = boxes.flat_map(|(id, _)| below(*id, &parents)).collect();
+        let processes = processes();
+        let boxes = processes.iter().filter(|process| guards.contains(&process.parent));
+        let inside = boxes.flat_map(|process| below(process.id, &processes));
+        let inside: BTreeSet<u32> = inside.collect();
+        let inside = || processes.iter().filter(|process| inside.contains(&process.id));
+        let running: BTreeSet<u32> = inside().filter(|it| it.runs).map(|it| it.id).collect();
+        let is_waiting = !running.is_empty() && Instant::now() < until;
         let mut is_new = false;
-        for id in inside {
-            if let Some(pid) = Pid::from_raw(id.cast_signed()).filter(|_| stopped.insert(id)) {
+        for process in inside().filter(|it| !(is_waiting && running.contains(&it.parent))) {
+            if let Some(pid) = Pid::from_raw(process.id.cast_signed())
+                && stopped.insert(process.id)
+            {
                 is_new = true;
                 let _ = rustix::process::kill_process(pid, Signal::STOP);
             }
         }
         // A process whose parent ends while we read is seen below nothing: it takes a second look.
-        quiet = if is_new { 0 } else { quiet + 1 };
+        quiet = if is_new || is_waiting { 0 } else { quiet + 1 };
         if quiet == 2 {
             break;
+        }
+        if is_waiting {
+            let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+            let _ = rustix::event::poll(&mut [], Some(&time));
         }
     }
     Frozen(stopped.into_iter().filter_map(|id| Pid::from_raw(id.cast_signed())).collect())
 }
 
-/// Every process and its parent.
-fn parents() -> Vec<(u32, u32)> {
+/// A process as `/proc` shows it.
+struct Process {
+    id: u32,
+    parent: u32,
+    /// Whether its first thread can run. Other threads may go on when that has ended.
+    runs: bool,
+}
+
+/// Every process.
+fn processes() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     ids.filter_map(|id: u32| {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        Some((id, parent(&stat)?))
+        let (state, parent) = state_and_parent(&stat)?;
+        Some(Process { id, parent, runs: !matches!(state, 'T' | 't' | 'Z' | 'X') })
     })
     .collect()
 }
 
-/// The fourth field of `/proc/PID/stat`; the second is a name in parentheses that may hold
-/// anything, parentheses too (proc_pid_stat(5)).
-fn parent(stat: &str) -> Option<u32> {
+/// The third and fourth field of `/proc/PID/stat`; the second is a name in parentheses that may
+/// hold anything, parentheses too (proc_pid_stat(5)).
+fn state_and_parent(stat: &str) -> Option<(char, u32)> {
     let (_, after_name) = stat.rsplit_once(')')?;
-    after_name.split_whitespace().nth(1)?.parse().ok()
+    let mut fields = after_name.split_whitespace();
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
 /// All processes below one, parents before children.
-fn below(root: u32, parents: &[(u32, u32)]) -> Vec<u32> {
+fn below(root: u32, processes: &[Process]) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for (id, parent) in parents {
-        children.entry(*parent).or_default().push(*id);
+    for process in processes {
+        children.entry(process.parent).or_default().push(process.id);
     }
     let mut found = Vec::new();
     let mut next = vec![root];
@@ -100,16 +127,20 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_does_not_hide_the_parent() {
-        assert_eq!(parent("42 (a) S 1) (b) S 7 42 42 0 -1"), Some(7));
-        assert_eq!(parent("torn"), None);
+        assert_eq!(state_and_parent("42 (a) S 1) (b) S 7 42 42 0 -1"), Some(('S', 7)));
+        assert_eq!(state_and_parent("torn"), None);
     }
 
     #[test]
     fn the_whole_tree_is_found_and_nothing_else() {
-        let parents = [(2, 1), (3, 2), (4, 3), (5, 1), (6, 9)];
-        let mut found = below(2, &parents);
+        let processes = [(2, 1), (3, 2), (4, 3), (5, 1), (6, 9)].map(|(id, parent)| Process {
+            id,
+            parent,
+            runs: true,
+        });
+        let mut found = below(2, &processes);
         found.sort_unstable();
         assert_eq!(found, [3, 4]);
-        assert!(below(6, &parents).is_empty());
+        assert!(below(6, &processes).is_empty());
     }
 }

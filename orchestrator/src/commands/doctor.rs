@@ -86,7 +86,7 @@ fn session(desk: &Desk, view: &View, found: &mut Findings) -> Result<()> {
     let _shut = match desk.store.without_shell(id) {
         Ok(shut) => shut,
         Err(open) => {
-            found.notes.push(format!("`{id}` is left alone: {}", open.why.unwrap_or(open.what)));
+            found.notes.push(format!("`{id}` is left alone: {}", open.into_cause()));
             return Ok(());
         }
     };

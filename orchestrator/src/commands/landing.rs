@@ -300,7 +300,7 @@ fn conflict(desk: &Desk, view: &View, target: &BranchName, conflicts: &[Conflict
         conflicts.iter().map(|c| format!("{}\n{}", c.path, c.hunks.trim_end())).collect();
     let hunks = base::text::printable(&hunks.join("\n"));
     let failure = Failure::conflict(format!("conflict with `{target}` in {}", files.join(", ")))
-        .because(&hunks)
+        .because(hunks.as_str())
         .next(format!("studio accept {id} --resolve    the agent solves it"));
     let tip = desk.repository.tip(target).ok().flatten();
     let turn = tip.map(|tip| resolve::request(target, &tip, &hunks).into());

@@ -131,7 +131,7 @@ mod tests {
         let (_tx, rx) = mpsc::channel::<()>();
         let stuck = move || rx.recv().or_fail(|| "it ended");
         let given_up = run(Rules::default(), Duration::from_millis(1), "cannot look", stuck);
-        assert!(given_up.unwrap_err().why.unwrap().contains("timed out"));
+        assert!(given_up.unwrap_err().reason().unwrap().contains("timed out"));
     }
 
     #[test]

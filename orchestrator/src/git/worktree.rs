@@ -76,7 +76,7 @@ pub fn make_at(repository: &Repository, place: &Place, branches: &BranchTemplate
     let finished = finished_mark(&place);
     if finished.exists() || place.git_dir.exists() {
         return Err(Failure::refused(format!("session `{}` has a worktree already", place.id))
-            .because(place.worktree.display())
+            .because(place.worktree.display().to_string())
             .next("studio list"));
     }
     let admin_dir = register(repository, &place)?;

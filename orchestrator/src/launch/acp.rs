@@ -49,7 +49,7 @@ impl Launcher for Acp {
             let process = seat
                 .room
                 .start(&command)
-                .map_err(|failure| cannot_start(&command, failure.why.unwrap_or(failure.what)))?;
+                .map_err(|failure| cannot_start(&command, failure.into_cause()))?;
             let (orders, told) = unbounded_channel();
             let (tell, news) = unbounded_channel();
             let (ready, started) = oneshot::channel();

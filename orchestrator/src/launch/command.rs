@@ -82,7 +82,7 @@ async fn turn(
     let mut process = match seat.room.start(&filled(seat, text)) {
         Ok(process) => process,
         Err(failure) => {
-            let why = failure.why.unwrap_or(failure.what);
+            let why = failure.into_cause();
             return Some(cannot_start(&seat.row.command, why).sentence());
         }
     };

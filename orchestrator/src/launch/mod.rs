@@ -118,7 +118,10 @@ pub struct Request {
 }
 
 /// A failure to start an agent, with what to try.
-pub fn cannot_start(command: &[String], why: impl std::fmt::Display) -> Failure {
+pub fn cannot_start(
+    command: &[String],
+    why: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> Failure {
     let program = command.first().map(String::as_str).unwrap_or("the agent");
     Failure::failed(format!("cannot start the agent `{program}`"))
         .because(why)

@@ -47,7 +47,7 @@ pub fn part(text: &str) {
 
 /// The failure to be told at the end, when data did not get through.
 pub fn lost() -> Option<Failure> {
-    LOST.get().map(|why| Failure::failed("cannot write to stdout").because(why))
+    LOST.get().map(|why| Failure::failed("cannot write to stdout").because(why.as_str()))
 }
 
 /// Data: one JSON value on one line; hidden characters in its strings are escaped.

@@ -218,7 +218,7 @@ mod tests {
         std::fs::write(dir.join("token"), "guessed").unwrap();
         let refused =
             tokio::task::spawn_blocking(move || ask_in(&dir, &Request::Stop)).await.unwrap();
-        assert!(refused.unwrap_err().why.unwrap().contains("token"));
+        assert!(refused.unwrap_err().reason().unwrap().contains("token"));
     }
 
     #[tokio::test(flavor = "current_thread")]

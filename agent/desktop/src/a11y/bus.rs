@@ -32,13 +32,12 @@ impl Bus {
     /// Finds the bus by way of the session's.
     pub fn open() -> Result<Bus> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| none(&error))?;
+        let runtime = runtime.map_err(none)?;
         let end = Instant::now() + ALL;
         let session = within(&runtime, Builder::session().build())?;
         let (to, path) = ("org.a11y.Bus", "/org/a11y/bus");
         let asked = session.call_method(Some(to), path, Some(to), "GetAddress", &());
-        let address: String =
-            within(&runtime, asked)?.body().deserialize().map_err(|error| none(&error))?;
+        let address: String = within(&runtime, asked)?.body().deserialize().map_err(none)?;
         let connection = within(&runtime, Builder::address(address.as_str()).build())?;
         Ok(Bus { runtime, connection, end, silent: RefCell::default() })
     }
@@ -107,12 +106,12 @@ fn within<T>(
     call: impl Future<Output = zbus::Result<T>>,
 ) -> Result<T> {
     match runtime.block_on(async { tokio::time::timeout(CALL, call).await }) {
-        Ok(answered) => answered.map_err(|error| none(&error)),
-        Err(_) => Err(none(&"it does not answer")),
+        Ok(answered) => answered.map_err(none),
+        Err(_) => Err(none("it does not answer")),
     }
 }
 
-fn none(why: &dyn std::fmt::Display) -> Failure {
+fn none(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
     Failure::failed("there is no accessibility bus, so no program tells its controls")
         .because(why)
         .next("install at-spi2-core and start the session anew")

@@ -103,7 +103,7 @@ pub fn version() -> Outcome<Version> {
     };
     let text = FOUND.get_or_init(ask).as_ref().map_err(|why| {
         Failure::usage("there is no git")
-            .because(why)
+            .because(why.as_str())
             .next("install git 2.38 or later, e.g. `apt install git`")
     })?;
     match Version::parse(text) {
@@ -112,7 +112,7 @@ pub fn version() -> Outcome<Version> {
             .because(format!("{OLDEST} is the first that can do what is needed"))
             .next(format!("install git {OLDEST} or later, first in PATH"))),
         None => Err(Failure::usage("the git on PATH does not say its version")
-            .because(text)
+            .because(text.as_str())
             .next(format!("install git {OLDEST} or later, first in PATH"))),
     }
 }

@@ -29,8 +29,8 @@ pub struct Failure {
     pub kind: Kind,
     /// One sentence without a full stop.
     pub what: String,
-    /// The cause, as far as it is known.
-    pub why: Option<String>,
+    /// The cause, as far as it is known: an error with its own sources, or a sentence.
+    pub why: Option<Box<dyn Error + Send + Sync>>,
     /// What to try, one command or sentence each.
     pub next: Vec<String>,
 }
@@ -69,10 +69,10 @@ impl Failure {
         Self::new(Kind::NotFound, what)
     }
 
-    /// Adds the cause.
+    /// Adds the cause: an error, which is kept as it is, or a sentence.
     #[must_use]
-    pub fn because(mut self, why: impl fmt::Display) -> Self {
-        self.why = Some(why.to_string());
+    pub fn because(mut self, why: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.why = Some(why.into());
         self
     }
 
@@ -83,10 +83,21 @@ impl Failure {
         self
     }
 
+    /// The text of the cause; nothing where the cause has no text. Its sources are not added:
+    /// an error names its source in its own text or leaves that to [`Error::source`].
+    pub fn reason(&self) -> Option<String> {
+        self.why.as_ref().map(ToString::to_string).filter(|why| !why.trim().is_empty())
+    }
+
+    /// The cause, or what failed where no cause is known: for a failure that says the rest itself.
+    pub fn into_cause(self) -> Box<dyn Error + Send + Sync> {
+        self.why.unwrap_or_else(|| self.what.into())
+    }
+
     /// What and why in one line, for journals and tables.
     pub fn sentence(&self) -> String {
-        match self.why.as_deref().map(str::trim).filter(|why| !why.is_empty()) {
-            Some(why) => format!("{}: {why}", self.what),
+        match self.reason() {
+            Some(why) => format!("{}: {}", self.what, why.trim()),
             None => self.what.clone(),
         }
     }
@@ -105,7 +116,7 @@ impl Failure {
     /// The failure for another program: `{"what", "why", "try", "exit"}`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
-            "what": self.what, "why": self.why, "try": self.next, "exit": self.exit_code(),
+            "what": self.what, "why": self.why.as_ref().map(ToString::to_string), "try": self.next, "exit": self.exit_code(),
         })
     }
 
@@ -137,7 +148,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", self.what)?;
-        if let Some(why) = self.why.as_ref().filter(|why| !why.trim().is_empty()) {
+        if let Some(why) = self.reason() {
             write!(f, "\n  why: {}", why.replace('\n', "\n       "))?;
         }
         for next in &self.next {
@@ -147,15 +158,19 @@ impl fmt::Display for Failure {
     }
 }
 
-impl Error for Failure {}
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.why.as_deref().map(|why| why as &(dyn Error + 'static))
+    }
+}
 
 /// Puts a sentence before the cause: `fs::read(p).or_fail(|| format!("cannot read {p}"))?`.
 pub trait OrFail<T> {
-    /// Turns the error into a failure of kind `Failed` whose cause is the error.
+    /// Turns the error into a failure of kind `Failed` that keeps the error as its cause.
     fn or_fail<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T>;
 }
 
-impl<T, E: fmt::Display> OrFail<T> for std::result::Result<T, E> {
+impl<T, E: Into<Box<dyn Error + Send + Sync>>> OrFail<T> for std::result::Result<T, E> {
     fn or_fail<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T> {
         self.map_err(|why| Failure::failed(what()).because(why))
     }
@@ -172,6 +187,21 @@ mod tests {
         assert_eq!((told.to_string(), told.exit_code()), (failure.to_string(), 2));
         assert_eq!(told.in_full(), "no key: unset; try: set KEY, or: log in");
         assert!(Failure::from_json(&serde_json::json!({"why": "x"})).is_none());
+    }
+
+    #[test]
+    fn the_cause_is_kept_as_an_error_and_its_text_appears_once() {
+        let missing = std::fs::read("/nonexistent/file");
+        let text = missing.as_ref().unwrap_err().to_string();
+        let inner = missing.or_fail(|| "cannot read the file").unwrap_err();
+        let kept = inner.why.as_deref().and_then(|why| why.downcast_ref::<std::io::Error>());
+        assert_eq!(kept.unwrap().kind(), std::io::ErrorKind::NotFound);
+        assert_eq!(inner.to_string().matches(&text).count(), 1);
+
+        let outer = Failure::failed("cannot start").because(inner);
+        assert_eq!(outer.to_string().matches(&text).count(), 1);
+        let chain = std::iter::successors(outer.source(), |&it| it.source());
+        assert_eq!(chain.last().unwrap().to_string(), text, "the first cause can be reached");
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! From files, variables and flags to checked settings: each a path, a value and its origin.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -85,16 +84,17 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// The bytes of a file; `None` when there is none.
 pub fn read(file: &Path) -> Result<Option<Vec<u8>>> {
-    let refused = |why: &dyn fmt::Display| {
-        Failure::usage(format!("cannot read {}", file.display())).because(why)
-    };
+    let refused =
+        |why: io::Error| Failure::usage(format!("cannot read {}", file.display())).because(why);
     match fs::metadata(file) {
-        Ok(meta) if !meta.is_file() => Err(refused(&"it is not a regular file")),
-        Ok(meta) if meta.len() > MAX_BYTES => Err(refused(&"it is larger than 1 MiB")),
-        Ok(_) => fs::read(file).map(Some).map_err(|e| refused(&e)),
+        Ok(meta) if !meta.is_file() => Err(refused(io::Error::other("it is not a regular file"))),
+        Ok(meta) if meta.len() > MAX_BYTES => {
+            Err(refused(io::Error::other("it is larger than 1 MiB")))
+        }
+        Ok(_) => fs::read(file).map(Some).map_err(refused),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) if e.kind() == io::ErrorKind::NotADirectory => Ok(None),
-        Err(e) => Err(refused(&e)),
+        Err(e) => Err(refused(e)),
     }
 }
 

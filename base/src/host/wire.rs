@@ -329,14 +329,14 @@ impl Fault {
             FaultKind::Rejected => Kind::Usage,
             FaultKind::TooLong | FaultKind::Broken => Kind::Failed,
         };
-        Failure { kind, what: self.what, why: self.why, next: self.next }
+        Failure { kind, what: self.what, why: self.why.map(Into::into), next: self.next }
     }
 }
 
 impl From<Failure> for Fault {
     fn from(failure: Failure) -> Fault {
         let Failure { what, why, next, .. } = failure;
-        Fault { kind: FaultKind::Rejected, what, why, next }
+        Fault { kind: FaultKind::Rejected, what, why: why.map(|why| why.to_string()), next }
     }
 }
 

@@ -354,11 +354,12 @@ pub struct Fault {
 impl Fault {
     /// A failure as it is told.
     pub fn of(failure: Failure) -> Self {
-        Self { what: failure.what, why: failure.why, next: failure.next }
+        Self { why: failure.why.map(|why| why.to_string()), what: failure.what, next: failure.next }
     }
 
     /// The failure that was told.
     pub fn failure(self) -> Failure {
-        Failure { kind: Kind::Failed, what: self.what, why: self.why, next: self.next }
+        let why = self.why.map(Into::into);
+        Failure { kind: Kind::Failed, what: self.what, why, next: self.next }
     }
 }
