@@ -5,7 +5,6 @@ pub mod boxed;
 pub mod check;
 pub mod cli;
 pub mod commands;
-pub mod git;
 pub mod launch;
 pub mod message;
 pub mod path_dependencies;

@@ -9,9 +9,9 @@ use base::text::{head, printable, printable_output};
 
 use planner::commit::{self, COLUMNS};
 
-use crate::git::merge::Message;
 use crate::redact::redacted;
 use crate::session::record::Record;
+use studio_git::merge::Message;
 
 /// How long a model may take.
 const PATIENCE: Duration = Duration::from_secs(90);

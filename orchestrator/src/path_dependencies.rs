@@ -3,7 +3,7 @@
 
 use std::path::{Component, Path};
 
-use crate::git::inside::Dir;
+use studio_git::inside::Dir;
 
 /// Bytes of a manifest that are read.
 const LARGEST: u64 = 4 << 20;

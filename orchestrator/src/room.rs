@@ -22,10 +22,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::boxed::session::Places;
 use crate::boxed::{self, BoxJob, BoxSpec, Frozen, Lifeline, StartReport};
-use crate::git::private::{self, Place};
-use crate::git::repo::Repository;
 use crate::room::build_caches::BuildCaches;
 use crate::session::record::Record;
+use studio_git::private::{self, Place};
+use studio_git::repo::Repository;
 
 /// The number under which an agent finds its connection to the model host.
 const HOST_FD: i32 = 6;

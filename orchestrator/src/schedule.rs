@@ -5,13 +5,13 @@ use base::failure::{OrFail, Result};
 use base::id::Id;
 use base::lock::Lock;
 
-use crate::git::repo::Repository;
-use crate::git::worktree;
 use crate::session::facts::{Fate, Phase};
 use crate::session::fates::Fates;
 use crate::session::record::Record;
 use crate::session::store::Store;
 use crate::supervise::start;
+use studio_git::repo::Repository;
+use studio_git::worktree;
 
 /// Starts every queued session for which there is a free place; gives those that were started.
 pub fn step(repository: &Repository, fates: &Fates) -> Result<Vec<Id>> {

@@ -36,7 +36,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("agent/desktop", &["base"]),
     ("agent/model", &["base"]),
     ("agent", &["base", "planner"]),
-    ("orchestrator", &["base", "planner"]),
+    ("orchestrator/git", &["base", "planner"]),
+    ("orchestrator", &["base", "planner", "studio-git"]),
     ("tests", &["base"]),
 ];
 
@@ -46,7 +47,17 @@ fn crates_use_only_what_lies_below_them() {
         let text = read(&format!("{folder}/Cargo.toml"));
         let used = text.split("[dependencies]").nth(1).unwrap_or_default();
         let used = used.split("\n[").next().unwrap_or_default();
-        for ours in ["agent", "base", "desktop", "model", "orchestrator", "planner", "testkit"] {
+        let all = [
+            "agent",
+            "base",
+            "desktop",
+            "model",
+            "orchestrator",
+            "planner",
+            "studio-git",
+            "testkit",
+        ];
+        for ours in all {
             let uses = used.lines().any(|line| line.starts_with(&format!("{ours}.workspace")));
             assert!(!uses || allowed.contains(&ours), "`{folder}` may not use `{ours}`");
         }

@@ -65,24 +65,22 @@ const AGENT: &[(&str, &[&str])] = &[
 ];
 
 const ORCHESTRATOR: &[(&str, &[&str])] = &[
-    ("git", &[]),
     ("boxed", &[]),
-    ("session", &["git"]),
-    ("path_dependencies", &["git"]),
-    ("room", &["boxed", "git", "session"]),
+    ("session", &[]),
+    ("path_dependencies", &[]),
+    ("room", &["boxed", "session"]),
     ("launch", &["boxed", "room", "session"]),
     ("redact", &[]),
-    ("message", &["git", "redact", "session"]),
-    ("check", &["boxed", "git", "path_dependencies", "room", "session"]),
-    ("supervise", &["boxed", "check", "git", "launch", "path_dependencies", "room", "session"]),
-    ("schedule", &["git", "session", "supervise"]),
-    ("report", &["git", "session"]),
+    ("message", &["redact", "session"]),
+    ("check", &["boxed", "path_dependencies", "room", "session"]),
+    ("supervise", &["boxed", "check", "launch", "path_dependencies", "room", "session"]),
+    ("schedule", &["session", "supervise"]),
+    ("report", &["session"]),
     (
         "commands",
         &[
             "boxed",
             "check",
-            "git",
             "launch",
             "message",
             "path_dependencies",

@@ -10,8 +10,8 @@ use base::config::agent::Sandbox;
 use base::config::studio::AgentRow;
 use orchestrator::boxed::session::Places;
 use orchestrator::boxed::{self, BoxJob, BoxSpec};
-use orchestrator::git::import::tampered;
-use orchestrator::git::private;
+use studio_git::import::tampered;
+use studio_git::private;
 use testkit::env::{Ran, until};
 use testkit::repo::tree;
 

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use base::failure::Kind;
-use orchestrator::git::check_worktree::{self, CheckWorktree};
-use orchestrator::git::merge::Strategy;
-use orchestrator::git::names::{BranchTemplate, WorktreeTemplate};
-use orchestrator::git::{trash, worktree};
+use studio_git::check_worktree::{self, CheckWorktree};
+use studio_git::merge::Strategy;
+use studio_git::names::{BranchTemplate, WorktreeTemplate};
+use studio_git::{trash, worktree};
 use testkit::env::NOW;
 use testkit::repo::Repo;
 

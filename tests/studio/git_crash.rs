@@ -6,13 +6,13 @@ use std::fs;
 use std::path::Path;
 
 use base::process::{Job, Limits};
-use orchestrator::git::leftovers::Before;
-use orchestrator::git::names::WorktreeTemplate;
-use orchestrator::git::private::Place;
-use orchestrator::git::relocate::Relocation;
-use orchestrator::git::remake::Remade;
-use orchestrator::git::repo::Repository;
-use orchestrator::git::{
+use studio_git::leftovers::Before;
+use studio_git::names::WorktreeTemplate;
+use studio_git::private::Place;
+use studio_git::relocate::Relocation;
+use studio_git::remake::Remade;
+use studio_git::repo::Repository;
+use studio_git::{
     engine, import, land, leftovers, mend, merge, relocate, remake, snapshot, trash, worktree,
 };
 use testkit::env::NOW;

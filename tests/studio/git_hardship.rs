@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use base::failure::Kind;
 use base::process::{Job, Limits};
-use orchestrator::git::gc::{self, Keep};
-use orchestrator::git::repo::Repository;
-use orchestrator::git::{engine, import, land, mend, trash, worktree};
+use studio_git::gc::{self, Keep};
+use studio_git::repo::Repository;
+use studio_git::{engine, import, land, mend, trash, worktree};
 use testkit::env::{NOW, TestEnv, until};
 use testkit::repo::{Repo, tree};
 
@@ -115,7 +115,7 @@ fn a_full_disk_while_work_comes_home_or_lands_changes_nothing_and_loses_nothing(
     assert!(failure.to_string().contains("No space left"), "{failure}");
     assert_eq!(s.repo.everything(), before);
     disk.free();
-    let ready = s.ready(&session, orchestrator::git::merge::Strategy::Squash);
+    let ready = s.ready(&session, studio_git::merge::Strategy::Squash);
     let before = s.repo.everything();
     disk.fill(300_000);
     let failure = land::accept(&s.repository, &ready).unwrap_err();
@@ -317,7 +317,7 @@ fn a_users_worktree_on_a_sessions_branch_and_a_copy_of_the_repository_are_left_a
     let job = Job::new("cp", "/").arg("-a").arg(s.repo.path()).arg(&copy);
     assert!(job.output(Limits::seconds(60)).unwrap().ok());
     let repository = Repository::discover(&copy).unwrap();
-    let all = orchestrator::git::checkout::all(&repository).unwrap();
+    let all = studio_git::checkout::all(&repository).unwrap();
     assert_eq!(all.len(), 1, "the original's worktree is none of the copy's: {all:?}");
 }
 
@@ -371,8 +371,8 @@ fn only_old_trash_is_emptied_and_then_an_undo_says_so() {
 fn worktrees_at_a_place_of_their_own_follow_a_move_and_stay_the_originals_in_a_copy() {
     let s = setting();
     let template = format!("{}/at/{{id}}", s.env.home().display());
-    let order = orchestrator::git::worktree::Order {
-        worktree: orchestrator::git::names::WorktreeTemplate::parse(&template).unwrap(),
+    let order = studio_git::worktree::Order {
+        worktree: studio_git::names::WorktreeTemplate::parse(&template).unwrap(),
         ..s.order("task-abcd")
     };
     let session = s.session_of(&order);

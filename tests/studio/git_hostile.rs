@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::failure::Kind;
-use orchestrator::git::import::tampered;
-use orchestrator::git::merge::{self, Strategy};
-use orchestrator::git::names::BranchName;
-use orchestrator::git::snapshot::Limits;
-use orchestrator::git::{land, landings, snapshot, trash};
 use rustix::fs::{CWD, Mode, RenameFlags, mkfifoat, renameat_with};
+use studio_git::import::tampered;
+use studio_git::merge::{self, Strategy};
+use studio_git::names::BranchName;
+use studio_git::snapshot::Limits;
+use studio_git::{land, landings, snapshot, trash};
 use testkit::env::NOW;
 use testkit::repo::Repo;
 
@@ -102,7 +102,7 @@ fn pipes_in_the_place_of_git_files_stop_nobody() {
     pipe(&broken.work.path().join(".git"));
 
     s.accept(&session).unwrap_or_else(|failure| panic!("{failure}"));
-    let refused = orchestrator::git::import::bring_home(&s.repository, &broken.place);
+    let refused = studio_git::import::bring_home(&s.repository, &broken.place);
     assert_eq!(refused.unwrap_err().kind, Kind::Refused);
     let dropped = trash::discard(&s.repository, std::slice::from_ref(&broken.place), NOW);
     let operation = dropped.unwrap_or_else(|failure| panic!("{failure}"));
@@ -197,7 +197,7 @@ fn an_object_whose_content_is_not_its_name_does_not_come_home() {
             let branch = session.place.git_dir.join("refs/heads/studio/task-abcd");
             fs::write(branch, format!("{honest}\n")).unwrap();
         }
-        let home = orchestrator::git::import::bring_home(&s.repository, &session.place);
+        let home = studio_git::import::bring_home(&s.repository, &session.place);
         assert!(home.is_err(), "a forged {forged} came home");
         assert_eq!(s.repo.rev("refs/heads/studio/task-abcd"), tip);
         s.repo.git(["gc", "-q"]);

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use base::failure::Kind;
-use orchestrator::git::{import, private};
+use studio_git::{import, private};
 
 use crate::git_setting::setting;
 

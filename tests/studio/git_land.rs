@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use base::failure::{Failure, Kind, Result};
-use orchestrator::git::land::{self, Accepted};
-use orchestrator::git::merge::Strategy;
-use orchestrator::git::receipt;
+use studio_git::land::{self, Accepted};
+use studio_git::merge::Strategy;
+use studio_git::receipt;
 use testkit::repo::Repo;
 
 use crate::git_setting::{Session, Setting, setting};
@@ -272,7 +272,7 @@ fn a_bare_repository_and_a_sessions_own_branch_are_told_apart() {
     let bare = s.env.home().join("bare.git");
     s.repo.git(["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
     let mut s = s;
-    s.repository = orchestrator::git::repo::Repository::discover(&bare).unwrap();
+    s.repository = studio_git::repo::Repository::discover(&bare).unwrap();
     s.repo = Repo::at(&bare);
     let session = s.session("task-bare");
     session.work.write("file", "from bare\n");

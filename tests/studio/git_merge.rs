@@ -1,9 +1,9 @@
 //! Work merged with its target in memory, and checked in a worktree of its own.
 
 use base::failure::Kind;
-use orchestrator::git::diff;
-use orchestrator::git::merge::{self, Prepared, Strategy};
-use orchestrator::git::names::BranchName;
+use studio_git::diff;
+use studio_git::merge::{self, Prepared, Strategy};
+use studio_git::names::BranchName;
 
 use crate::git_setting::{now, setting};
 

@@ -2,14 +2,14 @@
 
 use base::failure::Result;
 use base::id::Id;
-use orchestrator::git::import::{self, Home};
-use orchestrator::git::land::{self, Accepted};
-use orchestrator::git::merge::{self, Message, Prepared, Strategy};
-use orchestrator::git::names::{BranchName, BranchTemplate, WorktreeTemplate};
-use orchestrator::git::private::Place;
-use orchestrator::git::repo::Repository;
-use orchestrator::git::snapshot::{self, Limits, Snapshot};
-use orchestrator::git::worktree::{self, Made, Order};
+use studio_git::import::{self, Home};
+use studio_git::land::{self, Accepted};
+use studio_git::merge::{self, Message, Prepared, Strategy};
+use studio_git::names::{BranchName, BranchTemplate, WorktreeTemplate};
+use studio_git::private::Place;
+use studio_git::repo::Repository;
+use studio_git::snapshot::{self, Limits, Snapshot};
+use studio_git::worktree::{self, Made, Order};
 use testkit::env::{NOW, TestEnv};
 use testkit::repo::Repo;
 

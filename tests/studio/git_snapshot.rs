@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use orchestrator::git::snapshot::{self, Limits, Why};
+use studio_git::snapshot::{self, Limits, Why};
 use testkit::repo::tree;
 
 use crate::git_setting::{now, setting};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use base::failure::Kind;
-use orchestrator::git::merge::Strategy;
-use orchestrator::git::operations::{self, Kind as Operation};
-use orchestrator::git::{engine, land, trash};
+use studio_git::merge::Strategy;
+use studio_git::operations::{self, Kind as Operation};
+use studio_git::{engine, land, trash};
 use testkit::env::NOW;
 use testkit::repo::tree;
 

@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use orchestrator::git::land::Accepted;
-use orchestrator::git::remake::{self, Remade};
+use studio_git::land::Accepted;
+use studio_git::remake::{self, Remade};
 use testkit::env::until;
 use testkit::repo::tree;
 

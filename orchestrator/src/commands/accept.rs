@@ -9,11 +9,11 @@ use crate::commands::desk::{Common, Desk};
 use crate::commands::interrupt::Interrupt;
 use crate::commands::landing::{self, Landed, Options, Refused};
 use crate::commands::{customs, resolve};
-use crate::git::engine;
-use crate::git::merge::Strategy;
 use crate::report;
 use crate::report::view::View;
 use crate::session::state::State;
+use studio_git::engine;
+use studio_git::merge::Strategy;
 
 /// The command line of `accept`.
 #[derive(Clone, Debug, clap::Args)]

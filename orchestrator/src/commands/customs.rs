@@ -4,7 +4,7 @@ use base::failure::{Failure, Result};
 use git2::{AttrCheckFlags, AttrValue};
 
 use crate::commands::desk::Desk;
-use crate::git::checkout::{self, Change};
+use studio_git::checkout::{self, Change};
 
 /// The hooks that a commit or merge by hand would run.
 const HOOKS: &[&str] = &[

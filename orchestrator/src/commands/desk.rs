@@ -14,8 +14,6 @@ use base::lock::Lock;
 
 use crate::commands::interrupt::Interrupt;
 use crate::commands::stop::pause;
-use crate::git::repo::Repository;
-use crate::git::snapshot::Limits;
 use crate::report;
 use crate::report::view::View;
 use crate::session::facts::{Facts, Phase};
@@ -25,6 +23,8 @@ use crate::session::id::{Candidate, resolve};
 use crate::session::journal::{Entry, Outcome};
 use crate::session::state::State;
 use crate::session::store::Store;
+use studio_git::repo::Repository;
+use studio_git::snapshot::Limits;
 
 /// How long somebody may take who is about to let go of a session.
 const PATIENCE: Duration = Duration::from_secs(2);

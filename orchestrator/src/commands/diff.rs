@@ -9,15 +9,15 @@ use base::process::{Running, Stream, exit_code};
 
 use crate::commands::desk::{Common, Desk};
 use crate::commands::interrupt::Interrupt;
-use crate::git::landings;
-use crate::git::patch::{Comparison, Form, from_top};
-use crate::git::snapshot::Limits;
 use crate::report::pager::{self, Pager};
 use crate::report::patch::{self, Kind};
 use crate::report::view::View;
 use crate::report::{self, table};
 use crate::session::home::{self, Changes};
 use crate::session::shown;
+use studio_git::landings;
+use studio_git::patch::{Comparison, Form, from_top};
+use studio_git::snapshot::Limits;
 
 /// How often a worktree that changes while it is read is looked at again.
 const LOOKS: u32 = 3;

@@ -5,11 +5,11 @@ use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
 use crate::commands::{question, stop};
-use crate::git::{engine, snapshot, trash};
 use crate::report;
 use crate::report::view::View;
 use crate::session::home;
 use crate::session::state::State;
+use studio_git::{engine, snapshot, trash};
 
 /// The command line of `discard`.
 #[derive(Clone, Debug, clap::Args)]

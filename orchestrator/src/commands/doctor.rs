@@ -5,13 +5,13 @@ use base::lock::Lock;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
-use crate::git::names::WorktreeTemplate;
-use crate::git::operations::{Entries, Log};
-use crate::git::relocate::Relocation;
-use crate::git::{engine, import, mend, merge, refs, relocate, remake, worktree};
 use crate::report;
 use crate::report::view::View;
 use crate::session::state::State;
+use studio_git::names::WorktreeTemplate;
+use studio_git::operations::{Entries, Log};
+use studio_git::relocate::Relocation;
+use studio_git::{engine, import, mend, merge, refs, relocate, remake, worktree};
 
 /// What was found.
 #[derive(Default)]

@@ -4,12 +4,12 @@ use base::failure::Result;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
-use crate::git::worktree;
 use crate::report;
 use crate::report::coach;
 use crate::report::view::View;
 use crate::session::facts::{Fate, Phase};
 use crate::session::journal::Outcome;
+use studio_git::worktree;
 
 /// The command line of `explain`.
 #[derive(Clone, Debug, clap::Args)]

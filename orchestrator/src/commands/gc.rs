@@ -9,8 +9,8 @@ use base::lock::Lock;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
-use crate::git::gc::{self, Keep};
 use crate::report;
+use studio_git::gc::{self, Keep};
 
 /// The command line of `gc`.
 #[derive(Clone, Debug, clap::Args)]

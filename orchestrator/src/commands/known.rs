@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use base::failure::Result;
 
 use crate::commands::desk::Desk;
-use crate::git::landings::Receipt;
-use crate::git::operations;
+use studio_git::landings::Receipt;
+use studio_git::operations;
 
 /// The lines of the trusted configuration, of sessions that were made here, and of landings that
 /// were done here: none of them comes along when a repository is cloned or fetched.

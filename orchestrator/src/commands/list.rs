@@ -9,13 +9,13 @@ use base::id::Id;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
-use crate::git::import;
 use crate::report;
 use crate::report::list::Page;
 use crate::report::table;
 use crate::report::view::View;
 use crate::session::home::{self, Standing};
 use crate::session::state::State;
+use studio_git::import;
 
 /// How many sessions at most are compared with their branch in one call; what was found is
 /// remembered.

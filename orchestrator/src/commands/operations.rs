@@ -4,9 +4,9 @@ use base::failure::Result;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
-use crate::git::operations::{self, Entries, Kind};
 use crate::report;
 use crate::report::table;
+use studio_git::operations::{self, Entries, Kind};
 
 /// Runs it.
 pub fn run(common: &Common) -> Result<u8> {

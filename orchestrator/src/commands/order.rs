@@ -8,11 +8,11 @@ use base::id::Id;
 
 use crate::commands::desk::Desk;
 use crate::commands::run::{Args, is_attended};
-use crate::git::{checkout, worktree};
 use crate::launch::contract::Options;
 use crate::schedule::default_jobs;
 use crate::session::random;
 use crate::session::record::{Limits, Manner, Part, Record, SCHEMA, Templates};
+use studio_git::{checkout, worktree};
 
 /// Ids that are tried before giving up; each is one of 810,000 for its slug.
 const TRIES: u32 = 200;

@@ -11,14 +11,14 @@ use sha2::{Digest, Sha256};
 
 use crate::check;
 use crate::commands::desk::Desk;
-use crate::git::merge::Candidate;
-use crate::git::names::{BranchName, WorktreeTemplate};
-use crate::git::{check_worktree, include, landings};
 use crate::path_dependencies;
 use crate::report::progress::Step;
 use crate::room::{self, Directories, Ended, Room, build_caches};
 use crate::session::journal::CheckResult;
 use crate::session::record::{Record, Templates};
+use studio_git::merge::Candidate;
+use studio_git::names::{BranchName, WorktreeTemplate};
+use studio_git::{check_worktree, include, landings};
 
 /// How long one check may take unless the configuration says otherwise.
 const SECONDS: u64 = 3600;

@@ -8,8 +8,8 @@ use crate::commands::landing::{Landed, Refused};
 use crate::commands::resume::{self, Wake};
 use crate::commands::run::is_attended;
 use crate::commands::watch::{self, Seen, Show};
-use crate::git::names::BranchName;
 use crate::session::state::State;
+use studio_git::names::BranchName;
 
 /// How often an agent may try before a person must look.
 const ROUNDS: u32 = 3;

@@ -6,12 +6,12 @@ use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
 use crate::commands::run::LimitArgs;
-use crate::git::engine;
 use crate::report;
 use crate::session::journal::Entry;
 use crate::session::record::Limits;
 use crate::session::state::State;
 use crate::supervise::step::{Reached, used_up};
+use studio_git::engine;
 
 /// The command line of `resume`.
 #[derive(Clone, Debug, clap::Args)]

@@ -12,14 +12,14 @@ use crate::commands::desk::{Common, Desk};
 use crate::commands::order::{Order, create, draft};
 use crate::commands::watch::{self, Seen, Show};
 use crate::commands::{list, preflight, requirements, tasks};
-use crate::git::names::WorktreeTemplate;
-use crate::git::{self, worktree};
 use crate::launch::{command, contract};
 use crate::report;
 use crate::report::table;
 use crate::report::view::View;
 use crate::session::record::Limits;
 use crate::session::state::State;
+use studio_git::names::WorktreeTemplate;
+use studio_git::{self, worktree};
 
 /// Bytes of one task.
 const LONGEST_TASK: usize = 4 << 20;
@@ -167,7 +167,7 @@ fn omissions(desk: &Desk, orders: &[Order]) -> Result<Vec<String>> {
     for wanted in bases {
         let base = desk.repository.base(wanted)?;
         let is_head = wanted.is_none_or(|wanted| wanted == "HEAD");
-        for text in git::omissions::of(&desk.repository, &template, &base.commit, is_head)? {
+        for text in studio_git::omissions::of(&desk.repository, &template, &base.commit, is_head)? {
             if !said.contains(&text) {
                 said.push(text);
             }

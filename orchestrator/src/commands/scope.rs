@@ -9,8 +9,8 @@ use planner::requirement::{self, Requirement, Unclear};
 use planner::task::Task;
 
 use crate::commands::desk::{Common, Desk};
-use crate::git::landings::{self, Landing};
 use crate::report::served::Served;
+use studio_git::landings::{self, Landing};
 
 /// Where requirements are, unless said.
 const FILE: &str = "g3-plan/current_requirements.md";

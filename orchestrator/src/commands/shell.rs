@@ -3,8 +3,8 @@
 use base::failure::{Failure, Result};
 
 use crate::commands::desk::{Common, Desk};
-use crate::git::worktree;
 use crate::room::{Purpose, Room};
+use studio_git::worktree;
 
 /// The command line of `shell`.
 #[derive(Clone, Debug, clap::Args)]

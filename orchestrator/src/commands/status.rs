@@ -3,10 +3,10 @@
 use base::failure::Result;
 
 use crate::commands::desk::{Common, Desk};
-use crate::git::import;
 use crate::report;
 use crate::report::table;
 use crate::session::home;
+use studio_git::import;
 
 /// The command line of `status`.
 #[derive(Clone, Debug, clap::Args)]

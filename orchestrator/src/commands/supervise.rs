@@ -13,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 use crate::commands::desk::Desk;
 use crate::commands::interrupt::Interrupt;
 use crate::commands::{landing, proof};
-use crate::git::repo::Repository;
 use crate::launch::{contract, host};
 use crate::room::build_caches::BuildCaches;
 use crate::room::{Purpose, Room};
@@ -22,6 +21,7 @@ use crate::session::record::Record;
 use crate::session::store::Store;
 use crate::supervise::run::Charge;
 use crate::supervise::start::{COMMAND, inherited_lock};
+use studio_git::repo::Repository;
 
 /// The command line of a supervisor.
 #[derive(Clone, Debug)]

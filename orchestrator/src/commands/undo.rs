@@ -4,9 +4,9 @@ use base::failure::Result;
 use serde_json::json;
 
 use crate::commands::desk::{Common, Desk};
-use crate::git::operations::Kind;
-use crate::git::{trash, worktree};
 use crate::report;
+use studio_git::operations::Kind;
+use studio_git::{trash, worktree};
 
 /// The command line of `undo`.
 #[derive(Clone, Debug, clap::Args)]

@@ -10,11 +10,11 @@ use crate::commands::desk::{Common, Desk};
 use crate::commands::proof::{self, Ran};
 use crate::commands::scope::{Found, Scope};
 use crate::commands::{known, trace};
-use crate::git::landings::{self, Landing};
 use crate::report;
 use crate::report::served::Served;
 use crate::report::verified::{Finding, Line, Now, Verified};
 use crate::session::record::Templates;
+use studio_git::landings::{self, Landing};
 
 /// The command line.
 #[derive(Clone, Debug, clap::Args)]

@@ -13,7 +13,6 @@ use crate::commands::changes::Changes;
 use crate::commands::desk::Desk;
 use crate::commands::permission_prompt::PermissionPrompt;
 use crate::commands::stop;
-use crate::git::engine;
 use crate::report;
 use crate::report::progress::Progress;
 use crate::report::rounds;
@@ -21,6 +20,7 @@ use crate::report::view::View;
 use crate::session::facts::{Facts, Fate, Story};
 use crate::session::journal::{Entry, Line, Tail};
 use crate::session::state::{State, state, why};
+use studio_git::engine;
 
 /// How often the scheduler is called.
 const STEP: Duration = Duration::from_secs(1);

@@ -2,10 +2,10 @@
 
 use base::text::{head, printable};
 
-use crate::git::landings::Landing;
 use crate::report::coach::{count, one_line, usage};
 use crate::report::served::{Served, Session, Took};
 use crate::report::{markdown, table};
+use studio_git::landings::Landing;
 
 /// Characters of a commit's name.
 const NAME: usize = 12;

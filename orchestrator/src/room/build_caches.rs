@@ -12,9 +12,9 @@ use base::failure::{OrFail, Result};
 use base::id::Id;
 use base::sandbox::environment::cache_env;
 
-use crate::git::gc;
-use crate::git::inside::Dir;
-use crate::git::repo::Repository;
+use studio_git::gc;
+use studio_git::inside::Dir;
+use studio_git::repo::Repository;
 
 /// Bytes of a lock file that are read.
 const LOCK_FILE: u64 = 32 << 20;

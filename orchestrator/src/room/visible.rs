@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::git::private::Place;
-use crate::git::repo::Repository;
-use crate::git::{check_worktree, names, worktree};
+use studio_git::private::Place;
+use studio_git::repo::Repository;
+use studio_git::{check_worktree, names, worktree};
 
 /// Directories without which no program runs. A repository that contains one stays readable.
 const NEEDED: &[&str] =

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::failure::{Failure, Result};
 use base::id::Id;
 
-use crate::git::operations::{Entries, Intent, Kind, Line};
-use crate::git::repo::Repository;
-use crate::git::{mend, trash};
 use crate::session::facts::{Fate, Hold};
 use crate::session::record::Record;
+use studio_git::operations::{Entries, Intent, Kind, Line};
+use studio_git::repo::Repository;
+use studio_git::{mend, trash};
 
 /// What became of every session that an operation took up.
 pub struct Fates {

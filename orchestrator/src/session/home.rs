@@ -4,16 +4,15 @@ use base::clock::Clock;
 use base::failure::{OrFail, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::git;
-use crate::git::import::{self, Home};
-use crate::git::leftovers::Before;
-use crate::git::patch::Comparison;
-use crate::git::refs;
-use crate::git::repo::Repository;
-use crate::git::snapshot::{self, LeftOut, Limits, Snapshot};
-use crate::git::tree_limits;
 use crate::session::journal::Work;
 use crate::session::record::Record;
+use studio_git::import::{self, Home};
+use studio_git::leftovers::Before;
+use studio_git::patch::Comparison;
+use studio_git::refs;
+use studio_git::repo::Repository;
+use studio_git::snapshot::{self, LeftOut, Limits, Snapshot};
+use studio_git::tree_limits;
 
 /// How many paths are named in a sentence.
 const SHOWN: usize = 20;
@@ -60,7 +59,7 @@ pub fn fetch(
 pub fn note_leftovers(repository: &Repository, record: &Record, work: &Work) -> Result<()> {
     let now = Clock::from_env().now();
     let before = Before { work: work.commit(), left_out: &work.left_out };
-    git::leftovers::note(repository, &record.place, before, now)
+    studio_git::leftovers::note(repository, &record.place, before, now)
 }
 
 /// What does not land because it changed while the checks ran: who changed it cannot be told.
@@ -79,8 +78,8 @@ fn by_checks(paths: &[String]) -> Option<String> {
 
 fn sum(repository: &Repository, record: &Record, home: &Home, snapshot: &Snapshot) -> Result<Work> {
     let base = compared_with(&repository.open()?, repository, record, &home.head)?;
-    let stats = git::diff::stats(repository, &base, &snapshot.work)?;
-    let commits = git::diff::apart(repository, &home.head, &base)?.ahead;
+    let stats = studio_git::diff::stats(repository, &base, &snapshot.work)?;
+    let commits = studio_git::diff::apart(repository, &home.head, &base)?.ahead;
     let mut notes = home.notes.clone();
     notes.extend(left_out(&snapshot.left_out));
     notes.extend(unlandable(repository, &base, &home.head)?);
@@ -130,12 +129,12 @@ pub struct Changes {
 /// Nothing is imported and no ref is written, so this is safe while the agent works.
 pub fn look_now(repository: &Repository, record: &Record) -> Result<Option<(Changes, Work)>> {
     let place = &record.place;
-    if !git::worktree::is_finished(place) || !import::check_pointer(place)? {
+    if !studio_git::worktree::is_finished(place) || !import::check_pointer(place)? {
         return Ok(None);
     }
     let repo = repository.open()?;
-    let leftovers = git::leftovers::of(&repo, &place.id)?;
-    let found = git::head::read(&place.git_dir)?;
+    let leftovers = studio_git::leftovers::of(&repo, &place.id)?;
+    let found = studio_git::head::read(&place.git_dir)?;
     let tip = repository.tip(&place.branch)?;
     let head = found.commit.or(tip).unwrap_or_else(|| place.base.clone());
     let (on, busy) = (found.branch, found.busy);
@@ -149,8 +148,8 @@ pub fn look_now(repository: &Repository, record: &Record) -> Result<Option<(Chan
         seen.scratch.repo.find_commit(refs::oid(&home.head)?).or_fail(cannot_compare)?;
     let is_dirty = head_tree.tree_id() != seen.tree;
     drop(head_tree);
-    let stats = git::diff::stats_in(&seen.scratch.repo, &base, &tree)?;
-    let commits = git::diff::apart_in(&seen.scratch.repo, &home.head, &base)?.ahead;
+    let stats = studio_git::diff::stats_in(&seen.scratch.repo, &base, &tree)?;
+    let commits = studio_git::diff::apart_in(&seen.scratch.repo, &home.head, &base)?.ahead;
     let work = Work {
         base: Some(base.clone()),
         head: home.head,
@@ -190,7 +189,7 @@ fn cannot_compare() -> &'static str {
 /// Why the session's last commit could not land, where that can be told from the commit alone.
 fn unlandable(repository: &Repository, base: &str, head: &str) -> Result<Option<String>> {
     let repo = repository.open()?;
-    let target = git::checkout::tree_of(&repo, base)?;
+    let target = studio_git::checkout::tree_of(&repo, base)?;
     Ok(tree_limits::refuse(&repo, head, &target).err().map(|failure| failure.sentence()))
 }
 
@@ -209,13 +208,13 @@ pub struct Standing {
 pub fn standing(repository: &Repository, record: &Record, work: &Work) -> Result<Option<Standing>> {
     let Some(branch) = &record.base.branch else { return Ok(None) };
     let Some(tip) = repository.tip(branch)? else { return Ok(None) };
-    let apart = git::diff::apart(repository, &work.head, &tip)?;
+    let apart = studio_git::diff::apart(repository, &work.head, &tip)?;
     let repo = repository.open()?;
     let fail = || "cannot compare the work with its branch";
     let commit = |id: &str| repo.find_commit(refs::oid(id)?).or_fail(fail);
     let (ours, theirs) = (commit(&tip)?, commit(work.commit())?);
     let mut index = repo.merge_commits(&ours, &theirs, None).or_fail(fail)?;
-    let conflicts = git::conflict::settle(&repo, &mut index)?;
+    let conflicts = studio_git::conflict::settle(&repo, &mut index)?;
     Ok(Some(Standing {
         ahead: apart.ahead,
         behind: apart.behind,
@@ -227,5 +226,5 @@ pub fn standing(repository: &Repository, record: &Record, work: &Work) -> Result
 /// brought home last.
 pub fn diff(repository: &Repository, record: &Record, work: &Work) -> Result<String> {
     let base = work.base.as_ref().unwrap_or(&record.base.commit);
-    git::diff::patch(repository, base, work.commit())
+    studio_git::diff::patch(repository, base, work.commit())
 }

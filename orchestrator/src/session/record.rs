@@ -6,12 +6,12 @@ use base::failure::Result;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
-use crate::git::mend;
-use crate::git::names::{BranchTemplate, WorktreeTemplate};
-use crate::git::private::Place;
-use crate::git::repo::{Base, Repository};
-use crate::git::worktree::Order;
 use crate::session::facts::Story;
+use studio_git::mend;
+use studio_git::names::{BranchTemplate, WorktreeTemplate};
+use studio_git::private::Place;
+use studio_git::repo::{Base, Repository};
+use studio_git::worktree::Order;
 
 /// The schema of `session.json`.
 pub const SCHEMA: u32 = 1;

@@ -5,7 +5,7 @@ use base::failure::{OrFail, Result};
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
-use crate::git::repo::Repository;
+use studio_git::repo::Repository;
 
 /// The file in the session's directory.
 const FILE: &str = "shown.json";

@@ -12,10 +12,10 @@ use base::id::Id;
 use base::lock::Lock;
 use serde::{Deserialize, Serialize};
 
-use crate::git::{mend, relocate};
 use crate::session::facts::Story;
 use crate::session::journal::{Entry, Writer};
 use crate::session::record::Record;
+use studio_git::{mend, relocate};
 
 /// The directory that holds everything studio knows about a repository.
 #[derive(Clone, Debug)]

@@ -7,9 +7,6 @@ use base::failure::{Failure, Result};
 use tokio_util::sync::CancellationToken;
 
 use crate::check;
-use crate::git::remake::Remade;
-use crate::git::repo::Repository;
-use crate::git::{import, remake, snapshot, worktree};
 use crate::path_dependencies;
 use crate::room::build_caches::BuildCaches;
 use crate::room::{self, Room};
@@ -18,6 +15,9 @@ use crate::session::journal::Work;
 use crate::session::record::Record;
 use crate::supervise::run::Charge;
 use crate::supervise::step::Input;
+use studio_git::remake::Remade;
+use studio_git::repo::Repository;
+use studio_git::{import, remake, snapshot, worktree};
 
 /// How long one check or setup line may take unless the configuration says otherwise.
 const LINE_SECONDS: u64 = 3600;

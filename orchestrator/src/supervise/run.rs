@@ -15,7 +15,6 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::git::repo::Repository;
 use crate::launch::acp::Acp;
 use crate::launch::command::Command;
 use crate::launch::contract;
@@ -28,6 +27,7 @@ use crate::session::store::Store;
 use crate::supervise::control::{self, Asked};
 use crate::supervise::deeds;
 use crate::supervise::step::{self, Do, Input, Life, Memory, step as decide};
+use studio_git::repo::Repository;
 
 /// How long an agent may take to end its turn when it is asked to.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);

@@ -1,12 +1,12 @@
 //! Whole runs of a supervisor, told as news in and deeds out.
 
 use super::*;
-use crate::git::names::BranchName;
-use crate::git::private::Place;
-use crate::git::repo::Base;
 use crate::session::journal::Line;
 use crate::session::record::{Limits, Manner, Templates};
 use base::id::Id;
+use studio_git::names::BranchName;
+use studio_git::private::Place;
+use studio_git::repo::Base;
 
 fn life(checks: &[&str], limits: Limits, attended: bool) -> Life {
     let id = Id::parse("task-aaaa").unwrap();

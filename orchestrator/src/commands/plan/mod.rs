@@ -28,11 +28,11 @@ use crate::commands::order::Order;
 use crate::commands::run::LimitArgs;
 use crate::commands::scope::Scope;
 use crate::commands::{preflight, question, trace};
-use crate::git::engine;
 use crate::launch::table::g3_program;
 use crate::report;
 use crate::session::record::Manner;
 use paper::{Paper, REQUIREMENTS, Saved, TASKS};
+use studio_git::engine;
 use work::Worked;
 
 /// How long a model may take for its part.
