@@ -4,7 +4,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use base::failure::Result;
 
-use crate::commands::desk::Common;
+use crate::commands::context::Common;
 use crate::commands::{
     accept, answer, check, completions, config, diff, discard, doctor, edit, explain, gc, list,
     logs, operations, plan, resume, run, send, shell, status, stop, trace, undo, verify,

@@ -37,7 +37,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("agent/model", &["base"]),
     ("agent", &["base", "planner"]),
     ("orchestrator/git", &["base", "planner"]),
-    ("orchestrator", &["base", "planner", "studio-git"]),
+    ("orchestrator/core", &["base", "planner", "studio-git"]),
+    ("orchestrator", &["base", "planner", "studio-core", "studio-git"]),
     ("tests", &["base"]),
 ];
 
@@ -54,6 +55,7 @@ fn crates_use_only_what_lies_below_them() {
             "model",
             "orchestrator",
             "planner",
+            "studio-core",
             "studio-git",
             "testkit",
         ];

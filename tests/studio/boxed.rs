@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use base::process::{Job, Stream, is_alive};
 use base::sandbox::home::home_rules;
-use orchestrator::boxed::{self, BoxJob, BoxSpec, Lifeline, StartFailure};
+use studio_core::boxed::{self, BoxJob, BoxSpec, Lifeline, StartFailure};
 use testkit::env::{Ran, TestEnv, until};
 
 /// A home with a secret and a directory that the box may write.

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use base::config::agent::Sandbox;
 use base::config::studio::AgentRow;
-use orchestrator::boxed::session::Places;
-use orchestrator::boxed::{self, BoxJob, BoxSpec};
+use studio_core::boxed::session::Places;
+use studio_core::boxed::{self, BoxJob, BoxSpec};
 use studio_git::import::tampered;
 use studio_git::private;
 use testkit::env::{Ran, until};

@@ -10,6 +10,7 @@
 pub mod along;
 pub mod check_worktree;
 pub mod checkout;
+pub mod compat;
 pub mod confined;
 pub mod conflict;
 pub mod diff;

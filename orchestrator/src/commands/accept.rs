@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use base::failure::{Failure, Kind, Result};
 use serde_json::json;
 
-use crate::commands::desk::{Common, Desk};
-use crate::commands::interrupt::Interrupt;
-use crate::commands::landing::{self, Landed, Options, Refused};
-use crate::commands::{customs, resolve};
+use crate::commands::context::{CommandContext, Common};
+use crate::commands::resolve;
 use crate::report;
-use crate::report::view::View;
-use crate::session::state::State;
+use studio_core::interrupt::Interrupt;
+use studio_core::landing::{self, Landed, Options, Refused};
+use studio_core::session::state::State;
+use studio_core::view::View;
+use studio_git::compat;
 use studio_git::engine;
 use studio_git::merge::Strategy;
 
@@ -92,11 +93,11 @@ impl Way {
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let interrupt = Interrupt::listen()?;
-    let desk = Desk { interrupt, ..Desk::open(common)? };
-    for said in engine::recover(&desk.repository)? {
+    let context = CommandContext::open(common)?.with_interrupt(interrupt);
+    for said in engine::recover(&context.repository)? {
         report::say(&said);
     }
-    customs::refuse_unsupported(&desk)?;
+    compat::check_supported(&context.config.studio)?;
     if args.message.as_ref().is_some_and(|text| text.trim().is_empty()) {
         return Err(Failure::usage("the commit message is empty")
             .next("studio accept -m 'what the commit does'")
@@ -109,7 +110,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         State::Failed { .. } => args.force || args.no_checks,
         _ => false,
     };
-    let views = desk.find_all(&args.ids, can)?;
+    let views = context.find_all(&args.ids, can)?;
     let options = Options {
         strategy: args.strategy.strategy(),
         onto: args.onto.clone(),
@@ -125,14 +126,14 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let mut landed = Vec::new();
     let mut refused = Vec::new();
     for view in &views {
-        let land = || one(&desk, view, &options);
+        let land = || one(&context, view, &options);
         let tried = match args.on_the_way.resolve {
-            true => resolve::until_it_lands(&desk, &view.record.id, land),
+            true => resolve::until_it_lands(&context, &view.record.id, land),
             false => land(),
         };
         match tried {
             Ok(one) => {
-                if !desk.json {
+                if !context.json {
                     tell(&one, views.len() > 1);
                 }
                 landed.push(one);
@@ -142,7 +143,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
                 if views.len() > 1 && !why.failure.what.contains(id) {
                     why.failure.what = format!("{id}: {}", why.failure.what);
                 }
-                if !desk.json {
+                if !context.json {
                     report::say(&why.failure.to_string());
                 }
                 let is_interrupted = why.failure.kind == Kind::Interrupted;
@@ -154,12 +155,12 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         }
     }
     if !landed.is_empty() && !args.dry_run {
-        for note in customs::not_followed(&desk) {
+        for note in compat::not_followed(&context.repository) {
             report::say(&format!("note: {note}"));
         }
-        desk.schedule()?;
+        context.schedule()?;
     }
-    if desk.json {
+    if context.json {
         print_json(&landed, &refused);
     }
     let interrupted = refused.last().filter(|(_, why)| why.failure.kind == Kind::Interrupted);
@@ -167,10 +168,14 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 }
 
 /// Lands a session that nobody else works on.
-pub fn one(desk: &Desk, view: &View, options: &Options) -> std::result::Result<Landed, Refused> {
+pub fn one(
+    context: &CommandContext,
+    view: &View,
+    options: &Options,
+) -> std::result::Result<Landed, Refused> {
     let id = &view.record.id;
-    let Some(lock) = desk.lock_soon(id)? else {
-        let state = desk.view(id)?.state;
+    let Some(lock) = context.lock_soon(id)? else {
+        let state = context.view(id)?.state;
         let what = format!("session `{id}` is {}", state.name());
         let refused = match state.is_active() || state == State::Queued {
             true => Failure::refused(what)
@@ -184,7 +189,7 @@ pub fn one(desk: &Desk, view: &View, options: &Options) -> std::result::Result<L
         return Err(refused.into());
     };
     // What was seen before the lock may be over by now.
-    landing::land(desk, &desk.view(id)?, options, &lock)
+    landing::land(context, &context.view(id)?, options, &lock)
 }
 
 fn tell(landed: &Landed, is_one_of_many: bool) {

@@ -4,19 +4,20 @@ use std::time::Duration;
 
 use base::failure::{Failure, OrFail, Result};
 use serde_json::json;
+use studio_core::studio::Studio;
 
-use crate::check;
-use crate::commands::desk::{Common, Desk};
-use crate::commands::interrupt::Interrupt;
-use crate::commands::proof;
+use crate::commands::context::{CommandContext, Common};
 use crate::report::progress::Step;
-use crate::report::view::{View, checks_json};
 use crate::report::{self, journal};
-use crate::room::{Purpose, Room};
-use crate::session::facts::Phase;
-use crate::session::home;
-use crate::session::journal::{CheckResult, Entry, Outcome, Work};
-use crate::session::state::State;
+use studio_core::check;
+use studio_core::interrupt::Interrupt;
+use studio_core::landing::merge_checks;
+use studio_core::room::{Purpose, Room};
+use studio_core::session::facts::Phase;
+use studio_core::session::home;
+use studio_core::session::journal::{CheckResult, Entry, Outcome, Work};
+use studio_core::session::state::State;
+use studio_core::view::{View, checks_json};
 
 /// The command line of `check`.
 #[derive(Clone, Debug, clap::Args)]
@@ -32,25 +33,25 @@ pub struct Args {
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let interrupt = Interrupt::listen()?;
-    let desk = Desk { interrupt, ..Desk::open(common)? };
-    let view = desk.find(args.id.as_deref(), |state| state.is_settled() && !state.is_over())?;
+    let context = CommandContext::open(common)?.with_interrupt(interrupt);
+    let view = context.find(args.id.as_deref(), |state| state.is_settled() && !state.is_over())?;
     let id = &view.record.id;
-    let _lock = desk.lock_soon(id)?.ok_or_else(|| in_use(&view))?;
-    let view = desk.view(id)?;
+    let _lock = context.lock_soon(id)?.ok_or_else(|| in_use(&view))?;
+    let view = context.view(id)?;
     refuse(&view)?;
-    let brought = home::bring(&desk.repository, &view.record, &Default::default())?;
+    let brought = home::bring(&context.repository, &view.record, &Default::default())?;
     if !brought.work.is_changed() {
         return Err(Failure::refused(format!("session `{id}` has nothing to check"))
             .because("its worktree is the same as its base")
             .next(format!("studio send {id} 'what to do'")));
     }
     let checks = if args.checks.is_empty() { &view.record.checks } else { &args.checks };
-    let results = checked(&desk, &view, checks, &brought.work)?;
+    let results = checked(&context, &view, checks, &brought.work)?;
     if args.checks.is_empty() {
-        record(&desk, &view, brought.work, &results)?;
+        record(&context, &view, brought.work, &results)?;
     }
-    let now = desk.view(id)?;
-    tell(&desk, &now, &results);
+    let now = context.view(id)?;
+    tell(&context, &now, &results);
     Ok(u8::from(results.iter().any(|result| !result.ok)))
 }
 
@@ -65,7 +66,7 @@ fn in_use(view: &View) -> Failure {
 fn refuse(view: &View) -> Result<()> {
     let id = &view.record.id;
     if view.state.is_over() {
-        return Err(Desk::is_over(view));
+        return Err(Studio::is_over(view));
     }
     if !view.state.is_settled() {
         return Err(in_use(view));
@@ -78,17 +79,23 @@ fn refuse(view: &View) -> Result<()> {
 }
 
 /// Runs the checks in the session's worktree and box. One that fails runs on the base branch too.
-fn checked(desk: &Desk, view: &View, checks: &[String], work: &Work) -> Result<Vec<CheckResult>> {
+fn checked(
+    context: &CommandContext,
+    view: &View,
+    checks: &[String],
+    work: &Work,
+) -> Result<Vec<CheckResult>> {
     let record = &view.record;
-    let room = Room::of(&desk.repository, record, &desk.config, Purpose::Checks)?;
-    let most = Duration::from_secs(proof::check_seconds(desk));
+    let room = Room::of(&context.repository, record, &context.config, Purpose::Checks)?;
+    let most = Duration::from_secs(merge_checks::check_seconds(context));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
     let mut results = Vec::new();
     for line in checks {
-        let _step = Step::begin(desk.json, &record.id, &format!("checking `{line}`"));
+        let _step = Step::begin(context.json, &record.id, &format!("checking `{line}`"));
         let ran = runtime.block_on(async {
-            let ran = desk.interrupt.or(check::run(&room, std::slice::from_ref(line), most)).await;
+            let ran =
+                context.interrupt.or(check::run(&room, std::slice::from_ref(line), most)).await;
             if ran.is_err() {
                 room.emptied().await;
             }
@@ -97,17 +104,22 @@ fn checked(desk: &Desk, view: &View, checks: &[String], work: &Work) -> Result<V
         results.extend(ran?);
     }
     // What cannot be noted counts as the session's work, and nothing is lost.
-    let _ = home::note_leftovers(&desk.repository, record, work);
+    let _ = home::note_leftovers(&context.repository, record, work);
     if let Some(red) = results.iter_mut().find(|result| !result.ok) {
         let what = format!("checking `{}` on the base branch", red.command);
-        let _step = Step::begin(desk.json, &record.id, &what);
-        red.fails_on = proof::fails_on_base(desk, record, &red.command)?;
+        let _step = Step::begin(context.json, &record.id, &what);
+        red.fails_on = merge_checks::fails_on_base(context, record, &red.command)?;
     }
     Ok(results)
 }
 
 /// Writes down what was found, and what follows from it for the session's state.
-fn record(desk: &Desk, view: &View, work: Work, results: &[CheckResult]) -> Result<()> {
+fn record(
+    context: &CommandContext,
+    view: &View,
+    work: Work,
+    results: &[CheckResult],
+) -> Result<()> {
     let red = results.iter().find(|result| !result.ok);
     let story = &view.facts.story;
     // A run that was stopped, crashed or failed otherwise has not become a good one by this.
@@ -122,17 +134,17 @@ fn record(desk: &Desk, view: &View, work: Work, results: &[CheckResult]) -> Resu
     };
     let mut entries = vec![Entry::Work(work), Entry::Checked { results: results.to_vec() }];
     entries.extend(ended_well.then_some(Entry::Exit { outcome, ms: Some(0) }));
-    let mut writer = desk.store.writer(&view.record.id, desk.clock)?;
+    let mut writer = context.store.writer(&view.record.id, context.clock)?;
     for entry in entries {
         writer.write(entry).or_fail(|| "cannot write the journal")?;
     }
     writer.sync().or_fail(|| "cannot write the journal")
 }
 
-fn tell(desk: &Desk, view: &View, results: &[CheckResult]) {
+fn tell(context: &CommandContext, view: &View, results: &[CheckResult]) {
     let id = &view.record.id;
     let (state, why) = (view.state.name(), view.why().unwrap_or_default());
-    if desk.json {
+    if context.json {
         report::json_line(&json!({
             "schema": 1, "id": id, "state": state, "why": why, "checks": checks_json(results),
         }));

@@ -4,7 +4,7 @@ use base::config::show;
 use base::failure::Result;
 use serde_json::{Value, json};
 
-use crate::commands::desk::Common;
+use crate::commands::context::Common;
 use crate::report;
 
 /// The command line of `config`.

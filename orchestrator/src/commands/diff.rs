@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use base::process::{Running, Stream, exit_code};
 
-use crate::commands::desk::{Common, Desk};
-use crate::commands::interrupt::Interrupt;
+use crate::commands::context::{CommandContext, Common};
 use crate::report::pager::{self, Pager};
 use crate::report::patch::{self, Kind};
-use crate::report::view::View;
 use crate::report::{self, table};
-use crate::session::home::{self, Changes};
-use crate::session::shown;
+use studio_core::interrupt::Interrupt;
+use studio_core::session::home::{self, Changes};
+use studio_core::session::shown;
+use studio_core::view::View;
 use studio_git::landings;
 use studio_git::patch::{Comparison, Form, from_top};
 use studio_git::snapshot::Limits;
@@ -75,10 +75,10 @@ pub enum When {
 
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
-    let changes = changes(&desk, &view)?;
-    let prefix = prefix(&desk, &view);
+    let context = CommandContext::open(common)?;
+    let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
+    let changes = changes(&context, &view)?;
+    let prefix = prefix(&context, &view);
     let paths: Vec<OsString> =
         args.paths.iter().map(|path| from_top(&prefix, path)).collect::<Result<_>>()?;
     for note in &changes.notes {
@@ -87,41 +87,41 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if let Some(name) = &args.tool {
         return with_tool(&changes.comparison, &paths, name.as_deref());
     }
-    if desk.json {
+    if context.json {
         return print_json(&view, &changes.comparison, &paths);
     }
     let code = print(&changes.comparison, args, &paths)?;
     let FormArgs { stat, name_only, word_diff: _ } = args.form;
     if io::stdout().is_terminal() && paths.is_empty() && !stat && !name_only {
-        shown::record(&desk.repository, &view.record.id, &tree(&desk, &changes.comparison))?;
+        shown::record(&context.repository, &view.record.id, &tree(&context, &changes.comparison))?;
     }
     Ok(code)
 }
 
 /// The tree with the work; the comparison names it, or a commit that has it.
-fn tree(desk: &Desk, comparison: &Comparison) -> String {
-    landings::commit(&desk.repository, &comparison.to)
+fn tree(context: &CommandContext, comparison: &Comparison) -> String {
+    landings::commit(&context.repository, &comparison.to)
         .map_or_else(|_| comparison.to.clone(), |(_, tree)| tree)
 }
 
 /// The worktree as it is now; without one, what was brought home last.
-fn changes(desk: &Desk, view: &View) -> Result<Changes> {
+fn changes(context: &CommandContext, view: &View) -> Result<Changes> {
     let id = &view.record.id;
     let live = !view.state.is_over() && view.facts.story.has_worktree;
     let mut failed = None;
     // A supervisor at work imports by itself: two imports at once would be in each other's way.
     // Without one, what is seen now is kept as what was last seen.
     if live
-        && let Some(_lock) = desk.store.lock(id)?
-        && let Ok(brought) = home::bring(&desk.repository, &view.record, &Limits::default())
+        && let Some(_lock) = context.store.lock(id)?
+        && let Ok(brought) = home::bring(&context.repository, &view.record, &Limits::default())
     {
-        return Ok(home::look_back(&desk.repository, &view.record, &brought.work));
+        return Ok(home::look_back(&context.repository, &view.record, &brought.work));
     }
     for _ in 0..LOOKS {
         if !live {
             break;
         }
-        match home::look_now(&desk.repository, &view.record) {
+        match home::look_now(&context.repository, &view.record) {
             Ok(Some((changes, _))) => return Ok(changes),
             Ok(None) => break,
             Err(why) => failed = Some(why),
@@ -133,7 +133,7 @@ fn changes(desk: &Desk, view: &View) -> Result<Changes> {
     }
     match (view.work(), failed) {
         (Some(work), failed) => {
-            let mut changes = home::look_back(&desk.repository, &view.record, work);
+            let mut changes = home::look_back(&context.repository, &view.record, work);
             let when = "this is the work as it was brought home last";
             changes.notes.extend(failed.map(|why| format!("{when}: {}", why.sentence())));
             Ok(changes)
@@ -145,10 +145,10 @@ fn changes(desk: &Desk, view: &View) -> Result<Changes> {
 }
 
 /// Where in the repository, or in the session's worktree, the command was started.
-fn prefix(desk: &Desk, view: &View) -> PathBuf {
-    let Some(here) = &desk.directory else { return PathBuf::new() };
+fn prefix(context: &CommandContext, view: &View) -> PathBuf {
+    let Some(here) = &context.directory else { return PathBuf::new() };
     let worktree = &view.record.place.worktree;
-    let tops = [Some(worktree.as_path()), desk.repository.main_checkout.as_deref()];
+    let tops = [Some(worktree.as_path()), context.repository.main_checkout.as_deref()];
     let below = tops.into_iter().flatten().find_map(|top| here.strip_prefix(top).ok());
     let linked = here.ancestors().find(|dir| dir.join(".git").is_file());
     let below = below.or_else(|| linked.and_then(|top| here.strip_prefix(top).ok()));

@@ -2,11 +2,12 @@
 
 use base::failure::{Failure, OrFail, Result};
 use serde_json::json;
+use studio_core::studio::Studio;
 
-use crate::commands::desk::{Common, Desk};
+use crate::commands::context::{CommandContext, Common};
 use crate::report;
-use crate::session::journal::Entry;
-use crate::session::state::State;
+use studio_core::session::journal::Entry;
+use studio_core::session::state::State;
 
 /// The command line of `edit`.
 #[derive(Clone, Debug, clap::Args)]
@@ -27,7 +28,7 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
+    let context = CommandContext::open(common)?;
     if args.checks.is_empty() && args.added.is_empty() && !args.no_checks {
         return Err(Failure::usage("nothing to change")
             .next("studio edit ID --check 'cargo test'")
@@ -36,12 +37,12 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if args.checks.iter().chain(&args.added).any(|line| line.trim().is_empty()) {
         return Err(Failure::usage("a check is empty").next("studio edit ID --no-checks"));
     }
-    let view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
+    let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let id = &view.record.id;
-    let lock = desk.lock_soon(id)?;
-    let view = desk.view(id)?;
+    let lock = context.lock_soon(id)?;
+    let view = context.view(id)?;
     if view.state.is_over() {
-        return Err(Desk::is_over(&view));
+        return Err(Studio::is_over(&view));
     }
     if lock.is_none() || view.state.is_active() {
         return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))
@@ -55,12 +56,12 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
             commands.push(line.clone());
         }
     }
-    let mut writer = desk.store.writer(id, desk.clock)?;
+    let mut writer = context.store.writer(id, context.clock)?;
     let entry = Entry::Checks { commands: commands.clone() };
     writer.write(entry).and_then(|()| writer.sync()).or_fail(|| "cannot write the journal")?;
     drop(lock);
-    let now = desk.view(id)?;
-    if desk.json {
+    let now = context.view(id)?;
+    if context.json {
         let state = now.state.name();
         report::json_line(&json!({"schema": 1, "id": id, "state": state, "checks": commands}));
         return Ok(0);

@@ -3,12 +3,12 @@
 use base::failure::Result;
 use serde_json::json;
 
-use crate::commands::desk::{Common, Desk};
+use crate::commands::context::{CommandContext, Common};
 use crate::report;
 use crate::report::coach;
-use crate::report::view::View;
-use crate::session::facts::{Fate, Phase};
-use crate::session::journal::Outcome;
+use studio_core::session::facts::{Fate, Phase};
+use studio_core::session::journal::Outcome;
+use studio_core::view::View;
 use studio_git::worktree;
 
 /// The command line of `explain`.
@@ -21,11 +21,11 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
+    let context = CommandContext::open(common)?;
+    let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let stands = worktree::is_finished(&view.record.place);
-    let tip = desk.repository.tip(&view.record.place.branch)?;
-    if desk.json {
+    let tip = context.repository.tip(&view.record.place.branch)?;
+    if context.json {
         let story = &view.facts.story;
         report::json_line(&json!({
             "schema": 1,
@@ -37,7 +37,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
                 "journal": {
                     "phase": story.phase, "turns": story.turns, "updated_at": story.updated_at,
                 },
-                "coach": coach::json(story),
+                "coach": studio_core::coach_json::json(story),
                 "operation": view.facts.fate,
                 "worktree": stands,
                 "tip": tip,

@@ -8,13 +8,13 @@ use base::failure::Result;
 use base::id::Id;
 use serde_json::json;
 
-use crate::commands::desk::{Common, Desk};
+use crate::commands::context::{CommandContext, Common};
 use crate::report;
 use crate::report::list::Page;
 use crate::report::table;
-use crate::report::view::View;
-use crate::session::home::{self, Standing};
-use crate::session::state::State;
+use studio_core::session::home::{self, Standing};
+use studio_core::session::state::State;
+use studio_core::view::View;
 use studio_git::import;
 
 /// How many sessions at most are compared with their branch in one call; what was found is
@@ -31,17 +31,17 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let (views, unreadable) = desk.sessions()?;
+    let context = CommandContext::open(common)?;
+    let (views, unreadable) = context.sessions()?;
     let whys = unreadable.iter().map(|(id, failure)| (id, failure.sentence()));
     let (over, open): (Vec<View>, Vec<View>) =
         views.into_iter().partition(|view| view.state.is_over() && !args.all);
-    let mut open: Vec<View> = open.into_iter().map(|view| desk.salvaged(view)).collect();
-    compare(&desk, &mut open);
+    let mut open: Vec<View> = open.into_iter().map(|view| context.salvaged(view)).collect();
+    compare(&context, &mut open);
     for view in open.iter_mut().filter(|view| !view.state.is_over()) {
         view.tampered = import::tampered(&view.record.place);
     }
-    if desk.json {
+    if context.json {
         let sessions: Vec<_> = open.iter().map(View::json).collect();
         let unreadable: Vec<_> = whys.map(|(id, why)| json!({"id": id, "why": why})).collect();
         report::json_line(&json!({"schema": 1, "sessions": sessions, "unreadable": unreadable}));
@@ -50,7 +50,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if open.is_empty() {
         report::say("no open sessions; start one: studio run 'your task'");
     } else {
-        show(&desk, &open)?;
+        show(&context, &open)?;
     }
     for (_, why) in whys {
         report::say(&format!("{why}: studio doctor"));
@@ -69,8 +69,8 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 }
 
 /// Prints sessions as a table that fits the terminal.
-pub fn show(desk: &Desk, views: &[View]) -> Result<()> {
-    let mut ids: Vec<Id> = desk.store.ids()?;
+pub fn show(context: &CommandContext, views: &[View]) -> Result<()> {
+    let mut ids: Vec<Id> = context.store.ids()?;
     ids.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     let is_terminal = std::io::stdout().is_terminal();
     let page = Page {
@@ -78,7 +78,7 @@ pub fn show(desk: &Desk, views: &[View]) -> Result<()> {
         height: is_terminal.then(table::height).flatten(),
         colours: is_terminal && report::wants_colours(),
     };
-    report::out(&report::list::sessions(views, &ids, desk.clock.now(), page));
+    report::out(&report::list::sessions(views, &ids, context.clock.now(), page));
     Ok(())
 }
 
@@ -104,8 +104,8 @@ fn say_what_waits(open: &[View]) {
 
 /// Finds out which sessions conflict with their branch. What cannot be found out, or not in a
 /// moment, is left open.
-fn compare(desk: &Desk, views: &mut [View]) {
-    let cache = desk.store.root().join("cache/standing.json");
+fn compare(context: &CommandContext, views: &mut [View]) {
+    let cache = context.store.root().join("cache/standing.json");
     let known: BTreeMap<String, Standing> = std::fs::read(&cache)
         .ok()
         .and_then(|text| serde_json::from_slice(&text).ok())
@@ -118,14 +118,14 @@ fn compare(desk: &Desk, views: &mut [View]) {
         let Some(work) = view.work().filter(|work| settled && work.is_changed()) else { continue };
         let tip = tips
             .entry(branch.as_str().to_owned())
-            .or_insert_with(|| desk.repository.tip(branch).ok().flatten());
+            .or_insert_with(|| context.repository.tip(branch).ok().flatten());
         if let Some(tip) = tip {
             keys.push((at, format!("{tip} {}", work.commit())));
         }
     }
     let missing: Vec<&(usize, String)> =
         keys.iter().filter(|(_, key)| !known.contains_key(key)).take(COMPARED).collect();
-    let found = in_parallel(desk, views, &missing);
+    let found = in_parallel(context, views, &missing);
     let is_new = !found.is_empty();
     let all: BTreeMap<String, Standing> = keys
         .iter()
@@ -145,7 +145,7 @@ fn compare(desk: &Desk, views: &mut [View]) {
 }
 
 fn in_parallel(
-    desk: &Desk,
+    context: &CommandContext,
     views: &[View],
     missing: &[&(usize, String)],
 ) -> BTreeMap<String, Standing> {
@@ -153,7 +153,7 @@ fn in_parallel(
     let part = missing.len().div_ceil(cores).max(1);
     let compare = |(at, key): &(usize, String)| {
         let view = &views[*at];
-        let standing = home::standing(&desk.repository, &view.record, view.work()?).ok()??;
+        let standing = home::standing(&context.repository, &view.record, view.work()?).ok()??;
         Some((key.clone(), standing))
     };
     std::thread::scope(|scope| {

@@ -3,19 +3,19 @@
 use base::failure::Result;
 use serde_json::json;
 
-use crate::commands::desk::{Common, Desk};
+use crate::commands::context::{CommandContext, Common};
 use crate::report;
 use crate::report::table;
 use studio_git::operations::{self, Entries, Kind};
 
 /// Runs it.
 pub fn run(common: &Common) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let all = operations::list(&desk.repository)?;
-    let entries = Entries::read(&desk.repository)?;
+    let context = CommandContext::open(common)?;
+    let all = operations::list(&context.repository)?;
+    let entries = Entries::read(&context.repository)?;
     let unreadable: Vec<String> =
         entries.unreadable().iter().map(operations::Unreadable::sentence).collect();
-    if desk.json {
+    if context.json {
         let mut json = json!({"schema": 1, "operations": all});
         if !unreadable.is_empty() {
             json["unreadable"] = json!(unreadable);
@@ -44,7 +44,7 @@ pub fn run(common: &Common) -> Result<u8> {
                 operation.id.clone(),
                 kind.to_owned(),
                 sessions.join(" "),
-                table::age(&operation.time, desk.clock.now()),
+                table::age(&operation.time, context.clock.now()),
                 undone.unwrap_or_default(),
             ]
         })

@@ -9,10 +9,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios};
 use tokio::net::unix::pipe::Receiver;
 
-use crate::commands::desk::Desk;
+use crate::commands::context::CommandContext;
 use crate::report::progress::Progress;
-use crate::report::view::View;
-use crate::supervise::control::{self, Request};
+use studio_core::supervise::control::{self, Request};
+use studio_core::view::View;
 
 /// The terminal, and the request that is shown there.
 pub struct PermissionPrompt {
@@ -88,7 +88,12 @@ impl PermissionPrompt {
     }
 
     /// Answers the open request with a key; other keys do nothing.
-    pub fn answer(&mut self, desk: &Desk, key: char, progress: &mut Progress) -> Result<()> {
+    pub fn answer(
+        &mut self,
+        context: &CommandContext,
+        key: char,
+        progress: &mut Progress,
+    ) -> Result<()> {
         let (allow, always, word) = match key {
             'y' | 'Y' => (true, false, "allowed"),
             'a' | 'A' => (true, true, "allowed for this session"),
@@ -99,7 +104,7 @@ impl PermissionPrompt {
         self.restore();
         let request = Request::Answer { n: Some(n), allow, always };
         // A refusal means that it was answered elsewhere.
-        match control::ask(&desk.repository.common_dir, &id, &request) {
+        match control::ask(&context.repository.common_dir, &id, &request) {
             Ok(true) => progress.say(&format!("{id}: permission {n} {word}")),
             Ok(false) | Err(_) => {
                 progress.say(&format!("{id}: permission {n} is not asked any more"))

@@ -7,7 +7,7 @@ use planner::document;
 use planner::requirement::{self, Requirement, Unclear};
 
 use crate::commands::input;
-use crate::commands::order::Order;
+use studio_core::session::spec::SessionSpec;
 
 /// Bytes of such a file at most.
 const MOST: u64 = 1 << 20;
@@ -25,7 +25,7 @@ pub struct Requirements {
 
 impl Requirements {
     /// Lets a session work under them.
-    pub fn hold(&self, order: &mut Order) {
+    pub fn hold(&self, order: &mut SessionSpec) {
         order.part.contract = Some(self.contract.clone());
         order.part.requirements.clone_from(&self.ids);
     }

@@ -3,14 +3,15 @@
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use serde_json::json;
+use studio_core::studio::Studio;
 
-use crate::commands::desk::{Common, Desk};
+use crate::commands::context::{CommandContext, Common};
 use crate::commands::run::LimitArgs;
 use crate::report;
-use crate::session::journal::Entry;
-use crate::session::record::Limits;
-use crate::session::state::State;
-use crate::supervise::step::{Reached, used_up};
+use studio_core::session::journal::Entry;
+use studio_core::session::record::Limits;
+use studio_core::session::state::State;
+use studio_core::supervise::step::{Reached, used_up};
 use studio_git::engine;
 
 /// The command line of `resume`.
@@ -50,19 +51,19 @@ impl Wake {
 
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
+    let context = CommandContext::open(common)?;
     let can = |state: &State| {
         matches!(state, State::Crashed | State::Stopped | State::Failed { .. } | State::Empty)
     };
     let views = match args.all {
         true => {
-            let mut views = desk.views()?;
+            let mut views = context.views()?;
             let waits =
                 |state: &State| matches!(state, State::Crashed | State::Stopped | State::Queued);
             views.retain(|view| waits(&view.state));
             views
         }
-        false => desk.find_all(&args.ids, can)?,
+        false => context.find_all(&args.ids, can)?,
     };
     // What waits in the queue needs no more than a look at it.
     let (mut ids, mut refused): (Vec<&Id>, Vec<Failure>) = (Vec::new(), Vec::new());
@@ -71,21 +72,21 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         let given =
             Wake { prompt: None, limits: args.limits.limits(), attended: args.ask.then_some(true) };
         let as_it_is = view.state == State::Queued && !given.changes_settings();
-        match if as_it_is { Ok(()) } else { wake_with(&desk, id, given) } {
+        match if as_it_is { Ok(()) } else { wake_with(&context, id, given) } {
             Ok(()) => ids.push(id),
             // One that is busy is no reason to leave the others.
             Err(failure) => refused.push(failure),
         }
     }
-    desk.schedule()?;
+    context.schedule()?;
     refused.iter().skip(1).for_each(|failure| report::say(&failure.to_string()));
-    if desk.json {
+    if context.json {
         report::json_line(&json!({"schema": 1, "resumed": ids}));
     } else if views.is_empty() {
         report::say("no session was stopped or crashed, and none waits");
     }
-    for id in ids.iter().filter(|_| !desk.json) {
-        let now = desk.view(id)?;
+    for id in ids.iter().filter(|_| !context.json) {
+        let now = context.view(id)?;
         // A supervisor that was just started holds the lock before it says anything.
         match now.state == State::Queued && !now.facts.locked {
             true => report::say(&format!("{id} waits for a free place")),
@@ -96,13 +97,13 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 }
 
 /// Puts a session back into the queue, with something to say, and calls the scheduler.
-pub fn wake(desk: &Desk, id: &Id, prompt: Option<String>) -> Result<()> {
-    wake_with(desk, id, Wake { prompt, ..Wake::default() })
+pub fn wake(context: &CommandContext, id: &Id, prompt: Option<String>) -> Result<()> {
+    wake_with(context, id, Wake { prompt, ..Wake::default() })
 }
 
 /// As [`wake`], with other limits too. One that has used up a limit is refused: it would end at
 /// once.
-pub fn wake_with(desk: &Desk, id: &Id, given: Wake) -> Result<()> {
+pub fn wake_with(context: &CommandContext, id: &Id, given: Wake) -> Result<()> {
     let busy = || {
         Failure::refused(format!("session `{id}` is at work"))
             .because("somebody holds its lock")
@@ -110,14 +111,14 @@ pub fn wake_with(desk: &Desk, id: &Id, given: Wake) -> Result<()> {
             .next(format!("studio stop {id}"))
     };
     {
-        let _lock = desk.lock_soon(id)?.ok_or_else(busy)?;
+        let _lock = context.lock_soon(id)?.ok_or_else(busy)?;
         // Its lock is free: a command that landed it or moved its worktree was killed.
-        for said in engine::recover(&desk.repository)? {
+        for said in engine::recover(&context.repository)? {
             report::say(&said);
         }
-        let view = desk.view(id)?;
+        let view = context.view(id)?;
         if view.state.is_over() {
-            return Err(Desk::is_over(&view));
+            return Err(Studio::is_over(&view));
         }
         let story = &view.facts.story;
         let limits = given.limits.or(story.limits).or(view.record.limits);
@@ -128,8 +129,8 @@ pub fn wake_with(desk: &Desk, id: &Id, given: Wake) -> Result<()> {
             .because("limits count all its runs together")
             .next(format!("studio resume {id} {flag}")));
         }
-        desk.repository.remember_checkout()?;
-        let mut writer = desk.store.writer(id, desk.clock)?;
+        context.repository.remember_checkout()?;
+        let mut writer = context.store.writer(id, context.clock)?;
         let fail = || "cannot write the journal";
         if given.changes_settings() {
             let Wake { limits, attended, .. } = given;
@@ -141,5 +142,5 @@ pub fn wake_with(desk: &Desk, id: &Id, given: Wake) -> Result<()> {
         base::files::step("resume.queued");
         writer.sync().or_fail(fail)?;
     }
-    desk.schedule().map(|_| ())
+    context.schedule().map(|_| ())
 }

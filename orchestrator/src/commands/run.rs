@@ -8,16 +8,19 @@ use base::id::Id;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
 
-use crate::commands::desk::{Common, Desk};
-use crate::commands::order::{Order, create, draft};
+use crate::commands::context::{CommandContext, Common};
 use crate::commands::watch::{self, Seen, Show};
 use crate::commands::{list, preflight, requirements, tasks};
-use crate::launch::{command, contract};
 use crate::report;
 use crate::report::table;
-use crate::report::view::View;
-use crate::session::record::Limits;
-use crate::session::state::State;
+use studio_core::create::{create, draft};
+use studio_core::launch::contract::Options;
+use studio_core::launch::{command, contract};
+use studio_core::session::record::Limits;
+use studio_core::session::record::Manner;
+use studio_core::session::spec::SessionSpec;
+use studio_core::session::state::State;
+use studio_core::view::View;
 use studio_git::names::WorktreeTemplate;
 use studio_git::{self, worktree};
 
@@ -130,44 +133,46 @@ pub fn dollars(text: &str) -> std::result::Result<f64, String> {
 
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let orders = orders(&desk, args)?;
-    preflight::check(&desk, &orders)?;
+    let context = CommandContext::open(common)?;
+    let orders = orders(&context, args)?;
+    preflight::check(&context, &orders)?;
     if args.ways.dry_run {
-        return dry_run(&desk, &orders);
+        return dry_run(&context, &orders);
     }
     if args.ways.sandbox == "off" {
         report::say("warning: the agents run without the box: they can read and write all you can");
     }
-    if !desk.json {
-        omissions(&desk, &orders)?.iter().for_each(|text| report::say(text));
+    if !context.json {
+        omissions(&context, &orders)?.iter().for_each(|text| report::say(text));
     }
-    let ids = create(&desk, &orders)?;
-    desk.schedule()?;
+    let ids = create(&context, &orders)?;
+    context.schedule()?;
     if args.ways.detach {
         for id in &ids {
-            match desk.json {
-                true => report::json_line(&desk.view(id)?.json()),
+            match context.json {
+                true => report::json_line(&context.view(id)?.json()),
                 false => report::out(id.as_str()),
             }
         }
         return Ok(0);
     }
     let show = if args.ways.events { Show::Events } else { Show::States };
-    let seen = watch::watch(&desk, &ids, show)?;
-    summary(&desk, &ids, seen)
+    let seen = watch::watch(&context, &ids, show)?;
+    summary(&context, &ids, seen)
 }
 
 /// What the sessions will not contain, each sentence once.
-fn omissions(desk: &Desk, orders: &[Order]) -> Result<Vec<String>> {
-    let template = WorktreeTemplate::parse(&desk.config.studio.worktree)?;
+fn omissions(context: &CommandContext, orders: &[SessionSpec]) -> Result<Vec<String>> {
+    let template = WorktreeTemplate::parse(&context.config.studio.worktree)?;
     let mut said: Vec<String> = Vec::new();
     let mut bases: Vec<Option<&str>> = orders.iter().map(|order| order.base.as_deref()).collect();
     bases.dedup();
     for wanted in bases {
-        let base = desk.repository.base(wanted)?;
+        let base = context.repository.base(wanted)?;
         let is_head = wanted.is_none_or(|wanted| wanted == "HEAD");
-        for text in studio_git::omissions::of(&desk.repository, &template, &base.commit, is_head)? {
+        for text in
+            studio_git::omissions::of(&context.repository, &template, &base.commit, is_head)?
+        {
             if !said.contains(&text) {
                 said.push(text);
             }
@@ -177,7 +182,7 @@ fn omissions(desk: &Desk, orders: &[Order]) -> Result<Vec<String>> {
 }
 
 /// What was asked for, one order per task.
-fn orders(desk: &Desk, args: &Args) -> Result<Vec<Order>> {
+fn orders(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpec>> {
     let held = args.ways.requirements.as_deref().map(requirements::read).transpose()?;
     if held.is_some() && args.file.is_some() {
         return Err(Failure::usage("--requirements has no meaning with --tasks")
@@ -186,13 +191,13 @@ fn orders(desk: &Desk, args: &Args) -> Result<Vec<Order>> {
     }
     let mut orders = Vec::new();
     for task in &args.tasks {
-        orders.push(Order::of(if task == "-" { stdin_task()? } else { task.clone() }));
+        orders.push(SessionSpec::of(if task == "-" { stdin_task()? } else { task.clone() }));
     }
     if let Some(file) = &args.file {
         orders.extend(tasks::read(file)?);
     }
     if let Some(held) = held.as_ref().filter(|_| orders.is_empty()) {
-        orders.push(Order::of(held.title.clone()));
+        orders.push(SessionSpec::of(held.title.clone()));
     }
     if orders.is_empty() {
         return Err(Failure::usage("there is no task")
@@ -201,13 +206,13 @@ fn orders(desk: &Desk, args: &Args) -> Result<Vec<Order>> {
             .next("studio run --requirements FILE"));
     }
     for order in &mut orders {
-        order.take_flags(args);
+        take_flags(order, args);
         held.iter().for_each(|held| held.hold(order));
         refuse_bad_task(&order.task)?;
-        let agent = order.agent.take().or_else(|| desk.config.studio.agent.clone());
+        let agent = order.agent.take().or_else(|| context.config.studio.agent.clone());
         let agent = agent.unwrap_or_else(|| "g3".to_owned());
-        let options = order.options();
-        let row = contract::row(&desk.config, &agent, options, &order.part, &order.checks)?;
+        let options = Options::from(&*order);
+        let row = contract::row(&context.config, &agent, options, &order.part, &order.checks)?;
         command::refuse_too_long(&row, &order.task)?;
         order.agent = Some(agent);
     }
@@ -236,16 +241,35 @@ fn stdin_task() -> Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
+/// What the command line says goes for every task that does not say it itself.
+fn take_flags(spec: &mut SessionSpec, args: &Args) {
+    spec.agent = spec.agent.take().or_else(|| args.agent.clone());
+    spec.persona = spec.persona.take().or_else(|| args.persona.clone());
+    spec.base = spec.base.take().or_else(|| args.base.clone());
+    spec.checks.extend(args.checks.iter().cloned());
+    spec.model = args.model.clone();
+    spec.profile = args.profile.clone();
+    spec.limits = args.limits.limits();
+    spec.manner = Manner {
+        jobs: args.jobs.unwrap_or(0),
+        attended: is_attended(args.ways.ask),
+        accept: args.ways.accept,
+        boxed: args.ways.sandbox != "off",
+        config: None,
+        directory: None,
+    };
+}
+
 /// Whether somebody is there to answer permission requests.
 pub fn is_attended(ask: bool) -> bool {
     ask || (std::io::stdin().is_terminal() && std::io::stderr().is_terminal())
 }
 
-fn dry_run(desk: &Desk, orders: &[Order]) -> Result<u8> {
+fn dry_run(context: &CommandContext, orders: &[SessionSpec]) -> Result<u8> {
     for order in orders {
-        let record = draft(desk, order)?;
-        worktree::refuse_blocked_branch(&desk.repository.open()?, &record.place)?;
-        if desk.json {
+        let record = draft(context, order)?;
+        worktree::refuse_blocked_branch(&context.repository.open()?, &record.place)?;
+        if context.json {
             report::json_line(&json!({
                 "task": record.task, "agent": record.agent, "persona": record.persona,
                 "base": record.base, "checks": record.checks, "name": order.part.name,
@@ -273,18 +297,18 @@ fn dry_run(desk: &Desk, orders: &[Order]) -> Result<u8> {
 }
 
 /// The last word of `run`, and its exit code.
-fn summary(desk: &Desk, ids: &[Id], seen: Seen) -> Result<u8> {
-    let views = ids.iter().map(|id| desk.view(id)).collect::<Result<Vec<_>>>()?;
-    if desk.json {
+fn summary(context: &CommandContext, ids: &[Id], seen: Seen) -> Result<u8> {
+    let views = ids.iter().map(|id| context.view(id)).collect::<Result<Vec<_>>>()?;
+    if context.json {
         let sessions: Vec<_> = views.iter().map(|view| view.json()).collect();
         report::json_line(&json!({"type": "summary", "sessions": sessions}));
     } else {
-        list::show(desk, &views)?;
+        list::show(context, &views)?;
     }
     if seen == Seen::Interrupted {
         return Ok(130);
     }
-    for view in views.iter().filter(|view| view.is_held() && !desk.json) {
+    for view in views.iter().filter(|view| view.is_held() && !context.json) {
         let why = view.why().unwrap_or_default();
         report::say(&base::text::printable(&format!("{}: {why}", view.record.id)));
     }

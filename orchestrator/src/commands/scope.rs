@@ -8,7 +8,7 @@ use planner::document;
 use planner::requirement::{self, Requirement, Unclear};
 use planner::task::Task;
 
-use crate::commands::desk::{Common, Desk};
+use crate::commands::context::{CommandContext, Common};
 use crate::report::served::Served;
 use studio_git::landings::{self, Landing};
 
@@ -44,8 +44,8 @@ pub struct Found {
 
 impl Scope {
     /// Reads the requirements, and the history for them.
-    pub fn read(&self, common: &Common, desk: &Desk) -> Result<Found> {
-        let landings = landings::read(&desk.repository, &self.onto, self.since.as_deref())?;
+    pub fn read(&self, common: &Common, context: &CommandContext) -> Result<Found> {
+        let landings = landings::read(&context.repository, &self.onto, self.since.as_deref())?;
         let mut requirements = requirements(&common.directory()?, &self.file)?;
         if let Some(id) = &self.id {
             requirements.retain(|it| it.id.eq_ignore_ascii_case(id));

@@ -4,7 +4,7 @@
 use base::failure::{Failure, Result};
 use serde_json::{Value, json};
 
-use crate::commands::desk::{Common, Desk};
+use crate::commands::context::{CommandContext, Common};
 use crate::commands::scope::Scope;
 use crate::report;
 use crate::report::served::{Served, Took};
@@ -24,11 +24,11 @@ pub struct Args {
 /// Runs it. The exit code is 1 where a requirement is not landed and shown.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     refuse_both(common, args.markdown)?;
-    let desk = Desk::open(common)?;
-    let found = args.scope.read(common, &desk)?;
+    let context = CommandContext::open(common)?;
+    let found = args.scope.read(common, &context)?;
     let all = found.served();
     let open = all.iter().filter(|it| it.row.gap().is_some()).count();
-    if desk.json {
+    if context.json {
         report::json_line(&json!({
             "schema": 1,
             "requirements": all.iter().map(Served::json).collect::<Vec<Value>>(),

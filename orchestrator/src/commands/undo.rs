@@ -3,7 +3,7 @@
 use base::failure::Result;
 use serde_json::json;
 
-use crate::commands::desk::{Common, Desk};
+use crate::commands::context::{CommandContext, Common};
 use crate::report;
 use studio_git::operations::Kind;
 use studio_git::{trash, worktree};
@@ -18,10 +18,10 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let time = desk.clock.stamp();
-    let undone = trash::undo(&desk.repository, args.operation.as_deref(), &time)?;
-    if desk.json {
+    let context = CommandContext::open(common)?;
+    let time = context.clock.stamp();
+    let undone = trash::undo(&context.repository, args.operation.as_deref(), &time)?;
+    if context.json {
         report::json_line(&json!({
             "schema": 1, "operation": undone.operation, "undone": undone.undone,
         }));

@@ -6,14 +6,14 @@ use base::failure::Result;
 use base::text::head;
 use planner::verdict::{self, Checks, Verdict};
 
-use crate::commands::desk::{Common, Desk};
-use crate::commands::proof::{self, Ran};
+use crate::commands::context::{CommandContext, Common};
 use crate::commands::scope::{Found, Scope};
 use crate::commands::{known, trace};
 use crate::report;
 use crate::report::served::Served;
 use crate::report::verified::{Finding, Line, Now, Verified};
-use crate::session::record::Templates;
+use studio_core::landing::merge_checks::{self, Ran};
+use studio_core::session::record::Templates;
 use studio_git::landings::{self, Landing};
 
 /// The command line.
@@ -36,13 +36,13 @@ pub struct Args {
 /// Runs it. The exit code is 1 unless everything asked for is landed, has a check, and passes.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     trace::refuse_both(common, args.markdown)?;
-    let desk = Desk::open(common)?;
-    let found = args.scope.read(common, &desk)?;
-    let tip = landings::commit(&desk.repository, &args.scope.onto)?;
+    let context = CommandContext::open(common)?;
+    let found = args.scope.read(common, &context)?;
+    let tip = landings::commit(&context.repository, &args.scope.onto)?;
     let asked = asked(&found, args.scope.id.is_some());
     let mut lines = lines(&found, &asked, args.each, &tip);
-    let known = known::lines(&desk)?;
-    run_lines(&desk, &mut lines, |line| args.run_recorded || known.contains(line))?;
+    let known = known::lines(&context)?;
+    run_lines(&context, &mut lines, |line| args.run_recorded || known.contains(line))?;
     let verified = Verified {
         onto: tip.0,
         each: args.each,
@@ -50,12 +50,12 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         findings: findings(&found, &asked, &lines),
         lines,
     };
-    match (desk.json, args.markdown) {
+    match (context.json, args.markdown) {
         (true, _) => report::json_line(&verified.json()),
         (false, true) => report::out(&verified.markdown()),
         (false, false) => report::out(&verified.text()),
     }
-    if !desk.json {
+    if !context.json {
         report::say(&verified.outcome());
     }
     Ok(u8::from(!verified.holds()))
@@ -107,20 +107,24 @@ fn lines(
 }
 
 /// Runs the lines that may run, those of one state of the files together.
-fn run_lines(desk: &Desk, lines: &mut [Line], may_run: impl Fn(&str) -> bool) -> Result<()> {
-    let studio = &desk.config.studio;
+fn run_lines(
+    context: &CommandContext,
+    lines: &mut [Line],
+    may_run: impl Fn(&str) -> bool,
+) -> Result<()> {
+    let studio = &context.config.studio;
     let templates = Templates { branch: studio.branch.clone(), worktree: studio.worktree.clone() };
     for part in lines.chunk_by_mut(|a, b| a.on == b.on) {
         let commands: Vec<String> =
             part.iter().map(|line| line.command.clone()).filter(|line| may_run(line)).collect();
         let Some(first) = part.first().filter(|_| !commands.is_empty()) else { continue };
-        if !desk.json {
+        if !context.json {
             let word = if commands.len() == 1 { "check" } else { "checks" };
             report::say(&format!("runs {} {word} on {}", commands.len(), head(&first.on, 12)));
         }
         let (on, tree) = (first.on.clone(), first.tree.clone());
-        let state = proof::State { commit: &on, tree: &tree };
-        let ran = proof::run(desk, &templates, state, &commands)?;
+        let state = merge_checks::State { commit: &on, tree: &tree };
+        let ran = merge_checks::run(context, &templates, state, &commands)?;
         for line in part.iter_mut().filter(|line| commands.contains(&line.command)) {
             line.now = match &ran {
                 Ran::Checks(results) => {

@@ -10,16 +10,16 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::commands::changes::Changes;
-use crate::commands::desk::Desk;
+use crate::commands::context::CommandContext;
 use crate::commands::permission_prompt::PermissionPrompt;
 use crate::commands::stop;
 use crate::report;
 use crate::report::progress::Progress;
 use crate::report::rounds;
-use crate::report::view::View;
-use crate::session::facts::{Facts, Fate, Story};
-use crate::session::journal::{Entry, Line, Tail};
-use crate::session::state::{State, state, why};
+use studio_core::session::facts::{Facts, Fate, Story};
+use studio_core::session::journal::{Entry, Line, Tail};
+use studio_core::session::state::{State, state, why};
+use studio_core::view::View;
 use studio_git::engine;
 
 /// How often the scheduler is called.
@@ -67,15 +67,15 @@ struct Watched {
 }
 
 /// Shows the sessions until all have settled. Ctrl-C stops them in order, and keeps everything.
-pub fn watch(desk: &Desk, ids: &[Id], show: Show) -> Result<Seen> {
-    let mut watcher = Watcher::begin(desk, show)?;
+pub fn watch(context: &CommandContext, ids: &[Id], show: Show) -> Result<Seen> {
+    let mut watcher = Watcher::begin(context, show)?;
     ids.iter().for_each(|id| watcher.add(id));
     watcher.until(Enough::All)
 }
 
 /// Shows sessions while they work.
 pub struct Watcher<'d> {
-    desk: &'d Desk,
+    context: &'d CommandContext,
     show: Show,
     watched: Vec<Watched>,
     progress: Progress,
@@ -99,20 +99,20 @@ enum Woken {
 
 impl<'d> Watcher<'d> {
     /// A watcher of nothing yet; from now on Ctrl-C is heard.
-    pub fn begin(desk: &'d Desk, show: Show) -> Result<Watcher<'d>> {
+    pub fn begin(context: &'d CommandContext, show: Show) -> Result<Watcher<'d>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.or_fail(|| "cannot start the runtime")?;
         let (interrupt, changes, prompt) = {
             let _inside = runtime.enter();
-            let prompt = if desk.json { None } else { PermissionPrompt::new() };
+            let prompt = if context.json { None } else { PermissionPrompt::new() };
             (Interrupt::listen()?, Changes::start(), prompt)
         };
-        changes.add(desk.store.root());
+        changes.add(context.store.root());
         Ok(Watcher {
-            desk,
+            context,
             show,
             watched: Vec::new(),
-            progress: Progress::new(desk.json),
+            progress: Progress::new(context.json),
             prompt,
             changes,
             interrupt,
@@ -127,12 +127,12 @@ impl<'d> Watcher<'d> {
         if self.watched.iter().any(|watched| watched.id == *id) {
             return;
         }
-        self.changes.add(&self.desk.store.dir(id));
+        self.changes.add(&self.context.store.dir(id));
         let nothing =
             Facts { locked: true, story: Story::default(), fate: Fate::Open, holds: Vec::new() };
         self.watched.push(Watched {
             id: id.clone(),
-            tail: Tail::from_start(self.desk.store.file(id, "journal.jsonl")),
+            tail: Tail::from_start(self.context.store.file(id, "journal.jsonl")),
             read: nothing,
             shown: None,
             stuck: false,
@@ -155,24 +155,24 @@ impl<'d> Watcher<'d> {
                 }
             }
             if self.scheduled.elapsed() >= STEP && !self.interrupted {
-                self.desk.schedule()?;
+                self.context.schedule()?;
                 self.scheduled = Instant::now();
             }
             match self.wait() {
                 Woken::Changed => {}
                 Woken::Key(key) => {
                     if let Some(prompt) = &mut self.prompt {
-                        prompt.answer(self.desk, key, &mut self.progress)?;
+                        prompt.answer(self.context, key, &mut self.progress)?;
                     }
                 }
                 Woken::Interrupted if self.interrupted => return Ok(Seen::Interrupted),
                 Woken::Interrupted => {
                     self.interrupted = true;
-                    if !self.desk.json {
+                    if !self.context.json {
                         let text = "stopping; everything is kept (again: do not wait)";
                         self.progress.say(text);
                     }
-                    stop_all(self.desk, self.watched.iter().map(|watched| &watched.id))?;
+                    stop_all(self.context, self.watched.iter().map(|watched| &watched.id))?;
                 }
             }
         }
@@ -197,13 +197,13 @@ impl<'d> Watcher<'d> {
     }
 
     fn look(&mut self) -> Result<()> {
-        let (desk, fates) = (self.desk, self.desk.fates()?);
+        let (context, fates) = (self.context, self.context.fates()?);
         let mut views = Vec::with_capacity(self.watched.len());
         for session in &mut self.watched {
-            let view = desk.view_with(&session.id, &fates)?;
+            let view = context.view_with(&session.id, &fates)?;
             // One that waits for others moves when they do: alone it holds nobody up.
             session.settled =
-                session.look(desk, &view, &mut self.progress, self.show)? || view.is_held();
+                session.look(context, &view, &mut self.progress, self.show)? || view.is_held();
             views.push(view);
         }
         if let Some(prompt) = &mut self.prompt {
@@ -237,9 +237,9 @@ impl Interrupt {
     }
 }
 
-fn stop_all<'i>(desk: &Desk, ids: impl Iterator<Item = &'i Id>) -> Result<()> {
+fn stop_all<'i>(context: &CommandContext, ids: impl Iterator<Item = &'i Id>) -> Result<()> {
     for id in ids {
-        stop::ask(desk, id)?;
+        stop::ask(context, id)?;
     }
     Ok(())
 }
@@ -248,7 +248,7 @@ impl Watched {
     /// Shows what is new; whether the session has settled.
     fn look(
         &mut self,
-        desk: &Desk,
+        context: &CommandContext,
         view: &View,
         progress: &mut Progress,
         show: Show,
@@ -256,7 +256,7 @@ impl Watched {
         let lines = self.tail.more().or_fail(|| format!("cannot read `{}`", self.id))?;
         for line in &lines {
             self.read.story.hear(line);
-            if !desk.json || show == Show::FromNow {
+            if !context.json || show == Show::FromNow {
                 continue;
             }
             // A state is told before what happens in it.
@@ -275,14 +275,14 @@ impl Watched {
         }
         if self.shown.as_ref() != Some(&view.state) {
             progress.changed(view);
-            if desk.json {
+            if context.json {
                 self.tell(&view.state, view.why(), view.facts.story.updated_at.as_deref());
             }
             self.shown = Some(view.state.clone());
         }
         if view.state == State::Landing && !view.facts.locked {
             // Whoever landed it was killed on the way; its intent says how to end that.
-            if let Err(failure) = engine::recover(&desk.repository) {
+            if let Err(failure) = engine::recover(&context.repository) {
                 // The others go on; whoever changes something next tries again.
                 if !std::mem::replace(&mut self.stuck, true) {
                     report::say(&failure.to_string());

@@ -5,8 +5,8 @@ use base::text::count;
 
 use crate::report::rounds;
 use crate::report::table::first_lines;
-use crate::session::journal::{CheckResult, Entry, Line, Outcome};
-use crate::session::record::Limits;
+use studio_core::session::journal::{CheckResult, Entry, Line, Outcome};
+use studio_core::session::record::Limits;
 
 /// Reads the lines of a journal in order.
 #[derive(Debug, Default)]

@@ -8,10 +8,10 @@ use base::text::{columns, cut_columns, printable};
 use jiff::Timestamp;
 
 use crate::report::table::{age, agent, changes};
-use crate::report::view::View;
-use crate::session::facts::Unchecked;
-use crate::session::id::shortest_prefix;
-use crate::session::state::State;
+use studio_core::session::facts::Unchecked;
+use studio_core::session::id::shortest_prefix;
+use studio_core::session::state::State;
+use studio_core::view::View;
 
 /// Columns between two cells.
 const GAP: usize = 2;

@@ -12,7 +12,6 @@ pub mod served;
 pub mod table;
 pub mod traced;
 pub mod verified;
-pub mod view;
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::OnceLock;

@@ -7,9 +7,9 @@ use base::id::Id;
 use base::text::{head, printable};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::report::view::View;
 use crate::report::{say, table};
-use crate::session::state::State;
+use studio_core::session::state::State;
+use studio_core::view::View;
 
 /// One step of a command that takes its time, shown while it lasts: on a terminal with the time
 /// that has passed, elsewhere as a sentence.

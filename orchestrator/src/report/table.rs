@@ -6,9 +6,9 @@ use comfy_table::{ContentArrangement, Table};
 use jiff::Timestamp;
 
 use crate::report::coach;
-use crate::report::view::View;
-use crate::session::record::Record;
-use crate::session::state::State;
+use studio_core::session::record::Record;
+use studio_core::session::state::State;
+use studio_core::view::View;
 
 /// Rows under a header, without lines between them, as wide as the terminal.
 pub fn plain<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> String {

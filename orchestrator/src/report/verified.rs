@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::report::served::Served;
 use crate::report::{markdown, table};
-use crate::session::journal::CheckResult;
+use studio_core::session::journal::CheckResult;
 
 /// Characters of a commit's name.
 const NAME: usize = 12;

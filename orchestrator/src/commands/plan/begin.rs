@@ -9,18 +9,18 @@ use planner::requirement;
 
 use super::Args;
 use super::paper::{Paper, REQUIREMENTS, Saved};
-use crate::commands::desk::Desk;
-use crate::commands::order::Order;
+use crate::commands::context::CommandContext;
 use crate::commands::{input, preflight, requirements};
 use crate::report;
-use crate::session::random;
+use studio_core::session::random;
+use studio_core::session::spec::SessionSpec;
 
 /// Bytes of a wish at most.
 const MOST: u64 = 4 << 20;
 
 /// What the user wants, from a file.
-pub fn wish(desk: &Desk, file: &Path) -> Result<String> {
-    let path = desk.directory.as_deref().unwrap_or(Path::new(".")).join(file);
+pub fn wish(context: &CommandContext, file: &Path) -> Result<String> {
+    let path = context.directory.as_deref().unwrap_or(Path::new(".")).join(file);
     let unreadable =
         |why: String| Failure::usage(format!("cannot read {}", file.display())).because(why);
     let bytes = input::read(&path, MOST).map_err(|e| unreadable(e.to_string()))?;
@@ -34,22 +34,22 @@ pub fn wish(desk: &Desk, file: &Path) -> Result<String> {
 
 /// Refuses a new plan that no agent could work on, or whose wish no model could refine, before
 /// anything is written down.
-pub fn refuse_without_agents(desk: &Desk, args: &Args, wish: &str) -> Result<()> {
+pub fn refuse_without_agents(context: &CommandContext, args: &Args, wish: &str) -> Result<()> {
     let needs_model = document::current(wish).is_none() && requirement::items_of(wish) == 0;
     if needs_model {
-        preflight::planner(desk)?;
+        preflight::planner(context)?;
     }
-    let order = Order {
-        agent: desk.config.studio.agent.clone(),
+    let order = SessionSpec {
+        agent: context.config.studio.agent.clone(),
         limits: args.limits.limits(),
-        ..Order::of(wish.to_owned())
+        ..SessionSpec::of(wish.to_owned())
     };
-    preflight::check(desk, &[order])
+    preflight::check(context, &[order])
 }
 
 /// Begins a plan for a wish.
 pub fn begin(
-    desk: &Desk,
+    context: &CommandContext,
     args: &Args,
     paper: &Paper,
     wish: &str,
@@ -64,8 +64,8 @@ pub fn begin(
             .next("studio plan    goes on with it")
             .next(format!("studio plan --new {file}    sets it aside; nothing is lost")));
     }
-    let saved = fresh(desk, wish)?;
-    let stamp = desk.clock.now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
+    let saved = fresh(context, wish)?;
+    let stamp = context.clock.now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
     let how = if at_work || strange { "dropped" } else { "completed" };
     // A list of tasks alone is the user's own, for this plan.
     let earlier = before.is_some() || strange;
@@ -78,7 +78,7 @@ pub fn begin(
             "completed" => Happened::Completed(requirements.clone(), tasks.clone()),
             _ => Happened::Other(format!("SET ASIDE ({requirements}, {tasks})")),
         };
-        paper.tell(desk.clock, vec![what])?;
+        paper.tell(context.clock, vec![what])?;
     }
     let text = match document::current(wish) {
         Some(_) => numbered(wish)?,
@@ -92,7 +92,7 @@ pub fn begin(
 
 /// Goes on with the plan that there is; requirements that somebody else wrote, e.g. in
 /// `g3 --planning`, are one.
-pub fn go_on(desk: &Desk, paper: &Paper, saved: Option<Saved>) -> Result<Saved> {
+pub fn go_on(context: &CommandContext, paper: &Paper, saved: Option<Saved>) -> Result<Saved> {
     let Some(text) = paper.read(REQUIREMENTS)? else {
         return Err(Failure::usage("there is no plan in this repository")
             .because(format!("there is no {REQUIREMENTS}"))
@@ -101,7 +101,7 @@ pub fn go_on(desk: &Desk, paper: &Paper, saved: Option<Saved>) -> Result<Saved> 
     if let Some(saved) = saved {
         return Ok(saved);
     }
-    let saved = fresh(desk, &text)?;
+    let saved = fresh(context, &text)?;
     if document::current(&text).is_some() {
         let text_now = numbered(&text)?;
         if text_now != text {
@@ -119,8 +119,8 @@ fn numbered(text: &str) -> Result<String> {
     Ok(text)
 }
 
-fn fresh(desk: &Desk, wish: &str) -> Result<Saved> {
-    let base = desk.repository.base(None)?;
+fn fresh(context: &CommandContext, wish: &str) -> Result<Saved> {
+    let base = context.repository.base(None)?;
     let branch = base.branch.ok_or_else(|| {
         Failure::refused("a plan needs a branch to land on")
             .because("no branch is checked out here")

@@ -23,15 +23,15 @@ use planner::requirement::{self, Requirement};
 use planner::task::{self, Task};
 use serde_json::Value;
 
-use crate::commands::desk::{Common, Desk};
-use crate::commands::order::Order;
+use crate::commands::context::{CommandContext, Common};
 use crate::commands::run::LimitArgs;
 use crate::commands::scope::Scope;
 use crate::commands::{preflight, question, trace};
-use crate::launch::table::g3_program;
 use crate::report;
-use crate::session::record::Manner;
 use paper::{Paper, REQUIREMENTS, Saved, TASKS};
+use studio_core::launch::table::g3_program;
+use studio_core::session::record::Manner;
+use studio_core::session::spec::SessionSpec;
 use studio_git::engine;
 use work::Worked;
 
@@ -66,7 +66,7 @@ pub struct Args {
 
 /// A plan, and all that is needed to go on with it.
 struct Plan<'a> {
-    desk: &'a Desk,
+    context: &'a CommandContext,
     args: &'a Args,
     paper: Paper,
     saved: Saved,
@@ -79,14 +79,14 @@ struct Plan<'a> {
 
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    for said in engine::recover(&desk.repository)? {
+    let context = CommandContext::open(common)?;
+    for said in engine::recover(&context.repository)? {
         report::say(&said);
     }
-    let mut plan = Plan::open(&desk, args)?;
+    let mut plan = Plan::open(&context, args)?;
     loop {
         let stage = plan.stage()?;
-        tell::stage(&desk, stage);
+        tell::stage(&context, stage);
         match stage {
             Stage::Refine => plan.refine()?,
             Stage::Approve => plan.approve()?,
@@ -111,12 +111,12 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 
 impl<'a> Plan<'a> {
     /// The plan that is meant: the one at work, or a new one.
-    fn open(desk: &'a Desk, args: &'a Args) -> Result<Plan<'a>> {
-        let top = desk.repository.main_checkout.clone().ok_or_else(|| {
+    fn open(context: &'a CommandContext, args: &'a Args) -> Result<Plan<'a>> {
+        let top = context.repository.main_checkout.clone().ok_or_else(|| {
             Failure::refused("a plan needs a checkout")
                 .because("its files are in g3-plan/, and this repository is bare")
         })?;
-        let studio = desk.repository.studio_dir()?;
+        let studio = context.repository.studio_dir()?;
         let lock = studio.join("plan.lock");
         let alone = Lock::try_take(&lock).or_fail(|| format!("cannot lock {}", lock.display()))?;
         let _alone = alone.ok_or_else(|| {
@@ -126,16 +126,16 @@ impl<'a> Plan<'a> {
         })?;
         let paper = Paper::at(top, &studio);
         let saved = paper.saved()?;
-        let wish = args.wish.as_deref().map(|file| begin::wish(desk, file)).transpose()?;
+        let wish = args.wish.as_deref().map(|file| begin::wish(context, file)).transpose()?;
         let saved = match (wish, saved) {
             (Some(wish), Some(saved)) if wish == saved.wish => saved,
             (Some(wish), before) => {
-                begin::refuse_without_agents(desk, args, &wish)?;
-                begin::begin(desk, args, &paper, &wish, before)?
+                begin::refuse_without_agents(context, args, &wish)?;
+                begin::begin(context, args, &paper, &wish, before)?
             }
-            (None, saved) => begin::go_on(desk, &paper, saved)?,
+            (None, saved) => begin::go_on(context, &paper, saved)?,
         };
-        Ok(Plan { desk, args, paper, saved, split: false, land_again: BTreeSet::new(), _alone })
+        Ok(Plan { context, args, paper, saved, split: false, land_again: BTreeSet::new(), _alone })
     }
 
     fn requirements(&self) -> Result<(String, Vec<Requirement>)> {
@@ -195,7 +195,7 @@ impl<'a> Plan<'a> {
         let (text, all) = self.requirements()?;
         let before = self.saved.approved.as_deref().unwrap_or_default();
         let before = self.paper.requirements(before).unwrap_or_default();
-        tell::requirements(self.desk, &all, &before);
+        tell::requirements(self.context, &all, &before);
         self.ask("approve these requirements?", "the requirements are not approved", REQUIREMENTS)?;
         let approved = Happened::Approved(hash(text.as_bytes()));
         self.saved.approved = Some(text);
@@ -203,7 +203,7 @@ impl<'a> Plan<'a> {
         self.saved.agreed = None;
         self.saved.over = false;
         self.paper.save(&self.saved)?;
-        self.paper.tell(self.desk.clock, vec![approved])
+        self.paper.tell(self.context.clock, vec![approved])
     }
 
     /// Lets a model split what no task serves.
@@ -229,15 +229,16 @@ impl<'a> Plan<'a> {
     fn agree(&mut self) -> Result<()> {
         let (_, all) = self.requirements()?;
         let (text, tasks) = self.tasks(&all)?;
-        let orders: Vec<Order> = tasks.iter().map(|task| self.order(task, None, &all)).collect();
-        preflight::check(self.desk, &orders)?;
-        tell::tasks(self.desk, &tasks, &self.standing(&tasks, &all)?);
+        let orders: Vec<SessionSpec> =
+            tasks.iter().map(|task| self.order(task, None, &all)).collect();
+        preflight::check(self.context, &orders)?;
+        tell::tasks(self.context, &tasks, &self.standing(&tasks, &all)?);
         self.ask("work on these tasks?", "the tasks are not agreed to", TASKS)?;
         self.saved.agreed = Some(text);
         self.paper.save(&self.saved)?;
-        let tip = self.desk.repository.base(Some(&self.saved.branch))?.commit;
+        let tip = self.context.repository.base(Some(&self.saved.branch))?.commit;
         let lines = all.iter().map(|it| format!("{}: {}", it.id, it.text)).collect();
-        self.paper.tell(self.desk.clock, vec![Happened::Head(tip), Happened::Started(lines)])
+        self.paper.tell(self.context.clock, vec![Happened::Head(tip), Happened::Started(lines)])
     }
 
     /// Asks, unless everything is answered with yes.
@@ -257,13 +258,13 @@ impl<'a> Plan<'a> {
     /// What a model says to a text on stdin.
     fn model(&self, part: &[&str], input: &str) -> Result<String> {
         let mut job = Job::new(g3_program(), &self.paper.top).args(part).arg("--json");
-        if let Some(file) = &self.desk.config_file {
+        if let Some(file) = &self.context.config_file {
             job = job.arg("--config").arg(file);
         }
         let limits = Limits { time: Some(PATIENCE), bytes: 4 << 20 };
         let fail = || "cannot run g3";
         // Who looks on sees what the model does.
-        let seen = !self.desk.json && std::io::stderr().is_terminal();
+        let seen = !self.context.json && std::io::stderr().is_terminal();
         let stderr = if seen { Stream::Inherit } else { Stream::Piped };
         let output = job.input(input).stderr(stderr).output(limits).or_fail(fail)?;
         let failed =
@@ -298,8 +299,8 @@ impl<'a> Plan<'a> {
         let (_, all) = self.requirements()?;
         let (_, tasks) = self.tasks(&all)?;
         let standing = self.standing(&tasks, &all)?;
-        tell::end(self.desk, &tasks, &standing);
-        if !self.desk.json {
+        tell::end(self.context, &tasks, &standing);
+        if !self.context.json {
             let scope = Scope {
                 id: None,
                 file: self.paper.top.join(REQUIREMENTS),

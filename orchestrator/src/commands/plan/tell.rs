@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use super::paper::{REQUIREMENTS, TASKS};
 use super::work::Placed;
-use crate::commands::desk::Desk;
-use crate::commands::landing::Landed;
+use crate::commands::context::CommandContext;
 use crate::report;
 use crate::report::table;
-use crate::session::facts::Fate;
+use studio_core::landing::Landed;
+use studio_core::session::facts::Fate;
 
 /// What happens next.
-pub fn stage(desk: &Desk, stage: Stage) {
+pub fn stage(context: &CommandContext, stage: Stage) {
     let (word, sentence) = match stage {
         Stage::Refine => ("refine", "a model reads the code and refines the requirements"),
         Stage::Approve => ("approve", ""),
@@ -25,7 +25,7 @@ pub fn stage(desk: &Desk, stage: Stage) {
         Stage::Work => ("work", ""),
         Stage::Over => ("over", ""),
     };
-    if desk.json {
+    if context.json {
         report::json_line(&json!({"type": "plan", "stage": word}));
     } else if !sentence.is_empty() {
         report::say(&format!("{sentence} …"));
@@ -33,8 +33,8 @@ pub fn stage(desk: &Desk, stage: Stage) {
 }
 
 /// The requirements, and what changed since the user approved some.
-pub fn requirements(desk: &Desk, all: &[Requirement], before: &[Requirement]) {
-    if desk.json {
+pub fn requirements(context: &CommandContext, all: &[Requirement], before: &[Requirement]) {
+    if context.json {
         return;
     }
     report::out(&format!("{REQUIREMENTS}:"));
@@ -53,8 +53,8 @@ pub fn requirements(desk: &Desk, all: &[Requirement], before: &[Requirement]) {
 }
 
 /// The tasks, and what is to be done about each.
-pub fn tasks(desk: &Desk, tasks: &[Task], placed: &[Placed]) {
-    if desk.json {
+pub fn tasks(context: &CommandContext, tasks: &[Task], placed: &[Placed]) {
+    if context.json {
         return;
     }
     let row = |(task, placed): (&Task, &Placed)| {
@@ -83,17 +83,17 @@ pub fn without_a_model(failure: &Failure, instead: &str) {
 }
 
 /// A session of the plan landed.
-pub fn landed(desk: &Desk, landed: &Landed) {
-    if !desk.json {
+pub fn landed(context: &CommandContext, landed: &Landed) {
+    if !context.json {
         let commit = head(landed.commit.as_deref().unwrap_or_default(), 12);
         report::say(&format!("{} landed on {} as {commit}", landed.id, landed.target));
     }
 }
 
 /// How it ended.
-pub fn end(desk: &Desk, tasks: &[Task], placed: &[Placed]) {
+pub fn end(context: &CommandContext, tasks: &[Task], placed: &[Placed]) {
     let rows = tasks.iter().zip(placed);
-    if desk.json {
+    if context.json {
         let tasks: Vec<Value> = rows.map(|(task, placed)| told(task, placed)).collect();
         report::json_line(&json!({"type": "summary", "schema": 1, "tasks": tasks}));
         return;

@@ -9,17 +9,18 @@ use planner::requirement::Requirement;
 use planner::task::Task;
 
 use super::{Plan, tell};
-use crate::commands::landing::{Options, Refused};
-use crate::commands::order::{self, Order};
 use crate::commands::watch::{Enough, Seen, Show, Watcher};
 use crate::commands::{accept, discard, question, resume};
-use crate::launch::contract::has_rounds;
 use crate::report;
-use crate::report::view::View;
-use crate::session::facts::Fate;
-use crate::session::fates::Fates;
-use crate::session::record::Part;
-use crate::session::state::State;
+use studio_core::create;
+use studio_core::landing::{Options, Refused};
+use studio_core::launch::contract::has_rounds;
+use studio_core::session::facts::Fate;
+use studio_core::session::fates::Fates;
+use studio_core::session::record::Part;
+use studio_core::session::spec::SessionSpec;
+use studio_core::session::state::State;
+use studio_core::view::View;
 
 /// Bytes of what a failing check wrote that an agent is shown.
 const TAIL: usize = 3000;
@@ -54,7 +55,7 @@ impl Plan<'_> {
     /// it waits for are as they were when it was made.
     pub fn standing(&self, tasks: &[Task], all: &[Requirement]) -> Result<Vec<Placed>> {
         let views = self.sessions()?;
-        let fates = self.desk.fates()?;
+        let fates = self.context.fates()?;
         let placed = |(task, digest): (&Task, Digest)| {
             let of_task = |view: &&View| view.record.part.name.as_ref() == Some(&task.id);
             let same =
@@ -100,7 +101,7 @@ impl Plan<'_> {
 
     /// The sessions of this plan, oldest first.
     fn sessions(&self) -> Result<Vec<View>> {
-        let mut views = self.desk.views()?;
+        let mut views = self.context.views()?;
         views.retain(|view| view.record.part.plan.as_ref() == Some(&self.saved.id));
         Ok(views)
     }
@@ -113,8 +114,8 @@ impl Plan<'_> {
         self.drop_others(&tasks, &all)?;
         self.ask_about_undone(&tasks, &all)?;
         let digests = self.digests(&tasks, &all);
-        let desk = self.desk;
-        let mut watcher = Watcher::begin(desk, Show::FromNow)?;
+        let context = self.context;
+        let mut watcher = Watcher::begin(context, Show::FromNow)?;
         let mut tries = vec![0; tasks.len()];
         loop {
             let placed = self.standing(&tasks, &all)?;
@@ -131,7 +132,7 @@ impl Plan<'_> {
                 }
             }
             if !acts.is_empty() {
-                desk.schedule()?;
+                context.schedule()?;
                 continue;
             }
             let at_work: Vec<&Id> = placed
@@ -165,7 +166,7 @@ impl Plan<'_> {
         if others.is_empty() {
             return Ok(());
         }
-        let operation = discard::drop_all(self.desk, &others)?;
+        let operation = discard::drop_all(self.context, &others)?;
         let ids: Vec<&str> = others.iter().map(|view| view.record.id.as_str()).collect();
         report::say(&format!("dropped, for the plan has changed: {}", ids.join(", ")));
         report::say(&format!("undo: studio undo {operation}"));
@@ -186,11 +187,11 @@ impl Plan<'_> {
         let id = &view.record.id;
         match act {
             Act::Begin => Ok(()),
-            Act::GoOn => resume::wake(self.desk, id, None),
-            Act::Again => resume::wake(self.desk, id, Some(why_again(view))),
-            Act::Land => match accept::one(self.desk, view, &Options::default()) {
+            Act::GoOn => resume::wake(self.context, id, None),
+            Act::Again => resume::wake(self.context, id, Some(why_again(view))),
+            Act::Land => match accept::one(self.context, view, &Options::default()) {
                 Ok(landed) => {
-                    tell::landed(self.desk, &landed);
+                    tell::landed(self.context, &landed);
                     Ok(())
                 }
                 Err(refused) => self.not_landed(id, refused),
@@ -202,16 +203,16 @@ impl Plan<'_> {
     fn not_landed(&self, id: &Id, refused: Refused) -> Result<()> {
         let Refused { failure, turn, .. } = refused;
         match (failure.kind, turn) {
-            (Kind::Conflict, Some(turn)) => resume::wake(self.desk, id, Some(turn.into())),
+            (Kind::Conflict, Some(turn)) => resume::wake(self.context, id, Some(turn.into())),
             (Kind::Failed, _) => {
                 let branch = &self.saved.branch;
-                let tip = self.desk.repository.base(Some(branch))?.commit;
+                let tip = self.context.repository.base(Some(branch))?.commit;
                 let text = format!(
                     "Your work does not land: {}. The branch `{branch}` is at commit {tip}. Commit \
                      what you have, run `git merge {tip}`, and make it pass.",
                     failure.in_full()
                 );
-                resume::wake(self.desk, id, Some(text))
+                resume::wake(self.context, id, Some(text))
             }
             (_, _) => Err(failure),
         }
@@ -225,12 +226,12 @@ impl Plan<'_> {
     ) -> Result<()> {
         let mut order = self.order(task, placed.earlier.as_deref(), all);
         order.part.digest = Some(digest.to_owned());
-        order::create(self.desk, &[order]).map(|_| ())
+        create::create(self.context, &[order]).map(|_| ())
     }
 
     /// What is to be started for a task; `earlier` is the commit that landed earlier work on it.
-    pub fn order(&self, task: &Task, earlier: Option<&str>, all: &[Requirement]) -> Order {
-        let agent = task.agent.clone().or_else(|| self.desk.config.studio.agent.clone());
+    pub fn order(&self, task: &Task, earlier: Option<&str>, all: &[Requirement]) -> SessionSpec {
+        let agent = task.agent.clone().or_else(|| self.context.config.studio.agent.clone());
         let agent = agent.unwrap_or_else(|| "g3".to_owned());
         let mut text = task.text.clone();
         if let Some(commit) = earlier {
@@ -243,13 +244,13 @@ impl Plan<'_> {
         let mut contract = plan::contract(task, all);
         // Only g3 has a coach; another agent, or a persona, is told what its work is for.
         let persona = task.persona.as_deref();
-        let coached = has_rounds(&self.desk.config, &agent, persona);
+        let coached = has_rounds(&self.context.config, &agent, persona);
         if let Some(lines) = contract.take_if(|_| !coached) {
             text.push_str(&format!("\n\nIt serves these requirements:\n\n{lines}"));
         }
         let mut checks = task.checks.clone();
         checks.extend(self.args.checks.iter().filter(|it| !task.checks.contains(it)).cloned());
-        Order {
+        SessionSpec {
             agent: Some(agent),
             persona: task.persona.clone(),
             base: task.base.clone().or_else(|| Some(self.saved.branch.clone())),
@@ -264,7 +265,7 @@ impl Plan<'_> {
             },
             limits: self.args.limits.limits(),
             manner: self.manner(),
-            ..Order::of(text)
+            ..SessionSpec::of(text)
         }
     }
 }

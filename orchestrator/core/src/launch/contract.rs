@@ -7,6 +7,7 @@ use planner::document::{CURRENT, unmarked};
 
 use crate::launch::table;
 use crate::session::record::Part;
+use crate::session::spec::SessionSpec;
 
 /// How g3 is to work in a session; no other agent knows any of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,6 +18,16 @@ pub struct Options<'a> {
     pub model: Option<&'a str>,
     /// The names that its tools have instead of the configured ones.
     pub profile: Option<&'a str>,
+}
+
+impl<'a> From<&'a SessionSpec> for Options<'a> {
+    fn from(spec: &'a SessionSpec) -> Options<'a> {
+        Options {
+            persona: spec.persona.as_deref(),
+            model: spec.model.as_deref(),
+            profile: spec.profile.as_deref(),
+        }
+    }
 }
 
 /// The row of a session's agent, with all that its command says: requirements are worked on by

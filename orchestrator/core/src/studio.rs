@@ -3,19 +3,18 @@
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use base::clock::Clock;
-use base::config::{Config, Sources};
+use base::config::Config;
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use base::lock::Lock;
 
-use crate::commands::interrupt::Interrupt;
-use crate::commands::stop::pause;
-use crate::report;
-use crate::report::view::View;
+use crate::console::{Console, Silent};
+use crate::interrupt::Interrupt;
 use crate::session::facts::{Facts, Phase};
 use crate::session::fates::{self, Fates};
 use crate::session::home;
@@ -23,6 +22,7 @@ use crate::session::id::{Candidate, resolve};
 use crate::session::journal::{Entry, Outcome};
 use crate::session::state::State;
 use crate::session::store::Store;
+use crate::view::View;
 use studio_git::repo::Repository;
 use studio_git::snapshot::Limits;
 
@@ -35,7 +35,7 @@ const ENDING: Duration = Duration::from_secs(30);
 const WORTH_A_THREAD: usize = 100;
 
 /// What every command begins with.
-pub struct Desk {
+pub struct Studio {
     /// The repository that the command is about.
     pub repository: Repository,
     /// Its sessions.
@@ -48,8 +48,8 @@ pub struct Desk {
     pub directory: Option<PathBuf>,
     /// The time.
     pub clock: Clock,
-    /// Whether a script reads.
-    pub json: bool,
+    /// Where a person is told and asked.
+    pub console: Arc<dyn Console>,
     /// Whether the user asked the command to end.
     pub interrupt: Interrupt,
 }
@@ -57,63 +57,20 @@ pub struct Desk {
 /// A session that cannot be read, and why.
 pub type Damaged = (Id, Failure);
 
-/// The flags that every command takes.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct Common {
-    /// Work in this directory instead of the current one
-    #[arg(short = 'C', value_name = "DIR", global = true)]
-    pub directory: Option<PathBuf>,
-    /// Print JSON for scripts
-    #[arg(long, global = true)]
-    pub json: bool,
-    /// Read this configuration file instead of the user's and the repository's
-    #[arg(long, value_name = "FILE", global = true)]
-    pub config: Option<PathBuf>,
-}
-
-impl Common {
-    /// The directory that the command works in, resolved.
-    pub fn directory(&self) -> Result<PathBuf> {
-        let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from("."));
-        directory.canonicalize().map_err(|e| {
-            Failure::usage(format!("there is no directory {}", directory.display())).because(e)
-        })
-    }
-
-    /// Where the configuration comes from.
-    pub fn sources(&self) -> Result<Sources> {
-        let absolute = |file: &PathBuf| std::path::absolute(file).unwrap_or_else(|_| file.clone());
-        let only = self.config.as_ref().map(absolute);
-        Ok(Sources { only, ..Sources::from_env(&self.directory()?) })
-    }
-}
-
-impl Desk {
-    /// Finds the repository and reads the configuration; notices go to stderr.
-    pub fn open(common: &Common) -> Result<Desk> {
-        let directory = common.directory()?;
-        let repository = Repository::discover(&directory)?;
-        let sources = common.sources()?;
-        let loaded = base::config::load(&sources)?;
-        if !common.json {
-            loaded.notices.iter().for_each(|notice| report::say(notice));
-        }
-        if repository.common_dir.join("studio").is_dir() {
-            // Without it other repositories' boxes may read what studio keeps here, and all works.
-            let _ = base::known_repositories::remember(&repository.common_dir);
-        }
-        let desk = Desk::with(repository, loaded.config);
-        let directory = Some(directory);
-        Ok(Desk { config_file: sources.only, directory, json: common.json, ..desk })
-    }
-
-    /// The desk for a repository and a configuration.
-    pub fn with(repository: Repository, config: Config) -> Desk {
+impl Studio {
+    /// The studio for a repository and a configuration.
+    pub fn with(repository: Repository, config: Config) -> Studio {
         let store = Store::at(&repository.common_dir);
-        let clock = Clock::from_env();
-        let interrupt = Interrupt::default();
-        let (config_file, directory) = (None, None);
-        Desk { repository, store, config, config_file, directory, clock, json: false, interrupt }
+        Studio {
+            repository,
+            store,
+            config,
+            config_file: None,
+            directory: None,
+            clock: Clock::from_env(),
+            console: Arc::new(Silent),
+            interrupt: Interrupt::default(),
+        }
     }
 
     /// What the operations log says became of the sessions.
@@ -144,8 +101,8 @@ impl Desk {
             if waited > ENDING || waited > PATIENCE && !may_end()? {
                 return Ok(None);
             }
-            if waited > PATIENCE && !is_told && !self.json {
-                report::say(&format!("waiting for what still works on `{id}` to end"));
+            if waited > PATIENCE && !is_told {
+                self.console.note(&format!("waiting for what still works on `{id}` to end"));
                 is_told = true;
             }
             pause();
@@ -259,7 +216,7 @@ impl Desk {
         refresh().unwrap_or(view)
     }
 
-    /// As [`Desk::refreshed`], for a session whose lock the caller holds.
+    /// As [`Studio::refreshed`], for a session whose lock the caller holds.
     pub fn refresh(&self, id: &Id) -> Result<View> {
         let view = self.view(id)?;
         let is_empty = view.facts.story.phase == (Phase::Ended { outcome: Outcome::Empty });
@@ -319,4 +276,10 @@ impl Desk {
         }
         Ok(found)
     }
+}
+
+/// A short wait between two looks at another process.
+pub fn pause() {
+    let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    let _ = rustix::event::poll(&mut [], Some(&time));
 }

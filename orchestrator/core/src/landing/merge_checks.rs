@@ -10,12 +10,11 @@ use base::text::{printable_output, tail};
 use sha2::{Digest, Sha256};
 
 use crate::check;
-use crate::commands::desk::Desk;
 use crate::path_dependencies;
-use crate::report::progress::Step;
 use crate::room::{self, Directories, Ended, Room, build_caches};
 use crate::session::journal::CheckResult;
 use crate::session::record::{Record, Templates};
+use crate::studio::Studio;
 use studio_git::merge::Candidate;
 use studio_git::names::{BranchName, WorktreeTemplate};
 use studio_git::{check_worktree, include, landings};
@@ -28,15 +27,15 @@ const KEY_VERSION: &str = "2: outside of the main checkout";
 
 /// Runs the session's and the repository's checks on merged work; exit code 1 when one fails.
 pub fn check_merged(
-    desk: &Desk,
+    studio: &Studio,
     record: &Record,
     candidate: &Candidate,
 ) -> Result<Vec<CheckResult>> {
     let mut checks = record.checks.clone();
-    let configured = desk.config.studio.checks.list();
+    let configured = studio.config.studio.checks.list();
     checks.extend(configured.into_iter().filter(|check| !record.checks.contains(check)));
     let known: Vec<Option<CheckResult>> =
-        checks.iter().map(|check| remembered(&key(desk, &candidate.tree, check))).collect();
+        checks.iter().map(|check| remembered(&key(studio, &candidate.tree, check))).collect();
     if known.iter().all(Option::is_some) {
         return Ok(known.into_iter().flatten().collect());
     }
@@ -44,8 +43,8 @@ pub fn check_merged(
     let state = State { commit: &candidate.merged, tree: &candidate.tree };
     let results = {
         let lines = checks.iter().map(|line| format!("`{line}`")).collect::<Vec<_>>().join(", ");
-        let _step = Step::begin(desk.json, id, &format!("checking {lines} on the merged tree"));
-        match run(desk, &record.templates, state, &checks)? {
+        let _step = studio.console.step(id, &format!("checking {lines} on the merged tree"));
+        match run(studio, &record.templates, state, &checks)? {
             Ran::Checks(results) => results,
             Ran::SetUpFailed { line, ended, hint } => {
                 let what = format!("setup `{line}` fails on the merged tree");
@@ -62,8 +61,9 @@ pub fn check_merged(
         None => Ok(results),
         Some(bad) => {
             let _step =
-                Step::begin(desk.json, id, &format!("checking `{}` on `{target}`", bad.command));
-            let fails_too = fails_on(desk, &record.templates, &candidate.target_tip, &bad.command)?;
+                studio.console.step(id, &format!("checking `{}` on `{target}`", bad.command));
+            let fails_too =
+                fails_on(studio, &record.templates, &candidate.target_tip, &bad.command)?;
             Err(red(id, target, bad, fails_too))
         }
     }
@@ -103,9 +103,9 @@ fn with_hint(said: String, hint: Option<&str>) -> String {
 
 /// Whether a check fails on a commit of the target as well: then it is not the session's fault.
 /// Remembered by the tree. A check that cannot be run there tells nothing.
-pub fn fails_on(desk: &Desk, templates: &Templates, commit: &str, check: &str) -> Result<bool> {
-    let (commit, tree) = landings::commit(&desk.repository, commit)?;
-    let green = key(desk, &tree, check);
+pub fn fails_on(studio: &Studio, templates: &Templates, commit: &str, check: &str) -> Result<bool> {
+    let (commit, tree) = landings::commit(&studio.repository, commit)?;
+    let green = key(studio, &tree, check);
     let red = green.with_extension("red");
     if remembered(&green).is_some() {
         return Ok(false);
@@ -114,7 +114,7 @@ pub fn fails_on(desk: &Desk, templates: &Templates, commit: &str, check: &str) -
         return Ok(true);
     }
     let state = State { commit: &commit, tree: &tree };
-    match run(desk, templates, state, &[check.to_owned()])? {
+    match run(studio, templates, state, &[check.to_owned()])? {
         Ran::SetUpFailed { .. } => Ok(false),
         Ran::Checks(results) => {
             let failed = results.iter().find(|result| !result.ok);
@@ -125,16 +125,16 @@ pub fn fails_on(desk: &Desk, templates: &Templates, commit: &str, check: &str) -
 }
 
 /// The base branch of a session, where a check fails on its tip as well.
-pub fn fails_on_base(desk: &Desk, record: &Record, check: &str) -> Result<Option<String>> {
+pub fn fails_on_base(studio: &Studio, record: &Record, check: &str) -> Result<Option<String>> {
     let Some(branch) = &record.base.branch else { return Ok(None) };
-    let Some(tip) = desk.repository.tip(branch)? else { return Ok(None) };
-    let fails = fails_on(desk, &record.templates, &tip, check)?;
+    let Some(tip) = studio.repository.tip(branch)? else { return Ok(None) };
+    let fails = fails_on(studio, &record.templates, &tip, check)?;
     Ok(fails.then(|| branch.as_str().to_owned()))
 }
 
 /// How long one check may take, in seconds.
-pub fn check_seconds(desk: &Desk) -> u64 {
-    desk.config.studio.limits.check_seconds.unwrap_or(SECONDS)
+pub fn check_seconds(studio: &Studio) -> u64 {
+    studio.config.studio.limits.check_seconds.unwrap_or(SECONDS)
 }
 
 /// Files that are to be checked.
@@ -164,23 +164,28 @@ pub enum Ran {
 
 /// Runs checks on a state of the files: in a check worktree that nobody else has meanwhile, set up
 /// as configured, in a box of its own. What is green is remembered.
-pub fn run(desk: &Desk, templates: &Templates, state: State<'_>, checks: &[String]) -> Result<Ran> {
-    let (repository, studio) = (&desk.repository, &desk.config.studio);
+pub fn run(
+    studio: &Studio,
+    templates: &Templates,
+    state: State<'_>,
+    checks: &[String],
+) -> Result<Ran> {
+    let (repository, settings) = (&studio.repository, &studio.config.studio);
     // Where the user wants worktrees now, also for a session of before.
-    let worktrees = WorktreeTemplate::parse(&studio.worktree)?;
-    let kept = check_worktree::kept_paths(&studio.check_caches.list())?;
+    let worktrees = WorktreeTemplate::parse(&settings.worktree)?;
+    let kept = check_worktree::kept_paths(&settings.check_caches.list())?;
     let branches = templates.branches()?;
     let prepared = check_worktree::prepare(repository, &worktrees, &branches, &kept, state.commit)?;
     let home = room::home();
     build_caches::renew(&prepared.caches, &home)?;
     build_caches::seed(&prepared.caches, &prepared.place.worktree, &home)?;
     let directories = Directories { temporary: &prepared.temporary, cache: &prepared.caches };
-    let sandbox = &desk.config.sandbox;
+    let sandbox = &studio.config.sandbox;
     let room = Room::at(repository, &prepared.place, directories, sandbox, None)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    let most = Duration::from_secs(check_seconds(desk));
-    let setup = desk.config.studio.setup.list();
+    let most = Duration::from_secs(check_seconds(studio));
+    let setup = studio.config.studio.setup.list();
     let work = async {
         match set_up(&room, &setup, most).await? {
             Some((line, ended)) => {
@@ -192,7 +197,7 @@ pub fn run(desk: &Desk, templates: &Templates, state: State<'_>, checks: &[Strin
         }
     };
     let ran = runtime.block_on(async {
-        let ran = desk.interrupt.or(work).await;
+        let ran = studio.interrupt.or(work).await;
         if ran.is_err() {
             // What was interrupted has ended before the worktree is given to another.
             room.emptied().await;
@@ -204,7 +209,7 @@ pub fn run(desk: &Desk, templates: &Templates, state: State<'_>, checks: &[Strin
         result.hint = include::notice(&prepared.withheld);
     }
     for result in results.iter().filter(|result| result.ok) {
-        remember(&key(desk, state.tree, &result.command), result);
+        remember(&key(studio, state.tree, &result.command), result);
     }
     Ok(Ran::Checks(results))
 }
@@ -222,16 +227,16 @@ async fn set_up(room: &Room, setup: &[String], most: Duration) -> Result<Option<
 }
 
 /// The file that remembers a green check: by tree, command, setup, toolchain and environment.
-fn key(desk: &Desk, tree: &str, command: &str) -> PathBuf {
+fn key(studio: &Studio, tree: &str, command: &str) -> PathBuf {
     let mut hash = Sha256::new();
     hash.update(KEY_VERSION);
-    let setup = desk.config.studio.setup.list().join("\n");
+    let setup = studio.config.studio.setup.list().join("\n");
     for part in [tree, command, &setup] {
         hash.update(part);
         hash.update([0]);
     }
-    let studio = &desk.config.studio;
-    let around = (&desk.config.sandbox, &studio.check_caches, &studio.worktree);
+    let settings = &studio.config.studio;
+    let around = (&studio.config.sandbox, &settings.check_caches, &settings.worktree);
     hash.update(serde_json::to_vec(&around).unwrap_or_default());
     let program = command.split_whitespace().next().unwrap_or_default();
     if let Some(found) = base::process::find_program(program)
@@ -245,7 +250,7 @@ fn key(desk: &Desk, tree: &str, command: &str) -> PathBuf {
     }
     let digest = hash.finalize();
     let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    desk.store.root().join("cache/checks").join(name)
+    studio.store.root().join("cache/checks").join(name)
 }
 
 fn remembered(file: &Path) -> Option<CheckResult> {

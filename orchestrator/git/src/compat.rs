@@ -1,10 +1,11 @@
 //! What git users are used to and studio does otherwise: hooks and signatures. It is said, not hidden.
 
+use base::config::studio::Studio;
 use base::failure::{Failure, Result};
 use git2::{AttrCheckFlags, AttrValue};
 
-use crate::commands::desk::Desk;
-use studio_git::checkout::{self, Change};
+use crate::checkout::{self, Change};
+use crate::repo::Repository;
 
 /// The hooks that a commit or merge by hand would run.
 const HOOKS: &[&str] = &[
@@ -18,8 +19,8 @@ const HOOKS: &[&str] = &[
 ];
 
 /// Refuses settings that would be ignored otherwise.
-pub fn refuse_unsupported(desk: &Desk) -> Result<()> {
-    let asked = [("sign", desk.config.studio.sign), ("hooks", desk.config.studio.hooks)];
+pub fn check_supported(settings: &Studio) -> Result<()> {
+    let asked = [("sign", settings.sign), ("hooks", settings.hooks)];
     let Some((key, _)) = asked.into_iter().find(|(_, on)| *on) else { return Ok(()) };
     Err(Failure::usage(format!("`[studio] {key} = true` cannot be followed yet"))
         .because("landing neither signs commits nor runs hooks")
@@ -28,8 +29,8 @@ pub fn refuse_unsupported(desk: &Desk) -> Result<()> {
 
 /// The landed paths that the user's git would have filtered (LFS, encryption), a sentence for all.
 /// Filters do not run: agents write both files and attributes.
-pub fn unfiltered(desk: &Desk, before: &str, after: &str) -> Option<String> {
-    let repo = desk.repository.open().ok()?;
+pub fn unfiltered(repository: &Repository, before: &str, after: &str) -> Option<String> {
+    let repo = repository.open().ok()?;
     if !has_filter(&repo) {
         return None;
     }
@@ -61,11 +62,11 @@ fn has_filter(repo: &git2::Repository) -> bool {
 }
 
 /// The customs of this repository that a landing did not follow, a sentence each.
-pub fn not_followed(desk: &Desk) -> Vec<String> {
+pub fn not_followed(repository: &Repository) -> Vec<String> {
     let mut notes = Vec::new();
-    let hooks = desk.repository.common_dir.join("hooks");
+    let hooks = repository.common_dir.join("hooks");
     let has_hook = HOOKS.iter().any(|hook| hooks.join(hook).exists());
-    let Ok(repo) = desk.repository.open() else { return notes };
+    let Ok(repo) = repository.open() else { return notes };
     let config = repo.config().and_then(|mut config| config.snapshot());
     let elsewhere = config.as_ref().is_ok_and(|c| c.get_str("core.hooksPath").is_ok());
     if has_hook || elsewhere {

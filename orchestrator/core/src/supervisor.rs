@@ -10,15 +10,15 @@ use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::desk::Desk;
-use crate::commands::interrupt::Interrupt;
-use crate::commands::{landing, proof};
+use crate::interrupt::Interrupt;
+use crate::landing::{self, merge_checks};
 use crate::launch::{contract, host};
 use crate::room::build_caches::BuildCaches;
 use crate::room::{Purpose, Room};
 use crate::session::journal::{Entry, Outcome};
 use crate::session::record::Record;
 use crate::session::store::Store;
+use crate::studio::Studio;
 use crate::supervise::run::Charge;
 use crate::supervise::start::{COMMAND, inherited_lock};
 use studio_git::repo::Repository;
@@ -51,33 +51,33 @@ pub fn run(args: &Args) -> Result<u8> {
     let repository = Repository::discover(&args.common)?;
     let record = store.load(&id)?.located(&repository)?.with_checks_of(&store.story(&id)?);
     let prepared = prepare(repository, &record);
-    let (desk, charge) = match prepared {
+    let (studio, charge) = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => return end(&store, &id, &failure),
     };
-    desk.schedule()?;
+    studio.schedule()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
     let ended = runtime.block_on(crate::supervise::run::run(charge));
     // Waits for what still reads or writes the session, before anybody else may.
     drop(runtime);
     let ended = ended?;
-    if ended == Outcome::Ready && desk.store.load(&id)?.manner.accept {
+    if ended == Outcome::Ready && studio.store.load(&id)?.manner.accept {
         let options = landing::Options::default();
-        if let Err(refused) = landing::land(&desk, &desk.view(&id)?, &options, &lock) {
+        if let Err(refused) = landing::land(&studio, &studio.view(&id)?, &options, &lock) {
             let why = refused.failure.in_full();
-            let mut writer = desk.store.writer(&id, desk.clock)?;
+            let mut writer = studio.store.writer(&id, studio.clock)?;
             let note = Entry::Note { text: format!("it did not land: {why}") };
             writer.write(note).or_fail(|| "cannot write the journal")?;
         }
     }
-    BuildCaches::of(&desk.repository, &id).remove_checks();
+    BuildCaches::of(&studio.repository, &id).remove_checks();
     // What the agent and the checks left in their temporary directory is of no use to anybody.
-    if let Ok(_shut) = desk.store.without_shell(&id) {
-        let _ = std::fs::remove_dir_all(desk.store.file(&id, "tmp"));
+    if let Ok(_shut) = studio.store.without_shell(&id) {
+        let _ = std::fs::remove_dir_all(studio.store.file(&id, "tmp"));
     }
     drop(lock);
-    desk.schedule()?;
+    studio.schedule()?;
     Ok(0)
 }
 
@@ -91,48 +91,49 @@ fn end(store: &Store, id: &Id, failure: &Failure) -> Result<u8> {
     Ok(failure.exit_code())
 }
 
-fn prepare(repository: Repository, record: &Record) -> Result<(Desk, Charge)> {
+fn prepare(repository: Repository, record: &Record) -> Result<(Studio, Charge)> {
     let only = record.manner.config.clone();
     let top = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
     // Where it was asked for may be gone: a repository is moved, a linked worktree removed.
     let asked = record.manner.directory.as_deref().filter(|directory| directory.is_dir());
     let loaded = base::config::load(&Sources { only, ..Sources::from_env(asked.unwrap_or(top)) })?;
-    let desk = Desk::with(repository, loaded.config);
-    let charge = charge(&desk, record)?;
-    Ok((desk, charge))
+    let studio = Studio::with(repository, loaded.config);
+    let charge = charge(&studio, record)?;
+    Ok((studio, charge))
 }
 
 /// What the supervisor needs to know.
-fn charge(desk: &Desk, record: &Record) -> Result<Charge> {
+fn charge(studio: &Studio, record: &Record) -> Result<Charge> {
     let options = contract::Options {
         persona: record.persona.as_deref(),
         model: record.model.as_deref(),
         profile: record.profile.as_deref(),
     };
-    let row = contract::row(&desk.config, &record.agent, options, &record.part, &record.checks)?;
-    let room_for = |purpose| Room::of(&desk.repository, record, &desk.config, purpose);
+    let row = contract::row(&studio.config, &record.agent, options, &record.part, &record.checks)?;
+    let room_for = |purpose| Room::of(&studio.repository, record, &studio.config, purpose);
     let mut room = room_for(Purpose::Agent(&row))?;
     if record.agent == "g3"
-        && let Some(socket) = host::socket(&desk.config)
+        && let Some(socket) = host::socket(&studio.config)
     {
         room = room.with_host(socket?);
     }
-    let again = Desk::with(desk.repository.clone(), desk.config.clone());
-    let (repository, config, of) = (desk.repository.clone(), desk.config.clone(), record.clone());
+    let again = Studio::with(studio.repository.clone(), studio.config.clone());
+    let (repository, config, of) =
+        (studio.repository.clone(), studio.config.clone(), record.clone());
     let fails_on_base = Arc::new(move |check: &str, cancel: CancellationToken| {
         let interrupt = Interrupt::with(cancel);
-        let desk = Desk { interrupt, ..Desk::with(repository.clone(), config.clone()) };
-        proof::fails_on_base(&desk, &of, check).ok().flatten()
+        let studio = Studio { interrupt, ..Studio::with(repository.clone(), config.clone()) };
+        merge_checks::fails_on_base(&studio, &of, check).ok().flatten()
     });
     Ok(Charge {
-        repository: desk.repository.clone(),
+        repository: studio.repository.clone(),
         record: record.clone(),
         room,
         check_room: room_for(Purpose::Checks)?,
         setup_room: room_for(Purpose::Setup)?,
         row,
-        setup: desk.config.studio.setup.list(),
-        limits: desk.config.studio.limits,
+        setup: studio.config.studio.setup.list(),
+        limits: studio.config.studio.limits,
         fails_on_base,
         tick: Box::new(move || {
             let _ = again.schedule();

@@ -9,5 +9,6 @@ pub mod journal;
 pub mod random;
 pub mod record;
 pub mod shown;
+pub mod spec;
 pub mod state;
 pub mod store;

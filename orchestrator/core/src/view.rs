@@ -3,7 +3,7 @@
 use base::event::Usage;
 use serde_json::{Value, json};
 
-use crate::report::coach;
+use crate::coach_json;
 use crate::session::facts::Facts;
 use crate::session::home::Standing;
 use crate::session::journal::{CheckResult, Work};
@@ -141,7 +141,7 @@ impl View {
             "dirty": work.map(|work| work.dirty),
             "conflicts": self.standing.as_ref().map(|standing| &standing.conflicts),
             "checks": story.checks.as_deref().map(checks_json),
-            "coach": coach::json(story),
+            "coach": coach_json::json(story),
             "usage": story.usage.as_ref().map(usage_json),
             "attempt": record.attempt,
             "after": record.after,

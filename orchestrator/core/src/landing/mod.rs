@@ -1,23 +1,23 @@
 //! Landing one session: bring it home, merge, check the merged tree, write the message, land.
 
+pub mod merge_checks;
+
 use base::failure::{Failure, OrFail, Result};
 use base::lock::Lock;
 use serde_json::{Value, json};
 
-use crate::commands::desk::Desk;
-use crate::commands::stop::pause;
-use crate::commands::{customs, proof, question, resolve};
+use crate::coach_json;
 use crate::launch::table::g3_program;
 use crate::message::{self, Subject, Written};
-use crate::report;
-use crate::report::coach;
-use crate::report::progress::Step;
-use crate::report::view::{View, checks_json};
 use crate::session::home;
 use crate::session::journal::CheckResult;
 use crate::session::record::Record;
 use crate::session::shown;
 use crate::session::state::State;
+use crate::studio::Studio;
+use crate::studio::pause;
+use crate::view::{View, checks_json};
+use studio_git::compat;
 use studio_git::conflict::Conflict;
 use studio_git::diff;
 use studio_git::land::{self, Accepted};
@@ -112,27 +112,27 @@ impl Landed {
 
 /// Lands a session whose lock the caller holds.
 pub fn land(
-    desk: &Desk,
+    studio: &Studio,
     view: &View,
     options: &Options,
     _lock: &Lock,
 ) -> std::result::Result<Landed, Refused> {
     // What was empty when its agent ended may have been changed by hand since.
-    let view = &desk.refresh(&view.record.id)?;
+    let view = &studio.refresh(&view.record.id)?;
     refuse_state(view, options)?;
-    let shut = || desk.store.without_shell(&view.record.id);
+    let shut = || studio.store.without_shell(&view.record.id);
     let _shut = (!options.dry_run).then(shut).transpose()?;
-    let turn = (!options.dry_run).then(|| take_turn(desk)).transpose()?;
-    let mut tries = Tries { desk, view, options, turn, edited: None, secrets_allowed: false };
+    let turn = (!options.dry_run).then(|| take_turn(studio)).transpose()?;
+    let mut tries = Tries { studio, view, options, turn, edited: None, secrets_allowed: false };
     let record = &view.record;
     let limits = snapshot::Limits { include: options.include.clone(), ..Default::default() };
-    let (home, snapshot) = home::fetch(&desk.repository, record, &limits)?;
+    let (home, snapshot) = home::fetch(&studio.repository, record, &limits)?;
     snapshot::refuse_left_out(&snapshot, &record.place.worktree)?;
-    let changed = changed_since_shown(desk, record, &snapshot, options)?;
+    let changed = changed_since_shown(studio, record, &snapshot, options)?;
     let target = target(view, options)?;
     for _ in 0..TRIES {
-        desk.interrupt.check()?;
-        let candidate = candidate(desk, view, &snapshot, &target, options.strategy)?;
+        studio.interrupt.check()?;
+        let candidate = candidate(studio, view, &snapshot, &target, options.strategy)?;
         if let Some(mut landed) = tries.attempt(candidate)? {
             landed.notes.splice(0..0, home.notes.into_iter().chain(changed));
             return Ok(landed);
@@ -144,17 +144,15 @@ pub fn land(
 }
 
 /// The turn to land: whoever lands checks merged work, which is in vain when another lands meanwhile.
-fn take_turn(desk: &Desk) -> Result<Lock> {
-    let path = desk.repository.studio_dir()?.join("landing.lock");
+fn take_turn(studio: &Studio) -> Result<Lock> {
+    let path = studio.repository.studio_dir()?.join("landing.lock");
     let fail = || format!("cannot lock {}", path.display());
     if let Some(turn) = Lock::try_take(&path).or_fail(fail)? {
         return Ok(turn);
     }
-    if !desk.json {
-        report::say("waiting for another `studio accept` in this repository to finish");
-    }
+    studio.console.note("waiting for another `studio accept` in this repository to finish");
     loop {
-        desk.interrupt.check()?;
+        studio.interrupt.check()?;
         if let Some(turn) = Lock::try_take(&path).or_fail(fail)? {
             return Ok(turn);
         }
@@ -164,7 +162,7 @@ fn take_turn(desk: &Desk) -> Result<Lock> {
 
 /// What the tries of one landing share.
 struct Tries<'a> {
-    desk: &'a Desk,
+    studio: &'a Studio,
     view: &'a View,
     options: &'a Options,
     /// A dry run needs none.
@@ -178,19 +176,20 @@ struct Tries<'a> {
 /// Says that the work is not what `studio diff` showed last, and asks on a terminal. Gives the note
 /// for the end.
 fn changed_since_shown(
-    desk: &Desk,
+    studio: &Studio,
     record: &Record,
     snapshot: &Snapshot,
     options: &Options,
 ) -> Result<Option<String>> {
-    let Some(shown) = shown::last(&desk.repository, &record.id) else { return Ok(None) };
-    if shown == landings::commit(&desk.repository, &snapshot.work)?.1 {
+    let Some(shown) = shown::last(&studio.repository, &record.id) else { return Ok(None) };
+    if shown == landings::commit(&studio.repository, &snapshot.work)?.1 {
         return Ok(None);
     }
     let id = &record.id;
     let note = format!("the work of `{id}` changed since `studio diff` showed it");
-    let asks = !(options.yes || options.dry_run || desk.json);
-    match asks.then(|| question::yes(&format!("{note}: land it all the same?"))).flatten() {
+    let asks = !(options.yes || options.dry_run);
+    match asks.then(|| studio.console.confirm(&format!("{note}: land it all the same?"))).flatten()
+    {
         Some(false) => Err(Failure::refused(format!("session `{id}` was not landed"))
             .because(note)
             .next(format!("studio diff {id}"))),
@@ -235,7 +234,7 @@ fn refuse_state(view: &View, options: &Options) -> Result<()> {
             let include = left_out.map(|file| format!("studio accept {id} --include '{file}'"));
             refuse(why, include.unwrap_or_else(|| format!("studio send {id} 'what to do'")))
         }
-        State::Accepted | State::Discarded => Err(Desk::is_over(view)),
+        State::Accepted | State::Discarded => Err(Studio::is_over(view)),
         State::Landing => refuse(why, "studio doctor".into()),
         State::Queued
         | State::Starting
@@ -258,21 +257,21 @@ fn target(view: &View, options: &Options) -> Result<BranchName> {
 
 /// The work merged with the current tip of its target.
 fn candidate(
-    desk: &Desk,
+    studio: &Studio,
     view: &View,
     snapshot: &Snapshot,
     target: &BranchName,
     strategy: Strategy,
 ) -> std::result::Result<Candidate, Refused> {
     let place = &view.record.place;
-    let now = desk.clock.now();
-    match merge::prepare(&desk.repository, place, snapshot, target, strategy, now)? {
+    let now = studio.clock.now();
+    match merge::prepare(&studio.repository, place, snapshot, target, strategy, now)? {
         Prepared::Ready(candidate) => Ok(*candidate),
         Prepared::Nothing => {
             let id = &place.id;
             let nothing = Failure::refused(format!("session `{id}` has nothing to land"));
             let worktree = place.worktree.display();
-            Err(match undone_in_worktree(desk, view, snapshot)? {
+            Err(match undone_in_worktree(studio, view, snapshot)? {
                 true => nothing
                     .because("its worktree has nothing of what its commits changed any more")
                     .next(format!("git -C '{worktree}' status"))
@@ -282,18 +281,18 @@ fn candidate(
             .next(format!("studio discard {id}"))
             .into())
         }
-        Prepared::Conflicts(conflicts) => Err(conflict(desk, view, target, &conflicts)),
+        Prepared::Conflicts(conflicts) => Err(conflict(studio, view, target, &conflicts)),
     }
 }
 
 /// Whether the session committed something that its worktree, as it is now, takes back.
-fn undone_in_worktree(desk: &Desk, view: &View, snapshot: &Snapshot) -> Result<bool> {
-    let tree = |commit: &str| landings::commit(&desk.repository, commit).map(|(_, tree)| tree);
+fn undone_in_worktree(studio: &Studio, view: &View, snapshot: &Snapshot) -> Result<bool> {
+    let tree = |commit: &str| landings::commit(&studio.repository, commit).map(|(_, tree)| tree);
     let (base, head) = (tree(&view.record.base.commit)?, tree(&snapshot.head)?);
     Ok(head != base && tree(&snapshot.work)? == base)
 }
 
-fn conflict(desk: &Desk, view: &View, target: &BranchName, conflicts: &[Conflict]) -> Refused {
+fn conflict(studio: &Studio, view: &View, target: &BranchName, conflicts: &[Conflict]) -> Refused {
     let files: Vec<String> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
     let id = &view.record.id;
     let hunks: Vec<String> =
@@ -302,22 +301,32 @@ fn conflict(desk: &Desk, view: &View, target: &BranchName, conflicts: &[Conflict
     let failure = Failure::conflict(format!("conflict with `{target}` in {}", files.join(", ")))
         .because(hunks.as_str())
         .next(format!("studio accept {id} --resolve    the agent solves it"));
-    let tip = desk.repository.tip(target).ok().flatten();
-    let turn = tip.map(|tip| resolve::request(target, &tip, &hunks).into());
+    let tip = studio.repository.tip(target).ok().flatten();
+    let turn = tip.map(|tip| conflict_prompt(target, &tip, &hunks).into());
     Refused { failure, files, turn }
+}
+
+/// What the agent is asked to do about a conflict. The tip is named by its id: the session's own
+/// copy of the target branch is as old as the session.
+fn conflict_prompt(target: &BranchName, tip: &str, hunks: &str) -> String {
+    format!(
+        "Your work conflicts with the branch `{target}`, which has moved to commit {tip}. Commit \
+         what you have, run `git merge {tip}`, solve the conflicts so that both sides' intent is \
+         kept, run the tests, and commit the merge.\n\nThe conflicts:\n{hunks}"
+    )
 }
 
 impl Tries<'_> {
     /// One try; none when the target moved meanwhile.
     fn attempt(&mut self, candidate: Candidate) -> std::result::Result<Option<Landed>, Refused> {
-        let (desk, record) = (self.desk, &self.view.record);
-        let repository = &desk.repository;
+        let (studio, record) = (self.studio, &self.view.record);
+        let repository = &studio.repository;
         land::preflight(repository, &candidate)?;
         let secrets = secrets::added(repository, &candidate)?;
         self.refuse_secrets(&secrets)?;
         let checks = match self.options.no_checks {
             true => Vec::new(),
-            false => proof::check_merged(desk, record, &candidate)?,
+            false => merge_checks::check_merged(studio, record, &candidate)?,
         };
         let mut landed = Landed {
             operation: None,
@@ -338,10 +347,10 @@ impl Tries<'_> {
         let written = self.written(&candidate)?;
         landed.message_by = written.by;
         landed.notes.extend(written.note);
-        let time = desk.clock.now();
+        let time = studio.clock.now();
         landed.notes.extend(secrets.iter().map(Secret::sentence));
         let receipt = receipt(self.view, &candidate, &landed, self.options, &secrets);
-        desk.interrupt.check()?;
+        studio.interrupt.check()?;
         let (place, message) = (&record.place, &written.message);
         let committed =
             merge::commit(repository, place, &candidate, message, Some(&receipt), time)?;
@@ -351,12 +360,12 @@ impl Tries<'_> {
             candidate,
             committed,
             receipt: Some(receipt),
-            time: desk.clock.stamp(),
+            time: studio.clock.stamp(),
         };
         match land::accept(repository, &order)? {
             Accepted::TargetMoved => Ok(None),
             Accepted::Landed { operation, .. } => {
-                landed.notes.extend(customs::unfiltered(desk, &before, &commit));
+                landed.notes.extend(compat::unfiltered(&studio.repository, &before, &commit));
                 landed.operation = Some(operation);
                 landed.commit = Some(commit);
                 Ok(Some(landed))
@@ -376,9 +385,9 @@ impl Tries<'_> {
         if secrets.len() > lines.len() {
             lines.push(format!("and {} more", secrets.len() - lines.len()));
         }
-        let asks = !(options.dry_run || self.desk.json);
+        let asks = !options.dry_run;
         let question = format!("{}\nland it all the same?", lines.join("\n"));
-        if asks && question::yes(&question) == Some(true) {
+        if asks && self.studio.console.confirm(&question) == Some(true) {
             self.secrets_allowed = true;
             return Ok(());
         }
@@ -399,24 +408,28 @@ impl Tries<'_> {
         }
         let written = {
             let what = "writing the commit message";
-            let _step = Step::begin(self.desk.json, &record.id, what);
-            by_model(self.desk, record, candidate)?
+            let _step = self.studio.console.step(&record.id, what);
+            by_model(self.studio, record, candidate)?
         };
         if !self.options.edit {
             return Ok(written);
         }
         // A person takes their time: others may land meanwhile.
         self.turn = None;
-        let edited = crate::commands::editor::edit(self.desk, &written.message.text)?;
-        self.turn = Some(take_turn(self.desk)?);
+        let edited = {
+            let repository = &self.studio.repository;
+            let directory = repository.main_checkout.as_ref().unwrap_or(&repository.common_dir);
+            self.studio.console.edit(directory, &self.studio.interrupt, &written.message.text)?
+        };
+        self.turn = Some(take_turn(self.studio)?);
         Ok(self.edited.insert(message::by_user(record, &edited)).clone())
     }
 }
 
 /// The model's message, or a plain one.
-fn by_model(desk: &Desk, record: &Record, candidate: &Candidate) -> Result<Written> {
-    let patch = diff::patch(&desk.repository, &candidate.target_tip, &candidate.merged)?;
-    let stats = diff::stats(&desk.repository, &candidate.target_tip, &candidate.merged)?;
+fn by_model(studio: &Studio, record: &Record, candidate: &Candidate) -> Result<Written> {
+    let patch = diff::patch(&studio.repository, &candidate.target_tip, &candidate.merged)?;
+    let stats = diff::stats(&studio.repository, &candidate.target_tip, &candidate.merged)?;
     let stat = format!(
         "{}\n{} files, +{} -{}",
         stats.paths.join("\n"),
@@ -425,15 +438,16 @@ fn by_model(desk: &Desk, record: &Record, candidate: &Candidate) -> Result<Writt
         stats.deletions
     );
     let mut command = vec![g3_program(), "complete".to_owned()];
-    if let Some(provider) = &desk.config.providers.commit {
+    if let Some(provider) = &studio.config.providers.commit {
         command.extend(["--provider".to_owned(), provider.clone()]);
     }
     let writer = message::Writer { command };
     let subject = Subject { record, stat: &stat, patch: &patch };
-    let directory = desk.repository.main_checkout.as_ref().unwrap_or(&desk.repository.common_dir);
+    let directory =
+        studio.repository.main_checkout.as_ref().unwrap_or(&studio.repository.common_dir);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    runtime.block_on(desk.interrupt.or(writer.write(&subject, directory)))
+    runtime.block_on(studio.interrupt.or(writer.write(&subject, directory)))
 }
 
 /// What is noted at the landed commit.
@@ -460,7 +474,7 @@ fn receipt(
     if !secrets.is_empty() {
         receipt["secrets_allowed"] = json!(secrets);
     }
-    let coach = coach::noted(&view.facts.story, &candidate.work, &landed.checks);
+    let coach = coach_json::noted(&view.facts.story, &candidate.work, &landed.checks);
     if let (Value::Object(receipt), Value::Object(coach)) = (&mut receipt, coach) {
         receipt.extend(coach);
         if options.no_checks {
