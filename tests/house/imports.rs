@@ -120,52 +120,6 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
     ("lib", &[]),
 ];
 
-const STUDIO_CORE: &[(&str, &[&str])] = &[
-    ("boxed", &[]),
-    ("path_dependencies", &[]),
-    ("session", &[]),
-    ("room", &["boxed", "session"]),
-    ("check", &["path_dependencies", "session", "room"]),
-    ("coach_json", &["session"]),
-    ("interrupt", &[]),
-    ("launch", &["boxed", "session", "room"]),
-    ("supervise", &["path_dependencies", "session", "room", "check", "launch"]),
-    ("schedule", &["session", "supervise"]),
-    ("view", &["session", "coach_json"]),
-    ("console", &["studio"]),
-    ("studio", &["session", "interrupt", "schedule", "view", "console"]),
-    ("create", &["session", "schedule", "studio"]),
-    ("interrupt", &[]),
-    ("redact", &[]),
-    ("message", &["session", "redact"]),
-    (
-        "landing",
-        &[
-            "path_dependencies",
-            "session",
-            "room",
-            "check",
-            "coach_json",
-            "launch",
-            "view",
-            "studio",
-            "message",
-        ],
-    ),
-    ("launch", &["boxed", "session", "room"]),
-    ("message", &["session", "redact"]),
-    ("path_dependencies", &[]),
-    ("redact", &[]),
-    ("room", &["boxed", "session"]),
-    ("schedule", &["session", "supervise"]),
-    ("session", &[]),
-    ("studio", &["session", "interrupt", "schedule", "view", "console"]),
-    ("supervise", &["path_dependencies", "session", "room", "check", "launch"]),
-    ("supervisor", &["session", "room", "interrupt", "launch", "supervise", "studio", "landing"]),
-    ("view", &["session", "coach_json"]),
-    ("lib", &[]),
-];
-
 const BASE: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("desktop", &["failure"]),
@@ -212,7 +166,6 @@ const DESKTOP: &[(&str, &[&str])] = &[
 fn imports_go_downwards() {
     check("agent/src/", AGENT);
     check("orchestrator/src/", ORCHESTRATOR);
-    check("orchestrator/core/src/", STUDIO_CORE);
     check("orchestrator/core/src/", STUDIO_CORE);
     check("base/src/", BASE);
     check("agent/desktop/src/", DESKTOP);
