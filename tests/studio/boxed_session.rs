@@ -11,7 +11,7 @@ use base::config::studio::AgentRow;
 use studio_core::boxed::session::Places;
 use studio_core::boxed::{self, BoxJob, BoxSpec};
 use studio_git::import::tampered;
-use studio_git::private;
+use studio_git::session_repo;
 use testkit::env::{Ran, until};
 use testkit::repo::tree;
 
@@ -36,7 +36,7 @@ impl<'a> Boxed<'a> {
             temp: &temp,
             cache: &cache,
             closed: &[git.parent().unwrap().to_owned()],
-            fixed: &private::fixed(&session.place.worktree, &session.place.git_dir),
+            fixed: &session_repo::fixed(&session.place.worktree, &session.place.git_dir),
         };
         let mut spec = BoxSpec::for_session(&places, row, &Sandbox::default()).unwrap();
         spec.environment.retain(|(known, _)| known != "HOME");

@@ -11,7 +11,7 @@ use planner::commit::{self, COLUMNS};
 
 use crate::redact::redacted;
 use crate::session::record::Record;
-use studio_git::merge::Message;
+use studio_git::merge::CommitMessage;
 
 /// How long a model may take.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -22,7 +22,7 @@ const DIFF: usize = 24_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The message, trailers included.
-    pub message: Message,
+    pub message: CommitMessage,
     /// `model`, `plain` or `user`.
     pub by: &'static str,
     /// Why no model wrote it.
@@ -123,7 +123,7 @@ fn prompt(subject: &Subject<'_>) -> String {
     )
 }
 
-fn signed(record: &Record, text: String) -> Message {
+fn signed(record: &Record, text: String) -> CommitMessage {
     let task = printable(record.task.trim().lines().next().unwrap_or_default());
     let agent = printable(&record.agent);
     let mut trailers = vec![
@@ -135,7 +135,7 @@ fn signed(record: &Record, text: String) -> Message {
         trailers.push(("Requirement".to_owned(), id));
     }
     trailers.push(("Co-authored-by".to_owned(), format!("{agent} <{agent}@studio.invalid>")));
-    Message { text, trailers }
+    CommitMessage { text, trailers }
 }
 
 #[cfg(test)]

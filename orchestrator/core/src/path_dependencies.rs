@@ -3,7 +3,7 @@
 
 use std::path::{Component, Path};
 
-use studio_git::inside::Dir;
+use studio_git::safe_open::SafeDir;
 
 /// Bytes of a manifest that are read.
 const LARGEST: u64 = 4 << 20;
@@ -55,14 +55,14 @@ pub fn hint(worktree: &Path) -> Option<String> {
 fn missing(worktree: &Path) -> Vec<Missing> {
     let mut found = Vec::new();
     let mut left = MOST;
-    if let Ok(top) = Dir::open(worktree) {
+    if let Ok(top) = SafeDir::open(worktree) {
         search(&top, worktree, &mut Vec::new(), &mut left, &mut found);
     }
     found
 }
 
 fn search(
-    dir: &Dir,
+    dir: &SafeDir,
     worktree: &Path,
     below: &mut Vec<String>,
     left: &mut usize,

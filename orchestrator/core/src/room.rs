@@ -24,8 +24,8 @@ use crate::boxed::session::Places;
 use crate::boxed::{self, BoxJob, BoxSpec, Frozen, Lifeline, StartReport};
 use crate::room::build_caches::BuildCaches;
 use crate::session::record::Record;
-use studio_git::private::{self, Place};
 use studio_git::repo::Repository;
+use studio_git::session_repo::{self, SessionRepo};
 
 /// The number under which an agent finds its connection to the model host.
 const HOST_FD: i32 = 6;
@@ -113,14 +113,14 @@ impl Room {
     /// A room in any worktree of ours.
     pub fn at(
         repository: &Repository,
-        place: &Place,
+        place: &SessionRepo,
         directories: Directories<'_>,
         sandbox: &Sandbox,
         row: Option<&AgentRow>,
     ) -> Result<Room> {
         let home = home();
         let closed = visible::closed(repository, place, &home);
-        let fixed = private::fixed(&place.worktree, &place.git_dir);
+        let fixed = session_repo::fixed(&place.worktree, &place.git_dir);
         let places = Places {
             home: &home,
             worktree: &place.worktree,

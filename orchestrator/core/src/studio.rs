@@ -24,7 +24,7 @@ use crate::session::state::State;
 use crate::session::store::Store;
 use crate::view::View;
 use studio_git::repo::Repository;
-use studio_git::snapshot::Limits;
+use studio_git::snapshot::SnapshotLimits;
 
 /// How long somebody may take who is about to let go of a session.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -186,7 +186,8 @@ impl Studio {
             if let Some(_lock) = self.store.lock(id)?
                 && self.store.story(id)?.in_turn
             {
-                let brought = home::bring(&self.repository, &view.record, &Limits::default())?;
+                let brought =
+                    home::bring(&self.repository, &view.record, &SnapshotLimits::default())?;
                 let why = Some("its supervisor ended without a last word".to_owned());
                 let end = Entry::TurnEnd { n: view.facts.story.turns, why };
                 let mut writer = self.store.writer(id, self.clock)?;
@@ -223,7 +224,7 @@ impl Studio {
         if !is_empty || view.state.is_over() {
             return Ok(view);
         }
-        let brought = home::bring(&self.repository, &view.record, &Limits::default())?;
+        let brought = home::bring(&self.repository, &view.record, &SnapshotLimits::default())?;
         if view.work() == Some(&brought.work) {
             return Ok(view);
         }

@@ -12,10 +12,10 @@ use base::files::step;
 use base::id::Id;
 use base::lock::Lock;
 
-use crate::inside::Dir;
 use crate::names::{self, BranchName, BranchTemplate, WorktreeTemplate};
-use crate::private::{self, Originals, Place};
 use crate::repo::Repository;
+use crate::safe_open::SafeDir;
+use crate::session_repo::{self, Originals, SessionRepo};
 use crate::{gc, include, worktree};
 
 /// How many may be in use at the same time.
@@ -29,7 +29,7 @@ const WRITABLE: [&str; 3] = ["git", "tmp", "cache"];
 #[derive(Debug)]
 pub struct CheckWorktree {
     /// Where its parts are; id and branch belong to no session.
-    pub place: Place,
+    pub place: SessionRepo,
     /// The temporary directory of its checks; not made yet.
     pub temporary: PathBuf,
     /// The build caches of its checks; not made yet.
@@ -86,7 +86,7 @@ pub fn prepare(
 ) -> Result<CheckWorktree> {
     let (slot, lock) = free_slot(repository)?;
     let dir = repository.studio_dir()?.join(format!("checks/{slot}"));
-    let place = Place {
+    let place = SessionRepo {
         id: Id::parse(&format!("check-{slot}")).or_fail(cannot)?,
         worktree: worktrees.check_worktree(repository, slot),
         git_dir: dir.join("git"),
@@ -99,10 +99,10 @@ pub fn prepare(
     base::files::replace(&dir.join(MADE), place.worktree.as_os_str().as_bytes()).or_fail(cannot)?;
     std::fs::create_dir(&place.worktree).or_fail(cannot)?;
     let originals = Originals::for_place(repository, &place)?;
-    private::make(repository, &place, &originals, branches)?;
+    session_repo::make(repository, &place, &originals, branches)?;
     let write = || -> io::Result<()> {
-        Dir::open(&place.git_dir)?.write("HEAD", format!("{commit}\n").as_bytes())?;
-        Dir::open(&place.worktree)?.write(".git", &originals.pointer)
+        SafeDir::open(&place.git_dir)?.write("HEAD", format!("{commit}\n").as_bytes())?;
+        SafeDir::open(&place.worktree)?.write(".git", &originals.pointer)
     };
     write().or_fail(cannot)?;
     worktree::check_out(&place, commit)?;
@@ -135,7 +135,7 @@ pub fn all(repository: &Repository) -> Vec<PathBuf> {
 }
 
 /// Renames what an earlier use left. Nothing of it is opened: checks could put links there.
-fn put_aside(repository: &Repository, top: &Path, place: &Place, dir: &Path) -> Result<Old> {
+fn put_aside(repository: &Repository, top: &Path, place: &SessionRepo, dir: &Path) -> Result<Old> {
     let parent = place.worktree.parent().unwrap_or(top);
     worktree::refuse_symlink(top)?;
     worktree::refuse_symlink(parent)?;
@@ -203,7 +203,7 @@ fn keep(old: &Path, new: &Path, path: &Path) -> io::Result<()> {
     if old.symlink_metadata().is_err() {
         return Ok(());
     }
-    let (mut from, mut to) = (Dir::open(old)?, Dir::open(new)?);
+    let (mut from, mut to) = (SafeDir::open(old)?, SafeDir::open(new)?);
     let parts: Vec<&OsStr> = path.iter().collect();
     let Some((last, parents)) = parts.split_last() else { return Ok(()) };
     for part in parents {

@@ -28,18 +28,18 @@ pub struct Checkout {
 
 /// A path that lands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct FileChange {
     /// Relative to the working tree.
     pub path: PathBuf,
     /// Content and mode before.
-    pub before: Option<Entry>,
+    pub before: Option<FileEntry>,
     /// Content and mode after.
-    pub after: Option<Entry>,
+    pub after: Option<FileEntry>,
 }
 
 /// What a tree holds at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct FileEntry {
     /// The blob (or, for a submodule, the commit).
     pub id: git2::Oid,
     /// The mode as trees have it.
@@ -161,7 +161,7 @@ pub fn drop_stale_lock(checkout: &Checkout) -> bool {
 }
 
 /// What differs between two commits, path by path.
-pub fn changes(repo: &git2::Repository, before: &str, after: &str) -> Result<Vec<Change>> {
+pub fn changes(repo: &git2::Repository, before: &str, after: &str) -> Result<Vec<FileChange>> {
     let tree = |id: &str| {
         let id = crate::refs::oid(id)?;
         repo.find_commit(id).and_then(|commit| commit.tree()).or_fail(|| "cannot read a commit")
@@ -169,15 +169,15 @@ pub fn changes(repo: &git2::Repository, before: &str, after: &str) -> Result<Vec
     let diff = repo
         .diff_tree_to_tree(Some(&tree(before)?), Some(&tree(after)?), None)
         .or_fail(|| "cannot compare the commits")?;
-    let mut found: BTreeMap<PathBuf, Change> = BTreeMap::new();
+    let mut found: BTreeMap<PathBuf, FileChange> = BTreeMap::new();
     for delta in diff.deltas() {
         for (file, is_after) in [(delta.old_file(), false), (delta.new_file(), true)] {
             let mode = u32::from(file.mode());
             let Some(bytes) = file.path_bytes().filter(|_| !file.id().is_zero()) else { continue };
             let path = PathBuf::from(OsStr::from_bytes(bytes));
-            let entry = Some(Entry { id: file.id(), mode });
+            let entry = Some(FileEntry { id: file.id(), mode });
             let change =
-                found.entry(path.clone()).or_insert(Change { path, before: None, after: None });
+                found.entry(path.clone()).or_insert(FileChange { path, before: None, after: None });
             if is_after { change.after = entry } else { change.before = entry }
         }
     }
@@ -194,13 +194,18 @@ pub fn blocked_at(worktree: &Path, path: &Path) -> Option<PathBuf> {
 }
 
 /// The changes that are written as files: all but those left out of a sparse checkout.
-pub fn written(checkout: &Checkout, index: &git2::Index, changes: &[Change]) -> Vec<Change> {
-    let left_out = |change: &&Change| index::is_left_out(index, &checkout.worktree, &change.path);
+pub fn written(
+    checkout: &Checkout,
+    index: &git2::Index,
+    changes: &[FileChange],
+) -> Vec<FileChange> {
+    let left_out =
+        |change: &&FileChange| index::is_left_out(index, &checkout.worktree, &change.path);
     changes.iter().filter(|change| !left_out(change)).cloned().collect()
 }
 
 /// Confines a checkout to the paths that land.
-pub fn limit(builder: &mut git2::build::CheckoutBuilder<'_>, changes: &[Change]) {
+pub fn limit(builder: &mut git2::build::CheckoutBuilder<'_>, changes: &[FileChange]) {
     builder.disable_pathspec_match(true);
     for change in changes {
         builder.path(change.path.as_os_str().as_bytes());

@@ -4,7 +4,7 @@ use base::config::studio::Studio;
 use base::failure::{Failure, Result};
 use git2::{AttrCheckFlags, AttrValue};
 
-use crate::checkout::{self, Change};
+use crate::checkout::{self, FileChange};
 use crate::repo::Repository;
 
 /// The hooks that a commit or merge by hand would run.
@@ -34,7 +34,7 @@ pub fn unfiltered(repository: &Repository, before: &str, after: &str) -> Option<
     if !has_filter(&repo) {
         return None;
     }
-    let is_filtered = |change: &Change| {
+    let is_filtered = |change: &FileChange| {
         let found = repo.get_attr(&change.path, "filter", AttrCheckFlags::FILE_THEN_INDEX);
         matches!(found.map(AttrValue::from_string), Ok(AttrValue::String(_)))
     };

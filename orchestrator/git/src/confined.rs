@@ -80,7 +80,7 @@ pub fn object_directories(common_dir: &Path) -> Vec<PathBuf> {
 fn alternates(objects: &Path) -> Vec<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let file = objects.join("info/alternates");
-    let text = crate::inside::read_file(&file, ALTERNATES_BYTES).ok().flatten();
+    let text = crate::safe_open::read_file(&file, ALTERNATES_BYTES).ok().flatten();
     let text = text.unwrap_or_default();
     let lines = text.split(|byte| *byte == b'\n');
     let paths = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));

@@ -5,9 +5,9 @@ use std::path::Path;
 use base::failure::{OrFail, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::gather::is_g3s_own;
 use crate::refs;
 use crate::repo::Repository;
+use crate::stage::is_g3s_own;
 
 /// How much differs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,11 +10,11 @@ use base::failure::{OrFail, Result};
 use base::files::step;
 use serde::{Deserialize, Serialize};
 
-use crate::engine;
-use crate::operations::{Intent, Log};
+use crate::oplog::{Intent, OperationLog};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
-use crate::{pins, snapshot, trash};
+use crate::transaction;
+use crate::{keepalive_refs, snapshot, trash};
 
 /// How long and how much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +52,8 @@ struct Heap {
 /// Deletes what is older than the limit, and then the oldest while there is too much. Nothing but
 /// trash is touched.
 pub fn empty(repository: &Repository, keep: Keep, now: jiff::Timestamp) -> Result<Freed> {
-    let mut log = Log::open(repository)?;
-    engine::recover_with(repository, &mut log)?;
+    let mut log = OperationLog::open(repository)?;
+    transaction::recover_with(repository, &mut log)?;
     sweep(repository, &log);
     let mut freed = Freed::default();
     for heap in heaps(repository, &log, keep, now)? {
@@ -65,7 +65,7 @@ pub fn empty(repository: &Repository, keep: Keep, now: jiff::Timestamp) -> Resul
 
 /// What [`empty`] would delete.
 pub fn planned(repository: &Repository, keep: Keep, now: jiff::Timestamp) -> Result<Freed> {
-    let log = Log::open(repository)?;
+    let log = OperationLog::open(repository)?;
     let mut freed = Freed::default();
     for heap in heaps(repository, &log, keep, now)? {
         freed.add(&heap);
@@ -83,7 +83,7 @@ impl Freed {
 /// What is to be deleted, oldest first.
 fn heaps(
     repository: &Repository,
-    log: &Log,
+    log: &OperationLog,
     keep: Keep,
     now: jiff::Timestamp,
 ) -> Result<Vec<Heap>> {
@@ -148,7 +148,7 @@ fn delete(repository: &Repository, heap: &Heap) -> Result<()> {
         let is_in_trash = !heap.directories.is_empty();
         if is_in_trash && refs::read(&repo, &place.branch.full())?.is_none() {
             gone.extend(refs::list(&repo, &snapshot::prefix(&place.id))?);
-            let pins = pins::name(&place.id);
+            let pins = keepalive_refs::name(&place.id);
             gone.extend(refs::read(&repo, &pins)?.map(|held| (pins, held)));
         }
     }
@@ -161,7 +161,7 @@ fn delete(repository: &Repository, heap: &Heap) -> Result<()> {
 pub const EMPTIED: &str = ".emptied";
 
 /// Deletes what an interrupted deletion left.
-fn sweep(repository: &Repository, log: &Log) {
+fn sweep(repository: &Repository, log: &OperationLog) {
     let mut parents = vec![repository.common_dir.join("studio/trash")];
     let trashes = log.intents().flat_map(trash_of_worktrees);
     parents.extend(trashes.filter_map(|dir| Some(dir.parent()?.to_owned())));

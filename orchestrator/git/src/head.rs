@@ -5,7 +5,7 @@ use std::path::Path;
 
 use base::failure::{Failure, OrFail, Result};
 
-use crate::inside::Dir;
+use crate::safe_open::SafeDir;
 
 /// The most symbolic refs that are followed, as in git.
 const DEPTH: usize = 5;
@@ -16,7 +16,7 @@ const PACKED_BYTES: u64 = 256 << 20;
 
 /// Where an agent's HEAD is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct HeadState {
     /// The branch without `refs/heads/`; none when detached.
     pub branch: Option<String>,
     /// The commit; none for a branch that has none yet.
@@ -26,20 +26,20 @@ pub struct Head {
 }
 
 /// Reads HEAD, loose or packed.
-pub fn read(git_dir: &Path) -> Result<Head> {
+pub fn read(git_dir: &Path) -> Result<HeadState> {
     let fail = || format!("cannot read HEAD in {}", git_dir.display());
-    let top = Dir::open(git_dir).or_fail(fail)?;
+    let top = SafeDir::open(git_dir).or_fail(fail)?;
     let mut text = top.read("HEAD", REF_BYTES).or_fail(fail)?;
     let mut branch = None;
     for _ in 0..DEPTH {
         let Some(bytes) = &text else {
-            return Ok(Head { branch, commit: None, busy: busy(&top)? });
+            return Ok(HeadState { branch, commit: None, busy: busy(&top)? });
         };
         let line = String::from_utf8_lossy(bytes).trim_end().to_owned();
         let Some(name) = line.strip_prefix("ref:").map(str::trim) else {
             let commit = git2::Oid::from_str(&line).ok().filter(|_| line.len() == 40);
             let commit = commit.ok_or_else(|| unreadable(git_dir))?.to_string();
-            return Ok(Head { branch, commit: Some(commit), busy: busy(&top)? });
+            return Ok(HeadState { branch, commit: Some(commit), busy: busy(&top)? });
         };
         if !git2::Reference::is_valid_name(name) || !name.starts_with("refs/") {
             return Err(unreadable(git_dir));
@@ -59,9 +59,9 @@ fn unreadable(git_dir: &Path) -> Failure {
 }
 
 /// A ref's text: its own file, else its line in `packed-refs`.
-fn resolve(top: &Dir, name: &str) -> std::io::Result<Option<Vec<u8>>> {
+fn resolve(top: &SafeDir, name: &str) -> std::io::Result<Option<Vec<u8>>> {
     let (dirs, file) = name.rsplit_once('/').unwrap_or(("", name));
-    let mut at = Some(None::<Dir>);
+    let mut at = Some(None::<SafeDir>);
     for part in dirs.split('/') {
         let Some(here) = at else { break };
         let next = here.as_ref().unwrap_or(top).existing(part)?;
@@ -79,7 +79,7 @@ fn resolve(top: &Dir, name: &str) -> std::io::Result<Option<Vec<u8>>> {
     Ok(line.map(|line| line[..40].to_vec()))
 }
 
-fn busy(top: &Dir) -> Result<Option<String>> {
+fn busy(top: &SafeDir) -> Result<Option<String>> {
     let signs = [
         ("rebase-merge", "rebase"),
         ("rebase-apply", "rebase"),

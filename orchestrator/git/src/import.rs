@@ -5,17 +5,17 @@ use base::failure::{Failure, OrFail, Result};
 use base::files::step;
 use serde::{Deserialize, Serialize};
 
-use crate::head::{self, Head};
-use crate::inside::Dir;
-use crate::private::{Originals, Place};
+use crate::head::{self, HeadState};
+use crate::object_quarantine::{self, Quarantine};
 use crate::refs::{self, RefChange, Swap};
 use crate::repo::Repository;
-use crate::scratch::{self, Scratch};
-use crate::{mend, pins, private, snapshot, worktree};
+use crate::safe_open::SafeDir;
+use crate::session_repo::{Originals, SessionRepo};
+use crate::{keepalive_refs, repair, session_repo, snapshot, worktree};
 
 /// What came home.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Home {
+pub struct Imported {
     /// The commit that the agent's HEAD names; the session's branch holds it now.
     pub head: String,
     /// Whether the branch moved.
@@ -30,7 +30,7 @@ pub struct Home {
 
 /// Imports what the agent committed. Refuses (3) when the worktree's `.git` file is not the one
 /// that was written: then nobody knows whose repository it leads to.
-pub fn bring_home(repository: &Repository, place: &Place) -> Result<Home> {
+pub fn import(repository: &Repository, place: &SessionRepo) -> Result<Imported> {
     let originals = Originals::load(&place.git_dir)?;
     let mut notes = Vec::new();
     if !check_pointer(place)? {
@@ -46,30 +46,35 @@ pub fn bring_home(repository: &Repository, place: &Place) -> Result<Home> {
     notes.extend(remarks(place, &found));
     let moved = tip.as_deref() != Some(head.as_str());
     if moved {
-        import(repository, place, &head, tip)?;
+        import_objects(repository, place, &head, tip)?;
     }
-    for name in private::drop_dead_refs(repository, place)? {
+    for name in session_repo::drop_dead_refs(repository, place)? {
         notes.push(format!("{name} is gone from the repository and was dropped from the session"));
     }
-    Ok(Home { head, moved, on: found.branch, busy: found.busy, notes })
+    Ok(Imported { head, moved, on: found.branch, busy: found.busy, notes })
 }
 
 /// Brings the objects, pins them, then moves the branch.
-fn import(repository: &Repository, place: &Place, head: &str, tip: Option<String>) -> Result<()> {
+fn import_objects(
+    repository: &Repository,
+    place: &SessionRepo,
+    head: &str,
+    tip: Option<String>,
+) -> Result<()> {
     let repo = repository.open()?;
-    let name = pins::name(&place.id);
+    let name = keepalive_refs::name(&place.id);
     let pinned = refs::read(&repo, &name)?;
-    let scratch = Scratch::open(repository)?;
+    let scratch = Quarantine::open(repository)?;
     let known = pinned.clone().unwrap_or_else(|| place.base.clone());
     let pin = match &pinned {
-        Some(pinned) if pins::end_in(&repo, pinned, head) => pinned.clone(),
-        Some(_) | None => pins::commit(&scratch.repo, &[known.clone(), head.to_owned()])?,
+        Some(pinned) if keepalive_refs::end_in(&repo, pinned, head) => pinned.clone(),
+        Some(_) | None => keepalive_refs::commit(&scratch.repo, &[known.clone(), head.to_owned()])?,
     };
     let mut had = vec![known];
     had.extend(tip.clone());
     let from = [scratch.objects(), place.git_dir.join("objects")];
     let wanted = [head.to_owned(), pin.clone()];
-    let kept = scratch::bring(repository, &from, &wanted, &had, &place.id)?;
+    let kept = object_quarantine::bring(repository, &from, &wanted, &had, &place.id)?;
     step("import.objects");
     let change = RefChange::new(name, pinned, Some(pin));
     refs::update_own(repository, &[change], "studio: pin what the session made")?;
@@ -90,12 +95,12 @@ fn import(repository: &Repository, place: &Place, head: &str, tip: Option<String
 }
 
 /// Whether the worktree is there; refuses (3) when its `.git` file is not ours.
-pub fn check_pointer(place: &Place) -> Result<bool> {
+pub fn check_pointer(place: &SessionRepo) -> Result<bool> {
     let originals = Originals::load(&place.git_dir)?;
     if place.worktree.symlink_metadata().is_err() {
         return Ok(false);
     }
-    let worktree = Dir::open(&place.worktree).map_err(|why| {
+    let worktree = SafeDir::open(&place.worktree).map_err(|why| {
         Failure::refused(format!("{} is not the session's worktree", place.worktree.display()))
             .because(why)
             .next("move away what is there, then try again")
@@ -103,8 +108,8 @@ pub fn check_pointer(place: &Place) -> Result<bool> {
     let path = place.worktree.join(".git");
     let found = worktree.read(".git", 4096).unwrap_or(None);
     if found.as_deref() == Some(originals.pointer.as_slice()) {
-        mend::refuse_another(place)?;
-        if mend::target_of(place, &originals.pointer).is_none() {
+        repair::refuse_another(place)?;
+        if repair::target_of(place, &originals.pointer).is_none() {
             return Err(Failure::refused(format!("{} leads nowhere", path.display()))
                 .because("the repository was moved since the session began")
                 .next("studio doctor    puts it right"));
@@ -127,7 +132,7 @@ pub fn check_pointer(place: &Place) -> Result<bool> {
 /// What a person should know before running plain git in a session's worktree: the `.git` file or
 /// the configuration, hooks and attributes behind it are not those that studio wrote, so git would
 /// run what the agent put there. None while all is as it was, or the worktree is gone.
-pub fn tampered(place: &Place) -> Option<String> {
+pub fn tampered(place: &SessionRepo) -> Option<String> {
     if Originals::are_untouched(place) {
         return None;
     }
@@ -140,7 +145,7 @@ pub fn tampered(place: &Place) -> Option<String> {
     (!changed.is_empty()).then(|| format!("the agent changed {} of its git", changed.join(", ")))
 }
 
-fn remarks(place: &Place, found: &Head) -> Vec<String> {
+fn remarks(place: &SessionRepo, found: &HeadState) -> Vec<String> {
     let mut notes = Vec::new();
     match (&found.branch, &found.commit) {
         (Some(branch), None) => {
@@ -180,11 +185,11 @@ pub fn remove_leftovers(repository: &Repository) -> Result<Vec<String>> {
 }
 
 /// The refs that belong to a session and to nothing else: branch, pins, snapshots.
-pub fn own_refs(repository: &Repository, place: &Place) -> Result<Vec<(String, String)>> {
+pub fn own_refs(repository: &Repository, place: &SessionRepo) -> Result<Vec<(String, String)>> {
     let repo = repository.open()?;
     let mut found: Vec<(String, String)> =
         refs::list(&repo, &snapshot::prefix(&place.id))?.into_iter().collect();
-    for name in [place.branch.full(), pins::name(&place.id)] {
+    for name in [place.branch.full(), keepalive_refs::name(&place.id)] {
         if let Some(held) = refs::read(&repo, &name)? {
             found.push((name, held));
         }

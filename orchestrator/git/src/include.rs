@@ -12,7 +12,7 @@ use base::failure::{Failure, OrFail, Result};
 use ignore::WalkBuilder;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use crate::private::{Originals, Place};
+use crate::session_repo::{Originals, SessionRepo};
 
 /// The file with the patterns (as in `.gitignore`), at the top of the main checkout.
 const LIST: &str = ".worktreeinclude";
@@ -106,7 +106,7 @@ fn is_trusted(checkout: &Path) -> bool {
 }
 
 /// Lets the session's git ignore what was copied: it is the user's own, not the session's work.
-pub fn ignore(place: &Place, copied: &[PathBuf]) -> Result<()> {
+pub fn ignore(place: &SessionRepo, copied: &[PathBuf]) -> Result<()> {
     let mut originals = Originals::load(&place.git_dir)?;
     let before = originals.exclude.len();
     for path in copied {

@@ -6,8 +6,8 @@ use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 use base::process::Limits;
 
-use crate::inside::Dir;
-use crate::scratch::Scratch;
+use crate::object_quarantine::Quarantine;
+use crate::safe_open::SafeDir;
 
 /// git's `CE_VALID` (assume-unchanged) among an entry's flags.
 const ASSUME_UNCHANGED: u16 = 0x8000;
@@ -22,9 +22,9 @@ const SHARED_PARTS: usize = 8;
 /// Copies the index of a private git directory into a scratch directory, so that nothing the agent
 /// does reaches what is read. One that is missing, not a regular file or larger than any
 /// repository needs is not copied.
-pub fn copy(scratch: &Scratch, git_dir: &Path) -> Result<()> {
+pub fn copy(scratch: &Quarantine, git_dir: &Path) -> Result<()> {
     let copy = || -> std::io::Result<()> {
-        let top = Dir::open(git_dir)?;
+        let top = SafeDir::open(git_dir)?;
         if !top.copy("index", INDEX_BYTES, &scratch.path().join("index"))? {
             return Ok(());
         }

@@ -4,21 +4,21 @@
 use base::failure::{Failure, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::checkout::{self, Change};
-use crate::engine::{self, Done};
+use crate::checkout::{self, FileChange};
 use crate::merge::{Candidate, Committed};
 use crate::names::BranchName;
-use crate::operations::{Intent, Kind, Landing, Log};
-use crate::private::Place;
+use crate::oplog::{Intent, OperationKind, OperationLog, TargetUpdate};
 use crate::refs::RefChange;
 use crate::repo::Repository;
-use crate::{in_the_way, patterns, trash, worktree};
+use crate::session_repo::SessionRepo;
+use crate::transaction::{self, Applied};
+use crate::{checkout_conflicts, patterns, trash, worktree};
 
 /// What is to land.
 #[derive(Debug)]
-pub struct Order {
+pub struct LandRequest {
     /// The session.
-    pub place: Place,
+    pub place: SessionRepo,
     /// Its merged and checked work.
     pub candidate: Candidate,
     /// What [`merge::commit`] gave.
@@ -45,9 +45,9 @@ pub enum Accepted {
 }
 
 /// Lands. Refuses (3), naming paths and reasons, when anything of the user's is in the way.
-pub fn accept(repository: &Repository, order: &Order) -> Result<Accepted> {
-    let mut log = Log::open(repository)?;
-    engine::recover_with(repository, &mut log)?;
+pub fn accept(repository: &Repository, order: &LandRequest) -> Result<Accepted> {
+    let mut log = OperationLog::open(repository)?;
+    transaction::recover_with(repository, &mut log)?;
     let candidate = &order.candidate;
     if repository.tip(&candidate.target)?.as_deref() != Some(candidate.target_tip.as_str()) {
         return Ok(Accepted::TargetMoved);
@@ -60,7 +60,7 @@ pub fn accept(repository: &Repository, order: &Order) -> Result<Accepted> {
     let name = format!("{}{}/work", trash::kept_prefix(&operation), order.place.id);
     refs_first.push(RefChange::new(name, None, Some(candidate.work.clone())));
     let intent = Intent {
-        landing: Some(Landing {
+        landing: Some(TargetUpdate {
             target: candidate.target.clone(),
             before: candidate.target_tip.clone(),
             after: order.committed.commit.clone(),
@@ -71,11 +71,16 @@ pub fn accept(repository: &Repository, order: &Order) -> Result<Accepted> {
         refs_last: dropped.drop,
         receipt: order.receipt.clone(),
         note: order.committed.note.clone(),
-        ..Intent::new(operation.clone(), &order.time, Kind::Accept, vec![order.place.clone()])
+        ..Intent::new(
+            operation.clone(),
+            &order.time,
+            OperationKind::Accept,
+            vec![order.place.clone()],
+        )
     };
-    match engine::carry_out(repository, &mut log, &intent)? {
-        Done::Yes => Ok(Accepted::Landed { operation, checkouts: checkouts.len() }),
-        Done::TargetMoved(_) => Ok(Accepted::TargetMoved),
+    match transaction::carry_out(repository, &mut log, &intent)? {
+        Applied::Yes => Ok(Accepted::Landed { operation, checkouts: checkouts.len() }),
+        Applied::TargetMoved(_) => Ok(Accepted::TargetMoved),
     }
 }
 
@@ -91,13 +96,13 @@ pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
                 .because(format!("{} exists", checkout.git_dir.join("index.lock").display()))
                 .next("wait for it, then try again"));
         }
-        in_the_way::refuse(&checkout, &changes)?;
+        checkout_conflicts::refuse(&checkout, &changes)?;
     }
     Ok(())
 }
 
 /// Refuses (3) patterns that would hold every later look at the checkout for years.
-fn refuse_endless_patterns(repo: &git2::Repository, changes: &[Change]) -> Result<()> {
+fn refuse_endless_patterns(repo: &git2::Repository, changes: &[FileChange]) -> Result<()> {
     for change in changes {
         let name = change.path.file_name().unwrap_or_default();
         let (Some(after), true) = (change.after, name == ".gitignore" || name == ".gitattributes")

@@ -8,21 +8,21 @@ use base::files::step;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
-use crate::checkout::{self, Change, Entry};
-use crate::private::Place;
+use crate::checkout::{self, FileChange, FileEntry};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
-use crate::snapshot::{self, LeftOut, Limits, Seen};
-use crate::{along, import, scratch};
+use crate::session_repo::SessionRepo;
+use crate::snapshot::{self, LeftOut, SnapshotLimits, WorktreeContent};
+use crate::{checkout_update, import, object_quarantine};
 
 /// What the message of such a commit begins with.
 const MESSAGE: &str = "What checks left\n\n";
 
 /// What the last checks left in a worktree.
 #[derive(Clone, Debug, Default)]
-pub struct Left {
+pub struct Leftover {
     /// What they changed, path by path.
-    pub changes: Vec<Change>,
+    pub changes: Vec<FileChange>,
     /// Files that are no part of a snapshot: too large, or too many.
     pub beside: Vec<Beside>,
 }
@@ -38,7 +38,7 @@ pub struct Beside {
 
 /// What a session's work was before the checks.
 #[derive(Clone, Copy, Debug)]
-pub struct Before<'a> {
+pub struct WorkBeforeChecks<'a> {
     /// The commit that holds it.
     pub work: &'a str,
     /// The paths that it left out.
@@ -55,15 +55,15 @@ fn name(id: &Id) -> String {
 /// they made any, count as the session's.
 pub fn note(
     repository: &Repository,
-    place: &Place,
-    before: Before<'_>,
+    place: &SessionRepo,
+    before: WorkBeforeChecks<'_>,
     now: jiff::Timestamp,
 ) -> Result<()> {
-    let home = import::bring_home(repository, place)?;
+    let home = import::import(repository, place)?;
     let repo = repository.open()?;
     let held = refs::read(&repo, &name(&place.id))?;
-    let Seen { scratch, tree, left_out, .. } =
-        snapshot::look(repository, place, &home, &Limits::default(), &Left::default())?;
+    let WorktreeContent { scratch, tree, left_out, .. } =
+        snapshot::look(repository, place, &home, &SnapshotLimits::default(), &Leftover::default())?;
     let work = scratch.repo.find_commit(refs::oid(before.work)?).or_fail(cannot)?;
     let new = left_out.iter().filter(|left| !before.left_out.contains(&left.path));
     let beside: Vec<Beside> = new.filter_map(|left| Beside::of(place, left)).collect();
@@ -81,7 +81,13 @@ pub fn note(
     let commit = make().or_fail(cannot)?.to_string();
     let from = [scratch.objects(), place.git_dir.join("objects")];
     let had = [before.work.to_owned()];
-    let kept = scratch::bring(repository, &from, std::slice::from_ref(&commit), &had, &place.id)?;
+    let kept = object_quarantine::bring(
+        repository,
+        &from,
+        std::slice::from_ref(&commit),
+        &had,
+        &place.id,
+    )?;
     step("checks.objects");
     let change = RefChange::new(name(&place.id), held, Some(commit));
     refs::update_own(repository, &[change], "studio: what the checks left")?;
@@ -91,19 +97,19 @@ pub fn note(
 }
 
 /// What the last checks left.
-pub fn of(repo: &git2::Repository, id: &Id) -> Result<Left> {
-    let Some(left) = refs::read(repo, &name(id))? else { return Ok(Left::default()) };
+pub fn of(repo: &git2::Repository, id: &Id) -> Result<Leftover> {
+    let Some(left) = refs::read(repo, &name(id))? else { return Ok(Leftover::default()) };
     let commit = repo.find_commit(refs::oid(&left)?).or_fail(cannot)?;
     let before = commit.parent_id(0).or_fail(cannot)?.to_string();
     let noted = commit.message().ok().and_then(|text| text.strip_prefix(MESSAGE));
     // An earlier studio wrote no list.
     let beside = noted.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    Ok(Left { changes: checkout::changes(repo, &before, &left)?, beside })
+    Ok(Leftover { changes: checkout::changes(repo, &before, &left)?, beside })
 }
 
-impl Left {
+impl Leftover {
     /// Whether a path that a snapshot leaves out is still as the checks left it.
-    pub fn holds(&self, place: &Place, left_out: &LeftOut) -> bool {
+    pub fn holds(&self, place: &SessionRepo, left_out: &LeftOut) -> bool {
         let known = self.beside.iter().find(|beside| beside.path == left_out.path);
         known.is_some_and(|known| Beside::of(place, left_out).as_ref() == Some(known))
     }
@@ -111,7 +117,7 @@ impl Left {
 
 impl Beside {
     /// None for a directory: whether something in it has changed could not be told.
-    fn of(place: &Place, left: &LeftOut) -> Option<Beside> {
+    fn of(place: &SessionRepo, left: &LeftOut) -> Option<Beside> {
         let found = place.worktree.join(&left.path).symlink_metadata().ok()?;
         let modified = (found.mtime(), found.mtime_nsec());
         (!found.is_dir()).then(|| Beside { path: left.path.clone(), bytes: found.len(), modified })
@@ -119,13 +125,13 @@ impl Beside {
 }
 
 /// Those that nobody staged since.
-pub fn unstaged<'a>(index: &git2::Index, left: &'a [Change]) -> Vec<&'a Change> {
+pub fn unstaged<'a>(index: &git2::Index, left: &'a [FileChange]) -> Vec<&'a FileChange> {
     left.iter().filter(|change| entry(index, change) != change.after).collect()
 }
 
 /// Puts back, in an index with all that a worktree holds, what is still as the checks left it. Gives
 /// the paths.
-pub fn take_out(index: &mut git2::Index, left: &[&Change]) -> Result<Vec<String>> {
+pub fn take_out(index: &mut git2::Index, left: &[&FileChange]) -> Result<Vec<String>> {
     let mut taken = Vec::new();
     for change in left {
         if entry(index, change) != change.after {
@@ -134,7 +140,7 @@ pub fn take_out(index: &mut git2::Index, left: &[&Change]) -> Result<Vec<String>
         match change.before {
             None => index.remove_path(&change.path).or_fail(cannot)?,
             Some(before) => {
-                index.add(&along::fresh(&change.path, before, None)).or_fail(cannot)?;
+                index.add(&checkout_update::fresh(&change.path, before, None)).or_fail(cannot)?;
             }
         }
         taken.push(change.path.to_string_lossy().into_owned());
@@ -142,8 +148,8 @@ pub fn take_out(index: &mut git2::Index, left: &[&Change]) -> Result<Vec<String>
     Ok(taken)
 }
 
-fn entry(index: &git2::Index, change: &Change) -> Option<Entry> {
-    index.get_path(&change.path, 0).map(|held| Entry { id: held.id, mode: held.mode })
+fn entry(index: &git2::Index, change: &FileChange) -> Option<FileEntry> {
+    index.get_path(&change.path, 0).map(|held| FileEntry { id: held.id, mode: held.mode })
 }
 
 fn cannot() -> &'static str {

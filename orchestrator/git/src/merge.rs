@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::conflict::{self, Conflict};
 use crate::names::BranchName;
-use crate::private::Place;
+use crate::object_quarantine::{self, KeepFiles, Quarantine};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
-use crate::scratch::{self, Kept, Scratch};
+use crate::session_repo::SessionRepo;
 use crate::snapshot::Snapshot;
 use crate::{rebase, receipt, signature, tree, tree_limits};
 
 /// How work lands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Strategy {
+pub enum MergeStrategy {
     /// One commit on the target.
     #[default]
     Squash,
@@ -48,7 +48,7 @@ pub struct Candidate {
     /// The commit of the target that it was merged with.
     pub target_tip: String,
     /// How.
-    pub strategy: Strategy,
+    pub strategy: MergeStrategy,
     /// A commit with the merged tree, for checks and diffs; it never lands itself.
     pub merged: String,
     /// The merged tree.
@@ -62,7 +62,7 @@ pub struct Candidate {
     /// Whether a commit is made, which needs a message.
     pub needs_message: bool,
     /// Its objects: in the repository, and safe from everybody's `git gc` as long as this lives.
-    pub kept: Option<Kept>,
+    pub kept: Option<KeepFiles>,
 }
 
 /// The commit that is to land.
@@ -73,12 +73,12 @@ pub struct Committed {
     /// The ref of the receipts with the commit's own, when it was made along with it.
     pub note: Option<RefChange>,
     /// As [`Candidate::kept`].
-    pub kept: Option<Kept>,
+    pub kept: Option<KeepFiles>,
 }
 
 /// A commit message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Message {
+pub struct CommitMessage {
     /// Subject and body.
     pub text: String,
     /// Trailers, e.g. `Task`; their values are put on one line.
@@ -86,7 +86,7 @@ pub struct Message {
 }
 
 /// The ref by which an earlier studio held a session's work while it was landing.
-pub fn ref_name(place: &Place) -> String {
+pub fn ref_name(place: &SessionRepo) -> String {
     format!("refs/studio/landing/{}", place.id)
 }
 
@@ -94,16 +94,16 @@ pub fn ref_name(place: &Place) -> String {
 /// branch, 3 when the strategy cannot work.
 pub fn prepare(
     repository: &Repository,
-    place: &Place,
+    place: &SessionRepo,
     snapshot: &Snapshot,
     target: &BranchName,
-    strategy: Strategy,
+    strategy: MergeStrategy,
     now: jiff::Timestamp,
 ) -> Result<Prepared> {
     let target_tip = repository.tip(target)?.ok_or_else(|| {
         Failure::not_found(format!("there is no branch `{target}`")).next("git branch --list")
     })?;
-    let scratch = Scratch::open(repository)?;
+    let scratch = Quarantine::open(repository)?;
     let repo = &scratch.repo;
     let ours = repo.find_commit(refs::oid(&target_tip)?).or_fail(cannot)?;
     let ours_tree = ours.tree().or_fail(cannot)?;
@@ -114,13 +114,13 @@ pub fn prepare(
     attributes.read_tree(&ours.tree().or_fail(cannot)?).or_fail(cannot)?;
     repo.set_index(&mut attributes).or_fail(cannot)?;
     let merged = match strategy {
-        Strategy::Squash => whole(repo, &ours, snapshot)?.map(|tree| (tree, vec![ours.id()])),
-        Strategy::Merge => match whole(repo, &ours, snapshot)? {
+        MergeStrategy::Squash => whole(repo, &ours, snapshot)?.map(|tree| (tree, vec![ours.id()])),
+        MergeStrategy::Merge => match whole(repo, &ours, snapshot)? {
             Ok(tree) => Ok((tree, vec![ours.id(), side(repo, place, snapshot, now)?])),
             Err(conflicts) => Err(conflicts),
         },
-        Strategy::Rebase => rebase::replay(repo, &ours, snapshot, now)?,
-        Strategy::Ff => Ok(fast_forward(repo, &ours, snapshot, target)?),
+        MergeStrategy::Rebase => rebase::replay(repo, &ours, snapshot, now)?,
+        MergeStrategy::Ff => Ok(fast_forward(repo, &ours, snapshot, target)?),
     };
     let (tree, parents) = match merged {
         Ok(merged) => merged,
@@ -131,8 +131,8 @@ pub fn prepare(
         return Ok(Prepared::Nothing);
     }
     let makes_commit = match strategy {
-        Strategy::Squash | Strategy::Merge => true,
-        Strategy::Rebase | Strategy::Ff => {
+        MergeStrategy::Squash | MergeStrategy::Merge => true,
+        MergeStrategy::Rebase | MergeStrategy::Ff => {
             let last = repo.find_commit(parents[0]).or_fail(cannot)?;
             last.tree_id() != tree
         }
@@ -154,7 +154,7 @@ pub fn prepare(
     let wanted = [candidate.merged.clone()];
     let had = [&candidate.target_tip, &candidate.head, &candidate.work].map(String::clone);
     let from = [scratch.objects()];
-    candidate.kept = Some(scratch::bring(repository, &from, &wanted, &had, &place.id)?);
+    candidate.kept = Some(object_quarantine::bring(repository, &from, &wanted, &had, &place.id)?);
     step("merge.held");
     Ok(Prepared::Ready(Box::new(candidate)))
 }
@@ -162,16 +162,16 @@ pub fn prepare(
 /// Makes the commit that is to land, and its receipt.
 pub fn commit(
     repository: &Repository,
-    place: &Place,
+    place: &SessionRepo,
     candidate: &Candidate,
-    message: &Message,
+    message: &CommitMessage,
     receipt: Option<&str>,
     now: jiff::Timestamp,
 ) -> Result<Committed> {
     if !candidate.needs_message {
         return Ok(Committed { commit: candidate.parents[0].clone(), note: None, kept: None });
     }
-    let scratch = Scratch::open(repository)?;
+    let scratch = Quarantine::open(repository)?;
     let commit = make(&scratch, candidate, &message.full()?, now)?;
     let mut wanted = vec![commit.clone()];
     let mut had = vec![candidate.merged.clone(), candidate.work.clone()];
@@ -182,19 +182,20 @@ pub fn commit(
         had.extend(made.before.clone());
         note = Some(made);
     }
-    let kept = scratch::bring(repository, &[scratch.objects()], &wanted, &had, &place.id)?;
+    let kept =
+        object_quarantine::bring(repository, &[scratch.objects()], &wanted, &had, &place.id)?;
     step("merge.committed");
     Ok(Committed { commit, note, kept: Some(kept) })
 }
 
 /// Lets go of what an earlier studio held.
-pub fn release(repository: &Repository, place: &Place) -> Result<()> {
+pub fn release(repository: &Repository, place: &SessionRepo) -> Result<()> {
     let name = ref_name(place);
     let held = refs::read(&repository.open()?, &name)?;
     refs::update_own(repository, &[RefChange::new(name, held, None)], "studio: not landed")
 }
 
-impl Message {
+impl CommitMessage {
     /// Text and trailers as git stores them.
     fn full(&self) -> Result<String> {
         let text = self.text.replace('\0', "");
@@ -232,7 +233,7 @@ fn whole(
 /// The second parent of a merge commit: the agent's commits, and what it left uncommitted.
 fn side(
     repo: &git2::Repository,
-    place: &Place,
+    place: &SessionRepo,
     snapshot: &Snapshot,
     now: jiff::Timestamp,
 ) -> Result<git2::Oid> {
@@ -268,7 +269,7 @@ fn fast_forward(
 }
 
 fn make(
-    scratch: &Scratch,
+    scratch: &Quarantine,
     candidate: &Candidate,
     message: &str,
     now: jiff::Timestamp,

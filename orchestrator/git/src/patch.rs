@@ -11,10 +11,10 @@ use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 use base::process::{Job, Limits};
 
-use crate::gather::is_g3s_own;
+use crate::object_quarantine::Quarantine;
 use crate::refs;
 use crate::repo::Repository;
-use crate::scratch::Scratch;
+use crate::stage::is_g3s_own;
 
 /// Two states of the files, and where their objects are.
 pub struct Comparison {
@@ -25,12 +25,12 @@ pub struct Comparison {
     git_dir: PathBuf,
     objects: Vec<PathBuf>,
     /// Holds the objects of a worktree that was looked at and not imported.
-    _scratch: Option<Scratch>,
+    _scratch: Option<Quarantine>,
 }
 
 /// What is printed of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum PatchForm {
     /// A patch that `git apply` takes, byte for byte: binary files with their data.
     Applicable,
     /// A patch for people: of a binary file it only says that it differs.
@@ -65,7 +65,7 @@ impl Comparison {
     pub fn of_worktree(
         repository: &Repository,
         session_git_dir: &Path,
-        scratch: Scratch,
+        scratch: Quarantine,
         from: &str,
         to: &str,
     ) -> Comparison {
@@ -80,24 +80,24 @@ impl Comparison {
 
     /// The git command that prints the difference of these paths to its stdout; of all files when
     /// there are none.
-    pub fn job(&self, form: Form, paths: &[OsString]) -> Result<Job> {
+    pub fn job(&self, form: PatchForm, paths: &[OsString]) -> Result<Job> {
         let mut args: Vec<OsString> = Vec::new();
-        let readable = !matches!(form, Form::Applicable);
+        let readable = !matches!(form, PatchForm::Applicable);
         if readable {
             // Names are made safe where they are shown, and stay readable otherwise.
             args.extend(["-c", "core.quotePath=false"].map(OsString::from));
         }
         args.extend(["diff-tree", "-r", "-M", "--no-color"].map(OsString::from));
         let own: &[&str] = match form {
-            Form::Applicable => &["-p", "--binary", "--full-index"],
-            Form::Readable => &["-p"],
-            Form::Stat { .. } => &["--stat"],
-            Form::Names => &["--name-only"],
-            Form::Words => &["-p", "--word-diff=plain"],
-            Form::WordsForPrograms => &["-p", "--word-diff=porcelain"],
+            PatchForm::Applicable => &["-p", "--binary", "--full-index"],
+            PatchForm::Readable => &["-p"],
+            PatchForm::Stat { .. } => &["--stat"],
+            PatchForm::Names => &["--name-only"],
+            PatchForm::Words => &["-p", "--word-diff=plain"],
+            PatchForm::WordsForPrograms => &["-p", "--word-diff=porcelain"],
         };
         args.extend(own.iter().map(OsString::from));
-        if let Form::Stat { width } = form {
+        if let PatchForm::Stat { width } = form {
             args.push(format!("--stat-width={width}").into());
         }
         args.extend([OsString::from(&self.from), OsString::from(&self.to), "--".into()]);

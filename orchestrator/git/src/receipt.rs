@@ -3,9 +3,9 @@
 use base::failure::{OrFail, Result};
 use base::id::Id;
 
+use crate::object_quarantine::{self, Quarantine};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
-use crate::scratch::{self, Scratch};
 use crate::signature;
 
 /// The ref of the notes; `git log --notes=studio` shows them.
@@ -16,12 +16,12 @@ pub fn write(repository: &Repository, commit: &str, text: &str) -> Result<()> {
     if read(repository, commit)?.is_some_and(|noted| noted.trim_end() == text.trim_end()) {
         return Ok(());
     }
-    let scratch = Scratch::open(repository)?;
+    let scratch = Quarantine::open(repository)?;
     let change = note(&repository.open()?, &scratch, commit, text)?;
     let id = Id::parse("receipt").or_fail(cannot)?;
     let had: Vec<String> = change.before.iter().cloned().collect();
     let wanted: Vec<String> = change.after.iter().cloned().collect();
-    let kept = scratch::bring(repository, &[scratch.objects()], &wanted, &had, &id)?;
+    let kept = object_quarantine::bring(repository, &[scratch.objects()], &wanted, &had, &id)?;
     refs::update_own(repository, &[change], "studio: receipt")?;
     kept.release();
     Ok(())
@@ -30,7 +30,7 @@ pub fn write(repository: &Repository, commit: &str, text: &str) -> Result<()> {
 /// Makes a note in a scratch directory, in place of an earlier one: how the ref of the notes changes.
 pub fn note(
     real: &git2::Repository,
-    scratch: &Scratch,
+    scratch: &Quarantine,
     commit: &str,
     text: &str,
 ) -> Result<RefChange> {

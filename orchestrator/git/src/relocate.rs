@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 
-use crate::operations::{Intent, Kind, Log, Move};
-use crate::private::Place;
+use crate::oplog::{DirectoryMove, Intent, OperationKind, OperationLog};
 use crate::repo::Repository;
-use crate::{engine, mend, worktree};
+use crate::session_repo::SessionRepo;
+use crate::{repair, transaction, worktree};
 
 /// The file, in a session's directory, with its place since its worktree was moved.
 pub const PLACE: &str = "place.json";
@@ -19,7 +19,7 @@ pub const PLACE: &str = "place.json";
 #[derive(Clone, Debug)]
 pub struct Relocation {
     /// Where the session is.
-    pub place: Place,
+    pub place: SessionRepo,
     /// The new path of its worktree.
     pub to: PathBuf,
 }
@@ -30,32 +30,33 @@ pub fn relocate(repository: &Repository, wanted: &[Relocation], time: &str) -> R
     for relocation in wanted {
         refuse(relocation)?;
     }
-    let mut log = Log::open(repository)?;
-    engine::recover_with(repository, &mut log)?;
-    let moved = |it: &Relocation| Place { worktree: it.to.clone(), ..it.place.clone() };
-    let renamed = |it: &Relocation| Move { from: it.place.worktree.clone(), to: it.to.clone() };
+    let mut log = OperationLog::open(repository)?;
+    transaction::recover_with(repository, &mut log)?;
+    let moved = |it: &Relocation| SessionRepo { worktree: it.to.clone(), ..it.place.clone() };
+    let renamed =
+        |it: &Relocation| DirectoryMove { from: it.place.worktree.clone(), to: it.to.clone() };
     let sessions = wanted.iter().map(moved).collect();
     let intent = Intent {
         moves: wanted.iter().map(renamed).collect(),
-        ..Intent::new(log.next_id(), time, Kind::Relocate, sessions)
+        ..Intent::new(log.next_id(), time, OperationKind::Relocate, sessions)
     };
-    engine::carry_out(repository, &mut log, &intent)?;
+    transaction::carry_out(repository, &mut log, &intent)?;
     Ok(intent.id)
 }
 
 /// Writes down where a session is now and registers its worktree there. Can be done twice.
-pub fn settle(repository: &Repository, place: &Place) -> Result<()> {
+pub fn settle(repository: &Repository, place: &SessionRepo) -> Result<()> {
     let file = repository.session_dir(&place.id).join(PLACE);
     base::files::replace_json(&file, place)
         .or_fail(|| format!("cannot write {}", file.display()))?;
-    mend::mend(repository, place).map(drop)
+    repair::repair(repository, place).map(drop)
 }
 
 /// Refuses (3) what could not be renamed.
 fn refuse(relocation: &Relocation) -> Result<()> {
     let (from, to) = (&relocation.place.worktree, &relocation.to);
     let what = || format!("cannot move {} to {}", from.display(), to.display());
-    mend::refuse_another(&relocation.place)?;
+    repair::refuse_another(&relocation.place)?;
     let parent = to.parent().unwrap_or(to);
     worktree::refuse_symlink(parent)?;
     if to.symlink_metadata().is_ok() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use base::failure::{OrFail, Result};
 use serde::Serialize;
 
-use crate::merge::{Candidate, Strategy};
+use crate::merge::{Candidate, MergeStrategy};
 use crate::refs;
 use crate::repo::Repository;
 
@@ -40,7 +40,7 @@ const TOKENS: &[(&str, usize, &str)] = &[
 
 /// A line that looks like a secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Secret {
+pub struct FoundSecret {
     /// The file; bytes that are not UTF-8 are replaced.
     pub path: String,
     /// Its line, counted from 1, in the commit that adds it.
@@ -49,7 +49,7 @@ pub struct Secret {
     pub what: &'static str,
 }
 
-impl Secret {
+impl FoundSecret {
     /// For people.
     pub fn sentence(&self) -> String {
         format!("{}:{}: looks like {}", base::text::printable(&self.path), self.line, self.what)
@@ -58,14 +58,14 @@ impl Secret {
 
 /// The secrets that a landing adds: in the merged tree, and in every commit of the session that
 /// becomes part of the target's history.
-pub fn added(repository: &Repository, candidate: &Candidate) -> Result<Vec<Secret>> {
+pub fn added(repository: &Repository, candidate: &Candidate) -> Result<Vec<FoundSecret>> {
     let cannot = || "cannot look for secrets in the work";
     let repo = repository.open()?;
     let tree = |id: git2::Oid| repo.find_commit(id).and_then(|commit| commit.tree());
     let (tip, merged) = (refs::oid(&candidate.target_tip)?, refs::oid(&candidate.merged)?);
     let whole = (tree(tip).or_fail(cannot)?, tree(merged).or_fail(cannot)?);
     let mut found = between(&repo, Some(&whole.0), &whole.1).or_fail(cannot)?;
-    if candidate.strategy != Strategy::Squash {
+    if candidate.strategy != MergeStrategy::Squash {
         let mut walk = repo.revwalk().or_fail(cannot)?;
         walk.push(refs::oid(&candidate.head)?).or_fail(cannot)?;
         walk.hide(tip).or_fail(cannot)?;
@@ -85,13 +85,13 @@ fn between(
     repo: &git2::Repository,
     from: Option<&git2::Tree<'_>>,
     to: &git2::Tree<'_>,
-) -> std::result::Result<Vec<Secret>, git2::Error> {
+) -> std::result::Result<Vec<FoundSecret>, git2::Error> {
     let mut options = git2::DiffOptions::new();
     options.context_lines(0);
     let diff = repo.diff_tree_to_tree(from, Some(to), Some(&mut options))?;
     let mut found = Vec::new();
     // A private key whose content is on the next line.
-    let mut begun: Option<Secret> = None;
+    let mut begun: Option<FoundSecret> = None;
     diff.foreach(
         &mut |_, _| true,
         None,
@@ -104,13 +104,13 @@ fn between(
                 return true;
             };
             let text = String::from_utf8_lossy(line.content());
-            let continues = |key: &Secret| key.path == shown(path) && key.line + 1 == number;
+            let continues = |key: &FoundSecret| key.path == shown(path) && key.line + 1 == number;
             if let Some(key) = begun.take().filter(continues)
                 && starts_with_key(&text)
             {
                 found.push(key);
             }
-            let secret = |what| Secret { path: shown(path), line: number, what };
+            let secret = |what| FoundSecret { path: shown(path), line: number, what };
             match private_key(&text) {
                 Some(true) => found.push(secret("a private key")),
                 Some(false) => begun = Some(secret("a private key")),

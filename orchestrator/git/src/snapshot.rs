@@ -10,13 +10,13 @@ use base::git::Git;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
-use crate::import::Home;
-use crate::leftovers::Left;
-use crate::private::Place;
+use crate::import::Imported;
+use crate::leftovers::Leftover;
+use crate::object_quarantine::{self, Quarantine};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
-use crate::scratch::{self, Scratch};
-use crate::{confined, gather, index, leftovers};
+use crate::session_repo::SessionRepo;
+use crate::{confined, index, leftovers, stage};
 
 /// How long a look at a worktree may take.
 const LONGEST: Duration = Duration::from_secs(1800);
@@ -25,7 +25,7 @@ const KEPT: u64 = 20;
 
 /// What a snapshot leaves out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct SnapshotLimits {
     /// Files larger than this many bytes, unless named in `include`.
     pub file_bytes: u64,
     /// Untracked files past this number.
@@ -34,9 +34,9 @@ pub struct Limits {
     pub include: Vec<PathBuf>,
 }
 
-impl Default for Limits {
+impl Default for SnapshotLimits {
     fn default() -> Self {
-        Limits { file_bytes: 10_000_000, untracked: 10_000, include: Vec::new() }
+        SnapshotLimits { file_bytes: 10_000_000, untracked: 10_000, include: Vec::new() }
     }
 }
 
@@ -90,9 +90,9 @@ impl Snapshot {
 /// says what was last seen. That one is taken when the worktree is gone.
 pub fn take(
     repository: &Repository,
-    place: &Place,
-    home: &Home,
-    limits: &Limits,
+    place: &SessionRepo,
+    home: &Imported,
+    limits: &SnapshotLimits,
     now: jiff::Timestamp,
 ) -> Result<Snapshot> {
     let clean = |left_out, by_checks| Snapshot {
@@ -112,7 +112,7 @@ pub fn take(
         return Ok(Snapshot { work, number: Some(number), ..clean(Vec::new(), Vec::new()) });
     }
     let leftovers = leftovers::of(&repo, &place.id)?;
-    let Seen { scratch, tree, staged, left_out, by_checks } =
+    let WorktreeContent { scratch, tree, staged, left_out, by_checks } =
         look(repository, place, home, limits, &leftovers)?;
     let head = repo.find_commit(refs::oid(&home.head)?).or_fail(cannot)?;
     let is_clean = tree == head.tree_id() && staged.is_none_or(|staged| staged == head.tree_id());
@@ -128,9 +128,9 @@ pub fn take(
 }
 
 /// What a worktree holds.
-pub struct Seen {
+pub struct WorktreeContent {
     /// Where its objects are.
-    pub scratch: Scratch,
+    pub scratch: Quarantine,
     /// All of it.
     pub tree: git2::Oid,
     /// What is staged; none while a merge has left conflicts.
@@ -147,19 +147,19 @@ pub struct Seen {
 /// other file is read.
 pub fn look(
     repository: &Repository,
-    place: &Place,
-    home: &Home,
-    limits: &Limits,
-    leftovers: &Left,
-) -> Result<Seen> {
-    let scratch = Scratch::for_session(repository, &place.git_dir)?;
+    place: &SessionRepo,
+    home: &Imported,
+    limits: &SnapshotLimits,
+    leftovers: &Leftover,
+) -> Result<WorktreeContent> {
+    let scratch = Quarantine::for_session(repository, &place.git_dir)?;
     scratch.share_attributes(&repository.open()?)?;
     index::copy(&scratch, &place.git_dir)?;
     let mut read = confined::object_directories(&repository.common_dir);
     read.extend([place.git_dir.join("objects"), place.worktree.clone()]);
     let rules = confined::rules(read, vec![scratch.path().to_owned()]);
     let head = refs::oid(&home.head)?;
-    let objects = scratch::alternates(&[
+    let objects = object_quarantine::alternates(&[
         repository.common_dir.join("objects"),
         place.git_dir.join("objects"),
     ]);
@@ -171,13 +171,13 @@ pub fn look(
 
 /// The part of [`look`] that reads the worktree, on the confined thread.
 fn seen(
-    scratch: Scratch,
+    scratch: Quarantine,
     objects: &str,
     head: git2::Oid,
-    place: &Place,
-    limits: &Limits,
-    leftovers: &Left,
-) -> Result<Seen> {
+    place: &SessionRepo,
+    limits: &SnapshotLimits,
+    leftovers: &Leftover,
+) -> Result<WorktreeContent> {
     let repo = &scratch.repo;
     repo.set_config(&scratch.config()?).or_fail(cannot)?;
     repo.set_workdir(&place.worktree, false).or_fail(cannot)?;
@@ -188,13 +188,13 @@ fn seen(
     let unstaged = leftovers::unstaged(&index, &leftovers.changes);
     let door = Git::at(scratch.path()).without_user_config().with_objects(objects);
     let door = door.with_work_tree(&place.worktree);
-    let mut left_out = gather::add_changes(&door, &mut index, &place.worktree, limits)?;
+    let mut left_out = stage::add_changes(&door, &mut index, &place.worktree, limits)?;
     let mut by_checks = leftovers::take_out(&mut index, &unstaged)?;
     let beside = left_out.extract_if(.., |left| leftovers.holds(place, left));
     by_checks.extend(beside.map(|left| left.path));
     let tree = index.write_tree_to(repo).or_fail(cannot)?;
     drop(head);
-    Ok(Seen { scratch, tree, staged, left_out, by_checks })
+    Ok(WorktreeContent { scratch, tree, staged, left_out, by_checks })
 }
 
 /// What is known of a worktree that is gone.
@@ -220,7 +220,11 @@ pub enum LastSeen {
 }
 
 /// Looks for it.
-pub fn last_seen(repository: &Repository, place: &Place, home: &Home) -> Result<LastSeen> {
+pub fn last_seen(
+    repository: &Repository,
+    place: &SessionRepo,
+    home: &Imported,
+) -> Result<LastSeen> {
     let repo = repository.open()?;
     let Some((number, work)) = numbered(&repo, &place.id)?.pop() else {
         return Ok(LastSeen::Committed);
@@ -240,7 +244,7 @@ pub fn last_seen(repository: &Repository, place: &Place, home: &Home) -> Result<
 }
 
 /// The refusal (3) to land while a snapshot may hold work that the commits do not.
-fn older(place: &Place, home: &Home, name: &str) -> Failure {
+fn older(place: &SessionRepo, home: &Imported, name: &str) -> Failure {
     Failure::refused(format!("the worktree of `{}` is gone", place.id))
         .because(format!(
             "its newest snapshot was taken before its last commit: {name} may hold work that {} \
@@ -261,8 +265,8 @@ struct Made {
 /// Makes the commit and its ref, unless the last snapshot says the same.
 fn keep(
     repository: &Repository,
-    place: &Place,
-    scratch: &Scratch,
+    place: &SessionRepo,
+    scratch: &Quarantine,
     made: &Made,
     now: jiff::Timestamp,
 ) -> Result<(String, u64)> {
@@ -275,7 +279,13 @@ fn keep(
     let commit = commit(&scratch.repo, made, now).or_fail(cannot)?.to_string();
     let from = [scratch.objects(), place.git_dir.join("objects")];
     let had = [made.head.clone()];
-    let kept = scratch::bring(repository, &from, std::slice::from_ref(&commit), &had, &place.id)?;
+    let kept = object_quarantine::bring(
+        repository,
+        &from,
+        std::slice::from_ref(&commit),
+        &had,
+        &place.id,
+    )?;
     step("snapshot.objects");
     let number = earlier.last().map_or(1, |(number, _)| number + 1);
     let name = |number: u64| format!("{}{number}", prefix(&place.id));

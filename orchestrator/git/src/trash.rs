@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{self, Done};
-use crate::operations::{Intent, Kind, Landing, Log, Move};
-use crate::private::Place;
+use crate::oplog::{DirectoryMove, Intent, OperationKind, OperationLog, TargetUpdate};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
-use crate::{checkout, mend, names, worktree};
+use crate::session_repo::SessionRepo;
+use crate::transaction::{self, Applied};
+use crate::{checkout, names, repair, worktree};
 
 /// What it takes to drop a session.
 pub struct Dropping {
     /// Refs that keep its commits.
     pub keep: Vec<RefChange>,
     /// Where its directories go.
-    pub moves: Vec<Move>,
+    pub moves: Vec<DirectoryMove>,
     /// Refs that end.
     pub drop: Vec<RefChange>,
 }
@@ -31,25 +31,25 @@ pub struct Undone {
     /// The operation that it took back.
     pub undone: String,
     /// What that was.
-    pub kind: Kind,
+    pub kind: OperationKind,
     /// The sessions that are back.
-    pub sessions: Vec<Place>,
+    pub sessions: Vec<SessionRepo>,
 }
 
 /// Drops sessions, in one operation. Parts that are missing (an agent deleted its worktree) are
 /// passed over. Gives the operation's id.
-pub fn discard(repository: &Repository, places: &[Place], time: &str) -> Result<String> {
-    let mut log = Log::open(repository)?;
-    engine::recover_with(repository, &mut log)?;
+pub fn discard(repository: &Repository, places: &[SessionRepo], time: &str) -> Result<String> {
+    let mut log = OperationLog::open(repository)?;
+    transaction::recover_with(repository, &mut log)?;
     let operation = log.next_id();
-    let mut intent = Intent::new(operation.clone(), time, Kind::Discard, places.to_vec());
+    let mut intent = Intent::new(operation.clone(), time, OperationKind::Discard, places.to_vec());
     for place in places {
         let dropping = dropping(repository, place, &operation)?;
         intent.refs_first.extend(dropping.keep);
         intent.moves.extend(dropping.moves);
         intent.refs_last.extend(dropping.drop);
     }
-    engine::carry_out(repository, &mut log, &intent)?;
+    transaction::carry_out(repository, &mut log, &intent)?;
     Ok(operation)
 }
 
@@ -57,8 +57,8 @@ pub fn discard(repository: &Repository, places: &[Place], time: &str) -> Result<
 /// the target still is the landed commit; else the refusal (3) has the `git revert` to type. After
 /// that the undo brings the session back and leaves the target alone.
 pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Undone> {
-    let mut log = Log::open(repository)?;
-    engine::recover_with(repository, &mut log)?;
+    let mut log = OperationLog::open(repository)?;
+    transaction::recover_with(repository, &mut log)?;
     let undone = log.to_undo(id, |intent| is_kept(repository, intent))?;
     let operation = log.next_id();
     let landing = match &undone.landing {
@@ -80,16 +80,16 @@ pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Und
         refs_first,
         moves: moves_back(repository, &undone),
         refs_last: undone.refs_first.iter().map(RefChange::reversed).collect(),
-        ..Intent::new(operation.clone(), time, Kind::Undo, undone.sessions.clone())
+        ..Intent::new(operation.clone(), time, OperationKind::Undo, undone.sessions.clone())
     };
-    match engine::carry_out(repository, &mut log, &intent)? {
-        Done::Yes => Ok(Undone {
+    match transaction::carry_out(repository, &mut log, &intent)? {
+        Applied::Yes => Ok(Undone {
             operation,
             undone: undone.id,
             kind: undone.kind,
             sessions: undone.sessions,
         }),
-        Done::TargetMoved(found) => {
+        Applied::TargetMoved(found) => {
             let landing = undone.landing.as_ref().expect("only a landing has a target");
             Err(moved_on(repository, landing, found))
         }
@@ -109,13 +109,13 @@ pub fn is_kept(repository: &Repository, operation: &Intent) -> bool {
 
 /// Whether a part that an operation moved is gone for good. A registration alone is no reason, nor
 /// is a worktree: snapshots and commits hold the work.
-fn is_lost(repository: &Repository, operation: &Intent, moving: &Move) -> bool {
+fn is_lost(repository: &Repository, operation: &Intent, moving: &DirectoryMove) -> bool {
     moving.to.symlink_metadata().is_err()
         && !is_registration(repository, moving)
         && !is_made_anew(operation, moving)
 }
 
-fn is_registration(repository: &Repository, moving: &Move) -> bool {
+fn is_registration(repository: &Repository, moving: &DirectoryMove) -> bool {
     moving.from.starts_with(repository.common_dir.join("worktrees"))
 }
 
@@ -126,8 +126,8 @@ pub fn private_trash(repository: &Repository, operation: &str) -> PathBuf {
 
 /// What it takes to drop a session: its branch is kept under another name, its worktree, private
 /// git directory and registration are renamed, each within its file system.
-pub fn dropping(repository: &Repository, place: &Place, operation: &str) -> Result<Dropping> {
-    mend::refuse_another(place)?;
+pub fn dropping(repository: &Repository, place: &SessionRepo, operation: &str) -> Result<Dropping> {
+    repair::refuse_another(place)?;
     let repo = repository.open()?;
     let branch = place.branch.full();
     let tip = refs::read(&repo, &branch)?;
@@ -139,11 +139,11 @@ pub fn dropping(repository: &Repository, place: &Place, operation: &str) -> Resu
     worktree::refuse_symlink(&trash)?;
     let worktree_trash = trash.join(operation).join(place.id.as_str());
     let mut moves = vec![
-        Move { from: place.worktree.clone(), to: worktree_trash },
-        Move { from: place.git_dir.clone(), to: private.join("git") },
+        DirectoryMove { from: place.worktree.clone(), to: worktree_trash },
+        DirectoryMove { from: place.git_dir.clone(), to: private.join("git") },
     ];
     if let Some(admin) = admin {
-        moves.push(Move { from: admin, to: private.join("admin") });
+        moves.push(DirectoryMove { from: admin, to: private.join("admin") });
     }
     moves.retain(|moving| moving.from.symlink_metadata().is_ok());
     Ok(Dropping {
@@ -155,7 +155,7 @@ pub fn dropping(repository: &Repository, place: &Place, operation: &str) -> Resu
 
 /// Whether the target has the landed commit in its history and nothing of its changes any more:
 /// somebody reverted it. Then the session comes back, and the target stays as it is.
-fn is_reverted(repository: &Repository, landing: &Landing) -> Result<bool> {
+fn is_reverted(repository: &Repository, landing: &TargetUpdate) -> Result<bool> {
     let cannot = || "cannot compare the target with what landed";
     let Some(tip) = repository.tip(&landing.target)? else { return Ok(false) };
     let repo = repository.open()?;
@@ -166,19 +166,19 @@ fn is_reverted(repository: &Repository, landing: &Landing) -> Result<bool> {
     let tree = checkout::tree_of(&repo, &tip)?;
     let held = |path: &Path| {
         let entry = tree.get_path(path).ok()?;
-        Some(checkout::Entry { id: entry.id(), mode: u32::try_from(entry.filemode()).ok()? })
+        Some(checkout::FileEntry { id: entry.id(), mode: u32::try_from(entry.filemode()).ok()? })
     };
     let changes = checkout::changes(&repo, &landing.before, &landing.after)?;
     Ok(changes.iter().all(|change| held(&change.path) == change.before))
 }
 
 /// The landing in reverse, with the checkouts of today.
-fn back(repository: &Repository, landing: &Landing) -> Result<Landing> {
+fn back(repository: &Repository, landing: &TargetUpdate) -> Result<TargetUpdate> {
     let tip = repository.tip(&landing.target)?;
     if tip.as_deref() != Some(landing.after.as_str()) {
         return Err(moved_on(repository, landing, tip));
     }
-    Ok(Landing {
+    Ok(TargetUpdate {
         target: landing.target.clone(),
         before: landing.after.clone(),
         after: landing.before.clone(),
@@ -186,7 +186,7 @@ fn back(repository: &Repository, landing: &Landing) -> Result<Landing> {
     })
 }
 
-fn moved_on(repository: &Repository, landing: &Landing, found: Option<String>) -> Failure {
+fn moved_on(repository: &Repository, landing: &TargetUpdate, found: Option<String>) -> Failure {
     let parents = repository
         .open()
         .ok()
@@ -229,14 +229,15 @@ fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
 }
 
 /// Whether a directory is a worktree whose git directory still is in the trash.
-fn is_made_anew(undone: &Intent, moving: &Move) -> bool {
+fn is_made_anew(undone: &Intent, moving: &DirectoryMove) -> bool {
     let place = undone.sessions.iter().find(|place| place.worktree == moving.from);
-    let private = |place: &Place| undone.moves.iter().find(|other| other.from == place.git_dir);
+    let private =
+        |place: &SessionRepo| undone.moves.iter().find(|other| other.from == place.git_dir);
     place.and_then(private).is_some_and(|private| private.to.symlink_metadata().is_ok())
 }
 
 /// The moves in reverse. A registration whose name was taken meanwhile gets another.
-fn moves_back(repository: &Repository, undone: &Intent) -> Vec<Move> {
+fn moves_back(repository: &Repository, undone: &Intent) -> Vec<DirectoryMove> {
     let registrations = repository.common_dir.join("worktrees");
     let reversed = undone.moves.iter().rev().map(|moving| {
         let mut to = moving.from.clone();
@@ -244,12 +245,12 @@ fn moves_back(repository: &Repository, undone: &Intent) -> Vec<Move> {
             let id = undone.sessions.iter().find(|place| is_of(place, &moving.to));
             to = id.map_or(to, |place| worktree::free_admin_dir(repository, &place.id));
         }
-        Move { from: moving.to.clone(), to }
+        DirectoryMove { from: moving.to.clone(), to }
     });
     reversed.collect()
 }
 
 /// Whether a path in the trash belongs to a session.
-fn is_of(place: &Place, path: &Path) -> bool {
+fn is_of(place: &SessionRepo, path: &Path) -> bool {
     path.parent().and_then(Path::file_name).is_some_and(|name| name == place.id.as_str())
 }

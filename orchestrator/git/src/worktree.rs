@@ -14,12 +14,12 @@ use base::lock::Lock;
 use base::process::Limits;
 use serde::{Deserialize, Serialize};
 
-use crate::inside::read_file;
 use crate::names::{self, BranchTemplate, WorktreeTemplate};
-use crate::private::{self, Originals, Place};
 use crate::refs::{self, RefChange};
 use crate::repo::{Base, Repository};
-use crate::{include, pins};
+use crate::safe_open::read_file;
+use crate::session_repo::{self, Originals, SessionRepo};
+use crate::{include, keepalive_refs};
 
 /// The largest `.git` file that is read: one line with a path.
 const POINTER_BYTES: u64 = 8192;
@@ -29,7 +29,7 @@ const EXCLUDED: &[&str] = &[".g3/*", "!.g3/skills/"];
 
 /// What to make.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct WorktreeSpec {
     /// The session.
     pub id: Id,
     /// What it starts from.
@@ -42,19 +42,19 @@ pub struct Order {
 
 /// What was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Made {
+pub struct NewWorktree {
     /// Where the parts are.
-    pub place: Place,
+    pub place: SessionRepo,
     /// The registration in the repository (`.git/worktrees/<name>`).
     pub admin_dir: PathBuf,
     /// Untracked files that were copied because `.worktreeinclude` names them, relative paths.
     pub included: Vec<PathBuf>,
 }
 
-impl Order {
+impl WorktreeSpec {
     /// Where the parts will be; nothing is made yet.
-    pub fn place(&self, repository: &Repository) -> Result<Place> {
-        Ok(Place {
+    pub fn place(&self, repository: &Repository) -> Result<SessionRepo> {
+        Ok(SessionRepo {
             id: self.id.clone(),
             worktree: self.worktree.worktree(repository, &self.id),
             git_dir: repository.session_dir(&self.id).join("git"),
@@ -66,12 +66,16 @@ impl Order {
 
 /// Makes a session's worktree. When a step fails, what was made before it is taken away again; a
 /// crash leaves a half-made one, which [`unmake`] takes away.
-pub fn make(repository: &Repository, order: &Order) -> Result<Made> {
+pub fn make(repository: &Repository, order: &WorktreeSpec) -> Result<NewWorktree> {
     make_at(repository, &order.place(repository)?, &order.branch)
 }
 
 /// As [`make`], at a place that was decided before.
-pub fn make_at(repository: &Repository, place: &Place, branches: &BranchTemplate) -> Result<Made> {
+pub fn make_at(
+    repository: &Repository,
+    place: &SessionRepo,
+    branches: &BranchTemplate,
+) -> Result<NewWorktree> {
     let place = place.clone();
     let finished = finished_mark(&place);
     if finished.exists() || place.git_dir.exists() {
@@ -81,7 +85,7 @@ pub fn make_at(repository: &Repository, place: &Place, branches: &BranchTemplate
     }
     let admin_dir = register(repository, &place)?;
     match equip(repository, branches, &place) {
-        Ok(included) => Ok(Made { place, admin_dir, included }),
+        Ok(included) => Ok(NewWorktree { place, admin_dir, included }),
         Err(failure) => {
             unmake(repository, &place)?;
             Err(failure)
@@ -91,7 +95,7 @@ pub fn make_at(repository: &Repository, place: &Place, branches: &BranchTemplate
 
 /// Takes away what an interrupted [`make`] left. A finished worktree is refused: that is dropped
 /// by an operation, which can be undone.
-pub fn unmake(repository: &Repository, place: &Place) -> Result<()> {
+pub fn unmake(repository: &Repository, place: &SessionRepo) -> Result<()> {
     if finished_mark(place).exists() {
         return Err(Failure::refused(format!("the worktree of `{}` is in use", place.id))
             .next(format!("studio discard {}", place.id)));
@@ -111,7 +115,7 @@ pub fn unmake(repository: &Repository, place: &Place) -> Result<()> {
         Ok(held.map(|held| RefChange::new(name, Some(held), None)))
     };
     let mut changes = Vec::new();
-    changes.extend(drop(pins::name(&place.id))?);
+    changes.extend(drop(keepalive_refs::name(&place.id))?);
     if refs::read(&repo, &place.branch.full())?.is_some_and(|tip| tip == place.base) {
         changes.extend(drop(place.branch.full())?);
     }
@@ -119,7 +123,7 @@ pub fn unmake(repository: &Repository, place: &Place) -> Result<()> {
 }
 
 /// Whether a worktree was finished: from then on it may hold work.
-pub fn is_finished(place: &Place) -> bool {
+pub fn is_finished(place: &SessionRepo) -> bool {
     finished_mark(place).exists()
 }
 
@@ -143,7 +147,7 @@ pub fn admin_dir_of(repository: &Repository, worktree: &Path) -> Result<Option<P
 
 /// The registration of a session: the one that names its worktree, else, after a move, the one on
 /// its branch that no worktree leads back to.
-pub fn registration_of(repository: &Repository, place: &Place) -> Result<Option<PathBuf>> {
+pub fn registration_of(repository: &Repository, place: &SessionRepo) -> Result<Option<PathBuf>> {
     if let Some(admin) = admin_dir_of(repository, &place.worktree)? {
         return Ok(Some(admin));
     }
@@ -196,12 +200,12 @@ pub fn admin_dirs(repository: &Repository) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn finished_mark(place: &Place) -> PathBuf {
+fn finished_mark(place: &SessionRepo) -> PathBuf {
     place.git_dir.parent().unwrap_or(&place.git_dir).join("originals/finished")
 }
 
 /// Steps that others must wait for: the branch and the registration.
-fn register(repository: &Repository, place: &Place) -> Result<PathBuf> {
+fn register(repository: &Repository, place: &SessionRepo) -> Result<PathBuf> {
     let parent = place.worktree.parent().unwrap_or(&place.worktree).to_owned();
     refuse_symlink(&parent)?;
     let _lock = lock(repository)?;
@@ -242,12 +246,12 @@ fn register(repository: &Repository, place: &Place) -> Result<PathBuf> {
 fn equip(
     repository: &Repository,
     branches: &BranchTemplate,
-    place: &Place,
+    place: &SessionRepo,
 ) -> Result<Vec<PathBuf>> {
     let originals = Originals::for_place(repository, place)?;
-    let tips = private::make(repository, place, &originals, branches)?;
+    let tips = session_repo::make(repository, place, &originals, branches)?;
     step("create.private");
-    pins::start(repository, place, &tips)?;
+    keepalive_refs::start(repository, place, &tips)?;
     step("create.pinned");
     base::files::replace_with_mode(&place.worktree.join(".git"), &originals.pointer, 0o644)
         .or_fail(cannot_make)?;
@@ -266,7 +270,7 @@ fn equip(
 
 /// Writes a commit's files, and the index, through the private directory. Attributes count (line
 /// ends!), drivers do not run.
-pub fn check_out(place: &Place, commit: &str) -> Result<()> {
+pub fn check_out(place: &SessionRepo, commit: &str) -> Result<()> {
     let door = Git::at(&place.git_dir).with_work_tree(&place.worktree);
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
     let workers = format!("checkout.workers={workers}");
@@ -283,7 +287,7 @@ pub fn check_out(place: &Place, commit: &str) -> Result<()> {
 
 /// g3's files, and worktrees in the main checkout, ignored without touching the user's
 /// `.gitignore`.
-fn exclude(repository: &Repository, place: &Place) -> Result<()> {
+fn exclude(repository: &Repository, place: &SessionRepo) -> Result<()> {
     let path = repository.common_dir.join("info/exclude");
     let mut text = std::fs::read(&path).unwrap_or_default();
     let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
@@ -339,7 +343,7 @@ fn leads_away(parent: &Path) -> Failure {
 }
 
 /// Refuses (2) a branch name that git has no room for: a branch called `studio` blocks `studio/<id>`.
-pub fn refuse_blocked_branch(repo: &git2::Repository, place: &Place) -> Result<()> {
+pub fn refuse_blocked_branch(repo: &git2::Repository, place: &SessionRepo) -> Result<()> {
     let full = place.branch.full();
     let above = full.match_indices('/').map(|(at, _)| &full[..at]);
     for name in above.filter(|name| name.len() > "refs/heads/".len()) {
@@ -375,7 +379,7 @@ pub fn free_admin_dir(repository: &Repository, id: &Id) -> PathBuf {
 }
 
 /// Writes a registration as git does: which branch, which repository, which worktree.
-pub fn write_registration(admin: &Path, place: &Place) -> Result<()> {
+pub fn write_registration(admin: &Path, place: &SessionRepo) -> Result<()> {
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(admin)?;
         std::fs::write(admin.join("HEAD"), format!("ref: {}\n", place.branch.full()))?;

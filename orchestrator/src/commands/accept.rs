@@ -13,8 +13,8 @@ use studio_core::landing::{self, Landed, Options, Refused};
 use studio_core::session::state::State;
 use studio_core::view::View;
 use studio_git::compat;
-use studio_git::engine;
-use studio_git::merge::Strategy;
+use studio_git::merge::MergeStrategy;
+use studio_git::transaction;
 
 /// The command line of `accept`.
 #[derive(Clone, Debug, clap::Args)]
@@ -80,12 +80,12 @@ pub enum Way {
 }
 
 impl Way {
-    fn strategy(self) -> Strategy {
+    fn strategy(self) -> MergeStrategy {
         match self {
-            Way::Squash => Strategy::Squash,
-            Way::Merge => Strategy::Merge,
-            Way::Rebase => Strategy::Rebase,
-            Way::Ff => Strategy::Ff,
+            Way::Squash => MergeStrategy::Squash,
+            Way::Merge => MergeStrategy::Merge,
+            Way::Rebase => MergeStrategy::Rebase,
+            Way::Ff => MergeStrategy::Ff,
         }
     }
 }
@@ -94,7 +94,7 @@ impl Way {
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let interrupt = Interrupt::listen()?;
     let context = CommandContext::open(common)?.with_interrupt(interrupt);
-    for said in engine::recover(&context.repository)? {
+    for said in transaction::recover(&context.repository)? {
         report::say(&said);
     }
     compat::check_supported(&context.config.studio)?;

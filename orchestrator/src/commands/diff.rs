@@ -15,9 +15,9 @@ use studio_core::interrupt::Interrupt;
 use studio_core::session::home::{self, Changes};
 use studio_core::session::shown;
 use studio_core::view::View;
-use studio_git::landings;
-use studio_git::patch::{Comparison, Form, from_top};
-use studio_git::snapshot::Limits;
+use studio_git::landing_history;
+use studio_git::patch::{Comparison, PatchForm, from_top};
+use studio_git::snapshot::SnapshotLimits;
 
 /// How often a worktree that changes while it is read is looked at again.
 const LOOKS: u32 = 3;
@@ -100,7 +100,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 
 /// The tree with the work; the comparison names it, or a commit that has it.
 fn tree(context: &CommandContext, comparison: &Comparison) -> String {
-    landings::commit(&context.repository, &comparison.to)
+    landing_history::commit(&context.repository, &comparison.to)
         .map_or_else(|_| comparison.to.clone(), |(_, tree)| tree)
 }
 
@@ -113,7 +113,8 @@ fn changes(context: &CommandContext, view: &View) -> Result<Changes> {
     // Without one, what is seen now is kept as what was last seen.
     if live
         && let Some(_lock) = context.store.lock(id)?
-        && let Ok(brought) = home::bring(&context.repository, &view.record, &Limits::default())
+        && let Ok(brought) =
+            home::bring(&context.repository, &view.record, &SnapshotLimits::default())
     {
         return Ok(home::look_back(&context.repository, &view.record, &brought.work));
     }
@@ -166,21 +167,21 @@ fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8>
     let FormArgs { stat, name_only, word_diff } = args.form;
     if !is_terminal && !colours {
         let form = match (stat, name_only, word_diff) {
-            (true, _, _) => Form::Stat { width: table::width() },
-            (_, true, _) => Form::Names,
-            (_, _, true) => Form::Words,
-            (false, false, false) => Form::Applicable,
+            (true, _, _) => PatchForm::Stat { width: table::width() },
+            (_, true, _) => PatchForm::Names,
+            (_, _, true) => PatchForm::Words,
+            (false, false, false) => PatchForm::Applicable,
         };
         // Not through this program: byte for byte, and in no memory of ours.
         let started = Started::new(comparison, form, paths, Stream::Inherit)?;
         return started.finish();
     }
     let (form, kind) = match (stat, name_only, word_diff) {
-        (true, _, _) => (Form::Stat { width: table::width() }, Kind::Stat),
-        (_, true, _) => (Form::Names, Kind::Lines),
-        (_, _, true) if colours => (Form::WordsForPrograms, Kind::Words),
-        (_, _, true) => (Form::Words, Kind::Lines),
-        (false, false, false) => (Form::Readable, Kind::Patch),
+        (true, _, _) => (PatchForm::Stat { width: table::width() }, Kind::Stat),
+        (_, true, _) => (PatchForm::Names, Kind::Lines),
+        (_, _, true) if colours => (PatchForm::WordsForPrograms, Kind::Words),
+        (_, _, true) => (PatchForm::Words, Kind::Lines),
+        (false, false, false) => (PatchForm::Readable, Kind::Patch),
     };
     let mut started = Started::new(comparison, form, paths, Stream::Piped)?;
     let from = started.running.child.stdout.take();
@@ -217,7 +218,7 @@ struct Started {
 impl Started {
     fn new(
         comparison: &Comparison,
-        form: Form,
+        form: PatchForm,
         paths: &[OsString],
         stdout: Stream,
     ) -> Result<Started> {
@@ -249,7 +250,7 @@ impl Started {
 
 /// `{"id":…,"patch":…,"schema":1}`, written piece by piece.
 fn print_json(view: &View, comparison: &Comparison, paths: &[OsString]) -> Result<u8> {
-    let mut started = Started::new(comparison, Form::Applicable, paths, Stream::Piped)?;
+    let mut started = Started::new(comparison, PatchForm::Applicable, paths, Stream::Piped)?;
     let from = started.running.child.stdout.take();
     let from = from.ok_or("it has no stdout").or_fail(|| "cannot read git's output")?;
     let base = &comparison.from;

@@ -10,7 +10,7 @@ use crate::report;
 use studio_core::session::home;
 use studio_core::session::state::State;
 use studio_core::view::View;
-use studio_git::{engine, snapshot, trash};
+use studio_git::{snapshot, transaction, trash};
 
 /// The command line of `discard`.
 #[derive(Clone, Debug, clap::Args)]
@@ -26,7 +26,7 @@ pub struct Args {
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
-    for said in engine::recover(&context.repository)? {
+    for said in transaction::recover(&context.repository)? {
         report::say(&said);
     }
     refuse_none(&context, &args.ids)?;
@@ -69,7 +69,8 @@ pub fn drop_all(context: &CommandContext, views: &[View]) -> Result<String> {
         refuse(&context.view(id)?)?;
         locks.extend([lock, context.store.without_shell(id)?]);
         // Commits come home as far as they can; what cannot goes to the trash as it is.
-        let _ = home::bring(&context.repository, &view.record, &snapshot::Limits::default());
+        let _ =
+            home::bring(&context.repository, &view.record, &snapshot::SnapshotLimits::default());
     }
     let places: Vec<_> = views.iter().map(|view| view.record.place.clone()).collect();
     let operation = trash::discard(&context.repository, &places, &context.clock.stamp())?;

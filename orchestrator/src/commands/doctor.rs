@@ -9,9 +9,9 @@ use crate::report;
 use studio_core::session::state::State;
 use studio_core::view::View;
 use studio_git::names::WorktreeTemplate;
-use studio_git::operations::{Entries, Log};
+use studio_git::oplog::{LogEntries, OperationLog};
 use studio_git::relocate::Relocation;
-use studio_git::{engine, import, mend, merge, refs, relocate, remake, worktree};
+use studio_git::{import, merge, recreate_worktree, refs, relocate, repair, transaction, worktree};
 
 /// What was found.
 #[derive(Default)]
@@ -36,7 +36,7 @@ pub struct Args {
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let mut found =
-        Findings { mended: engine::recover(&context.repository)?, ..Findings::default() };
+        Findings { mended: transaction::recover(&context.repository)?, ..Findings::default() };
     let (views, unreadable) = context.sessions()?;
     for view in &views {
         session(&context, view, &mut found)?;
@@ -48,7 +48,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
             context.store.dir(id).display(),
         ));
     }
-    for line in Entries::read(&context.repository)?.unreadable() {
+    for line in LogEntries::read(&context.repository)?.unreadable() {
         found.open.push(format!(
             "{}: what it is about is left alone; mend or remove the line in {}",
             line.sentence(),
@@ -105,7 +105,7 @@ fn session(context: &CommandContext, view: &View, found: &mut Findings) -> Resul
         ));
     }
     if worktree::is_finished(place) {
-        found.mended.extend(mend::mend(&context.repository, place)?);
+        found.mended.extend(repair::repair(&context.repository, place)?);
         if let Err(failure) = import::check_pointer(place) {
             found.open.push(failure.in_full());
         }
@@ -200,7 +200,7 @@ fn leftovers(context: &CommandContext, found: &mut Findings) -> Result<()> {
     }
     // Nobody starts a session, brings one back or imports while these are held.
     let _starts = studio_core::schedule::lock(&context.repository)?;
-    let _log = Log::open(&context.repository)?;
+    let _log = OperationLog::open(&context.repository)?;
     let (views, unreadable) = context.sessions()?;
     let open = views.iter().filter(|view| !view.state.is_over()).map(|view| &view.record.id);
     let ids = open.chain(unreadable.iter().map(|(id, _)| id));
@@ -208,7 +208,7 @@ fn leftovers(context: &CommandContext, found: &mut Findings) -> Result<()> {
     if held.is_some() {
         let places: Vec<_> = views.into_iter().map(|view| view.record.place).collect();
         found.mended.extend(import::remove_leftovers(&context.repository)?);
-        found.mended.extend(remake::remove_leftovers(&places)?);
+        found.mended.extend(recreate_worktree::remove_leftovers(&places)?);
     }
     Ok(())
 }

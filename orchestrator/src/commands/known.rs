@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use base::failure::Result;
 
 use crate::commands::context::CommandContext;
-use studio_git::landings::Receipt;
-use studio_git::operations;
+use studio_git::landing_history::Receipt;
+use studio_git::oplog;
 
 /// The lines of the trusted configuration, of sessions that were made here, and of landings that
 /// were done here: none of them comes along when a repository is cloned or fetched.
@@ -19,7 +19,7 @@ pub fn lines(context: &CommandContext) -> Result<BTreeSet<String>> {
             known.extend(record.checks);
         }
     }
-    for receipt in operations::receipts(&context.repository)? {
+    for receipt in oplog::receipts(&context.repository)? {
         if let Ok(receipt) = serde_json::from_str::<Receipt>(&receipt) {
             known.extend(receipt.checks.into_iter().map(|check| check.command));
         }

@@ -6,15 +6,15 @@ use serde_json::json;
 use crate::commands::context::{CommandContext, Common};
 use crate::report;
 use crate::report::table;
-use studio_git::operations::{self, Entries, Kind};
+use studio_git::oplog::{self, LogEntries, OperationKind};
 
 /// Runs it.
 pub fn run(common: &Common) -> Result<u8> {
     let context = CommandContext::open(common)?;
-    let all = operations::list(&context.repository)?;
-    let entries = Entries::read(&context.repository)?;
+    let all = oplog::list(&context.repository)?;
+    let entries = LogEntries::read(&context.repository)?;
     let unreadable: Vec<String> =
-        entries.unreadable().iter().map(operations::Unreadable::sentence).collect();
+        entries.unreadable().iter().map(oplog::UnreadableOperation::sentence).collect();
     if context.json {
         let mut json = json!({"schema": 1, "operations": all});
         if !unreadable.is_empty() {
@@ -32,10 +32,10 @@ pub fn run(common: &Common) -> Result<u8> {
         .iter()
         .map(|operation| {
             let kind = match operation.kind {
-                Kind::Accept => "accept",
-                Kind::Discard => "discard",
-                Kind::Undo => "undo",
-                Kind::Relocate => "move",
+                OperationKind::Accept => "accept",
+                OperationKind::Discard => "discard",
+                OperationKind::Undo => "undo",
+                OperationKind::Relocate => "move",
             };
             let sessions: Vec<String> =
                 operation.sessions.iter().map(ToString::to_string).collect();

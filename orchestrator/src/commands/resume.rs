@@ -12,7 +12,7 @@ use studio_core::session::journal::Entry;
 use studio_core::session::record::Limits;
 use studio_core::session::state::State;
 use studio_core::supervise::step::{Reached, used_up};
-use studio_git::engine;
+use studio_git::transaction;
 
 /// The command line of `resume`.
 #[derive(Clone, Debug, clap::Args)]
@@ -113,7 +113,7 @@ pub fn wake_with(context: &CommandContext, id: &Id, given: Wake) -> Result<()> {
     {
         let _lock = context.lock_soon(id)?.ok_or_else(busy)?;
         // Its lock is free: a command that landed it or moved its worktree was killed.
-        for said in engine::recover(&context.repository)? {
+        for said in transaction::recover(&context.repository)? {
             report::say(&said);
         }
         let view = context.view(id)?;

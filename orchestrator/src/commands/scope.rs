@@ -10,7 +10,7 @@ use planner::task::Task;
 
 use crate::commands::context::{CommandContext, Common};
 use crate::report::served::Served;
-use studio_git::landings::{self, Landing};
+use studio_git::landing_history::{self, Landing};
 
 /// Where requirements are, unless said.
 const FILE: &str = "g3-plan/current_requirements.md";
@@ -45,7 +45,8 @@ pub struct Found {
 impl Scope {
     /// Reads the requirements, and the history for them.
     pub fn read(&self, common: &Common, context: &CommandContext) -> Result<Found> {
-        let landings = landings::read(&context.repository, &self.onto, self.since.as_deref())?;
+        let landings =
+            landing_history::read(&context.repository, &self.onto, self.since.as_deref())?;
         let mut requirements = requirements(&common.directory()?, &self.file)?;
         if let Some(id) = &self.id {
             requirements.retain(|it| it.id.eq_ignore_ascii_case(id));

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::commands::context::{CommandContext, Common};
 use crate::report;
-use studio_git::operations::Kind;
+use studio_git::oplog::OperationKind;
 use studio_git::{trash, worktree};
 
 /// The command line of `undo`.
@@ -28,9 +28,9 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         return Ok(0);
     }
     let what = match undone.kind {
-        Kind::Accept => "is no longer landed",
-        Kind::Discard => "is back",
-        Kind::Undo | Kind::Relocate => "is as it was",
+        OperationKind::Accept => "is no longer landed",
+        OperationKind::Discard => "is back",
+        OperationKind::Undo | OperationKind::Relocate => "is as it was",
     };
     for place in &undone.sessions {
         report::out(&format!("{} {what}: studio status {}", place.id, place.id));

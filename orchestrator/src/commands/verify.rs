@@ -14,7 +14,7 @@ use crate::report::served::Served;
 use crate::report::verified::{Finding, Line, Now, Verified};
 use studio_core::landing::merge_checks::{self, Ran};
 use studio_core::session::record::Templates;
-use studio_git::landings::{self, Landing};
+use studio_git::landing_history::{self, Landing};
 
 /// The command line.
 #[derive(Clone, Debug, clap::Args)]
@@ -38,7 +38,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     trace::refuse_both(common, args.markdown)?;
     let context = CommandContext::open(common)?;
     let found = args.scope.read(common, &context)?;
-    let tip = landings::commit(&context.repository, &args.scope.onto)?;
+    let tip = landing_history::commit(&context.repository, &args.scope.onto)?;
     let asked = asked(&found, args.scope.id.is_some());
     let mut lines = lines(&found, &asked, args.each, &tip);
     let known = known::lines(&context)?;

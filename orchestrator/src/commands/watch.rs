@@ -20,7 +20,7 @@ use studio_core::session::facts::{Facts, Fate, Story};
 use studio_core::session::journal::{Entry, Line, Tail};
 use studio_core::session::state::{State, state, why};
 use studio_core::view::View;
-use studio_git::engine;
+use studio_git::transaction;
 
 /// How often the scheduler is called.
 const STEP: Duration = Duration::from_secs(1);
@@ -282,7 +282,7 @@ impl Watched {
         }
         if view.state == State::Landing && !view.facts.locked {
             // Whoever landed it was killed on the way; its intent says how to end that.
-            if let Err(failure) = engine::recover(&context.repository) {
+            if let Err(failure) = transaction::recover(&context.repository) {
                 // The others go on; whoever changes something next tries again.
                 if !std::mem::replace(&mut self.stuck, true) {
                     report::say(&failure.to_string());

@@ -7,7 +7,7 @@ use planner::verdict::{Disagreement, Judged};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use studio_git::landings::{Landing, Receipt};
+use studio_git::landing_history::{Landing, Receipt};
 
 /// One requirement and all that served it.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use base::text::{head, printable};
 use crate::report::coach::{count, one_line, usage};
 use crate::report::served::{Served, Session, Took};
 use crate::report::{markdown, table};
-use studio_git::landings::Landing;
+use studio_git::landing_history::Landing;
 
 /// Characters of a commit's name.
 const NAME: usize = 12;

@@ -17,7 +17,7 @@ use crate::session::record::{Record, Templates};
 use crate::studio::Studio;
 use studio_git::merge::Candidate;
 use studio_git::names::{BranchName, WorktreeTemplate};
-use studio_git::{check_worktree, include, landings};
+use studio_git::{check_worktree, include, landing_history};
 
 /// How long one check may take unless the configuration says otherwise.
 const SECONDS: u64 = 3600;
@@ -104,7 +104,7 @@ fn with_hint(said: String, hint: Option<&str>) -> String {
 /// Whether a check fails on a commit of the target as well: then it is not the session's fault.
 /// Remembered by the tree. A check that cannot be run there tells nothing.
 pub fn fails_on(studio: &Studio, templates: &Templates, commit: &str, check: &str) -> Result<bool> {
-    let (commit, tree) = landings::commit(&studio.repository, commit)?;
+    let (commit, tree) = landing_history::commit(&studio.repository, commit)?;
     let green = key(studio, &tree, check);
     let red = green.with_extension("red");
     if remembered(&green).is_some() {

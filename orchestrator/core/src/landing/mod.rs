@@ -21,10 +21,10 @@ use studio_git::compat;
 use studio_git::conflict::Conflict;
 use studio_git::diff;
 use studio_git::land::{self, Accepted};
-use studio_git::landings;
-use studio_git::merge::{self, Candidate, Prepared, Strategy};
+use studio_git::landing_history;
+use studio_git::merge::{self, Candidate, MergeStrategy, Prepared};
 use studio_git::names::BranchName;
-use studio_git::secrets::{self, Secret};
+use studio_git::secrets::{self, FoundSecret};
 use studio_git::snapshot::{self, Snapshot};
 
 /// How many lines with secrets are named in a sentence.
@@ -40,7 +40,7 @@ const UNCHECKED: &str = "no checks were run (--no-checks); the receipt says so";
 #[expect(clippy::struct_excessive_bools, reason = "independent flags of a command line")]
 pub struct Options {
     /// How.
-    pub strategy: Strategy,
+    pub strategy: MergeStrategy,
     /// Another target than the base.
     pub onto: Option<String>,
     /// The message.
@@ -73,7 +73,7 @@ pub struct Landed {
     /// The target.
     pub target: BranchName,
     /// How.
-    pub strategy: Strategy,
+    pub strategy: MergeStrategy,
     /// Who wrote the message: `model`, `plain` or `user`.
     pub message_by: &'static str,
     /// How the checks went.
@@ -125,7 +125,8 @@ pub fn land(
     let turn = (!options.dry_run).then(|| take_turn(studio)).transpose()?;
     let mut tries = Tries { studio, view, options, turn, edited: None, secrets_allowed: false };
     let record = &view.record;
-    let limits = snapshot::Limits { include: options.include.clone(), ..Default::default() };
+    let limits =
+        snapshot::SnapshotLimits { include: options.include.clone(), ..Default::default() };
     let (home, snapshot) = home::fetch(&studio.repository, record, &limits)?;
     snapshot::refuse_left_out(&snapshot, &record.place.worktree)?;
     let changed = changed_since_shown(studio, record, &snapshot, options)?;
@@ -182,7 +183,7 @@ fn changed_since_shown(
     options: &Options,
 ) -> Result<Option<String>> {
     let Some(shown) = shown::last(&studio.repository, &record.id) else { return Ok(None) };
-    if shown == landings::commit(&studio.repository, &snapshot.work)?.1 {
+    if shown == landing_history::commit(&studio.repository, &snapshot.work)?.1 {
         return Ok(None);
     }
     let id = &record.id;
@@ -261,7 +262,7 @@ fn candidate(
     view: &View,
     snapshot: &Snapshot,
     target: &BranchName,
-    strategy: Strategy,
+    strategy: MergeStrategy,
 ) -> std::result::Result<Candidate, Refused> {
     let place = &view.record.place;
     let now = studio.clock.now();
@@ -287,7 +288,8 @@ fn candidate(
 
 /// Whether the session committed something that its worktree, as it is now, takes back.
 fn undone_in_worktree(studio: &Studio, view: &View, snapshot: &Snapshot) -> Result<bool> {
-    let tree = |commit: &str| landings::commit(&studio.repository, commit).map(|(_, tree)| tree);
+    let tree =
+        |commit: &str| landing_history::commit(&studio.repository, commit).map(|(_, tree)| tree);
     let (base, head) = (tree(&view.record.base.commit)?, tree(&snapshot.head)?);
     Ok(head != base && tree(&snapshot.work)? == base)
 }
@@ -348,14 +350,14 @@ impl Tries<'_> {
         landed.message_by = written.by;
         landed.notes.extend(written.note);
         let time = studio.clock.now();
-        landed.notes.extend(secrets.iter().map(Secret::sentence));
+        landed.notes.extend(secrets.iter().map(FoundSecret::sentence));
         let receipt = receipt(self.view, &candidate, &landed, self.options, &secrets);
         studio.interrupt.check()?;
         let (place, message) = (&record.place, &written.message);
         let committed =
             merge::commit(repository, place, &candidate, message, Some(&receipt), time)?;
         let (before, commit) = (candidate.target_tip.clone(), committed.commit.clone());
-        let order = land::Order {
+        let order = land::LandRequest {
             place: place.clone(),
             candidate,
             committed,
@@ -374,14 +376,14 @@ impl Tries<'_> {
     }
 
     /// Refuses (3) what looks like a private key or a token, unless the user agrees to land it.
-    fn refuse_secrets(&mut self, secrets: &[Secret]) -> Result<()> {
+    fn refuse_secrets(&mut self, secrets: &[FoundSecret]) -> Result<()> {
         let options = self.options;
         if secrets.is_empty() || options.allow_secrets || self.secrets_allowed {
             return Ok(());
         }
         let id = &self.view.record.id;
         let mut lines: Vec<String> =
-            secrets.iter().take(SECRETS_SHOWN).map(Secret::sentence).collect();
+            secrets.iter().take(SECRETS_SHOWN).map(FoundSecret::sentence).collect();
         if secrets.len() > lines.len() {
             lines.push(format!("and {} more", secrets.len() - lines.len()));
         }
@@ -456,7 +458,7 @@ fn receipt(
     candidate: &Candidate,
     landed: &Landed,
     options: &Options,
-    secrets: &[Secret],
+    secrets: &[FoundSecret],
 ) -> String {
     let record = &view.record;
     let mut receipt = json!({

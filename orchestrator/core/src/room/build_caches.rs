@@ -13,8 +13,8 @@ use base::id::Id;
 use base::sandbox::environment::cache_env;
 
 use studio_git::gc;
-use studio_git::inside::Dir;
 use studio_git::repo::Repository;
+use studio_git::safe_open::SafeDir;
 
 /// Bytes of a lock file that are read.
 const LOCK_FILE: u64 = 32 << 20;
@@ -113,7 +113,7 @@ pub fn renew(cache: &Path, home: &Path) -> Result<()> {
 pub fn seed(cache: &Path, worktree: &Path, home: &Path) -> Result<()> {
     let users = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let users = users.unwrap_or_else(|| home.join(".cargo"));
-    let locked = Dir::open(worktree).and_then(|top| top.read("Cargo.lock", LOCK_FILE));
+    let locked = SafeDir::open(worktree).and_then(|top| top.read("Cargo.lock", LOCK_FILE));
     let Ok(Some(locked)) = locked else { return Ok(()) };
     let crates = crates_of(&String::from_utf8_lossy(&locked));
     let linked = seed_cargo(&users.join("registry"), &cache.join("cargo/registry"), &crates);

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use studio_git::private::Place;
 use studio_git::repo::Repository;
+use studio_git::session_repo::SessionRepo;
 use studio_git::{check_worktree, names, worktree};
 
 /// Directories without which no program runs. A repository that contains one stays readable.
@@ -12,7 +12,7 @@ const NEEDED: &[&str] =
     &["/usr/bin", "/usr/lib", "/usr/local/bin", "/bin", "/lib", "/etc", "/dev", "/proc", "/sys"];
 
 /// The trees that are closed for the processes of a session or of a check.
-pub fn closed(repository: &Repository, place: &Place, home: &Path) -> Vec<PathBuf> {
+pub fn closed(repository: &Repository, place: &SessionRepo, home: &Path) -> Vec<PathBuf> {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let can_close = |tree: &Path| {
         !home.starts_with(tree) && !NEEDED.iter().any(|needed| Path::new(needed).starts_with(tree))

@@ -7,16 +7,16 @@ use base::id::Id;
 
 use crate::session::facts::{Fate, Hold};
 use crate::session::record::Record;
-use studio_git::operations::{Entries, Intent, Kind, Line};
+use studio_git::oplog::{Intent, LogEntries, LogLine, OperationKind};
 use studio_git::repo::Repository;
-use studio_git::{mend, trash};
+use studio_git::{repair, trash};
 
 /// What became of every session that an operation took up.
 pub struct Fates {
     by_session: BTreeMap<Id, Fate>,
     undone: BTreeSet<Id>,
     intents: BTreeMap<String, Intent>,
-    entries: Entries,
+    entries: LogEntries,
 }
 
 impl Fates {
@@ -59,13 +59,13 @@ impl Fates {
 
 /// Reads them. Waits for nobody.
 pub fn read(repository: &Repository) -> Result<Fates> {
-    let entries = Entries::read(repository)?;
+    let entries = LogEntries::read(repository)?;
     let (by_session, undone) = of(entries.lines());
     let mut intents = BTreeMap::new();
     for line in entries.lines() {
-        if let Line::Intent(intent) = line {
+        if let LogLine::Intent(intent) = line {
             let mut intent = intent.clone();
-            mend::intent_now(&repository.common_dir, &mut intent);
+            repair::intent_now(&repository.common_dir, &mut intent);
             intents.insert(intent.id.clone(), *intent);
         }
     }
@@ -73,22 +73,22 @@ pub fn read(repository: &Repository) -> Result<Fates> {
 }
 
 /// What became of each session, and the sessions whose landing was undone.
-fn of(lines: &[Line]) -> (BTreeMap<Id, Fate>, BTreeSet<Id>) {
+fn of(lines: &[LogLine]) -> (BTreeMap<Id, Fate>, BTreeSet<Id>) {
     let ended = |wanted: bool| -> BTreeSet<&str> {
-        let of = |line: &'_ Line| matches!(line, Line::Outcome(end) if end.done == wanted);
+        let of = |line: &'_ LogLine| matches!(line, LogLine::Outcome(end) if end.done == wanted);
         let named = lines.iter().filter(|line| of(line));
         named
             .filter_map(|line| match line {
-                Line::Outcome(end) => Some(end.id.as_str()),
-                Line::Intent(_) => None,
+                LogLine::Outcome(end) => Some(end.id.as_str()),
+                LogLine::Intent(_) => None,
             })
             .collect()
     };
     let (done, taken_back) = (ended(true), ended(false));
     let (mut fates, mut undone) = (BTreeMap::new(), BTreeSet::new());
     for line in lines {
-        let Line::Intent(intent) = line else { continue };
-        if taken_back.contains(intent.id.as_str()) || intent.kind == Kind::Relocate {
+        let LogLine::Intent(intent) = line else { continue };
+        if taken_back.contains(intent.id.as_str()) || intent.kind == OperationKind::Relocate {
             continue;
         }
         let fate = fate(intent, done.contains(intent.id.as_str()));
@@ -110,12 +110,12 @@ fn of(lines: &[Line]) -> (BTreeMap<Id, Fate>, BTreeSet<Id>) {
 /// What an operation makes of its sessions; none when it brings them back.
 fn fate(intent: &Intent, done: bool) -> Option<Fate> {
     match (intent.kind, done) {
-        (Kind::Accept, false) => Some(Fate::Landing),
-        (Kind::Accept, true) => {
+        (OperationKind::Accept, false) => Some(Fate::Landing),
+        (OperationKind::Accept, true) => {
             let commit = intent.landing.as_ref().map(|landing| landing.after.clone());
             Some(Fate::Accepted { operation: intent.id.clone(), commit })
         }
-        (Kind::Discard, _) => Some(Fate::Discarded { operation: intent.id.clone() }),
-        (Kind::Undo | Kind::Relocate, _) => None,
+        (OperationKind::Discard, _) => Some(Fate::Discarded { operation: intent.id.clone() }),
+        (OperationKind::Undo | OperationKind::Relocate, _) => None,
     }
 }

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::session::journal::Work;
 use crate::session::record::Record;
-use studio_git::import::{self, Home};
-use studio_git::leftovers::Before;
+use studio_git::import::{self, Imported};
+use studio_git::leftovers::WorkBeforeChecks;
 use studio_git::patch::Comparison;
 use studio_git::refs;
 use studio_git::repo::Repository;
-use studio_git::snapshot::{self, LeftOut, Limits, Snapshot};
+use studio_git::snapshot::{self, LeftOut, Snapshot, SnapshotLimits};
 use studio_git::tree_limits;
 
 /// How many paths are named in a sentence.
@@ -21,7 +21,7 @@ const SHOWN: usize = 20;
 #[derive(Clone, Debug)]
 pub struct Brought {
     /// The commits.
-    pub home: Home,
+    pub home: Imported,
     /// What is not committed.
     pub snapshot: Snapshot,
     /// The sum of it.
@@ -29,7 +29,7 @@ pub struct Brought {
 }
 
 /// Imports the session's commits, takes a snapshot of the rest, and sums it up.
-pub fn bring(repository: &Repository, record: &Record, limits: &Limits) -> Result<Brought> {
+pub fn bring(repository: &Repository, record: &Record, limits: &SnapshotLimits) -> Result<Brought> {
     let (home, snapshot) = fetch(repository, record, limits)?;
     let work = sum(repository, record, &home, &snapshot)?;
     Ok(Brought { home, snapshot, work })
@@ -39,9 +39,9 @@ pub fn bring(repository: &Repository, record: &Record, limits: &Limits) -> Resul
 pub fn fetch(
     repository: &Repository,
     record: &Record,
-    limits: &Limits,
-) -> Result<(Home, Snapshot)> {
-    let mut home = import::bring_home(repository, &record.place)?;
+    limits: &SnapshotLimits,
+) -> Result<(Imported, Snapshot)> {
+    let mut home = import::import(repository, &record.place)?;
     let now = Clock::from_env().now();
     let snapshot = snapshot::take(repository, &record.place, &home, limits, now)?;
     if let (false, Some(number)) = (record.place.worktree.exists(), snapshot.number) {
@@ -58,7 +58,7 @@ pub fn fetch(
 /// Notes what checks left in the worktree since the work was brought home: it is not the agent's.
 pub fn note_leftovers(repository: &Repository, record: &Record, work: &Work) -> Result<()> {
     let now = Clock::from_env().now();
-    let before = Before { work: work.commit(), left_out: &work.left_out };
+    let before = WorkBeforeChecks { work: work.commit(), left_out: &work.left_out };
     studio_git::leftovers::note(repository, &record.place, before, now)
 }
 
@@ -76,7 +76,12 @@ fn by_checks(paths: &[String]) -> Option<String> {
     ))
 }
 
-fn sum(repository: &Repository, record: &Record, home: &Home, snapshot: &Snapshot) -> Result<Work> {
+fn sum(
+    repository: &Repository,
+    record: &Record,
+    home: &Imported,
+    snapshot: &Snapshot,
+) -> Result<Work> {
     let base = compared_with(&repository.open()?, repository, record, &home.head)?;
     let stats = studio_git::diff::stats(repository, &base, &snapshot.work)?;
     let commits = studio_git::diff::apart(repository, &home.head, &base)?.ahead;
@@ -138,8 +143,8 @@ pub fn look_now(repository: &Repository, record: &Record) -> Result<Option<(Chan
     let tip = repository.tip(&place.branch)?;
     let head = found.commit.or(tip).unwrap_or_else(|| place.base.clone());
     let (on, busy) = (found.branch, found.busy);
-    let home = Home { head, moved: false, on, busy, notes: Vec::new() };
-    let seen = snapshot::look(repository, place, &home, &Limits::default(), &leftovers)?;
+    let home = Imported { head, moved: false, on, busy, notes: Vec::new() };
+    let seen = snapshot::look(repository, place, &home, &SnapshotLimits::default(), &leftovers)?;
     let base = compared_with(&seen.scratch.repo, repository, record, &home.head)?;
     let mut notes: Vec<String> = by_checks(&seen.by_checks).into_iter().collect();
     notes.extend(left_out(&seen.left_out));

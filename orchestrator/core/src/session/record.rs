@@ -7,11 +7,11 @@ use base::id::Id;
 use serde::{Deserialize, Serialize};
 
 use crate::session::facts::Story;
-use studio_git::mend;
 use studio_git::names::{BranchTemplate, WorktreeTemplate};
-use studio_git::private::Place;
+use studio_git::repair;
 use studio_git::repo::{Base, Repository};
-use studio_git::worktree::Order;
+use studio_git::session_repo::SessionRepo;
+use studio_git::worktree::WorktreeSpec;
 
 /// The schema of `session.json`.
 pub const SCHEMA: u32 = 1;
@@ -39,7 +39,7 @@ pub struct Record {
     /// Where it started.
     pub base: Base,
     /// Its worktree, branch and private git directory.
-    pub place: Place,
+    pub place: SessionRepo,
     /// The templates that the place was made from.
     pub templates: Templates,
     /// Commands that must pass, one `sh -c` line each.
@@ -100,8 +100,8 @@ impl Templates {
     }
 
     /// What is to be made for a session.
-    pub fn order(&self, id: &Id, base: &Base) -> Result<Order> {
-        Ok(Order {
+    pub fn order(&self, id: &Id, base: &Base) -> Result<WorktreeSpec> {
+        Ok(WorktreeSpec {
             id: id.clone(),
             base: base.clone(),
             branch: self.branches()?,
@@ -128,7 +128,7 @@ impl Record {
     pub fn located(mut self, repository: &Repository) -> Result<Record> {
         self.place = match self.templates.worktrees()?.is_relative() {
             true => self.templates.order(&self.id, &self.base)?.place(repository)?,
-            false => mend::place_now(&repository.common_dir, &self.place),
+            false => repair::place_now(&repository.common_dir, &self.place),
         };
         Ok(self)
     }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::session::facts::Story;
 use crate::session::journal::{Entry, Writer};
 use crate::session::record::Record;
-use studio_git::{mend, relocate};
+use studio_git::{relocate, repair};
 
 /// The directory that holds everything studio knows about a repository.
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ impl Store {
             Err(e) => return Err(unreadable(id, relocate::PLACE, e)),
         }
         if let Some(common) = self.root.parent() {
-            record.place = mend::place_now(common, &record.place);
+            record.place = repair::place_now(common, &record.place);
         }
         Ok(record)
     }

@@ -15,9 +15,9 @@ use crate::session::journal::Work;
 use crate::session::record::Record;
 use crate::supervise::run::Charge;
 use crate::supervise::step::Input;
-use studio_git::remake::Remade;
+use studio_git::recreate_worktree::Recreated;
 use studio_git::repo::Repository;
-use studio_git::{import, remake, snapshot, worktree};
+use studio_git::{import, recreate_worktree, snapshot, worktree};
 
 /// How long one check or setup line may take unless the configuration says otherwise.
 const LINE_SECONDS: u64 = 3600;
@@ -49,15 +49,15 @@ enum Stands {
 fn stand_up(repository: &Repository, record: &Record) -> Result<Stands> {
     let caches = BuildCaches::of(repository, &record.id);
     if worktree::is_finished(&record.place) {
-        let remade = remake::if_gone(repository, &record.place)?;
+        let remade = recreate_worktree::if_gone(repository, &record.place)?;
         // Nothing of a turn could come home: said before it is paid for.
         import::check_pointer(&record.place)?;
         if caches.are_missing() {
             caches.begin(&record.place.worktree, &room::home())?;
         }
         return match remade {
-            Remade::Yes { note } => Ok(Stands::New { note }),
-            Remade::No => caches.hand_over().map(|()| Stands::Before),
+            Recreated::Yes { note } => Ok(Stands::New { note }),
+            Recreated::No => caches.hand_over().map(|()| Stands::Before),
         };
     }
     worktree::unmake(repository, &record.place)?;
@@ -100,7 +100,7 @@ pub fn bring_home(charge: &Charge) -> impl Future<Output = Input> + Send + 'stat
     async move {
         let bring = move || {
             let _frozen = room.freeze();
-            home::bring(&repository, &record, &snapshot::Limits::default())
+            home::bring(&repository, &record, &snapshot::SnapshotLimits::default())
         };
         match tokio::task::spawn_blocking(bring).await {
             Ok(Ok(brought)) => Input::Imported { work: brought.work },

@@ -5,8 +5,8 @@ use crate::session::journal::Line;
 use crate::session::record::{Limits, Manner, Templates};
 use base::id::Id;
 use studio_git::names::BranchName;
-use studio_git::private::Place;
 use studio_git::repo::Base;
+use studio_git::session_repo::SessionRepo;
 
 fn life(checks: &[&str], limits: Limits, attended: bool) -> Life {
     let id = Id::parse("task-aaaa").unwrap();
@@ -19,7 +19,7 @@ fn life(checks: &[&str], limits: Limits, attended: bool) -> Life {
         model: None,
         profile: None,
         base: Base { branch: None, commit: "c0".into() },
-        place: Place {
+        place: SessionRepo {
             id,
             worktree: "/w".into(),
             git_dir: "/g".into(),

@@ -32,7 +32,7 @@ use paper::{Paper, REQUIREMENTS, Saved, TASKS};
 use studio_core::launch::table::g3_program;
 use studio_core::session::record::Manner;
 use studio_core::session::spec::SessionSpec;
-use studio_git::engine;
+use studio_git::transaction;
 use work::Worked;
 
 /// How long a model may take for its part.
@@ -80,7 +80,7 @@ struct Plan<'a> {
 /// Runs it.
 pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
-    for said in engine::recover(&context.repository)? {
+    for said in transaction::recover(&context.repository)? {
         report::say(&said);
     }
     let mut plan = Plan::open(&context, args)?;

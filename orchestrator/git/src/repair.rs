@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use base::files::step;
 
-use crate::operations::Intent;
-use crate::private::{self, Originals, Place};
+use crate::oplog::Intent;
 use crate::repo::Repository;
+use crate::session_repo::{self, Originals, SessionRepo};
 use crate::worktree;
 
 /// Where a session's parts are now. A record keeps absolute paths; when the repository was moved,
 /// what lay in or beside it moved along.
-pub fn place_now(common_dir: &Path, place: &Place) -> Place {
+pub fn place_now(common_dir: &Path, place: &SessionRepo) -> SessionRepo {
     let now = common_dir.join("studio/sessions").join(place.id.as_str()).join("git");
     let Some(old_common) = place.git_dir.ancestors().nth(4) else { return place.clone() };
     if now == place.git_dir {
@@ -24,7 +24,7 @@ pub fn place_now(common_dir: &Path, place: &Place) -> Place {
         true => place.worktree.clone(),
         false => moved(old_common, common_dir, &place.worktree),
     };
-    Place { worktree, git_dir: now, ..place.clone() }
+    SessionRepo { worktree, git_dir: now, ..place.clone() }
 }
 
 /// Whether files stayed where they were when the repository was moved: worktrees beside it are
@@ -80,7 +80,7 @@ fn moved(old: &Path, new: &Path, path: &Path) -> PathBuf {
 /// Puts a session's registration and `.git` file right, for `studio doctor`: after a move of the
 /// repository, or after `git worktree repair` or `prune` took them away. Gives what it did, one
 /// sentence each. A `.git` file that an agent changed is not touched.
-pub fn mend(repository: &Repository, place: &Place) -> Result<Vec<String>> {
+pub fn repair(repository: &Repository, place: &SessionRepo) -> Result<Vec<String>> {
     let mut did = Vec::new();
     if !place.worktree.is_dir() || !place.git_dir.is_dir() {
         return Ok(did);
@@ -114,9 +114,9 @@ pub fn mend(repository: &Repository, place: &Place) -> Result<Vec<String>> {
 
 /// A worktree that lies at a place of its own does not move with the repository: its `.git` file
 /// leads nowhere then, and is written anew.
-fn repoint(place: &Place, pointer: &Path, did: &mut Vec<String>) -> Result<()> {
+fn repoint(place: &SessionRepo, pointer: &Path, did: &mut Vec<String>) -> Result<()> {
     let mut originals = Originals::load(&place.git_dir)?;
-    let wanted = private::pointer(place);
+    let wanted = session_repo::pointer(place);
     if originals.pointer == wanted || target_of(place, &originals.pointer).is_some() {
         return Ok(());
     }
@@ -134,14 +134,14 @@ fn repoint(place: &Place, pointer: &Path, did: &mut Vec<String>) -> Result<()> {
 }
 
 /// The directory that a `.git` file leads to, when it is there.
-pub fn target_of(place: &Place, pointer: &[u8]) -> Option<PathBuf> {
+pub fn target_of(place: &SessionRepo, pointer: &[u8]) -> Option<PathBuf> {
     let target = pointer.trim_ascii_end().strip_prefix(b"gitdir: ")?;
     place.worktree.join(OsStr::from_bytes(target)).canonicalize().ok()
 }
 
 /// Refuses (3) to put away the worktree of another repository's session: in a copy of a repository,
 /// worktrees at a place of their own still are the original's.
-pub fn refuse_another(place: &Place) -> Result<()> {
+pub fn refuse_another(place: &SessionRepo) -> Result<()> {
     let pointer = worktree::pointer_in(&place.worktree).unwrap_or_default();
     let ours = place.git_dir.canonicalize().ok();
     let Some(target) = target_of(place, &pointer).filter(|to| Some(to) != ours.as_ref()) else {

@@ -9,10 +9,10 @@ use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
-use crate::inside::Dir;
 use crate::names::{BranchName, BranchTemplate};
 use crate::refs;
 use crate::repo::Repository;
+use crate::safe_open::SafeDir;
 use crate::worktree;
 
 /// Settings that the agent's git must share with the repository's, because they change what is
@@ -46,7 +46,7 @@ pub fn fixed(worktree: &Path, git_dir: &Path) -> Vec<PathBuf> {
 
 /// Where the parts of one session are. Plain data for the session's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct SessionRepo {
     /// The session.
     pub id: Id,
     /// Its worktree.
@@ -78,7 +78,7 @@ pub struct Originals {
 
 impl Originals {
     /// What a private git directory at `git_dir` for a worktree needs, as the repository is now.
-    pub fn for_place(repository: &Repository, place: &Place) -> Result<Originals> {
+    pub fn for_place(repository: &Repository, place: &SessionRepo) -> Result<Originals> {
         let repo = repository.open()?;
         let info = repository.common_dir.join("info");
         let up = relative(&place.git_dir.join("objects"), &repository.common_dir.join("objects"));
@@ -145,8 +145,8 @@ impl Originals {
 
     /// Which of them an agent changed, by name; hooks and what leads to another configuration count.
     pub fn changed(&self, git_dir: &Path) -> std::io::Result<Vec<String>> {
-        let top = Dir::open(git_dir)?;
-        let differs = |dir: &Dir, name: &str, content: &[u8]| {
+        let top = SafeDir::open(git_dir)?;
+        let differs = |dir: &SafeDir, name: &str, content: &[u8]| {
             !dir.read(name, content.len() as u64).is_ok_and(|it| it.as_deref() == Some(content))
         };
         let mut changed = Vec::new();
@@ -182,7 +182,7 @@ impl Originals {
 
     /// Whether nothing that git obeys was touched since it was written; a `false` says nothing. Costs
     /// a few system calls: an agent cannot set the time of a change.
-    pub fn are_untouched(place: &Place) -> bool {
+    pub fn are_untouched(place: &SessionRepo) -> bool {
         let changed_at = |path: &Path| {
             std::fs::symlink_metadata(path).map(|meta| (meta.ctime(), meta.ctime_nsec())).ok()
         };
@@ -197,7 +197,7 @@ impl Originals {
     }
 
     fn try_restore(&self, git_dir: &Path) -> std::io::Result<()> {
-        let top = Dir::open(git_dir)?;
+        let top = SafeDir::open(git_dir)?;
         top.write("config", &self.config)?;
         top.remove_all("config.worktree")?;
         top.write("commondir", COMMON)?;
@@ -230,7 +230,7 @@ impl Originals {
 /// Gives the commits it borrows, which the caller pins.
 pub fn make(
     repository: &Repository,
-    place: &Place,
+    place: &SessionRepo,
     originals: &Originals,
     template: &BranchTemplate,
 ) -> Result<Vec<String>> {
@@ -238,7 +238,7 @@ pub fn make(
     let (packed, tips) = packed_refs(&repo, template)?;
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(&place.git_dir)?;
-        let top = Dir::open(&place.git_dir)?;
+        let top = SafeDir::open(&place.git_dir)?;
         top.sub("refs")?.sub("heads")?;
         top.sub("objects")?.sub("pack")?;
         top.write("packed-refs", packed.as_bytes())?;
@@ -256,9 +256,9 @@ pub fn make(
 /// Drops from `packed-refs` the copied refs whose object is gone from the repository, which would
 /// make every `git log --all` of the agent fail. Gives their names. Only between turns: the agent's
 /// git may be writing the file.
-pub fn drop_dead_refs(repository: &Repository, place: &Place) -> Result<Vec<String>> {
+pub fn drop_dead_refs(repository: &Repository, place: &SessionRepo) -> Result<Vec<String>> {
     let fail = || "cannot read the private packed-refs";
-    let top = Dir::open(&place.git_dir).or_fail(fail)?;
+    let top = SafeDir::open(&place.git_dir).or_fail(fail)?;
     let Some(bytes) = top.read("packed-refs", 256 << 20).or_fail(fail)? else {
         return Ok(Vec::new());
     };
@@ -387,7 +387,7 @@ fn end_line(text: &mut Vec<u8>) {
 }
 
 /// The `.git` file of a session's worktree.
-pub fn pointer(place: &Place) -> Vec<u8> {
+pub fn pointer(place: &SessionRepo) -> Vec<u8> {
     format!("gitdir: {}\n", relative(&place.worktree, &place.git_dir).display()).into_bytes()
 }
 

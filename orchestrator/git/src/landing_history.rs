@@ -39,7 +39,7 @@ pub struct Receipt {
     /// The tree that landed.
     pub tree: Option<String>,
     /// The checks of the landed tree.
-    pub checks: Vec<Check>,
+    pub checks: Vec<ReceiptCheck>,
     /// What the coach said of each requirement.
     pub verdict: Option<Vec<Judged>>,
     /// Whether the coach judged another state of the work, so that there is no verdict here.
@@ -57,7 +57,7 @@ pub struct Receipt {
 /// A check as it ended where the work landed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Check {
+pub struct ReceiptCheck {
     /// The command line.
     pub command: String,
     /// Whether it passed.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 
-use crate::checkout::{self, Change, Checkout, Entry};
+use crate::checkout::{self, Checkout, FileChange, FileEntry};
 use crate::index::{is_hidden, is_left_out};
 
 /// Paths, each with why it may not be written.
@@ -16,7 +16,7 @@ type Reasons = BTreeMap<PathBuf, &'static str>;
 
 /// Refuses (3), naming paths and reasons, when something of the user's is where files would be
 /// written. Touches nothing.
-pub fn refuse(checkout: &Checkout, changes: &[Change]) -> Result<()> {
+pub fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> {
     if changes.is_empty() {
         return Ok(());
     }
@@ -39,12 +39,12 @@ pub fn refuse(checkout: &Checkout, changes: &[Change]) -> Result<()> {
 
 /// Paths whose index entry is not what the branch holds: something is staged, or git was told not
 /// to look there.
-fn staged(checkout: &Checkout, index: &git2::Index, changes: &[Change]) -> Reasons {
+fn staged(checkout: &Checkout, index: &git2::Index, changes: &[FileChange]) -> Reasons {
     let mut found = Reasons::new();
     for change in changes {
         let conflicted = (1..=3).any(|stage| index.get_path(&change.path, stage).is_some());
         let entry = index.get_path(&change.path, 0);
-        let held = entry.as_ref().map(|entry| Entry { id: entry.id, mode: entry.mode });
+        let held = entry.as_ref().map(|entry| FileEntry { id: entry.id, mode: entry.mode });
         if conflicted || held != change.before {
             found.insert(change.path.clone(), "staged there");
         } else if entry.is_some_and(|entry| is_hidden(&entry))
@@ -60,7 +60,7 @@ fn staged(checkout: &Checkout, index: &git2::Index, changes: &[Change]) -> Reaso
 fn changed(
     checkout: &Checkout,
     index: &git2::Index,
-    changes: &[Change],
+    changes: &[FileChange],
     reasons: &mut Reasons,
 ) -> Result<()> {
     let repo = checkout::open(checkout)?;
@@ -89,7 +89,7 @@ fn changed(
 }
 
 /// New paths where something stands that is not going away.
-fn occupied(checkout: &Checkout, changes: &[Change], reasons: &mut Reasons) {
+fn occupied(checkout: &Checkout, changes: &[FileChange], reasons: &mut Reasons) {
     let goes =
         |path: &Path| changes.iter().any(|change| change.path == path && change.after.is_none());
     for change in changes.iter().filter(|change| change.before.is_none()) {
@@ -120,7 +120,7 @@ fn occupied(checkout: &Checkout, changes: &[Change], reasons: &mut Reasons) {
 
 /// Paths with something else than a directory on their way: following a symlink there writes,
 /// or deletes, somewhere else.
-fn beyond_symlinks(checkout: &Checkout, changes: &[Change], reasons: &mut Reasons) {
+fn beyond_symlinks(checkout: &Checkout, changes: &[FileChange], reasons: &mut Reasons) {
     for change in changes.iter().filter(|change| change.before.is_some()) {
         if let Some(dir) = checkout::blocked_at(&checkout.worktree, &change.path) {
             reasons.entry(dir).or_insert("not a directory there");

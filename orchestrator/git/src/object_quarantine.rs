@@ -12,8 +12,8 @@ use base::id::Id;
 use base::process::{Job, Running, Stream};
 
 use crate::confined;
-use crate::private::{Originals, config};
 use crate::repo::Repository;
+use crate::session_repo::{Originals, config};
 
 /// The name git gives to a pack without objects (the SHA-1 of nothing, in a pack's form).
 const EMPTY_PACK: &str = "029d08823bd8a8eab510ad6ac75c823cfd3ed31e";
@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(1800);
 
 /// A git directory of ours for making objects: it sees the repository's objects, has studio's
 /// configuration, and is removed at the end.
-pub struct Scratch {
+pub struct Quarantine {
     dir: tempfile::TempDir,
     /// The directory, opened.
     pub repo: git2::Repository,
@@ -31,23 +31,23 @@ pub struct Scratch {
 /// Objects that came in as a kept pack. Dropped, the pack is left to git's usual care; by then a
 /// ref must hold what is worth keeping.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeepFiles {
     keep: Option<PathBuf>,
 }
 
-impl Scratch {
+impl Quarantine {
     /// A scratch directory without a working tree.
-    pub fn open(repository: &Repository) -> Result<Scratch> {
+    pub fn open(repository: &Repository) -> Result<Quarantine> {
         let real = repository.open()?;
         let shallow = std::fs::read(repository.common_dir.join("shallow")).ok();
-        Scratch::make(repository, config(&real)?.as_bytes(), shallow.as_deref())
+        Quarantine::make(repository, config(&real)?.as_bytes(), shallow.as_deref())
     }
 
     /// A scratch directory that sees a session's own objects, with the session's settings.
-    pub fn for_session(repository: &Repository, git_dir: &Path) -> Result<Scratch> {
+    pub fn for_session(repository: &Repository, git_dir: &Path) -> Result<Quarantine> {
         let originals = Originals::load(git_dir)?;
         let shallow = originals.shallow.as_deref();
-        let scratch = Scratch::make(repository, &originals.config, shallow)?;
+        let scratch = Quarantine::make(repository, &originals.config, shallow)?;
         let info = scratch.path().join("info");
         let write = || -> std::io::Result<()> {
             std::fs::create_dir_all(&info)?;
@@ -63,7 +63,7 @@ impl Scratch {
     }
 
     /// `shallow` is where history ends in a shallow clone; libgit2 reads it when it opens.
-    fn make(repository: &Repository, config: &[u8], shallow: Option<&[u8]>) -> Result<Scratch> {
+    fn make(repository: &Repository, config: &[u8], shallow: Option<&[u8]>) -> Result<Quarantine> {
         let parent = repository.studio_dir()?.join("scratch");
         std::fs::create_dir_all(&parent).or_fail(cannot_write)?;
         let dir = tempfile::Builder::new().prefix("s").tempdir_in(parent).or_fail(cannot_write)?;
@@ -79,7 +79,7 @@ impl Scratch {
         };
         write().or_fail(cannot_write)?;
         let repo = git2::Repository::open(dir.path()).or_fail(cannot_write)?;
-        let scratch = Scratch { dir, repo };
+        let scratch = Quarantine { dir, repo };
         scratch.see(&repository.common_dir.join("objects"))?;
         Ok(scratch)
     }
@@ -121,7 +121,7 @@ impl Scratch {
     }
 }
 
-impl Kept {
+impl KeepFiles {
     /// Lets git handle the pack as any other: called when refs hold what it brought.
     pub fn release(mut self) {
         self.remove_keep();
@@ -134,7 +134,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for KeepFiles {
     fn drop(&mut self) {
         self.remove_keep();
     }
@@ -148,14 +148,14 @@ pub fn bring(
     wanted: &[String],
     had: &[String],
     id: &Id,
-) -> Result<Kept> {
+) -> Result<KeepFiles> {
     let input: String = wanted
         .iter()
         .map(|id| format!("{id}\n"))
         .chain(had.iter().map(|id| format!("^{id}\n")))
         .collect();
     // Indexed in a directory of its own: `git gc --prune=now` removes unfinished packs of others.
-    let desk = Scratch::make(repository, b"[core]\n\tbare = true\n", None)?;
+    let desk = Quarantine::make(repository, b"[core]\n\tbare = true\n", None)?;
     let packer = pack(repository, from)?;
     let keep = format!("--keep=studio-{id}");
     // It sees what the repository has and nothing else: what a session forged, and what its objects
@@ -166,7 +166,7 @@ pub fn bring(
         .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&seen));
     let name = pipe(packer, indexer, input.into_bytes())?;
     if name == EMPTY_PACK {
-        return Ok(Kept { keep: None });
+        return Ok(KeepFiles { keep: None });
     }
     hand_over(&desk.objects().join("pack"), &repository.common_dir.join("objects/pack"), &name)
         .or_fail(|| "cannot move a pack into the repository")
@@ -179,7 +179,7 @@ fn pack(repository: &Repository, from: &[PathBuf]) -> Result<Packer> {
     let error_copy = errors.try_clone().or_fail(|| "cannot make a temporary file")?;
     // In a directory of its own: the files beside the repository's objects come and go.
     let shallow = std::fs::read(repository.common_dir.join("shallow")).ok();
-    let desk = Scratch::make(repository, b"[core]\n\tbare = true\n", shallow.as_deref())?;
+    let desk = Quarantine::make(repository, b"[core]\n\tbare = true\n", shallow.as_deref())?;
     let mut seen = vec![repository.common_dir.join("objects")];
     seen.extend_from_slice(from);
     let packer = Git::at(desk.path())
@@ -201,20 +201,20 @@ fn pack(repository: &Repository, from: &[PathBuf]) -> Result<Packer> {
 struct Packer {
     packing: Running,
     errors: std::fs::File,
-    _desk: Scratch,
+    _desk: Quarantine,
 }
 
 /// Moves a finished pack into the repository: its `.keep` first, its index, which makes git see
 /// it, last. The pack gets a name that no other has: two sessions may make the same objects at the
 /// same moment, and a `git gc` that knows the one must not remove the other.
-fn hand_over(from: &Path, to: &Path, name: &str) -> std::io::Result<Kept> {
+fn hand_over(from: &Path, to: &Path, name: &str) -> std::io::Result<KeepFiles> {
     use sha2::Digest as _;
     std::fs::create_dir_all(to)?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let nonce = format!("{}{name}{:?}{}", from.display(), now, std::process::id());
     let digest = sha2::Sha256::digest(nonce.as_bytes());
     let unique: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
-    let mut kept = Kept { keep: None };
+    let mut kept = KeepFiles { keep: None };
     for end in ["keep", "pack", "rev", "idx"] {
         let (made, file) = (format!("pack-{name}.{end}"), format!("pack-{unique}.{end}"));
         match std::fs::rename(from.join(&made), to.join(&file)) {

@@ -10,16 +10,16 @@ use base::lock::Lock;
 use serde::{Deserialize, Serialize};
 
 use crate::checkout::Checkout;
-use crate::mend;
 use crate::names::BranchName;
-use crate::private::Place;
 use crate::refs::RefChange;
+use crate::repair;
 use crate::repo::Repository;
+use crate::session_repo::SessionRepo;
 
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum OperationKind {
     /// Work landed.
     Accept,
     /// Sessions were dropped.
@@ -38,17 +38,17 @@ pub struct Intent {
     /// When, as RFC 3339.
     pub time: String,
     /// What.
-    pub kind: Kind,
+    pub kind: OperationKind,
     /// The sessions that it is about.
-    pub sessions: Vec<Place>,
+    pub sessions: Vec<SessionRepo>,
     /// The operation that this one takes back.
     pub undoes: Option<String>,
     /// The target branch that moves, with its checkouts.
-    pub landing: Option<Landing>,
+    pub landing: Option<TargetUpdate>,
     /// Refs that change before anything is moved.
     pub refs_first: Vec<RefChange>,
     /// Directories that are renamed, in this order.
-    pub moves: Vec<Move>,
+    pub moves: Vec<DirectoryMove>,
     /// Refs that change when all is moved.
     pub refs_last: Vec<RefChange>,
     /// The receipt to be noted at the landed commit.
@@ -60,7 +60,7 @@ pub struct Intent {
 
 impl Intent {
     /// An operation on these sessions that changes nothing yet.
-    pub fn new(id: String, time: &str, kind: Kind, sessions: Vec<Place>) -> Intent {
+    pub fn new(id: String, time: &str, kind: OperationKind, sessions: Vec<SessionRepo>) -> Intent {
         Intent {
             id,
             time: time.to_owned(),
@@ -79,7 +79,7 @@ impl Intent {
 
 /// A branch that moves together with the files of its checkouts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Landing {
+pub struct TargetUpdate {
     /// The branch.
     pub target: BranchName,
     /// Its commit before.
@@ -92,7 +92,7 @@ pub struct Landing {
 
 /// A directory that is renamed within its file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Move {
+pub struct DirectoryMove {
     /// From where, absolute.
     pub from: PathBuf,
     /// Where to, absolute.
@@ -101,7 +101,7 @@ pub struct Move {
 
 /// How an operation ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct OperationOutcome {
     /// The operation.
     pub id: String,
     /// Done, or taken back before anything could be seen of it.
@@ -111,11 +111,11 @@ pub struct Outcome {
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Line {
+pub enum LogLine {
     /// What is about to be done.
     Intent(Box<Intent>),
     /// How it ended.
-    Outcome(Outcome),
+    Outcome(OperationOutcome),
 }
 
 /// An operation as people see it.
@@ -124,7 +124,7 @@ pub struct Operation {
     /// Its id.
     pub id: String,
     /// What was done.
-    pub kind: Kind,
+    pub kind: OperationKind,
     /// The ids of its sessions.
     pub sessions: Vec<base::id::Id>,
     /// When, as RFC 3339.
@@ -135,23 +135,23 @@ pub struct Operation {
 
 /// The log as it is on disk.
 #[derive(Clone, Debug, Default)]
-pub struct Entries {
-    lines: Vec<Line>,
-    unreadable: Vec<Unreadable>,
+pub struct LogEntries {
+    lines: Vec<LogLine>,
+    unreadable: Vec<UnreadableOperation>,
 }
 
 /// A line that cannot be read, and what it names: nothing is done about that until a person has
 /// looked at the line.
 #[derive(Clone, Debug)]
-pub struct Unreadable {
+pub struct UnreadableOperation {
     line: UnreadableLine,
     operations: BTreeSet<u64>,
 }
 
-impl Unreadable {
-    fn new(line: UnreadableLine) -> Unreadable {
+impl UnreadableOperation {
+    fn new(line: UnreadableLine) -> UnreadableOperation {
         let operations = numbers(&line.text);
-        Unreadable { line, operations }
+        UnreadableOperation { line, operations }
     }
 
     /// Where it is and what is wrong with it, in one sentence.
@@ -175,31 +175,34 @@ fn numbers(text: &str) -> BTreeSet<u64> {
     digits.filter(|digits| digits.len() < 10).filter_map(|digits| digits.parse().ok()).collect()
 }
 
-impl Entries {
+impl LogEntries {
     /// Reads the log of a repository without waiting for a lock.
-    pub fn read(repository: &Repository) -> Result<Entries> {
+    pub fn read(repository: &Repository) -> Result<LogEntries> {
         let path = repository.common_dir.join("studio/operations.jsonl");
         let (lines, unreadable) = read_lines(&path).or_fail(|| "cannot read the operations log")?;
-        Ok(Entries { lines, unreadable: unreadable.into_iter().map(Unreadable::new).collect() })
+        Ok(LogEntries {
+            lines,
+            unreadable: unreadable.into_iter().map(UnreadableOperation::new).collect(),
+        })
     }
 
     /// The lines that can be read.
-    pub fn lines(&self) -> &[Line] {
+    pub fn lines(&self) -> &[LogLine] {
         &self.lines
     }
 
     /// The lines that cannot be read.
-    pub fn unreadable(&self) -> &[Unreadable] {
+    pub fn unreadable(&self) -> &[UnreadableOperation] {
         &self.unreadable
     }
 
     /// The id of the next operation: no line names it or one after it, readable or not.
     fn next_id(&self) -> String {
         let known = self.lines.iter().flat_map(|line| match line {
-            Line::Intent(intent) => {
+            LogLine::Intent(intent) => {
                 vec![Some(&intent.id), intent.undoes.as_ref()]
             }
-            Line::Outcome(outcome) => vec![Some(&outcome.id)],
+            LogLine::Outcome(outcome) => vec![Some(&outcome.id)],
         });
         let known = known.flatten().flat_map(|id| numbers(id));
         let unreadable = self.unreadable.iter().flat_map(|line| line.operations.iter().copied());
@@ -208,11 +211,11 @@ impl Entries {
 
     /// The line that leaves it open how an operation stands: one that names it, or, while it
     /// has no outcome, a later one that names no operation at all.
-    pub fn doubt(&self, id: &str) -> Option<&Unreadable> {
+    pub fn doubt(&self, id: &str) -> Option<&UnreadableOperation> {
         let number = numbers(id).into_iter().next();
         let begun = self.lines.iter().position(|line| match line {
-            Line::Intent(intent) => intent.id == id,
-            Line::Outcome(_) => false,
+            LogLine::Intent(intent) => intent.id == id,
+            LogLine::Outcome(_) => false,
         });
         let is_open = begun.is_some() && outcome(&self.lines, id).is_none();
         self.unreadable.iter().find(|unreadable| {
@@ -225,7 +228,7 @@ impl Entries {
     }
 
     /// The line that leaves it open what became of a session.
-    pub fn doubt_about(&self, session: &base::id::Id) -> Option<&Unreadable> {
+    pub fn doubt_about(&self, session: &base::id::Id) -> Option<&UnreadableOperation> {
         let takes_part =
             |intent: &&Intent| intent.sessions.iter().any(|place| place.id == *session);
         let mut of_session = intents(&self.lines).filter(takes_part);
@@ -235,7 +238,7 @@ impl Entries {
 }
 
 /// The refusal (3) to touch an operation that a line in doubt names.
-fn in_doubt(id: &str, doubt: &Unreadable) -> Failure {
+fn in_doubt(id: &str, doubt: &UnreadableOperation) -> Failure {
     let shown = base::text::printable(id);
     Failure::refused(format!("`{shown}` cannot be undone"))
         .because(doubt.sentence())
@@ -245,26 +248,26 @@ fn in_doubt(id: &str, doubt: &Unreadable) -> Failure {
 
 /// The log, locked: nobody else changes anything that is recorded in it.
 #[derive(Debug)]
-pub struct Log {
+pub struct OperationLog {
     journal: Journal,
-    entries: Entries,
+    entries: LogEntries,
     _lock: Lock,
 }
 
-impl Log {
+impl OperationLog {
     /// Takes the operation lock, waiting for whoever has it, and reads the log.
-    pub fn open(repository: &Repository) -> Result<Log> {
+    pub fn open(repository: &Repository) -> Result<OperationLog> {
         let dir = repository.studio_dir()?;
         let fail = || format!("cannot write the operations log in {}", dir.display());
         let lock = Lock::take(&dir.join("operations.lock")).or_fail(fail)?;
         let journal = Journal::open(&dir.join("operations.jsonl")).or_fail(fail)?;
-        let mut entries = Entries::read(repository)?;
+        let mut entries = LogEntries::read(repository)?;
         for line in &mut entries.lines {
-            if let Line::Intent(intent) = line {
-                mend::intent_now(&repository.common_dir, intent);
+            if let LogLine::Intent(intent) = line {
+                repair::intent_now(&repository.common_dir, intent);
             }
         }
-        Ok(Log { journal, entries, _lock: lock })
+        Ok(OperationLog { journal, entries, _lock: lock })
     }
 
     /// The id of the next operation.
@@ -273,7 +276,7 @@ impl Log {
     }
 
     /// Writes a line; it is on disk when this returns.
-    pub fn write(&mut self, line: Line) -> Result<()> {
+    pub fn write(&mut self, line: LogLine) -> Result<()> {
         let mut write = || {
             self.journal.append(&line)?;
             self.journal.sync()
@@ -298,7 +301,7 @@ impl Log {
     pub fn to_undo(&self, id: Option<&str>, is_kept: impl Fn(&Intent) -> bool) -> Result<Intent> {
         let lines = &self.entries.lines;
         let undoable = |intent: &&Intent| {
-            matches!(intent.kind, Kind::Accept | Kind::Discard)
+            matches!(intent.kind, OperationKind::Accept | OperationKind::Discard)
                 && self.outcome(&intent.id) == Some(true)
                 && undone_by(lines, &intent.id).is_none()
         };
@@ -328,13 +331,15 @@ impl Log {
         }
         let why = match (undone_by(lines, id), found.kind) {
             (Some(by), _) => format!("`{by}` undid it already"),
-            (None, Kind::Undo) => {
+            (None, OperationKind::Undo) => {
                 "an undo cannot be undone; repeat the operation instead".to_owned()
             }
-            (None, Kind::Relocate) => {
+            (None, OperationKind::Relocate) => {
                 "it moved worktrees; nothing was landed or dropped".to_owned()
             }
-            (None, Kind::Accept | Kind::Discard) => "it never took effect".to_owned(),
+            (None, OperationKind::Accept | OperationKind::Discard) => {
+                "it never took effect".to_owned()
+            }
         };
         Err(Failure::refused(format!("`{id}` cannot be undone")).because(why))
     }
@@ -344,7 +349,8 @@ impl Log {
         if let Some(doubt) = self.entries.doubt(&last.id) {
             return Err(in_doubt(&last.id, doubt));
         }
-        let is_it = |line: &Line| matches!(line, Line::Intent(intent) if intent.id == last.id);
+        let is_it =
+            |line: &LogLine| matches!(line, LogLine::Intent(intent) if intent.id == last.id);
         let at = self.entries.lines.iter().position(is_it).unwrap_or_default();
         match self.entries.unreadable.iter().find(|line| line.line.after > at) {
             Some(doubt) => Err(Failure::refused("cannot tell which operation was the last")
@@ -372,16 +378,16 @@ impl Log {
 
 /// All operations that took effect, oldest first. Waits for nobody.
 pub fn list(repository: &Repository) -> Result<Vec<Operation>> {
-    Ok(listed(&Entries::read(repository)?.lines))
+    Ok(listed(&LogEntries::read(repository)?.lines))
 }
 
 /// The receipts of all landings that were begun here, oldest first. Waits for nobody.
 pub fn receipts(repository: &Repository) -> Result<Vec<String>> {
-    let entries = Entries::read(repository)?;
+    let entries = LogEntries::read(repository)?;
     Ok(intents(&entries.lines).filter_map(|intent| intent.receipt.clone()).collect())
 }
 
-fn listed(lines: &[Line]) -> Vec<Operation> {
+fn listed(lines: &[LogLine]) -> Vec<Operation> {
     intents(lines)
         .filter(|intent| outcome(lines, &intent.id) == Some(true))
         .map(|intent| Operation {
@@ -394,21 +400,21 @@ fn listed(lines: &[Line]) -> Vec<Operation> {
         .collect()
 }
 
-fn intents(lines: &[Line]) -> impl Iterator<Item = &Intent> {
+fn intents(lines: &[LogLine]) -> impl Iterator<Item = &Intent> {
     lines.iter().filter_map(|line| match line {
-        Line::Intent(intent) => Some(&**intent),
-        Line::Outcome(_) => None,
+        LogLine::Intent(intent) => Some(&**intent),
+        LogLine::Outcome(_) => None,
     })
 }
 
-fn outcome(lines: &[Line], id: &str) -> Option<bool> {
+fn outcome(lines: &[LogLine], id: &str) -> Option<bool> {
     lines.iter().find_map(|line| match line {
-        Line::Outcome(outcome) if outcome.id == id => Some(outcome.done),
-        Line::Outcome(_) | Line::Intent(_) => None,
+        LogLine::Outcome(outcome) if outcome.id == id => Some(outcome.done),
+        LogLine::Outcome(_) | LogLine::Intent(_) => None,
     })
 }
 
-fn undone_by(lines: &[Line], id: &str) -> Option<String> {
+fn undone_by(lines: &[LogLine], id: &str) -> Option<String> {
     intents(lines)
         .filter(|intent| intent.undoes.as_deref() == Some(id))
         .find(|intent| outcome(lines, &intent.id) == Some(true))
@@ -420,19 +426,27 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn entries(text: &[u8]) -> Entries {
+    fn entries(text: &[u8]) -> LogEntries {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let (lines, unreadable) = read_lines(file.path()).unwrap();
-        Entries { lines, unreadable: unreadable.into_iter().map(Unreadable::new).collect() }
+        LogEntries {
+            lines,
+            unreadable: unreadable.into_iter().map(UnreadableOperation::new).collect(),
+        }
     }
 
-    fn line(number: u64, is_intent: bool) -> Line {
+    fn line(number: u64, is_intent: bool) -> LogLine {
         let id = format!("op{number}");
         if !is_intent {
-            return Line::Outcome(Outcome { id, done: true });
+            return LogLine::Outcome(OperationOutcome { id, done: true });
         }
-        Line::Intent(Box::new(Intent::new(id, "2026-01-02T10:00:00Z", Kind::Discard, Vec::new())))
+        LogLine::Intent(Box::new(Intent::new(
+            id,
+            "2026-01-02T10:00:00Z",
+            OperationKind::Discard,
+            Vec::new(),
+        )))
     }
 
     #[test]

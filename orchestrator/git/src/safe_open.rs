@@ -11,20 +11,20 @@ use rustix::io::Errno;
 
 /// A directory held open. Everything in it is reached by name from here, one step at a time.
 #[derive(Debug)]
-pub struct Dir(OwnedFd);
+pub struct SafeDir(OwnedFd);
 
 const OPEN: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-impl Dir {
+impl SafeDir {
     /// Opens a directory that we know; its last part must not be a symlink.
-    pub fn open(path: &Path) -> io::Result<Dir> {
-        Ok(Dir(rustix::fs::open(path, OPEN | OFlags::RDONLY, Mode::empty())?))
+    pub fn open(path: &Path) -> io::Result<SafeDir> {
+        Ok(SafeDir(rustix::fs::open(path, OPEN | OFlags::RDONLY, Mode::empty())?))
     }
 
     /// A directory in it. What stands there and is no directory is removed, what is missing made.
-    pub fn sub(&self, name: &str) -> io::Result<Dir> {
+    pub fn sub(&self, name: &str) -> io::Result<SafeDir> {
         match rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty()) {
-            Ok(fd) => return Ok(Dir(fd)),
+            Ok(fd) => return Ok(SafeDir(fd)),
             Err(Errno::NOENT) => {}
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?;
@@ -35,20 +35,20 @@ impl Dir {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(e) => return Err(e.into()),
         }
-        Ok(Dir(rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty())?))
+        Ok(SafeDir(rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty())?))
     }
 
     /// A directory in it, when there is one.
-    pub fn existing(&self, name: &str) -> io::Result<Option<Dir>> {
+    pub fn existing(&self, name: &str) -> io::Result<Option<SafeDir>> {
         match rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty()) {
-            Ok(fd) => Ok(Some(Dir(fd))),
+            Ok(fd) => Ok(Some(SafeDir(fd))),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
             Err(e) => Err(e.into()),
         }
     }
 
     /// A directory in it, made when nothing has that name; none when something else has it.
-    pub fn existing_or_made(&self, name: &str) -> io::Result<Option<Dir>> {
+    pub fn existing_or_made(&self, name: &str) -> io::Result<Option<SafeDir>> {
         match rustix::fs::mkdirat(&self.0, name, Mode::RWXU | Mode::RGRP | Mode::XGRP) {
             Ok(()) | Err(Errno::EXIST) => self.existing(name),
             Err(e) => Err(e.into()),
@@ -57,7 +57,7 @@ impl Dir {
 
     /// Moves an entry into another directory of the same file system, unless one of that name is
     /// there.
-    pub fn move_to(&self, name: &str, other: &Dir) -> io::Result<()> {
+    pub fn move_to(&self, name: &str, other: &SafeDir) -> io::Result<()> {
         if rustix::fs::statat(&other.0, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
             return Ok(());
         }
@@ -136,7 +136,7 @@ impl Dir {
                 FileType::RegularFile => {}
                 FileType::Directory if depth > 0 => {
                     match rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty()) {
-                        Ok(fd) => Dir(fd).remove_specials(depth - 1)?,
+                        Ok(fd) => SafeDir(fd).remove_specials(depth - 1)?,
                         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                         Err(e) => return Err(e.into()),
                     }
@@ -180,7 +180,7 @@ impl Dir {
             Err(e) => return Err(e.into()),
         }
         let fd = rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty())?;
-        Dir(fd).empty()?;
+        SafeDir(fd).empty()?;
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
     }
 
@@ -216,7 +216,7 @@ pub fn read_file(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     // The directory is ours or was checked by the caller; only its entry may be somebody else's.
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
     let parent = match rustix::fs::open(parent, flags, Mode::empty()) {
-        Ok(fd) => Dir(fd),
+        Ok(fd) => SafeDir(fd),
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
         Err(e) => return Err(e.into()),
     };
@@ -237,7 +237,7 @@ mod tests {
         std::fs::write(outside.join("file"), "theirs").unwrap();
         symlink(&outside, inside.join("info")).unwrap();
         symlink(outside.join("file"), inside.join("config")).unwrap();
-        let dir = Dir::open(&inside).unwrap();
+        let dir = SafeDir::open(&inside).unwrap();
         assert_eq!(dir.read("config", 100).unwrap(), None);
         dir.write("config", b"ours").unwrap();
         dir.sub("info").unwrap().write("exclude", b"ours").unwrap();
@@ -261,7 +261,7 @@ mod tests {
         let sparse = File::create(temp.path().join("sparse")).unwrap();
         sparse.set_len(1 << 40).unwrap();
         assert!(read_file(&temp.path().join("sparse"), 10).is_err());
-        Dir::open(temp.path()).unwrap().remove_specials(2).unwrap();
+        SafeDir::open(temp.path()).unwrap().remove_specials(2).unwrap();
         assert!(deep.join("kept").exists() && !pipe.exists());
         assert!(deep.join("link").symlink_metadata().is_err());
     }
@@ -275,7 +275,7 @@ mod tests {
         std::fs::write(outside.join("file"), "theirs").unwrap();
         std::fs::write(inside.join("a/b/c"), "x").unwrap();
         symlink(&outside, inside.join("a/link")).unwrap();
-        Dir::open(&inside).unwrap().empty().unwrap();
+        SafeDir::open(&inside).unwrap().empty().unwrap();
         assert_eq!(std::fs::read_dir(&inside).unwrap().count(), 0);
         assert!(outside.join("file").exists());
     }

@@ -4,10 +4,10 @@
 use base::failure::{OrFail, Result};
 use base::id::Id;
 
-use crate::private::Place;
+use crate::object_quarantine::{self, Quarantine};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
-use crate::scratch::{self, Scratch};
+use crate::session_repo::SessionRepo;
 
 /// The ref that holds a session's pins.
 pub fn name(id: &Id) -> String {
@@ -15,13 +15,14 @@ pub fn name(id: &Id) -> String {
 }
 
 /// Pins what a new session borrows: its base and the copied tips.
-pub fn start(repository: &Repository, place: &Place, tips: &[String]) -> Result<()> {
-    let scratch = Scratch::open(repository)?;
+pub fn start(repository: &Repository, place: &SessionRepo, tips: &[String]) -> Result<()> {
+    let scratch = Quarantine::open(repository)?;
     let mut parents = vec![place.base.clone()];
     parents.extend(tips.iter().filter(|tip| **tip != place.base).cloned());
     let pin = commit(&scratch.repo, &parents)?;
     let wanted = [pin.clone()];
-    let kept = scratch::bring(repository, &[scratch.objects()], &wanted, &parents, &place.id)?;
+    let kept =
+        object_quarantine::bring(repository, &[scratch.objects()], &wanted, &parents, &place.id)?;
     let held = refs::read(&repository.open()?, &name(&place.id))?;
     let change = RefChange::new(name(&place.id), held, Some(pin));
     refs::update_own(repository, &[change], "studio: pin what the session borrows")?;

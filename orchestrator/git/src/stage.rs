@@ -10,9 +10,9 @@ use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 
 use crate::index;
-use crate::inside::read_file;
 use crate::patterns;
-use crate::snapshot::{LeftOut, Limits, Why};
+use crate::safe_open::read_file;
+use crate::snapshot::{LeftOut, SnapshotLimits, Why};
 
 /// How long git may take to list what changed.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -42,7 +42,7 @@ pub fn add_changes(
     door: &Git,
     index: &mut git2::Index,
     worktree: &Path,
-    limits: &Limits,
+    limits: &SnapshotLimits,
 ) -> Result<Vec<LeftOut>> {
     let hidden = index::unhide(index, worktree)?;
     let mut changes = list(door, index, worktree, hidden)?;
@@ -189,7 +189,7 @@ fn add(
     index: &mut git2::Index,
     worktree: &Path,
     path: &Path,
-    limits: &Limits,
+    limits: &SnapshotLimits,
 ) -> Result<Option<Why>> {
     let mut tries = 1;
     loop {

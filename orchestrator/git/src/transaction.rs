@@ -7,15 +7,17 @@ use std::path::Path;
 use base::failure::{Failure, OrFail, Result};
 use base::files::step;
 
-use crate::checkout::{self, Change, IndexLock};
-use crate::operations::{Intent, Kind, Landing, Line, Log, Move, Outcome};
+use crate::checkout::{self, FileChange, IndexLock};
+use crate::oplog::{
+    DirectoryMove, Intent, LogLine, OperationKind, OperationLog, OperationOutcome, TargetUpdate,
+};
 use crate::refs::{self, RefChange, Swap};
 use crate::repo::Repository;
-use crate::{along, in_the_way, mend, receipt, relocate};
+use crate::{checkout_conflicts, checkout_update, receipt, relocate, repair};
 
 /// How an operation went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Done {
+pub enum Applied {
     /// As intended.
     Yes,
     /// The target moved at the last moment: nothing was changed. It holds this now.
@@ -23,14 +25,18 @@ pub enum Done {
 }
 
 /// Carries out an operation: nothing, or all of it. The intent is on disk before anything changes.
-pub fn carry_out(repository: &Repository, log: &mut Log, intent: &Intent) -> Result<Done> {
+pub fn carry_out(
+    repository: &Repository,
+    log: &mut OperationLog,
+    intent: &Intent,
+) -> Result<Applied> {
     if let Some(landing) = &intent.landing {
         let ready = ready(repository, landing, &intent.id)?;
         mark(intent, "locked");
         begin(log, intent)?;
         match land(repository, intent, landing, &ready)? {
-            Done::Yes => {}
-            moved @ Done::TargetMoved(_) => {
+            Applied::Yes => {}
+            moved @ Applied::TargetMoved(_) => {
                 end(log, intent, false)?;
                 return Ok(moved);
             }
@@ -40,7 +46,7 @@ pub fn carry_out(repository: &Repository, log: &mut Log, intent: &Intent) -> Res
     }
     follow(repository, intent)?;
     end(log, intent, true)?;
-    Ok(Done::Yes)
+    Ok(Applied::Yes)
 }
 
 /// Finishes what another process could not, or takes it back: one sentence for each. Every command
@@ -49,12 +55,12 @@ pub fn recover(repository: &Repository) -> Result<Vec<String>> {
     if !repository.common_dir.join("studio/operations.jsonl").exists() {
         return Ok(Vec::new());
     }
-    let mut log = Log::open(repository)?;
+    let mut log = OperationLog::open(repository)?;
     recover_with(repository, &mut log)
 }
 
 /// As [`recover`], for a caller that has the operation lock.
-pub fn recover_with(repository: &Repository, log: &mut Log) -> Result<Vec<String>> {
+pub fn recover_with(repository: &Repository, log: &mut OperationLog) -> Result<Vec<String>> {
     let mut said = Vec::new();
     for mut intent in log.open_intents() {
         let landed = match &intent.landing {
@@ -86,43 +92,43 @@ pub fn recover_with(repository: &Repository, log: &mut Log) -> Result<Vec<String
     Ok(said)
 }
 
-fn begin(log: &mut Log, intent: &Intent) -> Result<()> {
+fn begin(log: &mut OperationLog, intent: &Intent) -> Result<()> {
     mark(intent, "intent");
-    log.write(Line::Intent(Box::new(intent.clone())))?;
+    log.write(LogLine::Intent(Box::new(intent.clone())))?;
     mark(intent, "intended");
     Ok(())
 }
 
-fn end(log: &mut Log, intent: &Intent, done: bool) -> Result<()> {
+fn end(log: &mut OperationLog, intent: &Intent, done: bool) -> Result<()> {
     mark(intent, "outcome");
-    log.write(Line::Outcome(Outcome { id: intent.id.clone(), done }))
+    log.write(LogLine::Outcome(OperationOutcome { id: intent.id.clone(), done }))
 }
 
 /// Passes a durable step, named after the kind of operation.
 fn mark(intent: &Intent, name: &str) {
     let kind = match intent.kind {
-        Kind::Accept => "accept",
-        Kind::Discard => "discard",
-        Kind::Undo => "undo",
-        Kind::Relocate => "relocate",
+        OperationKind::Accept => "accept",
+        OperationKind::Discard => "discard",
+        OperationKind::Undo => "undo",
+        OperationKind::Relocate => "relocate",
     };
     step(&format!("{kind}.{name}"));
 }
 
 /// Checkouts whose index is locked and in which nothing is in the way.
 struct Ready {
-    changes: Vec<Change>,
+    changes: Vec<FileChange>,
     locks: Vec<IndexLock>,
 }
 
-fn ready(repository: &Repository, landing: &Landing, operation: &str) -> Result<Ready> {
+fn ready(repository: &Repository, landing: &TargetUpdate, operation: &str) -> Result<Ready> {
     let changes = checkout::changes(&repository.open()?, &landing.before, &landing.after)?;
     let mut locks = Vec::new();
     for checkout in &landing.checkouts {
         locks.push(checkout::lock_index(checkout, operation)?);
     }
     for checkout in &landing.checkouts {
-        in_the_way::refuse(checkout, &changes)?;
+        checkout_conflicts::refuse(checkout, &changes)?;
     }
     Ok(Ready { changes, locks })
 }
@@ -131,9 +137,9 @@ fn ready(repository: &Repository, landing: &Landing, operation: &str) -> Result<
 fn land(
     repository: &Repository,
     intent: &Intent,
-    landing: &Landing,
+    landing: &TargetUpdate,
     ready: &Ready,
-) -> Result<Done> {
+) -> Result<Applied> {
     debug_assert_eq!(ready.locks.len(), landing.checkouts.len());
     let swapped = prepare_files(intent, landing, ready).and_then(|()| {
         mark(intent, "files");
@@ -143,7 +149,7 @@ fn land(
         Ok(Swap::Done) => {}
         Ok(Swap::Lost { found, .. }) => {
             take_back(intent, landing, &ready.changes)?;
-            return Ok(Done::TargetMoved(found));
+            return Ok(Applied::TargetMoved(found));
         }
         Err(failure) => {
             take_back(intent, landing, &ready.changes)?;
@@ -152,24 +158,24 @@ fn land(
     }
     mark(intent, "moved");
     for checkout in &landing.checkouts {
-        along::install_index(checkout, &intent.id)?;
+        checkout_update::install_index(checkout, &intent.id)?;
         mark(intent, "index");
     }
-    Ok(Done::Yes)
+    Ok(Applied::Yes)
 }
 
-fn prepare_files(intent: &Intent, landing: &Landing, ready: &Ready) -> Result<()> {
+fn prepare_files(intent: &Intent, landing: &TargetUpdate, ready: &Ready) -> Result<()> {
     for checkout in &landing.checkouts {
-        along::bring(checkout, &ready.changes, &landing.after)?;
+        checkout_update::apply(checkout, &ready.changes, &landing.after)?;
         mark(intent, "brought");
-        along::write_index(checkout, &ready.changes, &landing.after, &intent.id)?;
+        checkout_update::write_index(checkout, &ready.changes, &landing.after, &intent.id)?;
     }
     Ok(())
 }
 
 /// Moves the target, and with it the refs that come first; they come afterwards, one by one, where
 /// one of them is not what it was. All is on disk before the outcome is.
-fn swap(repository: &Repository, intent: &Intent, landing: &Landing) -> Result<Swap> {
+fn swap(repository: &Repository, intent: &Intent, landing: &TargetUpdate) -> Result<Swap> {
     let (before, after) = (landing.before.clone(), landing.after.clone());
     let target = RefChange::new(landing.target.full(), Some(before), Some(after));
     let why = format!("studio: {}", intent.id);
@@ -185,14 +191,18 @@ fn swap(repository: &Repository, intent: &Intent, landing: &Landing) -> Result<S
 
 /// Puts files back and drops new indexes. Gives a sentence for each file that somebody changed
 /// meanwhile.
-fn take_back(intent: &Intent, landing: &Landing, changes: &[Change]) -> Result<Vec<String>> {
+fn take_back(
+    intent: &Intent,
+    landing: &TargetUpdate,
+    changes: &[FileChange],
+) -> Result<Vec<String>> {
     let mut said = Vec::new();
     for checkout in &landing.checkouts {
-        along::drop_index(checkout, &intent.id);
+        checkout_update::drop_index(checkout, &intent.id);
         if !checkout.worktree.is_dir() {
             continue;
         }
-        let left = along::take_back(checkout, changes, &landing.before, &landing.after)?;
+        let left = checkout_update::take_back(checkout, changes, &landing.before, &landing.after)?;
         said.extend(left.iter().map(|path| {
             let path = checkout.worktree.join(path);
             format!(
@@ -209,7 +219,7 @@ fn take_back(intent: &Intent, landing: &Landing, changes: &[Change]) -> Result<V
 fn settle(
     repository: &Repository,
     intent: &Intent,
-    landing: &Landing,
+    landing: &TargetUpdate,
     said: &mut Vec<String>,
 ) -> Result<bool> {
     let repo = repository.open()?;
@@ -219,10 +229,10 @@ fn settle(
     for checkout in present {
         let _lock = checkout::lock_again(checkout, &intent.id)?;
         if landed {
-            along::write_index(checkout, &changes, &landing.after, &intent.id)?;
-            along::install_index(checkout, &intent.id)?;
+            checkout_update::write_index(checkout, &changes, &landing.after, &intent.id)?;
+            checkout_update::install_index(checkout, &intent.id)?;
         } else {
-            let one = Landing { checkouts: vec![checkout.clone()], ..landing.clone() };
+            let one = TargetUpdate { checkouts: vec![checkout.clone()], ..landing.clone() };
             said.extend(take_back(intent, &one, &changes)?);
         }
     }
@@ -242,7 +252,7 @@ fn take_back_refs(repository: &Repository, intent: &Intent) -> Result<()> {
 }
 
 /// Whether the swap happened, also when somebody committed on top of either side since.
-fn has_moved(repo: &git2::Repository, landing: &Landing) -> Result<bool> {
+fn has_moved(repo: &git2::Repository, landing: &TargetUpdate) -> Result<bool> {
     let Some(tip) = refs::read(repo, &landing.target.full())? else { return Ok(false) };
     if tip == landing.after || tip == landing.before {
         return Ok(tip == landing.after);
@@ -268,7 +278,7 @@ fn follow(repository: &Repository, intent: &Intent) -> Result<()> {
         rename(moving)?;
         mark(intent, "renamed");
     }
-    if intent.kind == Kind::Undo {
+    if intent.kind == OperationKind::Undo {
         for moving in &intent.moves {
             // The operation's own directories in the trash; those with something in them stay.
             for dir in moving.from.ancestors().skip(1).take(2) {
@@ -277,11 +287,11 @@ fn follow(repository: &Repository, intent: &Intent) -> Result<()> {
         }
         for place in &intent.sessions {
             // Pruned meanwhile, or of before a move of the repository.
-            mend::mend(repository, place)?;
+            repair::repair(repository, place)?;
         }
         mark(intent, "registered");
     }
-    if intent.kind == Kind::Relocate {
+    if intent.kind == OperationKind::Relocate {
         for place in &intent.sessions {
             relocate::settle(repository, place)?;
             mark(intent, "settled");
@@ -318,7 +328,7 @@ fn stray(repository: &Repository, intent: &Intent) -> Result<Vec<RefChange>> {
 }
 
 /// Renames a directory, unless that is done.
-fn rename(moving: &Move) -> Result<()> {
+fn rename(moving: &DirectoryMove) -> Result<()> {
     if moving.from.symlink_metadata().is_err() {
         return Ok(());
     }

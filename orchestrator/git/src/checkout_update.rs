@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use base::failure::{OrFail, Result};
 
-use crate::checkout::{self, Change, Checkout, Entry, open_index};
+use crate::checkout::{self, Checkout, FileChange, FileEntry, open_index};
 use crate::index;
 
 /// The mode of a submodule's entry.
@@ -17,7 +17,7 @@ const GITLINK: u32 = 0o160_000;
 /// Writes the files of a commit where they differ, and nothing else. Fails before the first file
 /// when something of the user's is in the way; a failure in the middle (a full disk) is for the
 /// caller to take back.
-pub fn bring(checkout: &Checkout, changes: &[Change], after: &str) -> Result<()> {
+pub fn apply(checkout: &Checkout, changes: &[FileChange], after: &str) -> Result<()> {
     let index = open_index(&checkout.git_dir.join("index"))?;
     let changes = &checkout::written(checkout, &index, changes);
     if changes.is_empty() {
@@ -37,7 +37,7 @@ pub fn bring(checkout: &Checkout, changes: &[Change], after: &str) -> Result<()>
 /// and named.
 pub fn take_back(
     checkout: &Checkout,
-    changes: &[Change],
+    changes: &[FileChange],
     before: &str,
     after: &str,
 ) -> Result<Vec<PathBuf>> {
@@ -85,17 +85,17 @@ pub fn take_back(
 fn taken_over(
     repo: &git2::Repository,
     index: &git2::Index,
-    changes: &[Change],
+    changes: &[FileChange],
 ) -> BTreeSet<PathBuf> {
     let head = repo.head().and_then(|head| head.peel_to_tree()).ok();
     let committed = |head: &git2::Tree<'_>, path: &Path| {
         let entry = head.get_path(path).ok()?;
-        Some(Entry { id: entry.id(), mode: u32::try_from(entry.filemode()).ok()? })
+        Some(FileEntry { id: entry.id(), mode: u32::try_from(entry.filemode()).ok()? })
     };
     let mut found = BTreeSet::new();
     for change in changes {
         let staged = index.get_path(&change.path, 0);
-        let staged = staged.map(|entry| Entry { id: entry.id, mode: entry.mode });
+        let staged = staged.map(|entry| FileEntry { id: entry.id, mode: entry.mode });
         let is_committed =
             head.as_ref().is_some_and(|head| committed(head, &change.path) == change.after);
         if staged != change.before || is_committed {
@@ -108,7 +108,7 @@ fn taken_over(
 /// The paths, among those that land, that are not as a commit has them.
 fn differing(
     repo: &git2::Repository,
-    changes: &[Change],
+    changes: &[FileChange],
     commit: &str,
 ) -> Result<BTreeSet<PathBuf>> {
     if changes.is_empty() {
@@ -139,7 +139,7 @@ fn differing(
 }
 
 /// Whether a file is missing, or holds the first bytes of what was being written.
-fn is_beginning(repo: &git2::Repository, path: &Path, entry: Option<Entry>) -> bool {
+fn is_beginning(repo: &git2::Repository, path: &Path, entry: Option<FileEntry>) -> bool {
     match path.symlink_metadata() {
         Err(_) => true,
         Ok(found) if !found.is_file() => false,
@@ -165,7 +165,7 @@ fn remove(worktree: &Path, path: &Path) {
 /// others untouched. Paths whose entry is no longer what it was are left alone.
 pub fn write_index(
     checkout: &Checkout,
-    changes: &[Change],
+    changes: &[FileChange],
     after: &str,
     operation: &str,
 ) -> Result<()> {
@@ -178,7 +178,7 @@ pub fn write_index(
         let differing = differing(&checkout::open(checkout)?, changes, after)?;
         for (change, stat) in changes.iter().zip(stats) {
             let held = index.get_path(&change.path, 0);
-            let held = held.map(|entry| Entry { id: entry.id, mode: entry.mode });
+            let held = held.map(|entry| FileEntry { id: entry.id, mode: entry.mode });
             if held != change.before {
                 continue;
             }
@@ -232,14 +232,14 @@ fn copy_with_times(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::File::options().write(true).open(to)?.set_modified(modified)
 }
 
-fn stat(checkout: &Checkout, change: &Change) -> Option<fs::Metadata> {
+fn stat(checkout: &Checkout, change: &FileChange) -> Option<fs::Metadata> {
     let is_file = change.after.is_some_and(|entry| entry.mode != GITLINK);
     is_file.then(|| checkout.worktree.join(&change.path).symlink_metadata().ok()).flatten()
 }
 
 /// An index entry for a file as it lies on disk; without a stat, git looks at the file itself.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub fn fresh(path: &Path, entry: Entry, stat: Option<&fs::Metadata>) -> git2::IndexEntry {
+pub fn fresh(path: &Path, entry: FileEntry, stat: Option<&fs::Metadata>) -> git2::IndexEntry {
     // The index has 32 bits for each of these, and git cuts likewise.
     let time = |seconds: i64, nanos: i64| git2::IndexTime::new(seconds as i32, nanos as u32);
     git2::IndexEntry {

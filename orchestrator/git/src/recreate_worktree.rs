@@ -9,17 +9,17 @@ use base::git::Git;
 use base::process::Limits;
 
 use crate::import;
-use crate::inside::Dir;
-use crate::private::{Originals, Place};
 use crate::repo::Repository;
+use crate::safe_open::SafeDir;
+use crate::session_repo::{Originals, SessionRepo};
 use crate::snapshot::LastSeen;
-use crate::{include, mend, snapshot, worktree};
+use crate::{include, repair, snapshot, worktree};
 
 /// What the name of a half-made worktree begins with; the session's id follows.
 const DESK: &str = ".new-";
 
 /// Removes what a killed [`if_gone`] left of these sessions. Only while their locks are held.
-pub fn remove_leftovers(places: &[Place]) -> Result<Vec<String>> {
+pub fn remove_leftovers(places: &[SessionRepo]) -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for desk in places.iter().map(desk_of).filter(|desk| desk.symlink_metadata().is_ok()) {
         std::fs::remove_dir_all(&desk).or_fail(cannot)?;
@@ -29,13 +29,13 @@ pub fn remove_leftovers(places: &[Place]) -> Result<Vec<String>> {
 }
 
 /// Where a session's worktree is made before it is renamed to its place.
-fn desk_of(place: &Place) -> PathBuf {
+fn desk_of(place: &SessionRepo) -> PathBuf {
     place.worktree.with_file_name(format!("{DESK}{}", place.id))
 }
 
 /// Whether a worktree was made anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Remade {
+pub enum Recreated {
     /// It is there.
     No,
     /// It was gone.
@@ -48,16 +48,16 @@ pub enum Remade {
 /// Makes the worktree of a session anew when it is gone, and registers it when it is not registered:
 /// somebody pruned, or a crash came between the two. What git ignored is lost, but for the files that
 /// `.worktreeinclude` names.
-pub fn if_gone(repository: &Repository, place: &Place) -> Result<Remade> {
+pub fn if_gone(repository: &Repository, place: &SessionRepo) -> Result<Recreated> {
     if !worktree::is_finished(place) {
-        return Ok(Remade::No);
+        return Ok(Recreated::No);
     }
     if place.worktree.symlink_metadata().is_ok() {
-        mend::refuse_another(place)?;
-        mend::mend(repository, place)?;
-        return Ok(Remade::No);
+        repair::refuse_another(place)?;
+        repair::repair(repository, place)?;
+        return Ok(Recreated::No);
     }
-    let home = import::bring_home(repository, place)?;
+    let home = import::import(repository, place)?;
     let head = || home.head.clone();
     let (work, staged, note) = match snapshot::last_seen(repository, place, &home)? {
         LastSeen::Committed => (head(), head(), None),
@@ -84,11 +84,11 @@ pub fn if_gone(repository: &Repository, place: &Place) -> Result<Remade> {
     std::fs::rename(&desk, &place.worktree).or_fail(cannot)?;
     base::files::sync_dir(parent).or_fail(cannot)?;
     step("remake.renamed");
-    mend::mend(repository, place)?;
-    Ok(Remade::Yes { note })
+    repair::repair(repository, place)?;
+    Ok(Recreated::Yes { note })
 }
 
-fn not_taken(place: &Place, snapshot: &str) -> String {
+fn not_taken(place: &SessionRepo, snapshot: &str) -> String {
     format!(
         "the worktree was made anew from the last commit; {snapshot} is older than that and was not \
          taken: git diff {} {snapshot} shows what it holds besides",
@@ -97,8 +97,8 @@ fn not_taken(place: &Place, snapshot: &str) -> String {
 }
 
 /// Writes files, index and `.git` file.
-fn fill(place: &Place, desk: &Path, work: &str, staged: &str) -> Result<()> {
-    let top = Dir::open(&place.git_dir).or_fail(cannot)?;
+fn fill(place: &SessionRepo, desk: &Path, work: &str, staged: &str) -> Result<()> {
+    let top = SafeDir::open(&place.git_dir).or_fail(cannot)?;
     for name in ["index", "index.lock"] {
         top.remove_all(name).or_fail(cannot)?;
     }
