@@ -4,7 +4,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use base::failure::Result;
 
-use crate::commands::context::Common;
+use crate::commands::context::CommonArgs;
 use crate::commands::{
     accept, answer, check, completions, config, diff, discard, doctor, edit, explain, gc, list,
     logs, operations, plan, resume, run, send, shell, status, stop, trace, undo, verify,
@@ -16,7 +16,7 @@ use crate::commands::{
 #[command(name = "studio", version, about, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
     #[command(subcommand)]
     verb: Option<Verb>,
 }
@@ -151,7 +151,7 @@ impl Cli {
             None => list::run(common, &list::Args::default()),
             Some(Verb::Run(args)) => run::run(common, &args),
             Some(Verb::Exec(mut args)) => {
-                args.ways.detach = true;
+                args.detach = true;
                 run::run(common, &args)
             }
             Some(Verb::List(args)) => list::run(common, &args),

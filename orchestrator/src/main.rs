@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use orchestrator::{cli::Cli, report};
-use studio_core::{boxed, supervisor};
+use studio_core::{sandbox, supervisor};
 
 fn main() -> ExitCode {
     // The box is no command of a user's: its arguments are a program's own, whatever they look like.
-    if let Some(code) = boxed::main(std::env::args_os().skip(1)) {
+    if let Some(code) = sandbox::main(std::env::args_os().skip(1)) {
         return code;
     }
     // Nor is a supervisor: no completion offers it.

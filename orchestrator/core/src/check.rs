@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use crate::exec::runner::SandboxedRunner;
 use crate::path_dependencies;
-use crate::room::Room;
 use crate::session::journal::CheckResult;
 
 /// Runs every check, also after one failed: a person wants to see all that is wrong.
-pub async fn run(room: &Room, checks: &[String], most: Duration) -> Vec<CheckResult> {
+pub async fn run(room: &SandboxedRunner, checks: &[String], most: Duration) -> Vec<CheckResult> {
     let mut results = Vec::new();
     for command in checks {
         results.push(one(room, command, most).await);
@@ -20,9 +20,9 @@ pub fn not_run(command: String, why: String) -> CheckResult {
     CheckResult { command, ok: false, exit: 127, ms: 0, tail: why, hint: None, fails_on: None }
 }
 
-async fn one(room: &Room, command: &str, most: Duration) -> CheckResult {
+async fn one(room: &SandboxedRunner, command: &str, most: Duration) -> CheckResult {
     let command = command.to_owned();
-    match room.line(&command, most).await {
+    match room.run_shell(&command, most).await {
         Ok(ended) => CheckResult {
             command,
             ok: ended.exit == 0,

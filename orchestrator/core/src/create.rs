@@ -6,11 +6,11 @@ use base::config::studio::SessionLimits;
 use base::failure::{Failure, Result};
 use base::id::Id;
 
+use crate::project::Project;
 use crate::schedule::default_jobs;
 use crate::session::random;
-use crate::session::record::{Limits, Record, SCHEMA, Templates};
+use crate::session::record::{RunLimits, SCHEMA, SessionRecord, Templates};
 use crate::session::spec::SessionSpec;
-use crate::studio::Studio;
 use studio_git::{checkout, worktree};
 
 /// Ids that are tried before giving up; each is one of 810,000 for its slug.
@@ -18,29 +18,29 @@ const TRIES: u32 = 200;
 
 /// Writes new sessions down, each after those that it waits for. They start when the scheduler
 /// finds a place for them.
-pub fn create(studio: &Studio, orders: &[SessionSpec]) -> Result<Vec<Id>> {
+pub fn create(project: &Project, orders: &[SessionSpec]) -> Result<Vec<Id>> {
     let mut named: BTreeMap<&str, Id> = BTreeMap::new();
     let mut ids = Vec::with_capacity(orders.len());
     for order in orders {
         let after = order.after.iter().filter_map(|name| named.get(name.as_str()).cloned());
-        let id = create_one(studio, order, after.collect())?;
+        let id = create_one(project, order, after.collect())?;
         named.extend(order.part.name.as_deref().map(|name| (name, id.clone())));
         ids.push(id);
     }
     Ok(ids)
 }
 
-fn create_one(studio: &Studio, order: &SessionSpec, after: Vec<Id>) -> Result<Id> {
-    let mut record = Record { after, ..draft(studio, order)? };
-    studio.repository.remember_checkout()?;
+fn create_one(project: &Project, order: &SessionSpec, after: Vec<Id>) -> Result<Id> {
+    let mut record = SessionRecord { after, ..draft(project, order)? };
+    project.repository.remember_checkout()?;
     for n in 0..TRIES {
         let id = Id::new(&order.task, random::four(&order.task, n)?);
         let wanted = record.templates.order(&id, &record.base)?;
-        record.place = wanted.place(&studio.repository)?;
+        record.place = wanted.place(&project.repository)?;
         record.id = id;
-        worktree::refuse_blocked_branch(&studio.repository.open()?, &record.place)?;
-        let taken = studio.repository.tip(&record.place.branch)?.is_some();
-        if !taken && studio.store.create(&record, studio.clock)? {
+        worktree::refuse_blocked_branch(&project.repository.open()?, &record.place)?;
+        let taken = project.repository.tip(&record.place.branch)?.is_some();
+        if !taken && project.store.create(&record, project.clock)? {
             return Ok(record.id);
         }
     }
@@ -48,10 +48,10 @@ fn create_one(studio: &Studio, order: &SessionSpec, after: Vec<Id>) -> Result<Id
 }
 
 /// The record of a session, but for the id that it gets. Refuses what could not be started.
-pub fn draft(studio: &Studio, order: &SessionSpec) -> Result<Record> {
-    let settings = &studio.config.studio;
-    let base = studio.repository.base(order.base.as_deref())?;
-    checkout::refuse_unreadable(&studio.repository, base.branch.as_ref())?;
+pub fn draft(project: &Project, order: &SessionSpec) -> Result<SessionRecord> {
+    let settings = &project.config.studio;
+    let base = project.repository.base(order.base.as_deref())?;
+    checkout::refuse_unreadable(&project.repository, base.branch.as_ref())?;
     let templates =
         Templates { branch: settings.branch.clone(), worktree: settings.worktree.clone() };
     let mut checks = settings.checks.list();
@@ -62,16 +62,16 @@ pub fn draft(studio: &Studio, order: &SessionSpec) -> Result<Record> {
     if manner.jobs == 0 {
         manner.jobs = settings.jobs.unwrap_or_else(default_jobs);
     }
-    manner.config = studio.config_file.clone();
-    manner.directory = studio.directory.clone();
-    manner.boxed = manner.boxed && studio.config.sandbox.enabled;
+    manner.config = project.config_file.clone();
+    manner.directory = project.directory.clone();
+    manner.boxed = manner.boxed && project.config.sandbox.enabled;
     if settings.limits.budget_usd.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
         return Err(Failure::usage("`[studio.limits] budget_usd` is no number of dollars")
             .next("give a number, 0 or more"));
     }
     let id = Id::new(&order.task, [0; 4]);
     let wanted = templates.order(&id, &base)?;
-    Ok(Record {
+    Ok(SessionRecord {
         schema: SCHEMA,
         id,
         task: order.task.clone(),
@@ -80,7 +80,7 @@ pub fn draft(studio: &Studio, order: &SessionSpec) -> Result<Record> {
         model: order.model.clone(),
         profile: order.profile.clone(),
         base,
-        place: wanted.place(&studio.repository)?,
+        place: wanted.place(&project.repository)?,
         templates,
         checks,
         limits: limits(&order.limits, &settings.limits),
@@ -88,13 +88,13 @@ pub fn draft(studio: &Studio, order: &SessionSpec) -> Result<Record> {
         attempt: 1,
         after: Vec::new(),
         part: order.part.clone(),
-        created_at: studio.clock.stamp(),
+        created_at: project.clock.stamp(),
     })
 }
 
 /// The flags, then the configuration, then the floor that the disk needs (512 MiB).
-fn limits(flags: &Limits, configured: &SessionLimits) -> Limits {
-    Limits {
+fn limits(flags: &RunLimits, configured: &SessionLimits) -> RunLimits {
+    RunLimits {
         seconds: flags.seconds.or(configured.timeout_seconds),
         turns: flags.turns.or(configured.max_turns),
         tokens: flags.tokens.or(configured.max_tokens),

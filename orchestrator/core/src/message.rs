@@ -10,7 +10,7 @@ use base::text::{head, printable, printable_output};
 use planner::commit::{self, COLUMNS};
 
 use crate::redact::redacted;
-use crate::session::record::Record;
+use crate::session::record::SessionRecord;
 use studio_git::merge::CommitMessage;
 
 /// How long a model may take.
@@ -20,7 +20,7 @@ const DIFF: usize = 24_000;
 
 /// A message and who wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenMessage {
     /// The message, trailers included.
     pub message: CommitMessage,
     /// `model`, `plain` or `user`.
@@ -33,7 +33,7 @@ pub struct Written {
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// The session.
-    pub record: &'a Record,
+    pub record: &'a SessionRecord,
     /// One line per file.
     pub stat: &'a str,
     /// The whole difference.
@@ -42,14 +42,14 @@ pub struct Subject<'a> {
 
 /// How to ask a model.
 #[derive(Clone, Debug)]
-pub struct Writer {
+pub struct MessageWriter {
     /// Program and arguments, `g3 complete`.
     pub command: Vec<String>,
 }
 
-impl Writer {
+impl MessageWriter {
     /// Asks for a message; a plain one takes its place when the model fails.
-    pub async fn write(&self, subject: &Subject<'_>, directory: &Path) -> Written {
+    pub async fn write(&self, subject: &Subject<'_>, directory: &Path) -> WrittenMessage {
         let asked = self
             .ask(&prompt(subject), directory)
             .await
@@ -57,9 +57,9 @@ impl Writer {
         match asked {
             Ok(text) => {
                 let message = signed(subject.record, without_trailers(&text));
-                Written { message, by: "model", note: None }
+                WrittenMessage { message, by: "model", note: None }
             }
-            Err(why) => Written {
+            Err(why) => WrittenMessage {
                 message: signed(subject.record, commit::plain(&printable(&subject.record.task))),
                 by: "plain",
                 note: Some(format!("no model wrote the commit message: {why}")),
@@ -101,8 +101,8 @@ fn without_trailers(text: &str) -> String {
 }
 
 /// A message that the user typed.
-pub fn by_user(record: &Record, text: &str) -> Written {
-    Written { message: signed(record, text.to_owned()), by: "user", note: None }
+pub fn by_user(record: &SessionRecord, text: &str) -> WrittenMessage {
+    WrittenMessage { message: signed(record, text.to_owned()), by: "user", note: None }
 }
 
 /// The question. Secrets in task and diff are left out.
@@ -123,7 +123,7 @@ fn prompt(subject: &Subject<'_>) -> String {
     )
 }
 
-fn signed(record: &Record, text: String) -> CommitMessage {
+fn signed(record: &SessionRecord, text: String) -> CommitMessage {
     let task = printable(record.task.trim().lines().next().unwrap_or_default());
     let agent = printable(&record.agent);
     let mut trailers = vec![

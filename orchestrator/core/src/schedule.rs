@@ -5,19 +5,19 @@ use base::failure::{OrFail, Result};
 use base::id::Id;
 use base::lock::Lock;
 
-use crate::session::facts::{Fate, Phase};
-use crate::session::fates::Fates;
-use crate::session::record::Record;
-use crate::session::store::Store;
-use crate::supervise::start;
+use crate::session::disposition::Dispositions;
+use crate::session::record::SessionRecord;
+use crate::session::store::SessionStore;
+use crate::session::summary::{Disposition, Phase};
+use crate::supervise::spawn;
 use studio_git::repo::Repository;
 use studio_git::worktree;
 
 /// Starts every queued session for which there is a free place; gives those that were started.
-pub fn step(repository: &Repository, fates: &Fates) -> Result<Vec<Id>> {
-    let store = Store::at(&repository.common_dir);
+pub fn step(repository: &Repository, fates: &Dispositions) -> Result<Vec<Id>> {
+    let store = SessionStore::at(&repository.common_dir);
     let _lock = lock(repository)?;
-    let mut queue: Vec<Record> = Vec::new();
+    let mut queue: Vec<SessionRecord> = Vec::new();
     let (mut active, mut busy) = (0u32, Vec::new());
     for id in store.ids()? {
         let locked = store.is_locked(&id);
@@ -54,7 +54,7 @@ pub fn step(repository: &Repository, fates: &Fates) -> Result<Vec<Id>> {
         if record.starts_from_the_tip() && !worktree::is_finished(&record.place) {
             from_the_tip(repository, &store, &mut record)?;
         }
-        start::start(&repository.common_dir, &record.id, lock)?;
+        spawn::spawn(&repository.common_dir, &record.id, lock)?;
         active += 1;
         busy.push(record.id.clone());
         started.push(record.id);
@@ -68,12 +68,12 @@ pub fn lock(repository: &Repository) -> Result<Lock> {
     Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))
 }
 
-fn is_open(fates: &Fates, id: &Id) -> bool {
-    *fates.of(id) == Fate::Open
+fn is_open(fates: &Dispositions, id: &Id) -> bool {
+    *fates.of(id) == Disposition::Open
 }
 
 /// Whether a session is at work whose paths meet those of this one.
-fn is_in_the_way(store: &Store, busy: &[Id], record: &Record) -> bool {
+fn is_in_the_way(store: &SessionStore, busy: &[Id], record: &SessionRecord) -> bool {
     let paths = &record.part.paths;
     !paths.is_empty()
         && busy.iter().filter_map(|id| store.load(id).ok()).any(|other| {
@@ -82,7 +82,11 @@ fn is_in_the_way(store: &Store, busy: &[Id], record: &Record) -> bool {
 }
 
 /// Lets a session that waited start from its branch as it is now, if that is still there.
-fn from_the_tip(repository: &Repository, store: &Store, record: &mut Record) -> Result<()> {
+fn from_the_tip(
+    repository: &Repository,
+    store: &SessionStore,
+    record: &mut SessionRecord,
+) -> Result<()> {
     let branch = record.base.branch.as_ref();
     let now = branch.and_then(|branch| repository.base(Some(&branch.full())).ok());
     let Some(base) = now.filter(|base| *base != record.base) else { return Ok(()) };

@@ -4,23 +4,23 @@ use base::event::Usage;
 use serde_json::{Value, json};
 
 use crate::coach_json;
-use crate::session::facts::Facts;
-use crate::session::home::Standing;
-use crate::session::journal::{CheckResult, Work};
-use crate::session::record::Record;
-use crate::session::state::{State, state, why};
+use crate::session::collect::BranchStanding;
+use crate::session::journal::{CheckResult, WorkSummary};
+use crate::session::record::SessionRecord;
+use crate::session::state::{SessionState, state, why};
+use crate::session::summary::SessionFacts;
 
 /// Everything that is shown of one session.
 #[derive(Clone, Debug)]
-pub struct View {
+pub struct SessionView {
     /// What was written down when it was made.
-    pub record: Record,
+    pub record: SessionRecord,
     /// What is known about it now.
-    pub facts: Facts,
+    pub facts: SessionFacts,
     /// What follows from that.
-    pub state: State,
+    pub state: SessionState,
     /// How the work stands to its branch; absent when nobody looked.
-    pub standing: Option<Standing>,
+    pub standing: Option<BranchStanding>,
     /// The operation that can be undone to have it back.
     pub way_back: Option<String>,
     /// What the agent changed of its git, so that plain git in the worktree would obey it; absent
@@ -28,12 +28,12 @@ pub struct View {
     pub tampered: Option<String>,
 }
 
-impl View {
+impl SessionView {
     /// A session as its record and facts tell it.
-    pub fn new(record: Record, facts: Facts) -> View {
+    pub fn new(record: SessionRecord, facts: SessionFacts) -> SessionView {
         let state = state(&facts);
         let way_back = facts.fate.operation().map(str::to_owned);
-        View { record, facts, state, standing: None, way_back, tampered: None }
+        SessionView { record, facts, state, standing: None, way_back, tampered: None }
     }
 
     /// Why it is in its state.
@@ -43,11 +43,11 @@ impl View {
 
     /// Whether it waits for sessions that have not landed.
     pub fn is_held(&self) -> bool {
-        self.state == State::Queued && !self.facts.holds.is_empty()
+        self.state == SessionState::Queued && !self.facts.holds.is_empty()
     }
 
     /// What the session holds, as far as it was brought home.
-    pub fn work(&self) -> Option<&Work> {
+    pub fn work(&self) -> Option<&WorkSummary> {
         self.facts.story.work.as_ref()
     }
 
@@ -61,7 +61,7 @@ impl View {
         self.next_for(self.record.id.as_str())
     }
 
-    /// As [`View::next`], with the session named in this way.
+    /// As [`SessionView::next`], with the session named in this way.
     pub fn next_for(&self, id: &str) -> Vec<String> {
         if self.is_held() {
             let waited_for =
@@ -70,24 +70,29 @@ impl View {
         }
         let story = &self.facts.story;
         let verbs: &[&str] = match &self.state {
-            State::Queued | State::Starting | State::Working | State::Checking => {
-                &["logs -f", "stop"]
-            }
-            State::Waiting { .. } if story.asks.is_empty() => &["logs -f", "stop"],
-            State::Waiting { .. } => &["answer", "stop"],
-            State::Ready => &["diff", "accept", "discard"],
-            State::Failed { .. } if story.red_check().is_some() => {
+            SessionState::Queued
+            | SessionState::Starting
+            | SessionState::Working
+            | SessionState::Checking => &["logs -f", "stop"],
+            SessionState::Waiting { .. } if story.asks.is_empty() => &["logs -f", "stop"],
+            SessionState::Waiting { .. } => &["answer", "stop"],
+            SessionState::Ready => &["diff", "accept", "discard"],
+            SessionState::Failed { .. } if story.red_check().is_some() => {
                 &["logs", "check", "resume", "discard"]
             }
-            State::Failed { .. } => &["logs", "resume", "discard"],
-            State::Empty if self.facts.story.denied.count > 0 => &["resume --ask", "discard"],
-            State::Empty if self.left_out().is_some() => &["include", "send", "discard"],
-            State::Empty => &["send", "discard"],
-            State::Stopped if story.unchecked.is_some() => &["check", "diff", "discard"],
-            State::Stopped | State::Crashed => &["resume", "discard"],
-            State::Landing => &["doctor"],
-            State::Accepted | State::Discarded if self.way_back.is_some() => &["undo"],
-            State::Accepted | State::Discarded => &[],
+            SessionState::Failed { .. } => &["logs", "resume", "discard"],
+            SessionState::Empty if self.facts.story.denied.count > 0 => {
+                &["resume --ask", "discard"]
+            }
+            SessionState::Empty if self.left_out().is_some() => &["include", "send", "discard"],
+            SessionState::Empty => &["send", "discard"],
+            SessionState::Stopped if story.unchecked.is_some() => &["check", "diff", "discard"],
+            SessionState::Stopped | SessionState::Crashed => &["resume", "discard"],
+            SessionState::Landing => &["doctor"],
+            SessionState::Accepted | SessionState::Discarded if self.way_back.is_some() => {
+                &["undo"]
+            }
+            SessionState::Accepted | SessionState::Discarded => &[],
         };
         verbs.iter().map(|verb| self.command(verb, id)).collect()
     }

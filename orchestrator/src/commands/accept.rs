@@ -5,26 +5,27 @@ use std::path::PathBuf;
 use base::failure::{Failure, Kind, Result};
 use serde_json::json;
 
-use crate::commands::context::{CommandContext, Common};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::resolve;
 use crate::report;
 use studio_core::interrupt::Interrupt;
-use studio_core::landing::{self, Landed, Options, Refused};
-use studio_core::session::state::State;
-use studio_core::view::View;
+use studio_core::landing::{self, Landed, LandingOptions, Rejection};
+use studio_core::session::state::SessionState;
+use studio_core::view::SessionView;
 use studio_git::compat;
 use studio_git::merge::MergeStrategy;
 use studio_git::transaction;
 
 /// The command line of `accept`.
 #[derive(Clone, Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Args {
     /// The sessions; without any, the only one that can land
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
     /// How it lands
     #[arg(long, value_enum, default_value = "squash")]
-    pub strategy: Way,
+    pub strategy: StrategyArg,
     /// Land on this branch instead of the one it started from
     #[arg(long, value_name = "BRANCH")]
     pub onto: Option<String>,
@@ -34,24 +35,6 @@ pub struct Args {
     /// Also land this file, although it is large (repeats)
     #[arg(long, value_name = "PATH")]
     pub include: Vec<PathBuf>,
-    /// What else happens on the way.
-    #[command(flatten)]
-    pub on_the_way: OnTheWay,
-    /// Merge and check, and land nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Also land a session that is stopped, failed, crashed or empty; its checks still have to pass
-    #[arg(long)]
-    pub force: bool,
-    /// Do not run the checks; the receipt records that
-    #[arg(long)]
-    pub no_checks: bool,
-}
-
-/// What else happens on the way.
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-#[derive(Clone, Debug, clap::Args)]
-pub struct OnTheWay {
     /// Open the message in an editor first
     #[arg(long)]
     pub edit: bool,
@@ -64,11 +47,20 @@ pub struct OnTheWay {
     /// Give conflicts back to the agent, and land when it has solved them
     #[arg(long, conflicts_with = "dry_run")]
     pub resolve: bool,
+    /// Merge and check, and land nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Also land a session that is stopped, failed, crashed or empty; its checks still have to pass
+    #[arg(long)]
+    pub force: bool,
+    /// Do not run the checks; the receipt records that
+    #[arg(long)]
+    pub no_checks: bool,
 }
 
 /// How work lands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Way {
+pub enum StrategyArg {
     /// One commit on the target
     Squash,
     /// A merge commit
@@ -79,19 +71,19 @@ pub enum Way {
     Ff,
 }
 
-impl Way {
+impl StrategyArg {
     fn strategy(self) -> MergeStrategy {
         match self {
-            Way::Squash => MergeStrategy::Squash,
-            Way::Merge => MergeStrategy::Merge,
-            Way::Rebase => MergeStrategy::Rebase,
-            Way::Ff => MergeStrategy::Ff,
+            StrategyArg::Squash => MergeStrategy::Squash,
+            StrategyArg::Merge => MergeStrategy::Merge,
+            StrategyArg::Rebase => MergeStrategy::Rebase,
+            StrategyArg::Ff => MergeStrategy::Ff,
         }
     }
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let interrupt = Interrupt::listen()?;
     let context = CommandContext::open(common)?.with_interrupt(interrupt);
     for said in transaction::recover(&context.repository)? {
@@ -103,31 +95,31 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
             .next("studio accept -m 'what the commit does'")
             .next("or leave -m out: a model writes it"));
     }
-    let can = |state: &State| match state {
-        State::Ready => true,
-        State::Stopped | State::Crashed => args.force,
-        State::Empty => args.force || !args.include.is_empty(),
-        State::Failed { .. } => args.force || args.no_checks,
+    let can = |state: &SessionState| match state {
+        SessionState::Ready => true,
+        SessionState::Stopped | SessionState::Crashed => args.force,
+        SessionState::Empty => args.force || !args.include.is_empty(),
+        SessionState::Failed { .. } => args.force || args.no_checks,
         _ => false,
     };
     let views = context.find_all(&args.ids, can)?;
-    let options = Options {
+    let options = LandingOptions {
         strategy: args.strategy.strategy(),
         onto: args.onto.clone(),
         message: args.message.clone(),
-        edit: args.on_the_way.edit,
+        edit: args.edit,
         dry_run: args.dry_run,
         force: args.force,
         no_checks: args.no_checks,
         include: args.include.clone(),
-        allow_secrets: args.on_the_way.allow_secrets,
-        yes: args.on_the_way.yes,
+        allow_secrets: args.allow_secrets,
+        yes: args.yes,
     };
     let mut landed = Vec::new();
     let mut refused = Vec::new();
     for view in &views {
         let land = || one(&context, view, &options);
-        let tried = match args.on_the_way.resolve {
+        let tried = match args.resolve {
             true => resolve::until_it_lands(&context, &view.record.id, land),
             false => land(),
         };
@@ -170,14 +162,14 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 /// Lands a session that nobody else works on.
 pub fn one(
     context: &CommandContext,
-    view: &View,
-    options: &Options,
-) -> std::result::Result<Landed, Refused> {
+    view: &SessionView,
+    options: &LandingOptions,
+) -> std::result::Result<Landed, Rejection> {
     let id = &view.record.id;
     let Some(lock) = context.lock_soon(id)? else {
         let state = context.view(id)?.state;
         let what = format!("session `{id}` is {}", state.name());
-        let refused = match state.is_active() || state == State::Queued {
+        let refused = match state.is_active() || state == SessionState::Queued {
             true => Failure::refused(what)
                 .because("its agent is not done")
                 .next(format!("studio logs {id} -f"))
@@ -210,7 +202,7 @@ fn tell(landed: &Landed, is_one_of_many: bool) {
     }
 }
 
-fn print_json(landed: &[Landed], refused: &[(&View, Refused)]) {
+fn print_json(landed: &[Landed], refused: &[(&SessionView, Rejection)]) {
     let operation = landed.iter().rev().find_map(|one| one.operation.clone());
     let refused: Vec<_> = refused
         .iter()

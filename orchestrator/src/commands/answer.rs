@@ -3,10 +3,10 @@
 use base::failure::{Failure, Result};
 use serde_json::json;
 
-use crate::commands::context::{CommandContext, Common};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
-use studio_core::session::state::State;
-use studio_core::supervise::control::{self, Request};
+use studio_core::session::state::SessionState;
+use studio_core::supervise::control::{self, ControlRequest};
 
 /// The command line of `answer`.
 #[derive(Clone, Debug, clap::Args)]
@@ -20,7 +20,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let (id, n, allow) = parse(&args.words)?;
     let always = args.always;
@@ -28,9 +28,14 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         return Err(Failure::usage("--always cannot be used with deny")
             .next("studio answer ID allow --always"));
     }
-    let view = context.find(id.as_deref(), |state| matches!(state, State::Waiting { .. }))?;
+    let view =
+        context.find(id.as_deref(), |state| matches!(state, SessionState::Waiting { .. }))?;
     let id = &view.record.id;
-    if !control::ask(&context.repository.common_dir, id, &Request::Answer { n, allow, always })? {
+    if !control::ask(
+        &context.repository.common_dir,
+        id,
+        &ControlRequest::Answer { n, allow, always },
+    )? {
         return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))
             .because("it waits for no answer")
             .next(format!("studio status {id}")));

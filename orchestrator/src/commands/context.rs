@@ -11,32 +11,32 @@ use base::failure::{Failure, Result};
 use base::id::Id;
 use studio_core::console::Console;
 use studio_core::interrupt::Interrupt;
-use studio_core::studio::Studio;
+use studio_core::project::Project;
 use studio_git::repo::Repository;
 
-use crate::commands::{editor, question};
+use crate::commands::{confirm, editor};
 use crate::report;
-use crate::report::progress::Step;
+use crate::report::progress::ProgressStep;
 
 /// What a command works with.
 pub struct CommandContext {
     /// The repository, its sessions and the configuration.
-    pub studio: Studio,
+    pub project: Project,
     /// Whether a script reads.
     pub json: bool,
 }
 
 impl Deref for CommandContext {
-    type Target = Studio;
+    type Target = Project;
 
-    fn deref(&self) -> &Studio {
-        &self.studio
+    fn deref(&self) -> &Project {
+        &self.project
     }
 }
 
 /// The flags that every command takes.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Common {
+pub struct CommonArgs {
     /// Work in this directory instead of the current one
     #[arg(short = 'C', value_name = "DIR", global = true)]
     pub directory: Option<PathBuf>,
@@ -48,7 +48,7 @@ pub struct Common {
     pub config: Option<PathBuf>,
 }
 
-impl Common {
+impl CommonArgs {
     /// The directory that the command works in, resolved.
     pub fn directory(&self) -> Result<PathBuf> {
         let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from("."));
@@ -67,13 +67,13 @@ impl Common {
 
 impl CommandContext {
     /// For a person who reads.
-    pub fn new(studio: Studio) -> CommandContext {
-        let studio = Studio { console: Arc::new(Terminal { json: false }), ..studio };
-        CommandContext { studio, json: false }
+    pub fn new(project: Project) -> CommandContext {
+        let project = Project { console: Arc::new(Terminal { json: false }), ..project };
+        CommandContext { project, json: false }
     }
 
     /// Finds the repository and reads the configuration; notices go to stderr.
-    pub fn open(common: &Common) -> Result<CommandContext> {
+    pub fn open(common: &CommonArgs) -> Result<CommandContext> {
         let directory = common.directory()?;
         let repository = Repository::discover(&directory)?;
         let sources = common.sources()?;
@@ -85,19 +85,19 @@ impl CommandContext {
             // Without it other repositories' boxes may read what studio keeps here, and all works.
             let _ = base::known_repositories::remember(&repository.common_dir);
         }
-        let studio = Studio {
+        let project = Project {
             config_file: sources.only,
             directory: Some(directory),
             console: Arc::new(Terminal { json: common.json }),
-            ..Studio::with(repository, loaded.config)
+            ..Project::with(repository, loaded.config)
         };
-        Ok(CommandContext { studio, json: common.json })
+        Ok(CommandContext { project, json: common.json })
     }
 
     /// The same, ended by Ctrl-C in order.
     #[must_use]
     pub fn with_interrupt(mut self, interrupt: Interrupt) -> CommandContext {
-        self.studio.interrupt = interrupt;
+        self.project.interrupt = interrupt;
         self
     }
 }
@@ -116,11 +116,11 @@ impl Console for Terminal {
     }
 
     fn confirm(&self, question: &str) -> Option<bool> {
-        if self.json { None } else { question::yes(question) }
+        if self.json { None } else { confirm::yes(question) }
     }
 
     fn step(&self, id: &Id, what: &str) -> Box<dyn Any> {
-        Box::new(Step::begin(self.json, id, what))
+        Box::new(ProgressStep::begin(self.json, id, what))
     }
 
     fn edit(&self, directory: &Path, interrupt: &Interrupt, text: &str) -> Result<String> {

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use base::process::{Running, Stream, exit_code};
 
-use crate::commands::context::{CommandContext, Common};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report::pager::{self, Pager};
-use crate::report::patch::{self, Kind};
+use crate::report::patch::{self, PatchKind};
 use crate::report::{self, table};
 use studio_core::interrupt::Interrupt;
-use studio_core::session::home::{self, Changes};
+use studio_core::session::collect::{self, SessionChanges};
 use studio_core::session::shown;
-use studio_core::view::View;
+use studio_core::view::SessionView;
 use studio_git::landing_history;
 use studio_git::patch::{Comparison, PatchForm, from_top};
 use studio_git::snapshot::SnapshotLimits;
@@ -74,7 +74,7 @@ pub enum When {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let changes = changes(&context, &view)?;
@@ -105,7 +105,7 @@ fn tree(context: &CommandContext, comparison: &Comparison) -> String {
 }
 
 /// The worktree as it is now; without one, what was brought home last.
-fn changes(context: &CommandContext, view: &View) -> Result<Changes> {
+fn changes(context: &CommandContext, view: &SessionView) -> Result<SessionChanges> {
     let id = &view.record.id;
     let live = !view.state.is_over() && view.facts.story.has_worktree;
     let mut failed = None;
@@ -114,15 +114,15 @@ fn changes(context: &CommandContext, view: &View) -> Result<Changes> {
     if live
         && let Some(_lock) = context.store.lock(id)?
         && let Ok(brought) =
-            home::bring(&context.repository, &view.record, &SnapshotLimits::default())
+            collect::collect(&context.repository, &view.record, &SnapshotLimits::default())
     {
-        return Ok(home::look_back(&context.repository, &view.record, &brought.work));
+        return Ok(collect::look_back(&context.repository, &view.record, &brought.work));
     }
     for _ in 0..LOOKS {
         if !live {
             break;
         }
-        match home::look_now(&context.repository, &view.record) {
+        match collect::look_now(&context.repository, &view.record) {
             Ok(Some((changes, _))) => return Ok(changes),
             Ok(None) => break,
             Err(why) => failed = Some(why),
@@ -134,7 +134,7 @@ fn changes(context: &CommandContext, view: &View) -> Result<Changes> {
     }
     match (view.work(), failed) {
         (Some(work), failed) => {
-            let mut changes = home::look_back(&context.repository, &view.record, work);
+            let mut changes = collect::look_back(&context.repository, &view.record, work);
             let when = "this is the work as it was brought home last";
             changes.notes.extend(failed.map(|why| format!("{when}: {}", why.sentence())));
             Ok(changes)
@@ -146,7 +146,7 @@ fn changes(context: &CommandContext, view: &View) -> Result<Changes> {
 }
 
 /// Where in the repository, or in the session's worktree, the command was started.
-fn prefix(context: &CommandContext, view: &View) -> PathBuf {
+fn prefix(context: &CommandContext, view: &SessionView) -> PathBuf {
     let Some(here) = &context.directory else { return PathBuf::new() };
     let worktree = &view.record.place.worktree;
     let tops = [Some(worktree.as_path()), context.repository.main_checkout.as_deref()];
@@ -177,11 +177,11 @@ fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8>
         return started.finish();
     }
     let (form, kind) = match (stat, name_only, word_diff) {
-        (true, _, _) => (PatchForm::Stat { width: table::width() }, Kind::Stat),
-        (_, true, _) => (PatchForm::Names, Kind::Lines),
-        (_, _, true) if colours => (PatchForm::WordsForPrograms, Kind::Words),
-        (_, _, true) => (PatchForm::Words, Kind::Lines),
-        (false, false, false) => (PatchForm::Readable, Kind::Patch),
+        (true, _, _) => (PatchForm::Stat { width: table::width() }, PatchKind::Stat),
+        (_, true, _) => (PatchForm::Names, PatchKind::Lines),
+        (_, _, true) if colours => (PatchForm::WordsForPrograms, PatchKind::Words),
+        (_, _, true) => (PatchForm::Words, PatchKind::Lines),
+        (false, false, false) => (PatchForm::Readable, PatchKind::Patch),
     };
     let mut started = Started::new(comparison, form, paths, Stream::Piped)?;
     let from = started.running.child.stdout.take();
@@ -249,7 +249,7 @@ impl Started {
 }
 
 /// `{"id":…,"patch":…,"schema":1}`, written piece by piece.
-fn print_json(view: &View, comparison: &Comparison, paths: &[OsString]) -> Result<u8> {
+fn print_json(view: &SessionView, comparison: &Comparison, paths: &[OsString]) -> Result<u8> {
     let mut started = Started::new(comparison, PatchForm::Applicable, paths, Stream::Piped)?;
     let from = started.running.child.stdout.take();
     let from = from.ok_or("it has no stdout").or_fail(|| "cannot read git's output")?;

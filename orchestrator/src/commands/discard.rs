@@ -2,14 +2,14 @@
 
 use base::failure::{Failure, Result};
 use serde_json::json;
-use studio_core::studio::Studio;
+use studio_core::project::Project;
 
-use crate::commands::context::{CommandContext, Common};
-use crate::commands::{question, stop};
+use crate::commands::context::{CommandContext, CommonArgs};
+use crate::commands::{confirm, stop};
 use crate::report;
-use studio_core::session::home;
-use studio_core::session::state::State;
-use studio_core::view::View;
+use studio_core::session::collect;
+use studio_core::session::state::SessionState;
+use studio_core::view::SessionView;
 use studio_git::{snapshot, transaction, trash};
 
 /// The command line of `discard`.
@@ -24,7 +24,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     for said in transaction::recover(&context.repository)? {
         report::say(&said);
@@ -34,7 +34,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     for view in &views {
         refuse(view)?;
         context.store.without_shell(&view.record.id)?;
-        let works = view.state.is_active() || view.state == State::Queued;
+        let works = view.state.is_active() || view.state == SessionState::Queued;
         if works && !args.yes && !agreed(view)? {
             return Err(Failure::refused("nothing was discarded"));
         }
@@ -53,7 +53,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 }
 
 /// Drops sessions, those at work too; gives the operation that brings them back.
-pub fn drop_all(context: &CommandContext, views: &[View]) -> Result<String> {
+pub fn drop_all(context: &CommandContext, views: &[SessionView]) -> Result<String> {
     for view in views.iter().filter(|view| !view.state.is_settled()) {
         stop::ask(context, &view.record.id)?;
         stop::wait(context, &view.record.id)?;
@@ -69,8 +69,11 @@ pub fn drop_all(context: &CommandContext, views: &[View]) -> Result<String> {
         refuse(&context.view(id)?)?;
         locks.extend([lock, context.store.without_shell(id)?]);
         // Commits come home as far as they can; what cannot goes to the trash as it is.
-        let _ =
-            home::bring(&context.repository, &view.record, &snapshot::SnapshotLimits::default());
+        let _ = collect::collect(
+            &context.repository,
+            &view.record,
+            &snapshot::SnapshotLimits::default(),
+        );
     }
     let places: Vec<_> = views.iter().map(|view| view.record.place.clone()).collect();
     let operation = trash::discard(&context.repository, &places, &context.clock.stamp())?;
@@ -79,9 +82,9 @@ pub fn drop_all(context: &CommandContext, views: &[View]) -> Result<String> {
     Ok(operation)
 }
 
-fn refuse(view: &View) -> Result<()> {
+fn refuse(view: &SessionView) -> Result<()> {
     match view.state.is_over() {
-        true => Err(Studio::is_over(view)),
+        true => Err(Project::is_over(view)),
         false => Ok(()),
     }
 }
@@ -102,10 +105,10 @@ fn refuse_none(context: &CommandContext, ids: &[String]) -> Result<()> {
 }
 
 /// Asks on a terminal; refuses elsewhere.
-fn agreed(view: &View) -> Result<bool> {
+fn agreed(view: &SessionView) -> Result<bool> {
     let id = &view.record.id;
     let state = view.state.name();
-    question::yes(&format!("{id} is {state}: stop it and discard it?")).ok_or_else(|| {
+    confirm::yes(&format!("{id} is {state}: stop it and discard it?")).ok_or_else(|| {
         Failure::refused(format!("session `{id}` is {state}"))
             .because("its agent is at work")
             .next(format!("studio discard --yes {id}"))

@@ -4,10 +4,10 @@ use base::failure::Result;
 use base::lock::Lock;
 use serde_json::json;
 
-use crate::commands::context::{CommandContext, Common};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
-use studio_core::session::state::State;
-use studio_core::view::View;
+use studio_core::session::state::SessionState;
+use studio_core::view::SessionView;
 use studio_git::names::WorktreeTemplate;
 use studio_git::oplog::{LogEntries, OperationLog};
 use studio_git::relocate::Relocation;
@@ -33,7 +33,7 @@ pub struct Args {
 }
 
 /// Runs it: 0 when all is well or was mended, 1 when something is left to decide.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let mut found =
         Findings { mended: transaction::recover(&context.repository)?, ..Findings::default() };
@@ -76,7 +76,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 }
 
 /// What is wrong with one session.
-fn session(context: &CommandContext, view: &View, found: &mut Findings) -> Result<()> {
+fn session(context: &CommandContext, view: &SessionView, found: &mut Findings) -> Result<()> {
     let id = &view.record.id;
     let place = &view.record.place;
     if view.state.is_over() {
@@ -117,10 +117,10 @@ fn session(context: &CommandContext, view: &View, found: &mut Findings) -> Resul
     let temporary = context.store.file(id, "tmp");
     let removed = temporary.exists() && std::fs::remove_dir_all(&temporary).is_ok();
     // A shell leaves some behind as well, and that is no fault.
-    if removed && view.state == State::Crashed {
+    if removed && view.state == SessionState::Crashed {
         found.mended.push(format!("removed the temporary files of `{id}`"));
     }
-    if view.state == State::Crashed {
+    if view.state == SessionState::Crashed {
         found.open.push(format!("`{id}` crashed; everything is kept: studio resume {id}"));
     }
     Ok(())
@@ -131,18 +131,18 @@ fn session(context: &CommandContext, view: &View, found: &mut Findings) -> Resul
 /// those of sessions at work.
 fn inside_the_checkout(
     context: &CommandContext,
-    views: &[View],
+    views: &[SessionView],
     wants_move: bool,
     found: &mut Findings,
 ) -> Result<()> {
     let repository = &context.repository;
     let template = WorktreeTemplate::parse(&context.config.studio.worktree)?;
     let Some(checkout) = &repository.main_checkout else { return Ok(()) };
-    let is_inside = |view: &&View| {
+    let is_inside = |view: &&SessionView| {
         let worktree = &view.record.place.worktree;
         !view.state.is_over() && worktree.starts_with(checkout) && worktree.is_dir()
     };
-    let inside: Vec<&View> = views.iter().filter(is_inside).collect();
+    let inside: Vec<&SessionView> = views.iter().filter(is_inside).collect();
     if inside.is_empty() || template.parent(repository).starts_with(checkout) {
         return Ok(());
     }
@@ -216,7 +216,7 @@ fn leftovers(context: &CommandContext, found: &mut Findings) -> Result<()> {
 /// What studio needs from the machine.
 fn surroundings(found: &mut Findings) {
     if base::process::find_program("g3").is_none()
-        && !std::path::Path::new(&studio_core::launch::table::g3_program()).is_absolute()
+        && !std::path::Path::new(&studio_core::launch::registry::g3_program()).is_absolute()
     {
         found.open.push("`g3` is neither beside studio nor in PATH: install it, or name an agent in [studio.agents]".to_owned());
     }

@@ -2,12 +2,12 @@
 
 use base::failure::{Failure, OrFail, Result};
 use serde_json::json;
-use studio_core::studio::Studio;
+use studio_core::project::Project;
 
-use crate::commands::context::{CommandContext, Common};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
-use studio_core::session::journal::Entry;
-use studio_core::session::state::State;
+use studio_core::session::journal::JournalEntry;
+use studio_core::session::state::SessionState;
 
 /// The command line of `edit`.
 #[derive(Clone, Debug, clap::Args)]
@@ -27,7 +27,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     if args.checks.is_empty() && args.added.is_empty() && !args.no_checks {
         return Err(Failure::usage("nothing to change")
@@ -42,7 +42,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let lock = context.lock_soon(id)?;
     let view = context.view(id)?;
     if view.state.is_over() {
-        return Err(Studio::is_over(&view));
+        return Err(Project::is_over(&view));
     }
     if lock.is_none() || view.state.is_active() {
         return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))
@@ -57,7 +57,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         }
     }
     let mut writer = context.store.writer(id, context.clock)?;
-    let entry = Entry::Checks { commands: commands.clone() };
+    let entry = JournalEntry::Checks { commands: commands.clone() };
     writer.write(entry).and_then(|()| writer.sync()).or_fail(|| "cannot write the journal")?;
     drop(lock);
     let now = context.view(id)?;
@@ -74,7 +74,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
             }
         }
     }
-    if now.state.is_settled() && now.state != State::Ready {
+    if now.state.is_settled() && now.state != SessionState::Ready {
         report::say(&format!("run them: studio check {id}"));
     }
     Ok(0)

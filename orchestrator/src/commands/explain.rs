@@ -3,12 +3,12 @@
 use base::failure::Result;
 use serde_json::json;
 
-use crate::commands::context::{CommandContext, Common};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::coach;
-use studio_core::session::facts::{Fate, Phase};
-use studio_core::session::journal::Outcome;
-use studio_core::view::View;
+use studio_core::session::journal::SessionOutcome;
+use studio_core::session::summary::{Disposition, Phase};
+use studio_core::view::SessionView;
 use studio_git::worktree;
 
 /// The command line of `explain`.
@@ -20,7 +20,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let stands = worktree::is_finished(&view.record.place);
@@ -49,7 +49,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-fn text(view: &View, stands: bool, tip: Option<String>) -> String {
+fn text(view: &SessionView, stands: bool, tip: Option<String>) -> String {
     let story = &view.facts.story;
     let lock = match view.facts.locked {
         true => "held: a supervisor, or a command, is at work",
@@ -61,18 +61,22 @@ fn text(view: &View, stands: bool, tip: Option<String>) -> String {
         Phase::Working => format!("turn {} was begun", story.turns),
         Phase::Waiting { reason } => format!("it waits: {reason}"),
         Phase::Checking => "the checks were begun".to_owned(),
-        Phase::Ended { outcome: Outcome::Ready } => "the run ended well".to_owned(),
-        Phase::Ended { outcome: Outcome::Failed { why } } => format!("the run failed: {why}"),
-        Phase::Ended { outcome: Outcome::Empty } => "the run ended without a change".to_owned(),
-        Phase::Ended { outcome: Outcome::Stopped } => "the run was stopped".to_owned(),
+        Phase::Ended { outcome: SessionOutcome::Ready } => "the run ended well".to_owned(),
+        Phase::Ended { outcome: SessionOutcome::Failed { why } } => {
+            format!("the run failed: {why}")
+        }
+        Phase::Ended { outcome: SessionOutcome::Empty } => {
+            "the run ended without a change".to_owned()
+        }
+        Phase::Ended { outcome: SessionOutcome::Stopped } => "the run was stopped".to_owned(),
     };
     let operation = match &view.facts.fate {
-        Fate::Open => "none".to_owned(),
-        Fate::Landing => "a landing was begun and has no outcome".to_owned(),
-        Fate::Accepted { operation, commit } => {
+        Disposition::Open => "none".to_owned(),
+        Disposition::Landing => "a landing was begun and has no outcome".to_owned(),
+        Disposition::Accepted { operation, commit } => {
             format!("landed as {} by {operation}", commit.as_deref().unwrap_or("?"))
         }
-        Fate::Discarded { operation } => format!("discarded by {operation}"),
+        Disposition::Discarded { operation } => format!("discarded by {operation}"),
     };
     let worktree = match stands {
         true => view.record.place.worktree.display().to_string(),

@@ -8,7 +8,7 @@ use base::id::Id;
 use base::lock::Lock;
 use serde_json::json;
 
-use crate::commands::context::{CommandContext, Common};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use studio_git::gc::{self, Keep};
 
@@ -24,7 +24,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let keep = Keep { days: i64::from(args.older), ..Keep::default() };
     let now = context.clock.now();

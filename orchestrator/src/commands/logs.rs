@@ -7,12 +7,12 @@ use futures_util::FutureExt;
 use serde_json::json;
 
 use crate::commands::changes::Changes;
-use crate::commands::context::{CommandContext, Common};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::journal;
 use studio_core::launch::log::RawTail;
-use studio_core::launch::table;
-use studio_core::session::journal::{Entry, Tail};
+use studio_core::launch::registry;
+use studio_core::session::journal::{JournalEntry, JournalTail};
 
 /// The command line of `logs`.
 #[derive(Clone, Debug, clap::Args)]
@@ -29,7 +29,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let id = &view.record.id;
@@ -77,10 +77,10 @@ impl Shown<'_> {
     /// The journal, and what an agent of protocol `command` writes during its turn.
     async fn journal(self) -> Result<u8> {
         let mut changes = self.changes();
-        let mut tail = Tail::from_start(self.context.store.file(self.id, "journal.jsonl"));
+        let mut tail = JournalTail::from_start(self.context.store.file(self.id, "journal.jsonl"));
         let mut output =
             Output::of(RawTail::from_start(self.context.store.file(self.id, "agent.log")));
-        let mut reader = journal::Reader::default();
+        let mut reader = journal::JournalReader::default();
         let streams = self.follow && !self.context.json && self.is_command()?;
         loop {
             // Looked at before the journal, so that the last lines of a run are not missed.
@@ -93,9 +93,9 @@ impl Shown<'_> {
                     continue;
                 }
                 match &line.entry {
-                    Entry::Turn { log_bytes, .. } => output.begins(log_bytes.unwrap_or(0)),
-                    Entry::Event { .. } if output.open => output.show()?,
-                    Entry::TurnEnd { .. } => output.ends(),
+                    JournalEntry::Turn { log_bytes, .. } => output.begins(log_bytes.unwrap_or(0)),
+                    JournalEntry::Event { .. } if output.open => output.show()?,
+                    JournalEntry::TurnEnd { .. } => output.ends(),
                     _ => {}
                 }
                 // The last words of a turn whose output was shown are known already.
@@ -116,7 +116,7 @@ impl Shown<'_> {
 
     fn is_command(&self) -> Result<bool> {
         let record = self.context.store.load(self.id)?;
-        let row = table::row(&self.context.config, &record.agent);
+        let row = registry::row(&self.context.config, &record.agent);
         Ok(row.is_ok_and(|row| row.protocol == Protocol::Command))
     }
 }

@@ -3,13 +3,13 @@
 use base::failure::Result;
 use serde_json::json;
 
-use crate::commands::context::{CommandContext, Common};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::table;
 use studio_git::oplog::{self, LogEntries, OperationKind};
 
 /// Runs it.
-pub fn run(common: &Common) -> Result<u8> {
+pub fn run(common: &CommonArgs) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let all = oplog::list(&context.repository)?;
     let entries = LogEntries::read(&context.repository)?;

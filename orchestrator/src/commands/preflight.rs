@@ -10,7 +10,7 @@ use base::process::{Job, Limits};
 use serde_json::Value;
 
 use crate::commands::context::CommandContext;
-use studio_core::launch::contract;
+use studio_core::launch::requirements;
 use studio_core::session::record;
 use studio_core::session::spec::SessionSpec;
 
@@ -23,12 +23,13 @@ pub fn check(context: &CommandContext, orders: &[SessionSpec]) -> Result<()> {
     let mut checked = BTreeSet::new();
     for order in orders {
         let agent = order.agent.as_deref().unwrap_or("g3");
-        let mut options = contract::Options::from(order);
+        let mut options = requirements::AgentOptions::from(order);
         // A persona that the base holds is found in the session's worktree, wherever we are.
         if options.persona.is_some_and(|name| is_in_base(context, order, name)) {
             options.persona = None;
         }
-        let row = contract::row(&context.config, agent, options, &order.part, &order.checks)?;
+        let row =
+            requirements::agent_for(&context.config, agent, options, &order.part, &order.checks)?;
         reports(&row, agent, &order.limits)?;
         let budget = order.limits.usd.or(configured);
         if is_g3(&row) && checked.insert((row.command.clone(), budget.map(f64::to_bits))) {
@@ -40,11 +41,11 @@ pub fn check(context: &CommandContext, orders: &[SessionSpec]) -> Result<()> {
 
 /// Refuses a plan whose texts no model could refine or split.
 pub fn planner(context: &CommandContext) -> Result<()> {
-    let mut row = contract::row(
+    let mut row = requirements::agent_for(
         &context.config,
         "g3",
-        contract::Options::default(),
-        &record::Part::default(),
+        requirements::AgentOptions::default(),
+        &record::PlanRef::default(),
         &[],
     )?;
     if let Some(planner) = &context.config.providers.planner {
@@ -54,7 +55,7 @@ pub fn planner(context: &CommandContext) -> Result<()> {
 }
 
 /// Refuses limits of what an agent does not report.
-fn reports(row: &AgentRow, agent: &str, limits: &record::Limits) -> Result<()> {
+fn reports(row: &AgentRow, agent: &str, limits: &record::RunLimits) -> Result<()> {
     let flags = [
         ("--budget", limits.usd.is_some()),
         ("--max-tokens", limits.tokens.is_some()),

@@ -6,10 +6,10 @@ use base::id::Id;
 use crate::commands::context::CommandContext;
 use crate::commands::resume::{self, Wake};
 use crate::commands::run::is_attended;
-use crate::commands::watch::{self, Seen, Show};
-use studio_core::landing::{Landed, Refused};
-use studio_core::session::state::State;
-use studio_core::studio::Studio;
+use crate::commands::watch::{self, WatchFrom, WatchOutcome};
+use studio_core::landing::{Landed, Rejection};
+use studio_core::project::Project;
+use studio_core::session::state::SessionState;
 
 /// How often an agent may try before a person must look.
 const ROUNDS: u32 = 3;
@@ -18,23 +18,23 @@ const ROUNDS: u32 = 3;
 pub fn until_it_lands(
     context: &CommandContext,
     id: &Id,
-    land: impl Fn() -> Result<Landed, Refused>,
-) -> Result<Landed, Refused> {
+    land: impl Fn() -> Result<Landed, Rejection>,
+) -> Result<Landed, Rejection> {
     // Progress goes to stderr as sentences, also when a script reads what landed.
     let aside =
-        CommandContext::new(Studio::with(context.repository.clone(), context.config.clone()));
+        CommandContext::new(Project::with(context.repository.clone(), context.config.clone()));
     for _ in 0..ROUNDS {
         let refused = match land() {
             Err(refused) if refused.failure.kind == Kind::Conflict => refused,
             landed_or_other => return landed_or_other,
         };
-        let Some(turn) = refused.turn.clone() else { return Err(refused) };
+        let Some(prompt) = refused.agent_prompt.clone() else { return Err(refused) };
         // A person at the terminal is asked what the agent wants to be allowed.
         let attended = is_attended(false).then_some(true);
-        let wake = Wake { prompt: Some(turn.into()), attended, ..Wake::default() };
+        let wake = Wake { prompt: Some(prompt.into()), attended, ..Wake::default() };
         resume::wake_with(context, id, wake)?;
-        let seen = watch::watch(&aside, std::slice::from_ref(id), Show::FromNow)?;
-        if seen == Seen::Interrupted || context.view(id)?.state != State::Ready {
+        let seen = watch::watch(&aside, std::slice::from_ref(id), WatchFrom::FromNow)?;
+        if seen == WatchOutcome::Interrupted || context.view(id)?.state != SessionState::Ready {
             return Err(refused);
         }
     }

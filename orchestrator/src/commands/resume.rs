@@ -3,14 +3,14 @@
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use serde_json::json;
-use studio_core::studio::Studio;
+use studio_core::project::Project;
 
-use crate::commands::context::{CommandContext, Common};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::run::LimitArgs;
 use crate::report;
-use studio_core::session::journal::Entry;
-use studio_core::session::record::Limits;
-use studio_core::session::state::State;
+use studio_core::session::journal::JournalEntry;
+use studio_core::session::record::RunLimits;
+use studio_core::session::state::SessionState;
 use studio_core::supervise::step::{Reached, used_up};
 use studio_git::transaction;
 
@@ -37,7 +37,7 @@ pub struct Wake {
     /// What its agent is told; that it is to go on when absent.
     pub prompt: Option<String>,
     /// Limits that replace the earlier ones.
-    pub limits: Limits,
+    pub limits: RunLimits,
     /// Whether permission requests wait for the user from now on; as before when absent.
     pub attended: Option<bool>,
 }
@@ -45,21 +45,31 @@ pub struct Wake {
 impl Wake {
     /// Whether the session is run in another way from now on.
     fn changes_settings(&self) -> bool {
-        self.limits != Limits::default() || self.attended.is_some()
+        self.limits != RunLimits::default() || self.attended.is_some()
     }
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
-    let can = |state: &State| {
-        matches!(state, State::Crashed | State::Stopped | State::Failed { .. } | State::Empty)
+    let can = |state: &SessionState| {
+        matches!(
+            state,
+            SessionState::Crashed
+                | SessionState::Stopped
+                | SessionState::Failed { .. }
+                | SessionState::Empty
+        )
     };
     let views = match args.all {
         true => {
             let mut views = context.views()?;
-            let waits =
-                |state: &State| matches!(state, State::Crashed | State::Stopped | State::Queued);
+            let waits = |state: &SessionState| {
+                matches!(
+                    state,
+                    SessionState::Crashed | SessionState::Stopped | SessionState::Queued
+                )
+            };
             views.retain(|view| waits(&view.state));
             views
         }
@@ -71,7 +81,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         let id = &view.record.id;
         let given =
             Wake { prompt: None, limits: args.limits.limits(), attended: args.ask.then_some(true) };
-        let as_it_is = view.state == State::Queued && !given.changes_settings();
+        let as_it_is = view.state == SessionState::Queued && !given.changes_settings();
         match if as_it_is { Ok(()) } else { wake_with(&context, id, given) } {
             Ok(()) => ids.push(id),
             // One that is busy is no reason to leave the others.
@@ -88,7 +98,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     for id in ids.iter().filter(|_| !context.json) {
         let now = context.view(id)?;
         // A supervisor that was just started holds the lock before it says anything.
-        match now.state == State::Queued && !now.facts.locked {
+        match now.state == SessionState::Queued && !now.facts.locked {
             true => report::say(&format!("{id} waits for a free place")),
             false => report::say(&format!("{id} goes on: studio logs {id} -f")),
         }
@@ -118,7 +128,7 @@ pub fn wake_with(context: &CommandContext, id: &Id, given: Wake) -> Result<()> {
         }
         let view = context.view(id)?;
         if view.state.is_over() {
-            return Err(Studio::is_over(&view));
+            return Err(Project::is_over(&view));
         }
         let story = &view.facts.story;
         let limits = given.limits.or(story.limits).or(view.record.limits);
@@ -134,10 +144,10 @@ pub fn wake_with(context: &CommandContext, id: &Id, given: Wake) -> Result<()> {
         let fail = || "cannot write the journal";
         if given.changes_settings() {
             let Wake { limits, attended, .. } = given;
-            writer.write(Entry::Settings { limits, attended }).or_fail(fail)?;
+            writer.write(JournalEntry::Settings { limits, attended }).or_fail(fail)?;
         }
-        if view.state != State::Queued || given.prompt.is_some() {
-            writer.write(Entry::Queued { prompt: given.prompt }).or_fail(fail)?;
+        if view.state != SessionState::Queued || given.prompt.is_some() {
+            writer.write(JournalEntry::Queued { prompt: given.prompt }).or_fail(fail)?;
         }
         base::files::step("resume.queued");
         writer.sync().or_fail(fail)?;

@@ -8,19 +8,19 @@ use base::id::Id;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
 
-use crate::commands::context::{CommandContext, Common};
-use crate::commands::watch::{self, Seen, Show};
+use crate::commands::context::{CommandContext, CommonArgs};
+use crate::commands::watch::{self, WatchFrom, WatchOutcome};
 use crate::commands::{list, preflight, requirements, tasks};
 use crate::report;
 use crate::report::table;
 use studio_core::create::{create, draft};
-use studio_core::launch::contract::Options;
-use studio_core::launch::{command, contract};
-use studio_core::session::record::Limits;
-use studio_core::session::record::Manner;
+use studio_core::launch::requirements::AgentOptions;
+use studio_core::launch::{command, requirements as agent_requirements};
+use studio_core::session::record::RunLimits;
+use studio_core::session::record::RunMode;
 use studio_core::session::spec::SessionSpec;
-use studio_core::session::state::State;
-use studio_core::view::View;
+use studio_core::session::state::SessionState;
+use studio_core::view::SessionView;
 use studio_git::names::WorktreeTemplate;
 use studio_git::{self, worktree};
 
@@ -29,6 +29,7 @@ const LONGEST_TASK: usize = 4 << 20;
 
 /// The command line of `run` and `exec`.
 #[derive(Clone, Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Args {
     /// What to do; one session for each text (`-` reads one from stdin)
     #[arg(value_name = "TASK")]
@@ -60,45 +61,6 @@ pub struct Args {
     /// When each session is stopped
     #[command(flatten)]
     pub limits: LimitArgs,
-    /// How the sessions are run
-    #[command(flatten)]
-    pub ways: Ways,
-}
-
-/// Limits of one session, over all its runs together.
-#[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub struct LimitArgs {
-    /// Maximum cost of a session in US dollars
-    #[arg(long, value_name = "USD", value_parser = dollars)]
-    pub budget: Option<f64>,
-    /// Maximum number of tokens of a session
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub max_tokens: Option<u64>,
-    /// Maximum number of model replies in a session
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_turns: Option<u32>,
-    /// Maximum working time of a session in seconds
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    pub timeout: Option<u64>,
-}
-
-impl LimitArgs {
-    /// The limits that were typed.
-    pub fn limits(self) -> Limits {
-        Limits {
-            seconds: self.timeout,
-            turns: self.max_turns,
-            tokens: self.max_tokens,
-            usd: self.budget,
-            ..Limits::default()
-        }
-    }
-}
-
-/// How the sessions are run.
-#[derive(Clone, Debug, clap::Args)]
-#[allow(clippy::struct_excessive_bools)] // flags of a command line
-pub struct Ways {
     /// Land each session as soon as it is ready
     #[arg(long)]
     pub accept: bool,
@@ -122,6 +84,36 @@ pub struct Ways {
     pub sandbox: String,
 }
 
+/// Limits of one session, over all its runs together.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct LimitArgs {
+    /// Maximum cost of a session in US dollars
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    pub budget: Option<f64>,
+    /// Maximum number of tokens of a session
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_tokens: Option<u64>,
+    /// Maximum number of model replies in a session
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_turns: Option<u32>,
+    /// Maximum working time of a session in seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: Option<u64>,
+}
+
+impl LimitArgs {
+    /// The limits that were typed.
+    pub fn limits(self) -> RunLimits {
+        RunLimits {
+            seconds: self.timeout,
+            turns: self.max_turns,
+            tokens: self.max_tokens,
+            usd: self.budget,
+            ..RunLimits::default()
+        }
+    }
+}
+
 /// An amount of money, 0 or more.
 pub fn dollars(text: &str) -> std::result::Result<f64, String> {
     match text.parse() {
@@ -132,14 +124,14 @@ pub fn dollars(text: &str) -> std::result::Result<f64, String> {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let orders = orders(&context, args)?;
     preflight::check(&context, &orders)?;
-    if args.ways.dry_run {
+    if args.dry_run {
         return dry_run(&context, &orders);
     }
-    if args.ways.sandbox == "off" {
+    if args.sandbox == "off" {
         report::say("warning: the agents run without the box: they can read and write all you can");
     }
     if !context.json {
@@ -147,7 +139,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     }
     let ids = create(&context, &orders)?;
     context.schedule()?;
-    if args.ways.detach {
+    if args.detach {
         for id in &ids {
             match context.json {
                 true => report::json_line(&context.view(id)?.json()),
@@ -156,7 +148,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         }
         return Ok(0);
     }
-    let show = if args.ways.events { Show::Events } else { Show::States };
+    let show = if args.events { WatchFrom::Events } else { WatchFrom::States };
     let seen = watch::watch(&context, &ids, show)?;
     summary(&context, &ids, seen)
 }
@@ -183,7 +175,7 @@ fn omissions(context: &CommandContext, orders: &[SessionSpec]) -> Result<Vec<Str
 
 /// What was asked for, one order per task.
 fn orders(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpec>> {
-    let held = args.ways.requirements.as_deref().map(requirements::read).transpose()?;
+    let held = args.requirements.as_deref().map(requirements::read).transpose()?;
     if held.is_some() && args.file.is_some() {
         return Err(Failure::usage("--requirements has no meaning with --tasks")
             .because("the tasks of a list name their own requirements")
@@ -211,8 +203,14 @@ fn orders(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpec>> {
         refuse_bad_task(&order.task)?;
         let agent = order.agent.take().or_else(|| context.config.studio.agent.clone());
         let agent = agent.unwrap_or_else(|| "g3".to_owned());
-        let options = Options::from(&*order);
-        let row = contract::row(&context.config, &agent, options, &order.part, &order.checks)?;
+        let options = AgentOptions::from(&*order);
+        let row = agent_requirements::agent_for(
+            &context.config,
+            &agent,
+            options,
+            &order.part,
+            &order.checks,
+        )?;
         command::refuse_too_long(&row, &order.task)?;
         order.agent = Some(agent);
     }
@@ -250,11 +248,11 @@ fn take_flags(spec: &mut SessionSpec, args: &Args) {
     spec.model = args.model.clone();
     spec.profile = args.profile.clone();
     spec.limits = args.limits.limits();
-    spec.manner = Manner {
+    spec.manner = RunMode {
         jobs: args.jobs.unwrap_or(0),
-        attended: is_attended(args.ways.ask),
-        accept: args.ways.accept,
-        boxed: args.ways.sandbox != "off",
+        attended: is_attended(args.ask),
+        accept: args.accept,
+        boxed: args.sandbox != "off",
         config: None,
         directory: None,
     };
@@ -297,7 +295,7 @@ fn dry_run(context: &CommandContext, orders: &[SessionSpec]) -> Result<u8> {
 }
 
 /// The last word of `run`, and its exit code.
-fn summary(context: &CommandContext, ids: &[Id], seen: Seen) -> Result<u8> {
+fn summary(context: &CommandContext, ids: &[Id], seen: WatchOutcome) -> Result<u8> {
     let views = ids.iter().map(|id| context.view(id)).collect::<Result<Vec<_>>>()?;
     if context.json {
         let sessions: Vec<_> = views.iter().map(|view| view.json()).collect();
@@ -305,21 +303,23 @@ fn summary(context: &CommandContext, ids: &[Id], seen: Seen) -> Result<u8> {
     } else {
         list::show(context, &views)?;
     }
-    if seen == Seen::Interrupted {
+    if seen == WatchOutcome::Interrupted {
         return Ok(130);
     }
     for view in views.iter().filter(|view| view.is_held() && !context.json) {
         let why = view.why().unwrap_or_default();
         report::say(&base::text::printable(&format!("{}: {why}", view.record.id)));
     }
-    let good = |view: &View| {
-        matches!(view.state, State::Ready | State::Accepted | State::Empty) || view.is_held()
+    let good = |view: &SessionView| {
+        matches!(view.state, SessionState::Ready | SessionState::Accepted | SessionState::Empty)
+            || view.is_held()
     };
     if !views.iter().all(good) {
         return Ok(1);
     }
-    let stuck = |view: &&View| view.record.manner.accept && view.state == State::Ready;
-    let stuck: Vec<&View> = views.iter().filter(stuck).collect();
+    let stuck =
+        |view: &&SessionView| view.record.manner.accept && view.state == SessionState::Ready;
+    let stuck: Vec<&SessionView> = views.iter().filter(stuck).collect();
     for view in &stuck {
         let why = view.facts.story.note.as_deref().unwrap_or("it did not land");
         report::say(&base::text::printable(&format!("{}: {why}", view.record.id)));

@@ -6,11 +6,11 @@ use base::failure::{Failure, Result};
 use base::id::Id;
 use serde_json::json;
 
-use crate::commands::context::{CommandContext, Common};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::resume;
 use crate::report;
-use studio_core::studio::pause;
-use studio_core::supervise::control::{self, Request};
+use studio_core::project::pause;
+use studio_core::supervise::control::{self, ControlRequest};
 
 /// How long a supervisor may take until it listens, or until it is gone.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(Some(&args.id), |_| true)?;
     let text = args.text.join(" ");
@@ -54,7 +54,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 fn is_heard(context: &CommandContext, id: &Id, text: &str) -> Result<bool> {
     let until = Instant::now() + PATIENCE;
     loop {
-        let request = Request::Send { text: text.to_owned() };
+        let request = ControlRequest::Send { text: text.to_owned() };
         if context.store.is_locked(id)
             && control::ask(&context.repository.common_dir, id, &request)?
         {

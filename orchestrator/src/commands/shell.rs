@@ -2,8 +2,8 @@
 
 use base::failure::{Failure, Result};
 
-use crate::commands::context::{CommandContext, Common};
-use studio_core::room::{Purpose, Room};
+use crate::commands::context::{CommandContext, CommonArgs};
+use studio_core::exec::runner::{Purpose, SandboxedRunner};
 use studio_git::worktree;
 
 /// The command line of `shell`.
@@ -18,7 +18,7 @@ pub struct Args {
 }
 
 /// Runs it; gives the exit code of the command.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let found = context.find(Some(&args.id), |_| true)?;
     let lock = context.store.open_shell(&found.record.id)?;
@@ -35,7 +35,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         [] => vec![std::env::var("SHELL").unwrap_or_else(|_| "sh".to_owned())],
         command => command.to_vec(),
     };
-    let room = Room::of(&context.repository, record, &context.config, Purpose::Shell)?;
+    let room = SandboxedRunner::of(&context.repository, record, &context.config, Purpose::Shell)?;
     let code = room
         .enter(&command, &lock)
         .map_err(|e| Failure::failed(format!("cannot start `{}`", command[0])).because(e))?;

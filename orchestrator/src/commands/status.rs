@@ -2,10 +2,10 @@
 
 use base::failure::Result;
 
-use crate::commands::context::{CommandContext, Common};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::table;
-use studio_core::session::home;
+use studio_core::session::collect;
 use studio_git::import;
 
 /// The command line of `status`.
@@ -17,18 +17,18 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let mut view = context.refreshed(context.salvaged(view));
     // While the agent works, its worktree is ahead of what was brought home.
     if view.state.is_active()
-        && let Ok(Some((_, now))) = home::look_now(&context.repository, &view.record)
+        && let Ok(Some((_, now))) = collect::look_now(&context.repository, &view.record)
     {
         view.facts.story.work = Some(now);
     } else if let Some(work) = view.work().filter(|_| !view.state.is_over()).cloned() {
         // A repository that changes under our eyes makes this unknown, not the whole page.
-        view.standing = home::standing(&context.repository, &view.record, &work).ok().flatten();
+        view.standing = collect::standing(&context.repository, &view.record, &work).ok().flatten();
     }
     view.tampered = import::tampered(&view.record.place);
     match context.json {

@@ -6,14 +6,14 @@ use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use serde_json::json;
 
-use crate::commands::context::{CommandContext, Common};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::table;
-use studio_core::session::journal::{Entry, Outcome};
-use studio_core::session::state::State;
-use studio_core::studio::pause;
-use studio_core::supervise::control::{self, Request};
-use studio_core::view::View;
+use studio_core::project::pause;
+use studio_core::session::journal::{JournalEntry, SessionOutcome};
+use studio_core::session::state::SessionState;
+use studio_core::supervise::control::{self, ControlRequest};
+use studio_core::view::SessionView;
 
 /// How long a run may take to end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,9 +27,9 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
-    let can = |state: &State| state.is_active() || *state == State::Queued;
+    let can = |state: &SessionState| state.is_active() || *state == SessionState::Queued;
     let views = context.find_all(&args.ids, can)?;
     if let Some(view) = views.iter().find(|view| !can(&view.state)) {
         let id = &view.record.id;
@@ -49,7 +49,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     }
     context.schedule()?;
     if context.json {
-        let sessions: Vec<_> = stopped.iter().map(View::json).collect();
+        let sessions: Vec<_> = stopped.iter().map(SessionView::json).collect();
         report::json_line(&json!({"schema": 1, "sessions": sessions}));
     }
     Ok(0)
@@ -60,15 +60,15 @@ pub fn ask(context: &CommandContext, id: &Id) -> Result<()> {
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
         if context.view(id)?.state.is_settled()
-            || control::ask(&context.repository.common_dir, id, &Request::Stop)?
+            || control::ask(&context.repository.common_dir, id, &ControlRequest::Stop)?
         {
             return Ok(());
         }
         // It waits in the queue, or was just started and does not listen yet.
         if let Some(_lock) = context.store.lock(id)? {
-            if context.view(id)?.state == State::Queued {
+            if context.view(id)?.state == SessionState::Queued {
                 let mut writer = context.store.writer(id, context.clock)?;
-                let exit = Entry::Exit { outcome: Outcome::Stopped, ms: None };
+                let exit = JournalEntry::Exit { outcome: SessionOutcome::Stopped, ms: None };
                 writer.write(exit).or_fail(|| "cannot write the journal")?;
             }
             return Ok(());
@@ -79,7 +79,7 @@ pub fn ask(context: &CommandContext, id: &Id) -> Result<()> {
 }
 
 /// Waits until a session's run has ended and its lock is free.
-pub fn wait(context: &CommandContext, id: &Id) -> Result<View> {
+pub fn wait(context: &CommandContext, id: &Id) -> Result<SessionView> {
     let until = Instant::now() + PATIENCE;
     loop {
         let now = context.view(id)?;

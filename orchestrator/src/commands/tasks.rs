@@ -6,7 +6,7 @@ use base::failure::{Failure, Result};
 use planner::task::{self, Mistake, Task};
 
 use crate::commands::input;
-use studio_core::session::record::Part;
+use studio_core::session::record::PlanRef;
 use studio_core::session::spec::SessionSpec;
 
 /// Bytes of such a file at most.
@@ -52,11 +52,11 @@ fn order(task: &Task) -> SessionSpec {
         base: task.base.clone(),
         checks: task.checks.clone(),
         after: task.after.clone(),
-        part: Part {
+        part: PlanRef {
             name: Some(task.id.clone()),
             paths: task.paths.clone(),
             requirements: task.requirements.clone(),
-            ..Part::default()
+            ..PlanRef::default()
         },
         ..SessionSpec::of(task.text.clone())
     }

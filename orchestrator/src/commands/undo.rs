@@ -3,7 +3,7 @@
 use base::failure::Result;
 use serde_json::json;
 
-use crate::commands::context::{CommandContext, Common};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use studio_git::oplog::OperationKind;
 use studio_git::{trash, worktree};
@@ -17,7 +17,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let time = context.clock.stamp();
     let undone = trash::undo(&context.repository, args.operation.as_deref(), &time)?;

@@ -14,12 +14,12 @@ use crate::commands::context::CommandContext;
 use crate::commands::permission_prompt::PermissionPrompt;
 use crate::commands::stop;
 use crate::report;
-use crate::report::progress::Progress;
+use crate::report::progress::SessionProgress;
 use crate::report::rounds;
-use studio_core::session::facts::{Facts, Fate, Story};
-use studio_core::session::journal::{Entry, Line, Tail};
-use studio_core::session::state::{State, state, why};
-use studio_core::view::View;
+use studio_core::session::journal::{JournalEntry, JournalLine, JournalTail};
+use studio_core::session::state::{SessionState, state, why};
+use studio_core::session::summary::{Disposition, JournalSummary, SessionFacts};
+use studio_core::view::SessionView;
 use studio_git::transaction;
 
 /// How often the scheduler is called.
@@ -27,7 +27,7 @@ const STEP: Duration = Duration::from_secs(1);
 
 /// How watching ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum WatchOutcome {
     /// Every session settled.
     Settled,
     /// The user pressed Ctrl-C; the sessions were stopped.
@@ -36,7 +36,7 @@ pub enum Seen {
 
 /// When enough was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Enough {
+pub enum StopWhen {
     /// All have settled.
     All,
     /// One has settled; it is not watched any more.
@@ -45,7 +45,7 @@ pub enum Enough {
 
 /// What of a session's journal is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Show {
+pub enum WatchFrom {
     /// What happens from now on: the session has a past.
     FromNow,
     /// All of it, each state on its own: the session is new.
@@ -57,28 +57,28 @@ pub enum Show {
 /// One watched session.
 struct Watched {
     id: Id,
-    tail: Tail,
+    tail: JournalTail,
     /// What the lines tell that were read so far.
-    read: Facts,
-    shown: Option<State>,
+    read: SessionFacts,
+    shown: Option<SessionState>,
     /// Its landing was interrupted and cannot be ended now; that was said.
     stuck: bool,
     settled: bool,
 }
 
 /// Shows the sessions until all have settled. Ctrl-C stops them in order, and keeps everything.
-pub fn watch(context: &CommandContext, ids: &[Id], show: Show) -> Result<Seen> {
+pub fn watch(context: &CommandContext, ids: &[Id], show: WatchFrom) -> Result<WatchOutcome> {
     let mut watcher = Watcher::begin(context, show)?;
     ids.iter().for_each(|id| watcher.add(id));
-    watcher.until(Enough::All)
+    watcher.until(StopWhen::All)
 }
 
 /// Shows sessions while they work.
 pub struct Watcher<'d> {
     context: &'d CommandContext,
-    show: Show,
+    show: WatchFrom,
     watched: Vec<Watched>,
-    progress: Progress,
+    progress: SessionProgress,
     prompt: Option<PermissionPrompt>,
     changes: Changes,
     interrupt: Interrupt,
@@ -99,7 +99,7 @@ enum Woken {
 
 impl<'d> Watcher<'d> {
     /// A watcher of nothing yet; from now on Ctrl-C is heard.
-    pub fn begin(context: &'d CommandContext, show: Show) -> Result<Watcher<'d>> {
+    pub fn begin(context: &'d CommandContext, show: WatchFrom) -> Result<Watcher<'d>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.or_fail(|| "cannot start the runtime")?;
         let (interrupt, changes, prompt) = {
@@ -112,7 +112,7 @@ impl<'d> Watcher<'d> {
             context,
             show,
             watched: Vec::new(),
-            progress: Progress::new(context.json),
+            progress: SessionProgress::new(context.json),
             prompt,
             changes,
             interrupt,
@@ -128,11 +128,15 @@ impl<'d> Watcher<'d> {
             return;
         }
         self.changes.add(&self.context.store.dir(id));
-        let nothing =
-            Facts { locked: true, story: Story::default(), fate: Fate::Open, holds: Vec::new() };
+        let nothing = SessionFacts {
+            locked: true,
+            story: JournalSummary::default(),
+            fate: Disposition::Open,
+            holds: Vec::new(),
+        };
         self.watched.push(Watched {
             id: id.clone(),
-            tail: Tail::from_start(self.context.store.file(id, "journal.jsonl")),
+            tail: JournalTail::from_start(self.context.store.file(id, "journal.jsonl")),
             read: nothing,
             shown: None,
             stuck: false,
@@ -141,17 +145,21 @@ impl<'d> Watcher<'d> {
     }
 
     /// Watches until enough was seen.
-    pub fn until(&mut self, enough: Enough) -> Result<Seen> {
+    pub fn until(&mut self, enough: StopWhen) -> Result<WatchOutcome> {
         loop {
             self.look()?;
             if self.watched.iter().all(|watched| watched.settled) {
-                return Ok(if self.interrupted { Seen::Interrupted } else { Seen::Settled });
+                return Ok(if self.interrupted {
+                    WatchOutcome::Interrupted
+                } else {
+                    WatchOutcome::Settled
+                });
             }
-            if enough == Enough::One && !self.interrupted {
+            if enough == StopWhen::One && !self.interrupted {
                 let before = self.watched.len();
                 self.watched.retain(|watched| !watched.settled);
                 if self.watched.len() < before {
-                    return Ok(Seen::Settled);
+                    return Ok(WatchOutcome::Settled);
                 }
             }
             if self.scheduled.elapsed() >= STEP && !self.interrupted {
@@ -165,7 +173,7 @@ impl<'d> Watcher<'d> {
                         prompt.answer(self.context, key, &mut self.progress)?;
                     }
                 }
-                Woken::Interrupted if self.interrupted => return Ok(Seen::Interrupted),
+                Woken::Interrupted if self.interrupted => return Ok(WatchOutcome::Interrupted),
                 Woken::Interrupted => {
                     self.interrupted = true;
                     if !self.context.json {
@@ -249,14 +257,14 @@ impl Watched {
     fn look(
         &mut self,
         context: &CommandContext,
-        view: &View,
-        progress: &mut Progress,
-        show: Show,
+        view: &SessionView,
+        progress: &mut SessionProgress,
+        show: WatchFrom,
     ) -> Result<bool> {
         let lines = self.tail.more().or_fail(|| format!("cannot read `{}`", self.id))?;
         for line in &lines {
             self.read.story.hear(line);
-            if !context.json || show == Show::FromNow {
+            if !context.json || show == WatchFrom::FromNow {
                 continue;
             }
             // A state is told before what happens in it.
@@ -266,7 +274,7 @@ impl Watched {
                 let why = if now == view.state { view.why() } else { why(&self.read, &now) };
                 self.tell(&now, why, Some(&line.time));
             }
-            if let (Entry::Event { event }, Show::Events) = (&line.entry, show) {
+            if let (JournalEntry::Event { event }, WatchFrom::Events) = (&line.entry, show) {
                 report::json_line(&json!({"type": "event", "id": self.id, "event": event}));
             }
         }
@@ -280,7 +288,7 @@ impl Watched {
             }
             self.shown = Some(view.state.clone());
         }
-        if view.state == State::Landing && !view.facts.locked {
+        if view.state == SessionState::Landing && !view.facts.locked {
             // Whoever landed it was killed on the way; its intent says how to end that.
             if let Err(failure) = transaction::recover(&context.repository) {
                 // The others go on; whoever changes something next tries again.
@@ -291,14 +299,14 @@ impl Watched {
             }
         }
         // One that lands by itself is done when its supervisor lets go of it.
-        let lands = view.record.manner.accept && view.state == State::Ready;
+        let lands = view.record.manner.accept && view.state == SessionState::Ready;
         Ok(view.state.is_settled() && !(lands && view.facts.locked))
     }
 }
 
 impl Watched {
     /// Tells a script the state.
-    fn tell(&mut self, now: &State, why: Option<String>, time: Option<&str>) {
+    fn tell(&mut self, now: &SessionState, why: Option<String>, time: Option<&str>) {
         report::json_line(&json!({
             "type": "state", "id": self.id, "state": now.name(), "why": why, "time": time,
         }));
@@ -307,8 +315,8 @@ impl Watched {
 }
 
 /// What a line says, for the progress line.
-fn words(line: &Line) -> Option<String> {
-    let Entry::Event { event } = &line.entry else { return None };
+fn words(line: &JournalLine) -> Option<String> {
+    let JournalEntry::Event { event } = &line.entry else { return None };
     match serde_json::from_value::<Event>(event.clone()).ok()?.what {
         What::Text { text } => Some(text),
         What::ToolStart { name, args, .. } => Some(format!("{name} {args}")),

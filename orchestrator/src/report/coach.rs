@@ -5,13 +5,13 @@ use base::event::Usage;
 use base::text::head;
 use planner::verdict::Disagreement;
 
-use studio_core::session::facts::Story;
+use studio_core::session::summary::JournalSummary;
 
 /// Bytes of evidence, and of feedback, that are shown and noted; the journal has all of it.
 const MOST: usize = 1_000;
 
 /// The same for people: a name and a text each.
-pub fn rows(story: &Story) -> Vec<(String, String)> {
+pub fn rows(story: &JournalSummary) -> Vec<(String, String)> {
     let Some(coach) = &story.coach else { return Vec::new() };
     let cost = coach.cost();
     let rounds = count(coach.costs.len(), "round");

@@ -10,11 +10,12 @@ use base::text::{printable_output, tail};
 use sha2::{Digest, Sha256};
 
 use crate::check;
+use crate::exec::build_caches;
+use crate::exec::runner::{CommandOutput, Directories, SandboxedRunner, home};
 use crate::path_dependencies;
-use crate::room::{self, Directories, Ended, Room, build_caches};
+use crate::project::Project;
 use crate::session::journal::CheckResult;
-use crate::session::record::{Record, Templates};
-use crate::studio::Studio;
+use crate::session::record::{SessionRecord, Templates};
 use studio_git::merge::Candidate;
 use studio_git::names::{BranchName, WorktreeTemplate};
 use studio_git::{check_worktree, include, landing_history};
@@ -27,26 +28,26 @@ const KEY_VERSION: &str = "2: outside of the main checkout";
 
 /// Runs the session's and the repository's checks on merged work; exit code 1 when one fails.
 pub fn check_merged(
-    studio: &Studio,
-    record: &Record,
+    project: &Project,
+    record: &SessionRecord,
     candidate: &Candidate,
 ) -> Result<Vec<CheckResult>> {
     let mut checks = record.checks.clone();
-    let configured = studio.config.studio.checks.list();
+    let configured = project.config.studio.checks.list();
     checks.extend(configured.into_iter().filter(|check| !record.checks.contains(check)));
     let known: Vec<Option<CheckResult>> =
-        checks.iter().map(|check| remembered(&key(studio, &candidate.tree, check))).collect();
+        checks.iter().map(|check| remembered(&key(project, &candidate.tree, check))).collect();
     if known.iter().all(Option::is_some) {
         return Ok(known.into_iter().flatten().collect());
     }
     let (id, target) = (&record.id, &candidate.target);
-    let state = State { commit: &candidate.merged, tree: &candidate.tree };
+    let state = TreeState { commit: &candidate.merged, tree: &candidate.tree };
     let results = {
         let lines = checks.iter().map(|line| format!("`{line}`")).collect::<Vec<_>>().join(", ");
-        let _step = studio.console.step(id, &format!("checking {lines} on the merged tree"));
-        match run(studio, &record.templates, state, &checks)? {
-            Ran::Checks(results) => results,
-            Ran::SetUpFailed { line, ended, hint } => {
+        let _step = project.console.step(id, &format!("checking {lines} on the merged tree"));
+        match run(project, &record.templates, state, &checks)? {
+            ChecksRun::Checks(results) => results,
+            ChecksRun::SetUpFailed { line, ended, hint } => {
                 let what = format!("setup `{line}` fails on the merged tree");
                 return Err(Failure::failed(format!("{what} with exit code {}", ended.exit))
                     .because(with_hint(
@@ -61,9 +62,9 @@ pub fn check_merged(
         None => Ok(results),
         Some(bad) => {
             let _step =
-                studio.console.step(id, &format!("checking `{}` on `{target}`", bad.command));
+                project.console.step(id, &format!("checking `{}` on `{target}`", bad.command));
             let fails_too =
-                fails_on(studio, &record.templates, &candidate.target_tip, &bad.command)?;
+                fails_on(project, &record.templates, &candidate.target_tip, &bad.command)?;
             Err(red(id, target, bad, fails_too))
         }
     }
@@ -103,9 +104,14 @@ fn with_hint(said: String, hint: Option<&str>) -> String {
 
 /// Whether a check fails on a commit of the target as well: then it is not the session's fault.
 /// Remembered by the tree. A check that cannot be run there tells nothing.
-pub fn fails_on(studio: &Studio, templates: &Templates, commit: &str, check: &str) -> Result<bool> {
-    let (commit, tree) = landing_history::commit(&studio.repository, commit)?;
-    let green = key(studio, &tree, check);
+pub fn fails_on(
+    project: &Project,
+    templates: &Templates,
+    commit: &str,
+    check: &str,
+) -> Result<bool> {
+    let (commit, tree) = landing_history::commit(&project.repository, commit)?;
+    let green = key(project, &tree, check);
     let red = green.with_extension("red");
     if remembered(&green).is_some() {
         return Ok(false);
@@ -113,10 +119,10 @@ pub fn fails_on(studio: &Studio, templates: &Templates, commit: &str, check: &st
     if remembered(&red).is_some() {
         return Ok(true);
     }
-    let state = State { commit: &commit, tree: &tree };
-    match run(studio, templates, state, &[check.to_owned()])? {
-        Ran::SetUpFailed { .. } => Ok(false),
-        Ran::Checks(results) => {
+    let state = TreeState { commit: &commit, tree: &tree };
+    match run(project, templates, state, &[check.to_owned()])? {
+        ChecksRun::SetUpFailed { .. } => Ok(false),
+        ChecksRun::Checks(results) => {
             let failed = results.iter().find(|result| !result.ok);
             failed.iter().for_each(|result| remember(&red, result));
             Ok(failed.is_some())
@@ -125,21 +131,25 @@ pub fn fails_on(studio: &Studio, templates: &Templates, commit: &str, check: &st
 }
 
 /// The base branch of a session, where a check fails on its tip as well.
-pub fn fails_on_base(studio: &Studio, record: &Record, check: &str) -> Result<Option<String>> {
+pub fn fails_on_base(
+    project: &Project,
+    record: &SessionRecord,
+    check: &str,
+) -> Result<Option<String>> {
     let Some(branch) = &record.base.branch else { return Ok(None) };
-    let Some(tip) = studio.repository.tip(branch)? else { return Ok(None) };
-    let fails = fails_on(studio, &record.templates, &tip, check)?;
+    let Some(tip) = project.repository.tip(branch)? else { return Ok(None) };
+    let fails = fails_on(project, &record.templates, &tip, check)?;
     Ok(fails.then(|| branch.as_str().to_owned()))
 }
 
 /// How long one check may take, in seconds.
-pub fn check_seconds(studio: &Studio) -> u64 {
-    studio.config.studio.limits.check_seconds.unwrap_or(SECONDS)
+pub fn check_seconds(project: &Project) -> u64 {
+    project.config.studio.limits.check_seconds.unwrap_or(SECONDS)
 }
 
 /// Files that are to be checked.
 #[derive(Clone, Copy, Debug)]
-pub struct State<'a> {
+pub struct TreeState<'a> {
     /// A commit that has them.
     pub commit: &'a str,
     /// Their tree.
@@ -148,7 +158,7 @@ pub struct State<'a> {
 
 /// What came of checks.
 #[derive(Debug)]
-pub enum Ran {
+pub enum ChecksRun {
     /// One result for each.
     Checks(Vec<CheckResult>),
     /// None ran: a line of the setup failed.
@@ -156,7 +166,7 @@ pub enum Ran {
         /// The line.
         line: String,
         /// How.
-        ended: Ended,
+        ended: CommandOutput,
         /// A likely cause.
         hint: Option<String>,
     },
@@ -165,60 +175,64 @@ pub enum Ran {
 /// Runs checks on a state of the files: in a check worktree that nobody else has meanwhile, set up
 /// as configured, in a box of its own. What is green is remembered.
 pub fn run(
-    studio: &Studio,
+    project: &Project,
     templates: &Templates,
-    state: State<'_>,
+    state: TreeState<'_>,
     checks: &[String],
-) -> Result<Ran> {
-    let (repository, settings) = (&studio.repository, &studio.config.studio);
+) -> Result<ChecksRun> {
+    let (repository, settings) = (&project.repository, &project.config.studio);
     // Where the user wants worktrees now, also for a session of before.
     let worktrees = WorktreeTemplate::parse(&settings.worktree)?;
     let kept = check_worktree::kept_paths(&settings.check_caches.list())?;
     let branches = templates.branches()?;
     let prepared = check_worktree::prepare(repository, &worktrees, &branches, &kept, state.commit)?;
-    let home = room::home();
+    let home = home();
     build_caches::renew(&prepared.caches, &home)?;
     build_caches::seed(&prepared.caches, &prepared.place.worktree, &home)?;
     let directories = Directories { temporary: &prepared.temporary, cache: &prepared.caches };
-    let sandbox = &studio.config.sandbox;
-    let room = Room::at(repository, &prepared.place, directories, sandbox, None)?;
+    let sandbox = &project.config.sandbox;
+    let room = SandboxedRunner::at(repository, &prepared.place, directories, sandbox, None)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    let most = Duration::from_secs(check_seconds(studio));
-    let setup = studio.config.studio.setup.list();
+    let most = Duration::from_secs(check_seconds(project));
+    let setup = project.config.studio.setup.list();
     let work = async {
         match set_up(&room, &setup, most).await? {
             Some((line, ended)) => {
                 let hint = path_dependencies::hint(&prepared.place.worktree);
                 let hint = hint.or_else(|| include::notice(&prepared.withheld));
-                Ok(Ran::SetUpFailed { line, ended, hint })
+                Ok(ChecksRun::SetUpFailed { line, ended, hint })
             }
-            None => Ok(Ran::Checks(check::run(&room, checks, most).await)),
+            None => Ok(ChecksRun::Checks(check::run(&room, checks, most).await)),
         }
     };
     let ran = runtime.block_on(async {
-        let ran = studio.interrupt.or(work).await;
+        let ran = project.interrupt.or(work).await;
         if ran.is_err() {
             // What was interrupted has ended before the worktree is given to another.
             room.emptied().await;
         }
         ran
     })??;
-    let Ran::Checks(mut results) = ran else { return Ok(ran) };
+    let ChecksRun::Checks(mut results) = ran else { return Ok(ran) };
     for result in results.iter_mut().filter(|result| !result.ok && result.hint.is_none()) {
         result.hint = include::notice(&prepared.withheld);
     }
     for result in results.iter().filter(|result| result.ok) {
-        remember(&key(studio, state.tree, &result.command), result);
+        remember(&key(project, state.tree, &result.command), result);
     }
-    Ok(Ran::Checks(results))
+    Ok(ChecksRun::Checks(results))
 }
 
 /// Prepares the worktree as a session's is; the line that failed. Each time: what the work needs
 /// may have changed.
-async fn set_up(room: &Room, setup: &[String], most: Duration) -> Result<Option<(String, Ended)>> {
+async fn set_up(
+    room: &SandboxedRunner,
+    setup: &[String],
+    most: Duration,
+) -> Result<Option<(String, CommandOutput)>> {
     for line in setup {
-        let ended = room.line(line, most).await?;
+        let ended = room.run_shell(line, most).await?;
         if ended.exit != 0 {
             return Ok(Some((line.clone(), ended)));
         }
@@ -227,16 +241,16 @@ async fn set_up(room: &Room, setup: &[String], most: Duration) -> Result<Option<
 }
 
 /// The file that remembers a green check: by tree, command, setup, toolchain and environment.
-fn key(studio: &Studio, tree: &str, command: &str) -> PathBuf {
+fn key(project: &Project, tree: &str, command: &str) -> PathBuf {
     let mut hash = Sha256::new();
     hash.update(KEY_VERSION);
-    let setup = studio.config.studio.setup.list().join("\n");
+    let setup = project.config.studio.setup.list().join("\n");
     for part in [tree, command, &setup] {
         hash.update(part);
         hash.update([0]);
     }
-    let settings = &studio.config.studio;
-    let around = (&studio.config.sandbox, &settings.check_caches, &settings.worktree);
+    let settings = &project.config.studio;
+    let around = (&project.config.sandbox, &settings.check_caches, &settings.worktree);
     hash.update(serde_json::to_vec(&around).unwrap_or_default());
     let program = command.split_whitespace().next().unwrap_or_default();
     if let Some(found) = base::process::find_program(program)
@@ -250,7 +264,7 @@ fn key(studio: &Studio, tree: &str, command: &str) -> PathBuf {
     }
     let digest = hash.finalize();
     let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    studio.store.root().join("cache/checks").join(name)
+    project.store.root().join("cache/checks").join(name)
 }
 
 fn remembered(file: &Path) -> Option<CheckResult> {

@@ -7,16 +7,16 @@ use base::lock::Lock;
 use serde_json::{Value, json};
 
 use crate::coach_json;
-use crate::launch::table::g3_program;
-use crate::message::{self, Subject, Written};
-use crate::session::home;
+use crate::launch::registry::g3_program;
+use crate::message::{self, Subject, WrittenMessage};
+use crate::project::Project;
+use crate::project::pause;
+use crate::session::collect;
 use crate::session::journal::CheckResult;
-use crate::session::record::Record;
+use crate::session::record::SessionRecord;
 use crate::session::shown;
-use crate::session::state::State;
-use crate::studio::Studio;
-use crate::studio::pause;
-use crate::view::{View, checks_json};
+use crate::session::state::SessionState;
+use crate::view::{SessionView, checks_json};
 use studio_git::compat;
 use studio_git::conflict::Conflict;
 use studio_git::diff;
@@ -35,10 +35,9 @@ const TRIES: u32 = 5;
 const UNCHECKED: &str = "no checks were run (--no-checks); the receipt says so";
 
 /// What the command line says about a landing.
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent flags of a command line")]
-pub struct Options {
+pub struct LandingOptions {
     /// How.
     pub strategy: MergeStrategy,
     /// Another target than the base.
@@ -84,18 +83,18 @@ pub struct Landed {
 
 /// A session that did not land.
 #[derive(Debug)]
-pub struct Refused {
+pub struct Rejection {
     /// Why.
     pub failure: Failure,
     /// The files in conflict.
     pub files: Vec<String>,
     /// What the agent is asked to do about it, where it can do something.
-    pub turn: Option<Box<str>>,
+    pub agent_prompt: Option<Box<str>>,
 }
 
-impl From<Failure> for Refused {
-    fn from(failure: Failure) -> Refused {
-        Refused { failure, files: Vec::new(), turn: None }
+impl From<Failure> for Rejection {
+    fn from(failure: Failure) -> Rejection {
+        Rejection { failure, files: Vec::new(), agent_prompt: None }
     }
 }
 
@@ -112,29 +111,29 @@ impl Landed {
 
 /// Lands a session whose lock the caller holds.
 pub fn land(
-    studio: &Studio,
-    view: &View,
-    options: &Options,
+    project: &Project,
+    view: &SessionView,
+    options: &LandingOptions,
     _lock: &Lock,
-) -> std::result::Result<Landed, Refused> {
+) -> std::result::Result<Landed, Rejection> {
     // What was empty when its agent ended may have been changed by hand since.
-    let view = &studio.refresh(&view.record.id)?;
+    let view = &project.refresh(&view.record.id)?;
     refuse_state(view, options)?;
-    let shut = || studio.store.without_shell(&view.record.id);
+    let shut = || project.store.without_shell(&view.record.id);
     let _shut = (!options.dry_run).then(shut).transpose()?;
-    let turn = (!options.dry_run).then(|| take_turn(studio)).transpose()?;
-    let mut tries = Tries { studio, view, options, turn, edited: None, secrets_allowed: false };
+    let turn = (!options.dry_run).then(|| take_turn(project)).transpose()?;
+    let mut run = LandingRun { project, view, options, turn, edited: None, secrets_allowed: false };
     let record = &view.record;
     let limits =
         snapshot::SnapshotLimits { include: options.include.clone(), ..Default::default() };
-    let (home, snapshot) = home::fetch(&studio.repository, record, &limits)?;
+    let (home, snapshot) = collect::fetch(&project.repository, record, &limits)?;
     snapshot::refuse_left_out(&snapshot, &record.place.worktree)?;
-    let changed = changed_since_shown(studio, record, &snapshot, options)?;
+    let changed = changed_since_shown(project, record, &snapshot, options)?;
     let target = target(view, options)?;
     for _ in 0..TRIES {
-        studio.interrupt.check()?;
-        let candidate = candidate(studio, view, &snapshot, &target, options.strategy)?;
-        if let Some(mut landed) = tries.attempt(candidate)? {
+        project.interrupt.check()?;
+        let candidate = candidate(project, view, &snapshot, &target, options.strategy)?;
+        if let Some(mut landed) = run.attempt(candidate)? {
             landed.notes.splice(0..0, home.notes.into_iter().chain(changed));
             return Ok(landed);
         }
@@ -145,15 +144,15 @@ pub fn land(
 }
 
 /// The turn to land: whoever lands checks merged work, which is in vain when another lands meanwhile.
-fn take_turn(studio: &Studio) -> Result<Lock> {
-    let path = studio.repository.studio_dir()?.join("landing.lock");
+fn take_turn(project: &Project) -> Result<Lock> {
+    let path = project.repository.studio_dir()?.join("landing.lock");
     let fail = || format!("cannot lock {}", path.display());
     if let Some(turn) = Lock::try_take(&path).or_fail(fail)? {
         return Ok(turn);
     }
-    studio.console.note("waiting for another `studio accept` in this repository to finish");
+    project.console.note("waiting for another `studio accept` in this repository to finish");
     loop {
-        studio.interrupt.check()?;
+        project.interrupt.check()?;
         if let Some(turn) = Lock::try_take(&path).or_fail(fail)? {
             return Ok(turn);
         }
@@ -161,15 +160,15 @@ fn take_turn(studio: &Studio) -> Result<Lock> {
     }
 }
 
-/// What the tries of one landing share.
-struct Tries<'a> {
-    studio: &'a Studio,
-    view: &'a View,
-    options: &'a Options,
+/// What the run of one landing share.
+struct LandingRun<'a> {
+    project: &'a Project,
+    view: &'a SessionView,
+    options: &'a LandingOptions,
     /// A dry run needs none.
     turn: Option<Lock>,
     /// The message as the user left it in an earlier try.
-    edited: Option<Written>,
+    edited: Option<WrittenMessage>,
     /// Whether the user agreed to land what looks like a secret.
     secrets_allowed: bool,
 }
@@ -177,19 +176,19 @@ struct Tries<'a> {
 /// Says that the work is not what `studio diff` showed last, and asks on a terminal. Gives the note
 /// for the end.
 fn changed_since_shown(
-    studio: &Studio,
-    record: &Record,
+    project: &Project,
+    record: &SessionRecord,
     snapshot: &Snapshot,
-    options: &Options,
+    options: &LandingOptions,
 ) -> Result<Option<String>> {
-    let Some(shown) = shown::last(&studio.repository, &record.id) else { return Ok(None) };
-    if shown == landing_history::commit(&studio.repository, &snapshot.work)?.1 {
+    let Some(shown) = shown::last(&project.repository, &record.id) else { return Ok(None) };
+    if shown == landing_history::commit(&project.repository, &snapshot.work)?.1 {
         return Ok(None);
     }
     let id = &record.id;
     let note = format!("the work of `{id}` changed since `studio diff` showed it");
     let asks = !(options.yes || options.dry_run);
-    match asks.then(|| studio.console.confirm(&format!("{note}: land it all the same?"))).flatten()
+    match asks.then(|| project.console.confirm(&format!("{note}: land it all the same?"))).flatten()
     {
         Some(false) => Err(Failure::refused(format!("session `{id}` was not landed"))
             .because(note)
@@ -200,7 +199,7 @@ fn changed_since_shown(
 }
 
 /// Refuses a session whose state does not allow it to land.
-fn refuse_state(view: &View, options: &Options) -> Result<()> {
+fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
     let id = &view.record.id;
     let force = options.force;
     let is_red = view.facts.story.red_check().is_some();
@@ -210,43 +209,49 @@ fn refuse_state(view: &View, options: &Options) -> Result<()> {
     };
     let why = view.why().unwrap_or_default();
     match &view.state {
-        State::Ready => Ok(()),
-        State::Stopped | State::Failed { .. } | State::Crashed if force => Ok(()),
-        State::Failed { .. } if is_red && options.no_checks => Ok(()),
-        State::Empty if force || !options.include.is_empty() => Ok(()),
+        SessionState::Ready => Ok(()),
+        SessionState::Stopped | SessionState::Failed { .. } | SessionState::Crashed if force => {
+            Ok(())
+        }
+        SessionState::Failed { .. } if is_red && options.no_checks => Ok(()),
+        SessionState::Empty if force || !options.include.is_empty() => Ok(()),
         // Landing runs the checks again: force would end at the same one.
-        State::Failed { .. } if is_red => refuse(why, format!("studio check {id}")).map_err(|it| {
-            it.next(format!("studio send {id} 'make the check pass'"))
-                .next(format!("studio edit {id} --check 'another command'"))
-                .next(format!("studio accept {id} --no-checks    lands it unchecked"))
-        }),
-        State::Stopped if view.facts.story.unchecked.is_some() => {
+        SessionState::Failed { .. } if is_red => {
+            refuse(why, format!("studio check {id}")).map_err(|it| {
+                it.next(format!("studio send {id} 'make the check pass'"))
+                    .next(format!("studio edit {id} --check 'another command'"))
+                    .next(format!("studio accept {id} --no-checks    lands it unchecked"))
+            })
+        }
+        SessionState::Stopped if view.facts.story.unchecked.is_some() => {
             refuse(why, format!("studio check {id}")).map_err(|failure| {
                 failure.next(format!("or land it as it is: studio accept --force {id}"))
             })
         }
-        State::Stopped | State::Failed { .. } | State::Crashed => {
+        SessionState::Stopped | SessionState::Failed { .. } | SessionState::Crashed => {
             refuse(why, format!("studio resume {id}")).map_err(|failure| {
                 failure.next(format!("or land it as it is: studio accept --force {id}"))
             })
         }
-        State::Empty => {
+        SessionState::Empty => {
             let left_out = view.work().and_then(|work| work.left_out.first());
             let include = left_out.map(|file| format!("studio accept {id} --include '{file}'"));
             refuse(why, include.unwrap_or_else(|| format!("studio send {id} 'what to do'")))
         }
-        State::Accepted | State::Discarded => Err(Studio::is_over(view)),
-        State::Landing => refuse(why, "studio doctor".into()),
-        State::Queued
-        | State::Starting
-        | State::Working
-        | State::Waiting { .. }
-        | State::Checking => refuse("its agent is not done".into(), format!("studio logs {id} -f"))
-            .map_err(|failure| failure.next(format!("studio stop {id}"))),
+        SessionState::Accepted | SessionState::Discarded => Err(Project::is_over(view)),
+        SessionState::Landing => refuse(why, "studio doctor".into()),
+        SessionState::Queued
+        | SessionState::Starting
+        | SessionState::Working
+        | SessionState::Waiting { .. }
+        | SessionState::Checking => {
+            refuse("its agent is not done".into(), format!("studio logs {id} -f"))
+                .map_err(|failure| failure.next(format!("studio stop {id}")))
+        }
     }
 }
 
-fn target(view: &View, options: &Options) -> Result<BranchName> {
+fn target(view: &SessionView, options: &LandingOptions) -> Result<BranchName> {
     match (&options.onto, &view.record.base.branch) {
         (Some(onto), _) => BranchName::parse(onto.trim_start_matches("refs/heads/")),
         (None, Some(branch)) => Ok(branch.clone()),
@@ -258,21 +263,21 @@ fn target(view: &View, options: &Options) -> Result<BranchName> {
 
 /// The work merged with the current tip of its target.
 fn candidate(
-    studio: &Studio,
-    view: &View,
+    project: &Project,
+    view: &SessionView,
     snapshot: &Snapshot,
     target: &BranchName,
     strategy: MergeStrategy,
-) -> std::result::Result<Candidate, Refused> {
+) -> std::result::Result<Candidate, Rejection> {
     let place = &view.record.place;
-    let now = studio.clock.now();
-    match merge::prepare(&studio.repository, place, snapshot, target, strategy, now)? {
+    let now = project.clock.now();
+    match merge::prepare(&project.repository, place, snapshot, target, strategy, now)? {
         Prepared::Ready(candidate) => Ok(*candidate),
         Prepared::Nothing => {
             let id = &place.id;
             let nothing = Failure::refused(format!("session `{id}` has nothing to land"));
             let worktree = place.worktree.display();
-            Err(match undone_in_worktree(studio, view, snapshot)? {
+            Err(match undone_in_worktree(project, view, snapshot)? {
                 true => nothing
                     .because("its worktree has nothing of what its commits changed any more")
                     .next(format!("git -C '{worktree}' status"))
@@ -282,19 +287,24 @@ fn candidate(
             .next(format!("studio discard {id}"))
             .into())
         }
-        Prepared::Conflicts(conflicts) => Err(conflict(studio, view, target, &conflicts)),
+        Prepared::Conflicts(conflicts) => Err(conflict(project, view, target, &conflicts)),
     }
 }
 
 /// Whether the session committed something that its worktree, as it is now, takes back.
-fn undone_in_worktree(studio: &Studio, view: &View, snapshot: &Snapshot) -> Result<bool> {
+fn undone_in_worktree(project: &Project, view: &SessionView, snapshot: &Snapshot) -> Result<bool> {
     let tree =
-        |commit: &str| landing_history::commit(&studio.repository, commit).map(|(_, tree)| tree);
+        |commit: &str| landing_history::commit(&project.repository, commit).map(|(_, tree)| tree);
     let (base, head) = (tree(&view.record.base.commit)?, tree(&snapshot.head)?);
     Ok(head != base && tree(&snapshot.work)? == base)
 }
 
-fn conflict(studio: &Studio, view: &View, target: &BranchName, conflicts: &[Conflict]) -> Refused {
+fn conflict(
+    project: &Project,
+    view: &SessionView,
+    target: &BranchName,
+    conflicts: &[Conflict],
+) -> Rejection {
     let files: Vec<String> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
     let id = &view.record.id;
     let hunks: Vec<String> =
@@ -303,9 +313,9 @@ fn conflict(studio: &Studio, view: &View, target: &BranchName, conflicts: &[Conf
     let failure = Failure::conflict(format!("conflict with `{target}` in {}", files.join(", ")))
         .because(hunks.as_str())
         .next(format!("studio accept {id} --resolve    the agent solves it"));
-    let tip = studio.repository.tip(target).ok().flatten();
-    let turn = tip.map(|tip| conflict_prompt(target, &tip, &hunks).into());
-    Refused { failure, files, turn }
+    let tip = project.repository.tip(target).ok().flatten();
+    let agent_prompt = tip.map(|tip| conflict_prompt(target, &tip, &hunks).into());
+    Rejection { failure, files, agent_prompt }
 }
 
 /// What the agent is asked to do about a conflict. The tip is named by its id: the session's own
@@ -318,17 +328,17 @@ fn conflict_prompt(target: &BranchName, tip: &str, hunks: &str) -> String {
     )
 }
 
-impl Tries<'_> {
+impl LandingRun<'_> {
     /// One try; none when the target moved meanwhile.
-    fn attempt(&mut self, candidate: Candidate) -> std::result::Result<Option<Landed>, Refused> {
-        let (studio, record) = (self.studio, &self.view.record);
-        let repository = &studio.repository;
+    fn attempt(&mut self, candidate: Candidate) -> std::result::Result<Option<Landed>, Rejection> {
+        let (project, record) = (self.project, &self.view.record);
+        let repository = &project.repository;
         land::preflight(repository, &candidate)?;
         let secrets = secrets::added(repository, &candidate)?;
         self.refuse_secrets(&secrets)?;
         let checks = match self.options.no_checks {
             true => Vec::new(),
-            false => merge_checks::check_merged(studio, record, &candidate)?,
+            false => merge_checks::check_merged(project, record, &candidate)?,
         };
         let mut landed = Landed {
             operation: None,
@@ -349,10 +359,10 @@ impl Tries<'_> {
         let written = self.written(&candidate)?;
         landed.message_by = written.by;
         landed.notes.extend(written.note);
-        let time = studio.clock.now();
+        let time = project.clock.now();
         landed.notes.extend(secrets.iter().map(FoundSecret::sentence));
         let receipt = receipt(self.view, &candidate, &landed, self.options, &secrets);
-        studio.interrupt.check()?;
+        project.interrupt.check()?;
         let (place, message) = (&record.place, &written.message);
         let committed =
             merge::commit(repository, place, &candidate, message, Some(&receipt), time)?;
@@ -362,12 +372,12 @@ impl Tries<'_> {
             candidate,
             committed,
             receipt: Some(receipt),
-            time: studio.clock.stamp(),
+            time: project.clock.stamp(),
         };
         match land::accept(repository, &order)? {
             Accepted::TargetMoved => Ok(None),
             Accepted::Landed { operation, .. } => {
-                landed.notes.extend(compat::unfiltered(&studio.repository, &before, &commit));
+                landed.notes.extend(compat::unfiltered(&project.repository, &before, &commit));
                 landed.operation = Some(operation);
                 landed.commit = Some(commit);
                 Ok(Some(landed))
@@ -389,7 +399,7 @@ impl Tries<'_> {
         }
         let asks = !options.dry_run;
         let question = format!("{}\nland it all the same?", lines.join("\n"));
-        if asks && self.studio.console.confirm(&question) == Some(true) {
+        if asks && self.project.console.confirm(&question) == Some(true) {
             self.secrets_allowed = true;
             return Ok(());
         }
@@ -400,7 +410,7 @@ impl Tries<'_> {
     }
 
     /// The commit message: the user's, the model's or a plain one.
-    fn written(&mut self, candidate: &Candidate) -> Result<Written> {
+    fn written(&mut self, candidate: &Candidate) -> Result<WrittenMessage> {
         let record = &self.view.record;
         if let Some(text) = &self.options.message {
             return Ok(message::by_user(record, text));
@@ -410,8 +420,8 @@ impl Tries<'_> {
         }
         let written = {
             let what = "writing the commit message";
-            let _step = self.studio.console.step(&record.id, what);
-            by_model(self.studio, record, candidate)?
+            let _step = self.project.console.step(&record.id, what);
+            by_model(self.project, record, candidate)?
         };
         if !self.options.edit {
             return Ok(written);
@@ -419,19 +429,23 @@ impl Tries<'_> {
         // A person takes their time: others may land meanwhile.
         self.turn = None;
         let edited = {
-            let repository = &self.studio.repository;
+            let repository = &self.project.repository;
             let directory = repository.main_checkout.as_ref().unwrap_or(&repository.common_dir);
-            self.studio.console.edit(directory, &self.studio.interrupt, &written.message.text)?
+            self.project.console.edit(directory, &self.project.interrupt, &written.message.text)?
         };
-        self.turn = Some(take_turn(self.studio)?);
+        self.turn = Some(take_turn(self.project)?);
         Ok(self.edited.insert(message::by_user(record, &edited)).clone())
     }
 }
 
 /// The model's message, or a plain one.
-fn by_model(studio: &Studio, record: &Record, candidate: &Candidate) -> Result<Written> {
-    let patch = diff::patch(&studio.repository, &candidate.target_tip, &candidate.merged)?;
-    let stats = diff::stats(&studio.repository, &candidate.target_tip, &candidate.merged)?;
+fn by_model(
+    project: &Project,
+    record: &SessionRecord,
+    candidate: &Candidate,
+) -> Result<WrittenMessage> {
+    let patch = diff::patch(&project.repository, &candidate.target_tip, &candidate.merged)?;
+    let stats = diff::stats(&project.repository, &candidate.target_tip, &candidate.merged)?;
     let stat = format!(
         "{}\n{} files, +{} -{}",
         stats.paths.join("\n"),
@@ -440,24 +454,24 @@ fn by_model(studio: &Studio, record: &Record, candidate: &Candidate) -> Result<W
         stats.deletions
     );
     let mut command = vec![g3_program(), "complete".to_owned()];
-    if let Some(provider) = &studio.config.providers.commit {
+    if let Some(provider) = &project.config.providers.commit {
         command.extend(["--provider".to_owned(), provider.clone()]);
     }
-    let writer = message::Writer { command };
+    let writer = message::MessageWriter { command };
     let subject = Subject { record, stat: &stat, patch: &patch };
     let directory =
-        studio.repository.main_checkout.as_ref().unwrap_or(&studio.repository.common_dir);
+        project.repository.main_checkout.as_ref().unwrap_or(&project.repository.common_dir);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    runtime.block_on(studio.interrupt.or(writer.write(&subject, directory)))
+    runtime.block_on(project.interrupt.or(writer.write(&subject, directory)))
 }
 
 /// What is noted at the landed commit.
 fn receipt(
-    view: &View,
+    view: &SessionView,
     candidate: &Candidate,
     landed: &Landed,
-    options: &Options,
+    options: &LandingOptions,
     secrets: &[FoundSecret],
 ) -> String {
     let record = &view.record;

@@ -23,11 +23,14 @@ use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use crate::launch::end::{self, End};
-use crate::launch::update::{Updates, is_plausible};
-use crate::launch::voice::Voice;
-use crate::launch::{Agent, Decision, Launcher, News, Order, Seat, cannot_start, permission, wire};
-use crate::room::Process;
+use crate::exec::runner::Process;
+use crate::launch::exit_reason::{self, ExitReason};
+use crate::launch::message_buffer::MessageBuffer;
+use crate::launch::update::{SessionUpdates, is_plausible};
+use crate::launch::{
+    AgentCommand, AgentEvent, Decision, LaunchParams, Launcher, RunningAgent, cannot_start,
+    permission, wire,
+};
 
 /// How long an agent may take to answer `initialize` and to open a conversation.
 const START: Duration = Duration::from_secs(120);
@@ -40,23 +43,25 @@ const BANNER: Duration = Duration::from_secs(5);
 const LEAVE: Duration = Duration::from_secs(4);
 
 /// Speaks ACP with the program of the agents table.
-pub struct Acp;
+pub struct AcpLauncher;
 
-impl Launcher for Acp {
-    fn launch(&self, seat: Seat) -> BoxFuture<'static, Result<Agent>> {
+impl Launcher for AcpLauncher {
+    fn launch(&self, params: LaunchParams) -> BoxFuture<'static, Result<RunningAgent>> {
         Box::pin(async move {
-            let command = seat.row.command.clone();
-            let process = seat
+            let command = params.row.command.clone();
+            let process = params
                 .room
                 .start(&command)
                 .map_err(|failure| cannot_start(&command, failure.into_cause()))?;
-            let (orders, told) = unbounded_channel();
-            let (tell, news) = unbounded_channel();
+            let (orders, rx) = unbounded_channel();
+            let (tx, news) = unbounded_channel();
             let (ready, started) = oneshot::channel();
-            let room = seat.room.clone();
-            room.see_to(serve(seat, process, Talk { told, tell, ready: Some(ready) }));
+            let room = params.room.clone();
+            room.wait_tracked(serve(params, process, Channels { rx, tx, ready: Some(ready) }));
             match tokio::time::timeout(START, started).await {
-                Ok(Ok(Ok(Opened { talk, loaded }))) => Ok(Agent { talk, loaded, orders, news }),
+                Ok(Ok(Ok(Opened { conversation_id, loaded }))) => {
+                    Ok(RunningAgent { conversation_id, loaded, orders, news })
+                }
                 Ok(Ok(Err(why))) => Err(cannot_start(&command, why)),
                 Ok(Err(_)) => Err(cannot_start(&command, "it ended before it answered")),
                 Err(_) => Err(cannot_start(&command, "it did not answer for two minutes")),
@@ -76,14 +81,14 @@ struct G3Event {
 
 /// The conversation was opened.
 struct Opened {
-    talk: Option<String>,
+    conversation_id: Option<String>,
     loaded: bool,
 }
 
 /// The channels of one agent.
-struct Talk {
-    told: UnboundedReceiver<Order>,
-    tell: UnboundedSender<News>,
+struct Channels {
+    rx: UnboundedReceiver<AgentCommand>,
+    tx: UnboundedSender<AgentEvent>,
     /// Taken when the conversation was opened.
     ready: Option<oneshot::Sender<std::result::Result<Opened, String>>>,
 }
@@ -93,8 +98,8 @@ type Ask = (Responder<RequestPermissionResponse>, Vec<PermissionOption>);
 
 /// What the handlers and the order loop share.
 struct Shared {
-    tell: UnboundedSender<News>,
-    heard: Mutex<Heard>,
+    tx: UnboundedSender<AgentEvent>,
+    state: Mutex<ConnectionState>,
     asks: Mutex<Asks>,
     /// It is known to be g3: its own events count, and the protocol's updates would tell everything
     /// twice.
@@ -110,10 +115,10 @@ struct Asks {
     open: BTreeMap<u32, Ask>,
 }
 
-/// What was heard so far.
-struct Heard {
-    voice: Voice,
-    updates: Updates,
+/// What was state so far.
+struct ConnectionState {
+    message: MessageBuffer,
+    updates: SessionUpdates,
     /// The first line that was no JSON.
     strange: Option<String>,
     /// Replayed history of a loaded conversation is not news.
@@ -122,34 +127,34 @@ struct Heard {
     last_error: Option<String>,
 }
 
-async fn serve(seat: Seat, mut process: Process, mut talk: Talk) {
-    let voice = Voice::new(Clock::from_env());
-    let heard = Heard {
-        voice,
-        updates: Updates::default(),
+async fn serve(params: LaunchParams, mut process: Process, mut channels: Channels) {
+    let message = MessageBuffer::new(Clock::from_env());
+    let state = ConnectionState {
+        message,
+        updates: SessionUpdates::default(),
         strange: None,
         replay: false,
         failed: None,
         last_error: None,
     };
     let shared = Arc::new(Shared {
-        tell: talk.tell.clone(),
-        heard: Mutex::new(heard),
-        asks: Mutex::new(Asks { last: seat.asked, open: BTreeMap::new() }),
-        is_g3: seat.row.sends_events(),
-        boxed: seat.room.is_confined(),
+        tx: channels.tx.clone(),
+        state: Mutex::new(state),
+        asks: Mutex::new(Asks { last: params.asked, open: BTreeMap::new() }),
+        is_g3: params.row.sends_events(),
+        boxed: params.room.is_confined(),
     });
     let stderr = process.running.child.stderr.take();
-    let log = wire::SharedLog::open(&seat.log, seat.log_bytes);
+    let log = wire::SharedLog::open(&params.log, params.log_bytes);
     let stderr = tokio::spawn(wire::log_stream(stderr, log.clone()));
     let (strange, mut first) = oneshot::channel();
     let sorter = wire::Sorter::new(strange, log);
     let spoke = sorter.spoke.clone();
     let end = tokio::select! {
-        end = converse(&seat, &mut process, &shared, &mut talk, sorter) => end,
-        () = speaks_no_acp(&mut first, &spoke, &shared) => End::Strange,
+        end = converse(&params, &mut process, &shared, &mut channels, sorter) => end,
+        () = speaks_no_acp(&mut first, &spoke, &shared) => ExitReason::Strange,
     };
-    let patience = if matches!(end, End::Told) { LEAVE } else { GRACE };
+    let patience = if matches!(end, ExitReason::Told) { LEAVE } else { GRACE };
     let ended = tokio::time::timeout(patience, process.running.child.wait()).await;
     let status = ended.ok().and_then(std::result::Result::ok);
     if status.is_none() {
@@ -160,12 +165,12 @@ async fn serve(seat: Seat, mut process: Process, mut talk: Talk) {
     let said = tokio::time::timeout(GRACE, stderr).await;
     let said = said.ok().and_then(std::result::Result::ok).unwrap_or_default();
     shared.flush();
-    if let Some(ready) = talk.ready.take() {
+    if let Some(ready) = channels.ready.take() {
         let line = shared.lock().strange.take().or_else(|| first.try_recv().ok());
         let _ =
             ready.send(Err(end.before_it_opened(status, report.read(), &said, line, shared.boxed)));
     } else {
-        let _ = talk.tell.send(News::Gone(end.why(status, &said, shared.boxed)));
+        let _ = channels.tx.send(AgentEvent::Gone(end.why(status, &said, shared.boxed)));
     }
 }
 
@@ -181,19 +186,19 @@ async fn speaks_no_acp(first: &mut oneshot::Receiver<String>, spoke: &AtomicBool
 
 /// Runs the connection until the agent or the orders end.
 async fn converse(
-    seat: &Seat,
+    params: &LaunchParams,
     process: &mut Process,
     shared: &Arc<Shared>,
-    talk: &mut Talk,
+    channels: &mut Channels,
     sorter: wire::Sorter,
-) -> End {
+) -> ExitReason {
     let child = &mut process.running.child;
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-        return End::Closed;
+        return ExitReason::Closed;
     };
     let transport = Lines::new(wire::lines_out(stdin), wire::lines_in(stdout, sorter));
     let (updates, events, requests) = (shared.clone(), shared.clone(), shared.clone());
-    let talked = Client
+    let ended = Client
         .v1()
         .on_receive_notification(
             async move |update: SessionNotification, _cx| {
@@ -218,60 +223,66 @@ async fn converse(
         )
         .connect_with(transport, async move |cx: Cx| {
             let (session, loaded) = tokio::select! {
-                opened = open(&cx, seat, shared) => opened?,
-                () = given_up(&mut talk.told) => return Ok(End::Told),
+                opened = open(&cx, params, shared) => opened?,
+                () = given_up(&mut channels.rx) => return Ok(ExitReason::Told),
             };
-            if let Some(ready) = talk.ready.take() {
-                let _ = ready.send(Ok(Opened { talk: Some(session.to_string()), loaded }));
+            if let Some(ready) = channels.ready.take() {
+                let _ =
+                    ready.send(Ok(Opened { conversation_id: Some(session.to_string()), loaded }));
             }
-            obey(&cx, &session, shared, &mut talk.told).await
+            command_loop(&cx, &session, shared, &mut channels.rx).await
         })
         .await;
-    talked.unwrap_or_else(|error| End::of(&error))
+    ended.unwrap_or_else(|error| ExitReason::of(&error))
 }
 
 /// Comes back when nobody waits for the agent any more.
-async fn given_up(told: &mut UnboundedReceiver<Order>) {
-    while !matches!(told.recv().await, Some(Order::End) | None) {}
+async fn given_up(rx: &mut UnboundedReceiver<AgentCommand>) {
+    while !matches!(rx.recv().await, Some(AgentCommand::End) | None) {}
 }
 
 /// Says hello and opens the conversation: the recorded one when the agent can load it.
 async fn open(
     cx: &Cx,
-    seat: &Seat,
+    params: &LaunchParams,
     shared: &Shared,
 ) -> std::result::Result<(SessionId, bool), agent_client_protocol::Error> {
     let hello = InitializeRequest::new(ProtocolVersion::V1);
     let hello = cx.send_request(hello).block_task().await?;
-    if let Some(talk) = seat.talk.clone().filter(|_| hello.agent_capabilities.load_session) {
+    if let Some(conversation_id) =
+        params.conversation_id.clone().filter(|_| hello.agent_capabilities.load_session)
+    {
         shared.replay(true);
-        let load = LoadSessionRequest::new(SessionId::new(talk.clone()), seat.worktree.clone());
+        let load = LoadSessionRequest::new(
+            SessionId::new(conversation_id.clone()),
+            params.worktree.clone(),
+        );
         let loaded = cx.send_request(load).block_task().await;
         shared.replay(false);
         if loaded.is_ok() {
-            return Ok((SessionId::new(talk), true));
+            return Ok((SessionId::new(conversation_id), true));
         }
     }
-    let new = NewSessionRequest::new(seat.worktree.clone());
+    let new = NewSessionRequest::new(params.worktree.clone());
     let opened = cx.send_request(new).block_task().await?;
     Ok((opened.session_id, false))
 }
 
 /// Turns orders into messages until there are none.
-async fn obey(
+async fn command_loop(
     cx: &Cx,
     session: &SessionId,
     shared: &Arc<Shared>,
-    told: &mut UnboundedReceiver<Order>,
-) -> std::result::Result<End, agent_client_protocol::Error> {
+    rx: &mut UnboundedReceiver<AgentCommand>,
+) -> std::result::Result<ExitReason, agent_client_protocol::Error> {
     loop {
-        let order = tokio::select! {
-            order = told.recv() => order,
+        let command = tokio::select! {
+            command = rx.recv() => command,
             // Its process ended; `serve` says how.
-            () = cx.incoming_closed() => return Ok(End::Closed),
+            () = cx.incoming_closed() => return Ok(ExitReason::Closed),
         };
-        match order {
-            Some(Order::Prompt(text)) => {
+        match command {
+            Some(AgentCommand::Prompt(text)) => {
                 let prompt = PromptRequest::new(
                     session.clone(),
                     vec![ContentBlock::Text(TextContent::new(text))],
@@ -284,68 +295,68 @@ async fn obey(
                     Ok(())
                 })?;
             }
-            Some(Order::Answer { n, decision }) => shared.answer(n, &decision)?,
-            Some(Order::Cancel) => {
+            Some(AgentCommand::Answer { n, decision }) => shared.answer(n, &decision)?,
+            Some(AgentCommand::Cancel) => {
                 cx.send_notification(CancelNotification::new(session.clone()))?
             }
-            Some(Order::End) | None => return Ok(End::Told),
+            Some(AgentCommand::End) | None => return Ok(ExitReason::Told),
         }
     }
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn lock(&self) -> std::sync::MutexGuard<'_, ConnectionState> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn replay(&self, on: bool) {
-        let mut heard = self.lock();
-        heard.replay = on;
-        let _ = heard.voice.message();
+        let mut state = self.lock();
+        state.replay = on;
+        let _ = state.message.message();
     }
 
     fn tell(&self, events: Vec<Value>) {
         for event in events {
-            let _ = self.tell.send(News::Event(event));
+            let _ = self.tx.send(AgentEvent::Event(event));
         }
     }
 
     fn flush(&self) {
-        let mut heard = self.lock();
-        let heard = &mut *heard;
-        let mut all = heard.updates.rest(&mut heard.voice);
-        all.extend(heard.voice.message());
+        let mut state = self.lock();
+        let state = &mut *state;
+        let mut all = state.updates.rest(&mut state.message);
+        all.extend(state.message.message());
         self.tell(all);
     }
 
     fn update(&self, update: SessionNotification) {
-        let mut heard = self.lock();
-        if self.is_g3 || heard.replay {
+        let mut state = self.lock();
+        if self.is_g3 || state.replay {
             return;
         }
-        let heard = &mut *heard;
-        self.tell(heard.updates.hear(update.update, &mut heard.voice));
+        let state = &mut *state;
+        self.tell(state.updates.hear(update.update, &mut state.message));
     }
 
     fn own_event(&self, event: Value) {
-        let mut heard = self.lock();
-        if !self.is_g3 || heard.replay {
+        let mut state = self.lock();
+        if !self.is_g3 || state.replay {
             return;
         }
         match serde_json::from_value::<What>(event.clone()) {
-            Ok(What::Error { text, .. }) => heard.last_error = Some(text),
+            Ok(What::Error { text, .. }) => state.last_error = Some(text),
             Ok(What::End { status, .. }) => {
-                let error = heard.last_error.take();
-                heard.failed = end::of_g3(status, error);
+                let error = state.last_error.take();
+                state.failed = exit_reason::of_g3(status, error);
             }
             Ok(What::Usage { usage }) if !is_plausible(&usage) => {
                 let text = "an impossible usage that the agent reported is not counted".to_owned();
-                let events = heard.voice.event(What::Notice { level: Level::Warning, text });
+                let events = state.message.event(What::Notice { level: Level::Warning, text });
                 return self.tell(events);
             }
             Ok(_) | Err(_) => {}
         }
-        let events = heard.voice.foreign(event);
+        let events = state.message.foreign(event);
         self.tell(events);
     }
 
@@ -364,7 +375,7 @@ impl Shared {
         let n = asks.last;
         let described = permission::describe(n, &request.tool_call, self.is_g3);
         asks.open.insert(n, (responder, request.options));
-        let _ = self.tell.send(News::Asked(described));
+        let _ = self.tx.send(AgentEvent::Asked(described));
     }
 
     fn asks(&self) -> std::sync::MutexGuard<'_, Asks> {
@@ -402,13 +413,13 @@ impl Shared {
         self.forget_asks();
         let failed = self.lock().failed.take();
         let why = match stop {
-            Ok(reason) => end::why_stopped(reason, failed),
+            Ok(reason) => exit_reason::why_stopped(reason, failed),
             // Its process ended: how is said by `serve`, which waits for it.
             Err(e) if agent_client_protocol::is_incoming_transport_closed(&e) => return,
-            Err(e) => {
-                Some(failed.unwrap_or_else(|| end::explained(wire::sentence(&e), self.boxed)))
-            }
+            Err(e) => Some(
+                failed.unwrap_or_else(|| exit_reason::explained(wire::sentence(&e), self.boxed)),
+            ),
         };
-        let _ = self.tell.send(News::TurnEnded(why));
+        let _ = self.tx.send(AgentEvent::TurnEnded(why));
     }
 }

@@ -8,12 +8,12 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::launch::end::{ended_with, not_started};
-use crate::launch::log::Log;
-use crate::launch::voice::Voice;
-use crate::launch::wire::Tail;
-use crate::launch::{Agent, Launcher, News, Order, Seat, cannot_start};
-use crate::room::Process;
+use crate::exec::runner::Process;
+use crate::launch::exit_reason::{ended_with, not_started};
+use crate::launch::log::OutputLog;
+use crate::launch::message_buffer::MessageBuffer;
+use crate::launch::wire::OutputTail;
+use crate::launch::{AgentCommand, AgentEvent, LaunchParams, Launcher, RunningAgent, cannot_start};
 
 /// Bytes of one argument that the system passes on to a program, its last zero included (Linux:
 /// `MAX_ARG_STRLEN`, 32 pages).
@@ -21,7 +21,7 @@ const LONGEST_ARGUMENT: usize = 128 << 10;
 
 /// Runs the argv template of the agents table; `{prompt}`, `{worktree}` and `{id}` are filled in.
 /// Without `{prompt}` in it the program reads the prompt from its stdin.
-pub struct Command;
+pub struct CommandLauncher;
 
 /// Refuses a text that does not fit into an argument of the agent's command.
 pub fn refuse_too_long(row: &AgentRow, text: &str) -> Result<()> {
@@ -41,61 +41,65 @@ pub fn refuse_too_long(row: &AgentRow, text: &str) -> Result<()> {
 
 const PROMPT: &str = "{prompt}";
 
-impl Launcher for Command {
-    fn launch(&self, seat: Seat) -> BoxFuture<'static, Result<Agent>> {
+impl Launcher for CommandLauncher {
+    fn launch(&self, params: LaunchParams) -> BoxFuture<'static, Result<RunningAgent>> {
         Box::pin(async move {
-            let (orders, told) = unbounded_channel();
-            let (tell, news) = unbounded_channel();
-            let room = seat.room.clone();
-            room.see_to(serve(seat, told, tell));
-            Ok(Agent { talk: None, loaded: false, orders, news })
+            let (orders, rx) = unbounded_channel();
+            let (tx, news) = unbounded_channel();
+            let room = params.room.clone();
+            room.wait_tracked(serve(params, rx, tx));
+            Ok(RunningAgent { conversation_id: None, loaded: false, orders, news })
         })
     }
 }
 
 /// Turns one order after the other into a process.
-async fn serve(seat: Seat, mut told: UnboundedReceiver<Order>, tell: UnboundedSender<News>) {
-    while let Some(order) = told.recv().await {
-        match order {
-            Order::Prompt(text) => {
-                let why = turn(&seat, &text, &mut told, &tell).await;
-                if tell.send(News::TurnEnded(why)).is_err() {
+async fn serve(
+    params: LaunchParams,
+    mut rx: UnboundedReceiver<AgentCommand>,
+    tx: UnboundedSender<AgentEvent>,
+) {
+    while let Some(command) = rx.recv().await {
+        match command {
+            AgentCommand::Prompt(text) => {
+                let why = turn(&params, &text, &mut rx, &tx).await;
+                if tx.send(AgentEvent::TurnEnded(why)).is_err() {
                     return;
                 }
             }
-            Order::End => return,
-            Order::Answer { .. } | Order::Cancel => {}
+            AgentCommand::End => return,
+            AgentCommand::Answer { .. } | AgentCommand::Cancel => {}
         }
     }
 }
 
 /// One process from its start to its end; gives what went wrong.
 async fn turn(
-    seat: &Seat,
+    params: &LaunchParams,
     text: &str,
-    told: &mut UnboundedReceiver<Order>,
-    tell: &UnboundedSender<News>,
+    rx: &mut UnboundedReceiver<AgentCommand>,
+    tx: &UnboundedSender<AgentEvent>,
 ) -> Option<String> {
-    if let Err(failure) = refuse_too_long(&seat.row, text) {
+    if let Err(failure) = refuse_too_long(&params.row, text) {
         return Some(failure.sentence());
     }
-    let mut process = match seat.room.start(&filled(seat, text)) {
+    let mut process = match params.room.start(&filled(params, text)) {
         Ok(process) => process,
         Err(failure) => {
             let why = failure.into_cause();
-            return Some(cannot_start(&seat.row.command, why).sentence());
+            return Some(cannot_start(&params.row.command, why).sentence());
         }
     };
     // A program that waits for more than there is must not wait forever.
     if let Some(stdin) = process.running.child.stdin.take()
-        && !seat.row.command.iter().any(|part| part.contains(PROMPT))
+        && !params.row.command.iter().any(|part| part.contains(PROMPT))
     {
         tokio::spawn(write_all(stdin, text.to_owned()));
     }
-    let hear = tokio::spawn(hear(Streams::of(&mut process), seat.clone()));
+    let hear = tokio::spawn(hear(Streams::of(&mut process), params.clone()));
     let ended = tokio::select! {
         status = process.running.child.wait() => Some(status),
-        () = cancelled(told) => {
+        () = cancelled(rx) => {
             let _ = process.running.end(GRACE).await;
             None
         }
@@ -105,37 +109,38 @@ async fn turn(
     drop((running, lifeline));
     let (message, said) = hear.await.unwrap_or_default();
     if let Some(message) = message {
-        let _ = tell.send(News::Event(message));
+        let _ = tx.send(AgentEvent::Event(message));
     }
     match ended {
         Some(Ok(status)) if status.success() => None,
         Some(Ok(status)) => Some(match report.read() {
-            Some(failure) => cannot_start(&seat.row.command, not_started(&failure)).sentence(),
-            None => ended_with(status, &said, seat.room.is_confined()),
+            Some(failure) => cannot_start(&params.row.command, not_started(&failure)).sentence(),
+            None => ended_with(status, &said, params.room.is_confined()),
         }),
         Some(Err(e)) => Some(format!("cannot wait for the agent: {e}")),
         None => Some("the turn was cancelled".to_owned()),
     }
 }
 
-async fn cancelled(told: &mut UnboundedReceiver<Order>) {
+async fn cancelled(rx: &mut UnboundedReceiver<AgentCommand>) {
     loop {
-        match told.recv().await {
-            Some(Order::Cancel | Order::End) | None => return,
-            Some(Order::Prompt(_) | Order::Answer { .. }) => {}
+        match rx.recv().await {
+            Some(AgentCommand::Cancel | AgentCommand::End) | None => return,
+            Some(AgentCommand::Prompt(_) | AgentCommand::Answer { .. }) => {}
         }
     }
 }
 
 /// The template with the prompt in it. An argument is never split, so nothing can be injected.
-fn filled(seat: &Seat, text: &str) -> Vec<String> {
-    let worktree = seat.worktree.to_string_lossy();
-    seat.row
+fn filled(params: &LaunchParams, text: &str) -> Vec<String> {
+    let worktree = params.worktree.to_string_lossy();
+    params
+        .row
         .command
         .iter()
         .map(|part| {
             // The prompt goes in last: braces in it mean nothing.
-            let part = part.replace("{worktree}", &worktree).replace("{id}", seat.id.as_str());
+            let part = part.replace("{worktree}", &worktree).replace("{id}", params.id.as_str());
             part.replace(PROMPT, text)
         })
         .collect()
@@ -160,10 +165,10 @@ impl Streams {
 
 /// Reads both streams to their end into the log; gives the end of stdout as one message, and the
 /// end of stderr.
-async fn hear(streams: Streams, seat: Seat) -> (Option<serde_json::Value>, String) {
-    let mut voice = Voice::new(Clock::from_env());
-    let mut said = Tail::default();
-    let mut log = Log::open(&seat.log, seat.log_bytes).ok();
+async fn hear(streams: Streams, params: LaunchParams) -> (Option<serde_json::Value>, String) {
+    let mut message = MessageBuffer::new(Clock::from_env());
+    let mut said = OutputTail::default();
+    let mut log = OutputLog::open(&params.log, params.log_bytes).ok();
     let mut keep = |bytes: &[u8]| {
         let _ = log.as_mut().map(|log| log.write(bytes));
     };
@@ -172,7 +177,7 @@ async fn hear(streams: Streams, seat: Seat) -> (Option<serde_json::Value>, Strin
     while out.is_some() || err.is_some() {
         tokio::select! {
             n = read(&mut out, &mut from_out) => {
-                voice.text(&String::from_utf8_lossy(&from_out[..n]));
+                message.text(&String::from_utf8_lossy(&from_out[..n]));
                 keep(&from_out[..n]);
             }
             n = read(&mut err, &mut from_err) => {
@@ -181,7 +186,7 @@ async fn hear(streams: Streams, seat: Seat) -> (Option<serde_json::Value>, Strin
             }
         }
     }
-    (voice.message(), said.text())
+    (message.message(), said.text())
 }
 
 /// Reads some bytes; a stream at its end is taken away.

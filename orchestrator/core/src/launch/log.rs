@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// A log that never grows past its bound: two files of half of it.
 #[derive(Debug)]
-pub struct Log {
+pub struct OutputLog {
     path: PathBuf,
     file: File,
     length: u64,
@@ -15,12 +15,12 @@ pub struct Log {
     total: u64,
 }
 
-impl Log {
+impl OutputLog {
     /// Opens a log of at most so many bytes.
-    pub fn open(path: &Path, bound: u64) -> io::Result<Log> {
+    pub fn open(path: &Path, bound: u64) -> io::Result<OutputLog> {
         let file = open(path)?;
         let length = file.metadata()?.len();
-        Ok(Log { path: path.to_owned(), file, length, half: (bound / 2).max(1), total: 0 })
+        Ok(OutputLog { path: path.to_owned(), file, length, half: (bound / 2).max(1), total: 0 })
     }
 
     /// Appends; the older half makes room. Gives how many bytes were written since the start.
@@ -112,7 +112,7 @@ mod tests {
         let path = dir.path().join("agent.log");
         let mut tail = RawTail::from_start(path.clone());
         assert_eq!(tail.more().unwrap(), "");
-        let mut log = Log::open(&path, 40).unwrap();
+        let mut log = OutputLog::open(&path, 40).unwrap();
         log.write("first é".as_bytes()).unwrap();
         log.write(&"é".as_bytes()[..1]).unwrap();
         assert_eq!(tail.more().unwrap(), "first é");
@@ -130,7 +130,7 @@ mod tests {
     fn a_log_stays_within_its_bound_and_keeps_the_end() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agent.log");
-        let mut log = Log::open(&path, 1000).unwrap();
+        let mut log = OutputLog::open(&path, 1000).unwrap();
         for n in 0..100 {
             log.write(format!("line {n:04}\n").repeat(5).as_bytes()).unwrap();
         }

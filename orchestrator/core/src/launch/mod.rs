@@ -2,14 +2,14 @@
 
 pub mod acp;
 pub mod command;
-pub mod contract;
-pub mod end;
+pub mod exit_reason;
 pub mod host;
 pub mod log;
+pub mod message_buffer;
 pub mod permission;
-pub mod table;
+pub mod registry;
+pub mod requirements;
 pub mod update;
-pub mod voice;
 pub mod wire;
 
 use std::path::PathBuf;
@@ -21,17 +21,17 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use crate::room::Room;
+use crate::exec::runner::SandboxedRunner;
 
 /// A way to start an agent: over ACP, or any command.
 pub trait Launcher {
-    /// Starts it. What it tells comes out of [`Agent::news`].
-    fn launch(&self, seat: Seat) -> BoxFuture<'static, Result<Agent>>;
+    /// Starts it. What it tells comes out of [`RunningAgent::news`].
+    fn launch(&self, params: LaunchParams) -> BoxFuture<'static, Result<RunningAgent>>;
 }
 
 /// Where an agent is to work.
 #[derive(Clone)]
-pub struct Seat {
+pub struct LaunchParams {
     /// The session.
     pub id: Id,
     /// How to speak with it, as the agents table has it.
@@ -39,37 +39,37 @@ pub struct Seat {
     /// The session's worktree.
     pub worktree: PathBuf,
     /// The conversation to go on with.
-    pub talk: Option<String>,
+    pub conversation_id: Option<String>,
     /// Where raw output goes.
     pub log: PathBuf,
     /// Bytes of raw output that are kept.
     pub log_bytes: u64,
     /// Starts programs there.
-    pub room: Room,
+    pub room: SandboxedRunner,
     /// The number of the session's last permission request: further ones count on from it.
     pub asked: u32,
 }
 
-/// A running agent. Dropped, it ends; [`Room::emptied`] waits for that.
-pub struct Agent {
+/// A running agent. Dropped, it ends; [`SandboxedRunner::emptied`] waits for that.
+pub struct RunningAgent {
     /// The name of its conversation, when it can be loaded again.
-    pub talk: Option<String>,
+    pub conversation_id: Option<String>,
     /// Whether it knows the conversation so far.
     pub loaded: bool,
     /// What it is told to do.
-    pub orders: UnboundedSender<Order>,
+    pub orders: UnboundedSender<AgentCommand>,
     /// What it tells.
-    pub news: UnboundedReceiver<News>,
+    pub news: UnboundedReceiver<AgentEvent>,
 }
 
 /// What an agent is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum AgentCommand {
     /// Work on this.
     Prompt(String),
     /// The decision of a request.
     Answer {
-        /// The number that its [`Request`] has.
+        /// The number that its [`PermissionRequest`] has.
         n: u32,
         /// The decision.
         decision: Decision,
@@ -82,11 +82,11 @@ pub enum Order {
 
 /// What an agent tells.
 #[derive(Clone, Debug, PartialEq)]
-pub enum News {
+pub enum AgentEvent {
     /// An event in g3's wire form.
     Event(Value),
     /// It asks whether it may do this.
-    Asked(Request),
+    Asked(PermissionRequest),
     /// Its turn is over; the text says what went wrong.
     TurnEnded(Option<String>),
     /// Its process ended.
@@ -106,7 +106,7 @@ pub struct Decision {
 
 /// A request for permission, as an agent makes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub struct PermissionRequest {
     /// Its number, which no other request of the session has.
     pub n: u32,
     /// What the agent wants, all of it: also what it says beside the title.

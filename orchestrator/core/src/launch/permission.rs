@@ -8,14 +8,14 @@ use agent_client_protocol::v1::schema::{
 };
 use serde_json::Value;
 
-use crate::launch::{Decision, Request};
+use crate::launch::{Decision, PermissionRequest};
 
 /// The key of what g3 and studio tell each other beside the protocol, in `_meta`.
 const META: &str = "g3";
 
 /// What a request is about. An agent may hide what it wants behind a harmless title, so what it
 /// hands to the tool is shown too.
-pub fn describe(n: u32, call: &ToolCallUpdate, is_g3: bool) -> Request {
+pub fn describe(n: u32, call: &ToolCallUpdate, is_g3: bool) -> PermissionRequest {
     let fields = &call.fields;
     let title = fields.title.clone().or_else(|| fields.name.clone());
     let title = title.unwrap_or_else(|| "use a tool".to_owned());
@@ -47,7 +47,7 @@ pub fn describe(n: u32, call: &ToolCallUpdate, is_g3: bool) -> Request {
     let rule = rule.map_or_else(|| what.clone(), str::to_owned);
     let writes = if changes_files { locations } else { Vec::new() };
     let writes = writes.into_iter().filter(|path| path.is_absolute()).collect();
-    Request { n, what, rule, writes }
+    PermissionRequest { n, what, rule, writes }
 }
 
 /// What a tool is handed, a line each: the command and its directory by name, the rest as JSON.
@@ -94,7 +94,7 @@ mod tests {
     use agent_client_protocol::v1::schema::{ToolCallLocation, ToolCallUpdateFields};
     use serde_json::json;
 
-    fn asks(fields: ToolCallUpdateFields) -> Request {
+    fn asks(fields: ToolCallUpdateFields) -> PermissionRequest {
         describe(3, &ToolCallUpdate::new("c", fields), false)
     }
 

@@ -8,14 +8,14 @@ use agent_client_protocol::v1::schema::{
 use base::event::{TodoItem, Usage, What};
 use serde_json::Value;
 
-use crate::launch::voice::Voice;
+use crate::launch::message_buffer::MessageBuffer;
 
 /// Bytes of a tool's result that an event carries.
 const MOST: usize = 4096;
 
 /// Reads the updates of one agent.
 #[derive(Debug, Default)]
-pub struct Updates {
+pub struct SessionUpdates {
     /// What the conversation cost so far, in US dollars.
     cost: f64,
     /// Calls that were announced before it was known what they are about.
@@ -29,13 +29,13 @@ struct Call {
     args: Value,
 }
 
-impl Updates {
+impl SessionUpdates {
     /// What an update means.
-    pub fn hear(&mut self, update: SessionUpdate, voice: &mut Voice) -> Vec<Value> {
+    pub fn hear(&mut self, update: SessionUpdate, message: &mut MessageBuffer) -> Vec<Value> {
         match update {
             SessionUpdate::AgentMessageChunk(chunk) => {
                 if let ContentBlock::Text(text) = chunk.content {
-                    voice.text(&text.text);
+                    message.text(&text.text);
                 }
                 Vec::new()
             }
@@ -50,9 +50,9 @@ impl Updates {
                     self.announced.insert(id, named);
                     return Vec::new();
                 }
-                named.begins(id, voice)
+                named.begins(id, message)
             }
-            SessionUpdate::ToolCallUpdate(update) => self.call(update, voice),
+            SessionUpdate::ToolCallUpdate(update) => self.call(update, message),
             SessionUpdate::Plan(plan) => {
                 let items = plan.entries.into_iter().enumerate();
                 let items = items.map(|(n, entry)| TodoItem {
@@ -61,16 +61,16 @@ impl Updates {
                     status: wire_name(&entry.status),
                     priority: wire_name(&entry.priority),
                 });
-                voice.event(What::Todo { items: items.collect() })
+                message.event(What::Todo { items: items.collect() })
             }
             SessionUpdate::UsageUpdate(usage) => {
-                let mut all = voice.event(What::Context { used: usage.used, limit: usage.size });
+                let mut all = message.event(What::Context { used: usage.used, limit: usage.size });
                 if let Some(now) = usage.cost.filter(|now| now.amount > self.cost) {
                     let more = Some(now.amount - self.cost);
                     let usage = Usage { cost_usd: more, ..Usage::default() };
                     if is_plausible(&usage) {
                         self.cost = now.amount;
-                        all.extend(voice.event(What::Usage { usage }));
+                        all.extend(message.event(What::Usage { usage }));
                     }
                 }
                 all
@@ -86,12 +86,12 @@ impl Updates {
     }
 
     /// Calls that were announced and never begun: their turn is over.
-    pub fn rest(&mut self, voice: &mut Voice) -> Vec<Value> {
+    pub fn rest(&mut self, message: &mut MessageBuffer) -> Vec<Value> {
         let rest = std::mem::take(&mut self.announced);
-        rest.into_iter().flat_map(|(id, call)| call.begins(id, voice)).collect()
+        rest.into_iter().flat_map(|(id, call)| call.begins(id, message)).collect()
     }
 
-    fn call(&mut self, update: ToolCallUpdate, voice: &mut Voice) -> Vec<Value> {
+    fn call(&mut self, update: ToolCallUpdate, message: &mut MessageBuffer) -> Vec<Value> {
         let id = update.tool_call_id.to_string();
         let fields = update.fields;
         let mut all = Vec::new();
@@ -103,7 +103,7 @@ impl Updates {
                     self.announced.insert(id, call);
                     return all;
                 }
-                Some(_) => all = call.begins(id.clone(), voice),
+                Some(_) => all = call.begins(id.clone(), message),
             }
         }
         let ok = match fields.status {
@@ -120,7 +120,7 @@ impl Updates {
             _ => None,
         });
         let text: String = texts.collect::<Vec<_>>().join("\n");
-        all.extend(voice.event(What::ToolEnd {
+        all.extend(message.event(What::ToolEnd {
             id,
             name: fields.name.or(fields.title).unwrap_or_default(),
             ok,
@@ -133,8 +133,8 @@ impl Updates {
 }
 
 impl Call {
-    fn begins(self, id: String, voice: &mut Voice) -> Vec<Value> {
-        voice.event(What::ToolStart { id, name: self.name, args: self.args })
+    fn begins(self, id: String, message: &mut MessageBuffer) -> Vec<Value> {
+        message.event(What::ToolStart { id, name: self.name, args: self.args })
     }
 }
 
@@ -165,10 +165,11 @@ mod tests {
     use serde_json::json;
 
     fn heard(updates: Vec<SessionUpdate>) -> Vec<Value> {
-        let (mut reader, mut voice) = (Updates::default(), Voice::new(Clock::from_env()));
+        let (mut reader, mut message) =
+            (SessionUpdates::default(), MessageBuffer::new(Clock::from_env()));
         let mut all: Vec<Value> =
-            updates.into_iter().flat_map(|update| reader.hear(update, &mut voice)).collect();
-        all.extend(reader.rest(&mut voice));
+            updates.into_iter().flat_map(|update| reader.hear(update, &mut message)).collect();
+        all.extend(reader.rest(&mut message));
         all
     }
 

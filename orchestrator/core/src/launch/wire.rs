@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufRead
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::oneshot;
 
-use crate::launch::log::Log;
+use crate::launch::log::OutputLog;
 
 /// Bytes of one line; a longer one ends the conversation.
 const LONGEST: usize = 16 << 20;
@@ -80,12 +80,12 @@ impl Sorter {
 
 /// The agent's log, for both of its streams. One that cannot be written is none.
 #[derive(Clone)]
-pub struct SharedLog(Arc<Mutex<Option<Log>>>);
+pub struct SharedLog(Arc<Mutex<Option<OutputLog>>>);
 
 impl SharedLog {
     /// Opens a log of at most so many bytes.
     pub fn open(path: &Path, bound: u64) -> SharedLog {
-        SharedLog(Arc::new(Mutex::new(Log::open(path, bound).ok())))
+        SharedLog(Arc::new(Mutex::new(OutputLog::open(path, bound).ok())))
     }
 
     fn write(&self, bytes: &[u8]) {
@@ -111,7 +111,7 @@ async fn next_line(reader: &mut BufReader<impl AsyncRead + Unpin>) -> io::Result
 /// Copies stderr into the agent's log; gives its end.
 pub async fn log_stream(stream: Option<ChildStderr>, log: SharedLog) -> String {
     let Some(mut stream) = stream else { return String::new() };
-    let mut tail = Tail::default();
+    let mut tail = OutputTail::default();
     let mut buffer = vec![0; 16 << 10];
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
         log.write(&buffer[..n]);
@@ -122,9 +122,9 @@ pub async fn log_stream(stream: Option<ChildStderr>, log: SharedLog) -> String {
 
 /// The end of a stream.
 #[derive(Debug, Default)]
-pub struct Tail(Vec<u8>);
+pub struct OutputTail(Vec<u8>);
 
-impl Tail {
+impl OutputTail {
     /// Takes more in.
     pub fn hear(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);

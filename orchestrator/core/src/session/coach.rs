@@ -8,12 +8,12 @@ use planner::verdict::{Checks, Disagreement, Judged, Status as Met, Verdict, dis
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::session::journal::{CheckResult, Work};
+use crate::session::journal::{CheckResult, WorkSummary};
 
 /// The rounds of player and coach in a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Coach {
+pub struct CoachSummary {
     /// The last round that was judged; none before the first verdict.
     pub last: Option<RoundReport>,
     /// What each round took so far.
@@ -47,10 +47,10 @@ fn verdict_of(round: &RoundReport) -> Option<Verdict> {
 }
 
 /// Takes a `plan` event into account; those of other modes, and what cannot be read, change nothing.
-pub fn hear(coach: &mut Option<Coach>, plan: &Value) {
+pub fn hear(coach: &mut Option<CoachSummary>, plan: &Value) {
     match RoundsEvent::parse(plan) {
         // A run that begins anew judges by requirements of its own.
-        Some(RoundsEvent::Begun { resumed: false, .. }) => *coach = Some(Coach::default()),
+        Some(RoundsEvent::Begun { resumed: false, .. }) => *coach = Some(CoachSummary::default()),
         Some(RoundsEvent::Playing(_)) => {
             let coach = coach.get_or_insert_default();
             coach.played_on = coach.last.is_some();
@@ -84,7 +84,7 @@ pub fn hear(coach: &mut Option<Coach>, plan: &Value) {
     }
 }
 
-impl Coach {
+impl CoachSummary {
     fn judged(&mut self, round: RoundReport) {
         self.checks = round.checks.iter().map(|ran| (ran.command.clone(), ran.ok)).collect();
         self.last = Some(round);
@@ -92,7 +92,7 @@ impl Coach {
     }
 
     /// The work came home.
-    pub fn brought(&mut self, work: &Work) {
+    pub fn brought(&mut self, work: &WorkSummary) {
         if self.last.is_some() && self.of.is_none() {
             self.of = Some(work.commit().to_owned());
         }
@@ -153,14 +153,14 @@ mod tests {
         json!({"mode": "autonomous", "state": state, "round": 2, "rounds": 5})
     }
 
-    fn heard(all: &[Value]) -> Coach {
+    fn heard(all: &[Value]) -> CoachSummary {
         let mut coach = None;
         all.iter().for_each(|plan| hear(&mut coach, plan));
         coach.expect("it was heard")
     }
 
-    fn work(head: &str) -> Work {
-        Work { head: head.into(), ..Work::default() }
+    fn work(head: &str) -> WorkSummary {
+        WorkSummary { head: head.into(), ..WorkSummary::default() }
     }
 
     #[test]
@@ -231,6 +231,6 @@ mod tests {
         hear(&mut coach, &json!({"mode": "autonomous", "state": "begun", "resumed": true}));
         assert_eq!(coach, Some(known));
         hear(&mut coach, &at("begun"));
-        assert_eq!(coach, Some(Coach::default()), "a new run has new requirements");
+        assert_eq!(coach, Some(CoachSummary::default()), "a new run has new requirements");
     }
 }

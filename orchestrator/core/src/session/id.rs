@@ -6,7 +6,7 @@ use base::id::Id;
 
 /// A session that could be meant.
 #[derive(Clone, Debug)]
-pub struct Candidate {
+pub struct NamedSession {
     /// The session.
     pub id: Id,
     /// RFC 3339, UTC.
@@ -19,7 +19,7 @@ pub struct Candidate {
 
 /// Finds the session that was typed among all, which stand oldest first; without a text, the only
 /// one that fits.
-pub fn resolve(typed: Option<&str>, candidates: &[Candidate]) -> Result<Id> {
+pub fn resolve(typed: Option<&str>, candidates: &[NamedSession]) -> Result<Id> {
     match typed {
         None => only(candidates),
         Some("@latest") => candidates
@@ -31,8 +31,8 @@ pub fn resolve(typed: Option<&str>, candidates: &[Candidate]) -> Result<Id> {
     }
 }
 
-fn only(candidates: &[Candidate]) -> Result<Id> {
-    let fitting: Vec<&Candidate> = candidates.iter().filter(|c| c.fits).collect();
+fn only(candidates: &[NamedSession]) -> Result<Id> {
+    let fitting: Vec<&NamedSession> = candidates.iter().filter(|c| c.fits).collect();
     match fitting.as_slice() {
         [one] => Ok(one.id.clone()),
         [] if candidates.is_empty() => Err(none_at_all()),
@@ -44,11 +44,11 @@ fn only(candidates: &[Candidate]) -> Result<Id> {
     }
 }
 
-fn by_prefix(text: &str, candidates: &[Candidate]) -> Result<Id> {
+fn by_prefix(text: &str, candidates: &[NamedSession]) -> Result<Id> {
     if let Some(exact) = candidates.iter().find(|c| c.id.as_str() == text) {
         return Ok(exact.id.clone());
     }
-    let mut found: Vec<&Candidate> =
+    let mut found: Vec<&NamedSession> =
         candidates.iter().filter(|c| !text.is_empty() && c.id.as_str().starts_with(text)).collect();
     if found.iter().any(|c| c.is_open) {
         found.retain(|c| c.is_open);
@@ -87,7 +87,7 @@ fn none_at_all() -> Failure {
     Failure::not_found("there are no sessions in this repository").next("studio run 'your task'")
 }
 
-fn ambiguous(what: &str, many: &[&Candidate]) -> Failure {
+fn ambiguous(what: &str, many: &[&NamedSession]) -> Failure {
     let names: Vec<&str> = many.iter().take(12).map(|c| c.id.as_str()).collect();
     Failure::not_found(what).because(names.join(", ")).next("type more of the id")
 }
@@ -100,7 +100,7 @@ fn shown(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn candidates() -> Vec<Candidate> {
+    fn candidates() -> Vec<NamedSession> {
         [
             ("fix-login-aaaa", "2026-01-01", true, true),
             ("fix-logout-bbbb", "2026-01-02", true, false),
@@ -109,7 +109,7 @@ mod tests {
             ("old-one-eeee", "2025-01-03", false, false),
             ("old-two-ffff", "2025-01-04", false, false),
         ]
-        .map(|(id, at, is_open, fits)| Candidate {
+        .map(|(id, at, is_open, fits)| NamedSession {
             id: Id::parse(id).unwrap(),
             created_at: at.into(),
             is_open,

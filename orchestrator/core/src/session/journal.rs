@@ -7,23 +7,23 @@ use base::clock::Clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::session::record::Limits;
+use crate::session::record::RunLimits;
 
 /// One line of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Line {
+pub struct JournalLine {
     /// RFC 3339, UTC.
     pub time: String,
     /// What happened.
     #[serde(flatten)]
-    pub entry: Entry,
+    pub entry: JournalEntry,
 }
 
 /// What can happen to a session. A reader that does not know an entry cannot tell the session's state
 /// and says so.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
-pub enum Entry {
+pub enum JournalEntry {
     /// It waits for a free place; `prompt` is what the agent is told then, the task if absent.
     Queued {
         /// What is said beyond the task, by `send` or `resume`.
@@ -84,7 +84,7 @@ pub enum Entry {
     /// The user changed how the session is run; what is absent stays as it is.
     Settings {
         /// Limits that replace the earlier ones.
-        limits: Limits,
+        limits: RunLimits,
         /// Whether permission requests wait for the user.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attended: Option<bool>,
@@ -102,7 +102,7 @@ pub enum Entry {
         why: Option<String>,
     },
     /// What the session holds now, after import and snapshot.
-    Work(Work),
+    Work(WorkSummary),
     /// The checks run.
     Checking,
     /// The checks ran.
@@ -130,7 +130,7 @@ pub enum Entry {
     /// The last line of a supervised run.
     Exit {
         /// How it ended.
-        outcome: Outcome,
+        outcome: SessionOutcome,
         /// Milliseconds that the run took; the times of its lines tell it when absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ms: Option<u64>,
@@ -144,7 +144,7 @@ fn is_false(value: &bool) -> bool {
 /// What a session holds, compared with its base.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Work {
+pub struct WorkSummary {
     /// The commit that it is compared with: the merge base with the branch that it would land on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
@@ -169,7 +169,7 @@ pub struct Work {
     pub notes: Vec<String>,
 }
 
-impl Work {
+impl WorkSummary {
     /// The commit that holds all of it.
     pub fn commit(&self) -> &str {
         self.snapshot.as_ref().unwrap_or(&self.head)
@@ -217,7 +217,7 @@ impl CheckResult {
 /// How a supervised run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum SessionOutcome {
     /// Every check passed, or none is configured.
     Ready,
     /// The agent or a check failed.
@@ -233,20 +233,20 @@ pub enum Outcome {
 
 /// A journal that is open for appending, with the clock that stamps its lines.
 #[derive(Debug)]
-pub struct Writer {
+pub struct JournalWriter {
     journal: base::files::Journal,
     clock: Clock,
 }
 
-impl Writer {
+impl JournalWriter {
     /// Opens a session's journal.
-    pub fn open(path: &Path, clock: Clock) -> io::Result<Writer> {
-        Ok(Writer { journal: base::files::Journal::open(path)?, clock })
+    pub fn open(path: &Path, clock: Clock) -> io::Result<JournalWriter> {
+        Ok(JournalWriter { journal: base::files::Journal::open(path)?, clock })
     }
 
     /// Appends one entry.
-    pub fn write(&mut self, entry: Entry) -> io::Result<()> {
-        self.journal.append(&Line { time: self.clock.stamp(), entry })
+    pub fn write(&mut self, entry: JournalEntry) -> io::Result<()> {
+        self.journal.append(&JournalLine { time: self.clock.stamp(), entry })
     }
 
     /// Makes what was written durable.
@@ -257,19 +257,19 @@ impl Writer {
 
 /// Reads a journal that grows: each call gives the whole lines that were added since the last.
 #[derive(Debug)]
-pub struct Tail {
+pub struct JournalTail {
     path: PathBuf,
     at: u64,
 }
 
-impl Tail {
+impl JournalTail {
     /// A reader that starts at the first line.
-    pub fn from_start(path: PathBuf) -> Tail {
-        Tail { path, at: 0 }
+    pub fn from_start(path: PathBuf) -> JournalTail {
+        JournalTail { path, at: 0 }
     }
 
     /// What was added since the last call.
-    pub fn more(&mut self) -> io::Result<Vec<Line>> {
+    pub fn more(&mut self) -> io::Result<Vec<JournalLine>> {
         use std::os::unix::fs::FileExt;
         let file = match std::fs::File::open(&self.path) {
             Ok(file) => file,
@@ -288,7 +288,7 @@ impl Tail {
     }
 }
 
-fn parse_lines(bytes: &[u8]) -> Vec<Line> {
+fn parse_lines(bytes: &[u8]) -> Vec<JournalLine> {
     let lines = bytes.split(|b| *b == b'\n').filter(|line| !line.is_empty());
     lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
@@ -301,11 +301,11 @@ mod tests {
     fn a_tail_gives_each_whole_line_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal.jsonl");
-        let mut tail = Tail::from_start(path.clone());
+        let mut tail = JournalTail::from_start(path.clone());
         assert!(tail.more().unwrap().is_empty());
-        let mut writer = Writer::open(&path, Clock::from_env()).unwrap();
-        writer.write(Entry::Queued { prompt: None }).unwrap();
-        assert_eq!(tail.more().unwrap()[0].entry, Entry::Queued { prompt: None });
+        let mut writer = JournalWriter::open(&path, Clock::from_env()).unwrap();
+        writer.write(JournalEntry::Queued { prompt: None }).unwrap();
+        assert_eq!(tail.more().unwrap()[0].entry, JournalEntry::Queued { prompt: None });
         std::fs::OpenOptions::new()
             .append(true)
             .open(&path)
@@ -313,8 +313,11 @@ mod tests {
             .unwrap()
             .unwrap();
         assert!(tail.more().unwrap().is_empty(), "half a line is not a line");
-        Writer::open(&path, Clock::from_env()).unwrap().write(Entry::Checking).unwrap();
+        JournalWriter::open(&path, Clock::from_env())
+            .unwrap()
+            .write(JournalEntry::Checking)
+            .unwrap();
         let more: Vec<_> = tail.more().unwrap().into_iter().map(|line| line.entry).collect();
-        assert_eq!(more, [Entry::Checking], "a torn line is skipped");
+        assert_eq!(more, [JournalEntry::Checking], "a torn line is skipped");
     }
 }

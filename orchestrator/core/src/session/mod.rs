@@ -1,9 +1,8 @@
 //! One attempt at a task by one agent: what is recorded about it, and what that says.
 
 pub mod coach;
-pub mod facts;
-pub mod fates;
-pub mod home;
+pub mod collect;
+pub mod disposition;
 pub mod id;
 pub mod journal;
 pub mod random;
@@ -12,3 +11,4 @@ pub mod shown;
 pub mod spec;
 pub mod state;
 pub mod store;
+pub mod summary;

@@ -6,7 +6,7 @@ use base::failure::Result;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
-use crate::session::facts::Story;
+use crate::session::summary::JournalSummary;
 use studio_git::names::{BranchTemplate, WorktreeTemplate};
 use studio_git::repair;
 use studio_git::repo::{Base, Repository};
@@ -18,7 +18,7 @@ pub const SCHEMA: u32 = 1;
 
 /// What is known about a session when it is made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct SessionRecord {
     /// The schema of this record.
     pub schema: u32,
     /// The session.
@@ -45,9 +45,9 @@ pub struct Record {
     /// Commands that must pass, one `sh -c` line each.
     pub checks: Vec<String>,
     /// When to stop.
-    pub limits: Limits,
+    pub limits: RunLimits,
     /// How the session is to be run.
-    pub manner: Manner,
+    pub manner: RunMode,
     /// Which attempt at the task this is; counts from 1.
     pub attempt: u32,
     /// Sessions that must be accepted before this one starts.
@@ -55,7 +55,7 @@ pub struct Record {
     pub after: Vec<Id>,
     /// Its part in a plan.
     #[serde(default)]
-    pub part: Part,
+    pub part: PlanRef,
     /// RFC 3339, UTC.
     pub created_at: String,
 }
@@ -63,7 +63,7 @@ pub struct Record {
 /// What a list of tasks says of a session besides its task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Part {
+pub struct PlanRef {
     /// The task's id in its list.
     pub name: Option<String>,
     /// What it will touch: glob patterns from the root. Sessions whose patterns meet work one
@@ -110,7 +110,7 @@ impl Templates {
     }
 }
 
-impl Record {
+impl SessionRecord {
     /// Whether it starts from its branch as that is then, not as it was when it was made.
     pub fn starts_from_the_tip(&self) -> bool {
         !self.after.is_empty() || !self.part.paths.is_empty()
@@ -118,14 +118,14 @@ impl Record {
 
     /// The record with the checks that the user has set since it was made.
     #[must_use]
-    pub fn with_checks_of(mut self, story: &Story) -> Record {
+    pub fn with_checks_of(mut self, story: &JournalSummary) -> SessionRecord {
         self.checks = story.commands.clone().unwrap_or(self.checks);
         self
     }
 
     /// The record with its place where the repository is now: repositories are moved. What lies at
     /// a place of its own stays there.
-    pub fn located(mut self, repository: &Repository) -> Result<Record> {
+    pub fn located(mut self, repository: &Repository) -> Result<SessionRecord> {
         self.place = match self.templates.worktrees()?.is_relative() {
             true => self.templates.order(&self.id, &self.base)?.place(repository)?,
             false => repair::place_now(&repository.common_dir, &self.place),
@@ -137,7 +137,7 @@ impl Record {
 /// When a session is stopped by itself, over all its runs together; absent means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Limits {
+pub struct RunLimits {
     /// Time of all runs together, in seconds.
     pub seconds: Option<u64>,
     /// Replies of models.
@@ -152,11 +152,11 @@ pub struct Limits {
     pub disk_floor_bytes: Option<u64>,
 }
 
-impl Limits {
+impl RunLimits {
     /// These limits where there are any, else the earlier ones.
     #[must_use]
-    pub fn or(self, earlier: Limits) -> Limits {
-        Limits {
+    pub fn or(self, earlier: RunLimits) -> RunLimits {
+        RunLimits {
             seconds: self.seconds.or(earlier.seconds),
             turns: self.turns.or(earlier.turns),
             tokens: self.tokens.or(earlier.tokens),
@@ -170,7 +170,7 @@ impl Limits {
 /// How a session is to be run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Manner {
+pub struct RunMode {
     /// How many sessions of the repository may run beside each other, this one included.
     pub jobs: u32,
     /// Whether somebody is there to answer permission requests; otherwise they are denied.

@@ -1,6 +1,6 @@
 //! What a session is to be: its task, agent, checks and limits, before it is made.
 
-use crate::session::record::{Limits, Manner, Part};
+use crate::session::record::{PlanRef, RunLimits, RunMode};
 
 /// What is to be started.
 #[derive(Clone, Debug, Default)]
@@ -22,11 +22,11 @@ pub struct SessionSpec {
     /// Names of the tasks that must be accepted first.
     pub after: Vec<String>,
     /// What its list says of it.
-    pub part: Part,
+    pub part: PlanRef,
     /// When to stop.
-    pub limits: Limits,
+    pub limits: RunLimits,
     /// How it is run.
-    pub manner: Manner,
+    pub manner: RunMode,
 }
 
 impl SessionSpec {

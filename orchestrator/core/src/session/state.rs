@@ -2,14 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::session::facts::{Denials, Facts, Fate, Hold, Phase, Story, Unchecked};
-use crate::session::journal::Outcome;
+use crate::session::journal::SessionOutcome;
+use crate::session::summary::{
+    Denials, Dependency, Disposition, JournalSummary, Phase, SessionFacts, Unchecked,
+};
 
 /// The states of a session. The life of a session is the diagram of docs/architecture.md.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 #[allow(missing_docs)] // the names are the contract
-pub enum State {
+pub enum SessionState {
     Queued,
     Starting,
     Working,
@@ -26,109 +28,115 @@ pub enum State {
 }
 
 /// What the facts say.
-pub fn state(facts: &Facts) -> State {
+pub fn state(facts: &SessionFacts) -> SessionState {
     match &facts.fate {
-        Fate::Accepted { .. } => return State::Accepted,
-        Fate::Discarded { .. } => return State::Discarded,
-        Fate::Landing => return State::Landing,
-        Fate::Open => {}
+        Disposition::Accepted { .. } => return SessionState::Accepted,
+        Disposition::Discarded { .. } => return SessionState::Discarded,
+        Disposition::Landing => return SessionState::Landing,
+        Disposition::Open => {}
     }
-    let live = |state: State| if facts.locked { state } else { State::Crashed };
+    let live = |state: SessionState| if facts.locked { state } else { SessionState::Crashed };
     match &facts.story.phase {
-        Phase::Queued => State::Queued,
-        Phase::Starting => live(State::Starting),
-        Phase::Working => live(State::Working),
-        Phase::Waiting { reason } => live(State::Waiting { reason: reason.clone() }),
-        Phase::Checking => live(State::Checking),
+        Phase::Queued => SessionState::Queued,
+        Phase::Starting => live(SessionState::Starting),
+        Phase::Working => live(SessionState::Working),
+        Phase::Waiting { reason } => live(SessionState::Waiting { reason: reason.clone() }),
+        Phase::Checking => live(SessionState::Checking),
         // What has not been checked is not ready, and what was changed is not empty.
-        Phase::Ended { outcome: Outcome::Ready | Outcome::Empty }
+        Phase::Ended { outcome: SessionOutcome::Ready | SessionOutcome::Empty }
             if facts.story.unchecked.is_some() =>
         {
-            State::Stopped
+            SessionState::Stopped
         }
-        Phase::Ended { outcome: Outcome::Ready } => State::Ready,
-        Phase::Ended { outcome: Outcome::Failed { why } } => State::Failed { why: why.clone() },
-        Phase::Ended { outcome: Outcome::Empty } => State::Empty,
-        Phase::Ended { outcome: Outcome::Stopped } => State::Stopped,
+        Phase::Ended { outcome: SessionOutcome::Ready } => SessionState::Ready,
+        Phase::Ended { outcome: SessionOutcome::Failed { why } } => {
+            SessionState::Failed { why: why.clone() }
+        }
+        Phase::Ended { outcome: SessionOutcome::Empty } => SessionState::Empty,
+        Phase::Ended { outcome: SessionOutcome::Stopped } => SessionState::Stopped,
     }
 }
 
-impl State {
+impl SessionState {
     /// The name of the state, as it stands in `--json`.
     pub fn name(&self) -> &'static str {
         match self {
-            State::Queued => "queued",
-            State::Starting => "starting",
-            State::Working => "working",
-            State::Waiting { .. } => "waiting",
-            State::Checking => "checking",
-            State::Ready => "ready",
-            State::Failed { .. } => "failed",
-            State::Empty => "empty",
-            State::Stopped => "stopped",
-            State::Crashed => "crashed",
-            State::Landing => "landing",
-            State::Accepted => "accepted",
-            State::Discarded => "discarded",
+            SessionState::Queued => "queued",
+            SessionState::Starting => "starting",
+            SessionState::Working => "working",
+            SessionState::Waiting { .. } => "waiting",
+            SessionState::Checking => "checking",
+            SessionState::Ready => "ready",
+            SessionState::Failed { .. } => "failed",
+            SessionState::Empty => "empty",
+            SessionState::Stopped => "stopped",
+            SessionState::Crashed => "crashed",
+            SessionState::Landing => "landing",
+            SessionState::Accepted => "accepted",
+            SessionState::Discarded => "discarded",
         }
     }
 
     /// Whether a supervisor is at work.
     pub fn is_active(&self) -> bool {
         match self {
-            State::Starting | State::Working | State::Waiting { .. } | State::Checking => true,
-            State::Queued
-            | State::Ready
-            | State::Failed { .. }
-            | State::Empty
-            | State::Stopped
-            | State::Crashed
-            | State::Landing
-            | State::Accepted
-            | State::Discarded => false,
+            SessionState::Starting
+            | SessionState::Working
+            | SessionState::Waiting { .. }
+            | SessionState::Checking => true,
+            SessionState::Queued
+            | SessionState::Ready
+            | SessionState::Failed { .. }
+            | SessionState::Empty
+            | SessionState::Stopped
+            | SessionState::Crashed
+            | SessionState::Landing
+            | SessionState::Accepted
+            | SessionState::Discarded => false,
         }
     }
 
     /// Whether nothing more happens by itself.
     pub fn is_settled(&self) -> bool {
-        !self.is_active() && *self != State::Queued && *self != State::Landing
+        !self.is_active() && *self != SessionState::Queued && *self != SessionState::Landing
     }
 
     /// Whether the session's work was landed or dropped.
     pub fn is_over(&self) -> bool {
-        matches!(self, State::Accepted | State::Discarded)
+        matches!(self, SessionState::Accepted | SessionState::Discarded)
     }
 }
 
 /// Why the session is in its state, in one sentence.
-pub fn why(facts: &Facts, state: &State) -> Option<String> {
+pub fn why(facts: &SessionFacts, state: &SessionState) -> Option<String> {
     let story = &facts.story;
     let why = match state {
-        State::Queued => queued_why(&facts.holds),
-        State::Starting => "its worktree is made and its agent started".into(),
-        State::Working => format!("turn {}", story.turns),
-        State::Waiting { reason } => reason.clone(),
-        State::Checking => "studio runs its checks".into(),
-        State::Ready => ready_why(story.checks.as_deref().unwrap_or_default().len()),
-        State::Failed { why } => failed_why(why, story),
-        State::Empty => empty_why(story),
-        State::Stopped => stopped_why(story).into(),
-        State::Crashed => "its supervisor ended without a last word".into(),
-        State::Landing => "its landing was begun".into(),
-        State::Accepted => match &facts.fate {
-            Fate::Accepted { commit: Some(commit), .. } => {
+        SessionState::Queued => queued_why(&facts.holds),
+        SessionState::Starting => "its worktree is made and its agent started".into(),
+        SessionState::Working => format!("turn {}", story.turns),
+        SessionState::Waiting { reason } => reason.clone(),
+        SessionState::Checking => "studio runs its checks".into(),
+        SessionState::Ready => ready_why(story.checks.as_deref().unwrap_or_default().len()),
+        SessionState::Failed { why } => failed_why(why, story),
+        SessionState::Empty => empty_why(story),
+        SessionState::Stopped => stopped_why(story).into(),
+        SessionState::Crashed => "its supervisor ended without a last word".into(),
+        SessionState::Landing => "its landing was begun".into(),
+        SessionState::Accepted => match &facts.fate {
+            Disposition::Accepted { commit: Some(commit), .. } => {
                 format!("landed as {}", base::text::head(commit, 12))
             }
-            Fate::Accepted { commit: None, .. }
-            | Fate::Open
-            | Fate::Landing
-            | Fate::Discarded { .. } => "it was landed".into(),
+            Disposition::Accepted { commit: None, .. }
+            | Disposition::Open
+            | Disposition::Landing
+            | Disposition::Discarded { .. } => "it was landed".into(),
         },
-        State::Discarded => "it was discarded".into(),
+        SessionState::Discarded => "it was discarded".into(),
     };
-    let note = story.note.as_ref().filter(|_| *state == State::Ready);
-    let denied = denied(&story.denied)
-        .filter(|_| matches!(state, State::Ready | State::Empty | State::Failed { .. }));
+    let note = story.note.as_ref().filter(|_| *state == SessionState::Ready);
+    let denied = denied(&story.denied).filter(|_| {
+        matches!(state, SessionState::Ready | SessionState::Empty | SessionState::Failed { .. })
+    });
     let all = [Some(why), note.cloned(), denied];
     Some(all.into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
@@ -143,14 +151,14 @@ fn denied(denials: &Denials) -> Option<String> {
     }
 }
 
-fn failed_why(why: &str, story: &Story) -> String {
+fn failed_why(why: &str, story: &JournalSummary) -> String {
     match story.red_check().and_then(|check| check.fails_on.as_ref()) {
         Some(branch) => format!("{why}; this check fails on `{branch}` as well"),
         None => why.to_owned(),
     }
 }
 
-fn empty_why(story: &Story) -> String {
+fn empty_why(story: &JournalSummary) -> String {
     let left_out = story.work.as_ref().map(|work| work.left_out.as_slice()).unwrap_or_default();
     match left_out {
         [] => "the agent finished and changed nothing".into(),
@@ -162,7 +170,7 @@ fn empty_why(story: &Story) -> String {
     }
 }
 
-fn stopped_why(story: &Story) -> &'static str {
+fn stopped_why(story: &JournalSummary) -> &'static str {
     match story.unchecked {
         Some(Unchecked::ChangedByHand) => {
             "it was changed by hand after its agent finished; its checks have not run"
@@ -172,13 +180,16 @@ fn stopped_why(story: &Story) -> &'static str {
     }
 }
 
-fn queued_why(holds: &[Hold]) -> String {
+fn queued_why(holds: &[Dependency]) -> String {
     match holds.first() {
         None => "it waits for a free place".into(),
-        Some(Hold { id, fate: Fate::Discarded { operation } }) => {
+        Some(Dependency { id, fate: Disposition::Discarded { operation } }) => {
             format!("it waits for `{id}`, which was discarded (studio undo {operation})")
         }
-        Some(Hold { id, fate: Fate::Open | Fate::Landing | Fate::Accepted { .. } }) => {
+        Some(Dependency {
+            id,
+            fate: Disposition::Open | Disposition::Landing | Disposition::Accepted { .. },
+        }) => {
             format!("it waits until `{id}` has landed")
         }
     }
@@ -195,9 +206,9 @@ fn ready_why(checks: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::journal::{CheckResult, Entry, Line, Work};
+    use crate::session::journal::{CheckResult, JournalEntry, JournalLine, WorkSummary};
 
-    fn entry(name: &str) -> Entry {
+    fn entry(name: &str) -> JournalEntry {
         let passed = || CheckResult {
             command: "make".into(),
             ok: true,
@@ -207,39 +218,46 @@ mod tests {
             hint: None,
             fails_on: None,
         };
-        let work = |files_changed| Work { files_changed, ..Work::default() };
+        let work = |files_changed| WorkSummary { files_changed, ..WorkSummary::default() };
         let commands = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         match name {
-            "changed" => Entry::Work(work(1)),
-            "unchanged" => Entry::Work(work(0)),
-            "passed" => Entry::Checked { results: vec![passed()] },
-            "same_checks" => Entry::Checks { commands: commands(&["make"]) },
-            "fewer_checks" => Entry::Checks { commands: Vec::new() },
-            "other_checks" => Entry::Checks { commands: commands(&["make", "lint"]) },
-            "queued" => Entry::Queued { prompt: None },
-            "spawned" => Entry::Spawned { pid: 7 },
-            "turn" => Entry::Turn { n: 1, text: "do".into(), log_bytes: None },
-            "asked" => Entry::Asked { n: 1, what: "rm".into(), rule: None },
-            "answered" => {
-                Entry::Answered { n: 1, allow: true, always: false, by: "user".into(), why: None }
+            "changed" => JournalEntry::Work(work(1)),
+            "unchanged" => JournalEntry::Work(work(0)),
+            "passed" => JournalEntry::Checked { results: vec![passed()] },
+            "same_checks" => JournalEntry::Checks { commands: commands(&["make"]) },
+            "fewer_checks" => JournalEntry::Checks { commands: Vec::new() },
+            "other_checks" => JournalEntry::Checks { commands: commands(&["make", "lint"]) },
+            "queued" => JournalEntry::Queued { prompt: None },
+            "spawned" => JournalEntry::Spawned { pid: 7 },
+            "turn" => JournalEntry::Turn { n: 1, text: "do".into(), log_bytes: None },
+            "asked" => JournalEntry::Asked { n: 1, what: "rm".into(), rule: None },
+            "answered" => JournalEntry::Answered {
+                n: 1,
+                allow: true,
+                always: false,
+                by: "user".into(),
+                why: None,
+            },
+            "turn_end" => JournalEntry::TurnEnd { n: 1, why: None },
+            "checking" => JournalEntry::Checking,
+            "stop" => JournalEntry::StopRequested,
+            "ready" => JournalEntry::Exit { outcome: SessionOutcome::Ready, ms: None },
+            "failed" => {
+                JournalEntry::Exit { outcome: SessionOutcome::Failed { why: "w".into() }, ms: None }
             }
-            "turn_end" => Entry::TurnEnd { n: 1, why: None },
-            "checking" => Entry::Checking,
-            "stop" => Entry::StopRequested,
-            "ready" => Entry::Exit { outcome: Outcome::Ready, ms: None },
-            "failed" => Entry::Exit { outcome: Outcome::Failed { why: "w".into() }, ms: None },
-            "empty" => Entry::Exit { outcome: Outcome::Empty, ms: None },
-            "stopped" => Entry::Exit { outcome: Outcome::Stopped, ms: None },
+            "empty" => JournalEntry::Exit { outcome: SessionOutcome::Empty, ms: None },
+            "stopped" => JournalEntry::Exit { outcome: SessionOutcome::Stopped, ms: None },
             other => panic!("no entry is called {other}"),
         }
     }
 
-    fn shown(journal: &str, locked: bool, fate: Fate) -> &'static str {
-        let lines: Vec<Line> = journal
+    fn shown(journal: &str, locked: bool, fate: Disposition) -> &'static str {
+        let lines: Vec<JournalLine> = journal
             .split_whitespace()
-            .map(|name| Line { time: "t".into(), entry: entry(name) })
+            .map(|name| JournalLine { time: "t".into(), entry: entry(name) })
             .collect();
-        state(&Facts { locked, story: Story::of(&lines), fate, holds: Vec::new() }).name()
+        state(&SessionFacts { locked, story: JournalSummary::of(&lines), fate, holds: Vec::new() })
+            .name()
     }
 
     #[test]
@@ -277,13 +295,13 @@ mod tests {
             ("queued spawned turn stopped queued spawned turn", "working", "crashed"),
             ("queued spawned turn queued spawned", "starting", "crashed"),
         ] {
-            assert_eq!(shown(journal, true, Fate::Open), locked, "{journal}, locked");
-            assert_eq!(shown(journal, false, Fate::Open), free, "{journal}, free");
+            assert_eq!(shown(journal, true, Disposition::Open), locked, "{journal}, locked");
+            assert_eq!(shown(journal, false, Disposition::Open), free, "{journal}, free");
             for locked in [true, false] {
-                assert_eq!(shown(journal, locked, Fate::Landing), "landing");
+                assert_eq!(shown(journal, locked, Disposition::Landing), "landing");
                 let operation = || "op1".to_owned();
-                let landed = Fate::Accepted { operation: operation(), commit: None };
-                let dropped = Fate::Discarded { operation: operation() };
+                let landed = Disposition::Accepted { operation: operation(), commit: None };
+                let dropped = Disposition::Discarded { operation: operation() };
                 assert_eq!(shown(journal, locked, landed), "accepted");
                 assert_eq!(shown(journal, locked, dropped), "discarded");
             }

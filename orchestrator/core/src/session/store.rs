@@ -12,14 +12,14 @@ use base::id::Id;
 use base::lock::Lock;
 use serde::{Deserialize, Serialize};
 
-use crate::session::facts::Story;
-use crate::session::journal::{Entry, Writer};
-use crate::session::record::Record;
+use crate::session::journal::{JournalEntry, JournalWriter};
+use crate::session::record::SessionRecord;
+use crate::session::summary::JournalSummary;
 use studio_git::{relocate, repair};
 
 /// The directory that holds everything studio knows about a repository.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct SessionStore {
     root: PathBuf,
 }
 
@@ -28,13 +28,13 @@ pub struct Store {
 struct Cached {
     /// The length of the journal when it was read, in bytes.
     journal_bytes: u64,
-    story: Story,
+    story: JournalSummary,
 }
 
-impl Store {
+impl SessionStore {
     /// The store of a repository, by its git common directory.
-    pub fn at(common: &Path) -> Store {
-        Store { root: common.join("studio") }
+    pub fn at(common: &Path) -> SessionStore {
+        SessionStore { root: common.join("studio") }
     }
 
     /// `<common>/studio`.
@@ -54,7 +54,7 @@ impl Store {
 
     /// Writes a new session down, its journal with one `queued` line included, in one step.
     /// `false` when the id is taken.
-    pub fn create(&self, record: &Record, clock: Clock) -> Result<bool> {
+    pub fn create(&self, record: &SessionRecord, clock: Clock) -> Result<bool> {
         let id = &record.id;
         let sessions = self.root.join("sessions");
         let fail = || format!("cannot write down session `{id}`");
@@ -63,8 +63,8 @@ impl Store {
         let temporary = temporary.or_fail(fail)?;
         files::replace_json(&temporary.path().join("session.json"), record).or_fail(fail)?;
         let mut writer =
-            Writer::open(&temporary.path().join("journal.jsonl"), clock).or_fail(fail)?;
-        writer.write(Entry::Queued { prompt: None }).or_fail(fail)?;
+            JournalWriter::open(&temporary.path().join("journal.jsonl"), clock).or_fail(fail)?;
+        writer.write(JournalEntry::Queued { prompt: None }).or_fail(fail)?;
         writer.sync().or_fail(fail)?;
         files::step("run.recorded");
         match fs::rename(temporary.path(), self.dir(id)) {
@@ -82,7 +82,7 @@ impl Store {
     }
 
     /// Writes down anew what is known of a session that has not started; for the holder of its lock.
-    pub fn rewrite(&self, record: &Record) -> Result<()> {
+    pub fn rewrite(&self, record: &SessionRecord) -> Result<()> {
         let fail = || format!("cannot write down session `{}`", record.id);
         files::replace_json(&self.file(&record.id, "session.json"), record).or_fail(fail)
     }
@@ -101,9 +101,9 @@ impl Store {
     }
 
     /// What was written down when the session was made.
-    pub fn load(&self, id: &Id) -> Result<Record> {
+    pub fn load(&self, id: &Id) -> Result<SessionRecord> {
         let path = self.file(id, "session.json");
-        let mut record: Record = match fs::read(&path) {
+        let mut record: SessionRecord = match fs::read(&path) {
             Ok(text) => {
                 serde_json::from_slice(&text).map_err(|e| unreadable(id, "session.json", e))?
             }
@@ -137,7 +137,7 @@ impl Store {
     }
 
     /// What the journal tells, from the cache when it is still true.
-    pub fn story(&self, id: &Id) -> Result<Story> {
+    pub fn story(&self, id: &Id) -> Result<JournalSummary> {
         let journal = self.file(id, "journal.jsonl");
         let bytes = fs::metadata(&journal).map(|meta| meta.len()).unwrap_or(0);
         let cache = self.file(id, "status.json");
@@ -158,7 +158,7 @@ impl Store {
             // Each has a line from the beginning; without one it would seem to wait for its start.
             return Err(fail(io::Error::other("it is gone, or nothing in it can be read")));
         }
-        let story = Story::of(&lines);
+        let story = JournalSummary::of(&lines);
         // A cache that cannot be written costs time and nothing else.
         let _ = files::replace_json(&cache, &Cached { journal_bytes: bytes, story: story.clone() });
         Ok(story)
@@ -207,8 +207,8 @@ impl Store {
     }
 
     /// Opens the journal for the holder of the lock.
-    pub fn writer(&self, id: &Id, clock: Clock) -> Result<Writer> {
-        Writer::open(&self.file(id, "journal.jsonl"), clock)
+    pub fn writer(&self, id: &Id, clock: Clock) -> Result<JournalWriter> {
+        JournalWriter::open(&self.file(id, "journal.jsonl"), clock)
             .or_fail(|| format!("cannot write the journal of `{id}`"))
     }
 }

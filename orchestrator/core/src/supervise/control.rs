@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What can be asked of a supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
-pub enum Request {
+pub enum ControlRequest {
     /// Say something to the agent.
     Send {
         /// What is said.
@@ -52,7 +52,7 @@ pub enum Request {
 struct Signed {
     token: String,
     #[serde(flatten)]
-    request: Request,
+    request: ControlRequest,
 }
 
 /// The answer on the wire.
@@ -68,15 +68,15 @@ enum Reply {
 }
 
 /// A request and where its answer goes.
-pub type Asked = (Request, oneshot::Sender<std::result::Result<(), String>>);
+pub type ControlCall = (ControlRequest, oneshot::Sender<std::result::Result<(), String>>);
 
 /// An open socket. Dropped, its name and its token are gone.
 #[derive(Debug)]
-pub struct Endpoint {
+pub struct ControlEndpoint {
     directory: PathBuf,
 }
 
-impl Drop for Endpoint {
+impl Drop for ControlEndpoint {
     fn drop(&mut self) {
         for name in ["token", "control.sock"] {
             let _ = std::fs::remove_file(self.directory.join(name));
@@ -98,7 +98,11 @@ fn directory_in_repository(common: &Path, id: &Id) -> PathBuf {
 }
 
 /// Opens the socket of a session and hands on what comes in, as long as the endpoint lives.
-pub fn serve(common: &Path, id: &Id, tell: mpsc::UnboundedSender<Asked>) -> io::Result<Endpoint> {
+pub fn serve(
+    common: &Path,
+    id: &Id,
+    tell: mpsc::UnboundedSender<ControlCall>,
+) -> io::Result<ControlEndpoint> {
     let private = || -> io::Result<PathBuf> {
         known_repositories::remember(common)?;
         let directory = directory(common, id)?;
@@ -107,10 +111,10 @@ pub fn serve(common: &Path, id: &Id, tell: mpsc::UnboundedSender<Asked>) -> io::
     };
     let directory = private().unwrap_or_else(|_| directory_in_repository(common, id));
     serve_in(&directory, tell)?;
-    Ok(Endpoint { directory })
+    Ok(ControlEndpoint { directory })
 }
 
-fn serve_in(dir: &Path, tell: mpsc::UnboundedSender<Asked>) -> io::Result<()> {
+fn serve_in(dir: &Path, tell: mpsc::UnboundedSender<ControlCall>) -> io::Result<()> {
     let token = fresh_token()?;
     base::files::replace(&dir.join("token"), token.as_bytes())?;
     let socket = dir.join("control.sock");
@@ -127,7 +131,7 @@ fn serve_in(dir: &Path, tell: mpsc::UnboundedSender<Asked>) -> io::Result<()> {
     Ok(())
 }
 
-async fn attend(stream: Stream, token: String, tell: mpsc::UnboundedSender<Asked>) {
+async fn attend(stream: Stream, token: String, tell: mpsc::UnboundedSender<ControlCall>) {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     let mut read = tokio::io::BufReader::new(read.take(LONGEST));
@@ -145,7 +149,7 @@ async fn attend(stream: Stream, token: String, tell: mpsc::UnboundedSender<Asked
     }
 }
 
-async fn passed_on(request: Request, tell: &mpsc::UnboundedSender<Asked>) -> Reply {
+async fn passed_on(request: ControlRequest, tell: &mpsc::UnboundedSender<ControlCall>) -> Reply {
     let (answer, answered) = oneshot::channel();
     if tell.send((request, answer)).is_err() {
         return Reply::Ending;
@@ -159,7 +163,7 @@ async fn passed_on(request: Request, tell: &mpsc::UnboundedSender<Asked>) -> Rep
 
 /// Asks the supervisor of a session; `false` when none listens. One that an earlier studio started
 /// is found too.
-pub fn ask(common: &Path, id: &Id, request: &Request) -> Result<bool> {
+pub fn ask(common: &Path, id: &Id, request: &ControlRequest) -> Result<bool> {
     let state = directory(common, id).ok();
     for directory in state.into_iter().chain([directory_in_repository(common, id)]) {
         if ask_in(&directory, request)? {
@@ -169,7 +173,7 @@ pub fn ask(common: &Path, id: &Id, request: &Request) -> Result<bool> {
     Ok(false)
 }
 
-fn ask_in(dir: &Path, request: &Request) -> Result<bool> {
+fn ask_in(dir: &Path, request: &ControlRequest) -> Result<bool> {
     let Ok(token) = std::fs::read_to_string(dir.join("token")) else { return Ok(false) };
     let stream = with_short_name(&dir.join("control.sock"), |name| UnixStream::connect(name));
     let Ok(mut stream) = stream else { return Ok(false) };
@@ -206,18 +210,18 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("d".repeat(120));
         std::fs::create_dir(&dir).unwrap();
-        assert!(!ask_in(&dir, &Request::Stop).unwrap(), "nothing listens yet");
+        assert!(!ask_in(&dir, &ControlRequest::Stop).unwrap(), "nothing listens yet");
         let (tell, mut asked) = mpsc::unbounded_channel();
         serve_in(&dir, tell).unwrap();
         let there = dir.clone();
-        let caller = tokio::task::spawn_blocking(move || ask_in(&there, &Request::Stop));
+        let caller = tokio::task::spawn_blocking(move || ask_in(&there, &ControlRequest::Stop));
         let (request, answer) = asked.recv().await.unwrap();
-        assert_eq!(request, Request::Stop);
+        assert_eq!(request, ControlRequest::Stop);
         answer.send(Ok(())).unwrap();
         assert!(caller.await.unwrap().unwrap());
         std::fs::write(dir.join("token"), "guessed").unwrap();
         let refused =
-            tokio::task::spawn_blocking(move || ask_in(&dir, &Request::Stop)).await.unwrap();
+            tokio::task::spawn_blocking(move || ask_in(&dir, &ControlRequest::Stop)).await.unwrap();
         assert!(refused.unwrap_err().reason().unwrap().contains("token"));
     }
 
@@ -230,7 +234,7 @@ mod tests {
         let (tell, mut asked) = mpsc::unbounded_channel();
         serve_in(&old, tell).unwrap();
         let there = common.path().to_owned();
-        let caller = tokio::task::spawn_blocking(move || ask(&there, &id, &Request::Status));
+        let caller = tokio::task::spawn_blocking(move || ask(&there, &id, &ControlRequest::Status));
         let (_, answer) = asked.recv().await.unwrap();
         answer.send(Ok(())).unwrap();
         assert!(caller.await.unwrap().unwrap());

@@ -15,18 +15,20 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::launch::acp::Acp;
-use crate::launch::command::Command;
-use crate::launch::contract;
-use crate::launch::{Agent, Launcher, News, Order, Request, Seat};
-use crate::room::Room;
-use crate::session::facts::Phase;
-use crate::session::journal::{Entry, Outcome, Writer};
-use crate::session::record::Record;
-use crate::session::store::Store;
-use crate::supervise::control::{self, Asked};
-use crate::supervise::deeds;
-use crate::supervise::step::{self, Do, Input, Life, Memory, step as decide};
+use crate::exec::runner::SandboxedRunner;
+use crate::launch::acp::AcpLauncher;
+use crate::launch::command::CommandLauncher;
+use crate::launch::requirements;
+use crate::launch::{
+    AgentCommand, AgentEvent, LaunchParams, Launcher, PermissionRequest, RunningAgent,
+};
+use crate::session::journal::{JournalEntry, JournalWriter, SessionOutcome};
+use crate::session::record::SessionRecord;
+use crate::session::store::SessionStore;
+use crate::session::summary::Phase;
+use crate::supervise::control::{self, ControlCall};
+use crate::supervise::step::{self, Action, ConversationMemory, Input, RunState, step as decide};
+use crate::supervise::tasks;
 use studio_git::repo::Repository;
 
 /// How long an agent may take to end its turn when it is asked to.
@@ -44,20 +46,20 @@ const LONGEST_REQUEST: usize = 16 << 10;
 /// Tells whether a check fails without the session's work too.
 pub type FailsOnBase = Arc<dyn Fn(&str, CancellationToken) -> Option<String> + Send + Sync>;
 
-/// What a supervisor is in charge of, and what it needs to know.
-pub struct Charge {
+/// What a supervisor is in config of, and what it needs to know.
+pub struct SupervisorConfig {
     /// The repository.
     pub repository: Repository,
     /// The session.
-    pub record: Record,
+    pub record: SessionRecord,
     /// How to speak with its agent.
     pub row: AgentRow,
     /// Where the agent runs.
-    pub room: Room,
+    pub room: SandboxedRunner,
     /// Where checks run.
-    pub check_room: Room,
+    pub check_room: SandboxedRunner,
     /// Where setup runs.
-    pub setup_room: Room,
+    pub setup_room: SandboxedRunner,
     /// `sh -c` lines that prepare a fresh worktree.
     pub setup: Vec<String>,
     /// The configured limits.
@@ -70,77 +72,77 @@ pub struct Charge {
 }
 
 /// Supervises one run from its begin to its exit line. The caller holds the session's lock.
-pub async fn run(charge: Charge) -> Result<Outcome> {
+pub async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
     let clock = Clock::from_env();
-    let store = Store::at(&charge.repository.common_dir);
-    let id = &charge.record.id;
+    let store = SessionStore::at(&config.repository.common_dir);
+    let id = &config.record.id;
     let journal = store.writer(id, clock)?;
-    let memory = match charge.row.protocol {
-        Protocol::Acp => Memory::Keeps,
-        Protocol::Command => Memory::Forgets,
+    let memory = match config.row.protocol {
+        Protocol::Acp => ConversationMemory::Keeps,
+        Protocol::Command => ConversationMemory::Forgets,
     };
-    let life = Life::new(charge.record.clone(), store.story(id)?, memory);
+    let state = RunState::new(config.record.clone(), store.story(id)?, memory);
     let (asked_in, asked) = mpsc::unbounded_channel();
-    let _endpoint = control::serve(&charge.repository.common_dir, id, asked_in)
+    let _endpoint = control::serve(&config.repository.common_dir, id, asked_in)
         .or_fail(|| "cannot open the control socket")?;
-    let (tell, told) = mpsc::unbounded_channel();
+    let (tx, rx) = mpsc::unbounded_channel();
     // The limit is of all runs together.
-    let worked = Duration::from_millis(life.story.worked_ms);
+    let worked = Duration::from_millis(state.story.worked_ms);
     let left = |seconds| Duration::from_secs(seconds).saturating_sub(worked);
-    let timeout = life.limits().seconds.map(left);
-    let mut desk = Desk {
+    let timeout = state.limits().seconds.map(left);
+    let mut supervisor = Supervisor {
         log: store.file(id, "agent.log"),
-        charge,
+        config,
         journal,
-        life,
-        tell,
+        state,
+        tx,
         agent: None,
         began: Instant::now(),
         checks: None,
         starting: None,
         kill_at: None,
     };
-    desk.hear(Input::Begin { pid: std::process::id() })?;
+    supervisor.hear(Input::Begin { pid: std::process::id() })?;
     let deadline = timeout.map(|time| Instant::now() + time);
-    let outcome = desk.attend(told, asked, deadline).await?;
+    let outcome = supervisor.event_loop(rx, asked, deadline).await?;
     // Whoever gets the session's lock next must find nobody at work there.
-    let Charge { room, check_room, setup_room, .. } = &desk.charge;
+    let SupervisorConfig { room, check_room, setup_room, .. } = &supervisor.config;
     let gone = async { tokio::join!(room.emptied(), check_room.emptied(), setup_room.emptied()) };
     let _ = tokio::time::timeout(LEAVING, gone).await;
     Ok(outcome)
 }
 
 /// Everything that a running supervisor holds.
-struct Desk {
-    charge: Charge,
-    journal: Writer,
-    life: Life,
+struct Supervisor {
+    config: SupervisorConfig,
+    journal: JournalWriter,
+    state: RunState,
     log: PathBuf,
-    tell: UnboundedSender<Word>,
-    agent: Option<Agent>,
+    tx: UnboundedSender<InternalEvent>,
+    agent: Option<RunningAgent>,
     began: Instant,
     checks: Option<JoinHandle<()>>,
     starting: Option<JoinHandle<()>>,
     kill_at: Option<Instant>,
 }
 
-impl Desk {
+impl Supervisor {
     /// Waits for news and acts on it until the exit line is written.
-    async fn attend(
+    async fn event_loop(
         &mut self,
-        mut told: UnboundedReceiver<Word>,
-        mut asked: UnboundedReceiver<Asked>,
+        mut rx: UnboundedReceiver<InternalEvent>,
+        mut asked: UnboundedReceiver<ControlCall>,
         deadline: Option<Instant>,
-    ) -> Result<Outcome> {
+    ) -> Result<SessionOutcome> {
         let mut tick = tokio::time::interval(TICK);
         tick.tick().await;
         let mut deadline = deadline;
         loop {
-            if let Phase::Ended { outcome } = &self.life.story.phase {
+            if let Phase::Ended { outcome } = &self.state.story.phase {
                 return Ok(outcome.clone());
             }
             tokio::select! {
-                Some(word) = told.recv() => self.word(word)?,
+                Some(event) = rx.recv() => self.internal_event(event)?,
                 Some((request, answer)) = asked.recv() => {
                     let said = self.request(request)?;
                     let _ = answer.send(said);
@@ -148,7 +150,7 @@ impl Desk {
                 news = next_news(&mut self.agent) => self.news(news)?,
                 () = until(deadline) => {
                     deadline = None;
-                    let seconds = self.life.limits().seconds.unwrap_or_default();
+                    let seconds = self.state.limits().seconds.unwrap_or_default();
                     self.hear(Input::Limit { what: count(seconds, "second") })?;
                 }
                 () = until(self.kill_at) => {
@@ -159,8 +161,8 @@ impl Desk {
                     self.hear(Input::AgentGone { why: "it did not end when it was asked to".into() })?;
                 }
                 _ = tick.tick() => {
-                    (self.charge.tick)();
-                    if let Some(what) = deeds::disk_is_full(&self.charge) {
+                    (self.config.tick)();
+                    if let Some(what) = tasks::disk_is_full(&self.config) {
                         self.hear(Input::Limit { what })?;
                     }
                 }
@@ -169,17 +171,17 @@ impl Desk {
     }
 
     fn hear(&mut self, input: Input) -> Result<()> {
-        for deed in decide(&mut self.life, input) {
-            self.carry_out(deed)?;
+        for action in decide(&mut self.state, input) {
+            self.carry_out(action)?;
         }
         Ok(())
     }
 
-    fn word(&mut self, word: Word) -> Result<()> {
-        match word {
-            Word::Heard(input) => self.hear(input),
-            Word::Launched(agent) => {
-                let (talk, loaded) = (agent.talk.clone(), agent.loaded);
+    fn internal_event(&mut self, event: InternalEvent) -> Result<()> {
+        match event {
+            InternalEvent::Heard(input) => self.hear(input),
+            InternalEvent::Launched(agent) => {
+                let (talk, loaded) = (agent.conversation_id.clone(), agent.loaded);
                 self.kill_at = None;
                 self.agent = Some(agent);
                 self.hear(Input::Launched { talk, loaded })
@@ -187,12 +189,12 @@ impl Desk {
         }
     }
 
-    fn news(&mut self, news: Option<News>) -> Result<()> {
+    fn news(&mut self, news: Option<AgentEvent>) -> Result<()> {
         match news {
-            Some(News::Event(event)) => self.hear(Input::Event { event }),
-            Some(News::Asked(request)) => {
-                let Request { n, what, rule, writes } = request;
-                let closed = |path: &PathBuf| !self.charge.room.may_write(path);
+            Some(AgentEvent::Event(event)) => self.hear(Input::Event { event }),
+            Some(AgentEvent::Asked(request)) => {
+                let PermissionRequest { n, what, rule, writes } = request;
+                let closed = |path: &PathBuf| !self.config.room.may_write(path);
                 let futile = match writes.iter().find(|path| closed(path)) {
                     _ if what.len() > LONGEST_REQUEST => Some(format!(
                         "it is {} bytes long, and no more than {LONGEST_REQUEST} are shown",
@@ -205,10 +207,10 @@ impl Desk {
                     true => format!("{}…", base::text::head(&what, LONGEST_REQUEST / 8)),
                     false => what,
                 };
-                self.hear(Input::Asked(step::Asked { n, what, rule, futile }))
+                self.hear(Input::Asked(step::PermissionAsk { n, what, rule, futile }))
             }
-            Some(News::TurnEnded(why)) => self.hear(Input::TurnEnded { why }),
-            Some(News::Gone(why)) => {
+            Some(AgentEvent::TurnEnded(why)) => self.hear(Input::TurnEnded { why }),
+            Some(AgentEvent::Gone(why)) => {
                 self.agent = None;
                 self.hear(Input::AgentGone { why })
             }
@@ -220,12 +222,15 @@ impl Desk {
     }
 
     /// A request from the control socket, and the answer to it.
-    fn request(&mut self, request: control::Request) -> Result<std::result::Result<(), String>> {
+    fn request(
+        &mut self,
+        request: control::ControlRequest,
+    ) -> Result<std::result::Result<(), String>> {
         let input = match request {
-            control::Request::Status => return Ok(Ok(())),
-            control::Request::Send { text } => Input::Send { text },
-            control::Request::Stop => Input::Stop,
-            control::Request::Answer { n, allow, always } => match self.open_ask(n) {
+            control::ControlRequest::Status => return Ok(Ok(())),
+            control::ControlRequest::Send { text } => Input::Send { text },
+            control::ControlRequest::Stop => Input::Stop,
+            control::ControlRequest::Answer { n, allow, always } => match self.open_ask(n) {
                 Ok(n) => Input::Answer { n, allow, always },
                 Err(why) => return Ok(Err(why)),
             },
@@ -236,7 +241,7 @@ impl Desk {
     }
 
     fn open_ask(&self, n: Option<u32>) -> std::result::Result<u32, String> {
-        let open: Vec<u32> = self.life.story.asks.keys().copied().collect();
+        let open: Vec<u32> = self.state.story.asks.keys().copied().collect();
         match (n, open.as_slice()) {
             (Some(n), open) if open.contains(&n) => Ok(n),
             (Some(n), _) => Err(format!("there is no open request {n}")),
@@ -246,57 +251,60 @@ impl Desk {
         }
     }
 
-    fn carry_out(&mut self, deed: Do) -> Result<()> {
-        match deed {
-            Do::Write(mut entry) => {
-                if let Entry::Exit { ms, .. } = &mut entry {
+    fn carry_out(&mut self, action: Action) -> Result<()> {
+        match action {
+            Action::Write(mut entry) => {
+                if let JournalEntry::Exit { ms, .. } = &mut entry {
                     *ms = u64::try_from(self.began.elapsed().as_millis()).ok();
                 }
-                if let Entry::Turn { log_bytes, .. } = &mut entry {
+                if let JournalEntry::Turn { log_bytes, .. } = &mut entry {
                     *log_bytes = std::fs::metadata(&self.log).ok().map(|log| log.len());
                 }
                 return self.journal.write(entry).or_fail(|| "cannot write the journal");
             }
-            Do::MakeWorktree => {
-                let tell = self.tell.clone();
-                let work = deeds::make_worktree(&self.charge);
-                tokio::spawn(async move { tell.send(Word::Heard(work.await)) });
+            Action::MakeWorktree => {
+                let tx = self.tx.clone();
+                let work = tasks::make_worktree(&self.config);
+                tokio::spawn(async move { tx.send(InternalEvent::Heard(work.await)) });
             }
-            Do::Launch { talk } => self.launch(talk),
-            Do::Prompt { text, recap } => {
+            Action::Launch { talk } => self.launch(talk),
+            Action::Prompt { text, recap } => {
                 let text = if recap {
-                    deeds::with_diff(&self.charge, self.life.story.work.as_ref(), text)
+                    tasks::with_diff(&self.config, self.state.story.work.as_ref(), text)
                 } else {
                     text
                 };
-                self.order(Order::Prompt(contract::prompt(&self.charge.record.part, text)));
+                self.order(AgentCommand::Prompt(requirements::prompt(
+                    &self.config.record.part,
+                    text,
+                )));
             }
-            Do::Answer { n, decision } => self.order(Order::Answer { n, decision }),
-            Do::Cancel => {
-                self.order(Order::Cancel);
+            Action::Answer { n, decision } => self.order(AgentCommand::Answer { n, decision }),
+            Action::Cancel => {
+                self.order(AgentCommand::Cancel);
                 self.kill_at = Some(Instant::now() + CANCEL_GRACE);
             }
-            Do::Import => {
+            Action::Import => {
                 self.kill_at = None;
                 self.journal.sync().or_fail(|| "cannot write the journal")?;
-                let tell = self.tell.clone();
-                let work = deeds::bring_home(&self.charge);
-                tokio::spawn(async move { tell.send(Word::Heard(work.await)) });
+                let tx = self.tx.clone();
+                let work = tasks::bring_home(&self.config);
+                tokio::spawn(async move { tx.send(InternalEvent::Heard(work.await)) });
             }
-            Do::Check => {
-                let tell = self.tell.clone();
-                let work = deeds::check(&self.charge, self.life.story.work.as_ref());
+            Action::Check => {
+                let tx = self.tx.clone();
+                let work = tasks::check(&self.config, self.state.story.work.as_ref());
                 self.checks = Some(tokio::spawn(async move {
-                    let _ = tell.send(Word::Heard(work.await));
+                    let _ = tx.send(InternalEvent::Heard(work.await));
                 }));
             }
-            Do::AbandonChecks => {
+            Action::AbandonChecks => {
                 if let Some(checks) = self.checks.take() {
                     checks.abort();
                 }
             }
-            Do::Finish => {
-                self.order(Order::End);
+            Action::Finish => {
+                self.order(AgentCommand::End);
                 self.agent = None;
                 durable_step("supervise.exit");
                 return self.journal.sync().or_fail(|| "cannot write the journal");
@@ -305,35 +313,35 @@ impl Desk {
         Ok(())
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: AgentCommand) {
         if let Some(agent) = &self.agent {
             let _ = agent.orders.send(order);
         }
     }
 
     fn launch(&mut self, talk: Option<String>) {
-        let seat = Seat {
-            id: self.charge.record.id.clone(),
-            row: self.charge.row.clone(),
-            worktree: self.charge.record.place.worktree.clone(),
-            talk,
+        let params = LaunchParams {
+            id: self.config.record.id.clone(),
+            row: self.config.row.clone(),
+            worktree: self.config.record.place.worktree.clone(),
+            conversation_id: talk,
             log: self.log.clone(),
-            log_bytes: self.charge.limits.output_bytes.unwrap_or(LOG_BYTES),
-            room: self.charge.room.clone(),
-            asked: self.life.story.last_ask,
+            log_bytes: self.config.limits.output_bytes.unwrap_or(LOG_BYTES),
+            room: self.config.room.clone(),
+            asked: self.state.story.last_ask,
         };
-        let launcher: Box<dyn Launcher + Send + Sync> = match self.charge.row.protocol {
-            Protocol::Acp => Box::new(Acp),
-            Protocol::Command => Box::new(Command),
+        let launcher: Box<dyn Launcher + Send + Sync> = match self.config.row.protocol {
+            Protocol::Acp => Box::new(AcpLauncher),
+            Protocol::Command => Box::new(CommandLauncher),
         };
         durable_step("supervise.launch");
-        let tell = self.tell.clone();
+        let tx = self.tx.clone();
         let starting = tokio::spawn(async move {
-            let word = match launcher.launch(seat).await {
-                Ok(agent) => Word::Launched(agent),
-                Err(failure) => Word::Heard(Input::CannotStart { why: failure.in_full() }),
+            let word = match launcher.launch(params).await {
+                Ok(agent) => InternalEvent::Launched(agent),
+                Err(failure) => InternalEvent::Heard(Input::CannotStart { why: failure.in_full() }),
             };
-            let _ = tell.send(word);
+            let _ = tx.send(word);
         });
         self.starting = Some(starting);
     }
@@ -350,15 +358,15 @@ fn outside_the_box(path: &Path) -> String {
 }
 
 /// What the supervisor's own tasks tell it.
-enum Word {
+enum InternalEvent {
     /// News for `step`.
     Heard(Input),
     /// The agent runs.
-    Launched(Agent),
+    Launched(RunningAgent),
 }
 
 /// The next piece of news; never, when no agent runs.
-async fn next_news(agent: &mut Option<Agent>) -> Option<News> {
+async fn next_news(agent: &mut Option<RunningAgent>) -> Option<AgentEvent> {
     match agent {
         Some(agent) => agent.news.recv().await,
         None => std::future::pending().await,

@@ -5,24 +5,24 @@ use base::text::{GO_ON, count};
 use serde_json::Value;
 
 use crate::launch::Decision;
-use crate::session::facts::{Phase, Story};
-use crate::session::journal::{CheckResult, Entry, Outcome, Work};
-use crate::session::record::{Limits, Record};
+use crate::session::journal::{CheckResult, JournalEntry, SessionOutcome, WorkSummary};
+use crate::session::record::{RunLimits, SessionRecord};
+use crate::session::summary::{JournalSummary, Phase};
 
 /// One supervised run of a session.
 #[derive(Clone, Debug)]
-pub struct Life {
+pub struct RunState {
     /// What the journal tells so far, this run included.
-    pub story: Story,
-    record: Record,
+    pub story: JournalSummary,
+    record: SessionRecord,
     ending: Option<Ending>,
     agent: Presence,
-    memory: Memory,
+    memory: ConversationMemory,
 }
 
 /// What an agent that is still running knows of the turns before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
+pub enum ConversationMemory {
     /// The whole conversation: one process serves all turns.
     Keeps,
     /// Nothing: each turn is a process of its own.
@@ -59,13 +59,13 @@ pub enum Input {
     /// The agent tells something, in g3's wire form.
     Event { event: Value },
     /// The agent asks whether it may do something.
-    Asked(Asked),
+    Asked(PermissionAsk),
     /// The agent ended its turn; `why` says what went wrong.
     TurnEnded { why: Option<String> },
     /// The agent's process ended by itself.
     AgentGone { why: String },
     /// The session's work was brought home.
-    Imported { work: Work },
+    Imported { work: WorkSummary },
     /// The session's work cannot be brought home.
     CannotImport { why: String },
     /// The checks ran.
@@ -82,7 +82,7 @@ pub enum Input {
 
 /// A request for permission at the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct PermissionAsk {
     /// Its number, which no other request of the session has.
     pub n: u32,
     /// What the agent wants.
@@ -96,9 +96,9 @@ pub struct Asked {
 /// What a supervisor does.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // a variant's sentence speaks of its fields
-pub enum Do {
+pub enum Action {
     /// Append to the journal.
-    Write(Entry),
+    Write(JournalEntry),
     /// Make or find the worktree and prepare it.
     MakeWorktree,
     /// Start the agent; `talk` is the conversation to go on with.
@@ -120,7 +120,7 @@ pub enum Do {
 }
 
 /// One step: news in, deeds out.
-pub fn step(life: &mut Life, input: Input) -> Vec<Do> {
+pub fn step(life: &mut RunState, input: Input) -> Vec<Action> {
     if let Phase::Ended { .. } = life.story.phase {
         return Vec::new();
     }
@@ -129,7 +129,7 @@ pub fn step(life: &mut Life, input: Input) -> Vec<Do> {
         Input::Begin { pid } => todo.begin(pid),
         Input::WorktreeStands { note } => todo.worktree_stands(note),
         Input::Launched { talk, loaded } => todo.launched(talk, loaded),
-        Input::CannotStart { why } => todo.finish(Outcome::Failed { why }),
+        Input::CannotStart { why } => todo.finish(SessionOutcome::Failed { why }),
         Input::Event { event } => todo.event(event),
         Input::Asked(asked) => todo.asked(asked),
         Input::TurnEnded { why } => todo.turn_ended(why),
@@ -137,7 +137,7 @@ pub fn step(life: &mut Life, input: Input) -> Vec<Do> {
         Input::Imported { work } => todo.imported(work),
         Input::CannotImport { why } => todo.cannot_import(why),
         Input::Checked { results } => todo.checked(results),
-        Input::Send { text } => todo.write(Entry::Sent { text }),
+        Input::Send { text } => todo.write(JournalEntry::Sent { text }),
         Input::Answer { n, allow, always } => {
             todo.answer(n, Decision { allow, always, why: None });
         }
@@ -147,14 +147,18 @@ pub fn step(life: &mut Life, input: Input) -> Vec<Do> {
     todo.list
 }
 
-impl Life {
+impl RunState {
     /// A run of a session whose journal tells `story` so far.
-    pub fn new(record: Record, story: Story, memory: Memory) -> Life {
-        Life { story, record, ending: None, agent: Presence::Absent, memory }
+    pub fn new(
+        record: SessionRecord,
+        story: JournalSummary,
+        memory: ConversationMemory,
+    ) -> RunState {
+        RunState { story, record, ending: None, agent: Presence::Absent, memory }
     }
 
     /// The limits that hold now.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> RunLimits {
         self.story.limits.or(self.record.limits)
     }
 
@@ -209,7 +213,7 @@ pub struct Reached {
 }
 
 /// The limit that a session has gone beyond. The supervisor watches the time by itself.
-pub fn over_limit(limits: &Limits, story: &Story) -> Option<Reached> {
+pub fn over_limit(limits: &RunLimits, story: &JournalSummary) -> Option<Reached> {
     let usage = story.usage.unwrap_or_default();
     let turns = limits.turns.filter(|most| story.replies > *most);
     let tokens = limits.tokens.filter(|most| usage.tokens() > *most);
@@ -219,7 +223,7 @@ pub fn over_limit(limits: &Limits, story: &Story) -> Option<Reached> {
 }
 
 /// The limit that leaves nothing for a further turn.
-pub fn used_up(limits: &Limits, story: &Story) -> Option<Reached> {
+pub fn used_up(limits: &RunLimits, story: &JournalSummary) -> Option<Reached> {
     let usage = story.usage.unwrap_or_default();
     let turns = limits.turns.filter(|most| story.replies >= *most);
     let tokens = limits.tokens.filter(|most| usage.tokens() >= *most);
@@ -252,42 +256,42 @@ fn of_money(most: f64, usage: &Usage) -> Reached {
 
 /// The deeds of one step, and the life that they change.
 struct Deeds<'a> {
-    life: &'a mut Life,
-    list: Vec<Do>,
+    life: &'a mut RunState,
+    list: Vec<Action>,
 }
 
 impl Deeds<'_> {
-    fn write(&mut self, entry: Entry) {
+    fn write(&mut self, entry: JournalEntry) {
         self.life.story.hear_entry(&entry);
-        self.list.push(Do::Write(entry));
+        self.list.push(Action::Write(entry));
     }
 
     fn begin(&mut self, pid: u32) {
-        self.write(Entry::Spawned { pid });
-        self.list.push(Do::MakeWorktree);
+        self.write(JournalEntry::Spawned { pid });
+        self.list.push(Action::MakeWorktree);
     }
 
     fn worktree_stands(&mut self, note: Option<String>) {
         if let Some(text) = note {
-            self.write(Entry::Note { text });
+            self.write(JournalEntry::Note { text });
         }
         self.launch();
     }
 
     fn launch(&mut self) {
         if !self.life.story.has_worktree {
-            self.write(Entry::Worktree);
+            self.write(JournalEntry::Worktree);
         }
         if let Some(ending) = self.life.ending.take() {
             return self.end_with(ending);
         }
         self.life.agent = Presence::Starting;
-        self.list.push(Do::Launch { talk: self.life.story.talk.clone() });
+        self.list.push(Action::Launch { talk: self.life.story.talk.clone() });
     }
 
     fn launched(&mut self, talk: Option<String>, loaded: bool) {
         self.life.agent = Presence::There;
-        self.write(Entry::Agent { talk });
+        self.write(JournalEntry::Agent { talk });
         if let Some(ending) = self.life.ending.take() {
             return self.end_with(ending);
         }
@@ -300,24 +304,24 @@ impl Deeds<'_> {
         }
         let (text, recap) = self.life.next_prompt(loaded);
         let n = self.life.story.turns + 1;
-        self.write(Entry::Turn { n, text: text.clone(), log_bytes: None });
-        self.list.push(Do::Prompt { text, recap });
+        self.write(JournalEntry::Turn { n, text: text.clone(), log_bytes: None });
+        self.list.push(Action::Prompt { text, recap });
     }
 
     fn event(&mut self, mut event: Value) {
         // Agents restart their numbers with each start; the session's numbers only grow.
         let Some(fields) = event.as_object_mut() else { return };
         fields.insert("seq".to_owned(), self.life.story.last_seq.saturating_add(1).into());
-        self.write(Entry::Event { event });
+        self.write(JournalEntry::Event { event });
         if let (None, Some(what)) = (&self.life.ending, self.life.over_limit()) {
             self.limit(what);
         }
     }
 
-    fn asked(&mut self, asked: Asked) {
-        let Asked { n, what, rule, futile } = asked;
+    fn asked(&mut self, asked: PermissionAsk) {
+        let PermissionAsk { n, what, rule, futile } = asked;
         let known = self.life.story.always.contains(&rule);
-        self.write(Entry::Asked { n, rule: Some(rule).filter(|rule| *rule != what), what });
+        self.write(JournalEntry::Asked { n, rule: Some(rule).filter(|rule| *rule != what), what });
         let id = &self.life.record.id;
         let denied = match futile {
             _ if self.life.ending.is_some() => Some("the session is ending".to_owned()),
@@ -347,8 +351,8 @@ impl Deeds<'_> {
         let Decision { allow, always, ref why } = decision;
         // At the end of a run the reason is its own.
         let (by, why) = (by.to_owned(), why.clone().filter(|_| self.life.ending.is_none()));
-        self.write(Entry::Answered { n, allow, always, by, why });
-        self.list.push(Do::Answer { n, decision });
+        self.write(JournalEntry::Answered { n, allow, always, by, why });
+        self.list.push(Action::Answer { n, decision });
         // What was asked before the user said `always` is answered with it.
         let same = self
             .life
@@ -369,8 +373,8 @@ impl Deeds<'_> {
             self.life.ending = Some(Ending::Failed(why.clone()));
         }
         let n = self.life.story.turns;
-        self.write(Entry::TurnEnd { n, why });
-        self.list.push(Do::Import);
+        self.write(JournalEntry::TurnEnd { n, why });
+        self.list.push(Action::Import);
     }
 
     fn agent_gone(&mut self, why: String) {
@@ -378,37 +382,37 @@ impl Deeds<'_> {
         if self.life.story.in_turn {
             self.turn_ended(Some(why));
         } else if before == Presence::Starting {
-            self.finish(Outcome::Failed { why });
+            self.finish(SessionOutcome::Failed { why });
         }
     }
 
-    fn imported(&mut self, work: Work) {
+    fn imported(&mut self, work: WorkSummary) {
         let changed = work.commits > 0 || work.files_changed > 0;
-        self.write(Entry::Work(work));
+        self.write(JournalEntry::Work(work));
         if let Some(ending) = self.life.ending.take() {
             return self.end_with(ending);
         }
         if !self.life.story.pending.is_empty() {
-            return self.prompt(self.life.memory == Memory::Keeps);
+            return self.prompt(self.life.memory == ConversationMemory::Keeps);
         }
         if !changed {
-            return self.finish(Outcome::Empty);
+            return self.finish(SessionOutcome::Empty);
         }
         if self.life.record.checks.is_empty() {
-            self.write(Entry::Checked { results: Vec::new() });
-            return self.finish(Outcome::Ready);
+            self.write(JournalEntry::Checked { results: Vec::new() });
+            return self.finish(SessionOutcome::Ready);
         }
-        self.write(Entry::Checking);
-        self.list.push(Do::Check);
+        self.write(JournalEntry::Checking);
+        self.list.push(Action::Check);
     }
 
     fn cannot_import(&mut self, why: String) {
         match self.life.ending.take() {
             Some(Ending::Stopped) => {
-                self.write(Entry::Note { text: why });
-                self.finish(Outcome::Stopped);
+                self.write(JournalEntry::Note { text: why });
+                self.finish(SessionOutcome::Stopped);
             }
-            Some(Ending::Failed(_)) | None => self.finish(Outcome::Failed { why }),
+            Some(Ending::Failed(_)) | None => self.finish(SessionOutcome::Failed { why }),
         }
     }
 
@@ -417,16 +421,16 @@ impl Deeds<'_> {
             return;
         }
         let failed = results.iter().find(|result| !result.ok).cloned();
-        self.write(Entry::Checked { results });
+        self.write(JournalEntry::Checked { results });
         if let Some(ending) = self.life.ending.take() {
             return self.end_with(ending);
         }
         if !self.life.story.pending.is_empty() {
-            return self.prompt(self.life.memory == Memory::Keeps);
+            return self.prompt(self.life.memory == ConversationMemory::Keeps);
         }
         match failed {
-            None => self.finish(Outcome::Ready),
-            Some(check) => self.finish(Outcome::Failed { why: check.failure() }),
+            None => self.finish(SessionOutcome::Ready),
+            Some(check) => self.finish(SessionOutcome::Failed { why: check.failure() }),
         }
     }
 
@@ -434,7 +438,7 @@ impl Deeds<'_> {
         if self.life.ending.replace(Ending::Stopped) == Some(Ending::Stopped) {
             return;
         }
-        self.write(Entry::StopRequested);
+        self.write(JournalEntry::StopRequested);
         self.wind_down();
     }
 
@@ -443,7 +447,7 @@ impl Deeds<'_> {
             return;
         }
         self.life.ending = Some(Ending::Failed(format!("it reached its limit of {what}")));
-        self.write(Entry::Limit { what });
+        self.write(JournalEntry::Limit { what });
         self.wind_down();
     }
 
@@ -451,7 +455,7 @@ impl Deeds<'_> {
     fn wind_down(&mut self) {
         match self.life.story.phase {
             Phase::Checking => {
-                self.list.push(Do::AbandonChecks);
+                self.list.push(Action::AbandonChecks);
                 if let Some(ending) = self.life.ending.take() {
                     self.end_with(ending);
                 }
@@ -462,10 +466,10 @@ impl Deeds<'_> {
                     let why = Some("the session is ending".to_owned());
                     self.answer(n, Decision { allow: false, always: false, why });
                 }
-                self.list.push(Do::Cancel);
+                self.list.push(Action::Cancel);
             }
             Phase::Starting if self.life.agent == Presence::Starting => {
-                self.list.push(Do::Cancel);
+                self.list.push(Action::Cancel);
             }
             // The next piece of news (worktree, agent, import) finds the ending and ends the run.
             Phase::Queued
@@ -478,21 +482,21 @@ impl Deeds<'_> {
 
     fn end_with(&mut self, ending: Ending) {
         self.finish(match ending {
-            Ending::Stopped => Outcome::Stopped,
-            Ending::Failed(why) => Outcome::Failed { why },
+            Ending::Stopped => SessionOutcome::Stopped,
+            Ending::Failed(why) => SessionOutcome::Failed { why },
         });
     }
 
-    fn finish(&mut self, outcome: Outcome) {
+    fn finish(&mut self, outcome: SessionOutcome) {
         let outcome = match (self.life.ending.take(), outcome) {
-            (Some(Ending::Stopped), Outcome::Failed { why }) => {
-                self.write(Entry::Note { text: why });
-                Outcome::Stopped
+            (Some(Ending::Stopped), SessionOutcome::Failed { why }) => {
+                self.write(JournalEntry::Note { text: why });
+                SessionOutcome::Stopped
             }
             (_, outcome) => outcome,
         };
-        self.write(Entry::Exit { outcome, ms: None });
-        self.list.push(Do::Finish);
+        self.write(JournalEntry::Exit { outcome, ms: None });
+        self.list.push(Action::Finish);
     }
 }
 

@@ -1,16 +1,16 @@
 //! Whole runs of a supervisor, told as news in and deeds out.
 
 use super::*;
-use crate::session::journal::Line;
-use crate::session::record::{Limits, Manner, Templates};
+use crate::session::journal::JournalLine;
+use crate::session::record::{RunLimits, RunMode, Templates};
 use base::id::Id;
 use studio_git::names::BranchName;
 use studio_git::repo::Base;
 use studio_git::session_repo::SessionRepo;
 
-fn life(checks: &[&str], limits: Limits, attended: bool) -> Life {
+fn life(checks: &[&str], limits: RunLimits, attended: bool) -> RunState {
     let id = Id::parse("task-aaaa").unwrap();
-    let record = Record {
+    let record = SessionRecord {
         schema: 1,
         id: id.clone(),
         task: "do it".into(),
@@ -29,47 +29,49 @@ fn life(checks: &[&str], limits: Limits, attended: bool) -> Life {
         templates: Templates { branch: "studio/{id}".into(), worktree: "/w/{id}".into() },
         checks: checks.iter().map(|check| (*check).to_owned()).collect(),
         limits,
-        manner: Manner { attended, ..Manner::default() },
+        manner: RunMode { attended, ..RunMode::default() },
         attempt: 1,
         after: Vec::new(),
-        part: crate::session::record::Part::default(),
+        part: crate::session::record::PlanRef::default(),
         created_at: "t".into(),
     };
-    let mut story = Story::default();
-    story.hear_entry(&Entry::Queued { prompt: None });
-    Life::new(record, story, Memory::Keeps)
+    let mut story = JournalSummary::default();
+    story.hear_entry(&JournalEntry::Queued { prompt: None });
+    RunState::new(record, story, ConversationMemory::Keeps)
 }
 
-fn plain() -> Life {
-    life(&[], Limits::default(), false)
+fn plain() -> RunState {
+    life(&[], RunLimits::default(), false)
 }
 
 /// Plays the news and gives the names of the deeds; replaying the written journal must give the
 /// same story.
-fn played(life: &mut Life, news: Vec<Input>) -> Vec<String> {
-    let mut lines = vec![Line { time: "t".into(), entry: Entry::Queued { prompt: None } }];
+fn played(life: &mut RunState, news: Vec<Input>) -> Vec<String> {
+    let mut lines =
+        vec![JournalLine { time: "t".into(), entry: JournalEntry::Queued { prompt: None } }];
     let mut names = Vec::new();
     for input in news {
         for deed in step(life, input) {
             names.push(name(&deed));
-            if let Do::Write(entry) = deed {
-                lines.push(Line { time: "t".into(), entry });
+            if let Action::Write(entry) = deed {
+                lines.push(JournalLine { time: "t".into(), entry });
             }
         }
     }
-    let replayed = Story { updated_at: None, run_began: None, ..Story::of(&lines) };
+    let replayed =
+        JournalSummary { updated_at: None, run_began: None, ..JournalSummary::of(&lines) };
     assert_eq!(replayed, life.story, "the journal tells the whole story");
     names
 }
 
-fn name(deed: &Do) -> String {
+fn name(deed: &Action) -> String {
     match deed {
-        Do::Write(Entry::Exit { outcome, .. }) => format!("exit {outcome:?}"),
-        Do::Write(entry) => {
+        Action::Write(JournalEntry::Exit { outcome, .. }) => format!("exit {outcome:?}"),
+        Action::Write(entry) => {
             let value = serde_json::to_value(entry).unwrap();
             format!("write {}", value["entry"].as_str().unwrap())
         }
-        Do::Prompt { text, .. } => format!("prompt {text:?}"),
+        Action::Prompt { text, .. } => format!("prompt {text:?}"),
         other => format!("{other:?}"),
     }
 }
@@ -83,7 +85,7 @@ fn begun() -> Vec<Input> {
 }
 
 fn work(files_changed: u64) -> Input {
-    Input::Imported { work: Work { files_changed, ..Work::default() } }
+    Input::Imported { work: WorkSummary { files_changed, ..WorkSummary::default() } }
 }
 
 fn check(ok: bool) -> Input {
@@ -100,7 +102,7 @@ fn check(ok: bool) -> Input {
     Input::Checked { results: vec![result] }
 }
 
-fn ended(mut news: Vec<Input>, life: &mut Life) -> String {
+fn ended(mut news: Vec<Input>, life: &mut RunState) -> String {
     let mut all = begun();
     all.append(&mut news);
     let names = played(life, all);
@@ -110,7 +112,7 @@ fn ended(mut news: Vec<Input>, life: &mut Life) -> String {
 
 #[test]
 fn a_good_run_from_begin_to_exit() {
-    let mut life = life(&["true"], Limits::default(), false);
+    let mut life = life(&["true"], RunLimits::default(), false);
     let mut news = begun();
     news.extend([Input::TurnEnded { why: None }, work(1), check(true)]);
     assert_eq!(
@@ -140,14 +142,14 @@ fn every_way_to_end() {
     let done = || Input::TurnEnded { why: None };
     assert_eq!(ended(vec![done(), work(0)], &mut plain()), "exit Empty");
     assert_eq!(ended(vec![done(), work(2)], &mut plain()), "exit Ready");
-    let mut checked = life(&["true"], Limits::default(), false);
+    let mut checked = life(&["true"], RunLimits::default(), false);
     let failed = ended(vec![done(), work(1), check(false)], &mut checked);
     assert_eq!(failed, r#"exit Failed { why: "check `true` failed with exit code 1" }"#);
     let gone = vec![Input::AgentGone { why: "killed".into() }, work(1)];
     assert_eq!(ended(gone, &mut plain()), r#"exit Failed { why: "killed" }"#);
     let stopped = vec![Input::Stop, Input::TurnEnded { why: Some("cancelled".into()) }, work(1)];
     assert_eq!(ended(stopped, &mut plain()), "exit Stopped");
-    let mut checked = life(&["true"], Limits::default(), false);
+    let mut checked = life(&["true"], RunLimits::default(), false);
     assert_eq!(ended(vec![done(), work(1), Input::Stop], &mut checked), "exit Stopped");
     let over = vec![Input::Limit { what: "5 s".into() }, done(), work(1)];
     assert_eq!(ended(over, &mut plain()), r#"exit Failed { why: "it reached its limit of 5 s" }"#);
@@ -180,7 +182,7 @@ fn what_is_sent_during_a_turn_is_told_at_its_end() {
 }
 
 fn asks(n: u32, what: &str) -> Input {
-    Input::Asked(Asked { n, what: what.into(), rule: what.into(), futile: None })
+    Input::Asked(PermissionAsk { n, what: what.into(), rule: what.into(), futile: None })
 }
 
 fn allows(n: u32) -> Input {
@@ -192,10 +194,10 @@ fn always_allows(n: u32) -> Input {
 }
 
 /// What the agent is told of its requests.
-fn answered(life: &mut Life, news: Vec<Input>) -> Vec<(u32, bool, Option<String>)> {
-    let deeds: Vec<Do> = news.into_iter().flat_map(|input| step(life, input)).collect();
+fn answered(life: &mut RunState, news: Vec<Input>) -> Vec<(u32, bool, Option<String>)> {
+    let deeds: Vec<Action> = news.into_iter().flat_map(|input| step(life, input)).collect();
     let told = deeds.into_iter().filter_map(|deed| match deed {
-        Do::Answer { n, decision } => Some((n, decision.allow, decision.why)),
+        Action::Answer { n, decision } => Some((n, decision.allow, decision.why)),
         _ => None,
     });
     told.collect()
@@ -216,7 +218,7 @@ fn requests_without_a_person_are_denied_each_at_once_with_the_way_to_allow_them(
 
 #[test]
 fn a_request_waits_for_the_user_and_is_answered_by_number() {
-    let mut life = life(&[], Limits::default(), true);
+    let mut life = life(&[], RunLimits::default(), true);
     step_all(&mut life, begun());
     let told = answered(&mut life, vec![asks(1, "a"), asks(2, "b"), allows(2), allows(9)]);
     assert_eq!(told, [(2, true, None)]);
@@ -226,7 +228,7 @@ fn a_request_waits_for_the_user_and_is_answered_by_number() {
 
 #[test]
 fn always_answers_requests_of_that_kind_also_those_that_wait() {
-    let mut life = life(&[], Limits::default(), true);
+    let mut life = life(&[], RunLimits::default(), true);
     step_all(&mut life, begun());
     let news = vec![asks(1, "a"), asks(2, "b"), asks(3, "a"), always_allows(1)];
     assert_eq!(answered(&mut life, news), [(1, true, None), (3, true, None)]);
@@ -236,15 +238,15 @@ fn always_answers_requests_of_that_kind_also_those_that_wait() {
 
 #[test]
 fn a_yes_that_would_not_help_is_not_asked_for() {
-    let mut life = life(&[], Limits::default(), true);
+    let mut life = life(&[], RunLimits::default(), true);
     step_all(&mut life, begun());
     let futile = Some("the box is closed there".to_owned());
-    let asked = Asked { n: 1, what: "write /opt/x".into(), rule: "r".into(), futile };
+    let asked = PermissionAsk { n: 1, what: "write /opt/x".into(), rule: "r".into(), futile };
     let told = answered(&mut life, vec![Input::Asked(asked)]);
     assert_eq!(told, [(1, false, Some("the box is closed there".into()))]);
 }
 
-fn step_all(life: &mut Life, news: Vec<Input>) {
+fn step_all(life: &mut RunState, news: Vec<Input>) {
     for input in news {
         step(life, input);
     }
@@ -257,24 +259,24 @@ fn events_are_numbered_through_the_life_of_the_session() {
     step_all(&mut life, begun());
     step_all(&mut life, vec![event(), event()]);
     let mut story = life.story.clone();
-    story.hear_entry(&Entry::Queued { prompt: None });
-    let mut again = Life::new(life.record, story, Memory::Keeps);
+    story.hear_entry(&JournalEntry::Queued { prompt: None });
+    let mut again = RunState::new(life.record, story, ConversationMemory::Keeps);
     step_all(&mut again, begun());
     let deeds = step(&mut again, event());
-    let Do::Write(Entry::Event { event }) = &deeds[0] else { panic!("{deeds:?}") };
+    let Action::Write(JournalEntry::Event { event }) = &deeds[0] else { panic!("{deeds:?}") };
     assert_eq!(event["seq"], 3);
     assert_eq!(step(&mut again, Input::Event { event: serde_json::json!([1]) }), []);
 }
 
 #[test]
 fn an_agent_that_forgets_gets_the_task_with_what_is_sent() {
-    let mut life = Life { memory: Memory::Forgets, ..plain() };
+    let mut life = RunState { memory: ConversationMemory::Forgets, ..plain() };
     let mut news = begun();
     let sent = Input::Send { text: "also this".into() };
     news.extend([sent, Input::TurnEnded { why: None }]);
     step_all(&mut life, news);
     let deeds = step(&mut life, work(1));
-    let Some(Do::Prompt { text, recap: true }) = deeds.last() else { panic!("{deeds:?}") };
+    let Some(Action::Prompt { text, recap: true }) = deeds.last() else { panic!("{deeds:?}") };
     for part in ["You have worked on", "do it", "also this"] {
         assert!(text.contains(part), "no `{part}` in: {text}");
     }
@@ -284,30 +286,30 @@ fn an_agent_that_forgets_gets_the_task_with_what_is_sent() {
 fn a_budget_ends_a_session_whose_model_has_no_price() {
     let usage = serde_json::json!({"seq": 1, "time": "t", "type": "usage", "input": 60,
         "output": 50, "cache_read": 0, "cache_write": 0, "cost_usd": null});
-    let money = Limits { usd: Some(100.0), ..Limits::default() };
+    let money = RunLimits { usd: Some(100.0), ..RunLimits::default() };
     let mut life = life(&[], money, false);
     step_all(&mut life, begun());
     let deeds = step(&mut life, Input::Event { event: usage });
-    assert!(deeds.contains(&Do::Cancel), "{deeds:?}");
+    assert!(deeds.contains(&Action::Cancel), "{deeds:?}");
 }
 
 #[test]
 fn limits_count_all_runs_and_are_raised_by_the_user() {
     let turn = || serde_json::json!({"seq": 1, "time": "t", "type": "turn", "n": 1});
-    let mut first = life(&[], Limits { turns: Some(2), ..Limits::default() }, false);
+    let mut first = life(&[], RunLimits { turns: Some(2), ..RunLimits::default() }, false);
     step_all(&mut first, begun());
     step_all(&mut first, vec![Input::Event { event: turn() }, Input::Event { event: turn() }]);
     let mut story = first.story.clone();
-    story.hear_entry(&Entry::Queued { prompt: None });
-    let mut again = Life::new(first.record.clone(), story.clone(), Memory::Keeps);
+    story.hear_entry(&JournalEntry::Queued { prompt: None });
+    let mut again = RunState::new(first.record.clone(), story.clone(), ConversationMemory::Keeps);
     step_all(&mut again, begun());
-    assert!(step(&mut again, Input::Event { event: turn() }).contains(&Do::Cancel));
-    let more = Limits { turns: Some(3), ..Limits::default() };
-    story.hear_entry(&Entry::Settings { limits: more, attended: None });
-    let mut raised = Life::new(first.record, story, Memory::Keeps);
+    assert!(step(&mut again, Input::Event { event: turn() }).contains(&Action::Cancel));
+    let more = RunLimits { turns: Some(3), ..RunLimits::default() };
+    story.hear_entry(&JournalEntry::Settings { limits: more, attended: None });
+    let mut raised = RunState::new(first.record, story, ConversationMemory::Keeps);
     step_all(&mut raised, begun());
-    assert!(!step(&mut raised, Input::Event { event: turn() }).contains(&Do::Cancel));
-    assert!(step(&mut raised, Input::Event { event: turn() }).contains(&Do::Cancel));
+    assert!(!step(&mut raised, Input::Event { event: turn() }).contains(&Action::Cancel));
+    assert!(step(&mut raised, Input::Event { event: turn() }).contains(&Action::Cancel));
 }
 
 #[test]
@@ -315,9 +317,9 @@ fn limits_of_turns_tokens_and_money_cancel_the_turn() {
     let turn = serde_json::json!({"seq": 1, "time": "t", "type": "turn", "n": 1});
     let usage = serde_json::json!({"seq": 1, "time": "t", "type": "usage", "input": 60,
         "output": 50, "cache_read": 0, "cache_write": 0, "cost_usd": 0.5});
-    let turns = Limits { turns: Some(0), ..Limits::default() };
-    let tokens = Limits { tokens: Some(100), ..Limits::default() };
-    let money = Limits { usd: Some(0.4), ..Limits::default() };
+    let turns = RunLimits { turns: Some(0), ..RunLimits::default() };
+    let tokens = RunLimits { tokens: Some(100), ..RunLimits::default() };
+    let money = RunLimits { usd: Some(0.4), ..RunLimits::default() };
     for (limits, event) in [(turns, turn), (tokens, usage.clone()), (money, usage)] {
         let mut news = begun();
         news.push(Input::Event { event });
@@ -334,10 +336,11 @@ fn an_agent_that_forgot_gets_the_task_and_its_last_words() {
     news.push(Input::Event { event: said });
     played(&mut before, news);
     let mut story = before.story;
-    story.hear_entry(&Entry::Queued { prompt: Some("be quick".into()) });
-    let mut again = Life::new(before.record, story, Memory::Keeps);
-    let deeds: Vec<Do> = begun().into_iter().flat_map(|input| step(&mut again, input)).collect();
-    let Some(Do::Prompt { text, recap: true }) = deeds.last() else { panic!("{deeds:?}") };
+    story.hear_entry(&JournalEntry::Queued { prompt: Some("be quick".into()) });
+    let mut again = RunState::new(before.record, story, ConversationMemory::Keeps);
+    let deeds: Vec<Action> =
+        begun().into_iter().flat_map(|input| step(&mut again, input)).collect();
+    let Some(Action::Prompt { text, recap: true }) = deeds.last() else { panic!("{deeds:?}") };
     for part in ["do it", "half done", "be quick"] {
         assert!(text.contains(part), "no `{part}` in: {text}");
     }

@@ -1,10 +1,10 @@
 //! `studio plan`: from a wish to landed work. A model refines the wish and splits it into tasks, the
 //! user says yes to both, sessions work on the tasks, and what they did lands in order.
 
-mod begin;
-mod paper;
-mod tell;
-mod work;
+mod executor;
+mod files;
+mod open;
+mod output;
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
@@ -23,17 +23,17 @@ use planner::requirement::{self, Requirement};
 use planner::task::{self, Task};
 use serde_json::Value;
 
-use crate::commands::context::{CommandContext, Common};
+use crate::commands::context::{CommandContext, CommonArgs};
+use crate::commands::requirement_filter::RequirementFilter;
 use crate::commands::run::LimitArgs;
-use crate::commands::scope::Scope;
-use crate::commands::{preflight, question, trace};
+use crate::commands::{confirm, preflight, trace};
 use crate::report;
-use paper::{Paper, REQUIREMENTS, Saved, TASKS};
-use studio_core::launch::table::g3_program;
-use studio_core::session::record::Manner;
+use executor::Worked;
+use files::{PlanFiles, REQUIREMENTS, Saved, TASKS};
+use studio_core::launch::registry::g3_program;
+use studio_core::session::record::RunMode;
 use studio_core::session::spec::SessionSpec;
 use studio_git::transaction;
-use work::Worked;
 
 /// How long a model may take for its part.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -68,7 +68,7 @@ pub struct Args {
 struct Plan<'a> {
     context: &'a CommandContext,
     args: &'a Args,
-    paper: Paper,
+    files: PlanFiles,
     saved: Saved,
     /// A model was asked to split already: what it left open stays open.
     split: bool,
@@ -78,7 +78,7 @@ struct Plan<'a> {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     for said in transaction::recover(&context.repository)? {
         report::say(&said);
@@ -86,7 +86,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     let mut plan = Plan::open(&context, args)?;
     loop {
         let stage = plan.stage()?;
-        tell::stage(&context, stage);
+        output::stage(&context, stage);
         match stage {
             Stage::Refine => plan.refine()?,
             Stage::Approve => plan.approve()?,
@@ -102,7 +102,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
             },
             Stage::Over => {
                 plan.saved.over = true;
-                plan.paper.save(&plan.saved)?;
+                plan.files.save(&plan.saved)?;
                 return plan.report(common);
             }
         }
@@ -124,29 +124,29 @@ impl<'a> Plan<'a> {
                 .next("studio list")
                 .next("or end the other one with Ctrl-C")
         })?;
-        let paper = Paper::at(top, &studio);
-        let saved = paper.saved()?;
-        let wish = args.wish.as_deref().map(|file| begin::wish(context, file)).transpose()?;
+        let files = PlanFiles::at(top, &studio);
+        let saved = files.saved()?;
+        let wish = args.wish.as_deref().map(|file| open::wish(context, file)).transpose()?;
         let saved = match (wish, saved) {
             (Some(wish), Some(saved)) if wish == saved.wish => saved,
             (Some(wish), before) => {
-                begin::refuse_without_agents(context, args, &wish)?;
-                begin::begin(context, args, &paper, &wish, before)?
+                open::refuse_without_agents(context, args, &wish)?;
+                open::begin(context, args, &files, &wish, before)?
             }
-            (None, saved) => begin::go_on(context, &paper, saved)?,
+            (None, saved) => open::go_on(context, &files, saved)?,
         };
-        Ok(Plan { context, args, paper, saved, split: false, land_again: BTreeSet::new(), _alone })
+        Ok(Plan { context, args, files, saved, split: false, land_again: BTreeSet::new(), _alone })
     }
 
     fn requirements(&self) -> Result<(String, Vec<Requirement>)> {
-        let text = self.paper.read(REQUIREMENTS)?.unwrap_or_default();
-        let all = self.paper.requirements(&text)?;
+        let text = self.files.read(REQUIREMENTS)?.unwrap_or_default();
+        let all = self.files.requirements(&text)?;
         Ok((text, all))
     }
 
     fn tasks(&self, all: &[Requirement]) -> Result<(String, Vec<Task>)> {
-        let text = self.paper.read(TASKS)?.unwrap_or_default();
-        let tasks = self.paper.tasks(&text, all)?;
+        let text = self.files.read(TASKS)?.unwrap_or_default();
+        let tasks = self.files.tasks(&text, all)?;
         Ok((text, tasks))
     }
 
@@ -173,13 +173,13 @@ impl<'a> Plan<'a> {
 
     /// Lets a model refine what the user wrote.
     fn refine(&mut self) -> Result<()> {
-        let text = self.paper.read(REQUIREMENTS)?.unwrap_or_default();
+        let text = self.files.read(REQUIREMENTS)?.unwrap_or_default();
         let text = document::marked(&text);
         let wish = document::original(&text).unwrap_or(&text);
         let wanted = match self.model(&["plan", "refine"], wish) {
             // A list can do without.
             Err(failure) if requirement::items_of(wish) > 0 => {
-                tell::without_a_model(&failure, "your own list is what is to be approved");
+                output::without_a_model(&failure, "your own list is what is to be approved");
                 wish.to_owned()
             }
             wanted_or_failed => wanted_or_failed?,
@@ -187,42 +187,45 @@ impl<'a> Plan<'a> {
         let refined = document::with_current(&text, &wanted);
         let (refined, _) = document::numbered(&refined)
             .map_err(|_| Failure::failed("the refined requirements cannot be told apart"))?;
-        self.paper.write(REQUIREMENTS, &refined)
+        self.files.write(REQUIREMENTS, &refined)
     }
 
     /// Lets the user approve the requirements as they are in the file.
     fn approve(&mut self) -> Result<()> {
         let (text, all) = self.requirements()?;
         let before = self.saved.approved.as_deref().unwrap_or_default();
-        let before = self.paper.requirements(before).unwrap_or_default();
-        tell::requirements(self.context, &all, &before);
+        let before = self.files.requirements(before).unwrap_or_default();
+        output::requirements(self.context, &all, &before);
         self.ask("approve these requirements?", "the requirements are not approved", REQUIREMENTS)?;
         let approved = Happened::Approved(hash(text.as_bytes()));
         self.saved.approved = Some(text);
         // What follows from them for the tasks is shown, and asked, too.
         self.saved.agreed = None;
         self.saved.over = false;
-        self.paper.save(&self.saved)?;
-        self.paper.tell(self.context.clock, vec![approved])
+        self.files.save(&self.saved)?;
+        self.files.tell(self.context.clock, vec![approved])
     }
 
     /// Lets a model split what no task serves.
     fn split(&mut self) -> Result<()> {
         let (text, all) = self.requirements()?;
         let (there, tasks) = self.tasks(&all)?;
-        let path = self.paper.top.join(TASKS);
+        let path = self.files.top.join(TASKS);
         let path = path.to_string_lossy();
         let part: &[&str] = match there.trim().is_empty() {
             true => &["plan", "split"],
             false => &["plan", "split", "--tasks", &path],
         };
         let new = self.model(part, &text).unwrap_or_else(|failure| {
-            tell::without_a_model(&failure, "each requirement becomes a task, one after the other");
+            output::without_a_model(
+                &failure,
+                "each requirement becomes a task, one after the other",
+            );
             task::to_toml(&plan::one_each(&all, &tasks))
         });
         let gap = if there.is_empty() || there.ends_with("\n\n") { "" } else { "\n" };
         self.split = true;
-        self.paper.write(TASKS, &format!("{there}{gap}{new}"))
+        self.files.write(TASKS, &format!("{there}{gap}{new}"))
     }
 
     /// Lets the user agree to the tasks as they are in the file.
@@ -232,18 +235,18 @@ impl<'a> Plan<'a> {
         let orders: Vec<SessionSpec> =
             tasks.iter().map(|task| self.order(task, None, &all)).collect();
         preflight::check(self.context, &orders)?;
-        tell::tasks(self.context, &tasks, &self.standing(&tasks, &all)?);
+        output::tasks(self.context, &tasks, &self.standing(&tasks, &all)?);
         self.ask("work on these tasks?", "the tasks are not agreed to", TASKS)?;
         self.saved.agreed = Some(text);
-        self.paper.save(&self.saved)?;
+        self.files.save(&self.saved)?;
         let tip = self.context.repository.base(Some(&self.saved.branch))?.commit;
         let lines = all.iter().map(|it| format!("{}: {}", it.id, it.text)).collect();
-        self.paper.tell(self.context.clock, vec![Happened::Head(tip), Happened::Started(lines)])
+        self.files.tell(self.context.clock, vec![Happened::Head(tip), Happened::Started(lines)])
     }
 
     /// Asks, unless everything is answered with yes.
     fn ask(&self, question: &str, refused: &str, file: &str) -> Result<()> {
-        let said = if self.args.yes { Some(true) } else { question::yes(question) };
+        let said = if self.args.yes { Some(true) } else { confirm::yes(question) };
         match said {
             Some(true) => Ok(()),
             Some(false) => {
@@ -257,7 +260,7 @@ impl<'a> Plan<'a> {
 
     /// What a model says to a text on stdin.
     fn model(&self, part: &[&str], input: &str) -> Result<String> {
-        let mut job = Job::new(g3_program(), &self.paper.top).args(part).arg("--json");
+        let mut job = Job::new(g3_program(), &self.files.top).args(part).arg("--json");
         if let Some(file) = &self.context.config_file {
             job = job.arg("--config").arg(file);
         }
@@ -282,12 +285,12 @@ impl<'a> Plan<'a> {
     }
 
     /// How the sessions of this plan are run.
-    fn manner(&self) -> Manner {
-        Manner {
+    fn manner(&self) -> RunMode {
+        RunMode {
             jobs: self.args.jobs.unwrap_or(0),
             accept: true,
             boxed: self.args.sandbox != "off",
-            ..Manner::default()
+            ..RunMode::default()
         }
     }
 
@@ -295,15 +298,15 @@ impl<'a> Plan<'a> {
         plan::digests(tasks, all, |text| hash(text.as_bytes()))
     }
 
-    fn report(&self, common: &Common) -> Result<u8> {
+    fn report(&self, common: &CommonArgs) -> Result<u8> {
         let (_, all) = self.requirements()?;
         let (_, tasks) = self.tasks(&all)?;
         let standing = self.standing(&tasks, &all)?;
-        tell::end(self.context, &tasks, &standing);
+        output::end(self.context, &tasks, &standing);
         if !self.context.json {
-            let scope = Scope {
+            let scope = RequirementFilter {
                 id: None,
-                file: self.paper.top.join(REQUIREMENTS),
+                file: self.files.top.join(REQUIREMENTS),
                 since: Some(self.saved.since.clone()),
                 onto: self.saved.branch.clone(),
             };

@@ -5,24 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::failure::{Failure, Result};
 use base::id::Id;
 
-use crate::session::facts::{Fate, Hold};
-use crate::session::record::Record;
+use crate::session::record::SessionRecord;
+use crate::session::summary::{Dependency, Disposition};
 use studio_git::oplog::{Intent, LogEntries, LogLine, OperationKind};
 use studio_git::repo::Repository;
 use studio_git::{repair, trash};
 
 /// What became of every session that an operation took up.
-pub struct Fates {
-    by_session: BTreeMap<Id, Fate>,
+pub struct Dispositions {
+    by_session: BTreeMap<Id, Disposition>,
     undone: BTreeSet<Id>,
     intents: BTreeMap<String, Intent>,
     entries: LogEntries,
 }
 
-impl Fates {
+impl Dispositions {
     /// What became of one session.
-    pub fn of(&self, id: &Id) -> &Fate {
-        self.by_session.get(id).unwrap_or(&Fate::Open)
+    pub fn of(&self, id: &Id) -> &Disposition {
+        self.by_session.get(id).unwrap_or(&Disposition::Open)
     }
 
     /// Whether a session had landed and its landing was undone.
@@ -42,11 +42,11 @@ impl Fates {
     }
 
     /// The sessions that must have landed before this one starts, and have not.
-    pub fn holds(&self, record: &Record) -> Vec<Hold> {
+    pub fn holds(&self, record: &SessionRecord) -> Vec<Dependency> {
         let waits = record.after.iter().map(|id| (id, self.of(id)));
         waits
-            .filter(|(_, fate)| !matches!(fate, Fate::Accepted { .. }))
-            .map(|(id, fate)| Hold { id: id.clone(), fate: fate.clone() })
+            .filter(|(_, fate)| !matches!(fate, Disposition::Accepted { .. }))
+            .map(|(id, fate)| Dependency { id: id.clone(), fate: fate.clone() })
             .collect()
     }
 
@@ -58,7 +58,7 @@ impl Fates {
 }
 
 /// Reads them. Waits for nobody.
-pub fn read(repository: &Repository) -> Result<Fates> {
+pub fn read(repository: &Repository) -> Result<Dispositions> {
     let entries = LogEntries::read(repository)?;
     let (by_session, undone) = of(entries.lines());
     let mut intents = BTreeMap::new();
@@ -69,11 +69,11 @@ pub fn read(repository: &Repository) -> Result<Fates> {
             intents.insert(intent.id.clone(), *intent);
         }
     }
-    Ok(Fates { by_session, undone, intents, entries })
+    Ok(Dispositions { by_session, undone, intents, entries })
 }
 
 /// What became of each session, and the sessions whose landing was undone.
-fn of(lines: &[LogLine]) -> (BTreeMap<Id, Fate>, BTreeSet<Id>) {
+fn of(lines: &[LogLine]) -> (BTreeMap<Id, Disposition>, BTreeSet<Id>) {
     let ended = |wanted: bool| -> BTreeSet<&str> {
         let of = |line: &'_ LogLine| matches!(line, LogLine::Outcome(end) if end.done == wanted);
         let named = lines.iter().filter(|line| of(line));
@@ -98,8 +98,8 @@ fn of(lines: &[LogLine]) -> (BTreeMap<Id, Fate>, BTreeSet<Id>) {
                 None => fates.remove(&place.id),
             };
             match (&fate, before) {
-                (None, Some(Fate::Accepted { .. })) => undone.insert(place.id.clone()),
-                (Some(Fate::Accepted { .. }), _) => undone.remove(&place.id),
+                (None, Some(Disposition::Accepted { .. })) => undone.insert(place.id.clone()),
+                (Some(Disposition::Accepted { .. }), _) => undone.remove(&place.id),
                 (_, _) => false,
             };
         }
@@ -108,14 +108,16 @@ fn of(lines: &[LogLine]) -> (BTreeMap<Id, Fate>, BTreeSet<Id>) {
 }
 
 /// What an operation makes of its sessions; none when it brings them back.
-fn fate(intent: &Intent, done: bool) -> Option<Fate> {
+fn fate(intent: &Intent, done: bool) -> Option<Disposition> {
     match (intent.kind, done) {
-        (OperationKind::Accept, false) => Some(Fate::Landing),
+        (OperationKind::Accept, false) => Some(Disposition::Landing),
         (OperationKind::Accept, true) => {
             let commit = intent.landing.as_ref().map(|landing| landing.after.clone());
-            Some(Fate::Accepted { operation: intent.id.clone(), commit })
+            Some(Disposition::Accepted { operation: intent.id.clone(), commit })
         }
-        (OperationKind::Discard, _) => Some(Fate::Discarded { operation: intent.id.clone() }),
+        (OperationKind::Discard, _) => {
+            Some(Disposition::Discarded { operation: intent.id.clone() })
+        }
         (OperationKind::Undo | OperationKind::Relocate, _) => None,
     }
 }

@@ -4,7 +4,7 @@ use base::text::{head, printable, printable_output, tail};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::report::served::Served;
+use crate::report::requirements::Served;
 use crate::report::{markdown, table};
 use studio_core::session::journal::CheckResult;
 
@@ -15,7 +15,7 @@ const TAIL: usize = 1_500;
 
 /// A recorded check line, on a state of the files.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct VerifiedLine {
     /// The `sh -c` line.
     pub command: String,
     /// The commit on whose files it runs.
@@ -76,16 +76,16 @@ pub struct Verified<'a> {
     /// The requirements.
     pub requirements: Vec<Served<'a>>,
     /// The checks.
-    pub lines: Vec<Line>,
+    pub lines: Vec<VerifiedLine>,
     /// What else is to be known.
     pub findings: Vec<Finding>,
 }
 
-impl Line {
+impl VerifiedLine {
     /// A line that nobody ran yet.
-    pub fn new(command: String, on: String, tree: String) -> Line {
+    pub fn new(command: String, on: String, tree: String) -> VerifiedLine {
         let (requirements, commits) = (Vec::new(), Vec::new());
-        Line { command, on, tree, requirements, commits, then: true, now: Now::Refused }
+        VerifiedLine { command, on, tree, requirements, commits, then: true, now: Now::Refused }
     }
 
     fn passes(&self) -> bool {
@@ -148,7 +148,7 @@ impl Verified<'_> {
     pub fn holds(&self) -> bool {
         let shown = self.requirements.iter().all(|it| it.row.gap().is_none());
         let honest = self.findings.iter().all(|it| it.kind != "other_tree");
-        shown && honest && self.lines.iter().all(Line::passes)
+        shown && honest && self.lines.iter().all(VerifiedLine::passes)
     }
 
     /// The outcome in one sentence.
@@ -172,7 +172,7 @@ impl Verified<'_> {
 
     /// For a terminal.
     pub fn text(&self) -> String {
-        let row = |line: &Line| {
+        let row = |line: &VerifiedLine| {
             [
                 served(line),
                 line.command.clone(),
@@ -196,7 +196,7 @@ impl Verified<'_> {
 
     /// For a pull request.
     pub fn markdown(&self) -> String {
-        let row = |line: &Line| {
+        let row = |line: &VerifiedLine| {
             let on = markdown::code(head(&line.on, NAME));
             let now = line.now_words();
             let requirements = markdown::text(&served(line));
@@ -218,7 +218,8 @@ impl Verified<'_> {
 
     /// What failed lines wrote; a setup that failed for several is told once.
     fn wrote(&self) -> Vec<(String, &str)> {
-        let mut all: Vec<(String, &str)> = self.lines.iter().filter_map(Line::wrote).collect();
+        let mut all: Vec<(String, &str)> =
+            self.lines.iter().filter_map(VerifiedLine::wrote).collect();
         all.dedup();
         all
     }
@@ -237,13 +238,13 @@ impl Verified<'_> {
         json!({
             "schema": 1, "ok": self.holds(), "onto": self.onto, "each": self.each,
             "requirements": self.requirements.iter().map(requirement).collect::<Vec<_>>(),
-            "checks": self.lines.iter().map(Line::json).collect::<Vec<_>>(),
+            "checks": self.lines.iter().map(VerifiedLine::json).collect::<Vec<_>>(),
             "findings": self.findings,
         })
     }
 }
 
-fn served(line: &Line) -> String {
+fn served(line: &VerifiedLine) -> String {
     match line.requirements.as_slice() {
         [] => "-".to_owned(),
         ids => ids.join(", "),

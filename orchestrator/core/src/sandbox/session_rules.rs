@@ -14,11 +14,11 @@ use base::sandbox::home::home_rules;
 use base::sandbox::{self, Rules};
 use base::user_dirs::STATE_VARIABLE;
 
-use crate::boxed::BoxSpec;
+use crate::sandbox::SandboxSpec;
 
 /// The places of a session, as far as its box is concerned.
 #[derive(Clone, Copy, Debug)]
-pub struct Places<'a> {
+pub struct SessionPaths<'a> {
     /// The user's home directory.
     pub home: &'a Path,
     /// The session's worktree.
@@ -37,14 +37,14 @@ pub struct Places<'a> {
     pub fixed: &'a [PathBuf],
 }
 
-impl BoxSpec {
+impl SandboxSpec {
     /// The box of a session's processes. `row` is the agent's, with what it alone may read, write
     /// and know; checks, setup commands and shells have none.
     pub fn for_session(
-        places: &Places<'_>,
+        places: &SessionPaths<'_>,
         row: Option<&AgentRow>,
         switches: &Sandbox,
-    ) -> io::Result<BoxSpec> {
+    ) -> io::Result<SandboxSpec> {
         let at_home = |path| expanded(path, places.home);
         // Only studio reads what it keeps about sessions (tokens among it), and the repository's
         // configuration may hold a login.
@@ -104,7 +104,7 @@ impl BoxSpec {
             environment.retain(|(known, _)| *known != name);
             environment.push((name, value));
         }
-        Ok(BoxSpec {
+        Ok(SandboxSpec {
             confined: switches.enabled,
             best_effort: switches.best_effort,
             rules,
@@ -137,7 +137,7 @@ fn without_closed(
 
 /// Where the agent keeps its conversation: in the session's own directory, out of reach of the
 /// commands that it runs.
-fn agent_state(places: &Places<'_>) -> io::Result<PathBuf> {
+fn agent_state(places: &SessionPaths<'_>) -> io::Result<PathBuf> {
     let state = places.temp.with_file_name("agent-state");
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
     Ok(state)
@@ -145,7 +145,7 @@ fn agent_state(places: &Places<'_>) -> io::Result<PathBuf> {
 
 /// Writes down what the commands of an agent may reach: what it may itself, but for what its row
 /// opens for it alone. The file lies where nobody in the box can write.
-fn for_commands(places: &Places<'_>, rules: &Rules) -> io::Result<PathBuf> {
+fn for_commands(places: &SessionPaths<'_>, rules: &Rules) -> io::Result<PathBuf> {
     let mut rules = rules.clone();
     rules.write.push(places.temp.to_owned());
     let file = places.temp.with_file_name("command-rules.json");

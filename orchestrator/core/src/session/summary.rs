@@ -7,39 +7,41 @@ use base::id::Id;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::session::coach::{self, Coach};
-use crate::session::journal::{CheckResult, Entry, Line, Outcome, Work};
-use crate::session::record::Limits;
+use crate::session::coach::{self, CoachSummary};
+use crate::session::journal::{
+    CheckResult, JournalEntry, JournalLine, SessionOutcome, WorkSummary,
+};
+use crate::session::record::RunLimits;
 
 /// Bytes of a request that the reason of a state holds; `status` has all of it.
 const REASON: usize = 300;
 
 /// Everything from which the state of a session follows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Facts {
+pub struct SessionFacts {
     /// Whether somebody holds the session's lock.
     pub locked: bool,
     /// What the journal tells.
-    pub story: Story,
+    pub story: JournalSummary,
     /// What the operations log says became of it.
-    pub fate: Fate,
+    pub fate: Disposition,
     /// The sessions that must have landed before it starts, and have not.
-    pub holds: Vec<Hold>,
+    pub holds: Vec<Dependency>,
 }
 
 /// A session that another waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
+pub struct Dependency {
     /// The session.
     pub id: Id,
     /// What became of it so far.
-    pub fate: Fate,
+    pub fate: Disposition,
 }
 
 /// What the operations log says became of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fate", rename_all = "snake_case")]
-pub enum Fate {
+pub enum Disposition {
     /// Nothing so far, or it was undone.
     #[default]
     Open,
@@ -59,12 +61,14 @@ pub enum Fate {
     },
 }
 
-impl Fate {
+impl Disposition {
     /// The operation that ended the session.
     pub fn operation(&self) -> Option<&str> {
         match self {
-            Fate::Accepted { operation, .. } | Fate::Discarded { operation } => Some(operation),
-            Fate::Open | Fate::Landing => None,
+            Disposition::Accepted { operation, .. } | Disposition::Discarded { operation } => {
+                Some(operation)
+            }
+            Disposition::Open | Disposition::Landing => None,
         }
     }
 }
@@ -90,7 +94,7 @@ pub enum Phase {
     /// The run ended.
     Ended {
         /// How.
-        outcome: Outcome,
+        outcome: SessionOutcome,
     },
 }
 
@@ -108,7 +112,7 @@ pub enum Unchecked {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own in the journal")]
-pub struct Story {
+pub struct JournalSummary {
     /// Where it stands.
     pub phase: Phase,
     /// Prompts that the agent has not been given yet; `None` is the task.
@@ -122,7 +126,7 @@ pub struct Story {
     /// Whether the last turn was cut off, or still is at work.
     pub interrupted: bool,
     /// Requests without an answer.
-    pub asks: BTreeMap<u32, Ask>,
+    pub asks: BTreeMap<u32, OpenRequest>,
     /// The number of the last request.
     pub last_ask: u32,
     /// Kinds of requests that the user allowed for the whole session.
@@ -132,7 +136,7 @@ pub struct Story {
     /// The number of the last event.
     pub last_seq: u64,
     /// Limits that the user changed since the session was made.
-    pub limits: Limits,
+    pub limits: RunLimits,
     /// Whether the user said since then that requests wait for an answer.
     pub attended: Option<bool>,
     /// Milliseconds of the runs that are over.
@@ -142,13 +146,13 @@ pub struct Story {
     /// Replies of models that the agent told of.
     pub replies: u32,
     /// What its coach said, where it has one.
-    pub coach: Option<Coach>,
+    pub coach: Option<CoachSummary>,
     /// What was used, all turns together.
     pub usage: Option<Usage>,
     /// What the agent said last.
     pub last_words: Option<String>,
     /// What the session holds.
-    pub work: Option<Work>,
+    pub work: Option<WorkSummary>,
     /// How the checks went; absent before they ran.
     pub checks: Option<Vec<CheckResult>>,
     /// Whether they ran on what the last turn left.
@@ -167,7 +171,7 @@ pub struct Story {
 
 /// A request for permission.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ask {
+pub struct OpenRequest {
     /// What the agent wants, as it says it.
     pub what: String,
     /// What further requests of the same kind have in common.
@@ -186,10 +190,10 @@ pub struct Denials {
     pub why: String,
 }
 
-impl Story {
+impl JournalSummary {
     /// Reads lines in order.
-    pub fn of<'a>(lines: impl IntoIterator<Item = &'a Line>) -> Story {
-        let mut story = Story::default();
+    pub fn of<'a>(lines: impl IntoIterator<Item = &'a JournalLine>) -> JournalSummary {
+        let mut story = JournalSummary::default();
         for line in lines {
             story.hear(line);
         }
@@ -197,15 +201,15 @@ impl Story {
     }
 
     /// Takes one more line into account.
-    pub fn hear(&mut self, line: &Line) {
+    pub fn hear(&mut self, line: &JournalLine) {
         let before = self.updated_at.replace(line.time.clone());
-        if let Entry::Spawned { .. } = &line.entry {
+        if let JournalEntry::Spawned { .. } = &line.entry {
             // A run without a last line ended with the last one that it wrote.
             let ended = self.run_began.replace(line.time.clone()).zip(before);
             let took = ended.and_then(|(began, ended)| milliseconds(&began, &ended));
             self.worked_ms = self.worked_ms.saturating_add(took.unwrap_or(0));
         }
-        if let Entry::Exit { ms, .. } = &line.entry {
+        if let JournalEntry::Exit { ms, .. } = &line.entry {
             let began = self.run_began.take();
             let took = ms.or_else(|| milliseconds(&began?, &line.time));
             self.worked_ms = self.worked_ms.saturating_add(took.unwrap_or(0));
@@ -214,26 +218,26 @@ impl Story {
     }
 
     /// Takes one more entry into account.
-    pub fn hear_entry(&mut self, entry: &Entry) {
+    pub fn hear_entry(&mut self, entry: &JournalEntry) {
         match entry {
-            Entry::Queued { prompt } => {
+            JournalEntry::Queued { prompt } => {
                 self.phase = Phase::Queued;
                 if prompt.is_some() || self.pending.is_empty() {
                     self.pending.push_back(prompt.clone());
                 }
             }
-            Entry::Spawned { .. } => {
+            JournalEntry::Spawned { .. } => {
                 self.phase = Phase::Starting;
                 self.in_turn = false;
                 self.unchecked = None;
                 self.asks.clear();
                 self.denied = Denials::default();
             }
-            Entry::Worktree => self.has_worktree = true,
-            Entry::Agent { talk } => {
+            JournalEntry::Worktree => self.has_worktree = true,
+            JournalEntry::Agent { talk } => {
                 self.talk = talk.clone().or(self.talk.take());
             }
-            Entry::Turn { n, .. } => {
+            JournalEntry::Turn { n, .. } => {
                 self.pending.pop_front();
                 self.turns = *n;
                 self.in_turn = true;
@@ -241,14 +245,14 @@ impl Story {
                 self.is_checked = false;
                 self.phase = Phase::Working;
             }
-            Entry::Event { event } => self.hear_event(event),
-            Entry::Asked { n, what, rule } => {
+            JournalEntry::Event { event } => self.hear_event(event),
+            JournalEntry::Asked { n, what, rule } => {
                 let rule = rule.clone().unwrap_or_else(|| what.clone());
-                self.asks.insert(*n, Ask { what: what.clone(), rule });
+                self.asks.insert(*n, OpenRequest { what: what.clone(), rule });
                 self.last_ask = self.last_ask.max(*n);
                 self.wait_or_work();
             }
-            Entry::Answered { n, allow, always, why, .. } => {
+            JournalEntry::Answered { n, allow, always, why, .. } => {
                 let ask = self.asks.remove(n).unwrap_or_default();
                 match (allow, why) {
                     (false, Some(why)) => self.denied.add(&ask.what, why),
@@ -259,35 +263,35 @@ impl Story {
                 }
                 self.wait_or_work();
             }
-            Entry::Settings { limits, attended } => {
+            JournalEntry::Settings { limits, attended } => {
                 self.limits = limits.or(self.limits);
                 self.attended = attended.or(self.attended);
             }
-            Entry::Sent { text } => self.pending.push_back(Some(text.clone())),
-            Entry::TurnEnd { why, .. } => {
+            JournalEntry::Sent { text } => self.pending.push_back(Some(text.clone())),
+            JournalEntry::TurnEnd { why, .. } => {
                 self.interrupted = why.is_some();
                 self.in_turn = false;
                 self.asks.clear();
                 self.phase = Phase::Working;
             }
-            Entry::Work(work) => {
+            JournalEntry::Work(work) => {
                 self.coach.iter_mut().for_each(|coach| coach.brought(work));
                 self.work = Some(work.clone());
-                if self.phase == (Phase::Ended { outcome: Outcome::Empty }) {
+                if self.phase == (Phase::Ended { outcome: SessionOutcome::Empty }) {
                     self.unchecked = work.is_changed().then_some(Unchecked::ChangedByHand);
                 }
             }
-            Entry::Checking => self.phase = Phase::Checking,
-            Entry::Checked { results } => {
+            JournalEntry::Checking => self.phase = Phase::Checking,
+            JournalEntry::Checked { results } => {
                 self.coach.iter_mut().for_each(|coach| coach.checked(results));
                 self.checks = Some(results.clone());
                 self.is_checked = true;
                 self.unchecked = None;
             }
-            Entry::Checks { commands } => self.hear_checks(commands),
-            Entry::StopRequested | Entry::Limit { .. } => {}
-            Entry::Note { text } => self.note = Some(text.clone()),
-            Entry::Exit { outcome, .. } => {
+            JournalEntry::Checks { commands } => self.hear_checks(commands),
+            JournalEntry::StopRequested | JournalEntry::Limit { .. } => {}
+            JournalEntry::Note { text } => self.note = Some(text.clone()),
+            JournalEntry::Exit { outcome, .. } => {
                 self.phase = Phase::Ended { outcome: outcome.clone() };
                 self.asks.clear();
             }
@@ -300,7 +304,7 @@ impl Story {
             let mut results = self.checks.iter().flatten();
             results.any(|result| result.ok && result.command == *command)
         };
-        if self.phase == (Phase::Ended { outcome: Outcome::Ready }) {
+        if self.phase == (Phase::Ended { outcome: SessionOutcome::Ready }) {
             let all = commands.iter().all(has_passed);
             self.unchecked = (!all).then_some(Unchecked::OtherChecks);
         }
@@ -309,15 +313,15 @@ impl Story {
 
     /// The check that ended the run, where a red check did.
     pub fn red_check(&self) -> Option<&CheckResult> {
-        let failed = matches!(self.phase, Phase::Ended { outcome: Outcome::Failed { .. } });
+        let failed = matches!(self.phase, Phase::Ended { outcome: SessionOutcome::Failed { .. } });
         let red = self.checks.iter().flatten().find(|result| !result.ok);
         red.filter(|_| failed && self.is_checked)
     }
 
     /// Whether the verdict of its coach is of what the session holds now.
     pub fn is_judged_now(&self) -> bool {
-        let now = self.work.as_ref().filter(|_| !self.in_turn).map(Work::commit);
-        let of_now = |coach: &Coach| match &coach.of {
+        let now = self.work.as_ref().filter(|_| !self.in_turn).map(WorkSummary::commit);
+        let of_now = |coach: &CoachSummary| match &coach.of {
             Some(_) => now.is_some_and(|now| coach.is_of(now)),
             // The turn in which it was given goes on.
             None => !coach.played_on,

@@ -4,8 +4,8 @@ use base::clock::Clock;
 use base::failure::{OrFail, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::session::journal::Work;
-use crate::session::record::Record;
+use crate::session::journal::WorkSummary;
+use crate::session::record::SessionRecord;
 use studio_git::import::{self, Imported};
 use studio_git::leftovers::WorkBeforeChecks;
 use studio_git::patch::Comparison;
@@ -19,26 +19,30 @@ const SHOWN: usize = 20;
 
 /// Work that came home.
 #[derive(Clone, Debug)]
-pub struct Brought {
+pub struct Collected {
     /// The commits.
     pub home: Imported,
     /// What is not committed.
     pub snapshot: Snapshot,
     /// The sum of it.
-    pub work: Work,
+    pub work: WorkSummary,
 }
 
 /// Imports the session's commits, takes a snapshot of the rest, and sums it up.
-pub fn bring(repository: &Repository, record: &Record, limits: &SnapshotLimits) -> Result<Brought> {
+pub fn collect(
+    repository: &Repository,
+    record: &SessionRecord,
+    limits: &SnapshotLimits,
+) -> Result<Collected> {
     let (home, snapshot) = fetch(repository, record, limits)?;
     let work = sum(repository, record, &home, &snapshot)?;
-    Ok(Brought { home, snapshot, work })
+    Ok(Collected { home, snapshot, work })
 }
 
 /// Imports the session's commits and takes a snapshot of the rest.
 pub fn fetch(
     repository: &Repository,
-    record: &Record,
+    record: &SessionRecord,
     limits: &SnapshotLimits,
 ) -> Result<(Imported, Snapshot)> {
     let mut home = import::import(repository, &record.place)?;
@@ -56,7 +60,11 @@ pub fn fetch(
 }
 
 /// Notes what checks left in the worktree since the work was brought home: it is not the agent's.
-pub fn note_leftovers(repository: &Repository, record: &Record, work: &Work) -> Result<()> {
+pub fn note_leftovers(
+    repository: &Repository,
+    record: &SessionRecord,
+    work: &WorkSummary,
+) -> Result<()> {
     let now = Clock::from_env().now();
     let before = WorkBeforeChecks { work: work.commit(), left_out: &work.left_out };
     studio_git::leftovers::note(repository, &record.place, before, now)
@@ -78,17 +86,17 @@ fn by_checks(paths: &[String]) -> Option<String> {
 
 fn sum(
     repository: &Repository,
-    record: &Record,
+    record: &SessionRecord,
     home: &Imported,
     snapshot: &Snapshot,
-) -> Result<Work> {
+) -> Result<WorkSummary> {
     let base = compared_with(&repository.open()?, repository, record, &home.head)?;
     let stats = studio_git::diff::stats(repository, &base, &snapshot.work)?;
     let commits = studio_git::diff::apart(repository, &home.head, &base)?.ahead;
     let mut notes = home.notes.clone();
     notes.extend(left_out(&snapshot.left_out));
     notes.extend(unlandable(repository, &base, &home.head)?);
-    Ok(Work {
+    Ok(WorkSummary {
         base: Some(base),
         head: home.head.clone(),
         snapshot: snapshot.is_dirty().then(|| snapshot.work.clone()),
@@ -107,7 +115,7 @@ fn sum(
 fn compared_with(
     repo: &git2::Repository,
     repository: &Repository,
-    record: &Record,
+    record: &SessionRecord,
     head: &str,
 ) -> Result<String> {
     let base = &record.base.commit;
@@ -123,7 +131,7 @@ fn compared_with(
 }
 
 /// What a session changed, ready to be shown.
-pub struct Changes {
+pub struct SessionChanges {
     /// The two states of the files.
     pub comparison: Comparison,
     /// What a person should know about it, one sentence each.
@@ -132,7 +140,10 @@ pub struct Changes {
 
 /// What the worktree holds at this moment, compared with the merge base; none when it is not there.
 /// Nothing is imported and no ref is written, so this is safe while the agent works.
-pub fn look_now(repository: &Repository, record: &Record) -> Result<Option<(Changes, Work)>> {
+pub fn look_now(
+    repository: &Repository,
+    record: &SessionRecord,
+) -> Result<Option<(SessionChanges, WorkSummary)>> {
     let place = &record.place;
     if !studio_git::worktree::is_finished(place) || !import::check_pointer(place)? {
         return Ok(None);
@@ -155,7 +166,7 @@ pub fn look_now(repository: &Repository, record: &Record) -> Result<Option<(Chan
     drop(head_tree);
     let stats = studio_git::diff::stats_in(&seen.scratch.repo, &base, &tree)?;
     let commits = studio_git::diff::apart_in(&seen.scratch.repo, &home.head, &base)?.ahead;
-    let work = Work {
+    let work = WorkSummary {
         base: Some(base.clone()),
         head: home.head,
         snapshot: None,
@@ -169,14 +180,18 @@ pub fn look_now(repository: &Repository, record: &Record) -> Result<Option<(Chan
     };
     let comparison =
         Comparison::of_worktree(repository, &place.git_dir, seen.scratch, &base, &tree);
-    Ok(Some((Changes { comparison, notes }, work)))
+    Ok(Some((SessionChanges { comparison, notes }, work)))
 }
 
 /// What was brought home last.
-pub fn look_back(repository: &Repository, record: &Record, work: &Work) -> Changes {
+pub fn look_back(
+    repository: &Repository,
+    record: &SessionRecord,
+    work: &WorkSummary,
+) -> SessionChanges {
     let base = work.base.as_ref().unwrap_or(&record.base.commit);
     let comparison = Comparison::of_commits(repository, base, work.commit());
-    Changes { comparison, notes: work.notes.clone() }
+    SessionChanges { comparison, notes: work.notes.clone() }
 }
 
 /// What is not in a snapshot, one sentence each.
@@ -200,7 +215,7 @@ fn unlandable(repository: &Repository, base: &str, head: &str) -> Result<Option<
 
 /// How the work stands to the branch that it would land on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct BranchStanding {
     /// Commits that the branch does not have.
     pub ahead: usize,
     /// Commits of the branch that the work does not have.
@@ -210,7 +225,11 @@ pub struct Standing {
 }
 
 /// How the work stands to its base branch now; none without one. Nothing is written.
-pub fn standing(repository: &Repository, record: &Record, work: &Work) -> Result<Option<Standing>> {
+pub fn standing(
+    repository: &Repository,
+    record: &SessionRecord,
+    work: &WorkSummary,
+) -> Result<Option<BranchStanding>> {
     let Some(branch) = &record.base.branch else { return Ok(None) };
     let Some(tip) = repository.tip(branch)? else { return Ok(None) };
     let apart = studio_git::diff::apart(repository, &work.head, &tip)?;
@@ -220,7 +239,7 @@ pub fn standing(repository: &Repository, record: &Record, work: &Work) -> Result
     let (ours, theirs) = (commit(&tip)?, commit(work.commit())?);
     let mut index = repo.merge_commits(&ours, &theirs, None).or_fail(fail)?;
     let conflicts = studio_git::conflict::settle(&repo, &mut index)?;
-    Ok(Some(Standing {
+    Ok(Some(BranchStanding {
         ahead: apart.ahead,
         behind: apart.behind,
         conflicts: conflicts.into_iter().map(|conflict| conflict.path).collect(),
@@ -229,7 +248,7 @@ pub fn standing(repository: &Repository, record: &Record, work: &Work) -> Result
 
 /// The session's changes against its base as a patch, uncommitted ones included, as they were
 /// brought home last.
-pub fn diff(repository: &Repository, record: &Record, work: &Work) -> Result<String> {
+pub fn diff(repository: &Repository, record: &SessionRecord, work: &WorkSummary) -> Result<String> {
     let base = work.base.as_ref().unwrap_or(&record.base.commit);
     studio_git::diff::patch(repository, base, work.commit())
 }

@@ -6,12 +6,12 @@ use std::process::ExitStatus;
 use agent_client_protocol::v1::schema::StopReason;
 use base::event::Status;
 
-use crate::boxed::StartFailure;
 use crate::launch::wire;
+use crate::sandbox::StartFailure;
 
 /// How a conversation over ACP ended.
 #[derive(Debug)]
-pub enum End {
+pub enum ExitReason {
     /// It was told to.
     Told,
     /// The agent's output closed.
@@ -22,12 +22,12 @@ pub enum End {
     Strange,
 }
 
-impl End {
+impl ExitReason {
     /// By a failure of the protocol.
-    pub fn of(error: &agent_client_protocol::Error) -> End {
+    pub fn of(error: &agent_client_protocol::Error) -> ExitReason {
         match agent_client_protocol::is_incoming_transport_closed(error) {
-            true => End::Closed,
-            false => End::Failed(wire::sentence(error)),
+            true => ExitReason::Closed,
+            false => ExitReason::Failed(wire::sentence(error)),
         }
     }
 
@@ -48,14 +48,14 @@ impl End {
             format!("it does not speak ACP; it wrote `{line}`")
         };
         match (self, status, line) {
-            (End::Strange, _, line) => no_acp(line.unwrap_or_default()),
-            (End::Failed(why), _, _) => why,
-            (End::Told, _, _) => "it was told to end".to_owned(),
-            (End::Closed, Some(status), Some(line)) if status.success() => no_acp(line),
-            (End::Closed, Some(status), _) => {
+            (ExitReason::Strange, _, line) => no_acp(line.unwrap_or_default()),
+            (ExitReason::Failed(why), _, _) => why,
+            (ExitReason::Told, _, _) => "it was told to end".to_owned(),
+            (ExitReason::Closed, Some(status), Some(line)) if status.success() => no_acp(line),
+            (ExitReason::Closed, Some(status), _) => {
                 ended_with(status, said, boxed).replacen("the agent", "it", 1)
             }
-            (End::Closed, None, _) => "it closed its output before it answered".to_owned(),
+            (ExitReason::Closed, None, _) => "it closed its output before it answered".to_owned(),
         }
     }
 
@@ -63,10 +63,10 @@ impl End {
     pub fn why(self, status: Option<ExitStatus>, said: &str, boxed: bool) -> String {
         match (self, status) {
             (_, Some(status)) if !status.success() => ended_with(status, said, boxed),
-            (End::Failed(why), _) => format!("the agent stopped speaking: {why}"),
-            (End::Told | End::Strange, _) => "the agent was told to end".to_owned(),
-            (End::Closed, Some(_)) => "the agent ended by itself".to_owned(),
-            (End::Closed, None) => "the agent closed its output".to_owned(),
+            (ExitReason::Failed(why), _) => format!("the agent stopped speaking: {why}"),
+            (ExitReason::Told | ExitReason::Strange, _) => "the agent was told to end".to_owned(),
+            (ExitReason::Closed, Some(_)) => "the agent ended by itself".to_owned(),
+            (ExitReason::Closed, None) => "the agent closed its output".to_owned(),
         }
     }
 }

@@ -7,13 +7,13 @@ use planner::requirement::Requirement;
 use planner::task::Task;
 use serde_json::{Value, json};
 
-use super::paper::{REQUIREMENTS, TASKS};
-use super::work::Placed;
+use super::executor::Placed;
+use super::files::{REQUIREMENTS, TASKS};
 use crate::commands::context::CommandContext;
 use crate::report;
 use crate::report::table;
 use studio_core::landing::Landed;
-use studio_core::session::facts::Fate;
+use studio_core::session::summary::Disposition;
 
 /// What happens next.
 pub fn stage(context: &CommandContext, stage: Stage) {
@@ -138,8 +138,8 @@ fn told(task: &Task, placed: &Placed) -> Value {
 
 fn commit(placed: &Placed) -> Option<String> {
     match &placed.view.as_ref()?.facts.fate {
-        Fate::Accepted { commit, .. } => commit.clone(),
-        Fate::Open | Fate::Landing | Fate::Discarded { .. } => None,
+        Disposition::Accepted { commit, .. } => commit.clone(),
+        Disposition::Open | Disposition::Landing | Disposition::Discarded { .. } => None,
     }
 }
 

@@ -5,13 +5,13 @@ use base::config::studio::{AgentRow, Protocol};
 use base::failure::{Failure, Result};
 use planner::document::{CURRENT, unmarked};
 
-use crate::launch::table;
-use crate::session::record::Part;
+use crate::launch::registry;
+use crate::session::record::PlanRef;
 use crate::session::spec::SessionSpec;
 
 /// How g3 is to work in a session; no other agent knows any of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options<'a> {
+pub struct AgentOptions<'a> {
     /// The persona that it plays.
     pub persona: Option<&'a str>,
     /// The model that it asks instead of the configured one.
@@ -20,9 +20,9 @@ pub struct Options<'a> {
     pub profile: Option<&'a str>,
 }
 
-impl<'a> From<&'a SessionSpec> for Options<'a> {
-    fn from(spec: &'a SessionSpec) -> Options<'a> {
-        Options {
+impl<'a> From<&'a SessionSpec> for AgentOptions<'a> {
+    fn from(spec: &'a SessionSpec) -> AgentOptions<'a> {
+        AgentOptions {
             persona: spec.persona.as_deref(),
             model: spec.model.as_deref(),
             profile: spec.profile.as_deref(),
@@ -32,19 +32,19 @@ impl<'a> From<&'a SessionSpec> for Options<'a> {
 
 /// The row of a session's agent, with all that its command says: requirements are worked on by
 /// player and coach and under the session's checks, and a persona is named at the end.
-pub fn row(
+pub fn agent_for(
     config: &Config,
     agent: &str,
-    options: Options<'_>,
-    part: &Part,
+    options: AgentOptions<'_>,
+    part: &PlanRef,
     checks: &[String],
 ) -> Result<AgentRow> {
-    let row = table::row(config, agent)?;
+    let row = registry::row(config, agent)?;
     let row = match part.contract {
         Some(_) => in_rounds(row, agent, options.persona, checks)?,
         None => row,
     };
-    let mut row = table::playing(row, agent, options.persona)?;
+    let mut row = registry::playing(row, agent, options.persona)?;
     for (flag, value) in [("--model", options.model), ("--profile", options.profile)] {
         let Some(value) = value else { continue };
         if agent != "g3" {
@@ -59,7 +59,7 @@ pub fn row(
 
 /// Whether such an agent can work under requirements; another one can only be told them.
 pub fn has_rounds(config: &Config, agent: &str, persona: Option<&str>) -> bool {
-    table::row(config, agent).is_ok_and(|row| in_rounds(row, agent, persona, &[]).is_ok())
+    registry::row(config, agent).is_ok_and(|row| in_rounds(row, agent, persona, &[]).is_ok())
 }
 
 fn in_rounds(
@@ -93,7 +93,7 @@ fn in_rounds(
 
 /// A prompt of a session. Requirements stand below each: the first begins with them, and whoever
 /// forgot everything, or was killed before it began, finds them again.
-pub fn prompt(part: &Part, words: String) -> String {
+pub fn prompt(part: &PlanRef, words: String) -> String {
     match &part.contract {
         Some(contract) => {
             format!("{}\n\n{CURRENT}\n\n{}\n", unmarked(words.trim_end()), contract.trim())
@@ -108,14 +108,15 @@ mod tests {
 
     use super::*;
 
-    fn part() -> Part {
-        Part { contract: Some("- R1: a\n".to_owned()), ..Part::default() }
+    fn part() -> PlanRef {
+        PlanRef { contract: Some("- R1: a\n".to_owned()), ..PlanRef::default() }
     }
 
-    fn command(agent: &str, persona: Option<&str>, part: &Part) -> Result<Vec<String>> {
+    fn command(agent: &str, persona: Option<&str>, part: &PlanRef) -> Result<Vec<String>> {
         let checks = ["make test".to_owned(), "true".to_owned()];
-        let options = Options { persona, ..Options::default() };
-        row(&Config::default(), agent, options, part, &checks).map(|row| row.command[1..].to_vec())
+        let options = AgentOptions { persona, ..AgentOptions::default() };
+        agent_for(&Config::default(), agent, options, part, &checks)
+            .map(|row| row.command[1..].to_vec())
     }
 
     #[test]
@@ -123,8 +124,9 @@ mod tests {
         let mut config = Config::default();
         let command = vec!["other".to_owned()];
         config.studio.agents.insert("other".into(), AgentRow { command, ..AgentRow::default() });
-        let options = Options { model: Some("m"), profile: Some("core"), ..Options::default() };
-        let row = |agent| row(&config, agent, options, &Part::default(), &[]);
+        let options =
+            AgentOptions { model: Some("m"), profile: Some("core"), ..AgentOptions::default() };
+        let row = |agent| agent_for(&config, agent, options, &PlanRef::default(), &[]);
         assert_eq!(row("g3").unwrap().command[1..], ["acp", "--model", "m", "--profile", "core"]);
         assert_eq!(row("other").unwrap_err().what, "--model cannot be used with agent `other`");
     }
@@ -133,8 +135,8 @@ mod tests {
     fn requirements_are_worked_on_in_rounds_under_the_checks() {
         let with = command("g3", None, &part()).unwrap();
         assert_eq!(with, ["acp", "--autonomous", "--check", "make test", "--check", "true"]);
-        assert_eq!(command("g3", None, &Part::default()).unwrap(), ["acp"]);
-        let persona = command("g3", Some("scout"), &Part::default()).unwrap();
+        assert_eq!(command("g3", None, &PlanRef::default()).unwrap(), ["acp"]);
+        let persona = command("g3", Some("scout"), &PlanRef::default()).unwrap();
         assert_eq!(persona, ["acp", "--agent", "scout"]);
         assert!(command("g3", Some("scout"), &part()).is_err());
         let has = |persona| has_rounds(&Config::default(), "g3", persona);
@@ -148,6 +150,6 @@ mod tests {
         let told = prompt(&part(), words.clone());
         assert_eq!(current(&told).map(str::trim), Some("- R1: a"), "{told}");
         assert!(told.starts_with("do it\n"), "{told}");
-        assert_eq!(prompt(&Part::default(), words.clone()), words);
+        assert_eq!(prompt(&PlanRef::default(), words.clone()), words);
     }
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use base::process::{Job, Stream, inherited};
 
-use crate::boxed::inside::{self, Event, STOPPED};
-use crate::boxed::{LIFELINE_FD, REPORT_FD, SPEC_FD, ourselves};
+use crate::sandbox::init::{self, STOPPED, SandboxEvent};
+use crate::sandbox::{LIFELINE_FD, REPORT_FD, SPEC_FD, ourselves};
 
 /// How long a box may take to end what is in it, before the guard does that.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -21,10 +21,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
     let (spec, lifeline) = (inherited(SPEC_FD)?, inherited(LIFELINE_FD)?);
     let report = inherited(REPORT_FD)?;
     let (read, write) = io::pipe()?;
-    inside::adopt_orphans()?;
+    init::adopt_orphans()?;
     let (tell, events) = mpsc::channel();
-    inside::watch_signals(tell.clone(), false)?;
-    inside::watch_lifeline(lifeline, tell.clone());
+    init::watch_signals(tell.clone(), false)?;
+    init::watch_lifeline(lifeline, tell.clone());
     let started = Job::new(ourselves()?, "/")
         .arg("__box")
         .args(args)
@@ -35,20 +35,20 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
         .stdout(Stream::Inherit)
         .stderr(Stream::Inherit)
         .spawn_forget()?;
-    thread::spawn(move || inside::reap(started, &tell));
+    thread::spawn(move || init::reap(started, &tell));
     let mut ended = match events.recv() {
-        Ok(Event::Ended { code, by_signal }) => Some((code, by_signal)),
-        Ok(Event::Stop) => None,
-        Ok(Event::Childless) | Err(_) => return Ok(STOPPED),
+        Ok(SandboxEvent::Ended { code, by_signal }) => Some((code, by_signal)),
+        Ok(SandboxEvent::Stop) => None,
+        Ok(SandboxEvent::Childless) | Err(_) => return Ok(STOPPED),
     };
     // The box ends by itself when its own lifeline closes.
     drop(write);
     let until = Instant::now() + PATIENCE;
     while ended.is_none() {
         match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(Event::Ended { code, by_signal }) => ended = Some((code, by_signal)),
-            Ok(Event::Stop) => {}
-            Ok(Event::Childless) => return Ok(STOPPED),
+            Ok(SandboxEvent::Ended { code, by_signal }) => ended = Some((code, by_signal)),
+            Ok(SandboxEvent::Stop) => {}
+            Ok(SandboxEvent::Childless) => return Ok(STOPPED),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
         }
     }
@@ -56,5 +56,5 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
         let said = b"studio: the box was killed; everything in it is ended\n";
         let _ = io::stderr().write_all(said);
     }
-    Ok(inside::end_rest(&events, started, ended.map(|(code, _)| code)))
+    Ok(init::end_rest(&events, started, ended.map(|(code, _)| code)))
 }

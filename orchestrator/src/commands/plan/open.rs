@@ -8,7 +8,7 @@ use planner::history::Happened;
 use planner::requirement;
 
 use super::Args;
-use super::paper::{Paper, REQUIREMENTS, Saved};
+use super::files::{PlanFiles, REQUIREMENTS, Saved};
 use crate::commands::context::CommandContext;
 use crate::commands::{input, preflight, requirements};
 use crate::report;
@@ -51,12 +51,12 @@ pub fn refuse_without_agents(context: &CommandContext, args: &Args, wish: &str) 
 pub fn begin(
     context: &CommandContext,
     args: &Args,
-    paper: &Paper,
+    files: &PlanFiles,
     wish: &str,
     before: Option<Saved>,
 ) -> Result<Saved> {
     let at_work = before.as_ref().is_some_and(|before| !before.over);
-    let strange = before.is_none() && paper.read(REQUIREMENTS)?.is_some();
+    let strange = before.is_none() && files.read(REQUIREMENTS)?.is_some();
     if (at_work || strange) && !args.new {
         let file = args.wish.as_deref().unwrap_or(Path::new("FILE")).display();
         return Err(Failure::refused("another plan is at work")
@@ -69,7 +69,7 @@ pub fn begin(
     let how = if at_work || strange { "dropped" } else { "completed" };
     // A list of tasks alone is the user's own, for this plan.
     let earlier = before.is_some() || strange;
-    let kept = earlier.then(|| paper.set_aside(how, &stamp)).transpose()?.unwrap_or_default();
+    let kept = earlier.then(|| files.set_aside(how, &stamp)).transpose()?.unwrap_or_default();
     for name in &kept {
         report::say(&format!("the earlier plan is kept: {name}"));
     }
@@ -78,22 +78,22 @@ pub fn begin(
             "completed" => Happened::Completed(requirements.clone(), tasks.clone()),
             _ => Happened::Other(format!("SET ASIDE ({requirements}, {tasks})")),
         };
-        paper.tell(context.clock, vec![what])?;
+        files.tell(context.clock, vec![what])?;
     }
     let text = match document::current(wish) {
         Some(_) => numbered(wish)?,
         None => document::marked(wish),
     };
     // The text first: without it, what is remembered would speak of the plan before.
-    paper.write(REQUIREMENTS, &text)?;
-    paper.save(&saved)?;
+    files.write(REQUIREMENTS, &text)?;
+    files.save(&saved)?;
     Ok(saved)
 }
 
 /// Goes on with the plan that there is; requirements that somebody else wrote, e.g. in
 /// `g3 --planning`, are one.
-pub fn go_on(context: &CommandContext, paper: &Paper, saved: Option<Saved>) -> Result<Saved> {
-    let Some(text) = paper.read(REQUIREMENTS)? else {
+pub fn go_on(context: &CommandContext, files: &PlanFiles, saved: Option<Saved>) -> Result<Saved> {
+    let Some(text) = files.read(REQUIREMENTS)? else {
         return Err(Failure::usage("there is no plan in this repository")
             .because(format!("there is no {REQUIREMENTS}"))
             .next("studio plan WISH.md    where WISH.md says what you want"));
@@ -105,10 +105,10 @@ pub fn go_on(context: &CommandContext, paper: &Paper, saved: Option<Saved>) -> R
     if document::current(&text).is_some() {
         let text_now = numbered(&text)?;
         if text_now != text {
-            paper.write(REQUIREMENTS, &text_now)?;
+            files.write(REQUIREMENTS, &text_now)?;
         }
     }
-    paper.save(&saved)?;
+    files.save(&saved)?;
     Ok(saved)
 }
 

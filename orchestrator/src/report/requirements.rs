@@ -22,7 +22,7 @@ pub struct Served<'a> {
 
 /// A session that served requirements, as its receipt tells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Session {
+pub struct ServingSession {
     /// Its id.
     pub id: String,
     /// What it landed.
@@ -50,7 +50,7 @@ pub struct Took {
 
 impl Took {
     /// What these took, each counted once.
-    pub fn of(sessions: &[Session]) -> Took {
+    pub fn of(sessions: &[ServingSession]) -> Took {
         let mut took = Took::default();
         let mut counted: Vec<&str> = Vec::new();
         // The newest receipt of a session has the most in it.
@@ -117,11 +117,11 @@ impl Served<'_> {
     }
 
     /// The sessions that served it, oldest landing first.
-    pub fn sessions(&self) -> Vec<Session> {
+    pub fn sessions(&self) -> Vec<ServingSession> {
         let session = |landing: &&Landing| {
             let receipt = landing.receipt.as_ref()?;
             let others = landing.requirements.iter().filter(|id| **id != self.row.id);
-            Some(Session {
+            Some(ServingSession {
                 id: receipt.session.clone(),
                 commit: landing.commit.clone(),
                 rounds: receipt.rounds,
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_session_is_counted_once_by_its_newest_receipt() {
-        let session = |id: &str, turns: Option<u32>, input: Option<u64>| Session {
+        let session = |id: &str, turns: Option<u32>, input: Option<u64>| ServingSession {
             id: id.into(),
             commit: String::new(),
             rounds: None,

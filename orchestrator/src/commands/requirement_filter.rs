@@ -8,8 +8,8 @@ use planner::document;
 use planner::requirement::{self, Requirement, Unclear};
 use planner::task::Task;
 
-use crate::commands::context::{CommandContext, Common};
-use crate::report::served::Served;
+use crate::commands::context::{CommandContext, CommonArgs};
+use crate::report::requirements::Served;
 use studio_git::landing_history::{self, Landing};
 
 /// Where requirements are, unless said.
@@ -17,7 +17,7 @@ const FILE: &str = "g3-plan/current_requirements.md";
 
 /// What the command line says about requirements.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Scope {
+pub struct RequirementFilter {
     /// One requirement, by its id; all without it
     #[arg(value_name = "REQ")]
     pub id: Option<String>,
@@ -34,7 +34,7 @@ pub struct Scope {
 
 /// What was asked for, as it is found.
 #[derive(Debug)]
-pub struct Found {
+pub struct FilteredRequirements {
     /// The requirements that were asked for.
     pub requirements: Vec<Requirement>,
     rows: Vec<Row>,
@@ -42,9 +42,13 @@ pub struct Found {
     pub landings: Vec<Landing>,
 }
 
-impl Scope {
+impl RequirementFilter {
     /// Reads the requirements, and the history for them.
-    pub fn read(&self, common: &Common, context: &CommandContext) -> Result<Found> {
+    pub fn read(
+        &self,
+        common: &CommonArgs,
+        context: &CommandContext,
+    ) -> Result<FilteredRequirements> {
         let landings =
             landing_history::read(&context.repository, &self.onto, self.since.as_deref())?;
         let mut requirements = requirements(&common.directory()?, &self.file)?;
@@ -59,11 +63,11 @@ impl Scope {
             }
         }
         let rows = rows(&requirements, &landings);
-        Ok(Found { requirements, rows, landings })
+        Ok(FilteredRequirements { requirements, rows, landings })
     }
 }
 
-impl Found {
+impl FilteredRequirements {
     /// Each requirement with all that served it.
     pub fn served(&self) -> Vec<Served<'_>> {
         let served = |(requirement, row): (&'_ Requirement, &'_ Row)| {

@@ -15,14 +15,14 @@ use base::lock::Lock;
 
 use crate::console::{Console, Silent};
 use crate::interrupt::Interrupt;
-use crate::session::facts::{Facts, Phase};
-use crate::session::fates::{self, Fates};
-use crate::session::home;
-use crate::session::id::{Candidate, resolve};
-use crate::session::journal::{Entry, Outcome};
-use crate::session::state::State;
-use crate::session::store::Store;
-use crate::view::View;
+use crate::session::collect;
+use crate::session::disposition::{self, Dispositions};
+use crate::session::id::{NamedSession, resolve};
+use crate::session::journal::{JournalEntry, SessionOutcome};
+use crate::session::state::SessionState;
+use crate::session::store::SessionStore;
+use crate::session::summary::{Phase, SessionFacts};
+use crate::view::SessionView;
 use studio_git::repo::Repository;
 use studio_git::snapshot::SnapshotLimits;
 
@@ -35,11 +35,11 @@ const ENDING: Duration = Duration::from_secs(30);
 const WORTH_A_THREAD: usize = 100;
 
 /// What every command begins with.
-pub struct Studio {
+pub struct Project {
     /// The repository that the command is about.
     pub repository: Repository,
     /// Its sessions.
-    pub store: Store,
+    pub store: SessionStore,
     /// The configuration.
     pub config: Config,
     /// The file that was given instead of the usual ones; absolute.
@@ -57,11 +57,11 @@ pub struct Studio {
 /// A session that cannot be read, and why.
 pub type Damaged = (Id, Failure);
 
-impl Studio {
+impl Project {
     /// The studio for a repository and a configuration.
-    pub fn with(repository: Repository, config: Config) -> Studio {
-        let store = Store::at(&repository.common_dir);
-        Studio {
+    pub fn with(repository: Repository, config: Config) -> Project {
+        let store = SessionStore::at(&repository.common_dir);
+        Project {
             repository,
             store,
             config,
@@ -74,8 +74,8 @@ impl Studio {
     }
 
     /// What the operations log says became of the sessions.
-    pub fn fates(&self) -> Result<Fates> {
-        fates::read(&self.repository)
+    pub fn fates(&self) -> Result<Dispositions> {
+        disposition::read(&self.repository)
     }
 
     /// Starts what may start.
@@ -110,12 +110,12 @@ impl Studio {
     }
 
     /// One session as it is now.
-    pub fn view(&self, id: &Id) -> Result<View> {
+    pub fn view(&self, id: &Id) -> Result<SessionView> {
         self.view_with(id, &self.fates()?)
     }
 
     /// One session as it is now, where the fates are known.
-    pub fn view_with(&self, id: &Id, fates: &Fates) -> Result<View> {
+    pub fn view_with(&self, id: &Id, fates: &Dispositions) -> Result<SessionView> {
         let record = self.store.load(id)?.located(&self.repository)?;
         fates.refuse_doubt(id)?;
         // The lock is looked at first: a run that ends in between has its exit line then.
@@ -124,13 +124,13 @@ impl Studio {
         let fate = fates.of(id).clone();
         let holds = fates.holds(&record);
         let record = record.with_checks_of(&story);
-        let mut view = View::new(record, Facts { locked, story, fate, holds });
+        let mut view = SessionView::new(record, SessionFacts { locked, story, fate, holds });
         view.way_back.take_if(|operation| !fates.is_kept(&self.repository, operation));
         Ok(view)
     }
 
     /// The refusal of a session that was landed or dropped, with the way back where there is one.
-    pub fn is_over(view: &View) -> Failure {
+    pub fn is_over(view: &SessionView) -> Failure {
         let what = format!("session `{}` is {} already", view.record.id, view.state.name());
         match &view.way_back {
             Some(operation) => Failure::refused(what).next(format!("studio undo {operation}")),
@@ -141,12 +141,12 @@ impl Studio {
     }
 
     /// Every session as it is now, oldest first, and what is wrong with those that cannot be read.
-    pub fn sessions(&self) -> Result<(Vec<View>, Vec<Damaged>)> {
+    pub fn sessions(&self) -> Result<(Vec<SessionView>, Vec<Damaged>)> {
         let fates = self.fates()?;
         let ids = self.store.ids()?;
         let part = ids.len().div_ceil(thread::available_parallelism().map_or(1, NonZero::get));
         let parts = ids.chunks(part.max(WORTH_A_THREAD));
-        let looked: Vec<(Vec<View>, Vec<Damaged>)> = thread::scope(|scope| {
+        let looked: Vec<(Vec<SessionView>, Vec<Damaged>)> = thread::scope(|scope| {
             let fates = &fates;
             let threads: Vec<_> =
                 parts.map(|part| scope.spawn(move || self.look_at(part, fates))).collect();
@@ -154,15 +154,15 @@ impl Studio {
             looked.map(|looked| looked.unwrap_or_else(|why| resume_unwind(why))).collect()
         });
         let (views, unreadable): (Vec<_>, Vec<_>) = looked.into_iter().unzip();
-        let mut views: Vec<View> = views.into_iter().flatten().collect();
+        let mut views: Vec<SessionView> = views.into_iter().flatten().collect();
         views.sort_by(|a, b| {
-            let made = |view: &View| self.store.made_at(&view.record.id);
+            let made = |view: &SessionView| self.store.made_at(&view.record.id);
             a.record.created_at.cmp(&b.record.created_at).then_with(|| made(a).cmp(&made(b)))
         });
         Ok((views, unreadable.into_iter().flatten().collect()))
     }
 
-    fn look_at(&self, ids: &[Id], fates: &Fates) -> (Vec<View>, Vec<Damaged>) {
+    fn look_at(&self, ids: &[Id], fates: &Dispositions) -> (Vec<SessionView>, Vec<Damaged>) {
         let (mut views, mut unreadable) = (Vec::new(), Vec::new());
         for id in ids {
             match self.view_with(id, fates) {
@@ -177,21 +177,21 @@ impl Studio {
 
     /// The session with its work brought home, when it crashed in a turn whose work nobody has
     /// looked at: so its numbers can be shown. Anything that stands in the way changes nothing.
-    pub fn salvaged(&self, view: View) -> View {
-        if view.state != State::Crashed || !view.facts.story.in_turn {
+    pub fn salvaged(&self, view: SessionView) -> SessionView {
+        if view.state != SessionState::Crashed || !view.facts.story.in_turn {
             return view;
         }
         let id = &view.record.id;
-        let salvage = || -> Result<View> {
+        let salvage = || -> Result<SessionView> {
             if let Some(_lock) = self.store.lock(id)?
                 && self.store.story(id)?.in_turn
             {
                 let brought =
-                    home::bring(&self.repository, &view.record, &SnapshotLimits::default())?;
+                    collect::collect(&self.repository, &view.record, &SnapshotLimits::default())?;
                 let why = Some("its supervisor ended without a last word".to_owned());
-                let end = Entry::TurnEnd { n: view.facts.story.turns, why };
+                let end = JournalEntry::TurnEnd { n: view.facts.story.turns, why };
                 let mut writer = self.store.writer(id, self.clock)?;
-                for entry in [end, Entry::Work(brought.work)] {
+                for entry in [end, JournalEntry::Work(brought.work)] {
                     writer.write(entry).or_fail(|| "cannot write the journal")?;
                 }
             }
@@ -202,13 +202,13 @@ impl Studio {
 
     /// The session with what its worktree holds now, when its agent changed nothing: somebody may
     /// have changed or committed files there by hand. Anything in the way changes nothing.
-    pub fn refreshed(&self, view: View) -> View {
-        let is_empty = view.facts.story.phase == (Phase::Ended { outcome: Outcome::Empty });
+    pub fn refreshed(&self, view: SessionView) -> SessionView {
+        let is_empty = view.facts.story.phase == (Phase::Ended { outcome: SessionOutcome::Empty });
         if !is_empty || view.state.is_over() {
             return view;
         }
         let id = &view.record.id;
-        let refresh = || -> Result<View> {
+        let refresh = || -> Result<SessionView> {
             if let Some(_lock) = self.store.lock(id)? {
                 self.refresh(id)?;
             }
@@ -217,37 +217,41 @@ impl Studio {
         refresh().unwrap_or(view)
     }
 
-    /// As [`Studio::refreshed`], for a session whose lock the caller holds.
-    pub fn refresh(&self, id: &Id) -> Result<View> {
+    /// As [`Project::refreshed`], for a session whose lock the caller holds.
+    pub fn refresh(&self, id: &Id) -> Result<SessionView> {
         let view = self.view(id)?;
-        let is_empty = view.facts.story.phase == (Phase::Ended { outcome: Outcome::Empty });
+        let is_empty = view.facts.story.phase == (Phase::Ended { outcome: SessionOutcome::Empty });
         if !is_empty || view.state.is_over() {
             return Ok(view);
         }
-        let brought = home::bring(&self.repository, &view.record, &SnapshotLimits::default())?;
+        let brought = collect::collect(&self.repository, &view.record, &SnapshotLimits::default())?;
         if view.work() == Some(&brought.work) {
             return Ok(view);
         }
         let mut writer = self.store.writer(id, self.clock)?;
-        writer.write(Entry::Work(brought.work)).or_fail(|| "cannot write the journal")?;
+        writer.write(JournalEntry::Work(brought.work)).or_fail(|| "cannot write the journal")?;
         self.view(id)
     }
 
     /// Every session that can be read, oldest first.
-    pub fn views(&self) -> Result<Vec<View>> {
+    pub fn views(&self) -> Result<Vec<SessionView>> {
         Ok(self.sessions()?.0)
     }
 
     /// The session that was typed: whole id, unique prefix, `@latest`; when nothing was typed the
     /// one whose worktree we stand in, or the only one that fits.
-    pub fn find(&self, typed: Option<&str>, fits: impl Fn(&State) -> bool) -> Result<View> {
+    pub fn find(
+        &self,
+        typed: Option<&str>,
+        fits: impl Fn(&SessionState) -> bool,
+    ) -> Result<SessionView> {
         if let (None, Some(here)) = (typed, &self.repository.session) {
             return self.view(here);
         }
         let (views, unreadable) = self.sessions()?;
-        let candidates: Vec<Candidate> = views
+        let candidates: Vec<NamedSession> = views
             .iter()
-            .map(|view| Candidate {
+            .map(|view| NamedSession {
                 id: view.record.id.clone(),
                 created_at: view.record.created_at.clone(),
                 is_open: !view.state.is_over(),
@@ -264,11 +268,15 @@ impl Studio {
     }
 
     /// Every session that was typed, each once; without any, the only one that fits.
-    pub fn find_all(&self, typed: &[String], fits: impl Fn(&State) -> bool) -> Result<Vec<View>> {
+    pub fn find_all(
+        &self,
+        typed: &[String],
+        fits: impl Fn(&SessionState) -> bool,
+    ) -> Result<Vec<SessionView>> {
         if typed.is_empty() {
             return Ok(vec![self.find(None, fits)?]);
         }
-        let mut found: Vec<View> = Vec::new();
+        let mut found: Vec<SessionView> = Vec::new();
         for text in typed {
             let view = self.find(Some(text), &fits)?;
             if found.iter().all(|other| other.record.id != view.record.id) {

@@ -2,15 +2,15 @@
 //! everything that the program starts, so that nothing is left behind when it ends; a guard around
 //! it does the same for the box.
 
-pub mod inside;
-pub mod session;
+pub mod init;
+pub mod session_rules;
 mod terminal;
 
-mod descendants;
-mod guard;
+mod process_tree;
+mod reaper;
 mod start_report;
 
-pub use descendants::{Frozen, freeze};
+pub use process_tree::{Frozen, freeze};
 pub use start_report::{StartFailure, StartReport};
 
 use std::ffi::{OsStr, OsString};
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 /// What a box allows, and what the program in it finds. Holds secrets (the agent's key), so it
 /// travels in memory only and has no `Debug`.
 #[derive(Clone, Default, Serialize, Deserialize)]
-pub struct BoxSpec {
+pub struct SandboxSpec {
     /// Whether files are confined. Without it the box still ends everything that was started.
     pub confined: bool,
     /// Goes on where the kernel cannot hold every rule.
@@ -45,7 +45,7 @@ pub struct BoxSpec {
     pub descriptors: Vec<i32>,
 }
 
-impl BoxSpec {
+impl SandboxSpec {
     /// Whether the rules let a program write this absolute path, seen through symbolic links.
     pub fn may_write(&self, path: &Path) -> bool {
         if !self.confined {
@@ -75,7 +75,7 @@ const REPORT_FD: i32 = 5;
 
 /// A prepared start of a program in a box.
 #[derive(Debug)]
-pub struct BoxJob {
+pub struct SandboxJob {
     /// The guard around the box, to be started.
     pub job: Job,
     /// Keeps the box alive.
@@ -88,20 +88,20 @@ pub struct BoxJob {
 /// caller says otherwise. Everything in the box ends when the program ends, when the job's process
 /// gets TERM, and when the lifeline is dropped. The exit code is the program's.
 pub fn job<S: AsRef<OsStr>>(
-    spec: &BoxSpec,
+    spec: &SandboxSpec,
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
-) -> io::Result<BoxJob> {
+) -> io::Result<SandboxJob> {
     job_of(&ourselves()?, spec, program, args)
 }
 
 /// As [`job`], with the `studio` program named: for callers that are not studio.
 pub fn job_of<S: AsRef<OsStr>>(
     studio: &OsStr,
-    spec: &BoxSpec,
+    spec: &SandboxSpec,
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
-) -> io::Result<BoxJob> {
+) -> io::Result<SandboxJob> {
     let (read, lifeline) = io::pipe()?;
     let (report, write) = io::pipe()?;
     let job = prepared(studio, "__guard", spec)?
@@ -111,14 +111,14 @@ pub fn job_of<S: AsRef<OsStr>>(
         .descriptor(write.into(), REPORT_FD)
         .cleans_up();
     let job = job.arg("--").arg(program).args(args);
-    Ok(BoxJob { job, lifeline: lifeline.into(), report: StartReport::new(report.into()) })
+    Ok(SandboxJob { job, lifeline: lifeline.into(), report: StartReport::new(report.into()) })
 }
 
 /// Runs a person's shell in a session: on a terminal of its own where we have one, so that nothing
 /// in the box can put input into ours; else by becoming the box. The lock is held until it ends.
 /// Gives the exit code.
 pub fn attended<S: AsRef<OsStr>>(
-    spec: &BoxSpec,
+    spec: &SandboxSpec,
     held: OwnedFd,
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
@@ -134,7 +134,7 @@ pub fn attended<S: AsRef<OsStr>>(
     Err(streams.exec())
 }
 
-fn prepared(studio: &OsStr, verb: &str, spec: &BoxSpec) -> io::Result<Job> {
+fn prepared(studio: &OsStr, verb: &str, spec: &SandboxSpec) -> io::Result<Job> {
     let mut file = nameless_file()?;
     file.write_all(&serde_json::to_vec(spec)?)?;
     file.rewind()?;
@@ -164,8 +164,8 @@ fn ourselves() -> io::Result<OsString> {
 /// arguments, around it. Nothing when the verb is neither: it is a command of a user's then.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let done = match args.next()?.to_str()? {
-        "__box" => inside::Order::parse(args).and_then(inside::run),
-        "__guard" => guard::run(args),
+        "__box" => init::SandboxArgs::parse(args).and_then(init::run),
+        "__guard" => reaper::run(args),
         _ => return None,
     };
     Some(match done {

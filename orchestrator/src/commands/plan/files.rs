@@ -45,17 +45,17 @@ pub struct Saved {
 
 /// The files of a plan.
 #[derive(Clone, Debug)]
-pub struct Paper {
+pub struct PlanFiles {
     /// The main checkout.
     pub top: PathBuf,
     /// Where studio remembers it.
     saved: PathBuf,
 }
 
-impl Paper {
+impl PlanFiles {
     /// The files of a repository.
-    pub fn at(top: PathBuf, studio: &Path) -> Paper {
-        Paper { top, saved: studio.join("plan.json") }
+    pub fn at(top: PathBuf, studio: &Path) -> PlanFiles {
+        PlanFiles { top, saved: studio.join("plan.json") }
     }
 
     /// What is remembered; nothing before the first plan.

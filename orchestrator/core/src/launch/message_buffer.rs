@@ -9,17 +9,17 @@ const MOST: usize = 64 << 10;
 
 /// Gathers what an agent says.
 #[derive(Debug)]
-pub struct Voice {
+pub struct MessageBuffer {
     clock: Clock,
     seq: u64,
     text: String,
     cut: bool,
 }
 
-impl Voice {
-    /// A voice that has said nothing.
-    pub fn new(clock: Clock) -> Voice {
-        Voice { clock, seq: 0, text: String::new(), cut: false }
+impl MessageBuffer {
+    /// A message that has said nothing.
+    pub fn new(clock: Clock) -> MessageBuffer {
+        MessageBuffer { clock, seq: 0, text: String::new(), cut: false }
     }
 
     /// Hears a piece of text.
@@ -76,22 +76,22 @@ mod tests {
 
     #[test]
     fn pieces_of_text_become_one_message_before_the_next_event() {
-        let mut voice = Voice::new(Clock::from_env());
-        voice.text("Hel");
-        assert!(voice.foreign(json!({"type": "text", "text": "lo"})).is_empty());
-        let all = voice.event(What::Turn { n: 2 });
+        let mut message = MessageBuffer::new(Clock::from_env());
+        message.text("Hel");
+        assert!(message.foreign(json!({"type": "text", "text": "lo"})).is_empty());
+        let all = message.event(What::Turn { n: 2 });
         assert_eq!((&all[0]["text"], &all[1]["type"]), (&json!("Hello"), &json!("turn")));
-        assert_eq!(voice.message(), None);
+        assert_eq!(message.message(), None);
     }
 
     #[test]
     fn a_flood_keeps_its_end() {
-        let mut voice = Voice::new(Clock::from_env());
+        let mut message = MessageBuffer::new(Clock::from_env());
         for _ in 0..1000 {
-            voice.text(&"x".repeat(1000));
+            message.text(&"x".repeat(1000));
         }
-        voice.text("last words");
-        let message = voice.message().unwrap();
+        message.text("last words");
+        let message = message.message().unwrap();
         let text = message["text"].as_str().unwrap();
         assert!(text.len() < 3 * MOST && text.ends_with("last words"));
     }

@@ -1,9 +1,5 @@
 //! Where a session's processes run: its worktree, in its box, with an environment without secrets.
 
-pub mod build_caches;
-
-mod visible;
-
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,10 +16,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
-use crate::boxed::session::Places;
-use crate::boxed::{self, BoxJob, BoxSpec, Frozen, Lifeline, StartReport};
-use crate::room::build_caches::BuildCaches;
-use crate::session::record::Record;
+use crate::exec::build_caches::BuildCaches;
+use crate::exec::hidden_trees;
+use crate::sandbox::session_rules::SessionPaths;
+use crate::sandbox::{self, Frozen, Lifeline, SandboxJob, SandboxSpec, StartReport};
+use crate::session::record::SessionRecord;
 use studio_git::repo::Repository;
 use studio_git::session_repo::{self, SessionRepo};
 
@@ -34,8 +31,8 @@ const TAIL: usize = 4096;
 
 /// Where a session's processes run.
 #[derive(Clone)]
-pub struct Room {
-    spec: BoxSpec,
+pub struct SandboxedRunner {
+    spec: SandboxSpec,
     host: Option<Arc<OwnedFd>>,
     tasks: TaskTracker,
     /// The guards of the boxes that were started here.
@@ -64,7 +61,7 @@ pub struct Process {
 
 /// How a program ended, and the end of what it wrote.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub struct CommandOutput {
     /// Its exit code; 124 when the time was up.
     pub exit: i32,
     /// The end of both its streams together.
@@ -86,14 +83,14 @@ pub enum Purpose<'a> {
     Shell,
 }
 
-impl Room {
+impl SandboxedRunner {
     /// The room of a session.
     pub fn of(
         repository: &Repository,
-        record: &Record,
+        record: &SessionRecord,
         config: &Config,
         purpose: Purpose<'_>,
-    ) -> Result<Room> {
+    ) -> Result<SandboxedRunner> {
         let temporary = repository.session_dir(&record.id).join("tmp");
         let sandbox = Sandbox {
             enabled: config.sandbox.enabled && record.manner.boxed,
@@ -107,7 +104,7 @@ impl Room {
             Purpose::Checks => (caches.checks(), None),
         };
         let directories = Directories { temporary: &temporary, cache: &cache };
-        Room::at(repository, &record.place, directories, &sandbox, row)
+        SandboxedRunner::at(repository, &record.place, directories, &sandbox, row)
     }
 
     /// A room in any worktree of ours.
@@ -117,11 +114,11 @@ impl Room {
         directories: Directories<'_>,
         sandbox: &Sandbox,
         row: Option<&AgentRow>,
-    ) -> Result<Room> {
+    ) -> Result<SandboxedRunner> {
         let home = home();
-        let closed = visible::closed(repository, place, &home);
+        let closed = hidden_trees::closed(repository, place, &home);
         let fixed = session_repo::fixed(&place.worktree, &place.git_dir);
-        let places = Places {
+        let places = SessionPaths {
             home: &home,
             worktree: &place.worktree,
             private_git: &place.git_dir,
@@ -131,13 +128,14 @@ impl Room {
             closed: &closed,
             fixed: &fixed,
         };
-        let spec = BoxSpec::for_session(&places, row, sandbox).or_fail(|| "cannot plan the box")?;
-        Ok(Room { spec, host: None, tasks: TaskTracker::new(), guards: Arc::default() })
+        let spec =
+            SandboxSpec::for_session(&places, row, sandbox).or_fail(|| "cannot plan the box")?;
+        Ok(SandboxedRunner { spec, host: None, tasks: TaskTracker::new(), guards: Arc::default() })
     }
 
     /// The room with a connection to the model host, which lives outside every box.
     #[must_use]
-    pub fn with_host(mut self, socket: OwnedFd) -> Room {
+    pub fn with_host(mut self, socket: OwnedFd) -> SandboxedRunner {
         let name = base::host::find::HANDED_DOWN.to_owned();
         self.spec.environment.push((name, HOST_FD.to_string()));
         self.spec.descriptors.push(HOST_FD);
@@ -164,8 +162,8 @@ impl Room {
     pub fn start(&self, argv: &[String]) -> Result<Process> {
         let cannot = || format!("cannot start `{}`", argv.first().map_or("", String::as_str));
         let (program, args) = argv.split_first().ok_or("there is no program").or_fail(cannot)?;
-        let BoxJob { mut job, lifeline, report } =
-            boxed::job(&self.spec, program, args).or_fail(cannot)?;
+        let SandboxJob { mut job, lifeline, report } =
+            sandbox::job(&self.spec, program, args).or_fail(cannot)?;
         if let Some(host) = &self.host {
             job = job.descriptor(host.try_clone().or_fail(cannot)?, HOST_FD);
         }
@@ -181,11 +179,11 @@ impl Room {
     /// holds still while we look at it.
     pub fn freeze(&self) -> Frozen {
         let guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        boxed::freeze(&guards)
+        sandbox::freeze(&guards)
     }
 
     /// Runs what sees a program to its end, also when nobody waits for that any more.
-    pub fn see_to<T: Send + 'static>(
+    pub fn wait_tracked<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
@@ -203,15 +201,15 @@ impl Room {
     pub fn enter(&self, argv: &[String], lock: &Lock) -> std::io::Result<i32> {
         let (program, args) =
             argv.split_first().ok_or_else(|| std::io::Error::other("there is no program"))?;
-        boxed::attended(&self.spec, lock.share()?, program, args)
+        sandbox::attended(&self.spec, lock.share()?, program, args)
     }
 
     /// Runs one `sh -c` line to its end, at most so long. Dropped, it ends the line.
-    pub async fn line(&self, line: &str, most: Duration) -> Result<Ended> {
+    pub async fn run_shell(&self, line: &str, most: Duration) -> Result<CommandOutput> {
         let argv = ["sh".to_owned(), "-c".to_owned(), line.to_owned()];
         let process = self.start(&argv)?;
         let (wanted, unwanted) = oneshot::channel();
-        let ended = self.see_to(to_its_end(process, most, unwanted)).await;
+        let ended = self.wait_tracked(to_its_end(process, most, unwanted)).await;
         drop(wanted);
         ended.or_fail(|| "cannot wait for it")?
     }
@@ -227,7 +225,7 @@ async fn to_its_end(
     mut process: Process,
     most: Duration,
     unwanted: oneshot::Receiver<()>,
-) -> Result<Ended> {
+) -> Result<CommandOutput> {
     let begin = Instant::now();
     drop(process.running.child.stdin.take());
     let out = tokio::spawn(tail_of(process.running.child.stdout.take()));
@@ -248,7 +246,7 @@ async fn to_its_end(
     let took = begin.elapsed();
     drop(process);
     let tail = format!("{}{}", out.await.unwrap_or_default(), err.await.unwrap_or_default());
-    Ok(Ended { exit, tail, took })
+    Ok(CommandOutput { exit, tail, took })
 }
 
 async fn tail_of(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> String {

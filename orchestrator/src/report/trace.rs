@@ -3,7 +3,7 @@
 use base::text::{head, printable};
 
 use crate::report::coach::{count, one_line, usage};
-use crate::report::served::{Served, Session, Took};
+use crate::report::requirements::{Served, ServingSession, Took};
 use crate::report::{markdown, table};
 use studio_git::landing_history::Landing;
 
@@ -116,12 +116,12 @@ fn section(it: &Served<'_>) -> String {
     lines.join("\n")
 }
 
-fn session(it: &Served<'_>, landing: &Landing) -> Option<Session> {
+fn session(it: &Served<'_>, landing: &Landing) -> Option<ServingSession> {
     it.sessions().into_iter().find(|session| session.commit == landing.commit)
 }
 
 /// What a session took, as it goes on behind its name.
-fn long(session: &Session) -> String {
+fn long(session: &ServingSession) -> String {
     let mut parts = Vec::new();
     parts.extend(session.rounds.map(|rounds| count(rounds as usize, "round")));
     parts.extend(session.turns.map(turns));
@@ -130,7 +130,7 @@ fn long(session: &Session) -> String {
     parts.iter().map(|part| format!(", {part}")).collect()
 }
 
-fn shared(session: &Session) -> Option<String> {
+fn shared(session: &ServingSession) -> Option<String> {
     let others = &session.shared_with;
     (!others.is_empty()).then(|| format!("shared with {}", others.join(", ")))
 }
@@ -177,7 +177,7 @@ fn total(all: &[Served<'_>]) -> Option<String> {
 }
 
 /// The sessions of all requirements; one that served several stands there several times.
-pub fn sessions(all: &[Served<'_>]) -> Vec<Session> {
+pub fn sessions(all: &[Served<'_>]) -> Vec<ServingSession> {
     all.iter().flat_map(Served::sessions).collect()
 }
 

@@ -8,19 +8,19 @@ use planner::plan::{self, Act, Digest, Standing};
 use planner::requirement::Requirement;
 use planner::task::Task;
 
-use super::{Plan, tell};
-use crate::commands::watch::{Enough, Seen, Show, Watcher};
-use crate::commands::{accept, discard, question, resume};
+use super::{Plan, output};
+use crate::commands::watch::{StopWhen, WatchFrom, WatchOutcome, Watcher};
+use crate::commands::{accept, confirm, discard, resume};
 use crate::report;
 use studio_core::create;
-use studio_core::landing::{Options, Refused};
-use studio_core::launch::contract::has_rounds;
-use studio_core::session::facts::Fate;
-use studio_core::session::fates::Fates;
-use studio_core::session::record::Part;
+use studio_core::landing::{LandingOptions, Rejection};
+use studio_core::launch::requirements::has_rounds;
+use studio_core::session::disposition::Dispositions;
+use studio_core::session::record::PlanRef;
 use studio_core::session::spec::SessionSpec;
-use studio_core::session::state::State;
-use studio_core::view::View;
+use studio_core::session::state::SessionState;
+use studio_core::session::summary::Disposition;
+use studio_core::view::SessionView;
 
 /// Bytes of what a failing check wrote that an agent is shown.
 const TAIL: usize = 3000;
@@ -38,7 +38,7 @@ pub enum Worked {
 /// A task and its session.
 pub struct Placed {
     /// The session; none before it begins, or where the user dropped it.
-    pub view: Option<View>,
+    pub view: Option<SessionView>,
     /// How it stands.
     pub standing: Standing,
     /// The commit that landed earlier work on the task, under other requirements.
@@ -57,13 +57,14 @@ impl Plan<'_> {
         let views = self.sessions()?;
         let fates = self.context.fates()?;
         let placed = |(task, digest): (&Task, Digest)| {
-            let of_task = |view: &&View| view.record.part.name.as_ref() == Some(&task.id);
-            let same =
-                |view: &View| view.record.part.digest.as_ref().is_some_and(|it| digest.is(it));
+            let of_task = |view: &&SessionView| view.record.part.name.as_ref() == Some(&task.id);
+            let same = |view: &SessionView| {
+                view.record.part.digest.as_ref().is_some_and(|it| digest.is(it))
+            };
             let view = views.iter().filter(of_task).rfind(|view| same(view)).cloned();
             let earlier = views.iter().filter(of_task).filter(|view| !same(view));
             let earlier = earlier.filter_map(landed_as).next_back();
-            let view = view.filter(|view| view.state != State::Discarded);
+            let view = view.filter(|view| view.state != SessionState::Discarded);
             let standing = match &view {
                 _ if task.done => Standing::Done,
                 None => Standing::None,
@@ -80,7 +81,7 @@ impl Plan<'_> {
     }
 
     /// Whether the user undid the landing of a session and did not agree to land it again.
-    fn stays_undone(&self, fates: &Fates, id: &Id) -> bool {
+    fn stays_undone(&self, fates: &Dispositions, id: &Id) -> bool {
         fates.is_landing_undone(id) && !self.land_again.contains(id)
     }
 
@@ -92,7 +93,7 @@ impl Plan<'_> {
                 continue;
             };
             let question = format!("the landing of task `{}` was undone; land it again?", task.id);
-            if question::yes(&question) == Some(true) {
+            if confirm::yes(&question) == Some(true) {
                 self.land_again.insert(view.record.id);
             }
         }
@@ -100,7 +101,7 @@ impl Plan<'_> {
     }
 
     /// The sessions of this plan, oldest first.
-    fn sessions(&self) -> Result<Vec<View>> {
+    fn sessions(&self) -> Result<Vec<SessionView>> {
         let mut views = self.context.views()?;
         views.retain(|view| view.record.part.plan.as_ref() == Some(&self.saved.id));
         Ok(views)
@@ -109,13 +110,13 @@ impl Plan<'_> {
     /// Works until nothing is left to be done, or a person must look.
     pub fn work(&mut self) -> Result<Worked> {
         // What the user said yes to counts, whatever becomes of the files meanwhile.
-        let all = self.paper.requirements(self.saved.approved.as_deref().unwrap_or_default())?;
-        let tasks = self.paper.tasks(self.saved.agreed.as_deref().unwrap_or_default(), &all)?;
+        let all = self.files.requirements(self.saved.approved.as_deref().unwrap_or_default())?;
+        let tasks = self.files.tasks(self.saved.agreed.as_deref().unwrap_or_default(), &all)?;
         self.drop_others(&tasks, &all)?;
         self.ask_about_undone(&tasks, &all)?;
         let digests = self.digests(&tasks, &all);
         let context = self.context;
-        let mut watcher = Watcher::begin(context, Show::FromNow)?;
+        let mut watcher = Watcher::begin(context, WatchFrom::FromNow)?;
         let mut tries = vec![0; tasks.len()];
         loop {
             let placed = self.standing(&tasks, &all)?;
@@ -145,7 +146,7 @@ impl Plan<'_> {
                 return Ok(if done { Worked::Done } else { Worked::Stuck });
             }
             at_work.into_iter().for_each(|id| watcher.add(id));
-            if watcher.until(Enough::One)? == Seen::Interrupted {
+            if watcher.until(StopWhen::One)? == WatchOutcome::Interrupted {
                 return Ok(Worked::Interrupted);
             }
         }
@@ -154,7 +155,7 @@ impl Plan<'_> {
     /// Drops sessions that work on what is not wanted any more; `undo` brings them back.
     fn drop_others(&self, tasks: &[Task], all: &[Requirement]) -> Result<()> {
         let digests = self.digests(tasks, all);
-        let wanted = |view: &View| {
+        let wanted = |view: &SessionView| {
             let part = &view.record.part;
             tasks.iter().zip(&digests).any(|(task, digest)| {
                 part.name.as_ref() == Some(&task.id)
@@ -189,9 +190,9 @@ impl Plan<'_> {
             Act::Begin => Ok(()),
             Act::GoOn => resume::wake(self.context, id, None),
             Act::Again => resume::wake(self.context, id, Some(why_again(view))),
-            Act::Land => match accept::one(self.context, view, &Options::default()) {
+            Act::Land => match accept::one(self.context, view, &LandingOptions::default()) {
                 Ok(landed) => {
-                    tell::landed(self.context, &landed);
+                    output::landed(self.context, &landed);
                     Ok(())
                 }
                 Err(refused) => self.not_landed(id, refused),
@@ -200,10 +201,10 @@ impl Plan<'_> {
     }
 
     /// A conflict, or a check that fails on the merged tree, goes back to the agent.
-    fn not_landed(&self, id: &Id, refused: Refused) -> Result<()> {
-        let Refused { failure, turn, .. } = refused;
-        match (failure.kind, turn) {
-            (Kind::Conflict, Some(turn)) => resume::wake(self.context, id, Some(turn.into())),
+    fn not_landed(&self, id: &Id, refused: Rejection) -> Result<()> {
+        let Rejection { failure, agent_prompt, .. } = refused;
+        match (failure.kind, agent_prompt) {
+            (Kind::Conflict, Some(prompt)) => resume::wake(self.context, id, Some(prompt.into())),
             (Kind::Failed, _) => {
                 let branch = &self.saved.branch;
                 let tip = self.context.repository.base(Some(branch))?.commit;
@@ -255,7 +256,7 @@ impl Plan<'_> {
             persona: task.persona.clone(),
             base: task.base.clone().or_else(|| Some(self.saved.branch.clone())),
             checks,
-            part: Part {
+            part: PlanRef {
                 name: Some(task.id.clone()),
                 paths: task.paths.clone(),
                 requirements: task.requirements.clone(),
@@ -271,34 +272,34 @@ impl Plan<'_> {
 }
 
 /// How a session stands in its plan.
-fn stands(view: &View) -> Standing {
+fn stands(view: &SessionView) -> Standing {
     match &view.state {
         // Its supervisor lands it.
-        State::Ready if view.facts.locked => Standing::AtWork,
-        State::Ready => Standing::Ready,
-        State::Failed { .. } => Standing::Failed,
-        State::Stopped | State::Crashed => Standing::Cut,
-        State::Accepted | State::Empty => Standing::Done,
-        State::Discarded => Standing::None,
-        State::Queued
-        | State::Starting
-        | State::Working
-        | State::Waiting { .. }
-        | State::Checking
-        | State::Landing => Standing::AtWork,
+        SessionState::Ready if view.facts.locked => Standing::AtWork,
+        SessionState::Ready => Standing::Ready,
+        SessionState::Failed { .. } => Standing::Failed,
+        SessionState::Stopped | SessionState::Crashed => Standing::Cut,
+        SessionState::Accepted | SessionState::Empty => Standing::Done,
+        SessionState::Discarded => Standing::None,
+        SessionState::Queued
+        | SessionState::Starting
+        | SessionState::Working
+        | SessionState::Waiting { .. }
+        | SessionState::Checking
+        | SessionState::Landing => Standing::AtWork,
     }
 }
 
 /// The commit as which a session landed.
-fn landed_as(view: &View) -> Option<String> {
+fn landed_as(view: &SessionView) -> Option<String> {
     match &view.facts.fate {
-        Fate::Accepted { commit, .. } => commit.clone(),
-        Fate::Open | Fate::Landing | Fate::Discarded { .. } => None,
+        Disposition::Accepted { commit, .. } => commit.clone(),
+        Disposition::Open | Disposition::Landing | Disposition::Discarded { .. } => None,
     }
 }
 
 /// What an agent is told whose session failed.
-fn why_again(view: &View) -> String {
+fn why_again(view: &SessionView) -> String {
     let mut text = format!("It is not done yet: {}.", view.why().unwrap_or_default());
     let checks = view.facts.story.checks.iter().flatten();
     for check in checks.filter(|check| !check.ok && !check.tail.trim().is_empty()) {

@@ -16,11 +16,11 @@ use base::sandbox::{self, Confinement, Scope};
 use rustix::process::{Resource, Rlimit, Signal, WaitOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::boxed::{BoxSpec, StartFailure, descendants};
+use crate::sandbox::{SandboxSpec, StartFailure, process_tree};
 
 /// What the box process was told on its command line.
-pub struct Order {
-    spec: BoxSpec,
+pub struct SandboxArgs {
+    spec: SandboxSpec,
     lifeline: Option<OwnedFd>,
     report: Option<OwnedFd>,
     program: OsString,
@@ -28,7 +28,7 @@ pub struct Order {
 }
 
 /// What can happen to a box, and to its guard.
-pub enum Event {
+pub enum SandboxEvent {
     /// The program ended.
     Ended {
         /// With this exit code, which is 128 and the signal's number where a signal ended it.
@@ -51,9 +51,9 @@ pub const STOPPED: u8 = 143;
 /// Open files that a program may have, where the system allows so many.
 const OPEN_FILES: u64 = 65_536;
 
-impl Order {
+impl SandboxArgs {
     /// Reads the command line and the box's description behind its descriptor.
-    pub fn parse(args: impl IntoIterator<Item = OsString>) -> io::Result<Order> {
+    pub fn parse(args: impl IntoIterator<Item = OsString>) -> io::Result<SandboxArgs> {
         let wrong = || {
             io::Error::other(
                 "usage: __box --spec-fd N [--lifeline-fd N] [--report-fd N] -- PROGRAM",
@@ -75,7 +75,7 @@ impl Order {
         let spec = serde_json::from_reader(io::BufReader::new(file))?;
         let lifeline = lifeline.map(inherited).transpose()?;
         let report = report.map(inherited).transpose()?;
-        Ok(Order { spec, lifeline, report, program, args: args.collect() })
+        Ok(SandboxArgs { spec, lifeline, report, program, args: args.collect() })
     }
 }
 
@@ -85,7 +85,7 @@ fn number(text: Option<OsString>) -> io::Result<i32> {
 }
 
 /// Starts the program, waits, ends what is left. Gives the program's exit code.
-pub fn run(order: Order) -> io::Result<u8> {
+pub fn run(order: SandboxArgs) -> io::Result<u8> {
     limit()?;
     keep_from_children(&order.spec.descriptors)?;
     adopt_orphans()?;
@@ -119,9 +119,9 @@ pub fn run(order: Order) -> io::Result<u8> {
             drop(order.report);
             thread::spawn(move || reap(program, &tell));
             Ok(match events.recv() {
-                Ok(Event::Ended { code, .. }) => end_rest(&events, program, Some(code)),
-                Ok(Event::Stop) => end_rest(&events, program, None),
-                Ok(Event::Childless) | Err(_) => STOPPED,
+                Ok(SandboxEvent::Ended { code, .. }) => end_rest(&events, program, Some(code)),
+                Ok(SandboxEvent::Stop) => end_rest(&events, program, None),
+                Ok(SandboxEvent::Childless) | Err(_) => STOPPED,
             })
         }
         Err(error) => {
@@ -145,7 +145,7 @@ pub fn adopt_orphans() -> io::Result<()> {
 
 /// The job with the box around it, which its process enters before it executes the program; the
 /// box process itself stays free, so that it can end what the program starts.
-fn confined(spec: &BoxSpec, job: Job) -> io::Result<Job> {
+fn confined(spec: &SandboxSpec, job: Job) -> io::Result<Job> {
     if !spec.confined {
         return Ok(job);
     }
@@ -179,7 +179,7 @@ fn limit() -> io::Result<()> {
 }
 
 /// Signals that end the box. On a terminal Ctrl-C belongs to the program.
-pub fn watch_signals(tell: Sender<Event>, on_terminal: bool) -> io::Result<()> {
+pub fn watch_signals(tell: Sender<SandboxEvent>, on_terminal: bool) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (mut term, mut hangup, mut interrupt, mut quit) = {
         let _entered = runtime.enter();
@@ -199,7 +199,7 @@ pub fn watch_signals(tell: Sender<Event>, on_terminal: bool) -> io::Result<()> {
                     _ = interrupt.recv() => true,
                     _ = quit.recv() => true,
                 };
-                if !(is_key && on_terminal) && tell.send(Event::Stop).is_err() {
+                if !(is_key && on_terminal) && tell.send(SandboxEvent::Stop).is_err() {
                     return;
                 }
             }
@@ -209,28 +209,28 @@ pub fn watch_signals(tell: Sender<Event>, on_terminal: bool) -> io::Result<()> {
 }
 
 /// The supervisor's end of the pipe closes when it ends, even by KILL.
-pub fn watch_lifeline(lifeline: OwnedFd, tell: Sender<Event>) {
+pub fn watch_lifeline(lifeline: OwnedFd, tell: Sender<SandboxEvent>) {
     thread::spawn(move || {
         let mut lifeline = File::from(lifeline);
         let mut byte = [0];
         while let Ok(1..) = lifeline.read(&mut byte) {}
-        let _ = tell.send(Event::Stop);
+        let _ = tell.send(SandboxEvent::Stop);
     });
 }
 
 /// Waits for every child: the program, and every orphan below it, which the kernel gives to us.
-pub fn reap(program: u32, tell: &Sender<Event>) {
+pub fn reap(program: u32, tell: &Sender<SandboxEvent>) {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get().cast_unsigned() == program => {
                 let code = status.exit_status().or(status.terminating_signal().map(|n| 128 + n));
                 let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(STOPPED);
                 let by_signal = status.terminating_signal().is_some();
-                let _ = tell.send(Event::Ended { code, by_signal });
+                let _ = tell.send(SandboxEvent::Ended { code, by_signal });
             }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => {
-                let _ = tell.send(Event::Childless);
+                let _ = tell.send(SandboxEvent::Childless);
                 return;
             }
         }
@@ -239,23 +239,23 @@ pub fn reap(program: u32, tell: &Sender<Event>) {
 
 /// Ends everything that is left, when the program ended or the box is to end; gives the program's
 /// exit code.
-pub fn end_rest(events: &Receiver<Event>, program: u32, mut code: Option<u8>) -> u8 {
+pub fn end_rest(events: &Receiver<SandboxEvent>, program: u32, mut code: Option<u8>) -> u8 {
     let begin = Instant::now();
     let mut asked = false;
     loop {
         // Mostly nothing is left, and that is known at once.
         match events.recv_timeout(TICK) {
-            Ok(Event::Ended { code: ended, .. }) => code = Some(ended),
-            Ok(Event::Childless) | Err(RecvTimeoutError::Disconnected) => {
+            Ok(SandboxEvent::Ended { code: ended, .. }) => code = Some(ended),
+            Ok(SandboxEvent::Childless) | Err(RecvTimeoutError::Disconnected) => {
                 return code.unwrap_or(STOPPED);
             }
-            Ok(Event::Stop) => {}
+            Ok(SandboxEvent::Stop) => {}
             Err(RecvTimeoutError::Timeout) if !asked => {
                 asked = true;
-                descendants::signal_all(program, Signal::TERM);
+                process_tree::signal_all(program, Signal::TERM);
             }
             Err(RecvTimeoutError::Timeout) if begin.elapsed() > GRACE => {
-                descendants::signal_all(program, Signal::KILL);
+                process_tree::signal_all(program, Signal::KILL);
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
