@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::message::{Image, Message, Part, Role};
+use provider::message::{Image, Message, Note, Part, Role};
 
 /// Bytes of the user's words that are shown in the turn's place.
 const SHOWN: usize = 2_000;
@@ -104,8 +104,14 @@ impl Fragment {
             for part in &message.parts {
                 // Writing to a string cannot fail.
                 let _ = match (part, message.role) {
-                    (Part::Text { text: said }, Role::User) => writeln!(text, "user: {said}"),
-                    (Part::Text { text: said }, Role::Assistant) => writeln!(text, "you: {said}"),
+                    (
+                        Part::Text { text: said } | Part::Note(Note { text: said, .. }),
+                        Role::User,
+                    ) => writeln!(text, "user: {said}"),
+                    (
+                        Part::Text { text: said } | Part::Note(Note { text: said, .. }),
+                        Role::Assistant,
+                    ) => writeln!(text, "you: {said}"),
                     (Part::Reasoning { .. }, _) => Ok(()),
                     (Part::Call(call), _) => writeln!(text, "call {}: {}", call.name, call.args),
                     (Part::Result(result), _) => {
@@ -126,7 +132,7 @@ impl Fragment {
             match part {
                 Part::Image(image) => images.push(image.clone()),
                 Part::Result(result) => images.extend(result.images.iter().cloned()),
-                Part::Text { .. } | Part::Reasoning { .. } | Part::Call(_) => {}
+                Part::Text { .. } | Part::Note(_) | Part::Reasoning { .. } | Part::Call(_) => {}
             }
         }
         images

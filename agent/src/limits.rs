@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::event::Usage;
 
-use crate::message::{ToolCall, ToolResult};
+use provider::message::{ToolCall, ToolResult};
 
 /// The limits of one run; `None` means no limit.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +25,7 @@ pub struct Limits {
 
 /// What one run has used up so far. Whoever works for it uses up the same.
 #[derive(Debug, Default)]
-pub struct Spent {
+pub struct UsageMeter {
     used: Arc<Mutex<Used>>,
     /// Wall-clock time of what is over.
     pub time: Duration,
@@ -58,7 +58,7 @@ pub enum Limit {
 
 impl Limits {
     /// The first limit of what was spent that was reached; the loop itself watches the time.
-    pub fn reached(&self, spent: &Spent) -> Option<Limit> {
+    pub fn reached(&self, spent: &UsageMeter) -> Option<Limit> {
         let Used { turns, usage, unpriced } = *spent.used();
         let tokens = usage.tokens();
         let turns = self.turns.filter(|max| turns >= *max).map(Limit::Turns);
@@ -70,7 +70,7 @@ impl Limits {
     }
 }
 
-impl Spent {
+impl UsageMeter {
     /// Adds one question to the model.
     pub fn add(&mut self, usage: Usage) {
         let mut used = self.used();
@@ -88,8 +88,8 @@ impl Spent {
     }
 
     /// The same account, for somebody who works for this run.
-    pub fn shared(&self) -> Spent {
-        Spent { used: self.used.clone(), time: Duration::ZERO }
+    pub fn shared(&self) -> UsageMeter {
+        UsageMeter { used: self.used.clone(), time: Duration::ZERO }
     }
 
     fn used(&self) -> MutexGuard<'_, Used> {
@@ -120,7 +120,7 @@ impl fmt::Display for Limit {
 /// Counts calls that gave the result they gave before. Any call or result that was not seen yet
 /// is progress and starts the count anew, so that an edit between two equal test runs is no loop.
 #[derive(Debug)]
-pub struct Guard {
+pub struct LoopDetector {
     nudge_at: u32,
     stop_at: u32,
     seen: HashMap<u64, u32>,
@@ -137,11 +137,11 @@ pub enum Verdict {
     Stop(u32),
 }
 
-impl Guard {
+impl LoopDetector {
     /// A guard; small models repeat themselves more often and recover less, so it is stricter.
-    pub fn new(small: bool) -> Guard {
+    pub fn new(small: bool) -> LoopDetector {
         let (nudge_at, stop_at) = if small { (2, 4) } else { (3, 6) };
-        Guard { nudge_at, stop_at, seen: HashMap::new() }
+        LoopDetector { nudge_at, stop_at, seen: HashMap::new() }
     }
 
     /// Looks at one call and its result.
@@ -173,13 +173,20 @@ mod tests {
 
     fn result(text: &str) -> ToolResult {
         let (call_id, name) = ("c".into(), "x".into());
-        ToolResult { call_id, name, ok: true, text: text.into(), images: Vec::new() }
+        ToolResult {
+            call_id,
+            name,
+            ok: true,
+            text: text.into(),
+            images: Vec::new(),
+            not_run: false,
+        }
     }
 
     #[test]
     fn the_first_limit_reached_is_named() {
         let limits = Limits { turns: Some(2), tokens: Some(100), ..Limits::default() };
-        let mut spent = Spent::default();
+        let mut spent = UsageMeter::default();
         assert_eq!(limits.reached(&spent), None);
         spent.add(Usage { input: 60, output: 40, ..Usage::default() });
         assert_eq!(limits.reached(&spent), Some(Limit::Tokens(100)));
@@ -190,7 +197,7 @@ mod tests {
     #[test]
     fn a_budget_ends_with_a_reply_whose_cost_is_unknown() {
         let limits = Limits { cost_usd: Some(2.0), ..Limits::default() };
-        let mut spent = Spent::default();
+        let mut spent = UsageMeter::default();
         spent.add(Usage { input: 9, cost_usd: Some(0.5), ..Usage::default() });
         assert_eq!(limits.reached(&spent), None);
         spent.add(Usage { input: 9, ..Usage::default() });
@@ -200,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_call_that_repeats_itself_is_nudged_then_stopped() {
-        let mut guard = Guard::new(false);
+        let mut guard = LoopDetector::new(false);
         let verdicts: Vec<Verdict> =
             (0..6).map(|_| guard.watch(&call("look"), &result("same"))).collect();
         use Verdict::{Fine, Nudge, Stop};
@@ -209,7 +216,7 @@ mod tests {
 
     #[test]
     fn equal_test_runs_between_different_edits_are_no_loop() {
-        let mut guard = Guard::new(true);
+        let mut guard = LoopDetector::new(true);
         for n in 0..20 {
             let edit = guard.watch(&call("edit"), &result(&format!("edit {n}")));
             assert_eq!(edit, Verdict::Fine);
@@ -220,7 +227,7 @@ mod tests {
 
     #[test]
     fn two_calls_in_turn_are_a_loop_too() {
-        let mut guard = Guard::new(true);
+        let mut guard = LoopDetector::new(true);
         let stopped = (0..10).any(|_| {
             guard.watch(&call("a"), &result("1"));
             matches!(guard.watch(&call("b"), &result("2")), Verdict::Stop(_))

@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use crate::gate::fence::Fence;
 use crate::prompt::Identity;
-use crate::provider::ToolSpec;
-use crate::tools::profile::Engine;
-use crate::tools::{self, ErrorKind, Outcome, Profile};
-use crate::turn::act::{ToolJob, Toolbox};
+use crate::tools::dispatch;
+use crate::tools::kind::ToolKind;
+use crate::tools::output::{ErrorKind, ToolOutput};
+use crate::tools::profile::Profile;
+use crate::turn::tool_calls::{ToolJob, Toolbox};
+use gate::write_scope::WriteScope;
+use provider::ToolSpec;
 
 /// Who works in a session. The default is g3 itself, with all its tools.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +24,7 @@ pub struct Role {
     /// How the system prompt begins.
     pub identity: Identity,
     /// Where it may write; everywhere when there is no fence.
-    pub fence: Option<Fence>,
+    pub fence: Option<WriteScope>,
     /// Whether it may only look, at files and at the web: nothing else is offered, and nothing else
     /// runs.
     pub reads_only: bool,
@@ -35,7 +37,7 @@ pub trait OwnTool: Send + Sync + fmt::Debug {
     /// As the model sees it.
     fn spec(&self) -> ToolSpec;
     /// Carries a call out.
-    fn call(&self, args: &Value) -> Outcome;
+    fn call(&self, args: &Value) -> ToolOutput;
     /// What is still to be done with it; `None` when the role's work is over.
     fn left(&self) -> Option<String>;
 }
@@ -56,12 +58,19 @@ impl Role {
     /// Whether a call looks at something and does nothing else. Who judges the work that lies here,
     /// with a tool of its own, looks at that alone.
     fn looks(&self, profile: Profile, name: &str, args: &Value) -> bool {
-        let engine = tools::engine(profile, name, args);
+        let engine = dispatch::kind(profile, name, args);
         let at_files = matches!(
             engine,
-            Some(Engine::Read | Engine::Picture | Engine::Grep | Engine::Glob | Engine::Syntax)
+            Some(
+                ToolKind::READ
+                    | ToolKind::IMAGE
+                    | ToolKind::GREP
+                    | ToolKind::GLOB
+                    | ToolKind::SYNTAX_SEARCH
+            )
         );
-        let at_web = matches!(engine, Some(Engine::Fetch | Engine::CodeSearch | Engine::WebSearch));
+        let at_web =
+            matches!(engine, Some(ToolKind::FETCH | ToolKind::CODE_SEARCH | ToolKind::WEB_SEARCH));
         at_files || at_web && self.own.is_none()
     }
 }
@@ -85,13 +94,13 @@ impl<'a> Narrowed<'a> {
         self.role.own.as_ref().filter(|own| own.spec().name == name)
     }
 
-    fn refusal(&self, name: &str, args: &Value) -> Option<Outcome> {
+    fn refusal(&self, name: &str, args: &Value) -> Option<ToolOutput> {
         if !self.role.reads_only || self.role.looks(self.profile, name, args) {
             return None;
         }
         let offered: Vec<&str> = self.offered().iter().map(|spec| spec.name.as_str()).collect();
         let text = format!("denied: `{name}` is not among your tools: {}", offered.join(", "));
-        Some(Outcome::failed(ErrorKind::Denied, text))
+        Some(ToolOutput::failed(ErrorKind::Denied, text))
     }
 }
 
@@ -107,11 +116,13 @@ impl Toolbox for Narrowed<'_> {
         }
     }
 
-    fn run<'b>(&'b self, job: ToolJob<'b>) -> BoxFuture<'b, Outcome> {
+    fn run<'b>(&'b self, job: ToolJob<'b>) -> BoxFuture<'b, ToolOutput> {
         let call = job.call;
         if let Some(own) = self.own(&call.name) {
             let outcome = match &call.malformed {
-                Some(_) => Outcome::invalid("the arguments are not a JSON object: send them anew"),
+                Some(_) => {
+                    ToolOutput::invalid("the arguments are not a JSON object: send them anew")
+                }
                 None => own.call(&call.args),
             };
             return Box::pin(async { outcome });

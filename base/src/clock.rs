@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::test_hooks::TestHook;
+
 /// A source of the current time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -10,10 +12,9 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The system's clock, or the time in `G3_TEST_NOW` (RFC 3339) when that is set.
+    /// The system's clock, or the time that a test set.
     pub fn from_env() -> Self {
-        let fixed = std::env::var("G3_TEST_NOW").ok().and_then(|text| text.parse().ok());
-        Self { fixed }
+        Self { fixed: TestHook::Now.value().and_then(|text| text.parse().ok()) }
     }
 
     /// A clock that stands still.

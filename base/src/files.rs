@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::test_hooks::TestHook;
+
 /// Replaces a file with new content in one step; readers see the old or the new, never a half.
 /// State files are readable by their owner only.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
@@ -233,16 +235,15 @@ fn why_unreadable(line: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
-/// Marks a durable step. With `G3_TEST_KILL_AT=NAME` in the environment the process kills itself
-/// here with SIGKILL (`NAME:N`: at the N-th pass); with `G3_TEST_STEPS=FILE` the name is appended
-/// to that file, which is how the crash tests learn every name there is.
+/// Marks a durable step. A test can make the process kill itself here with SIGKILL, or have the
+/// name appended to a file, which is how the crash tests learn every name that exists.
 pub fn step(name: &str) {
-    if let Some(file) = std::env::var_os("G3_TEST_STEPS")
+    if let Some(file) = TestHook::Steps.value()
         && let Ok(mut file) = OpenOptions::new().append(true).create(true).open(file)
     {
         let _ = file.write_all(format!("{name}\n").as_bytes());
     }
-    let Ok(at) = std::env::var("G3_TEST_KILL_AT") else { return };
+    let Some(at) = TestHook::KillAt.value() else { return };
     let (wanted, pass) = at
         .split_once(':')
         .map_or((at.as_str(), 1), |(name, n)| (name, n.parse::<u32>().unwrap_or(1)));

@@ -16,5 +16,7 @@ pub mod process;
 pub mod random;
 pub mod sandbox;
 pub mod secret;
+pub mod test_hooks;
 pub mod text;
 pub mod user_dirs;
+pub mod workspace;

@@ -40,6 +40,20 @@ fn a_prompt_is_answered_with_updates_and_own_events() {
 }
 
 #[test]
+fn words_of_the_user_in_brackets_are_not_taken_for_a_note() {
+    let stage = Stage::new(Reply::says("Done."));
+    let mut editor = Editor::open(&stage);
+    let session = editor.new_session(stage.repo.path());
+    let prompt = json!([{"type": "text", "text": "[x]\n\n"}, {"type": "text", "text": "fix it"}]);
+    let id = editor.begin("session/prompt", json!({"sessionId": session, "prompt": prompt}));
+    assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");
+    editor.leave();
+    let listed = stage.g3(["sessions", "list", "--json"]).json();
+    assert_eq!(listed[0]["task"], "[x]\n\nfix it");
+    stage.g3(["sessions", "export"]).says("## User\n\n[x]\n\nfix it\n");
+}
+
+#[test]
 fn a_picture_of_the_user_reaches_the_model() {
     let stage = Stage::new(Reply::says("A cat."));
     let mut editor = Editor::open(&stage);
@@ -193,6 +207,9 @@ fn what_reaches_outside_asks_the_editor() {
             editor.wait("permission request", |m| m["method"] == "session/request_permission");
         let call = editor.updates("tool_call")[0]["toolCallId"].clone();
         assert_eq!(asked["params"]["toolCall"]["toolCallId"], call);
+        let shown = &asked["params"]["toolCall"]["content"][0]["content"]["text"];
+        let shown = shown.as_str().unwrap();
+        assert!(shown.starts_with("```diff\n--- ") && shown.contains("\n+x\n"), "{shown}");
         editor.send(json!({"jsonrpc": "2.0", "id": asked["id"],
             "result": {"outcome": {"outcome": "selected", "optionId": option}}}));
         assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");

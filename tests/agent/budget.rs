@@ -126,3 +126,22 @@ fn counts_that_cannot_be_are_ignored_with_a_notice() {
         }
     }
 }
+
+#[test]
+fn what_planning_itself_asks_counts_into_the_budget() {
+    let script = Script::by(|request| match request.assistant_messages() {
+        0 => Reply::call("grep", json!({"pattern": "door"})).usage(4_000, 0),
+        _ => Reply::call("requirements", json!({"text": "- R1: make one.txt\n"})).usage(4_000, 0),
+    });
+    let mut stage = stage("anthropic", script, PRICE);
+    stage.env.set("G3_TEST_RETRY_MS", 10);
+    stage.repo.git(["config", "user.name", "Grace"]);
+    stage.repo.git(["config", "user.email", "grace@example.org"]);
+    stage.repo.write("g3-plan/new_requirements.md", "I want a door.\n");
+    let ran = stage.g3(["--planning", "--yes", "--budget", "0.007"]);
+    ran.exits(3).says("the limit of 0.007 US dollars is reached");
+    assert_eq!(stage.asked().len(), 2, "neither player nor coach is asked");
+    let ran = stage.g3(["--planning", "--yes", "--budget", "0.007"]);
+    ran.exits(3).says("the limit of 0.007 US dollars is reached");
+    assert_eq!(stage.asked().len(), 2, "what an earlier start asked counts as well");
+}

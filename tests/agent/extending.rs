@@ -1,10 +1,10 @@
 //! docs/extending.md: every block of code in it stands in the file that it names, so it compiles,
 //! and the provider it shows answers.
 
-use agent::message::{Message, Reply, Role, Stop};
-use agent::provider::{Delta, Facts, Hear, Provider, ProviderError, Request};
 use base::event::Usage;
 use futures_util::future::BoxFuture;
+use provider::message::{Message, Reply, Role, Stop};
+use provider::{Delta, Facts, Hear, Provider, ProviderError, Request};
 
 /// A model that says what it was asked.
 struct Echo {

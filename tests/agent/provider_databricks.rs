@@ -1,7 +1,7 @@
 //! A serving endpoint of Databricks: what it wants otherwise than other chat completions.
 
-use agent::message::{Message, Role};
-use agent::provider::{Provider, Request, ToolSpec, open};
+use provider::message::{Message, Role};
+use provider::{Provider, Request, ToolSpec, open};
 use serde_json::{Value, json};
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::Reply;

@@ -1,7 +1,7 @@
 //! Streams as services and gateways really write them, however odd: nothing of them is lost.
 
-use agent::message::{Part, Reply, Stop};
-use agent::provider::ProviderError;
+use provider::ProviderError;
+use provider::message::{Part, Reply, Stop};
 use serde_json::{Value, json};
 
 use crate::provider_wire::{calls, chat, decode, decoder, events, named, read};
@@ -30,7 +30,9 @@ fn error(wire: &str, objects: &[Value]) -> ProviderError {
 fn thoughts(reply: &Reply) -> Vec<&str> {
     let parts = reply.message.parts.iter().filter_map(|part| match part {
         Part::Reasoning { text, .. } => Some(text.as_str()),
-        Part::Text { .. } | Part::Call(_) | Part::Result(_) | Part::Image(_) => None,
+        Part::Text { .. } | Part::Note(_) | Part::Call(_) | Part::Result(_) | Part::Image(_) => {
+            None
+        }
     });
     parts.collect()
 }
@@ -124,7 +126,8 @@ fn usage_is_found_wherever_a_server_puts_it() {
 #[test]
 fn errors_in_a_stream_are_seen_in_every_shape() {
     use ProviderError as E;
-    let is_rejected = |error: E| matches!(error, E::Rejected(said) if said.contains("no such"));
+    let is_rejected =
+        |error: E| matches!(error, E::Rejected(said) if said.text.contains("no such"));
     let chunk = json!({"choices": [{"delta": {"content": "half"}}]});
     for bad in [
         json!({"error": {"message": "no such thing", "type": "invalid_request_error"}}),

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use agent::message::Stop;
-use agent::provider::ProviderError;
+use provider::ProviderError;
+use provider::message::Stop;
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::Reply;
 use testkit::model_server::script::Script;

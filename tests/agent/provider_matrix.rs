@@ -1,8 +1,8 @@
 //! The matrix: every hosted provider, asked over real HTTP, in every situation. The local model's
 //! row is in `provider_embedded`.
 
-use agent::message::{Image, Message, Part, Role, Stop, ToolResult};
-use agent::provider::{Provider, ProviderError};
+use provider::message::{Image, Message, Part, Role, Stop, ToolResult};
+use provider::{Provider, ProviderError};
 use serde_json::{Value, json};
 use testkit::env::until;
 use testkit::model_server::ModelServer;
@@ -97,13 +97,14 @@ fn call(wire: &str, _: &ModelServer, _: &dyn Provider, asked: &Asked) {
 /// The results of all calls of a reply, each with these pictures.
 fn results(asked: &Asked, images: &[Image]) -> Message {
     let calls = asked.reply().message.calls();
-    let result = |call: &agent::message::ToolCall| {
+    let result = |call: &provider::message::ToolCall| {
         Part::Result(ToolResult {
             call_id: call.id.clone(),
             name: call.name.clone(),
             ok: true,
             text: format!("result of {}", call.name),
             images: images.to_vec(),
+            not_run: false,
         })
     };
     Message { role: Role::User, parts: calls.map(result).collect() }

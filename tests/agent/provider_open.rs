@@ -1,7 +1,7 @@
 //! From a configuration to a provider: references, keys, addresses, headers, models, prices.
 
-use agent::message::{Message, Part, Role, Stop};
-use agent::provider::{Provider, open};
+use provider::message::{Message, Part, Role, Stop};
+use provider::{Provider, open};
 use serde_json::json;
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::Reply;
@@ -151,7 +151,7 @@ fn without_streaming_the_same_reply_comes_as_a_whole() {
         assert_eq!(whole_reply.stop, streamed_reply.stop, "{wire}");
         assert_eq!(whole_reply.usage, streamed_reply.usage, "{wire}");
         assert_eq!(whole_reply.message.words(), "I look", "{wire}");
-        let call = |reply: &agent::message::Reply| {
+        let call = |reply: &provider::message::Reply| {
             let call = reply.message.calls().next().expect("a call").clone();
             (call.name, call.args, reply.message.parts.len())
         };
@@ -188,12 +188,13 @@ fn a_call_and_its_result_go_round_on_both_wires() {
         let reply = ask(provider.as_ref(), &messages).reply().clone();
         assert_eq!(reply.stop, Stop::Calls);
         let results = reply.message.calls().map(|call| {
-            Part::Result(agent::message::ToolResult {
+            Part::Result(provider::message::ToolResult {
                 call_id: call.id.clone(),
                 name: call.name.clone(),
                 ok: true,
                 text: format!("result of {}", call.name),
                 images: vec![],
+                not_run: false,
             })
         });
         let results = Message { role: Role::User, parts: results.collect() };
@@ -224,12 +225,13 @@ fn a_model_without_native_calls_gets_its_tools_as_text() {
     let made = message.calls().next().unwrap().clone();
     assert_eq!((made.name.as_str(), &made.args), ("shell", &json!({"command": "ls"})));
 
-    let result = agent::message::ToolResult {
+    let result = provider::message::ToolResult {
         call_id: made.id,
         name: made.name,
         ok: true,
         text: "{\"tool\": \"shell\", \"args\": {}}".into(),
         images: vec![],
+        not_run: false,
     };
     let results = Message { role: Role::User, parts: vec![Part::Result(result)] };
     messages.extend([message, results]);
@@ -254,11 +256,17 @@ fn a_fenced_call_that_quotes_what_was_read_is_not_made() {
     let both = format!("{}\n\n```json\n{own}\n```", fence(quoted));
     let result = |text: &str| {
         let (call_id, name, text) = ("1".into(), "read_file".into(), text.into());
-        let result =
-            agent::message::ToolResult { call_id, name, ok: true, text, images: Vec::new() };
+        let result = provider::message::ToolResult {
+            call_id,
+            name,
+            ok: true,
+            text,
+            images: Vec::new(),
+            not_run: false,
+        };
         Message { role: Role::User, parts: vec![Part::Result(result)] }
     };
-    let call = agent::message::ToolCall {
+    let call = provider::message::ToolCall {
         id: "1".into(),
         name: "read_file".into(),
         args: json!({}),

@@ -1,14 +1,14 @@
 //! How questions are written on each wire.
 
-use agent::message::{Image, Message, Part, Role, ToolCall, ToolResult};
-use agent::provider::anthropic::Messages;
-use agent::provider::gemini::Gemini;
-use agent::provider::hosted::Wire;
-use agent::provider::openai_chat::Chat;
-use agent::provider::openai_chat::dialect::Service;
-use agent::provider::openai_responses::Responses;
-use agent::provider::{Facts, Request};
 use base::config::providers::CacheConfig;
+use provider::anthropic::Messages;
+use provider::gemini::Gemini;
+use provider::hosted::Wire;
+use provider::message::{Image, Message, Part, Role, ToolCall, ToolResult};
+use provider::openai_chat::Chat;
+use provider::openai_chat::dialect::Service;
+use provider::openai_responses::Responses;
+use provider::{Facts, Request};
 use serde_json::{Value, json};
 
 use crate::provider_support::{tools, user};
@@ -25,7 +25,7 @@ fn facts() -> Facts {
 }
 
 /// A question with these messages and tools.
-pub fn request<'a>(messages: &'a [Message], tools: &'a [agent::provider::ToolSpec]) -> Request<'a> {
+pub fn request<'a>(messages: &'a [Message], tools: &'a [provider::ToolSpec]) -> Request<'a> {
     Request { system: "Be terse.", messages, tools, max_output: 4000, session: "s-1" }
 }
 
@@ -39,7 +39,7 @@ fn conversation() -> Vec<Message> {
     };
     let result = |id: &str, ok: bool, images: Vec<Image>| {
         let (call_id, name, text) = (id.into(), "shell".into(), format!("result {id}"));
-        Part::Result(ToolResult { call_id, name, ok, text, images })
+        Part::Result(ToolResult { call_id, name, ok, text, images, not_run: false })
     };
     vec![
         Message {
@@ -202,7 +202,14 @@ fn calls_that_another_service_made_go_out_as_each_service_takes_them() {
     };
     let result = |id: &str, name: &str| {
         let (call_id, name, text) = (id.to_owned(), name.to_owned(), "r".to_owned());
-        Part::Result(ToolResult { call_id, name, ok: false, text, images: Vec::new() })
+        Part::Result(ToolResult {
+            call_id,
+            name,
+            ok: false,
+            text,
+            images: Vec::new(),
+            not_run: false,
+        })
     };
     let mut messages = user("go");
     let parts = vec![call(first, "run shell!"), call(&second, "")];

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use agent::provider::ProviderError;
+use provider::ProviderError;
 use serde_json::{Value, json};
 use testkit::env::until;
 use testkit::model_server::ModelServer;

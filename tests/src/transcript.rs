@@ -3,7 +3,7 @@
 
 use regex::Regex;
 
-use crate::env::{Ran, TestEnv};
+use crate::env::{Ran, TestEnv, built};
 
 /// Commands and what they printed.
 #[derive(Debug)]
@@ -16,14 +16,24 @@ impl Transcript {
     /// An empty transcript of what happens in an environment.
     pub fn of(env: &TestEnv) -> Transcript {
         let home = regex::escape(&env.home().display().to_string());
+        let target = built("");
+        let target = regex::escape(target.display().to_string().trim_end_matches('/'));
         let pattern = |text: &str| Regex::new(text).expect("a pattern of ours");
         let replaced = vec![
             (pattern(&home), "[home]".to_owned()),
-            (pattern(r"\b[0-9a-f]{12}\b|\b[0-9a-f]{40}\b"), "[commit]".to_owned()),
+            (pattern(&target), "[target]".to_owned()),
+            (pattern(r"\b[0-9a-f]{40}\b"), "[commit]".to_owned()),
+            // As long as what it replaces, so that columns stay aligned.
+            (pattern(r"\b[0-9a-f]{12}\b"), "[the-commit]".to_owned()),
             (pattern(r"\bindex [0-9a-f]{7}\.\.[0-9a-f]{7}"), "index [blobs]".to_owned()),
             (pattern(r"\b\d+ ms\b"), "[time] ms".to_owned()),
+            (pattern(r"(?m)\b\d+\.\d s$"), "[time] s".to_owned()),
+            (pattern(r"\b127\.0\.0\.1:\d{4,5}\b"), "127.0.0.1:[port]".to_owned()),
             // Whether a state was seen before the next one came is chance.
-            (pattern(r"(?m)^! \S+: (queued|starting|working|checking)\n"), String::new()),
+            (
+                pattern(r"(?m)^! \S+: (queued|starting|working|checking|landing: [a-z ]+)\n"),
+                String::new(),
+            ),
             (pattern(r"\b\d+(\.\d+)? (B|KiB|MiB|bytes)\b"), "[size]".to_owned()),
         ];
         Transcript { text: String::new(), replaced }
@@ -52,5 +62,12 @@ impl Transcript {
         let text = self.replaced.iter().fold(self.text.clone(), replace);
         let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
         lines.join("\n")
+    }
+
+    /// As [`Transcript::text`], with the columns of tables two spaces apart: for tables whose width
+    /// depends on how long something took.
+    pub fn squeezed(&self) -> String {
+        let gaps = Regex::new(r"([^\s!])   +").expect("a pattern of ours");
+        gaps.replace_all(&self.text(), "$1  ").into_owned()
     }
 }

@@ -339,15 +339,18 @@ fn only_named_descriptors_reach_the_program() {
     assert_eq!(ran.ok().lines().collect::<Vec<_>>(), ["0", "1", "2", "3", "7"]);
 }
 
-#[test]
-fn root_makes_no_devices_in_the_box() {
-    let attempt = "mknod disk b 8 0";
-    if Den::new().open().sh(attempt).code == 0 {
+/// These need the right to make device nodes.
+mod needs_device_nodes {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs the right to make device nodes"]
+    fn root_makes_no_devices_in_the_box() {
+        let attempt = "mknod disk b 8 0";
+        assert_eq!(Den::new().open().sh(attempt).code, 0, "this user may make no devices");
         let den = Den::new();
         assert_ne!(den.sh(attempt).code, 0);
         assert!(!den.path("den/disk").exists());
-    } else {
-        eprintln!("skipped: nobody may make devices here");
     }
 }
 

@@ -79,70 +79,69 @@ fn an_agent_in_its_box_works_with_git_as_ever() {
     session.work.is_sound();
 }
 
-#[test]
-fn what_git_obeys_in_a_session_is_not_changed_by_its_agent() {
-    if !base::sandbox::namespaces_are_possible() {
-        eprintln!("skipped: this system gives no mount namespaces");
-        return;
-    }
-    let s = setting();
-    let session = s.session("task-abcd");
-    let row = AgentRow { command: vec!["sh".into()], ..AgentRow::default() };
-    let agent = Boxed::new(&s, &session, Some(&row));
-    let git = session.place.git_dir.display().to_string();
-    let before = tree(&session.place.git_dir);
-    for attack in [
-        "git config core.fsmonitor 'echo evil'".to_owned(),
-        "git config user.name somebody".to_owned(),
-        format!("echo '[core]' >> '{git}/config'"),
-        format!("echo '[core]' > new && mv -f new '{git}/config'"),
-        format!("rm -f '{git}/config'"),
-        format!("mv '{git}' '{git}-old'"),
-        format!("echo x > '{git}/hooks/post-checkout'"),
-        format!("mv '{git}/hooks' '{git}/hooks-old' && mkdir '{git}/hooks'"),
-        format!("rmdir '{git}/hooks' && ln -s /tmp '{git}/hooks'"),
-        format!("echo '* filter=evil' > '{git}/info/attributes'"),
-        format!("echo /elsewhere > '{git}/commondir'"),
-        "echo 'gitdir: /elsewhere' > .git".to_owned(),
-        "rm -f .git && mkdir .git".to_owned(),
-        "mv .git old".to_owned(),
-        "umount .git".to_owned(),
-    ] {
-        assert_ne!(agent.sh(&attack).code, 0, "this worked: {attack}");
-        agent.sh("rm -f new").ok();
-    }
-    assert_eq!(tree(&session.place.git_dir), before);
-    assert_eq!(tampered(&session.place), None);
-    // What the agent's git makes of it is the session's still, also for one that runs on while the
-    // work is brought home.
-    agent.sh("echo 1 > one && git add -A && git commit -qm one").ok();
-    s.home(&session);
-    assert_eq!(s.repo.git(["log", "-1", "--format=%s", "studio/task-abcd"]), "one");
-}
+/// These need a mount namespace of its own (unshare -rm).
+mod needs_mount_namespace {
+    use super::*;
 
-#[test]
-fn what_holds_git_still_holds_after_the_work_came_home() {
-    if !base::sandbox::namespaces_are_possible() {
-        eprintln!("skipped: this system gives no mount namespaces");
-        return;
+    #[test]
+    #[ignore = "needs a mount namespace of its own (unshare -rm)"]
+    fn what_git_obeys_in_a_session_is_not_changed_by_its_agent() {
+        let s = setting();
+        let session = s.session("task-abcd");
+        let row = AgentRow { command: vec!["sh".into()], ..AgentRow::default() };
+        let agent = Boxed::new(&s, &session, Some(&row));
+        let git = session.place.git_dir.display().to_string();
+        let before = tree(&session.place.git_dir);
+        for attack in [
+            "git config core.fsmonitor 'echo evil'".to_owned(),
+            "git config user.name somebody".to_owned(),
+            format!("echo '[core]' >> '{git}/config'"),
+            format!("echo '[core]' > new && mv -f new '{git}/config'"),
+            format!("rm -f '{git}/config'"),
+            format!("mv '{git}' '{git}-old'"),
+            format!("echo x > '{git}/hooks/post-checkout'"),
+            format!("mv '{git}/hooks' '{git}/hooks-old' && mkdir '{git}/hooks'"),
+            format!("rmdir '{git}/hooks' && ln -s /tmp '{git}/hooks'"),
+            format!("echo '* filter=evil' > '{git}/info/attributes'"),
+            format!("echo /elsewhere > '{git}/commondir'"),
+            "echo 'gitdir: /elsewhere' > .git".to_owned(),
+            "rm -f .git && mkdir .git".to_owned(),
+            "mv .git old".to_owned(),
+            "umount .git".to_owned(),
+        ] {
+            assert_ne!(agent.sh(&attack).code, 0, "this worked: {attack}");
+            agent.sh("rm -f new").ok();
+        }
+        assert_eq!(tree(&session.place.git_dir), before);
+        assert_eq!(tampered(&session.place), None);
+        // What the agent's git makes of it is the session's still, also for one that runs on while the
+        // work is brought home.
+        agent.sh("echo 1 > one && git add -A && git commit -qm one").ok();
+        s.home(&session);
+        assert_eq!(s.repo.git(["log", "-1", "--format=%s", "studio/task-abcd"]), "one");
     }
-    let s = setting();
-    let session = s.session("task-abcd");
-    let row = AgentRow { command: vec!["sh".into()], ..AgentRow::default() };
-    let agent = Boxed::new(&s, &session, Some(&row));
-    let studio = env!("CARGO_BIN_EXE_studio");
-    let line = "echo 1 > one && git add -A && git commit -qm one && touch begun; \
-                while ! test -e go; do sleep 0.05; done; ! git config core.fsmonitor evil";
-    let SandboxJob { job, lifeline: _lifeline, .. } =
-        sandbox::job_of(studio.as_ref(), &agent.spec, "sh", ["-c", line]).unwrap();
-    let mut running = job.spawn().unwrap();
-    until("the commit", || session.work.path().join("begun").exists().then_some(()));
-    s.home(&session);
-    fs::write(session.work.path().join("go"), "").unwrap();
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    let status = running.wait_until(Some(end)).unwrap().expect("it ends");
-    assert!(status.success(), "the configuration was changed");
-    assert_eq!(tampered(&session.place), None);
+
+    #[test]
+    #[ignore = "needs a mount namespace of its own (unshare -rm)"]
+    fn what_holds_git_still_holds_after_the_work_came_home() {
+        let s = setting();
+        let session = s.session("task-abcd");
+        let row = AgentRow { command: vec!["sh".into()], ..AgentRow::default() };
+        let agent = Boxed::new(&s, &session, Some(&row));
+        let studio = env!("CARGO_BIN_EXE_studio");
+        let line = "echo 1 > one && git add -A && git commit -qm one && touch begun; \
+                    while ! test -e go; do sleep 0.05; done; ! git config core.fsmonitor evil";
+        let SandboxJob { job, lifeline: _lifeline, .. } =
+            sandbox::job_of(studio.as_ref(), &agent.spec, "sh", ["-c", line]).unwrap();
+        let mut running = job.spawn().unwrap();
+        until("the commit", || session.work.path().join("begun").exists().then_some(()));
+        s.home(&session);
+        fs::write(session.work.path().join("go"), "").unwrap();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let status = running.wait_until(Some(end)).unwrap().expect("it ends");
+        assert!(status.success(), "the configuration was changed");
+        assert_eq!(tampered(&session.place), None);
+    }
 }
 
 #[test]

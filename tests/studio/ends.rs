@@ -2,6 +2,7 @@
 //! agent writes beside the protocol does no harm.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
 use base::process::is_alive;
 use testkit::env::{built, until};
@@ -14,8 +15,8 @@ fn runs(pid: u32) -> bool {
     is_alive(pid) && !stat.contains(") Z ")
 }
 
-/// A script in the repository's git directory, as the ACP agent `NAME`.
-fn configure(scene: &Scene, name: &str, script: &str) {
+/// A script in the repository's git directory, as the ACP agent `NAME`. Gives its path.
+fn configure(scene: &Scene, name: &str, script: &str) -> PathBuf {
     let path = scene.repo.path().join(".git").join(name);
     let fake = built("fake-agent");
     std::fs::write(&path, script.replace("FAKE", &format!("'{}'", fake.display())))
@@ -27,6 +28,7 @@ fn configure(scene: &Scene, name: &str, script: &str) {
         path.display(),
         read.display()
     ));
+    path
 }
 
 fn pid(scene: &Scene, id: &str, name: &str) -> u32 {
@@ -93,4 +95,44 @@ fn a_flood_beside_the_protocol_is_bounded() {
     scene.await_state(&id, "ready");
     let size = |name| std::fs::metadata(scene.session_file(&id, name)).map_or(0, |meta| meta.len());
     assert!(size("agent.log") > 0 && size("agent.log") + size("agent.log.1") <= 100_000);
+}
+
+#[test]
+fn accept_waits_for_an_agent_that_is_slow_to_exit() {
+    let scene = Scene::new();
+    let script = "#!/bin/sh\nFAKE acp\ntrap '' TERM\nwhile :; do sleep 1; done\n";
+    configure(&scene, "stays", script);
+    let id = scene.exec(["--agent", "stays", "write a 1"]);
+    scene.await_state(&id, "ready");
+    scene.studio(["accept", &id]).exits(0);
+    assert_eq!(scene.repo.read("a"), "1\n");
+}
+
+#[test]
+fn a_directory_that_an_agent_may_write_is_made_before_its_first_start() {
+    let scene = Scene::new();
+    let script = "#!/bin/sh\nmkdir -p ~/.agent/state && echo 1 > ~/.agent/state/x || exit 9\n\
+                  exec FAKE acp\n";
+    let path = configure(&scene, "first", script);
+    let fake = built("fake-agent");
+    scene.configure(&format!(
+        "[studio.agents.first]\ncommand = [\"{}\"]\nread = [\"{}\"]\n\
+         write = [\"~/.agent\", \"~/.agent.json\"]\n",
+        path.display(),
+        fake.parent().expect("it is in a directory").display()
+    ));
+    let id = scene.exec(["--agent", "first", "write a 1"]);
+    scene.await_state(&id, "ready");
+    assert_eq!(std::fs::read_to_string(scene.env.home().join(".agent/state/x")).unwrap(), "1\n");
+    assert!(!scene.env.home().join(".agent.json").exists(), "a file is not made as a directory");
+}
+
+#[test]
+fn an_empty_session_names_the_tool_calls_that_failed() {
+    let scene = Scene::new();
+    let end = r#"event {"seq":1,"time":"2026-01-02T10:00:00Z","type":"tool_end","id":"c","name":"shell","ok":false,"text":"```sh\n\nno sandbox here\n```","ms":1}"#;
+    let id = scene.exec(["--agent", "talk", end]);
+    let status = scene.await_state(&id, "empty");
+    let why = "the agent finished and changed nothing; a tool call failed: no sandbox here";
+    assert_eq!(status["why"], why);
 }

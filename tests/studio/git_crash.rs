@@ -93,7 +93,7 @@ fn act(name: &str, repository: &Repository) {
 }
 
 #[test]
-#[ignore = "the crash tests start it in a process of its own"]
+#[ignore = "a process of the crash tests"]
 fn child() {
     let (Ok(name), Ok(repo)) = (std::env::var(ACT), std::env::var(REPO)) else {
         panic!("{ACT} and {REPO} are not set");

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use base::failure::{Failure, OrFail, Result};
+use base::test_hooks::TestHook;
 use sha2::{Digest, Sha256};
 
 use crate::gguf::{self, Head};
@@ -96,9 +97,9 @@ fn check_memory(path: &Path, need: u64, available: Option<u64>) -> Result<()> {
         .next("a smaller context: context_length in [providers.embedded.default]"))
 }
 
-/// `MemAvailable`; `G3_TEST_MEMORY` (bytes) stands for it in tests.
+/// `MemAvailable`, or what a test set.
 fn available() -> Option<u64> {
-    if let Some(bytes) = std::env::var("G3_TEST_MEMORY").ok().and_then(|text| text.parse().ok()) {
+    if let Some(bytes) = TestHook::Memory.number() {
         return Some(bytes);
     }
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;

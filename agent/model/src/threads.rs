@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use base::test_hooks::TestHook;
+
 /// So long is looked at other programs before anything is decided.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Windows in a row that must agree before a thread is added; one that is in the way goes at once.
@@ -113,9 +115,9 @@ fn own_time(stat: &str) -> Option<f64> {
     Some((user + system) / TICKS)
 }
 
-/// Tests say how busy the machine is: in a file that `G3_TEST_BUSY` names.
+/// Tests say how busy the machine is: in a file.
 fn asked_of_a_test() -> Option<f64> {
-    let path = std::env::var_os("G3_TEST_BUSY")?;
+    let path = TestHook::Busy.value()?;
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 

@@ -9,10 +9,10 @@ use clap::{Args, Subcommand};
 
 use super::Common;
 use super::settings::{directory, load};
-use crate::provider::oauth::sign_in::{self, PORT};
-use crate::provider::oauth::store::Store;
-use crate::provider::open;
 use crate::ui;
+use provider::oauth::sign_in::{self, PORT};
+use provider::oauth::store::Store;
+use provider::open;
 
 /// `g3 login …`.
 #[derive(Debug, Args)]

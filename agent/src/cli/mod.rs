@@ -24,15 +24,14 @@ use base::failure::{Failure, OrFail, Result};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::message::Image;
 use crate::modes::autonomous::Terms;
 use crate::modes::interactive::Opening;
 use crate::modes::{accumulative, acp, attach, autonomous, complete, interactive, once, planning};
-use crate::provider;
-use crate::run::Which;
-use crate::run::ends::tell_failure;
+use crate::run::SessionSelector;
+use crate::run::outcome::tell_failure;
 use crate::ui::plain::Plain;
 use crate::ui::{self, Bus};
+use provider::message::Image;
 use settings::{BrowserArgs, cwd_of_user, settings};
 use show::Show;
 use ways::{Given, ModeArgs, Way};
@@ -310,8 +309,8 @@ async fn agent(mut common: Common, mut args: AgentArgs, given: &Given) -> Result
         begun().inspect_err(|failure| tell_failure(&bus, failure))?;
     let asker = args.show.asker(&bus);
     let which = match &args.resume {
-        Some(wanted) => Which::Resume(wanted.clone()),
-        None => Which::New(task.clone().unwrap_or_default()),
+        Some(wanted) => SessionSelector::Resume(wanted.clone()),
+        None => SessionSelector::New(task.clone().unwrap_or_default()),
     };
     let order = |settings| {
         ways::order(settings, &args, way).inspect_err(|failure| tell_failure(&bus, failure))
@@ -373,7 +372,7 @@ async fn answer(common: Common) -> Result<u8> {
         let question = stdin_text()?;
         let talk = Plain::new(std::io::stdout(), Some(std::io::stderr()));
         let bus = Bus::new(Clock::from_env(), vec![Box::new(talk)]);
-        let words = complete::run(&settings, &question, bus).await?;
+        let words = complete::run(&settings, &question, bus).await?.text;
         let end = if words.ends_with('\n') { "" } else { "\n" };
         ui::print(&format!("{words}{end}")).map(|()| 0)
     };

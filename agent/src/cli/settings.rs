@@ -10,14 +10,14 @@ use clap::Args;
 
 use super::{AgentArgs, Common, LimitArgs, NoteArgs};
 use crate::limits::Limits;
-use crate::memory;
 use crate::modes::planning::explore;
 use crate::persona::Places;
-use crate::provider::Choice;
 use crate::role::Role;
 use crate::run::Settings;
 use crate::run::notes::Notes;
-use crate::tools::{Profile, research};
+use crate::tools::profile::Profile;
+use crate::tools::research;
+use provider::Choice;
 
 /// The browser.
 #[derive(Clone, Debug, Default, Args)]
@@ -127,7 +127,7 @@ fn notes(args: &NoteArgs, config: &Config) -> Result<Notes> {
 }
 
 fn expand_home(path: &Path) -> PathBuf {
-    crate::gate::paths::expand_home(&path.to_string_lossy())
+    gate::paths::expand_home(&path.to_string_lossy())
 }
 
 fn limits(args: &LimitArgs) -> Limits {

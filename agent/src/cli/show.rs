@@ -9,12 +9,12 @@ use std::sync::Arc;
 use base::failure::{Failure, Result};
 use clap::Args;
 
-use crate::gate::Asker;
 use crate::ui::ask::Terminal;
 use crate::ui::json::JsonLines;
 use crate::ui::plain::Plain;
 use crate::ui::rich::Rich;
 use crate::ui::{Bus, Sink};
+use gate::Asker;
 
 /// What is shown, and where.
 #[derive(Clone, Debug, Default, Args)]

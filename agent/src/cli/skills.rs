@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::Common;
 use super::settings::{directory, load};
-use crate::skills::find::{self, Found, Place};
-use crate::skills::{Home, Skill};
 use crate::ui;
+use skills::find::{self, Found, Place};
+use skills::{Home, Skill};
 
 /// `g3 skills …`.
 #[derive(Debug, Args)]
@@ -119,7 +119,7 @@ fn named(dir: &Path) -> Result<Vec<Found>> {
 
 fn faults_as_text(found: &Found, cwd: &Path) -> String {
     let file = found.file.strip_prefix(cwd).unwrap_or(&found.file).display();
-    let line = |fault: &crate::skills::parse::Fault| {
+    let line = |fault: &skills::parse::Fault| {
         format!("{file}:{} {}: {}\n", fault.line, fault.rule, base::text::printable(&fault.text))
     };
     found.faults.iter().map(line).collect()

@@ -12,19 +12,24 @@ use base::id::Id;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::gate::Gate;
-use crate::memory::Memory;
 use crate::run::root_of;
 use crate::session::sessions_dir;
-use crate::skills;
+use crate::tools::args as arguments;
 use crate::tools::browser::{self, keeper};
-use crate::tools::desktop::{self, Desk};
+use crate::tools::context::ToolContext;
+use crate::tools::desktop;
+use crate::tools::dispatch;
 use crate::tools::exec::boxed::confining;
 use crate::tools::lsp::hub::Hub;
-use crate::tools::profile::{self, Face, page};
-use crate::tools::{self, ErrorKind, Outcome, Profile, Workplace};
+use crate::tools::output::{ErrorKind, ToolOutput};
+use crate::tools::profile::Profile;
+use crate::tools::profile::{self, ProfileTool, page};
+use crate::tools::screen_access::ScreenAccess;
+use crate::tools::toolset::TOOLS;
 use crate::ui::live::Live;
 use crate::ui::{call_line, terminal};
+use gate::Gate;
+use memory::Memory;
 
 mod check;
 mod undo;
@@ -132,7 +137,7 @@ fn list(args: &ListArgs) -> Result<()> {
     print(&table)
 }
 
-fn schema(face: &Face) -> Value {
+fn schema(face: &ProfileTool) -> Value {
     json!({
         "name": face.name,
         "description": face.description,
@@ -160,7 +165,7 @@ fn exec(args: &ExecArgs) -> Result<u8> {
             with(&live, Live::hide);
             outcome?
         }
-        Ok(_) | Err(_) => tools::malformed(args.call.profile, &args.call.name, &given),
+        Ok(_) | Err(_) => arguments::malformed(args.call.profile, &args.call.name, &given),
     };
     let text = if args.json {
         format!("{}\n", as_json(&outcome, started.elapsed()))
@@ -193,7 +198,12 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
     runtime.enable_all().build().or_fail(|| "cannot start the runtime")
 }
 
-fn run_to_its_end(profile: Profile, name: &str, call: &Value, at: &Workplace) -> Result<Outcome> {
+fn run_to_its_end(
+    profile: Profile,
+    name: &str,
+    call: &Value,
+    at: &ToolContext,
+) -> Result<ToolOutput> {
     let runtime = runtime()?;
     let cancel = at.cancel.clone();
     Ok(runtime.block_on(async {
@@ -205,10 +215,12 @@ fn run_to_its_end(profile: Profile, name: &str, call: &Value, at: &Workplace) ->
             std::future::pending::<()>().await
         };
         let outcome = tokio::select! {
-            outcome = tools::run(profile, name, call, at) => outcome,
-            () = interrupted => Outcome::default(),
+            outcome = dispatch::run(profile, name, call, at) => outcome,
+            () = interrupted => ToolOutput::default(),
         };
-        at.others.lsp.close().await;
+        if let Some(servers) = &at.others.lsp {
+            servers.close().await;
+        }
         desktop::host::close().await;
         outcome
     }))
@@ -258,22 +270,22 @@ fn state_dir(cwd: &Path, session: Option<&str>) -> Result<PathBuf> {
     Ok(sessions_dir(cwd).join(session))
 }
 
-fn workplace(cwd: &Path, session: Option<&str>, config: &Config) -> Result<Workplace> {
-    let mut at = Workplace::quiet(cwd, state_dir(cwd, session)?);
+fn workplace(cwd: &Path, session: Option<&str>, config: &Config) -> Result<ToolContext> {
+    let mut at = ToolContext::quiet(&TOOLS, cwd, state_dir(cwd, session)?);
     at.root = root_of(cwd);
     at.gate = Arc::new(Gate::new(&config.gate, None)?.confining(confining(&config.sandbox)));
     at.others.sandbox = Arc::new(config.sandbox.clone());
     at.memory = Arc::new(Memory::new(config, None));
     at.others.web = Arc::new(config.tools.clone());
-    at.others.lsp = Hub::new(config)?;
-    at.others.desk = Arc::new(Desk::of_a_person(config));
-    at.others.browser = browser::hub::Hub::of_calls(&config.webdriver);
+    at.others.lsp = Some(Hub::new(config)?);
+    at.others.screen = Arc::new(ScreenAccess::of_a_person(config));
+    at.others.browser = Some(browser::hub::Hub::of_calls(&config.webdriver));
     at.skills = Arc::new(skills::find::shelf(&config.skills, cwd));
     Ok(at)
 }
 
 /// Makes the place where the state of calls is kept.
-fn keep(at: &Workplace) -> Result<()> {
+fn keep(at: &ToolContext) -> Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -281,7 +293,7 @@ fn keep(at: &Workplace) -> Result<()> {
         .or_fail(|| format!("cannot make {}", at.session_dir.display()))
 }
 
-fn as_json(outcome: &Outcome, took: Duration) -> Value {
+fn as_json(outcome: &ToolOutput, took: Duration) -> Value {
     json!({
         "ok": outcome.ok,
         "text": outcome.text,
@@ -294,7 +306,7 @@ fn as_json(outcome: &Outcome, took: Duration) -> Value {
 }
 
 /// 0 it worked, 1 it failed, 2 the call was a bad one.
-fn exit_code(outcome: &Outcome) -> u8 {
+fn exit_code(outcome: &ToolOutput) -> u8 {
     match outcome.error_kind {
         _ if outcome.ok => 0,
         Some(ErrorKind::Validation | ErrorKind::UnknownTool) => 2,

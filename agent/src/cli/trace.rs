@@ -8,8 +8,8 @@ use clap::Args;
 
 use super::Common;
 use super::settings::{directory, load};
-use crate::gate::paths::expand_home;
 use crate::trace::{self, Trace, Wanted};
+use gate::paths::expand_home;
 
 /// Where the trace goes.
 #[derive(Clone, Debug, Default, Args)]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::window::{self, Window};
 use super::{Conversation, Entry};
-use crate::message::{Message, Part, Role};
+use provider::message::{Message, Note, Part, Role};
 
 /// What is asked for a summary.
 const QUESTION: &str = "The conversation no longer fits. Do not call tools. Write a summary from \
@@ -105,7 +105,7 @@ pub fn question(part: Vec<Message>, summary: &str) -> Vec<Message> {
         messages.insert(0, Message::text(Role::User, "[the conversation goes on]"));
     }
     match messages.last_mut().filter(|last| last.role == Role::User) {
-        Some(last) => last.parts.push(Part::Text { text: QUESTION.to_owned() }),
+        Some(last) => last.parts.push(Part::context(QUESTION)),
         None => messages.push(Message::text(Role::User, QUESTION)),
     }
     messages
@@ -151,7 +151,7 @@ fn cut(part: &mut Part, most: usize) {
         }
     };
     match part {
-        Part::Text { text } => to_fit(text),
+        Part::Text { text } | Part::Note(Note { text, .. }) => to_fit(text),
         Part::Result(result) => {
             to_fit(&mut result.text);
             result.images.clear();

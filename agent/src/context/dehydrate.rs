@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::window::estimate;
 use super::{Conversation, Entry};
 use crate::fragment::{self, Fragment};
-use crate::message::{Message, Role};
+use provider::message::{Message, Role};
 
 /// A turn is moved only when that frees so many tokens: a receipt costs about 60 itself.
 const WORTH: u64 = 150;

@@ -13,8 +13,8 @@ use base::failure::{OrFail, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::message::{Bill, Message, Part, Reply, Role, Stop, ToolResult};
 use dehydrate::Stub;
+use provider::message::{Bill, Message, NotePurpose, Part, Reply, Role, Stop, ToolResult};
 use window::Window;
 
 /// Where a conversation is written down. A line is on disk before its effect is shown.
@@ -196,7 +196,14 @@ impl Conversation {
             let text = "interrupted: g3 ended before this call did; it may have had effects, \
                         so look before you repeat it"
                 .to_owned();
-            self.answer(ToolResult { call_id, name, ok: false, text, images: Vec::new() })?;
+            self.answer(ToolResult {
+                call_id,
+                name,
+                ok: false,
+                text,
+                images: Vec::new(),
+                not_run: false,
+            })?;
         }
         self.close_results();
         Ok(())
@@ -251,7 +258,14 @@ impl Conversation {
 
     /// g3 itself says something to the model.
     pub fn prompt(&mut self, text: impl Into<String>) -> Result<()> {
-        self.note(Entry::Prompt { message: Message::text(Role::User, text) })
+        let message = Message::note(NotePurpose::Context, text);
+        self.note(Entry::Prompt { message })
+    }
+
+    /// g3 tells a small model that its task is not done.
+    pub fn remind(&mut self, text: impl Into<String>) -> Result<()> {
+        let message = Message::note(NotePurpose::Reminder, text);
+        self.note(Entry::Prompt { message })
     }
 
     /// The user says something while the agent works; false when it was heard before.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::window::estimate_text;
 use super::{Conversation, Entry, Record};
-use crate::message::{Message, Part, ToolCall};
+use provider::message::{Message, Part, ToolCall};
 
 /// Percentages at which results are moved away, once each.
 const MARKS: [u64; 4] = [50, 60, 70, 80];
@@ -66,6 +66,7 @@ impl Conversation {
                     }
                     Part::Result(_)
                     | Part::Text { .. }
+                    | Part::Note(_)
                     | Part::Reasoning { .. }
                     | Part::Image(_) => {}
                 }
@@ -135,7 +136,7 @@ pub(super) fn apply(
                 freed += saved(&call.args.to_string(), &lighter.to_string());
                 call.args = lighter.clone();
             }
-            Part::Text { .. } | Part::Reasoning { .. } | Part::Image(_) => {}
+            Part::Text { .. } | Part::Note(_) | Part::Reasoning { .. } | Part::Image(_) => {}
         }
     }
     freed

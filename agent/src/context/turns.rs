@@ -3,7 +3,7 @@
 use base::event::Usage;
 
 use super::Entry;
-use crate::message::Bill;
+use provider::message::Bill;
 
 /// One turn of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub fn effective(entries: Vec<Entry>) -> Effective {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Message, Role, Stop};
+    use provider::message::{Message, Role, Stop};
 
     fn turn(n: u64) -> [Entry; 2] {
         let message = Message::text(Role::Assistant, format!("answer {n}"));

@@ -2,7 +2,7 @@
 
 use base::event::Usage;
 
-use crate::message::{Message, Part};
+use provider::message::{Message, Note, Part};
 
 /// Tokens of a picture, as far as anybody can say beforehand.
 const IMAGE_TOKENS: u64 = 1_500;
@@ -126,7 +126,7 @@ pub fn estimate_text(text: &str) -> u64 {
 /// An estimate of a part's tokens.
 pub fn estimate_part(part: &Part) -> u64 {
     match part {
-        Part::Text { text } => estimate_text(text),
+        Part::Text { text } | Part::Note(Note { text, .. }) => estimate_text(text),
         Part::Reasoning { text, sealed } => {
             estimate_text(text) + sealed.as_ref().map_or(0, |v| estimate_text(&v.to_string()))
         }
@@ -141,7 +141,7 @@ pub fn estimate_part(part: &Part) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Role;
+    use provider::message::Role;
 
     #[test]
     fn what_the_provider_reports_beats_the_estimate() {

@@ -15,9 +15,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use self::process::Said;
-use crate::message::{Message, Part};
-use crate::tools::Outcome;
 use crate::tools::exec::boxed::CommandBox;
+use crate::tools::output::ToolOutput;
+use provider::message::{Message, Part};
 
 /// Hears what the user should know.
 pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
@@ -173,7 +173,7 @@ impl Hooks {
         }
         more.retain(|text| !text.is_empty());
         let added = more.into_iter().map(|text| format!("\n\n[a hook says: {text}]"));
-        message.parts.extend(added.map(|text| Part::Text { text }));
+        message.parts.extend(added.map(Part::context));
         Ok(message)
     }
 
@@ -222,7 +222,7 @@ impl Hooks {
     }
 
     /// A call ran: what the hooks print is a note to its result.
-    pub async fn after(&self, tool: &str, args: &Value, outcome: &Outcome) -> Vec<String> {
+    pub async fn after(&self, tool: &str, args: &Value, outcome: &ToolOutput) -> Vec<String> {
         let told = json!({"tool": tool, "args": args, "ok": outcome.ok, "result": outcome.text});
         self.words(HookEvent::AfterTool, Some(tool), told).await
     }

@@ -7,11 +7,11 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use super::{Hooks, Word};
-use crate::gate::{self, Gate, Question};
-use crate::message::ToolCall;
-use crate::provider::ToolSpec;
-use crate::tools::{ErrorKind, Outcome};
-use crate::turn::act::{ToolJob, Toolbox};
+use crate::tools::output::{ErrorKind, ToolOutput};
+use crate::turn::tool_calls::{ToolJob, Toolbox};
+use gate::{self, Gate, Question};
+use provider::ToolSpec;
+use provider::message::ToolCall;
 
 /// How often hooks may send the agent on in one turn of the user.
 const AGAIN: u32 = 3;
@@ -30,7 +30,7 @@ impl<'a> Hooked<'a> {
         Hooked { inner, hooks, gate, again: AtomicU32::new(0) }
     }
 
-    async fn run_one(&self, job: ToolJob<'_>) -> Outcome {
+    async fn run_one(&self, job: ToolJob<'_>) -> ToolOutput {
         let call = job.call;
         let before = self.hooks.before(&call.name, &call.args).await;
         let changed = before.args.map(|args| ToolCall { args, ..call.clone() });
@@ -43,7 +43,7 @@ impl<'a> Hooked<'a> {
             }
         };
         if let Some(why) = denied {
-            return Outcome::failed(ErrorKind::Denied, why);
+            return ToolOutput::failed(ErrorKind::Denied, why);
         }
         let run = self.inner.run(ToolJob { call, hear: job.hear });
         let mut outcome = match before.word {
@@ -67,6 +67,7 @@ fn question(call: &ToolCall, why: &str) -> Question {
         why: format!("a hook wants you to be asked: {why}"),
         // No rule answers for a hook.
         rule: String::new(),
+        host: None,
         writes: None,
         details: None,
     }
@@ -81,7 +82,7 @@ impl Toolbox for Hooked<'_> {
         self.inner.touches(name, args)
     }
 
-    fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, Outcome> {
+    fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, ToolOutput> {
         if job.call.malformed.is_some() {
             return self.inner.run(job);
         }

@@ -15,11 +15,11 @@ use self::prompt::Prompt;
 use super::autonomous::{self, How, Order};
 use super::interactive::{self, Opening};
 use super::interrupt::Interrupts;
-use crate::gate::Asker;
 use crate::prompt::Identity;
 use crate::run::Settings;
 use crate::ui::terminal::QuietInput;
 use crate::ui::{self, Bus};
+use gate::Asker;
 
 const HELP: &str = "\
 Write a requirement: it is added to .g3/requirements.md, and a run over all of them begins.

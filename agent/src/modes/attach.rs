@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, Result};
 use base::text::count;
 
-use crate::gate::paths;
-use crate::message::{Image, Message, Part, Role};
 use crate::tools::image;
+use gate::paths;
+use provider::message::{Image, Message, Part, Role};
 
 /// Files that one message brings along at most.
 const FILES: usize = 20;
@@ -73,12 +73,13 @@ pub fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> Attached {
         };
         attached.notes.push(note);
     }
-    let texts = [words].into_iter().chain(texts).map(|text| Part::Text { text });
-    attached.message.parts = texts.chain(images).collect();
+    let notes = texts.into_iter().map(Part::context);
+    let words = std::iter::once(Part::Text { text: words });
+    attached.message.parts = words.chain(notes).chain(images).collect();
     attached
 }
 
-/// The text of a file as a part of its own, in the form of a note ([`Message::own_words`]).
+/// The text of a file, for a note of its own.
 fn file(shown: &str, path: &Path) -> std::result::Result<(String, String), String> {
     let content = crate::tools::fs::open::read_at_most(path, 64 << 20);
     let bytes = content.map_err(|why| why.to_string())?.bytes;

@@ -2,18 +2,28 @@
 
 use std::sync::Arc;
 
+use base::event::Usage;
 use base::failure::{Failure, OrFail, Result};
 
 use super::interrupt::{self, Interrupts};
-use crate::message::{Message, Role};
-use crate::provider::{self, Delta, ProviderError, Request};
 use crate::run::Settings;
 use crate::turn::beside_words;
 use crate::ui::Bus;
+use provider::message::{Message, Role};
+use provider::{self, Delta, ProviderError, Request};
+
+/// A model's answer to one question.
+#[derive(Debug)]
+pub struct Completion {
+    /// Its words.
+    pub text: String,
+    /// Tokens and money.
+    pub usage: Usage,
+}
 
 /// Asks once and gives the answer. The bus hears only what happens beside it, e.g. that another
 /// model answers.
-pub async fn run(settings: &Settings, question: &str, bus: Arc<Bus>) -> Result<String> {
+pub async fn run(settings: &Settings, question: &str, bus: Arc<Bus>) -> Result<Completion> {
     if question.trim().is_empty() {
         return Err(Failure::usage("there is no question on stdin")
             .next("echo 'What is a monad?' | g3 complete"));
@@ -43,5 +53,5 @@ pub async fn run(settings: &Settings, question: &str, bus: Arc<Bus>) -> Result<S
     if words.trim().is_empty() {
         return Err(Failure::failed("the model gave an empty answer"));
     }
-    Ok(words)
+    Ok(Completion { text: words, usage: reply.usage })
 }

@@ -13,35 +13,43 @@ use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::Value;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::gate::Gate;
-use crate::provider::ToolSpec;
 use crate::run::{Settings, root_of};
 use crate::session::Session;
 use crate::tools::browser;
+use crate::tools::context::{Services, ToolContext};
+use crate::tools::dispatch;
 use crate::tools::exec::boxed::confining;
 use crate::tools::lsp::hub::Hub;
-use crate::tools::{self, Others, Outcome, Profile, Switches, Workplace, traced};
+use crate::tools::offer;
+use crate::tools::offer::Switches;
+use crate::tools::output::ToolOutput;
+use crate::tools::profile::Profile;
+use crate::tools::services::LanguageServers;
+use crate::tools::toolset::TOOLS;
+use crate::tools::traced;
+use gate::Gate;
+use provider::ToolSpec;
 
 /// The tools of a profile at a workplace, for somebody else's model.
 struct Served {
     profile: Profile,
-    place: Workplace,
+    place: ToolContext,
     order: Order,
 }
 
 /// Serves until stdin ends.
 pub async fn serve(settings: Settings) -> Result<()> {
     let session = Session::create(&settings.cwd, "mcp serve")?;
-    let quiet = Workplace::quiet(&settings.cwd, &session.dir);
+    let quiet = ToolContext::quiet(&TOOLS, &settings.cwd, &session.dir);
     // The other agent asks its own user; ours is not here.
     let sandbox = &settings.config.sandbox;
     let gate = Gate::new(&settings.config.gate, None)?.confining(confining(sandbox));
     let (gate, sandbox) = (Arc::new(gate), Arc::new(sandbox.clone()));
     let web = Arc::new(settings.config.tools.clone());
     let lsp = Hub::new(&settings.config)?;
-    let browser = browser::hub::Hub::of_session(&settings.config.webdriver);
-    let others = Others { web, lsp: lsp.clone(), browser, sandbox, ..Others::default() };
-    let place = Workplace { root: root_of(&settings.cwd), gate, others, ..quiet };
+    let browser = Some(browser::hub::Hub::of_session(&settings.config.webdriver) as _);
+    let others = Services { web, lsp: Some(lsp.clone()), browser, sandbox, ..Services::default() };
+    let place = ToolContext { root: root_of(&settings.cwd), gate, others, ..quiet };
     let served = Served { profile: settings.profile, place, order: Order::default() };
     let pipes = (tokio::io::stdin(), tokio::io::stdout());
     let running = served.serve(pipes).await.or_fail(|| "the other side did not shake hands")?;
@@ -62,7 +70,7 @@ impl ServerHandler for Served {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> std::result::Result<ListToolsResult, ErrorData> {
-        let specs = tools::offered(self.profile, Switches::default());
+        let specs = offer::offered(self.profile, Switches::default());
         Ok(ListToolsResult::with_all_items(specs.into_iter().map(listed).collect()))
     }
 
@@ -72,13 +80,13 @@ impl ServerHandler for Served {
         context: RequestContext<RoleServer>,
     ) -> std::result::Result<CallToolResponse, ErrorData> {
         let args = Value::Object(request.arguments.unwrap_or_default());
-        let place = Workplace { cancel: context.ct.clone(), ..self.place.clone() };
-        let touched = tools::touches(self.profile, &request.name, &args, &place);
+        let place = ToolContext { cancel: context.ct.clone(), ..self.place.clone() };
+        let touched = dispatch::touches(self.profile, &request.name, &args, &place);
         let _turn = self.order.turn(touched).await;
-        let specs = tools::offered(self.profile, Switches::default());
+        let specs = offer::offered(self.profile, Switches::default());
         let offered = specs.iter().any(|spec| spec.name == request.name);
         let id = context.id.to_string();
-        let run = tools::run(self.profile, &request.name, &args, &place);
+        let run = dispatch::run(self.profile, &request.name, &args, &place);
         Ok(answered(traced::call((&request.name, offered), &id, run).await).into())
     }
 }
@@ -88,7 +96,7 @@ fn listed(spec: ToolSpec) -> Tool {
     Tool::new(spec.name, spec.description, Arc::new(schema))
 }
 
-fn answered(outcome: Outcome) -> CallToolResult {
+fn answered(outcome: ToolOutput) -> CallToolResult {
     let pictures = outcome.images.into_iter();
     let pictures = pictures.map(|image| ContentBlock::image(image.data, image.media_type));
     let content = std::iter::once(ContentBlock::text(outcome.text)).chain(pictures).collect();
@@ -123,17 +131,17 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Image;
-    use crate::tools::ErrorKind;
+    use crate::tools::output::ErrorKind;
+    use provider::message::Image;
 
     #[test]
     fn pictures_go_along_and_failures_are_marked() {
         let image = Image { media_type: "image/png".into(), data: "aGk=".into() };
-        let done = answered(Outcome { images: vec![image], ..Outcome::done("seen") });
+        let done = answered(ToolOutput { images: vec![image], ..ToolOutput::done("seen") });
         assert_eq!(done.is_error, Some(false));
         assert_eq!(done.content[0].as_text().unwrap().text, "seen");
         assert_eq!(done.content[1].as_image().unwrap().mime_type, "image/png");
-        let failed = answered(Outcome::failed(ErrorKind::Failed, "no"));
+        let failed = answered(ToolOutput::failed(ErrorKind::Failed, "no"));
         assert_eq!(failed.is_error, Some(true));
     }
 

@@ -7,25 +7,25 @@ use base::failure::Result;
 
 use super::attach;
 use super::interrupt::{self, Interrupts};
-use crate::gate::Asker;
-use crate::message::Image;
 use crate::prompt::template;
-use crate::run::ends::tell_failure;
-use crate::run::{Settings, Which, Work};
+use crate::run::outcome::tell_failure;
+use crate::run::{AgentSession, SessionSelector, Settings};
 use crate::ui::Bus;
 use crate::ui::terminal::QuietInput;
+use gate::Asker;
+use provider::message::Image;
 
 /// Runs one task, with these pictures; the failure has been told as an event already.
 pub async fn run(
     settings: &Settings,
-    which: &Which,
+    which: &SessionSelector,
     (task, pictures): (&str, Vec<Image>),
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
 ) -> Result<Status> {
     let interrupts = Interrupts::listen()?;
     let tokens = interrupts.begin();
-    let mut work = Work::begin(settings, which, bus.clone(), asker)?;
+    let mut work = AgentSession::begin(settings, which, bus.clone(), asker)?;
     let attached = attach::message(template(task), pictures, &settings.cwd);
     for text in attached.notes {
         bus.tell(What::Notice { level: Level::Info, text });
@@ -41,11 +41,9 @@ pub async fn run(
         }
     };
     tokio::select! {
-        () = work.leave().close() => {}
+        () = work.shutdown().finish() => {}
         () = tokens.end.cancelled() => {}
     }
-    match ended.failure {
-        Some(failure) => Err(failure),
-        None => Ok(ended.status),
-    }
+    let status = ended.status;
+    ended.into_failure().map_or(Ok(status), Err)
 }

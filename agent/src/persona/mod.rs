@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use base::config::trust;
 use base::failure::{Failure, Result};
 
-use crate::gate::fence::Fence;
 use crate::prompt::Identity;
 use crate::role::Role;
-use crate::workspace;
+use base::workspace;
+use gate::write_scope::WriteScope;
 use parse::{Front, parse};
 
 /// A file of `agents/` that is compiled in, by its name without `.md`.
@@ -196,7 +196,7 @@ impl Places {
         }
         text.push_str(&commits(&persona.name));
         let root = workspace::root(&self.cwd);
-        let fence = Fence::new(&persona.name, &root, &persona.may_write)?;
+        let fence = WriteScope::new(&persona.name, &root, &persona.may_write)?;
         Ok(Role {
             name: Some(persona.name.clone()),
             identity: Identity::Persona(text),

@@ -6,8 +6,8 @@ pub mod small;
 
 use std::path::Path;
 
-use crate::message::{Message, Part};
-use crate::provider::Facts;
+use provider::Facts;
+use provider::message::{Message, Part};
 
 /// Who the model is told to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,7 +129,7 @@ pub fn first(facts: &Facts, place: &Place<'_>, message: Message) -> Message {
 }
 
 /// A text of the user with its variables filled in: `{{today}}` is the day, as
-/// `2026-01-02 (Friday)`. Others stay as they are.
+/// `2026-01-02 (Friday)`. Services stay as they are.
 pub fn template(text: &str) -> String {
     if !text.contains("{{today}}") {
         return text.to_owned();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{memory, workspace};
+use base::workspace;
 
 /// Bytes of instructions at most, and of memory at most.
 pub const MOST: usize = 64 << 10;

@@ -3,21 +3,20 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use base::failure::Result;
 use tokio_util::sync::CancellationToken;
 
-use super::Work;
-use super::hands::Hands;
-use super::help::Help;
-use super::subagent::Lent;
-use super::watch::Watch;
+use super::AgentSession;
+use super::escalation::Escalation;
+use super::subagent::SharedResources;
+use super::toolbox::SessionToolbox;
+use super::write_scope_guard::WriteScopeGuard;
 use crate::hooks::toolbox::Hooked;
-use crate::limits::Spent;
+use crate::limits::UsageMeter;
 use crate::role;
 use crate::session::inbox::Folder;
-use crate::tools::{Others, Workplace};
-use crate::turn::act::Toolbox;
-use crate::turn::{self, Agent, Finish, Tell};
+use crate::tools::context::{Services, ToolContext};
+use crate::turn::tool_calls::Toolbox;
+use crate::turn::{self, Agent, Finish, Tell, TurnResult};
 
 /// What the agent does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,50 +27,56 @@ pub(super) enum Act {
     Compact,
 }
 
-impl Work {
+impl AgentSession {
     pub(super) async fn act(
         &mut self,
         act: Act,
-        spent: &mut Spent,
+        spent: &mut UsageMeter,
         cancel: CancellationToken,
-    ) -> Result<Finish> {
-        let stronger = self.help.as_ref().filter(|_| act == Act::GoOn).and_then(Help::mind);
+    ) -> TurnResult<Finish> {
+        let stronger =
+            self.escalation.as_ref().filter(|_| act == Act::GoOn).and_then(Escalation::model);
         let is_own = stronger.is_none();
-        let mind = stronger.unwrap_or(&self.mind);
+        let bound = stronger.unwrap_or(&self.model);
         let bus = self.bus.clone();
         let tell: Tell = Arc::new(move |what| bus.tell(what));
-        let plain = mind.facts().small;
-        let offered = self.offered_to(mind);
-        let lent = || Lent {
+        let plain = bound.facts().small;
+        let offered = self.offered_to(bound);
+        let resources = || SharedResources {
             gate: (*self.place.gate).clone(),
             mcp: self.place.mcp.clone(),
             outside: self.place.outside.clone(),
             lsp: self.place.others.lsp.clone(),
             account: spent.shared(),
         };
-        let subagents = self.lead.as_ref().map(|lead| lead.crew(lent(), cancel.clone()));
-        let others = Others { subagents, ..self.place.others.clone() };
-        let hands = Hands {
+        let subagents = self.parent.as_ref().map(|parent| parent.pool(resources(), cancel.clone()));
+        let others = Services { subagents, ..self.place.others.clone() };
+        let toolbox = SessionToolbox {
             offered: &offered,
-            profile: mind.profile,
-            place: Workplace { cancel: cancel.clone(), plain, others, ..self.place.clone() },
+            profile: bound.profile,
+            place: ToolContext { cancel: cancel.clone(), plain, others, ..self.place.clone() },
             tell: tell.clone(),
             coach: self.coach.clone().filter(|_| is_own),
-            help: self.help.as_ref().filter(|_| is_own),
+            escalation: self.escalation.as_ref().filter(|_| is_own),
         };
-        let (role, profile) = (&self.manner.role, self.mind.profile);
+        let (role, profile) = (&self.options.role, self.model.profile);
         let places = (self.place.session_dir.as_path(), self.place.root.as_path());
-        let watched = Watch::new(&hands, profile, role.fence.as_ref(), places);
+        let watched = WriteScopeGuard::new(
+            &toolbox,
+            (profile, self.place.registry),
+            role.fence.as_ref(),
+            places,
+        );
         let hooked = Hooked::new(&watched, &self.hooks, &self.place.gate);
         let inner: &dyn Toolbox = if self.hooks.is_empty() { &watched } else { &hooked };
-        let hands = role::Narrowed::new(inner, profile, role);
+        let toolbox = role::Narrowed::new(inner, profile, role);
         let kept = ["todo.g3.md", "project.md", "plan.g3.md"]
             .map(|name| self.place.session_dir.join(name));
         let inbox = Folder(self.place.session_dir.clone());
         let agent = Agent {
-            provider: mind.provider.as_ref(),
-            toolbox: &hands,
-            system: &mind.system,
+            provider: bound.provider.as_ref(),
+            toolbox: &toolbox,
+            system: &bound.system,
             session: self.session.id.as_str(),
             limits: self.limits,
             inbox: &inbox,
@@ -80,9 +85,9 @@ impl Work {
             cancel,
         };
         match act {
-            Act::Drive | Act::GoOn => turn::drive(&mut self.talk, &agent, spent).await,
+            Act::Drive | Act::GoOn => turn::run_turn(&mut self.talk, &agent, spent).await,
             Act::Compact => {
-                turn::between::compact(&mut self.talk, &agent).await.map(|_| Finish::Done)
+                Ok(turn::prepare::compact(&mut self.talk, &agent).await.map(|_| Finish::Done)?)
             }
         }
     }

@@ -7,13 +7,14 @@ use base::event::{Level, What};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::Work;
-use crate::gate::stance::Stance;
-use crate::message::{Bill, Message, Reply, Role, Stop};
-use crate::provider::{Delta, Request};
-use crate::tools::profile::Engine;
-use crate::tools::{self, Profile};
+use super::AgentSession;
+use crate::tools::dispatch;
+use crate::tools::kind::ToolKind;
+use crate::tools::profile::Profile;
 use crate::turn::beside_words;
+use gate::permission_mode::PermissionMode;
+use provider::message::{Bill, Message, Reply, Role, Stop};
+use provider::{Delta, Request};
 
 /// The notes of the workspace.
 #[derive(Clone, Debug, Default)]
@@ -38,13 +39,13 @@ const MOST: u64 = 4_000;
 /// How long the model may think about it.
 const TIME: Duration = Duration::from_secs(120);
 
-impl Work {
+impl AgentSession {
     /// Asks for notes and keeps them, when they are wanted and the turn found something out. It is
     /// no turn: the conversation stays as it is, only its cost is written down. What goes wrong is
     /// told and stops nothing.
     pub(super) async fn take_notes(&mut self, cancel: CancellationToken) {
         let memory = &self.place.memory;
-        let may_write = self.stance() != Stance::Plan;
+        let may_write = self.permission_mode() != PermissionMode::Plan;
         if !(memory.takes_notes && may_write && memory.learnt.wants_a_note()) {
             return;
         }
@@ -53,17 +54,17 @@ impl Work {
         let mut messages = self.talk.messages().to_vec();
         messages.push(Message::text(Role::User, QUESTION));
         let request = Request {
-            system: &self.mind.system,
+            system: &self.model.system,
             messages: &messages,
             // The same as ever, so that the provider's cache serves the conversation.
-            tools: &self.mind.offered,
-            max_output: self.mind.facts().max_output.min(MOST),
+            tools: &self.model.offered,
+            max_output: self.model.facts().max_output.min(MOST),
             session: self.session.id.as_str(),
         };
         let mut hear = |delta: Delta<'_>| {
             beside_words(delta).into_iter().for_each(|what| self.bus.tell(what));
         };
-        let asked = tokio::time::timeout(TIME, self.mind.provider.ask(&request, &mut hear));
+        let asked = tokio::time::timeout(TIME, self.model.provider.ask(&request, &mut hear));
         let reply = tokio::select! {
             () = cancel.cancelled() => return,
             reply = asked => reply,
@@ -81,7 +82,7 @@ impl Work {
         }
         let Some(notes) = self.notes_in(&reply) else { return };
         let args = json!({ "notes": notes });
-        let outcome = tools::run(Profile::G3, "remember", &args, &self.place).await;
+        let outcome = dispatch::run(Profile::G3, "remember", &args, &self.place).await;
         let level = if outcome.ok { Level::Info } else { Level::Warning };
         self.bus.tell(What::Notice { level, text: outcome.text });
     }
@@ -89,7 +90,7 @@ impl Work {
     /// The notes of a reply: its words, or what it wanted to note with the tool after all.
     fn notes_in(&self, reply: &Reply) -> Option<String> {
         let called = reply.message.calls().find(|call| {
-            tools::engine(self.mind.profile, &call.name, &call.args) == Some(Engine::Remember)
+            dispatch::kind(self.model.profile, &call.name, &call.args) == Some(ToolKind::REMEMBER)
         });
         let notes = match called {
             Some(call) => call.args["notes"].as_str().unwrap_or_default().to_owned(),

@@ -12,77 +12,79 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::ends::Ended;
 use super::notes::Notes;
-use super::{Settings, Work};
-use crate::gate::{Asker, Gate};
-use crate::limits::Spent;
-use crate::message::{Bill, Message, Role as Speaker};
-use crate::provider::off_loop;
+use super::outcome::RunOutcome;
+use super::{AgentSession, Settings};
+use crate::limits::UsageMeter;
 use crate::role::Role;
 use crate::session::Session;
+use crate::tools::dispatch;
 use crate::tools::exec::boxed::confining;
+use crate::tools::kind::ToolKind;
 use crate::tools::lsp;
-use crate::tools::mcp::Hub;
+use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::tools::outside::Outside;
-use crate::tools::profile::Engine;
-use crate::tools::task::{Order, Subagents};
-use crate::tools::{self, ErrorKind, Outcome, Profile};
+use crate::tools::profile::Profile;
+use crate::tools::services::Subagents;
+use crate::tools::services::{LanguageServers, McpServers, SubagentRequest};
 use crate::ui::{Bus, Sink, call_line};
+use gate::{Asker, Gate};
+use provider::message::{Bill, Message, Role as Speaker};
+use provider::off_loop;
 
 /// What stands below every order.
 const REPORT: &str = "\n\n[You do this for another agent. It reads only your last message: say there \
 what you found or did, with file names, and what is left. Nobody answers questions.]";
 
 /// What a session lends to whoever works for it.
-pub struct Lent {
+pub struct SharedResources {
     /// Its gate: what the user answered holds for both.
     pub gate: Gate,
     /// Its servers.
-    pub mcp: Option<Arc<Hub>>,
+    pub mcp: Option<Arc<dyn McpServers>>,
     /// Its language servers.
-    pub lsp: Arc<lsp::hub::Hub>,
+    pub lsp: Option<Arc<dyn LanguageServers>>,
     /// Its editor.
     pub outside: Option<Arc<dyn Outside>>,
     /// Its account.
-    pub account: Spent,
+    pub account: UsageMeter,
 }
 
 /// A session that can let others work.
-pub struct Lead {
+pub struct Parent {
     pub(super) settings: Settings,
     pub(super) session: Arc<Session>,
 }
 
 /// Whoever works for a session during one turn of the user.
-pub struct Crew {
-    lead: Arc<Lead>,
-    lent: Lent,
+pub struct SubagentPool {
+    parent: Arc<Parent>,
+    resources: SharedResources,
     cancel: CancellationToken,
 }
 
 /// For whom a session works.
-pub enum Under {
+pub enum Ownership {
     /// For the user, who may be asked.
     User(Option<Arc<dyn Asker>>),
     /// For another session.
-    Agent(Lent),
+    Agent(SharedResources),
 }
 
-impl Under {
+impl Ownership {
     /// Whether it works for another session.
     pub fn is_agent(&self) -> bool {
-        matches!(self, Under::Agent(_))
+        matches!(self, Ownership::Agent(_))
     }
 
     /// The gate for its calls.
     pub fn gate(&self, config: &Config) -> Result<Gate> {
         match self {
-            Under::User(asker) => {
+            Ownership::User(asker) => {
                 let gate = Gate::new(&config.gate, asker.clone())?;
                 Ok(gate.confining(confining(&config.sandbox)))
             }
-            Under::Agent(lent) => Ok(lent.gate.clone()),
+            Ownership::Agent(resources) => Ok(resources.gate.clone()),
         }
     }
 
@@ -98,59 +100,66 @@ impl Under {
     }
 
     /// Its servers.
-    pub fn servers(&self, start: impl FnOnce() -> Option<Arc<Hub>>) -> Option<Arc<Hub>> {
+    pub fn servers(
+        &self,
+        start: impl FnOnce() -> Option<Arc<dyn McpServers>>,
+    ) -> Option<Arc<dyn McpServers>> {
         match self {
-            Under::User(_) => start(),
-            Under::Agent(lent) => lent.mcp.clone(),
+            Ownership::User(_) => start(),
+            Ownership::Agent(resources) => resources.mcp.clone(),
         }
     }
 
     /// The language servers: one set for all who work in a session.
-    pub fn language_servers(&self, config: &Config) -> Result<Arc<lsp::hub::Hub>> {
+    pub fn language_servers(&self, config: &Config) -> Result<Option<Arc<dyn LanguageServers>>> {
         match self {
-            Under::User(_) => lsp::hub::Hub::new(config),
-            Under::Agent(lent) => Ok(lent.lsp.clone()),
+            Ownership::User(_) => Ok(Some(lsp::hub::Hub::new(config)?)),
+            Ownership::Agent(resources) => Ok(resources.lsp.clone()),
         }
     }
 
     /// Its editor, where that is known from the beginning.
     pub fn outside(&self) -> Option<Arc<dyn Outside>> {
         match self {
-            Under::User(_) => None,
-            Under::Agent(lent) => lent.outside.clone(),
+            Ownership::User(_) => None,
+            Ownership::Agent(resources) => resources.outside.clone(),
         }
     }
 
     /// The account that it uses up, where that is another's.
-    pub fn account(&self) -> Option<Spent> {
+    pub fn account(&self) -> Option<UsageMeter> {
         match self {
-            Under::User(_) => None,
-            Under::Agent(lent) => Some(lent.account.shared()),
+            Ownership::User(_) => None,
+            Ownership::Agent(resources) => Some(resources.account.shared()),
         }
     }
 }
 
 /// Whether this is the tool by which agents are asked to work.
 pub fn is_task(profile: Profile, name: &str) -> bool {
-    tools::engine(profile, name, &Value::Null) == Some(Engine::Task)
+    dispatch::kind(profile, name, &Value::Null) == Some(ToolKind::TASK)
 }
 
-impl Lent {
-    fn again(&self) -> Lent {
+impl SharedResources {
+    fn again(&self) -> SharedResources {
         let (gate, account) = (self.gate.clone(), self.account.shared());
         let (mcp, lsp) = (self.mcp.clone(), self.lsp.clone());
-        Lent { gate, mcp, lsp, outside: self.outside.clone(), account }
+        SharedResources { gate, mcp, lsp, outside: self.outside.clone(), account }
     }
 }
 
-impl Lead {
+impl Parent {
     /// Those who work for it until the turn ends or the user cancels.
-    pub fn crew(self: &Arc<Lead>, lent: Lent, cancel: CancellationToken) -> Arc<dyn Subagents> {
-        Arc::new(Crew { lead: self.clone(), lent, cancel })
+    pub fn pool(
+        self: &Arc<Parent>,
+        resources: SharedResources,
+        cancel: CancellationToken,
+    ) -> Arc<dyn Subagents> {
+        Arc::new(SubagentPool { parent: self.clone(), resources, cancel })
     }
 
     /// Who is to work, and what the user should know of that.
-    fn role(&self, order: &Order) -> Result<(Role, Vec<String>)> {
+    fn role(&self, order: &SubagentRequest) -> Result<(Role, Vec<String>)> {
         let own = &self.settings.role;
         let (role, notices) = match (&order.agent, &own.name) {
             (None, _) => (Role { own: None, ..own.clone() }, Vec::new()),
@@ -168,27 +177,28 @@ impl Lead {
     }
 }
 
-impl Subagents for Crew {
-    fn work(&self, order: Order) -> BoxFuture<'_, Outcome> {
+impl Subagents for SubagentPool {
+    fn work(&self, order: SubagentRequest) -> BoxFuture<'_, ToolOutput> {
         Box::pin(async move {
             self.one(order).await.unwrap_or_else(|failure| {
                 let text = format!("the agent could not work: {}", failure.sentence());
-                Outcome::failed(ErrorKind::Failed, text)
+                ToolOutput::failed(ErrorKind::Failed, text)
             })
         })
     }
 }
 
-impl Crew {
-    async fn one(&self, order: Order) -> Result<Outcome> {
-        let (role, notices) = self.lead.role(&order)?;
+impl SubagentPool {
+    async fn one(&self, order: SubagentRequest) -> Result<ToolOutput> {
+        let (role, notices) = self.parent.role(&order)?;
         notices.iter().for_each(|notice| (order.hear)(&format!("{notice}\n")));
-        let ours = &self.lead.settings;
+        let ours = &self.parent.settings;
         let notes = Notes { auto: Some(false), ..ours.notes.clone() };
         let settings = Settings { role, notes, notices: Vec::new(), ..ours.clone() };
         let bus = Bus::new(Clock::from_env(), vec![Box::new(Echo(order.hear))]);
-        let (lead, under) = (self.lead.clone(), Under::Agent(self.lent.again()));
-        let open = move || Work::open(&settings, || lead.session.one_more("task"), bus, under);
+        let (parent, under) = (self.parent.clone(), Ownership::Agent(self.resources.again()));
+        let open =
+            move || AgentSession::open(&settings, || parent.session.one_more("task"), bus, under);
         let mut work = off_loop(open).await?;
         // The time of the turn is over when the turn is cancelled.
         work.limits.time = None;
@@ -198,27 +208,27 @@ impl Crew {
     }
 }
 
-impl Work {
+impl AgentSession {
     /// What came of its work, for whoever asked for it.
-    fn report(&self, ended: Ended) -> Outcome {
+    fn report(&self, ended: RunOutcome) -> ToolOutput {
         let last = self.talk.messages().iter().rev().find(|it| it.role == Speaker::Assistant);
         let words = last.map(Message::words).unwrap_or_default();
         let why = ended.failure.map(|failure| failure.sentence());
         let outcome = match ended.status {
-            Status::Done => Outcome::done(words),
-            Status::Cancelled => Outcome::failed(ErrorKind::Cancelled, "cancelled by the user"),
+            Status::Done => ToolOutput::done(words),
+            Status::Cancelled => ToolOutput::failed(ErrorKind::Cancelled, "cancelled by the user"),
             Status::Failed | Status::Limit | Status::NotApproved => {
                 let why = why.unwrap_or_default();
                 let text =
                     format!("the agent did not get to its end: {why}\nIts last words: {words}");
-                Outcome::failed(ErrorKind::Failed, text)
+                ToolOutput::failed(ErrorKind::Failed, text)
             }
         };
         let (turns, usage) = (self.talk.turns(), self.talk.usage());
         let bill = Bill { model: Some(self.facts().model.clone()), calls: turns, usage };
-        let agent = self.manner.role.name.as_deref();
+        let agent = self.options.role.name.as_deref();
         let told = json!({ "agent": agent, "turns": turns, "session": self.session.dir });
-        Outcome { bill: Some(bill), ..outcome.with(told) }
+        ToolOutput { bill: Some(bill), ..outcome.with(told) }
     }
 }
 

@@ -46,15 +46,15 @@ pub struct Record {
 }
 
 impl Record {
-    /// Takes in a failure; secrets of the environment are left out of it.
+    /// Takes in a failure, and how the session goes on; secrets of the environment are left out.
     #[must_use]
-    pub fn of(mut self, failure: &Failure) -> Record {
+    pub fn of(mut self, failure: &Failure, resume: &[String]) -> Record {
         let redactor = Redactor::from_env();
         let clean = |text: &str| redactor.clean(base::text::head(text, LONGEST));
         self.task = clean(&self.task);
         self.what = clean(&failure.what);
         self.why = failure.reason().as_deref().map(clean);
-        self.next = failure.next.iter().map(|next| clean(next)).collect();
+        self.next = failure.next.iter().chain(resume).map(|next| clean(next)).collect();
         self
     }
 

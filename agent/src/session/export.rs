@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::snapshot::Snapshot;
 use crate::context::{Entry, turns};
-use crate::message::{Message, Part};
+use provider::message::{Message, Note, Part};
 
 /// As Markdown, for people. Turns that were taken back are left out.
 pub fn markdown(seen: &Snapshot, entries: Vec<Entry>) -> String {
@@ -68,7 +68,7 @@ fn section(text: &mut String, who: &str, message: &Message) {
     let _ = write!(text, "\n## {who}\n");
     for part in &message.parts {
         match part {
-            Part::Text { text: words } => {
+            Part::Text { text: words } | Part::Note(Note { text: words, .. }) => {
                 let _ = write!(text, "\n{}\n", words.trim_end());
             }
             Part::Call(call) => {
@@ -87,7 +87,7 @@ fn section(text: &mut String, who: &str, message: &Message) {
 }
 
 /// A code block whose fence is longer than any run of backticks in it.
-fn fenced(text: &mut String, language: &str, content: &str) {
+pub(crate) fn fenced(text: &mut String, language: &str, content: &str) {
     let longest = content.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.max(2) + 1);
     let _ = write!(text, "\n{fence}{language}\n{}\n{fence}\n", content.trim_end_matches('\n'));

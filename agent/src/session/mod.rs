@@ -17,11 +17,14 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use base::lock::Lock;
+use base::test_hooks::TestHook;
 
 use crate::context::Entry;
 
@@ -108,8 +111,7 @@ impl Session {
     }
 
     fn locked(id: Id, dir: PathBuf) -> Result<Session> {
-        let lock = Lock::try_take(&dir.join("lock")).or_fail(|| "cannot lock the session")?;
-        let Some(lock) = lock else {
+        let Some(lock) = lock(&dir.join("lock")).or_fail(|| "cannot lock the session")? else {
             return Err(Failure::failed(format!("session `{id}` is in use by another g3"))
                 .next("end that one, or start another: g3 --new-session"));
         };
@@ -120,6 +122,22 @@ impl Session {
     pub fn journal_path(&self) -> PathBuf {
         self.dir.join("session.jsonl")
     }
+}
+
+/// How long the processes of a g3 that was killed may hold its session's lock.
+const LOCK_GRACE: Duration = Duration::from_secs(1);
+
+/// Takes the lock of a session; `None` where another g3 holds it. One that was just killed may hold
+/// it until the kernel has closed its files, so a held lock is waited for shortly.
+fn lock(path: &Path) -> io::Result<Option<Lock>> {
+    if let Some(lock) = Lock::try_take(path)? {
+        return Ok(Some(lock));
+    }
+    let (tx, rx) = mpsc::channel();
+    let path = path.to_owned();
+    // A lock that comes too late is dropped with the message that nobody takes.
+    thread::spawn(move || tx.send(Lock::take(&path)));
+    rx.recv_timeout(LOCK_GRACE).map_or(Ok(None), |taken| taken.map(Some))
 }
 
 /// The id that a text means in a working directory.
@@ -224,11 +242,10 @@ fn first_line(task: &str) -> &str {
     task.trim().lines().next().unwrap_or_default()
 }
 
-/// A random number, or the one of `G3_TEST_SEED`.
+/// A random number, or the seed that a test set.
 fn random() -> u64 {
-    let seed = std::env::var("G3_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     // Two random keys of the standard library make the hash of nothing a random number.
-    seed.unwrap_or_else(|| RandomState::new().build_hasher().finish())
+    TestHook::Seed.number().unwrap_or_else(|| RandomState::new().build_hasher().finish())
 }
 
 #[cfg(test)]
@@ -251,6 +268,24 @@ mod tests {
         assert!(find(dir.path(), Some("zzz")).unwrap_err().what.contains("no session"));
         made(dir.path(), "fix logout");
         assert!(find(dir.path(), Some("fix")).unwrap_err().what.contains("several"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_session_whose_g3_was_just_killed_is_taken_up_when_its_lock_is_free() {
+        use std::os::unix::fs::MetadataExt;
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = Lock::try_take(&path).unwrap().unwrap();
+        let inode = format!(":{} ", fs::metadata(&path).unwrap().ino());
+        let waits = thread::spawn(move || lock(&path).unwrap());
+        let is_waited_for = |line: &str| line.contains("->") && line.contains(&inode);
+        while !fs::read_to_string("/proc/locks").unwrap().lines().any(is_waited_for) {
+            thread::yield_now();
+        }
+        drop(held);
+        assert!(waits.join().unwrap().is_some());
     }
 
     #[test]

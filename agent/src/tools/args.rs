@@ -2,23 +2,24 @@
 
 use serde_json::{Map, Number, Value};
 
+use super::kind::ToolKind;
+use super::output::{ErrorKind, ToolOutput};
 use super::profile::named::{self, Found};
-use super::profile::{self, Engine, Face};
-use super::{ErrorKind, Outcome, Profile};
+use super::profile::{self, Profile, ProfileTool};
 
 /// Arguments under the engine's names, with what was passed over.
 #[derive(Debug, Default)]
 pub struct Decoded {
-    /// Engine's name -> value of the right type.
+    /// ToolKind's name -> value of the right type.
     pub map: Map<String, Value>,
-    /// Engine's name -> the parameter by which it was given.
+    /// ToolKind's name -> the parameter by which it was given.
     pub from: Map<String, Value>,
     /// Sentences about what was ignored.
     pub notes: Vec<String>,
 }
 
 /// Reads the arguments of a call. The error is a sentence that names the parameter.
-pub fn decode(face: &Face, args: &Value) -> Result<Decoded, String> {
+pub fn decode(face: &ProfileTool, args: &Value) -> Result<Decoded, String> {
     let given = object(args)?;
     let mut decoded = Decoded::default();
     for (key, value) in &given {
@@ -58,17 +59,17 @@ pub fn decode(face: &Face, args: &Value) -> Result<Decoded, String> {
     Ok(decoded)
 }
 
-fn writes_json(face: &Face, given: &Map<String, Value>) -> bool {
+fn writes_json(face: &ProfileTool, given: &Map<String, Value>) -> bool {
     let is_json = |(key, value): (&String, &Value)| {
         let ending =
             value.as_str().and_then(|path| path.rsplit_once('.')).map(|(_, ending)| ending);
         face.engine_key(key) == "path" && ending == Some("json")
     };
-    face.engine == Engine::Write && given.iter().any(is_json)
+    face.engine == ToolKind::WRITE && given.iter().any(is_json)
 }
 
 /// A parameter that the schema requires and the face has a default for is asked for only.
-fn given_as(face: &Face, key: &str, map: &Map<String, Value>) -> bool {
+fn given_as(face: &ProfileTool, key: &str, map: &Map<String, Value>) -> bool {
     let name = face.engine_key(key);
     map.contains_key(name) || face.defaults.contains_key(name)
 }
@@ -180,12 +181,12 @@ fn only(value: &Value, items: &Value) -> Option<Value> {
 }
 
 /// What a bad call gets: the sentence, and the parameters that the tool expects.
-pub fn refused(face: &Face, why: &str) -> Outcome {
-    Outcome::invalid(format!("{}: {why}\n{}", face.name, expected(face)))
+pub fn refused(face: &ProfileTool, why: &str) -> ToolOutput {
+    ToolOutput::invalid(format!("{}: {why}\n{}", face.name, expected(face)))
 }
 
 /// The parameters of a tool in a few lines.
-fn expected(face: &Face) -> String {
+fn expected(face: &ProfileTool) -> String {
     let Some(properties) = face.parameters["properties"].as_object().filter(|p| !p.is_empty())
     else {
         return "expected parameters: none".to_owned();
@@ -201,8 +202,9 @@ fn expected(face: &Face) -> String {
     text
 }
 
-/// See [`super::malformed`].
-pub fn malformed(profile: Profile, name: &str, sent: &str) -> Outcome {
+/// The result of a call whose arguments were not a JSON object: it says so and shows what the tool
+/// expects. `sent` is the text as the model wrote it.
+pub fn malformed(profile: Profile, name: &str, sent: &str) -> ToolOutput {
     let face = match named::find(profile, name, &Value::Null) {
         Found::One(face) => face,
         found @ (Found::Several(_) | Found::None(_)) => return not_found(profile, name, &found),
@@ -220,7 +222,7 @@ pub fn malformed(profile: Profile, name: &str, sent: &str) -> Outcome {
 }
 
 /// What a call of a name gets that means no tool, or several.
-pub fn not_found(profile: Profile, name: &str, found: &Found) -> Outcome {
+pub fn not_found(profile: Profile, name: &str, found: &Found) -> ToolOutput {
     let text = match found {
         Found::Several(profiles) => {
             let names: Vec<&str> = profiles.iter().map(|profile| profile.name()).collect();
@@ -236,5 +238,5 @@ pub fn not_found(profile: Profile, name: &str, found: &Found) -> Outcome {
         Found::None(None) | Found::One(_) => format!("unknown tool `{name}`"),
     };
     let names: Vec<&str> = profile::faces(profile).iter().map(|f| f.name.as_str()).collect();
-    Outcome::failed(ErrorKind::UnknownTool, format!("{text}\ntools: {}", names.join(", ")))
+    ToolOutput::failed(ErrorKind::UnknownTool, format!("{text}\ntools: {}", names.join(", ")))
 }

@@ -7,13 +7,15 @@ use base::process::find_program;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::call::{Call, Trouble};
+use super::call::Invocation;
+use super::exec;
 use super::exec::environment::Environment;
+use super::exec::output;
 use super::exec::output::{Captured, Show};
 use super::exec::process::{self, End, Order};
-use super::exec::{boxed, render};
-use super::{ErrorKind, Outcome};
-use crate::gate::Pass;
+use super::kind::Effect;
+use super::output::{ErrorKind, ToolError, ToolOutput};
+use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 /// What the face sets; the gate has judged the very same line.
 #[derive(Deserialize)]
@@ -85,25 +87,42 @@ const MISSING: [(&str, &str); 5] = [
     ),
 ];
 
+/// Measures which lines the tests of a Rust workspace run.
+pub struct CoverageTool;
+
+impl Tool for CoverageTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("code.coverage", Effect::Runs)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        exec::scope(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Runs all tests and tells which lines they ran.
-pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { command, timeout_ms } = call.decode()?;
     let run = async |line: &str| {
-        let failed = |e| Trouble::failed(format!("cannot run `{line}`: {e}"));
+        let failed = |e| ToolError::failed(format!("cannot run `{line}`: {e}"));
         let order = Order {
             line,
             cwd: &call.place,
             environment: Environment::Quiet,
             time: Some(Duration::from_millis(timeout_ms)),
             show: REPORT,
-            hold: boxed::hold(pass, call.at).map_err(failed)?,
+            hold: call.at.hold(call.pass).map_err(failed)?,
             attended: false,
         };
         process::run(&order, call.at).await.map_err(failed)
     };
     let mut ran = run(&command).await?;
     let mut tools = String::new();
-    if ran.code != 0 && render::shown(&ran.stderr).contains(NO_TOOLS) {
+    if ran.code != 0 && output::shown(&ran.stderr).contains(NO_TOOLS) {
         let version = run("rustc -vV").await?;
         if let Some(own) = system_tools(&version.stdout.head) {
             tools = own + " ";
@@ -114,7 +133,7 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
         End::Exited if ran.code == 0 => {}
         End::Exited => return Err(failed(ran.code, &ran.stdout, &ran.stderr)),
         End::Cancelled => {
-            return Err(Trouble::new(ErrorKind::Cancelled, "cancelled by the user"));
+            return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
         }
         End::TimedOut => {
             let text = format!(
@@ -122,12 +141,12 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
                  of the tests with the shell: `cargo llvm-cov -p PACKAGE --summary-only`\n{}",
                 end_of(&ran.stderr)
             );
-            return Err(Trouble::new(ErrorKind::Timeout, text));
+            return Err(ToolError::new(ErrorKind::Timeout, text));
         }
     }
     match report(&ran.stdout) {
         Some(data) => Ok(outcome(data, &call.place, &tools)),
-        None => Err(Trouble::failed(format!(
+        None => Err(ToolError::failed(format!(
             "`{command}` ended well but gave no report that can be read:\n{}",
             end_of(&ran.stdout)
         ))),
@@ -153,12 +172,12 @@ fn report(output: &Captured) -> Option<Data> {
     lines.take(10).find_map(read).filter(|_| output.left_out == 0)
 }
 
-fn failed(code: i32, stdout: &Captured, stderr: &Captured) -> Trouble {
+fn failed(code: i32, stdout: &Captured, stderr: &Captured) -> ToolError {
     let said = format!("{}{}", end_of(stdout), end_of(stderr));
     if let Some((_, why)) = MISSING.iter().find(|(sign, _)| said.contains(sign)) {
-        return Trouble::failed(*why);
+        return ToolError::failed(*why);
     }
-    Trouble::failed(format!(
+    ToolError::failed(format!(
         "there is no coverage, because the tests did not pass or could not be built (exit code \
          {code}):\n{said}"
     ))
@@ -166,7 +185,7 @@ fn failed(code: i32, stdout: &Captured, stderr: &Captured) -> Trouble {
 
 /// The end of a stream, in which it says why it ended.
 fn end_of(stream: &Captured) -> String {
-    let text = render::shown(stream);
+    let text = output::shown(stream);
     let shown = base::text::tail(&text, SHOWN);
     let cut = text.len() - shown.len();
     match cut {
@@ -175,7 +194,7 @@ fn end_of(stream: &Captured) -> String {
     }
 }
 
-fn outcome(data: Data, root: &Path, tools: &str) -> Outcome {
+fn outcome(data: Data, root: &Path, tools: &str) -> ToolOutput {
     let Data { mut files, totals } = data;
     files.sort_by(|a, b| {
         let missed = |file: &File| file.summary.lines.missed();
@@ -211,7 +230,7 @@ fn outcome(data: Data, root: &Path, tools: &str) -> Outcome {
         "files": files.iter().take(FILES).map(told).collect::<Vec<_>>(),
     });
     let title = format!("{:.1} % of lines covered", totals.lines.percent());
-    Outcome::done(text).titled(title).with(metadata)
+    ToolOutput::done(text).titled(title).with(metadata)
 }
 
 impl Lines {

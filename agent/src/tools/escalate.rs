@@ -2,21 +2,36 @@
 
 use serde::Deserialize;
 
-use super::Outcome;
-use super::call::{Call, Trouble};
+use super::call::Invocation;
+use super::kind::Effect;
+use super::output::{ToolError, ToolOutput};
+use super::tool::{Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
     reason: String,
 }
 
+/// Suggests that a stronger model continues.
+pub struct EscalateTool;
+
+impl Tool for EscalateTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("help.escalate", Effect::Looks)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run(call)))
+    }
+}
+
 /// Hands the reason up.
-pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { reason } = call.decode()?;
     let reason = reason.trim();
     if reason.is_empty() {
-        return Err(Trouble::invalid("`reason` is empty; say in a sentence what is too hard"));
+        return Err(ToolError::invalid("`reason` is empty; say in a sentence what is too hard"));
     }
-    let outcome = Outcome::done(format!("a stronger model should go on: {reason}"));
-    Ok(Outcome { escalate: Some(reason.to_owned()), ..outcome })
+    let outcome = ToolOutput::done(format!("a stronger model should go on: {reason}"));
+    Ok(ToolOutput { escalate: Some(reason.to_owned()), ..outcome })
 }

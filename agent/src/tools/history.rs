@@ -9,10 +9,11 @@ use base::text::head;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::browser::verb::Verb;
-use super::call::{Call, Trouble};
-use super::profile::{Effect, Engine};
-use super::{Outcome, Workplace};
+use super::call::Invocation;
+use super::context::ToolContext;
+use super::kind::{Effect, ToolKind};
+use super::output::{ToolError, ToolOutput};
+use super::tool::{Tool, ToolFuture, ToolSpec};
 
 /// How many actions are told at most.
 const RING: usize = 50;
@@ -39,12 +40,25 @@ struct Args {
     bare: bool,
 }
 
+/// Shows the completed calls of the session.
+pub struct HistoryTool;
+
+impl Tool for HistoryTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("history", Effect::Looks)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run(call)))
+    }
+}
+
 /// Tells the last actions, oldest first.
-pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { last_n, bare } = call.decode()?;
     let file = file(&call.at.session_dir);
     let all: Vec<Action> =
-        read_journal(&file).map_err(|e| Trouble::io("cannot read the history", &e))?;
+        read_journal(&file).map_err(|e| ToolError::io("cannot read the history", &e))?;
     let total = all.len().min(RING);
     let first = all.len().saturating_sub(last_n.unwrap_or(RING).clamp(1, RING));
     let actions: Vec<Value> =
@@ -55,7 +69,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     } else {
         json!({ "status": "success", "actions": actions, "total_count": total })
     };
-    Ok(Outcome::done(text).with(metadata))
+    Ok(ToolOutput::done(text).with(metadata))
 }
 
 fn told(step: usize, action: &Action) -> Value {
@@ -76,24 +90,24 @@ fn file(session_dir: &Path) -> PathBuf {
 
 /// Keeps one completed call. A history that cannot be written is no reason to fail the call.
 pub fn record(
-    at: &Workplace,
-    engine: Engine,
+    at: &ToolContext,
+    spec: ToolSpec,
     tool: &str,
     args: &Value,
-    outcome: &Outcome,
+    outcome: &ToolOutput,
     took: Duration,
 ) {
-    if engine != Engine::History {
-        keep(at, tool, args, outcome, took, hint(engine));
+    if spec.kind != ToolKind::HISTORY {
+        keep(at, tool, args, outcome, took, spec.undo_hint);
     }
 }
 
 /// Keeps a call that was made otherwise than through the table of tools.
 pub fn keep(
-    at: &Workplace,
+    at: &ToolContext,
     tool: &str,
     args: &Value,
-    outcome: &Outcome,
+    outcome: &ToolOutput,
     took: Duration,
     hint: &str,
 ) {
@@ -113,18 +127,6 @@ pub fn keep(
         .and_then(|mut journal| journal.append(&action));
     if let Err(why) = written {
         (at.hear)(&format!("[the history of tools could not be written: {why}]\n"));
-    }
-}
-
-/// How the action could be undone.
-fn hint(engine: Engine) -> &'static str {
-    match engine.effect() {
-        _ if engine == Engine::Browser(Verb::Act) => "check_command",
-        Effect::Runs | Effect::Writes => "check_command",
-        Effect::Acts if engine == Engine::ActOn => "no_undo",
-        Effect::Acts if engine == Engine::Maximize => "no_op",
-        Effect::Acts => "ctrl_z",
-        Effect::Looks => "no_op",
     }
 }
 

@@ -8,17 +8,19 @@ use base::files;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::call::{Call, Trouble};
+use super::call::Invocation;
 use super::fs::{open, seen};
 use super::image::kind::Kind;
-use super::{ErrorKind, Outcome};
-use crate::gate::stance::Stance;
-use crate::gate::{Access, paths};
-use crate::memory::Memory;
-use crate::memory::index::{KEY, Names};
-use crate::memory::notes::{self, MOST, Merged};
-use crate::memory::search::text_of;
-use crate::memory::store::{New, Store};
+use super::kind::Effect;
+use super::output::{ErrorKind, ToolError, ToolOutput};
+use super::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
+use gate::permission_mode::PermissionMode;
+use gate::{Access, paths};
+use memory::Memory;
+use memory::index::{KEY, Names};
+use memory::notes::{self, MOST, Merged};
+use memory::search::text_of;
+use memory::store::{New, Store};
 
 #[derive(Deserialize)]
 struct Notes {
@@ -57,16 +59,35 @@ const PICTURE: u64 = 20 << 20;
 const INDEXINGS: usize = 3;
 
 /// Where notes go. The file that the user named needs no question, unless nothing may be written.
-pub fn reaches(call: &Call<'_>) -> Vec<Access> {
-    let named = call.at.memory.notes.is_some() && call.at.gate.stance() != Stance::Plan;
+pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+    let named =
+        call.at.memory.notes.is_some() && call.at.gate.permission_mode() != PermissionMode::Plan;
     if named { Vec::new() } else { vec![Access::Write(call.place.clone())] }
 }
 
+/// Writes notes about the workspace.
+pub struct RememberTool;
+
+impl Tool for RememberTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("memory.notes", Effect::Writes)
+            .with_path(PathRule::Fixed(|at| at.memory.notes_file(&at.cwd)))
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope { access: reaches(call), ..CallScope::writing(Vec::new(), &call.place) }
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(remember(call))
+    }
+}
+
 /// Merges notes into the workspace's file.
-pub async fn remember(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn remember(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Notes { notes } = call.decode()?;
     if notes.trim().is_empty() {
-        return Err(Trouble::invalid("remember: `notes` is empty"));
+        return Err(ToolError::invalid("remember: `notes` is empty"));
     }
     let memory = &call.at.memory;
     let merged = {
@@ -90,12 +111,12 @@ pub async fn remember(call: &Call<'_>) -> Result<Outcome, Trouble> {
         "path": call.place, "added": merged.added, "dropped": merged.dropped,
         "chars": merged.text.chars().count(),
     });
-    Ok(Outcome::done(text).titled(format!("noted {}", merged.added)).with(metadata))
+    Ok(ToolOutput::done(text).titled(format!("noted {}", merged.added)).with(metadata))
 }
 
 /// Lets one g3 at a time change the notes: a lock of their directory, which leaves no file there.
 /// It is taken on a thread that may wait.
-async fn lock(notes: &Path) -> Result<OwnedFd, Trouble> {
+async fn lock(notes: &Path) -> Result<OwnedFd, ToolError> {
     let dir = notes.parent().unwrap_or(notes).to_owned();
     let shown = dir.display().to_string();
     let taken = tokio::task::spawn_blocking(move || {
@@ -105,12 +126,12 @@ async fn lock(notes: &Path) -> Result<OwnedFd, Trouble> {
         Ok::<_, std::io::Error>(held)
     });
     let taken = taken.await.map_err(std::io::Error::other).flatten();
-    taken.map_err(|why| Trouble::io(&format!("cannot lock {shown}"), &why))
+    taken.map_err(|why| ToolError::io(&format!("cannot lock {shown}"), &why))
 }
 
 /// Brings the user's memories in line with the notes. When another g3 wrote the notes in the
 /// meantime, what it wrote counts.
-async fn index(call: &Call<'_>, merged: &Merged) -> Result<(), String> {
+async fn index(call: &Invocation<'_>, merged: &Merged) -> Result<(), String> {
     let names = names(call);
     let mut text = merged.text.clone();
     for _ in 0..INDEXINGS {
@@ -124,16 +145,16 @@ async fn index(call: &Call<'_>, merged: &Merged) -> Result<(), String> {
 }
 
 /// How the notes of this workspace are named among the memories.
-fn names(call: &Call<'_>) -> Names {
+fn names(call: &Invocation<'_>) -> Names {
     let memory = &call.at.memory;
     let root = paths::follow(&call.at.root).unwrap_or_else(|_| call.at.root.clone());
     Names::of(memory.notes.as_deref().unwrap_or(&root))
 }
 
-fn merge(call: &Call<'_>, notes: &str) -> Result<Merged, Trouble> {
+fn merge(call: &Invocation<'_>, notes: &str) -> Result<Merged, ToolError> {
     let path = &call.place;
     let failed = |why: &std::io::Error| {
-        Trouble::io(&format!("cannot write the notes in {}", path.display()), why)
+        ToolError::io(&format!("cannot write the notes in {}", path.display()), why)
     };
     let before = match open::read(path) {
         Ok(content) => content.bytes,
@@ -141,7 +162,7 @@ fn merge(call: &Call<'_>, notes: &str) -> Result<Merged, Trouble> {
         Err(why) => return Err(failed(&why)),
     };
     let before = String::from_utf8(before).map_err(|_| {
-        Trouble::failed(format!("{} is not UTF-8 text; nothing was written", path.display()))
+        ToolError::failed(format!("{} is not UTF-8 text; nothing was written", path.display()))
     })?;
     let now = Clock::from_env().now();
     let merged = notes::merge(&before, notes, &format!("{now:.0}"));
@@ -150,7 +171,7 @@ fn merge(call: &Call<'_>, notes: &str) -> Result<Merged, Trouble> {
     }
     let (size, most) = (merged.text.chars().count(), MOST as f64 / 1e3);
     if size > MOST {
-        return Err(Trouble::failed(format!(
+        return Err(ToolError::failed(format!(
             "nothing was noted: {} would have {}, and {most:.0}k fit, because all of it is in \
              every prompt. Make room first: edit the file, drop what no longer holds or what the \
              code itself says, put what is left in fewer words. Then call remember again",
@@ -167,14 +188,31 @@ fn merge(call: &Call<'_>, notes: &str) -> Result<Merged, Trouble> {
     Ok(merged)
 }
 
+/// Searches the user's memories.
+pub struct MemorySearchTool;
+
+impl Tool for MemorySearchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("memory.search", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("memory")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(search(call))
+    }
+}
+
 /// Finds memories by words and by vectors.
-pub async fn search(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn search(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Search { query, limit } = call.decode()?;
     if query.trim().is_empty() {
-        return Err(Trouble::invalid("memory_search: `query` is empty"));
+        return Err(ToolError::invalid("memory_search: `query` is empty"));
     }
     let limit = limit.unwrap_or(LIMIT).min(MOST_HITS);
-    let found = call.at.memory.search(&query, limit).await.map_err(Trouble::failed)?;
+    let found = call.at.memory.search(&query, limit).await.map_err(ToolError::failed)?;
     let mut text = match found.hits.len() {
         0 => "No memories found".to_owned(),
         1 => "Found 1 memory:".to_owned(),
@@ -188,7 +226,7 @@ pub async fn search(call: &Call<'_>) -> Result<Outcome, Trouble> {
     found.notes.iter().for_each(|note| text.push_str(&format!("\n[note: {note}]")));
     let hits = found.hits.iter().map(|hit| json!({ "key": hit.memo.key, "score": hit.score }));
     let metadata = json!({ "count": found.hits.len(), "hits": hits.collect::<Vec<_>>() });
-    Ok(Outcome::done(text).with(metadata))
+    Ok(ToolOutput::done(text).with(metadata))
 }
 
 /// The beginning of a value in one line.
@@ -200,8 +238,25 @@ fn preview(value: &str) -> String {
     format!("{}…", flat.chars().take(PREVIEW - 1).collect::<String>())
 }
 
+/// Shows one memory.
+pub struct MemoryGetTool;
+
+impl Tool for MemoryGetTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("memory.get", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("memory")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(recall(call))
+    }
+}
+
 /// Gives one memory in full.
-pub async fn recall(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn recall(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Key { key } = call.decode()?;
     let key = known_key(&key)?;
     let (wanted, renamed) = (key.clone(), names(call).renamed(&key));
@@ -210,65 +265,84 @@ pub async fn recall(call: &Call<'_>) -> Result<Outcome, Trouble> {
         (memo, _) => Ok(memo),
     };
     let got = call.at.memory.with_store(get).await;
-    let (memo, notice) = got.map_err(Trouble::failed)?;
+    let (memo, notice) = got.map_err(ToolError::failed)?;
     let Some(memo) = memo else {
         let notice = notice.map(|text| format!("\n[note: {text}]")).unwrap_or_default();
         let text = format!("Memory not found: {key}. memory_search finds keys{notice}");
-        return Err(Trouble::new(ErrorKind::NotFound, text));
+        return Err(ToolError::new(ErrorKind::NotFound, text));
     };
     let image = memo.image.as_ref().map(|path| format!("\nImage: {path}")).unwrap_or_default();
     let metadata = json!({
         "key": memo.key, "category": memo.category,
         "created_at": memo.created_at, "updated_at": memo.updated_at,
     });
-    Ok(Outcome::done(format!("[{}]\n{}{image}", memo.key, memo.value)).with(metadata))
+    Ok(ToolOutput::done(format!("[{}]\n{}{image}", memo.key, memo.value)).with(metadata))
 }
 
 /// Stores one memory.
-pub async fn keep(call: &Call<'_>) -> Result<Outcome, Trouble> {
+pub struct MemorySetTool;
+
+impl Tool for MemorySetTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("memory.set", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope { access: reads(call), ..CallScope::keyed("memory") }
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(keep(call))
+    }
+}
+
+/// Stores one memory.
+async fn keep(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Pair { key, value, image } = call.decode()?;
     let key = known_key(&key)?;
     if value.trim().is_empty() || value.len() > VALUE {
-        return Err(Trouble::invalid("memory_set: `value` must hold something, and 1 MiB at most"));
+        return Err(ToolError::invalid(
+            "memory_set: `value` must hold something, and 1 MiB at most",
+        ));
     }
     let image = match image.filter(|path| !path.trim().is_empty()) {
         Some(_) => Some(call.blocking(keep_picture).await?.text),
         None => None,
     };
-    let stored = store(&call.at.memory, &key, &value, image).await.map_err(Trouble::failed)?;
+    let stored = store(&call.at.memory, &key, &value, image).await.map_err(ToolError::failed)?;
     let notes: String = stored.notes.iter().map(|note| format!("\n[note: {note}]")).collect();
     let metadata = json!({ "key": key, "new": stored.is_new });
-    Ok(Outcome::done(format!("Memory stored: {key}{notes}")).with(metadata))
+    Ok(ToolOutput::done(format!("Memory stored: {key}{notes}")).with(metadata))
 }
 
 /// The picture that a memory is stored with.
-pub fn reads(call: &Call<'_>) -> Vec<Access> {
+pub fn reads(call: &Invocation<'_>) -> Vec<Access> {
     picture(call).map(Access::Read).into_iter().collect()
 }
 
-fn picture(call: &Call<'_>) -> Option<PathBuf> {
+fn picture(call: &Invocation<'_>) -> Option<PathBuf> {
     let raw = call.text("image").trim();
     (!raw.is_empty()).then(|| paths::resolve(&call.at.cwd, raw).ok()).flatten()
 }
 
 /// Copies the picture to the memories, where it stays when the file goes; the outcome is its place.
-fn keep_picture(call: &Call<'_>) -> Result<Outcome, Trouble> {
+fn keep_picture(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let shown = call.text("image");
-    let wrong = |why: String| Trouble::invalid(format!("memory_set: `image` {shown}: {why}"));
+    let wrong = |why: String| ToolError::invalid(format!("memory_set: `image` {shown}: {why}"));
     let file = picture(call).ok_or_else(|| wrong("it cannot be found".to_owned()))?;
     let content = open::read_at_most(&file, PICTURE).map_err(|why| wrong(why.to_string()))?;
     let kind = Kind::of(&content.bytes).map_err(wrong)?;
     let ending = kind.media_type().trim_start_matches("image/");
     let kept = call.at.memory.keep_picture(&content.bytes, ending);
-    let kept = kept.map_err(|why| Trouble::io("cannot keep the picture", &why))?;
-    Ok(Outcome::done(kept.display().to_string()))
+    let kept = kept.map_err(|why| ToolError::io("cannot keep the picture", &why))?;
+    Ok(ToolOutput::done(kept.display().to_string()))
 }
 
-fn known_key(key: &str) -> Result<String, Trouble> {
+fn known_key(key: &str) -> Result<String, ToolError> {
     let key = key.trim();
     let fits = !key.is_empty() && key.chars().count() <= KEY && !key.chars().any(char::is_control);
     let text = "`key` must be one line of 1 to 200 characters";
-    fits.then(|| key.to_owned()).ok_or_else(|| Trouble::invalid(text))
+    fits.then(|| key.to_owned()).ok_or_else(|| ToolError::invalid(text))
 }
 
 /// What came of storing.

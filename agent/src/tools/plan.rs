@@ -11,10 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::call::{Call, Trouble};
-use super::{ErrorKind, Outcome};
-use crate::gate::stance::Stance;
-use crate::gate::{Answer, Question};
+use super::call::Invocation;
+use super::kind::Effect;
+use super::output::{ErrorKind, ToolError, ToolOutput};
+use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::permission_mode::PermissionMode;
+use gate::{Answer, Question};
 
 /// Bytes of the longest plan.
 const LONGEST: usize = 64 * 1024;
@@ -33,15 +35,32 @@ struct Args {
     plan: String,
 }
 
+/// Proposes a plan to the user.
+pub struct PlanTool;
+
+impl Tool for PlanTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("plan.propose", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("plan")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Keeps the plan and asks the user; approved, it may be carried out.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { plan } = call.decode()?;
     if plan.trim().is_empty() || plan.len() > LONGEST {
         let why = format!("a plan has between 1 and {LONGEST} bytes, this one {}", plan.len());
-        return Err(Trouble::invalid(why));
+        return Err(ToolError::invalid(why));
     }
     let dir = &call.at.session_dir;
-    let kept = |e: io::Error| Trouble::io("cannot keep the plan", &e);
+    let kept = |e: io::Error| ToolError::io("cannot keep the plan", &e);
     base::files::replace(&file(dir), plan.as_bytes()).map_err(kept)?;
     let sha256 = hash(&plan);
     let metadata = |approved| json!({"plan": plan, "sha256": sha256, "approved": approved});
@@ -50,6 +69,7 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         what: format!("carry out this plan:\n\n{plan}\n"),
         why: "nothing is changed before you approve it".to_owned(),
         rule: String::new(),
+        host: None,
         writes: None,
         details: None,
     };
@@ -58,18 +78,18 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
             let approved_at = Clock::from_env().stamp();
             let approval = Approval { sha256: sha256.clone(), approved_at };
             base::files::replace_json(&approval_file(dir), &approval).map_err(kept)?;
-            call.at.gate.take(Stance::Auto);
-            Ok(Outcome::done("The user approved the plan. Carry it out.").with(metadata(true)))
+            call.at.gate.set_permission_mode(PermissionMode::Auto);
+            Ok(ToolOutput::done("The user approved the plan. Carry it out.").with(metadata(true)))
         }
         Some(Answer::No) => {
             let text = "The user did not approve the plan. Ask what should be different, and \
                         change nothing.";
-            Ok(Outcome::failed(ErrorKind::Denied, text).with(metadata(false)))
+            Ok(ToolOutput::failed(ErrorKind::Denied, text).with(metadata(false)))
         }
         None | Some(Answer::Unasked(_)) => {
             let text = "The plan is kept and waits for the user's approval. End your turn with a \
                         short summary of it.";
-            Ok(Outcome::done(text).with(metadata(false)))
+            Ok(ToolOutput::done(text).with(metadata(false)))
         }
     }
 }

@@ -34,6 +34,26 @@ pub struct Start<'a> {
     pub hold: Option<Hold>,
 }
 
+/// Why nothing more can be read from a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Disconnect {
+    /// It closed its stdout.
+    Closed,
+    /// The connection failed; why.
+    Failed(String),
+}
+
+impl Disconnect {
+    /// The reason, followed by how the program ended. That it closed its stdout says nothing more
+    /// than its end does.
+    pub fn with_end(&self, end: String) -> String {
+        match self {
+            Disconnect::Closed => end,
+            Disconnect::Failed(why) => format!("{why}; {end}"),
+        }
+    }
+}
+
 /// A server's processes and the end of what they wrote to stderr. Dropped, they are gone.
 pub struct Program {
     running: AsyncRunning,

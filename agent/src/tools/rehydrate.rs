@@ -3,8 +3,10 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Outcome;
-use super::call::{Call, Trouble};
+use super::call::Invocation;
+use super::kind::Effect;
+use super::output::{ToolError, ToolOutput};
+use super::tool::{Tool, ToolFuture, ToolSpec};
 use crate::fragment::Fragment;
 
 /// Bytes of one page; about 9,000 tokens.
@@ -16,17 +18,30 @@ struct Args {
     page: Option<usize>,
 }
 
+/// Brings back a turn that was moved into a file.
+pub struct RehydrateTool;
+
+impl Tool for RehydrateTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("context.rehydrate", Effect::Looks)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run(call)))
+    }
+}
+
 /// Tells a page of the turn, word for word.
-pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { fragment_id, page } = call.decode()?;
     let fragment = Fragment::read(&call.at.session_dir, &fragment_id)
-        .map_err(|e| Trouble::io(&format!("there is no fragment `{fragment_id}` here"), &e))?;
+        .map_err(|e| ToolError::io(&format!("there is no fragment `{fragment_id}` here"), &e))?;
     let text = fragment.transcript();
     let pages = pages(&text);
     let page = page.unwrap_or(1);
     let Some(shown) = page.checked_sub(1).and_then(|at| pages.get(at)) else {
         let why = format!("there is no page {page}: fragment {fragment_id} has {}", pages.len());
-        return Err(Trouble::invalid(why));
+        return Err(ToolError::invalid(why));
     };
     let before = fragment.preceding_fragment_id.as_deref();
     let before = before.map_or_else(String::new, |id| format!("; the one before it is {id}"));
@@ -43,7 +58,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         "pages": pages.len(),
         "preceding_fragment_id": fragment.preceding_fragment_id,
     });
-    let mut outcome = Outcome::done(format!("{head}\n{shown}")).with(metadata);
+    let mut outcome = ToolOutput::done(format!("{head}\n{shown}")).with(metadata);
     if page == 1 {
         outcome.images = fragment.images();
     }

@@ -9,10 +9,13 @@ use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
 
-use super::call::{Call, Trouble};
-use super::{ErrorKind, Outcome, Workplace};
-use crate::gate::{Access, Question, Visitor};
-use crate::skills::embedded;
+use super::call::Invocation;
+use super::context::ToolContext;
+use super::kind::Effect;
+use super::output::{ErrorKind, ToolError, ToolOutput};
+use super::tool::{Tool, ToolFuture, ToolSpec};
+use gate::{Access, AccessRequest, Question};
+use skills::embedded;
 
 #[derive(Deserialize)]
 struct Args {
@@ -35,24 +38,37 @@ const WEB_TOOLS: &str = "{codesearch,webfetch,websearch}";
 /// Set for a scout and all that it starts.
 const SCOUT: &str = "RESEARCH_OF_G3";
 
+/// Delegates a question about the web to another agent.
+pub struct ResearchTool;
+
+impl Tool for ResearchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("web.research", Effect::Looks)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Asks a scout and waits for its report. The program is that of the skill `research`; it is run
 /// from memory, because it gets our keys and the file in `.g3/bin` is anybody's to change.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { query } = call.decode()?;
     if query.trim().is_empty() || query.chars().count() > QUESTION {
         let text =
             format!("research: `query` must hold a question of at most {QUESTION} characters");
-        return Err(Trouble::invalid(text));
+        return Err(ToolError::invalid(text));
     }
     if std::env::var_os(SCOUT).is_some() {
-        return Err(Trouble::failed("a scout starts no other scout: look it up yourself"));
+        return Err(ToolError::failed("a scout starts no other scout: look it up yourself"));
     }
     let reads_all = reads_all(call).await?;
-    let cancelled = || Trouble::new(ErrorKind::Cancelled, "cancelled by the user");
+    let cancelled = || ToolError::new(ErrorKind::Cancelled, "cancelled by the user");
     let cancel = &call.at.cancel;
     let turn = cancel.run_until_cancelled(AT_ONCE.acquire()).await.ok_or_else(cancelled)?;
-    let mut running =
-        start(call, &query, reads_all).map_err(|why| Trouble::io("cannot start a scout", &why))?;
+    let mut running = start(call, &query, reads_all)
+        .map_err(|why| ToolError::io("cannot start a scout", &why))?;
     let ended = tokio::select! {
         said = words_of(&mut running) => Some(said),
         () = cancel.cancelled() => None,
@@ -65,25 +81,26 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
             return Err(cancelled());
         }
         let text = format!("the scout had no report after {} minutes", TIME.as_secs() / 60);
-        return Err(Trouble::new(ErrorKind::Timeout, text));
+        return Err(ToolError::new(ErrorKind::Timeout, text));
     };
-    let status = running.child.wait().await.map_err(|why| Trouble::io("the scout", &why))?;
+    let status = running.child.wait().await.map_err(|why| ToolError::io("the scout", &why))?;
     if !status.success() {
         let code = exit_code(status);
-        return Err(Trouble::failed(format!(
+        return Err(ToolError::failed(format!(
             "the scout wrote no report (exit code {code}): {}. A narrower question may help",
             errors.trim()
         )));
     }
-    Ok(Outcome::done(report).titled("a report of the scout").with(json!({ "query": query })))
+    Ok(ToolOutput::done(report).titled("a report of the scout").with(json!({ "query": query })))
 }
 
 /// Whether the scout may read all of the public web. It cannot ask itself, so the user is asked
 /// before it starts; where the user cannot be asked, it reads as far as the rules go.
-async fn reads_all(call: &Call<'_>) -> Result<bool, Trouble> {
-    let Workplace { root, session_dir, gate, .. } = call.at;
+async fn reads_all(call: &Invocation<'_>) -> Result<bool, ToolError> {
+    let ToolContext { root, session_dir, gate, .. } = call.at;
     let any = Access::Fetch { host: "host.invalid".to_owned(), free: false };
-    let visitor = Visitor { tool: "webfetch", root, session_dir, access: &any, preview: None };
+    let visitor =
+        AccessRequest { tool: "webfetch", root, session_dir, access: &any, preview: None };
     if !gate.can_ask() || gate.judge(&visitor).action != Action::Ask {
         return Ok(false);
     }
@@ -92,12 +109,13 @@ async fn reads_all(call: &Call<'_>) -> Result<bool, Trouble> {
         what: "let a research agent read any page of the public web".to_owned(),
         why: "it works in the background and cannot ask about each host".to_owned(),
         rule: format!("[[gate.rules]]\ntool = \"{WEB_TOOLS}\"\nhost = \"*\"\naction = \"allow\""),
+        host: None,
         writes: None,
         details: None,
     };
     match gate.ask(&question).await {
         Ok(()) => Ok(true),
-        Err(refused) => Err(Trouble::new(ErrorKind::Denied, refused.why)),
+        Err(refused) => Err(ToolError::new(ErrorKind::Denied, refused.why)),
     }
 }
 
@@ -111,7 +129,7 @@ pub fn scouts_rule() -> Option<GateRule> {
 
 /// Starts the program of the skill with our whole environment, so that the scout has our keys, and
 /// asks the model that we are.
-fn start(call: &Call<'_>, query: &str, reads_all: bool) -> std::io::Result<AsyncRunning> {
+fn start(call: &Invocation<'_>, query: &str, reads_all: bool) -> std::io::Result<AsyncRunning> {
     base::files::keep_out_of_git(&call.at.cwd)?;
     let bundle = embedded::bundle("research");
     let script =

@@ -3,9 +3,10 @@
 
 use serde_json::Value;
 
+use super::context::ToolContext;
+use super::exec::output;
 use super::exec::output::{Capture, Show};
-use super::exec::render;
-use super::{Outcome, Workplace};
+use super::output::ToolOutput;
 
 /// Bytes of a result at most, whatever the window: a range of a file that was asked for fits.
 pub const MOST: usize = 208 << 10;
@@ -19,13 +20,13 @@ pub fn for_window(tokens: u64) -> usize {
 }
 
 /// Shortens the text of a result.
-pub fn shorten(outcome: &mut Outcome, at: &Workplace) {
+pub fn shorten(outcome: &mut ToolOutput, at: &ToolContext) {
     outcome.text = fitting(&outcome.text, at.result_limit, at);
 }
 
 /// Shortens the texts in the fields of a result that is a JSON object or array. Where that is not
 /// enough, only the fields that are short stay.
-pub fn shorten_fields(outcome: &mut Outcome, at: &Workplace) {
+pub fn shorten_fields(outcome: &mut ToolOutput, at: &ToolContext) {
     let size = |value: &Value| value.to_string().len();
     // The model does not read the picture.
     let picture = outcome.metadata.as_object_mut().and_then(|object| object.remove("image_b64"));
@@ -64,14 +65,14 @@ fn texts(value: &mut Value) -> Vec<&mut String> {
 }
 
 /// A text, or its two ends and where all of it is.
-fn fitting(text: &str, limit: usize, at: &Workplace) -> String {
+fn fitting(text: &str, limit: usize, at: &ToolContext) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
     let show = Show { head: limit / 2, tail: limit / 4 };
     let mut capture = Capture::new(show, &at.session_dir.join("tools"), "result");
     capture.take(text.as_bytes());
-    render::shown(&capture.finish())
+    output::shown(&capture.finish())
 }
 
 #[cfg(test)]
@@ -79,11 +80,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::tools::registry::Registry;
 
-    fn place(limit: usize) -> (Workplace, tempfile::TempDir) {
+    static NONE: Registry = Registry::new(&[]);
+
+    fn place(limit: usize) -> (ToolContext, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
-        let at = Workplace::quiet(dir.path(), dir.path().join("s"));
-        (Workplace { result_limit: limit, ..at }, dir)
+        let at = ToolContext::quiet(&NONE, dir.path(), dir.path().join("s"));
+        (ToolContext { result_limit: limit, ..at }, dir)
     }
 
     #[test]
@@ -97,7 +101,7 @@ mod tests {
     fn a_long_result_is_cut_and_kept_whole() {
         let (at, dir) = place(5_000);
         let long: String = (0..5_000).map(|n| format!("line {n} é\n")).collect();
-        let mut outcome = Outcome::done(long.clone());
+        let mut outcome = ToolOutput::done(long.clone());
         shorten(&mut outcome, &at);
         assert!(outcome.text.len() < 5_200 && outcome.text.contains("[truncated"));
         assert!(outcome.text.starts_with("line 0 é\n") && outcome.text.ends_with("line 4999 é\n"));
@@ -111,7 +115,7 @@ mod tests {
         let (at, _dir) = place(20_000);
         let long = "x\n".repeat(50_000);
         let of = |metadata: Value| {
-            let mut outcome = Outcome::done("").with(metadata);
+            let mut outcome = ToolOutput::done("").with(metadata);
             shorten_fields(&mut outcome, &at);
             outcome.metadata
         };

@@ -3,7 +3,7 @@
 
 use tracing::{Instrument, field};
 
-use super::Outcome;
+use super::output::ToolOutput;
 
 /// The longest id of a call that is kept.
 const LONGEST: usize = 128;
@@ -12,8 +12,8 @@ const LONGEST: usize = 128;
 pub async fn call(
     (name, offered): (&str, bool),
     id: &str,
-    work: impl Future<Output = Outcome>,
-) -> Outcome {
+    work: impl Future<Output = ToolOutput>,
+) -> ToolOutput {
     let name = if offered { name } else { "(not offered)" };
     let span = tracing::info_span!(
         target: "g3::tool",

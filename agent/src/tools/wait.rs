@@ -5,22 +5,37 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::call::{Call, Trouble};
-use super::{ErrorKind, Outcome};
+use super::call::Invocation;
+use super::kind::Effect;
+use super::output::{ErrorKind, ToolError, ToolOutput};
+use super::tool::{Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
     seconds: f64,
 }
 
+/// Waits.
+pub struct WaitTool;
+
+impl Tool for WaitTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("util.wait", Effect::Looks)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Waits, or ends early when the user cancels.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { seconds } = call.decode()?;
     let seconds = seconds.clamp(0.5, 10.0);
     let sleep = tokio::time::sleep(Duration::from_secs_f64(seconds));
     if call.at.cancel.run_until_cancelled(sleep).await.is_none() {
-        return Err(Trouble::new(ErrorKind::Cancelled, "cancelled by the user"));
+        return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
     }
     let metadata = json!({ "status": "success", "waited_seconds": seconds });
-    Ok(Outcome::done(format!("waited {seconds} s")).with(metadata))
+    Ok(ToolOutput::done(format!("waited {seconds} s")).with(metadata))
 }

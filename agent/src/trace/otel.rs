@@ -17,7 +17,7 @@ use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::COLLECTOR;
-use crate::provider::http;
+use provider::http;
 
 /// Whether spans can be exported.
 pub const IS_BUILT: bool = true;

@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use super::diff::View;
 use super::terminal::QuestionInput;
 use super::{Bus, diff, terminal};
-use crate::gate::{Answer, Asker, Question};
+use gate::{Answer, Asker, Question};
 
 tokio::task_local! {
     /// The id of the call that is being carried out.
@@ -146,7 +146,11 @@ fn text(question: &Question, colours: bool, most: usize) -> String {
 
 /// The line on which the answer is typed.
 fn choices(question: &Question, hidden: bool) -> String {
-    let always = if question.rule.is_empty() { "" } else { "[a]lways in this session, " };
+    let always = match &question.host {
+        _ if question.rule.is_empty() => String::new(),
+        Some(host) => format!("[a]lways for {}, ", printable(host)),
+        None => "[a]lways in this session, ".to_owned(),
+    };
     let details = if hidden { "[d]etails in full, " } else { "" };
     format!("Allow? [y]es, {always}{details}[N]o: ")
 }
@@ -179,6 +183,7 @@ mod tests {
             what: what.to_owned(),
             why: "it reaches outside".to_owned(),
             rule: "[[gate.rules]]".to_owned(),
+            host: None,
             writes: None,
             details: diff.map(str::to_owned),
         }
@@ -210,5 +215,11 @@ mod tests {
         Allow? [y]es, [a]lways in this session, [d]etails in full, [N]o:
         "#);
         assert!(text(&question, false, usize::MAX).contains("9 + 9"));
+    }
+
+    #[test]
+    fn an_answer_that_is_kept_for_a_host_says_so() {
+        let asked = Question { host: Some("a.example".to_owned()), ..question("ask", None) };
+        assert_eq!(choices(&asked, false), "Allow? [y]es, [a]lways for a.example, [N]o: ");
     }
 }

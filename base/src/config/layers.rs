@@ -13,6 +13,7 @@ use crate::config::keys::{self, Key, Kind};
 use crate::config::providers::{ModelConfig, TYPES};
 use crate::config::{Origin, Sources};
 use crate::failure::{Failure, Result};
+use crate::test_hooks::is_hook;
 
 /// One value for one key, or an empty table for a name that the user chose.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +77,7 @@ pub(super) fn in_repository(cwd: &Path, name: &str) -> PathBuf {
 
 /// Whether a variable belongs to the configuration.
 fn is_configuration(name: &str) -> bool {
-    name.starts_with("G3_") && name.contains("__") && !name.starts_with("G3_TEST_")
+    name.starts_with("G3_") && name.contains("__") && !is_hook(name)
 }
 
 /// A configuration file is never larger.

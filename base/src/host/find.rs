@@ -20,6 +20,7 @@ use crate::config::studio::expanded;
 use crate::failure::{Failure, OrFail, Result};
 use crate::lock::Lock;
 use crate::process::{Job, Stream, find_program};
+use crate::test_hooks::is_hook;
 
 /// The descriptor of a connected socket that a supervisor hands down.
 pub const HANDED_DOWN: &str = "G3_MODEL_HOST_FD";
@@ -145,7 +146,7 @@ fn start(wanted: &Wanted, place: &Place) -> Result<()> {
 }
 
 fn options(mut job: Job, wanted: &Wanted) -> Job {
-    let kept = |name: &str| PASSED_ON.contains(&name) || name.starts_with("G3_TEST_");
+    let kept = |name: &str| PASSED_ON.contains(&name) || is_hook(name);
     for (name, value) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(kept)) {
         job = job.env(name, value);
     }

@@ -33,10 +33,10 @@ fn a_timeout_ends_the_whole_group_and_keeps_the_output() {
 
 #[test]
 fn a_grandchild_that_holds_the_pipe_does_not_hold_us() {
-    let begin = Instant::now();
-    let out = sh("setsid sleep 30 & echo done").output(Limits::seconds(20)).unwrap();
-    assert_eq!(out.text(), "done");
-    assert!(begin.elapsed() < Duration::from_secs(10));
+    let out = sh("setsid sleep 600 & echo $!").output(Limits::seconds(60)).unwrap();
+    let grandchild: u32 = out.text().parse().unwrap();
+    assert!(!out.timed_out && is_alive(grandchild));
+    signal_group(grandchild, rustix::process::Signal::KILL);
 }
 
 #[test]
@@ -70,8 +70,8 @@ async fn beside_other_work_the_same_holds() {
     let limits = Limits { time: Some(Duration::from_millis(200)), bytes: 3 };
     let out = sh("echo early; sleep 600").output_beside(limits).await.unwrap();
     assert!(out.timed_out && out.stdout == b"ear");
-    let begin = Instant::now();
-    let held = sh("setsid sleep 30 & echo done").output_beside(Limits::seconds(20)).await.unwrap();
-    assert_eq!(held.text(), "done");
-    assert!(begin.elapsed() < Duration::from_secs(10));
+    let held = sh("setsid sleep 600 & echo $!").output_beside(Limits::seconds(60)).await.unwrap();
+    let grandchild: u32 = held.text().parse().unwrap();
+    assert!(!held.timed_out && is_alive(grandchild));
+    signal_group(grandchild, rustix::process::Signal::KILL);
 }

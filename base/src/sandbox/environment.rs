@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use super::home::has_user_in_address;
+use crate::test_hooks::is_hook;
 
 /// Who gets the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +164,7 @@ pub fn child_env(
 
 fn is_needed(name: &str, child: Child) -> bool {
     let upper = name.to_ascii_uppercase();
-    if upper.starts_with("G3_") && !upper.starts_with("G3_TEST_") && child == Child::Tool {
+    if upper.starts_with("G3_") && !is_hook(&upper) && child == Child::Tool {
         return false;
     }
     if is_secret(&upper) || WITHHELD.contains(&upper.as_str()) {
@@ -255,7 +256,8 @@ mod tests {
         let all = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "G3_AGENT__MAX_TURNS", "G3_TEST_NOW"];
         let agent = ["ANTHROPIC_API_KEY", "G3_AGENT__MAX_TURNS", "G3_TEST_NOW"];
         assert_eq!(passing(&all, &["ANTHROPIC_API_KEY"], Child::Agent), agent);
-        assert_eq!(passing(&all, &[], Child::Tool), ["G3_TEST_NOW"]);
+        let hooks: Vec<&str> = ["G3_TEST_NOW"].into_iter().filter(|name| is_hook(name)).collect();
+        assert_eq!(passing(&all, &[], Child::Tool), hooks);
     }
 
     #[test]

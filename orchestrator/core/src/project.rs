@@ -26,7 +26,7 @@ use crate::view::SessionView;
 use studio_git::repo::Repository;
 use studio_git::snapshot::SnapshotLimits;
 
-/// How long somebody may take who is about to let go of a session.
+/// How long to wait for a command that only looks at a session.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a supervisor may take after its last line: it waits for the processes of its boxes, and
 /// removes their temporary files.

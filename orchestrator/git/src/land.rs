@@ -11,7 +11,7 @@ use crate::oplog::{Intent, OperationKind, OperationLog, TargetUpdate};
 use crate::refs::RefChange;
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
-use crate::transaction::{self, Applied};
+use crate::transaction::{self, TransactionResult};
 use crate::{checkout_conflicts, patterns, trash, worktree};
 
 /// What is to land.
@@ -79,8 +79,8 @@ pub fn accept(repository: &Repository, order: &LandRequest) -> Result<Accepted> 
         )
     };
     match transaction::carry_out(repository, &mut log, &intent)? {
-        Applied::Yes => Ok(Accepted::Landed { operation, checkouts: checkouts.len() }),
-        Applied::TargetMoved(_) => Ok(Accepted::TargetMoved),
+        TransactionResult::Yes => Ok(Accepted::Landed { operation, checkouts: checkouts.len() }),
+        TransactionResult::TargetMoved(_) => Ok(Accepted::TargetMoved),
     }
 }
 

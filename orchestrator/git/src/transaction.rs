@@ -17,7 +17,7 @@ use crate::{checkout_conflicts, checkout_update, receipt, relocate, repair};
 
 /// How an operation went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Applied {
+pub enum TransactionResult {
     /// As intended.
     Yes,
     /// The target moved at the last moment: nothing was changed. It holds this now.
@@ -29,14 +29,14 @@ pub fn carry_out(
     repository: &Repository,
     log: &mut OperationLog,
     intent: &Intent,
-) -> Result<Applied> {
+) -> Result<TransactionResult> {
     if let Some(landing) = &intent.landing {
         let ready = ready(repository, landing, &intent.id)?;
         mark(intent, "locked");
         begin(log, intent)?;
         match land(repository, intent, landing, &ready)? {
-            Applied::Yes => {}
-            moved @ Applied::TargetMoved(_) => {
+            TransactionResult::Yes => {}
+            moved @ TransactionResult::TargetMoved(_) => {
                 end(log, intent, false)?;
                 return Ok(moved);
             }
@@ -46,7 +46,7 @@ pub fn carry_out(
     }
     follow(repository, intent)?;
     end(log, intent, true)?;
-    Ok(Applied::Yes)
+    Ok(TransactionResult::Yes)
 }
 
 /// Finishes what another process could not, or takes it back: one sentence for each. Every command
@@ -139,7 +139,7 @@ fn land(
     intent: &Intent,
     landing: &TargetUpdate,
     ready: &Ready,
-) -> Result<Applied> {
+) -> Result<TransactionResult> {
     debug_assert_eq!(ready.locks.len(), landing.checkouts.len());
     let swapped = prepare_files(intent, landing, ready).and_then(|()| {
         mark(intent, "files");
@@ -149,7 +149,7 @@ fn land(
         Ok(Swap::Done) => {}
         Ok(Swap::Lost { found, .. }) => {
             take_back(intent, landing, &ready.changes)?;
-            return Ok(Applied::TargetMoved(found));
+            return Ok(TransactionResult::TargetMoved(found));
         }
         Err(failure) => {
             take_back(intent, landing, &ready.changes)?;
@@ -161,7 +161,7 @@ fn land(
         checkout_update::install_index(checkout, &intent.id)?;
         mark(intent, "index");
     }
-    Ok(Applied::Yes)
+    Ok(TransactionResult::Yes)
 }
 
 fn prepare_files(intent: &Intent, landing: &TargetUpdate, ready: &Ready) -> Result<()> {

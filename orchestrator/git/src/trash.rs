@@ -10,7 +10,7 @@ use crate::oplog::{DirectoryMove, Intent, OperationKind, OperationLog, TargetUpd
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
-use crate::transaction::{self, Applied};
+use crate::transaction::{self, TransactionResult};
 use crate::{checkout, names, repair, worktree};
 
 /// What it takes to drop a session.
@@ -83,13 +83,13 @@ pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Und
         ..Intent::new(operation.clone(), time, OperationKind::Undo, undone.sessions.clone())
     };
     match transaction::carry_out(repository, &mut log, &intent)? {
-        Applied::Yes => Ok(Undone {
+        TransactionResult::Yes => Ok(Undone {
             operation,
             undone: undone.id,
             kind: undone.kind,
             sessions: undone.sessions,
         }),
-        Applied::TargetMoved(found) => {
+        TransactionResult::TargetMoved(found) => {
             let landing = undone.landing.as_ref().expect("only a landing has a target");
             Err(moved_on(repository, landing, found))
         }

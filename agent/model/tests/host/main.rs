@@ -1,12 +1,14 @@
-//! The model host as its clients know it. What needs a real model looks for the default one in
-//! `$G3_MODELS` and `~/.g3/models` (`./scripts/fetch-model`), and says so when there is none.
+//! The model host as its clients know it. The tests that need a real model use the default one in
+//! `$G3_MODELS` or `~/.g3/models` (`./scripts/fetch-model`).
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests are tests")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod needs_model_file {
+    mod replies;
+    mod running;
+    mod vectors;
+}
 mod refusals;
-mod replies;
-mod running;
-mod vectors;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,16 +22,13 @@ use testkit::env::{TestEnv, until};
 
 const FILE: &str = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf";
 
-/// The default model's file; `None` says that the test is skipped.
-pub fn model() -> Option<PathBuf> {
+/// The default model's file.
+pub fn model() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let home = variable("HOME").map(|home| home.join(".g3/models"));
     let places = [variable("G3_MODELS"), home];
-    let found = places.into_iter().flatten().map(|dir| dir.join(FILE)).find(|path| path.is_file());
-    if found.is_none() {
-        println!("skipped: the default model is not here (./scripts/fetch-model)");
-    }
-    found
+    let mut files = places.into_iter().flatten().map(|dir| dir.join(FILE));
+    files.find(|path| path.is_file()).expect("the model file is missing: ./scripts/fetch-model")
 }
 
 /// A host of our own, and a connection to it. Dropped, it ends.
@@ -57,15 +56,15 @@ pub struct Heard {
 
 impl Host {
     /// Starts a host with one thread and these options.
-    pub fn start(env: &TestEnv, options: &[&str]) -> Option<Host> {
+    pub fn start(env: &TestEnv, options: &[&str]) -> Host {
         Host::start_with(env, &[&["--threads", "1"], options].concat())
     }
 
     /// Starts a host with these options.
-    pub fn start_with(env: &TestEnv, options: &[&str]) -> Option<Host> {
+    pub fn start_with(env: &TestEnv, options: &[&str]) -> Host {
         let socket = env.home().join("run/host.sock");
         let _ = std::fs::remove_file(&socket);
-        let model = model()?;
+        let model = model();
         let job = env
             .job(env!("CARGO_BIN_EXE_g3-model"), env.home())
             .arg("--model")
@@ -78,7 +77,7 @@ impl Host {
         let connected = until("the host listens", || place::connect(&socket).ok());
         let connection = Connection::new(connected).unwrap();
         connection.hello().unwrap();
-        Some(Host { running, connection, socket })
+        Host { running, connection, socket }
     }
 
     /// Another connection.

@@ -9,11 +9,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{CallArgs, as_json, exit_code, given, loaded, print, workplace};
-use crate::gate::Visitor;
-use crate::gate::core::{Evaluator, Judgement, Route};
-use crate::gate::judge::{Confine, Verdict};
-use crate::tools::call::{self, Call};
-use crate::tools::{self, Outcome};
+use crate::tools::args as arguments;
+use crate::tools::call::{self, Invocation};
+use crate::tools::output::ToolOutput;
+use gate::AccessRequest;
+use gate::core_exact::{Evaluator, Judgement, Route};
+use gate::policy::{Confine, Verdict};
 
 /// `g3 tool check`.
 #[derive(Debug, Args)]
@@ -58,7 +59,10 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
         None => config.gate.policy,
     };
     let Ok(call @ Value::Object(_)) = serde_json::from_str::<Value>(&text) else {
-        return bad_call(&tools::malformed(args.call.profile, &args.call.name, &text), args.json);
+        return bad_call(
+            &arguments::malformed(args.call.profile, &args.call.name, &text),
+            args.json,
+        );
     };
     let told = match policy {
         Policy::CoreExact => {
@@ -80,7 +84,7 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
 }
 
 /// Says why a call makes no sense, as `g3 tool exec` would.
-fn bad_call(wrong: &Outcome, json: bool) -> Result<u8> {
+fn bad_call(wrong: &ToolOutput, json: bool) -> Result<u8> {
     let text = if json { as_json(wrong, Duration::ZERO).to_string() } else { wrong.text.clone() };
     print(&format!("{text}\n"))?;
     Ok(exit_code(wrong))
@@ -96,11 +100,11 @@ fn by_words(judgement: Judgement) -> Told {
 }
 
 /// The strictest verdict about what a call reaches.
-fn by_gate(call: &Call<'_>) -> Told {
-    let verdicts = call.reaches().into_iter().map(|access| {
+fn by_gate(call: &Invocation<'_>) -> Told {
+    let verdicts = call.scope().access.iter().map(|access| {
         let (root, session_dir) = (&call.at.root, &call.at.session_dir);
         let visitor =
-            Visitor { tool: &call.face.name, root, session_dir, access: &access, preview: None };
+            AccessRequest { tool: &call.face.name, root, session_dir, access, preview: None };
         call.at.gate.judge(&visitor)
     });
     let strictest = verdicts.max_by_key(|verdict| strictness(verdict.action));

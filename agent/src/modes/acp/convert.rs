@@ -13,10 +13,10 @@ use base::event::{TodoItem, What};
 use base::secret::Secret;
 use serde_json::Value;
 
-use crate::gate::stance::Stance;
-use crate::message::{Image, Message, Part, Role};
-use crate::session::{self, snapshot::Snapshot};
+use crate::session::{self, export, snapshot::Snapshot};
 use crate::ui::{call_line, cut_to};
+use gate::permission_mode::PermissionMode;
+use provider::message::{Image, Message, Part, Role};
 
 /// The user's message.
 pub fn message(blocks: Vec<ContentBlock>) -> Message {
@@ -81,7 +81,7 @@ pub fn update(what: &What, cwd: &Path) -> Option<SessionUpdate> {
         }
         What::Todo { items } => SessionUpdate::Plan(plan(items)),
         What::Plan { plan } if plan["approved"] == true => {
-            SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(Stance::Auto.id()))
+            SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(PermissionMode::Auto.id()))
         }
         What::Start { .. }
         | What::Turn { .. }
@@ -133,7 +133,7 @@ pub fn history(messages: &[Message]) -> Vec<SessionUpdate> {
                     let end = What::ToolEnd { id, name, ok, text, ms: 0, diff: None };
                     update(&end, Path::new("/"))
                 }
-                (_, Part::Reasoning { .. } | Part::Image(_)) => None,
+                (_, Part::Note(_) | Part::Reasoning { .. } | Part::Image(_)) => None,
             });
         }
     }
@@ -142,6 +142,14 @@ pub fn history(messages: &[Message]) -> Vec<SessionUpdate> {
 
 fn chunk(text: &str) -> ContentChunk {
     ContentChunk::new(ContentBlock::Text(TextContent::new(text)))
+}
+
+/// What a question would do in detail, as a code block: a unified diff is highlighted as one.
+pub fn details(details: &str) -> ToolCallContent {
+    let language = if details.starts_with("--- ") { "diff" } else { "" };
+    let mut text = String::new();
+    export::fenced(&mut text, language, details);
+    words(text.trim_start())
 }
 
 fn words(text: &str) -> ToolCallContent {

@@ -35,12 +35,12 @@ use tokio_util::sync::CancellationToken;
 use super::autonomous::prompted::Team;
 use super::autonomous::{Heard, Pair, Terms};
 use super::interrupt::{self, Interrupts};
-use crate::gate::stance::Stance;
-use crate::provider::off_loop;
-use crate::run::{Settings, Which, Work};
+use crate::run::{AgentSession, SessionSelector, Settings};
 use crate::session;
 use crate::ui::Bus;
+use gate::permission_mode::PermissionMode;
 use outside::Held;
+use provider::off_loop;
 use updates::{Editor, Updates};
 
 /// Makes the settings for a session's directory.
@@ -61,14 +61,14 @@ struct Host {
 /// One open session.
 struct Open {
     cwd: PathBuf,
-    work: Arc<tokio::sync::Mutex<Work>>,
+    work: Arc<tokio::sync::Mutex<AgentSession>>,
     /// Player and coach, where they carry the prompts out.
     team: Option<Team>,
     cancel: Mutex<CancellationToken>,
 }
 
 /// A session that a prompt has to itself, and the token that cancels it.
-type Entered = (Arc<Open>, OwnedMutexGuard<Work>, CancellationToken);
+type Entered = (Arc<Open>, OwnedMutexGuard<AgentSession>, CancellationToken);
 
 /// Serves until stdin ends, or a signal comes. With terms of rounds, player and coach carry the
 /// prompts out.
@@ -207,7 +207,7 @@ impl Host {
         request: NewSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<NewSessionResponse> {
-        let which = Which::New("session".to_owned());
+        let which = SessionSelector::New("session".to_owned());
         let (id, open) = self.open(request.cwd, which, client, request.mcp_servers).await?;
         Ok(NewSessionResponse::new(id).modes(modes(&open)))
     }
@@ -247,7 +247,7 @@ impl Host {
         let changing = self.changing(id);
         let _changing = changing.lock().await;
         self.let_go(id).await;
-        let which = Which::Resume(Some(id.to_owned()));
+        let which = SessionSelector::Resume(Some(id.to_owned()));
         self.open(cwd.to_owned(), which, client, servers).await
     }
 
@@ -309,12 +309,12 @@ impl Host {
         request: SetSessionModeRequest,
     ) -> Result<SetSessionModeResponse> {
         let id = &request.mode_id.0;
-        let Some(stance) = Stance::parse(id) else {
+        let Some(mode) = PermissionMode::parse(id) else {
             return Err(Failure::usage(format!("there is no mode `{id}`")).next("auto, ask, plan"));
         };
         let open = self.find(&request.session_id.0)?;
         let mut work = open.work.lock().await;
-        work.take_stance(stance).or_fail(|| "cannot keep the mode")?;
+        work.set_permission_mode(mode).or_fail(|| "cannot keep the mode")?;
         Ok(SetSessionModeResponse::new())
     }
 
@@ -330,7 +330,7 @@ impl Host {
     async fn open(
         self: &Arc<Host>,
         cwd: PathBuf,
-        which: Which,
+        which: SessionSelector,
         client: ConnectionTo<Client>,
         servers: Vec<McpServer>,
     ) -> Result<(String, Arc<Open>)> {
@@ -341,7 +341,7 @@ impl Host {
     fn opened_now(
         &self,
         cwd: &Path,
-        which: &Which,
+        which: &SessionSelector,
         client: ConnectionTo<Client>,
         servers: Vec<McpServer>,
     ) -> Result<(String, Arc<Open>)> {
@@ -358,7 +358,7 @@ impl Host {
         editor.tells(&bus);
         let pair = self.rounds.as_ref().map(|terms| Pair::of(&settings, terms)).transpose()?;
         let player = pair.as_ref().map_or(&settings, |pair| &pair.player);
-        let mut work = Work::begin(player, which, bus.clone(), Some(editor.clone()))?;
+        let mut work = AgentSession::begin(player, which, bus.clone(), Some(editor.clone()))?;
         work.use_outside(Arc::new(held));
         let team = pair.map(|pair| Team { pair, heard: Heard { bus, asker: Some(editor) } });
         let id = work.session.id.to_string();
@@ -389,9 +389,9 @@ impl Host {
     async fn close_all(&self) {
         let all: Vec<Arc<Open>> = self.opened().drain().map(|(_, open)| open).collect();
         for open in all {
-            let left = open.work.try_lock().ok().map(|mut work| work.leave());
-            if let Some(left) = left {
-                left.close().await;
+            let handle = open.work.try_lock().ok().map(|mut work| work.shutdown());
+            if let Some(handle) = handle {
+                handle.finish().await;
             }
         }
     }
@@ -404,18 +404,18 @@ impl Host {
 impl Open {
     /// Waits for the end of what is at work, and leaves the session.
     async fn end(self: Arc<Open>) {
-        let left = self.work.lock().await.leave();
-        tokio::spawn(left.close());
+        let handle = self.work.lock().await.shutdown();
+        tokio::spawn(handle.finish());
     }
 }
 
 /// The modes of a session, and the one that it is in.
 fn modes(open: &Open) -> Option<SessionModeState> {
-    let now = open.work.try_lock().ok()?.stance();
-    let mode = |stance: Stance| {
-        SessionMode::new(stance.id(), stance.id()).description(stance.means().to_owned())
+    let now = open.work.try_lock().ok()?.permission_mode();
+    let mode = |mode: PermissionMode| {
+        SessionMode::new(mode.id(), mode.id()).description(mode.means().to_owned())
     };
-    Some(SessionModeState::new(now.id(), Stance::ALL.into_iter().map(mode).collect()))
+    Some(SessionModeState::new(now.id(), PermissionMode::ALL.into_iter().map(mode).collect()))
 }
 
 /// Carries a prompt out.
@@ -428,7 +428,7 @@ async fn answer(
         Some(team) => team.prompt(&message.words(), &mut work, &cancel).await,
         None => work.turn(message, cancel).await,
     };
-    match (ended.status, ended.failure) {
+    match (ended.status, ended.into_failure()) {
         (Status::Done, _) => Ok(PromptResponse::new(StopReason::EndTurn)),
         (Status::Cancelled, _) => Ok(PromptResponse::new(StopReason::Cancelled)),
         (Status::Limit, _) => Ok(PromptResponse::new(StopReason::MaxTurnRequests)),

@@ -16,8 +16,8 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::convert;
-use crate::gate::{Answer, Asker, Question};
 use crate::ui::{Bus, Sink, ask};
+use gate::{Answer, Asker, Question};
 
 /// g3's own events beside the protocol's: they carry cost.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonRpcNotification)]
@@ -138,16 +138,19 @@ impl Asker for Editor {
                 let location = ToolCallLocation::new(file.clone());
                 fields = fields.kind(ToolKind::Edit).locations(vec![location]);
             }
+            if let Some(details) = &question.details {
+                fields = fields.content(vec![convert::details(details)]);
+            }
+            let always = match &question.host {
+                Some(host) => format!("Always allow {host}"),
+                None => "Allow in this session".to_owned(),
+            };
             let rule = serde_json::json!({ "rule": question.rule });
             let meta = serde_json::Map::from_iter([(META.to_owned(), rule)]);
             let call = ToolCallUpdate::new(id, fields).meta(meta);
             let options = vec![
                 PermissionOption::new("once", "Allow once", PermissionOptionKind::AllowOnce),
-                PermissionOption::new(
-                    "always",
-                    "Allow in this session",
-                    PermissionOptionKind::AllowAlways,
-                ),
+                PermissionOption::new("always", always, PermissionOptionKind::AllowAlways),
                 PermissionOption::new("no", "Reject", PermissionOptionKind::RejectOnce),
             ];
             let request = RequestPermissionRequest::new(session, call, options);

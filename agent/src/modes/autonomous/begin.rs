@@ -13,9 +13,9 @@ use super::purse::Purse;
 use super::record::{Note, Rounds};
 use super::words::Contract;
 use super::{Run, report};
-use crate::gate::Asker;
-use crate::run::Work;
+use crate::run::AgentSession;
 use crate::ui::Bus;
+use gate::Asker;
 
 /// Rounds at most, unless said.
 pub const ROUNDS: u32 = 5;
@@ -42,7 +42,7 @@ pub async fn open<'w>(
     pair: &Pair,
     contract: Contract,
     again: Option<Again>,
-    work: &'w mut Work,
+    work: &'w mut AgentSession,
     heard: Heard,
 ) -> Result<Run<'w>> {
     let place = Place { cwd: pair.player.cwd.clone(), keep: work.session.dir.clone() };

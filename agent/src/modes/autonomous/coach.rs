@@ -8,9 +8,9 @@ use planner::verdict::{Measure, Verdict, faults};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::provider::ToolSpec;
 use crate::role::OwnTool;
-use crate::tools::Outcome;
+use crate::tools::output::ToolOutput;
+use provider::ToolSpec;
 
 /// The tool's name.
 const NAME: &str = "verdict";
@@ -93,11 +93,11 @@ impl OwnTool for VerdictTool {
         ToolSpec { name: NAME.to_owned(), description, parameters }
     }
 
-    fn call(&self, args: &Value) -> Outcome {
+    fn call(&self, args: &Value) -> ToolOutput {
         match self.read(args) {
             Ok(verdict) => {
                 self.state().verdict = Some(verdict);
-                Outcome::done("the verdict is taken")
+                ToolOutput::done("the verdict is taken")
             }
             Err(why) => {
                 let mut state = self.state();
@@ -105,7 +105,9 @@ impl OwnTool for VerdictTool {
                 state.verdict = None;
                 state.refused += 1;
                 state.why = Some(why.clone());
-                Outcome::invalid(format!("this verdict does not count: {why}. Give it anew, whole"))
+                ToolOutput::invalid(format!(
+                    "this verdict does not count: {why}. Give it anew, whole"
+                ))
             }
         }
     }

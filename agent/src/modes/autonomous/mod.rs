@@ -24,12 +24,12 @@ use base::files::{self, Journal};
 use tokio_util::sync::CancellationToken;
 
 use super::interrupt::{Interrupts, Tokens};
-use crate::gate::Asker;
 use crate::limits::Limit;
-use crate::run::ends::{Ended, error, tell_failure};
-use crate::run::{Settings, Which, Work};
+use crate::run::outcome::{RunOutcome, tell_failure};
+use crate::run::{AgentSession, SessionSelector, Settings};
 use crate::session;
 use crate::ui::Bus;
+use gate::Asker;
 
 use begin::Again;
 pub use begin::Heard;
@@ -37,7 +37,7 @@ use evidence::{Place, Start};
 pub use pair::{Pair, Terms};
 use past::Found;
 pub use past::{Past, latest};
-use purse::Purse;
+pub use purse::Purse;
 use record::{Note, Rounds, Step};
 use words::Contract;
 
@@ -72,7 +72,7 @@ struct Run<'w> {
     start: Start,
     purse: Purse,
     /// The player, in the one conversation that it keeps.
-    work: &'w mut Work,
+    work: &'w mut AgentSession,
     /// How a coach is set up.
     coach: Settings,
     /// Bytes of evidence that a coach can take.
@@ -106,7 +106,7 @@ pub async fn run(
 ) -> Result<Status> {
     let told = |failure: &Failure| tell_failure(&bus, failure);
     let Plan { pair, which, contract, again } = plan(order).inspect_err(told)?;
-    let mut work = Work::begin(&pair.player, &which, bus.clone(), asker.clone())?;
+    let mut work = AgentSession::begin(&pair.player, &which, bus.clone(), asker.clone())?;
     if again.is_none() {
         owned::remember(&work.session.dir, &contract.checks).inspect_err(told)?;
     }
@@ -122,14 +122,14 @@ pub async fn run(
         }
     };
     let ended = run.finish(ended);
-    work.leave().close().await;
+    work.shutdown().finish().await;
     ended.failure.map_or(Ok(ended.status), Err)
 }
 
 /// All that is known before the session is opened.
 struct Plan {
     pair: Pair,
-    which: Which,
+    which: SessionSelector,
     contract: Contract,
     again: Option<Again>,
 }
@@ -141,7 +141,7 @@ fn plan(order: &Order) -> Result<Plan> {
         How::New(text) => {
             let contract = pair.contract(text.clone(), &[])?;
             let named = contract.requirements.iter().take(1).map(|it| it.text.as_str()).collect();
-            Ok(Plan { pair, which: Which::New(named), contract, again: None })
+            Ok(Plan { pair, which: SessionSelector::New(named), contract, again: None })
         }
         How::Resume(wanted) => {
             let cwd = &order.settings.cwd;
@@ -152,7 +152,7 @@ fn plan(order: &Order) -> Result<Plan> {
             let rounds = pair.rounds.unwrap_or(found.rounds.most);
             let note = Note::Resumed { rounds, more: false, said: None };
             let again = Some(Again { found, note });
-            Ok(Plan { pair, which: Which::Resume(Some(id)), contract, again })
+            Ok(Plan { pair, which: SessionSelector::Resume(Some(id)), contract, again })
         }
     }
 }
@@ -191,7 +191,7 @@ impl Run<'_> {
     }
 
     /// Tells how it ended.
-    fn finish(&self, ended: Result<End>) -> Ended {
+    fn finish(&self, ended: Result<End>) -> RunOutcome {
         let (status, failure) = match ended {
             Err(failure) => (Status::Failed, Some(failure)),
             Ok(End::Cancelled) => (Status::Cancelled, None),
@@ -209,14 +209,15 @@ impl Run<'_> {
                 failure.next(format!("{again} goes on where it stopped"))
             }
         });
-        if let Some(failure) = &failure {
-            self.bus.tell(error(failure));
+        let ended = RunOutcome::new(status, failure);
+        if let Some(error) = ended.error() {
+            self.bus.tell(error);
         }
         self.bus.tell(report::ended(status, &self.rounds));
         let cost = self.cost();
         let (exit, turns, usage) = (status.exit(), cost.turns, cost.usage);
         self.bus.tell(What::End { status, exit, turns, usage });
-        Ended { status, failure }
+        ended
     }
 
     /// What kept a run from being approved.

@@ -6,10 +6,10 @@ use super::requirements;
 use super::words::{COACH, Contract};
 use crate::limits::Limits;
 use crate::prompt::Identity;
-use crate::provider::{self, Choice};
 use crate::role::Role;
 use crate::run::Settings;
-use crate::tools::Profile;
+use crate::tools::profile::Profile;
+use provider::{self, Choice};
 
 /// Questions that a coach may ask its model.
 const COACH_TURNS: u32 = 100;

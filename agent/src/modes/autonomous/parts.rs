@@ -14,10 +14,10 @@ use super::record::{Cost, Note, Round};
 use super::words::{self, Case};
 use super::{End, Run, report};
 use crate::limits::Limits;
-use crate::message::{Message, Role};
-use crate::provider::off_loop;
-use crate::run::{Work, root_of};
+use crate::run::{AgentSession, root_of};
 use crate::tools::exec::boxed::CommandBox;
+use provider::message::{Message, Role};
+use provider::off_loop;
 
 /// How often the player's part of a round is tried.
 const PLAYER_TRIES: u32 = 3;
@@ -132,7 +132,7 @@ impl Run<'_> {
         settings.role.own = Some(tool.clone());
         let (name, session) = (self.free_name(n), self.work.session.clone());
         let (bus, asker) = (self.bus.clone(), self.asker.clone());
-        let open = move || Work::aside(&settings, (&session, &name), bus, asker);
+        let open = move || AgentSession::child_session(&settings, (&session, &name), bus, asker);
         let mut work = off_loop(open).await?;
         work.limits = Limits { turns: work.limits.turns, ..left };
         self.bus.tell(report::judging(of.0, of.1, &work.facts().model));

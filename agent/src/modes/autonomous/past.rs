@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use base::event::Status;
+use base::event::{Status, Usage};
 use base::failure::{Failure, OrFail, Result};
 use base::files;
 use planner::verdict::Verdict;
@@ -73,6 +73,8 @@ pub struct Past {
     pub approved: bool,
     /// Its last verdict.
     pub verdict: Option<Verdict>,
+    /// Tokens and money.
+    pub usage: Usage,
 }
 
 /// The latest run on exactly this text, if there is one.
@@ -86,7 +88,9 @@ pub fn latest(cwd: &Path, text: &str) -> Result<Option<Past>> {
         let rounds = found.rounds;
         let verdict = rounds.rounds.iter().rev().find_map(|round| round.verdict().cloned());
         let approved = rounds.next() == Step::End(Status::Done);
-        return Ok(Some(Past { id, rounds: rounds.rounds.len() as u32, approved, verdict }));
+        let usage = rounds.cost().usage;
+        let rounds = rounds.rounds.len() as u32;
+        return Ok(Some(Past { id, rounds, approved, verdict, usage }));
     }
     Ok(None)
 }

@@ -12,8 +12,8 @@ use super::past::Found;
 use super::record::{Note, Step};
 use super::words::Contract;
 use super::{Pair, Run, owned, requirements};
-use crate::run::Work;
-use crate::run::ends::{Ended, tell_failure};
+use crate::run::AgentSession;
+use crate::run::outcome::{RunOutcome, tell_failure};
 
 /// Player and coach of one session, who wait for prompts.
 pub struct Team {
@@ -25,7 +25,12 @@ pub struct Team {
 
 impl Team {
     /// Carries a prompt out; its end has been told as an event.
-    pub async fn prompt(&self, text: &str, work: &mut Work, cancel: &CancellationToken) -> Ended {
+    pub async fn prompt(
+        &self,
+        text: &str,
+        work: &mut AgentSession,
+        cancel: &CancellationToken,
+    ) -> RunOutcome {
         match self.begin(text, work).await {
             Ok(mut run) => {
                 let ended = run.go(cancel).await;
@@ -33,12 +38,12 @@ impl Team {
             }
             Err(failure) => {
                 tell_failure(&self.heard.bus, &failure);
-                Ended { status: Status::Failed, failure: Some(failure) }
+                RunOutcome::new(Status::Failed, Some(failure))
             }
         }
     }
 
-    async fn begin<'w>(&self, text: &str, work: &'w mut Work) -> Result<Run<'w>> {
+    async fn begin<'w>(&self, text: &str, work: &'w mut AgentSession) -> Result<Run<'w>> {
         let (contract, again) = match Found::at(&work.session.dir)? {
             None => (self.first(text)?, None),
             Some(found) => {

@@ -17,42 +17,42 @@ use self::editor::{Line, LineEditor};
 use super::attach;
 use super::interrupt::Interrupts;
 use crate::context::Entry;
-use crate::gate::Asker;
-use crate::gate::stance::Stance;
-use crate::message::{Image, Message};
 use crate::prompt::template;
-use crate::provider::listed;
-use crate::run::left::Left;
-use crate::run::{Settings, Which, Work};
+use crate::run::shutdown::ShutdownHandle;
+use crate::run::{AgentSession, SessionSelector, Settings};
 use crate::session::checkpoint::Checkpoints;
 use crate::ui::terminal::{self, QuietInput};
 use crate::ui::wrap::wrapped;
 use crate::ui::{Bus, recap, rich};
+use gate::Asker;
+use gate::permission_mode::PermissionMode;
+use provider::listed;
+use provider::message::{Image, Message};
 
 /// What a conversation begins with.
 pub struct Opening {
     /// The session.
-    pub which: Which,
+    pub which: SessionSelector,
     /// Pictures of the first message.
     pub pictures: Vec<Image>,
 }
 
 impl Default for Opening {
     fn default() -> Opening {
-        Opening { which: Which::New(String::new()), pictures: Vec::new() }
+        Opening { which: SessionSelector::New(String::new()), pictures: Vec::new() }
     }
 }
 
 /// A conversation. The session is made when the first words are said.
 pub struct Chat {
     settings: Settings,
-    which: Which,
+    which: SessionSelector,
     pictures: Vec<Image>,
-    work: Option<Work>,
+    work: Option<AgentSession>,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
     interrupts: Interrupts,
-    left: Vec<Left>,
+    closing: Vec<ShutdownHandle>,
     /// Whether the last turn came to no end, so that `/retry` can go on with it.
     is_unfinished: bool,
 }
@@ -76,10 +76,10 @@ pub async fn run(
         bus,
         asker,
         interrupts,
-        left: Vec::new(),
+        closing: Vec::new(),
         is_unfinished: false,
     };
-    if matches!(chat.which, Which::Resume(_)) {
+    if matches!(chat.which, SessionSelector::Resume(_)) {
         chat.open("")?;
     }
     let mut editor = LineEditor::open(&chat.settings.cwd)?;
@@ -110,15 +110,8 @@ enum Next {
     Leave,
 }
 
-/// A failure as it is shown at the prompt: the conversation goes on here, and not by `--resume`.
-fn at_prompt(mut failure: Failure) -> Failure {
-    let goes_on = |hint: &String| !hint.contains("g3 --resume") && !hint.contains("--new-session");
-    failure.next.retain(goes_on);
-    failure.next("/retry asks again, with what was done so far")
-}
-
 /// The journal of a session; what cannot be read of it is not shown.
-fn entries(work: &Work) -> Vec<Entry> {
+fn entries(work: &AgentSession) -> Vec<Entry> {
     base::files::read_journal(&work.session.journal_path()).unwrap_or_default()
 }
 
@@ -147,13 +140,13 @@ struct Picture(Result<(Checkpoints, String)>);
 
 impl Picture {
     /// Without git, or where it fails, there is none; `/undo` says why.
-    fn take(work: &Work) -> Picture {
+    fn take(work: &AgentSession) -> Picture {
         let taken = Checkpoints::open(&work.session.dir, work.root());
         Picture(taken.and_then(|checkpoints| checkpoints.take().map(|tree| (checkpoints, tree))))
     }
 
     /// Notes what the turn did to them.
-    fn note(self, work: &Work) {
+    fn note(self, work: &AgentSession) {
         let noted = self.0.and_then(|(checkpoints, before)| {
             checkpoints.note(work.talk.requests(), before, checkpoints.take()?)
         });
@@ -229,7 +222,8 @@ impl Chat {
             Some(ended) => {
                 self.is_unfinished = ended.status != Status::Done;
                 if let Some(failure) = ended.failure {
-                    self.say(&at_prompt(failure).to_string());
+                    let hint = "/retry asks again, with what was done so far";
+                    self.say(&failure.next(hint).to_string());
                 }
                 Ok(())
             }
@@ -284,11 +278,12 @@ impl Chat {
     /// Opens the session that was asked for; a new one is named after the first words.
     pub fn open(&mut self, words: &str) -> Result<()> {
         let which = match &self.which {
-            Which::New(_) => Which::New(words.to_owned()),
-            Which::Resume(wanted) => Which::Resume(wanted.clone()),
+            SessionSelector::New(_) => SessionSelector::New(words.to_owned()),
+            SessionSelector::Resume(wanted) => SessionSelector::Resume(wanted.clone()),
         };
-        let work = Work::begin(&self.settings, &which, self.bus.clone(), self.asker.clone())?;
-        self.which = Which::Resume(Some(work.session.id.to_string()));
+        let work =
+            AgentSession::begin(&self.settings, &which, self.bus.clone(), self.asker.clone())?;
+        self.which = SessionSelector::Resume(Some(work.session.id.to_string()));
         self.is_unfinished = history::is_unfinished(&entries(&work));
         self.work = Some(work);
         Ok(())
@@ -297,14 +292,14 @@ impl Chat {
     /// Leaves the session, if one is open; its lock is free at once.
     pub fn leave(&mut self) -> bool {
         let Some(mut work) = self.work.take() else { return false };
-        self.left.push(work.leave());
+        self.closing.push(work.shutdown());
         true
     }
 
     /// Ends what the sessions kept running that were left.
     async fn close(&mut self) {
-        for left in std::mem::take(&mut self.left) {
-            left.close().await;
+        for handle in std::mem::take(&mut self.closing) {
+            handle.finish().await;
         }
     }
 
@@ -318,11 +313,11 @@ impl Chat {
         if std::io::stdout().is_terminal() && full > 0 {
             self.say(&rich::context_bar(full));
         }
-        let stance = self.work.as_ref().map(Work::stance);
-        match stance {
-            Some(Stance::Plan) => "plan> ".to_owned(),
-            Some(Stance::Ask) => "ask> ".to_owned(),
-            Some(Stance::Auto) | None => "g3> ".to_owned(),
+        let mode = self.work.as_ref().map(AgentSession::permission_mode);
+        match mode {
+            Some(PermissionMode::Plan) => "plan> ".to_owned(),
+            Some(PermissionMode::Ask) => "ask> ".to_owned(),
+            Some(PermissionMode::Auto) | None => "g3> ".to_owned(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use base::event::Usage;
 use base::failure::{Failure, Result};
 use planner::task::{self, Mistake};
 
@@ -39,7 +40,10 @@ pub async fn run(settings: &Settings, part: &Part, text: &str, heard: Heard) -> 
         }
     };
     let interrupts = Interrupts::listen()?;
-    match tool.ask(settings, asked, heard, interrupts.begin().cancel).await? {
+    match tool
+        .ask(settings, asked, heard, (interrupts.begin().cancel, &mut Usage::default()))
+        .await?
+    {
         Came::Text(text) => Ok(text),
         Came::Nothing(failure) => Err(failure),
         Came::Cancelled => Err(interrupt::failure()),

@@ -11,9 +11,9 @@ use super::ask::YES;
 use super::place::{CURRENT, LIST, section};
 use super::tree::{Pick, Tree};
 use super::{Run, words};
-use crate::provider::Choice;
 use crate::run::Settings;
 use crate::ui;
+use provider::Choice;
 
 impl Run {
     /// Gives both files the names that they keep.

@@ -3,20 +3,21 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base::event::Status;
+use base::event::{Status, Usage};
 use base::failure::{Failure, Result};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::gate::Asker;
-use crate::limits::Limits;
-use crate::message::{Message, Role as Speaker};
+use crate::modes::autonomous::Purse;
 use crate::prompt::Identity;
-use crate::provider::{self, Choice, ToolSpec};
 use crate::role::{OwnTool, Role};
-use crate::run::{Settings, Which, Work};
-use crate::tools::{Outcome, Profile};
+use crate::run::{AgentSession, SessionSelector, Settings};
+use crate::tools::output::ToolOutput;
+use crate::tools::profile::Profile;
 use crate::ui::Bus;
+use gate::Asker;
+use provider::message::{Message, Role as Speaker};
+use provider::{self, Choice, ToolSpec};
 
 /// Reads the arguments of the tool; the error tells the model what is wrong with them.
 type Reader = Box<dyn Fn(&Value) -> std::result::Result<String, String> + Send + Sync>;
@@ -70,22 +71,29 @@ impl Given {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks the planner's model. One that gives nothing is asked once more, without anything to
+    /// Asks the planner's model and adds what that cost. One that gives nothing is asked once more, without anything to
     /// look at; a small one, which gets lost in looking, begins with that.
     pub async fn ask(
         self,
         settings: &Settings,
         asked: Asked,
         heard: Heard,
-        cancel: CancellationToken,
+        (cancel, spent): (CancellationToken, &mut Usage),
     ) -> Result<Came> {
         let choice = choice(settings);
         let small = provider::open(&settings.config, &choice)?.facts().small;
         let tool = Arc::new(self);
         let mut came = Came::Cancelled;
+        let purse = Purse::new(settings.limits);
         for looks in [!small, false] {
-            // Those that were typed are rounds of player and coach.
-            let limits = Limits { turns: None, ..settings.limits };
+            // The turns that were typed are rounds of player and coach.
+            let limits = match purse.left(*spent) {
+                Ok(left) => left,
+                Err(limit) => {
+                    let failure = Failure::refused(format!("stopped: {limit}"));
+                    return Ok(Came::Nothing(failure));
+                }
+            };
             let settings = Settings {
                 choice: choice.clone(),
                 limits,
@@ -100,15 +108,22 @@ impl Given {
                 ..settings.clone()
             };
             let (bus, asker) = heard.clone();
-            let mut work = Work::begin(&settings, &Which::New(asked.title.into()), bus, asker)?;
+            let mut work = AgentSession::begin(
+                &settings,
+                &SessionSelector::New(asked.title.into()),
+                bus,
+                asker,
+            )?;
             let message = Message::text(Speaker::User, asked.message.clone());
             let ended = work.part(message, cancel.clone()).await;
-            work.leave().close().await;
+            *spent = spent.plus(work.talk.usage());
+            work.shutdown().finish().await;
             let none = || Failure::failed(format!("the model gave no {}", tool.spec.name));
-            came = match (ended.status, tool.taken()) {
+            let status = ended.status;
+            came = match (status, tool.taken()) {
                 (Status::Cancelled, _) => return Ok(Came::Cancelled),
                 (_, Some(text)) => return Ok(Came::Text(text)),
-                (_, None) => Came::Nothing(ended.failure.unwrap_or_else(none)),
+                (_, None) => Came::Nothing(ended.into_failure().unwrap_or_else(none)),
             };
         }
         Ok(came)
@@ -120,16 +135,16 @@ impl OwnTool for Given {
         self.spec.clone()
     }
 
-    fn call(&self, args: &Value) -> Outcome {
+    fn call(&self, args: &Value) -> ToolOutput {
         match (self.read)(args) {
             Ok(text) => {
                 *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
-                Outcome::done(format!(
+                ToolOutput::done(format!(
                     "the {} are taken; the user will look at them",
                     self.spec.name
                 ))
             }
-            Err(why) => Outcome::invalid(why),
+            Err(why) => ToolOutput::invalid(why),
         }
     }
 

@@ -10,7 +10,9 @@ use planner::verdict::Status as Met;
 use super::ask::{Voice, YES};
 use super::place::LIST;
 use super::{Run, given, words};
+use crate::limits::Limits;
 use crate::modes::autonomous::{self, How, Past, requirements};
+use crate::run::Settings;
 use crate::ui;
 
 /// Rounds of player and coach, unless said.
@@ -31,8 +33,12 @@ impl Run {
             Some(_) | None => (How::New(wanted.clone()), 0),
         };
         let most = self.order.rounds.unwrap_or(ROUNDS);
+        let turns = self.order.settings.limits.turns;
+        // The rounds count themselves, those of an earlier beginning too.
+        let limits = Limits { turns, ..self.left_after(self.place.state.asked)? };
+        let settings = Settings { limits, ..self.order.settings.clone() };
         let order = autonomous::Order {
-            settings: self.order.settings.clone(),
+            settings,
             how,
             rounds: Some(before + most),
             checks: self.order.checks.clone(),

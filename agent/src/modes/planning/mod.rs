@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::config::trust::hash;
-use base::event::{Level, Status, What};
+use base::event::{Level, Status, Usage, What};
 use base::failure::{Failure, Result};
 use planner::document;
 use planner::history::Happened;
@@ -28,13 +28,14 @@ use self::ask::{OWN, Voice, YES};
 use self::given::Came;
 use self::place::{CURRENT, LIST, NEW, Place, section};
 use self::tree::Tree;
-use super::autonomous::{Pair, Terms, requirements};
+use super::autonomous::{self, Pair, Purse, Terms, requirements};
 use super::complete;
 use super::interrupt::Interrupts;
-use crate::gate::Asker;
-use crate::provider::Choice;
+use crate::limits::Limits;
 use crate::run::Settings;
 use crate::ui::{self, Bus};
+use gate::Asker;
+use provider::Choice;
 
 /// What is to be run.
 #[derive(Clone, Debug)]
@@ -62,6 +63,8 @@ struct Run {
     asker: Option<Arc<dyn Asker>>,
     /// How the rounds ended, as far as they were run here.
     ended: Status,
+    /// The limits of the run, of which each question gets what is left.
+    purse: Purse,
 }
 
 /// Runs until the user leaves; with `--yes`, until one wish is done.
@@ -78,7 +81,8 @@ pub async fn run(order: Order, bus: Arc<Bus>, asker: Option<Arc<dyn Asker>>) -> 
     let voice = if order.yes { Voice::Yes } else { Voice::Lines };
     let hear = Interrupts::listen()?;
     let ended = Status::Done;
-    let mut run = Run { order, place, tree, voice, hear, bus, asker, ended };
+    let purse = Purse::new(order.settings.limits);
+    let mut run = Run { order, place, tree, voice, hear, bus, asker, ended, purse };
     let Some(mut stage) = run.begin().await? else { return Ok(Status::Cancelled) };
     loop {
         run.tell(stage);
@@ -211,10 +215,13 @@ impl Run {
         let history = self.place.history()?;
         let history = base::text::tail(&history, 4_000).to_owned();
         let (tool, asked) = refine::refine(&wish, words::refine(&wish, &report, &history));
+        let settings = Settings { limits: self.limits_left()?, ..self.order.settings.clone() };
         let tokens = self.hear.begin();
         let heard = (self.bus.clone(), self.asker.clone());
-        let came = tool.ask(&self.order.settings, asked, heard, tokens.cancel).await;
+        let mut spent = Usage::default();
+        let came = tool.ask(&settings, asked, heard, (tokens.cancel, &mut spent)).await;
         self.hear.over();
+        self.charge(spent)?;
         match came? {
             Came::Text(wanted) => {
                 let text = document::with_current(&text, &wanted);
@@ -261,11 +268,35 @@ impl Run {
         Ok(answer)
     }
 
+    /// What is left of the limits for questions to a model: the rounds of player and coach count too.
+    fn limits_left(&self) -> Result<Limits> {
+        let mut spent = self.place.state.asked;
+        if let Some(wanted) = self.place.wanted()?
+            && let Some(past) = autonomous::latest(&self.order.settings.cwd, &wanted)?
+        {
+            spent = spent.plus(past.usage);
+        }
+        self.left_after(spent)
+    }
+
+    fn left_after(&self, spent: Usage) -> Result<Limits> {
+        self.purse.left(spent).map_err(|limit| Failure::refused(format!("stopped: {limit}")))
+    }
+
+    /// Counts what a question to a model cost.
+    fn charge(&mut self, usage: Usage) -> Result<()> {
+        self.place.state.asked = self.place.state.asked.plus(usage);
+        self.place.save()
+    }
+
     /// One question to a model, without tools.
-    async fn question(&self, text: String, choice: fn(&Settings) -> Choice) -> Result<String> {
+    async fn question(&mut self, text: String, choice: fn(&Settings) -> Choice) -> Result<String> {
         let settings =
             Settings { choice: choice(&self.order.settings), ..self.order.settings.clone() };
-        complete::run(&settings, &text, self.bus.clone()).await
+        self.limits_left()?;
+        let answer = complete::run(&settings, &text, self.bus.clone()).await?;
+        self.charge(answer.usage)?;
+        Ok(answer.text)
     }
 }
 

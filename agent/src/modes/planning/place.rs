@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use base::clock::Clock;
 use base::config::trust::hash;
+use base::event::Usage;
 use base::failure::{Failure, OrFail, Result};
 use base::files;
 use jiff::tz::TimeZone;
@@ -21,7 +22,7 @@ const HISTORY: &str = "planner_history.txt";
 const MOST: u64 = 1 << 20;
 
 /// What is known of the requirements at work, besides the files.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
     /// The hash of the text that the user approved.
@@ -36,6 +37,8 @@ pub struct State {
     pub archived: bool,
     /// The commit message.
     pub message: Option<String>,
+    /// What the questions of planning itself cost: those besides the rounds of player and coach.
+    pub asked: Usage,
 }
 
 /// The directory of a plan.

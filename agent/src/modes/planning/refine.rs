@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::given::{Asked, Given};
 use super::words;
-use crate::provider::ToolSpec;
+use provider::ToolSpec;
 
 /// The tool, and what is asked.
 pub fn refine(wish: &str, message: String) -> (Given, Asked) {

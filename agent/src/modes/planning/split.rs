@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::given::{Asked, Given};
 use super::words;
-use crate::provider::ToolSpec;
+use provider::ToolSpec;
 
 /// A task as the model gives it.
 #[derive(Deserialize)]

@@ -10,13 +10,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::relevant;
 use super::task::{Task, is_data, is_prose, is_test};
-use crate::gate::{paths, verbs};
-use crate::message::ToolCall;
-use crate::provider::embedded::REMINDER;
-use crate::tools::Outcome;
-use crate::tools::profile::{Effect, Engine};
+use crate::tools::kind::{Effect, ToolKind};
+use crate::tools::output::ToolOutput;
+use crate::tools::tool::ToolSpec;
+use gate::{paths, shell_parse};
 use look::{Tree, tree};
+use provider::message::ToolCall;
 
+/// How a message begins that tells the model that it is not done.
+const REMINDER: &str = "[Not done]";
 /// How often at most the model is told that it is not done yet.
 const REMINDERS: usize = 5;
 /// Writes in a row that change nothing, after which nothing else will come.
@@ -91,14 +93,19 @@ impl Coach {
     }
 
     /// Looks at what came of a call and adds the next step.
-    pub fn lead(&self, engine: Option<Engine>, call: &ToolCall, mut outcome: Outcome) -> Outcome {
+    pub fn lead(
+        &self,
+        spec: Option<ToolSpec>,
+        call: &ToolCall,
+        mut outcome: ToolOutput,
+    ) -> ToolOutput {
         let mut state = self.state();
         state.touched.insert(call.args.to_string());
         state.last = None;
         state.idle_writes = 0;
-        let next = if engine == Some(Engine::Run) {
+        let next = if spec.is_some_and(|spec| spec.kind == ToolKind::RUN) {
             self.after_run(&mut state, call, &outcome)
-        } else if engine.is_some_and(|engine| engine.effect() == Effect::Writes) {
+        } else if spec.is_some_and(|spec| spec.effect == Effect::Writes) {
             self.after_write(&mut state, call, &outcome)
         } else if outcome.ok {
             self.go_on(&state)
@@ -109,7 +116,7 @@ impl Coach {
         outcome
     }
 
-    fn after_run(&self, state: &mut State, call: &ToolCall, outcome: &Outcome) -> String {
+    fn after_run(&self, state: &mut State, call: &ToolCall, outcome: &ToolOutput) -> String {
         let line = command(call);
         state.last = Some(line.clone());
         self.forget_what_ran_before(state);
@@ -139,11 +146,12 @@ impl Coach {
             let text = base::text::head(text.trim_end(), WRITTEN);
             Some(format!("{name} now holds:\n```\n{text}\n```\n"))
         };
-        let written = verbs::pieces(line).into_iter().flat_map(|piece| piece.written).next_back();
+        let written =
+            shell_parse::parse(line).into_iter().flat_map(|piece| piece.written).next_back();
         written.and_then(shown).unwrap_or_default()
     }
 
-    fn after_write(&self, state: &mut State, call: &ToolCall, outcome: &Outcome) -> String {
+    fn after_write(&self, state: &mut State, call: &ToolCall, outcome: &ToolOutput) -> String {
         let Some(name) = file(call) else { return "Say which file.".to_owned() };
         if !outcome.ok {
             let shown = self.shown(&name);

@@ -5,13 +5,13 @@ use std::time::Instant;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::hub::Hub;
 use super::session::{Here, Session};
 use super::tabs::{Tabs, stale};
 use super::wire::{Fault, element, id_of};
 use super::{dom, keys, page, target};
-use crate::gate::Pass;
-use crate::tools::call::{Call, Trouble};
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::call::Invocation;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -43,9 +43,9 @@ struct Done {
 }
 
 /// Does one action; always answers with the object that its documents describe.
-pub async fn run(call: &Call<'_>, pass: Pass) -> Outcome {
+pub async fn run(hub: &Hub, call: &Invocation<'_>) -> ToolOutput {
     let started = Instant::now();
-    let done = act(call, pass).await;
+    let done = act(hub, call).await;
     let took = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     match done {
         Ok(Done { content, tab, voice, notes }) => {
@@ -56,7 +56,7 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Outcome {
             if !notes.is_empty() {
                 told["notes"] = json!(notes);
             }
-            Outcome::done(voice).with(told)
+            ToolOutput::done(voice).with(told)
         }
         Err(trouble) => {
             let status = match trouble.kind {
@@ -72,29 +72,29 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Outcome {
                 "status": status, "content": null, "tab_id": null, "duration_ms": took,
                 "message": trouble.text, "voice_message": "That did not work in the browser.",
             });
-            Outcome::failed(trouble.kind, trouble.text).with(told)
+            ToolOutput::failed(trouble.kind, trouble.text).with(told)
         }
     }
 }
 
 /// The action that a call names.
-fn action(call: &Call<'_>) -> Option<Action> {
+fn action(call: &Invocation<'_>) -> Option<Action> {
     serde_json::from_value(json!(call.text("action").trim().to_lowercase())).ok()
 }
 
 /// The address that it names.
-pub fn url(call: &Call<'_>) -> Option<String> {
+pub fn url(call: &Invocation<'_>) -> Option<String> {
     let url = Given::of(call).ok()?.text("url")?;
     Some(url).filter(|url| !url.trim().is_empty())
 }
 
 /// Whether it opens an address.
-pub fn opens(call: &Call<'_>) -> bool {
+pub fn opens(call: &Invocation<'_>) -> bool {
     matches!(action(call), Some(Action::Navigate | Action::OpenTab))
 }
 
 /// Whether it acts on a page.
-pub fn acts(call: &Call<'_>) -> bool {
+pub fn acts(call: &Invocation<'_>) -> bool {
     matches!(action(call), Some(Action::Click | Action::Fill | Action::Press))
 }
 
@@ -102,7 +102,7 @@ pub fn acts(call: &Call<'_>) -> bool {
 struct Given(Map<String, Value>);
 
 impl Given {
-    fn of(call: &Call<'_>) -> Result<Given, Trouble> {
+    fn of(call: &Invocation<'_>) -> Result<Given, ToolError> {
         let mut all: Map<String, Value> = call.decode()?;
         let inner = all.remove("params");
         let mut given = inner.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
@@ -119,8 +119,8 @@ impl Given {
         }
     }
 
-    fn needed(&self, key: &str, action: &str) -> Result<String, Trouble> {
-        let missing = || Trouble::invalid(format!("{action} needs `{key}` in `params`"));
+    fn needed(&self, key: &str, action: &str) -> Result<String, ToolError> {
+        let missing = || ToolError::invalid(format!("{action} needs `{key}` in `params`"));
         self.text(key).ok_or_else(missing)
     }
 
@@ -129,18 +129,18 @@ impl Given {
     }
 }
 
-async fn act(call: &Call<'_>, pass: Pass) -> Result<Done, Trouble> {
+async fn act(hub: &Hub, call: &Invocation<'_>) -> Result<Done, ToolError> {
     let Some(action) = action(call) else {
         let text = format!("`{}` is no action: use {ACTIONS}", call.text("action"));
-        return Err(Trouble::invalid(text));
+        return Err(ToolError::invalid(text));
     };
     let given = Given::of(call)?;
     if opens(call) {
-        return go(call, pass, (action, &given)).await;
+        return go(hub, call, (action, &given)).await;
     }
-    let session = call.at.others.browser.find(call.at).await?;
+    let session = hub.find(call.at).await?;
     let none = || {
-        Trouble::new(ErrorKind::NotFound, "no tab is open: navigate or open_tab opens one first")
+        ToolError::new(ErrorKind::NotFound, "no tab is open: navigate or open_tab opens one first")
     };
     let session = session.ok_or_else(none)?;
     let mut tabs = Tabs::of(&session);
@@ -160,22 +160,22 @@ async fn act(call: &Call<'_>, pass: Pass) -> Result<Done, Trouble> {
 
 /// Opens an address, in the tab that there is or in a new one.
 async fn go(
-    call: &Call<'_>,
-    pass: Pass,
+    hub: &Hub,
+    call: &Invocation<'_>,
     (action, given): (Action, &Given),
-) -> Result<Done, Trouble> {
+) -> Result<Done, ToolError> {
     let url = match url(call) {
-        Some(url) => Some(target::parse(&url).map_err(Trouble::invalid)?),
+        Some(url) => Some(target::parse(&url).map_err(ToolError::invalid)?),
         None if action == Action::OpenTab => None,
-        None => return Err(Trouble::invalid("navigate needs `url`")),
+        None => return Err(ToolError::invalid("navigate needs `url`")),
     };
-    let started = call.at.others.browser.start(call.at, given.flag("visible"), pass).await;
+    let started = hub.start(call.at, given.flag("visible"), call.pass).await;
     let (session, is_new) = started.map_err(|trouble| {
         let text = format!(
             "{}. Without it, execute_gui works with a browser that is on the screen",
             trouble.text
         );
-        Trouble::new(trouble.kind, text)
+        ToolError::new(trouble.kind, text)
     })?;
     if given.flag("visible") && !session.record.visible {
         session.note("the browser that runs has no window; webdriver_quit ends it".to_owned());
@@ -208,16 +208,16 @@ async fn go(
 
 /// An action with the tab that there is.
 async fn within(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     session: &Session,
     tabs: &mut Tabs,
     (action, tab, given): (Action, &str, &Given),
-) -> Result<Done, Trouble> {
+) -> Result<Done, ToolError> {
     let named = match given.text("ref") {
         Some(name) => Some((tabs.element(tab, &name)?.to_owned(), name)),
         None if matches!(action, Action::Click | Action::Fill) => {
             let text = "click and fill need `ref` in `params`: one of a snapshot";
-            return Err(Trouble::invalid(text));
+            return Err(ToolError::invalid(text));
         }
         None => None,
     };
@@ -232,7 +232,7 @@ async fn within(
         }
         Action::Press => {
             let name = given.needed("key", "press")?;
-            let keys = keys::parse(&name).map_err(Trouble::invalid)?;
+            let keys = keys::parse(&name).map_err(ToolError::invalid)?;
             press(session, id, &keys).await
         }
         Action::ExtractText => extract(session).await,
@@ -247,19 +247,19 @@ async fn within(
     let (content, voice) = match done {
         Ok(done) => done,
         Err(Fault::NoElement(why)) => {
-            return Err(renamed(Trouble::new(ErrorKind::NotFound, why), named.as_ref()));
+            return Err(renamed(ToolError::new(ErrorKind::NotFound, why), named.as_ref()));
         }
         Err(fault) => return Err(session.told(fault).await),
     };
     if matches!(action, Action::Snapshot | Action::CloseTab) {
-        tabs.keep(session).map_err(|why| Trouble::io("the refs cannot be kept", &why))?;
+        tabs.keep(session).map_err(|why| ToolError::io("the refs cannot be kept", &why))?;
     }
     let tab = session.tab().await.ok().filter(|_| action != Action::CloseTab);
     Ok(Done { content, tab, voice, notes: session.notes() })
 }
 
 /// An element that is not found by its ref was there once.
-fn renamed(trouble: Trouble, named: Option<&(String, String)>) -> Trouble {
+fn renamed(trouble: ToolError, named: Option<&(String, String)>) -> ToolError {
     match named {
         Some((_, name)) if trouble.kind == ErrorKind::NotFound => stale(name),
         Some(_) | None => trouble,

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::session::Session;
 use super::wire::{ELEMENT, Fault, element, id_of};
-use crate::gate::paths;
-use crate::tools::ErrorKind;
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
+use crate::tools::output::{ErrorKind, ToolError};
+use gate::paths;
 
 /// The script that looks at a page.
 const LOOK: &str = include_str!("look.js");
@@ -34,16 +34,16 @@ pub async fn find(session: &Session, selector: &str) -> Result<Vec<String>, Faul
 }
 
 /// The first of them; it is waited for a moment.
-pub async fn first(session: &Session, selector: &str) -> Result<String, Trouble> {
+pub async fn first(session: &Session, selector: &str) -> Result<String, ToolError> {
     match find(session, selector).await {
         Ok(found) => found.into_iter().next().ok_or_else(|| {
             let text = format!(
                 "no element fits `{selector}`; webdriver_get_page_source shows what is there"
             );
-            Trouble::new(ErrorKind::NotFound, text)
+            ToolError::new(ErrorKind::NotFound, text)
         }),
         Err(Fault::Other(why)) => {
-            Err(Trouble::invalid(format!("`{selector}` is no CSS selector: {why}")))
+            Err(ToolError::invalid(format!("`{selector}` is no CSS selector: {why}")))
         }
         Err(fault) => Err(session.told(fault).await),
     }
@@ -92,21 +92,21 @@ pub async fn click(session: &Session, id: &str) -> Result<(), Fault> {
 /// Enters a text, or chooses an option that has it. A file is handed over only from within the
 /// directory where reading needs no question.
 pub async fn enter(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     session: &Session,
     id: &str,
     (text, clear): (&str, bool),
-) -> Result<(), Trouble> {
+) -> Result<(), ToolError> {
     let done = async {
         let kind = session.script(KIND, json!([element(id)])).await?;
         if let Some(why) = refusal(&kind) {
-            return Ok(Some(Trouble::invalid(why)));
+            return Ok(Some(ToolError::invalid(why)));
         }
         let (tag, kind) =
             (kind[0].as_str().unwrap_or_default(), kind[1].as_str().unwrap_or_default());
         if tag == "select" {
             let refused = look(session, "choose", [element(id), json!(text)]).await?;
-            return Ok(refused.as_str().map(|why| Trouble::invalid(why.to_owned())));
+            return Ok(refused.as_str().map(|why| ToolError::invalid(why.to_owned())));
         }
         let text = match kind == "file" {
             true => match files(call, text) {
@@ -153,27 +153,27 @@ fn refusal(facts: &Value) -> Option<String> {
 }
 
 /// The files of an upload, one a line.
-fn files(call: &Call<'_>, text: &str) -> Result<String, Trouble> {
+fn files(call: &Invocation<'_>, text: &str) -> Result<String, ToolError> {
     let root = &call.at.root;
     let mut found = Vec::new();
     for name in text.lines().filter(|line| !line.trim().is_empty()) {
         let path = paths::resolve(&call.at.cwd, name)
-            .map_err(|why| Trouble::io(&format!("cannot upload {name}"), &why))?;
+            .map_err(|why| ToolError::io(&format!("cannot upload {name}"), &why))?;
         if !paths::is_inside(&path, root) {
             let text = format!(
                 "denied: {} is outside the working directory, and only files within it are uploaded",
                 path.display()
             );
-            return Err(Trouble::new(ErrorKind::Denied, text));
+            return Err(ToolError::new(ErrorKind::Denied, text));
         }
         if !path.is_file() {
             let text = format!("cannot upload {}: there is no such file", path.display());
-            return Err(Trouble::invalid(text));
+            return Err(ToolError::invalid(text));
         }
         found.push(path.to_string_lossy().into_owned());
     }
     if found.is_empty() {
-        return Err(Trouble::invalid("the field takes a file: give its path as the text"));
+        return Err(ToolError::invalid("the field takes a file: give its path as the text"));
     }
     Ok(found.join("\n"))
 }

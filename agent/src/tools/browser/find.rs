@@ -7,7 +7,7 @@ use base::process::find_program;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::gate::paths;
+use gate::paths;
 
 /// Names of Chromium and its kin on `PATH`.
 const CHROMES: [&str; 5] =

@@ -15,10 +15,10 @@ use super::keeper::{Order, Said};
 use super::record::{Place, Record};
 use super::session::Session;
 use super::wire::Wire;
-use crate::gate::Pass;
-use crate::tools::call::Trouble;
-use crate::tools::exec::boxed::{self, CommandBox};
-use crate::tools::{ErrorKind, Workplace};
+use crate::tools::context::ToolContext;
+use crate::tools::exec::boxed;
+use crate::tools::output::{ErrorKind, ToolError};
+use gate::Permit;
 
 /// How long a start may take.
 const STARTS: Duration = Duration::from_secs(90);
@@ -52,7 +52,7 @@ impl Hub {
     }
 
     /// The browser that runs; `None` when there is none.
-    pub async fn find(&self, at: &Workplace) -> Result<Option<Session>, Trouble> {
+    pub async fn find(&self, at: &ToolContext) -> Result<Option<Session>, ToolError> {
         let place = Place::of(&at.session_dir);
         if !place.path().exists() {
             return Ok(None);
@@ -69,10 +69,10 @@ impl Hub {
     /// The browser that runs, or a new one; whether it is new.
     pub async fn start(
         &self,
-        at: &Workplace,
+        at: &ToolContext,
         visible: bool,
-        pass: Pass,
-    ) -> Result<(Session, bool), Trouble> {
+        pass: Permit,
+    ) -> Result<(Session, bool), ToolError> {
         let place = Place::of(&at.session_dir);
         place.make().map_err(|why| broken(&why))?;
         let turn = turn(&place).await?;
@@ -92,30 +92,30 @@ impl Hub {
                 Ok(started) => started?,
                 Err(_) => {
                     let text = format!("the browser did not start within {} s", STARTS.as_secs());
-                    return Err(Trouble::new(ErrorKind::Timeout, text));
+                    return Err(ToolError::new(ErrorKind::Timeout, text));
                 }
             };
         opened(place, record, turn).map(|session| (session, true))
     }
 
-    fn programs(&self, visible: bool) -> Result<Programs, Trouble> {
+    fn programs(&self, visible: bool) -> Result<Programs, ToolError> {
         let kind = match self.config.browser {
             Browser::ChromeHeadless if visible => Browser::Chrome,
             kind @ (Browser::ChromeHeadless | Browser::Chrome | Browser::Safari) => kind,
         };
         if kind != Browser::ChromeHeadless && !has_display() {
-            return Err(Trouble::failed(
+            return Err(ToolError::failed(
                 "there is no display for a browser with a window (DISPLAY and WAYLAND_DISPLAY are \
                  not set): use --chrome-headless, or `[webdriver] browser = \"chrome-headless\"`, \
                  or start g3 within xvfb-run",
             ));
         }
-        let missing = |why| Trouble::new(ErrorKind::NotFound, format!("no browser: {why}"));
+        let missing = |why| ToolError::new(ErrorKind::NotFound, format!("no browser: {why}"));
         Programs::find(&self.config, kind).map_err(missing)
     }
 
     /// Says that we want it, where it ends with us; no, where it is being ended.
-    fn want(&self, place: &Place) -> Result<bool, Trouble> {
+    fn want(&self, place: &Place) -> Result<bool, ToolError> {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         if self.owns && wanted.is_none() {
             *wanted = place.want().map_err(|why| broken(&why))?;
@@ -129,9 +129,9 @@ impl Hub {
         &self,
         place: &Place,
         programs: Programs,
-        pass: Pass,
-        at: &Workplace,
-    ) -> Result<Record, Trouble> {
+        pass: Permit,
+        at: &ToolContext,
+    ) -> Result<Record, ToolError> {
         let idle = std::env::var(IDLE_VARIABLE).ok().and_then(|text| text.parse().ok());
         let order = Order {
             directory: place.path().to_owned(),
@@ -150,8 +150,8 @@ impl Hub {
         }
         let held = match pass {
             // Its profile is in the session's directory, which studio's box keeps from commands.
-            Pass::Free if boxed::in_studio() => CommandBox::at(at).writing(place.path()).hold(),
-            pass => boxed::hold(pass, at),
+            Permit::Free if boxed::in_studio() => at.command_box().writing(place.path()).hold(),
+            pass => at.hold(pass),
         };
         let held = held.map_err(|why| broken(&why))?;
         let mut keeper = boxed::spawn_lasting(job, held).map_err(|why| broken(&why))?;
@@ -163,12 +163,12 @@ impl Hub {
 }
 
 /// A part of the driver's address that cannot be guessed.
-fn secret() -> Result<String, Trouble> {
+fn secret() -> Result<String, ToolError> {
     base::random::hex::<16>().map_err(|why| broken(&why))
 }
 
 /// What the keeper says.
-async fn heard(keeper: &mut AsyncRunning) -> Result<Record, Trouble> {
+async fn heard(keeper: &mut AsyncRunning) -> Result<Record, ToolError> {
     let mut line = String::new();
     if let Some(stdout) = keeper.child.stdout.take() {
         let mut stdout = BufReader::new(stdout);
@@ -176,23 +176,23 @@ async fn heard(keeper: &mut AsyncRunning) -> Result<Record, Trouble> {
     }
     match serde_json::from_str(&line) {
         Ok(Said::Ready(record)) => Ok(record),
-        Ok(Said::Failed(why)) => Err(Trouble::failed(why)),
-        Err(_) => Err(Trouble::failed("the browser's keeper ended without a word")),
+        Ok(Said::Failed(why)) => Err(ToolError::failed(why)),
+        Err(_) => Err(ToolError::failed("the browser's keeper ended without a word")),
     }
 }
 
-fn opened(place: Place, record: Record, turn: Lock) -> Result<Session, Trouble> {
-    let wire = Wire::to(&record.session).map_err(Trouble::failed)?;
+fn opened(place: Place, record: Record, turn: Lock) -> Result<Session, ToolError> {
+    let wire = Wire::to(&record.session).map_err(ToolError::failed)?;
     Ok(Session::new(wire, place, record, turn))
 }
 
 /// Waits until no other call is at work with this browser.
-async fn turn(place: &Place) -> Result<Lock, Trouble> {
+async fn turn(place: &Place) -> Result<Lock, ToolError> {
     until(|| place.turn().map_err(|why| broken(&why))).await
 }
 
 /// Ends a browser, and waits until nothing of it is left.
-pub async fn end(place: &Place, record: &Record) -> Result<(), Trouble> {
+pub async fn end(place: &Place, record: &Record) -> Result<(), ToolError> {
     if place.is_kept() {
         // As long as it is kept, the number is the keeper's. It ends all the rest.
         signal_group(record.keeper, Signal::TERM);
@@ -201,7 +201,7 @@ pub async fn end(place: &Place, record: &Record) -> Result<(), Trouble> {
 }
 
 /// Looks until there is something.
-async fn until<T>(mut look: impl FnMut() -> Result<Option<T>, Trouble>) -> Result<T, Trouble> {
+async fn until<T>(mut look: impl FnMut() -> Result<Option<T>, ToolError>) -> Result<T, ToolError> {
     let looking = async {
         loop {
             if let Some(found) = look()? {
@@ -210,10 +210,11 @@ async fn until<T>(mut look: impl FnMut() -> Result<Option<T>, Trouble>) -> Resul
             tokio::time::sleep(LOOK).await;
         }
     };
-    let late = |_| Trouble::new(ErrorKind::Timeout, "another call holds the browser for too long");
+    let late =
+        |_| ToolError::new(ErrorKind::Timeout, "another call holds the browser for too long");
     tokio::time::timeout(PATIENCE, looking).await.map_err(late)?
 }
 
-fn broken(why: &std::io::Error) -> Trouble {
-    Trouble::io("the browser cannot be started", why)
+fn broken(why: &std::io::Error) -> ToolError {
+    ToolError::io("the browser cannot be started", why)
 }

@@ -18,21 +18,46 @@ pub mod target;
 pub mod verb;
 pub mod wire;
 
+use hub::Hub;
 use verb::Verb;
 
-use super::call::{Call, Trouble};
-use super::profile::Engine;
+use super::call::Invocation;
+use super::kind::Effect;
+use super::output::{ErrorKind, ToolError};
+use super::services::BrowserService;
+use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 use super::web::door;
-use super::{ErrorKind, Outcome};
-use crate::gate::{Access, Pass};
+use gate::Access;
 
 /// What switches the tools on.
 pub const SWITCH: &str = "--webdriver, --chrome-headless or webdriver.enabled";
 
+/// Does one thing with the browser of the session.
+pub struct BrowserTool(pub Verb);
+
+impl Tool for BrowserTool {
+    fn spec(&self) -> ToolSpec {
+        let spec = ToolSpec::new(self.0.name(), Effect::Looks);
+        if self.0 == Verb::Act { spec.with_undo_hint("check_command") } else { spec }
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope { access: reaches(self.0, call), ..CallScope::keyed("browser") }
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        match &call.at.others.browser {
+            Some(browser) => browser.run(call),
+            None => {
+                Box::pin(async { Err(ToolError::failed("no browser can be used in this session")) })
+            }
+        }
+    }
+}
+
 /// What a call reaches: the host that it opens, the file that it writes, or the page that it acts
 /// on. To look at the page that is there reaches nothing more.
-pub fn reaches(call: &Call<'_>) -> Vec<Access> {
-    let Engine::Browser(verb) = call.face.engine else { return Vec::new() };
+fn reaches(verb: Verb, call: &Invocation<'_>) -> Vec<Access> {
     let names_file = !call.text("path").is_empty();
     let acts = || vec![Access::Act("the page in the browser".to_owned())];
     match verb {
@@ -58,24 +83,27 @@ pub fn reaches(call: &Call<'_>) -> Vec<Access> {
 
 /// The host of an address; nothing where it is none, which the call itself says. A developer's own
 /// machine needs no question.
-fn opened(call: &Call<'_>, url: &str) -> Vec<Access> {
+fn opened(call: &Invocation<'_>, url: &str) -> Vec<Access> {
     let Ok(url) = target::parse(url) else { return Vec::new() };
     let allowed = &call.at.others.web.webfetch.allow_hosts;
     let free = target::is_local(&url) || door::is_allowed(allowed, &url);
     vec![Access::Fetch { host: door::host(&url), free }]
 }
 
-/// Does what the call wants, or ends early when the user cancels.
-pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
-    let Engine::Browser(verb) = call.face.engine else {
-        return Err(Trouble::failed("this is no call for a browser"));
-    };
-    let work = async {
-        match verb {
-            Verb::Act => Ok(act::run(call, pass).await),
-            verb => page::run(call, verb, pass).await,
-        }
-    };
-    let cancelled = || Trouble::new(ErrorKind::Cancelled, "cancelled by the user");
-    call.at.cancel.run_until_cancelled(work).await.ok_or_else(cancelled)?
+impl BrowserService for Hub {
+    /// Does what the call wants, or ends early when the user cancels.
+    fn run<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        let verb = Verb::of(call.spec().kind);
+        let work = async move {
+            match verb {
+                None => Err(ToolError::failed("this is no call for a browser")),
+                Some(Verb::Act) => Ok(act::run(self, call).await),
+                Some(verb) => page::run(self, call, verb).await,
+            }
+        };
+        let cancelled = || ToolError::new(ErrorKind::Cancelled, "cancelled by the user");
+        Box::pin(
+            async move { call.at.cancel.run_until_cancelled(work).await.ok_or_else(cancelled)? },
+        )
+    }
 }

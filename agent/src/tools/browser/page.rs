@@ -6,17 +6,16 @@ use base64::Engine as _;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::dom;
+use super::hub::Hub;
 use super::session::{Here, Session};
-use super::target;
 use super::verb::Verb;
 use super::wire::Fault;
-use crate::gate::Pass;
-use crate::tools::call::{Call, Trouble};
+use super::{dom, target};
+use crate::tools::call::Invocation;
 use crate::tools::fs::open;
 use crate::tools::image;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::web::shown;
-use crate::tools::{ErrorKind, Outcome};
 
 /// Elements that are told one by one.
 const TOLD: usize = 50;
@@ -30,10 +29,9 @@ struct Args {
 }
 
 /// Does one thing with the browser.
-pub async fn run(call: &Call<'_>, verb: Verb, pass: Pass) -> Result<Outcome, Trouble> {
-    let hub = &call.at.others.browser;
+pub async fn run(hub: &Hub, call: &Invocation<'_>, verb: Verb) -> Result<ToolOutput, ToolError> {
     if verb == Verb::Start {
-        let (session, is_new) = hub.start(call.at, false, pass).await?;
+        let (session, is_new) = hub.start(call.at, false, call.pass).await?;
         let (name, how) =
             (&session.record.name, if session.record.visible { "visible" } else { "headless" });
         let text = match is_new {
@@ -41,22 +39,22 @@ pub async fn run(call: &Call<'_>, verb: Verb, pass: Pass) -> Result<Outcome, Tro
             false => format!("the browser runs already: {name}, {how}"),
         };
         let metadata = json!({ "browser": name, "visible": session.record.visible, "new": is_new });
-        return Ok(Outcome::done(text).with(metadata));
+        return Ok(ToolOutput::done(text).with(metadata));
     }
     // What is no address is refused before anything else.
     let url = (verb == Verb::Navigate).then(|| target::parse(call.text("url")));
-    let url = url.transpose().map_err(Trouble::invalid)?;
+    let url = url.transpose().map_err(ToolError::invalid)?;
     let Some(session) = hub.find(call.at).await? else {
         if verb == Verb::Quit {
-            return Ok(Outcome::done("no browser is running"));
+            return Ok(ToolOutput::done("no browser is running"));
         }
         let text = "no browser is running: call webdriver_start first";
-        return Err(Trouble::new(ErrorKind::NotFound, text));
+        return Err(ToolError::new(ErrorKind::NotFound, text));
     };
     let outcome = match (verb, url) {
         (Verb::Quit, _) => {
             super::hub::end(&session.place, &session.record).await?;
-            Ok(Outcome::done("the browser is closed"))
+            Ok(ToolOutput::done("the browser is closed"))
         }
         (Verb::Navigate, Some(url)) => {
             open(call, &session, &url).await.map(|here| shown_page(&here))
@@ -72,7 +70,11 @@ pub async fn run(call: &Call<'_>, verb: Verb, pass: Pass) -> Result<Outcome, Tro
 }
 
 /// Opens an address in the current tab.
-pub async fn open(call: &Call<'_>, session: &Session, url: &reqwest::Url) -> Result<Here, Trouble> {
+pub async fn open(
+    call: &Invocation<'_>,
+    session: &Session,
+    url: &reqwest::Url,
+) -> Result<Here, ToolError> {
     target::guard(url, &call.at.others.web.webfetch.allow_hosts).await?;
     let opened = async {
         let before = session.here().await?;
@@ -81,32 +83,36 @@ pub async fn open(call: &Call<'_>, session: &Session, url: &reqwest::Url) -> Res
     };
     let here = match opened.await {
         Ok((before, here)) if before == here && here.url != url.as_str() => {
-            return Err(Trouble::failed(format!(
+            return Err(ToolError::failed(format!(
                 "no page came from {url}; if it is a download, it lies in {}",
                 session.place.path().join("downloads").display()
             )));
         }
         Ok((_, here)) => here,
         Err(Fault::Other(why)) => {
-            return Err(Trouble::failed(format!("{url} cannot be opened: {why}")));
+            return Err(ToolError::failed(format!("{url} cannot be opened: {why}")));
         }
         Err(fault) => return Err(session.told(fault).await),
     };
     match here.error {
-        Some(why) => Err(Trouble::failed(format!("{url} cannot be opened: {why}"))),
+        Some(why) => Err(ToolError::failed(format!("{url} cannot be opened: {why}"))),
         None => Ok(here),
     }
 }
 
 /// The page that is shown now, for a model.
-fn shown_page(here: &Here) -> Outcome {
+fn shown_page(here: &Here) -> ToolOutput {
     let Here { url, title, .. } = here;
     let failed = here.error.as_ref().map(|why| format!("\nit cannot be opened: {why}"));
     let text = format!("url: {url}\ntitle: {title}{}", failed.unwrap_or_default());
-    Outcome::done(base::text::printable(&text)).with(json!({ "url": url, "title": title }))
+    ToolOutput::done(base::text::printable(&text)).with(json!({ "url": url, "title": title }))
 }
 
-async fn with_page(call: &Call<'_>, session: &Session, verb: Verb) -> Result<Outcome, Trouble> {
+async fn with_page(
+    call: &Invocation<'_>,
+    session: &Session,
+    verb: Verb,
+) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     let selector = call.text("selector");
     let done = match verb {
@@ -135,7 +141,7 @@ async fn with_page(call: &Call<'_>, session: &Session, verb: Verb) -> Result<Out
             let value = session.script(call.text("script"), json!([])).await.map(dom::plain);
             value.map(|value| {
                 let text = shown::shown(call, &format!("{value:#}"), shown::MOST, "script");
-                Outcome::done(text).with(json!({ "value": value }))
+                ToolOutput::done(text).with(json!({ "value": value }))
             })
         }
         Verb::Source => match session.look("/source").await {
@@ -146,27 +152,27 @@ async fn with_page(call: &Call<'_>, session: &Session, verb: Verb) -> Result<Out
             Ok(picture) => return picture_told(call, picture.as_str().unwrap_or_default()).await,
             Err(fault) => Err(fault),
         },
-        Verb::Start | Verb::Navigate | Verb::Quit | Verb::Act => Ok(Outcome::default()),
+        Verb::Start | Verb::Navigate | Verb::Quit | Verb::Act => Ok(ToolOutput::default()),
     };
     match done {
         Ok(outcome) => Ok(outcome),
         Err(Fault::Other(why)) if verb == Verb::FindAll => {
-            Err(Trouble::invalid(format!("`{selector}` is no CSS selector: {why}")))
+            Err(ToolError::invalid(format!("`{selector}` is no CSS selector: {why}")))
         }
         Err(fault) => Err(session.told(fault).await),
     }
 }
 
-fn told(text: String) -> Outcome {
-    Outcome::done(base::text::printable(&text))
+fn told(text: String) -> ToolOutput {
+    ToolOutput::done(base::text::printable(&text))
 }
 
-async fn went(session: &Session, path: &str) -> Result<Outcome, Fault> {
+async fn went(session: &Session, path: &str) -> Result<ToolOutput, Fault> {
     session.order(path, json!({})).await?;
     session.here().await.map(|here| shown_page(&here))
 }
 
-async fn all(session: &Session, selector: &str) -> Result<Outcome, Fault> {
+async fn all(session: &Session, selector: &str) -> Result<ToolOutput, Fault> {
     let ids = dom::find(session, selector).await?;
     let lines = dom::described(session, &ids[..ids.len().min(TOLD)]).await?;
     let count = ids.len();
@@ -184,7 +190,7 @@ async fn all(session: &Session, selector: &str) -> Result<Outcome, Fault> {
     Ok(told(text).with(json!({ "count": count })))
 }
 
-async fn click(session: &Session, selector: &str, id: &str) -> Result<Outcome, Fault> {
+async fn click(session: &Session, selector: &str, id: &str) -> Result<ToolOutput, Fault> {
     let before = session.here().await?;
     dom::click(session, id).await?;
     let after = session.here().await?;
@@ -193,38 +199,39 @@ async fn click(session: &Session, selector: &str, id: &str) -> Result<Outcome, F
         true => format!("clicked `{selector}`; the page is the same"),
         false => format!("clicked `{selector}`\n{}", page.text),
     };
-    Ok(Outcome { text, ..page })
+    Ok(ToolOutput { text, ..page })
 }
 
-fn source_told(call: &Call<'_>, source: &str, args: &Args) -> Result<Outcome, Trouble> {
+fn source_told(call: &Invocation<'_>, source: &str, args: &Args) -> Result<ToolOutput, ToolError> {
     let count = source.chars().count();
     if !call.text("path").is_empty() {
         write(&call.place, source.as_bytes())
-            .map_err(|why| Trouble::io(&format!("cannot write {}", call.shown_place()), &why))?;
+            .map_err(|why| ToolError::io(&format!("cannot write {}", call.shown_place()), &why))?;
         let text = format!("wrote {count} characters to {}", call.shown_place());
-        return Ok(Outcome::done(text).with(json!({ "path": call.place, "characters": count })));
+        return Ok(ToolOutput::done(text).with(json!({ "path": call.place, "characters": count })));
     }
     let most = match args.max_length.unwrap_or(10_000) {
         0 => usize::MAX,
         most => usize::try_from(most).unwrap_or(usize::MAX),
     };
     let text = shown::shown(call, source, most, "source");
-    Ok(Outcome::done(text).with(json!({ "characters": count })))
+    Ok(ToolOutput::done(text).with(json!({ "characters": count })))
 }
 
 /// Writes the picture, and shows it to the model.
-async fn picture_told(call: &Call<'_>, base64: &str) -> Result<Outcome, Trouble> {
+async fn picture_told(call: &Invocation<'_>, base64: &str) -> Result<ToolOutput, ToolError> {
     let shown = call.shown_place();
     let decoded = base64::engine::general_purpose::STANDARD.decode(base64);
-    let bytes = decoded.map_err(|why| Trouble::failed(format!("the picture is damaged: {why}")))?;
+    let bytes =
+        decoded.map_err(|why| ToolError::failed(format!("the picture is damaged: {why}")))?;
     write(&call.place, &bytes)
-        .map_err(|why| Trouble::io(&format!("cannot write {shown}"), &why))?;
+        .map_err(|why| ToolError::io(&format!("cannot write {shown}"), &why))?;
     let ready = tokio::task::spawn_blocking(move || image::of_png(bytes)).await;
-    let ready = ready.map_err(|why| Trouble::failed(format!("the picture is damaged: {why}")))?;
-    let (picture, about) = ready.map_err(Trouble::failed)?;
+    let ready = ready.map_err(|why| ToolError::failed(format!("the picture is damaged: {why}")))?;
+    let (picture, about) = ready.map_err(ToolError::failed)?;
     let text = format!("wrote {shown}: {about}");
-    let outcome = Outcome::done(text).titled(format!("took {shown}"));
-    Ok(Outcome { images: vec![picture], ..outcome.with(json!({ "path": call.place })) })
+    let outcome = ToolOutput::done(text).titled(format!("took {shown}"));
+    Ok(ToolOutput { images: vec![picture], ..outcome.with(json!({ "path": call.place })) })
 }
 
 /// Writes a file, and makes its directories.

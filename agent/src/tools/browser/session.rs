@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use super::record::{Place, Record};
 use super::wire::{Fault, Wire};
-use crate::tools::ErrorKind;
-use crate::tools::call::Trouble;
+use crate::tools::output::{ErrorKind, ToolError};
 
 /// How many dialogs in a row are dismissed before a command.
 const DIALOGS: usize = 5;
@@ -157,7 +156,7 @@ impl Session {
     }
 
     /// A trouble with what is to be told beside it.
-    pub fn noted(&self, mut trouble: Trouble) -> Trouble {
+    pub fn noted(&self, mut trouble: ToolError) -> ToolError {
         for note in self.notes() {
             trouble.text.push_str(&format!("\n[note: {note}]"));
         }
@@ -166,10 +165,10 @@ impl Session {
 
     /// What the model reads of a fault. A browser that is gone is ended, so that the next start
     /// works.
-    pub async fn told(&self, fault: Fault) -> Trouble {
+    pub async fn told(&self, fault: Fault) -> ToolError {
         match fault {
-            Fault::NoElement(why) => Trouble::new(ErrorKind::NotFound, why),
-            Fault::Late => Trouble::new(
+            Fault::NoElement(why) => ToolError::new(ErrorKind::NotFound, why),
+            Fault::Late => ToolError::new(
                 ErrorKind::Timeout,
                 "it took longer than 30 s and was given up; what is on the page can still be read",
             ),
@@ -177,13 +176,13 @@ impl Session {
                 let ended = super::hub::end(&self.place, &self.record).await;
                 let rest = ended.err().map(|it| format!("; {}", it.text)).unwrap_or_default();
                 let why = why.lines().next().unwrap_or_default().to_owned();
-                Trouble::failed(format!(
+                ToolError::failed(format!(
                     "the browser crashed or was closed, its pages are gone ({why}{rest}); the next \
                      start opens a new one"
                 ))
             }
-            Fault::NoWindow => Trouble::failed("the tab was closed"),
-            Fault::Dialog(text) | Fault::Other(text) => Trouble::failed(text),
+            Fault::NoWindow => ToolError::failed("the tab was closed"),
+            Fault::Dialog(text) | Fault::Other(text) => ToolError::failed(text),
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::session::Session;
 use super::wire::Fault;
-use crate::tools::call::Trouble;
+use crate::tools::output::ToolError;
 
 /// The file of it, in the directory of the browser.
 const FILE: &str = "refs.json";
@@ -48,14 +48,14 @@ impl Tabs {
     }
 
     /// The element of a name in a tab.
-    pub fn element(&self, tab: &str, name: &str) -> Result<&str, Trouble> {
+    pub fn element(&self, tab: &str, name: &str) -> Result<&str, ToolError> {
         // Models write [e3] and @e3 as well.
         let bare = name.trim().trim_matches(|c: char| !c.is_ascii_alphanumeric());
         let found = self.refs.get(bare);
         match found {
             Some(id) if self.tab == tab => Ok(id),
             Some(_) => Err(stale(bare)),
-            None => Err(Trouble::invalid(format!(
+            None => Err(ToolError::invalid(format!(
                 "there is no ref `{name}` in the last snapshot: take a new snapshot and use its refs"
             ))),
         }
@@ -85,8 +85,8 @@ impl Tabs {
 }
 
 /// What is said of an element that is there no more.
-pub fn stale(name: &str) -> Trouble {
-    Trouble::invalid(format!(
+pub fn stale(name: &str) -> ToolError {
+    ToolError::invalid(format!(
         "the ref `{name}` is stale: the page changed since the snapshot. Take a new snapshot and use \
          its refs"
     ))

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use reqwest::Url;
 
-use crate::tools::ErrorKind;
-use crate::tools::call::Trouble;
+use crate::tools::output::{ErrorKind, ToolError};
 use crate::tools::web::door::{self, Resolver, System};
 
 /// How long a name is looked up before the browser does it alone.
@@ -68,7 +67,7 @@ pub fn is_local(url: &Url) -> bool {
 
 /// Refuses a host that leads to an address on the link, where clouds keep the logins of a machine,
 /// unless the user names it.
-pub async fn guard(url: &Url, allowed: &[String]) -> Result<(), Trouble> {
+pub async fn guard(url: &Url, allowed: &[String]) -> Result<(), ToolError> {
     let host = door::host(url);
     let addresses = match host.parse::<IpAddr>() {
         Ok(address) => vec![address],
@@ -81,7 +80,7 @@ pub async fn guard(url: &Url, allowed: &[String]) -> Result<(), Trouble> {
     let on_link = addresses.iter().find(|at| is_on_link(**at));
     match on_link.filter(|_| !door::is_allowed(allowed, url)) {
         None => Ok(()),
-        Some(at) => Err(Trouble::new(
+        Some(at) => Err(ToolError::new(
             ErrorKind::Denied,
             format!(
                 "denied: `{host}` is {at}, an address on the link, where clouds hand out the \

@@ -1,56 +1,89 @@
 //! What can be done with a browser: the engines behind `webdriver_…` and `execute_browser`.
 
-use serde::{Deserialize, Serialize};
+use crate::tools::kind::ToolKind;
 
 /// One thing that can be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Starts the browser.
-    #[serde(rename = "browser.start")]
     Start,
     /// Opens an address.
-    #[serde(rename = "browser.navigate")]
     Navigate,
     /// Tells the address.
-    #[serde(rename = "browser.url")]
     Url,
     /// Tells the title.
-    #[serde(rename = "browser.title")]
     Title,
     /// Finds the first element that fits.
-    #[serde(rename = "browser.find")]
     Find,
     /// Finds all elements that fit.
-    #[serde(rename = "browser.find_all")]
     FindAll,
     /// Clicks an element.
-    #[serde(rename = "browser.click")]
     Click,
     /// Types into an element.
-    #[serde(rename = "browser.type")]
     Type,
     /// Runs a script in the page.
-    #[serde(rename = "browser.script")]
     Script,
     /// Gives the page as HTML.
-    #[serde(rename = "browser.source")]
     Source,
     /// Takes a picture of the page.
-    #[serde(rename = "browser.screenshot")]
     Screenshot,
     /// Goes back.
-    #[serde(rename = "browser.back")]
     Back,
     /// Goes forward.
-    #[serde(rename = "browser.forward")]
     Forward,
     /// Loads the page again.
-    #[serde(rename = "browser.refresh")]
     Refresh,
     /// Ends the browser.
-    #[serde(rename = "browser.quit")]
     Quit,
     /// All of it under one name, with references instead of selectors.
-    #[serde(rename = "browser.act")]
     Act,
+}
+
+impl Verb {
+    /// Every verb.
+    pub const ALL: [Verb; 16] = [
+        Verb::Start,
+        Verb::Navigate,
+        Verb::Url,
+        Verb::Title,
+        Verb::Find,
+        Verb::FindAll,
+        Verb::Click,
+        Verb::Type,
+        Verb::Script,
+        Verb::Source,
+        Verb::Screenshot,
+        Verb::Back,
+        Verb::Forward,
+        Verb::Refresh,
+        Verb::Quit,
+        Verb::Act,
+    ];
+
+    /// The kind of the tool that does it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verb::Start => "browser.start",
+            Verb::Navigate => "browser.navigate",
+            Verb::Url => "browser.url",
+            Verb::Title => "browser.title",
+            Verb::Find => "browser.find",
+            Verb::FindAll => "browser.find_all",
+            Verb::Click => "browser.click",
+            Verb::Type => "browser.type",
+            Verb::Script => "browser.script",
+            Verb::Source => "browser.source",
+            Verb::Screenshot => "browser.screenshot",
+            Verb::Back => "browser.back",
+            Verb::Forward => "browser.forward",
+            Verb::Refresh => "browser.refresh",
+            Verb::Quit => "browser.quit",
+            Verb::Act => "browser.act",
+        }
+    }
+
+    /// The verb of a kind of tool.
+    pub fn of(kind: ToolKind) -> Option<Verb> {
+        Verb::ALL.into_iter().find(|verb| verb.name() == kind.name())
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::{Client, Method, Url};
 use serde_json::{Value, json};
 
-use crate::provider::http::{self, innermost};
+use provider::http::{self, innermost};
 
 /// The name under which an element's reference is sent and given back.
 pub const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";

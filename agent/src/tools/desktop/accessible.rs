@@ -7,8 +7,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{host, told};
-use crate::tools::call::{Call, Trouble};
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -42,8 +44,25 @@ struct Report<'a> {
     kind: Value,
 }
 
+/// Acts on a control by its name.
+pub struct ControlActionTool;
+
+impl Tool for ControlActionTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("a11y.act", Effect::Acts).with_undo_hint("no_undo")
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::acting(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Acts, or says which controls there are.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let args: Args = call.decode()?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
@@ -72,7 +91,7 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let acted = match host::ask(call.at, Ask::Act(act)).await {
         Ok(Tell::Acted(acted)) => acted,
         Ok(_) => return Err(host::strange()),
-        Err(Trouble { kind, text }) => return Ok(report.failed(kind, &text, json!({}))),
+        Err(ToolError { kind, text }) => return Ok(report.failed(kind, &text, json!({}))),
     };
     let Some(control) = acted.control else {
         let available = acted.available.join("; ");
@@ -86,12 +105,12 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let description = format!("{wanted}: {} {:?}", control.role, control.name);
     let report = Report { name: json!(control.name), kind: json!(control.role), ..report };
     let metadata = report.keys(true, &description, json!({ "found": true }));
-    Ok(Outcome::done(description.clone()).with(metadata).titled(description))
+    Ok(ToolOutput::done(description.clone()).with(metadata).titled(description))
 }
 
 impl Report<'_> {
-    fn failed(&self, kind: ErrorKind, why: &str, more: Value) -> Outcome {
-        Outcome::failed(kind, why).with(self.keys(false, why, more))
+    fn failed(&self, kind: ErrorKind, why: &str, more: Value) -> ToolOutput {
+        ToolOutput::failed(kind, why).with(self.keys(false, why, more))
     }
 
     fn keys(&self, ok: bool, description: &str, more: Value) -> Value {

@@ -12,12 +12,14 @@ use serde_json::{Value, json};
 use super::host;
 use super::programs::{self, Shot};
 use super::seen::Seen;
-use crate::gate::{Access, paths};
-use crate::message::Image;
-use crate::tools::Outcome;
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
 use crate::tools::image::kind::Kind;
 use crate::tools::image::ready;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
+use gate::{Access, paths};
+use provider::message::Image;
 
 #[derive(Deserialize)]
 struct Args {
@@ -52,8 +54,8 @@ pub fn folder() -> PathBuf {
 }
 
 /// The screen, and the file where it lies somewhere else than in that folder.
-pub fn reaches(call: &Call<'_>) -> Vec<Access> {
-    let mut reached = vec![call.at.others.desk.access(false)];
+pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+    let mut reached = vec![call.at.others.screen.access(false)];
     let folder = paths::follow(&folder()).ok();
     let own = folder.is_some_and(|folder| paths::is_inside(&call.place, &folder));
     if !call.text("path").is_empty() && !own {
@@ -62,10 +64,27 @@ pub fn reaches(call: &Call<'_>) -> Vec<Access> {
     reached
 }
 
+/// Takes a picture of the screen.
+pub struct ScreenCaptureTool;
+
+impl Tool for ScreenCaptureTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("screen.capture", Effect::Looks).with_path(PathRule::RelativeTo(folder))
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope { access: reaches(call), ..super::looking(call) }
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Takes a picture; with a path or a window, into a file.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { path, window, display, region } = call.decode()?;
-    let wrong = |why: String| Trouble::invalid(format!("{}: {why}", call.face.name));
+    let wrong = |why: String| ToolError::invalid(format!("{}: {why}", call.face.name));
     let area = region.as_ref().map(area).transpose().map_err(wrong)?;
     let window = Some(window.trim().to_owned()).filter(|window| !window.is_empty());
     let path = path.filter(|path| !path.trim().is_empty());
@@ -99,7 +118,7 @@ fn area(region: &Value) -> Result<Area, String> {
 
 /// Takes a picture with whatever can: the programs in their order, then ours. Only ours knows
 /// windows.
-async fn shoot(call: &Call<'_>, wish: &Wish) -> Result<Shot, Trouble> {
+async fn shoot(call: &Invocation<'_>, wish: &Wish) -> Result<Shot, ToolError> {
     let mut tried = Vec::new();
     if wish.window.is_none() {
         match programs::shoot(call.at, wish, &mut tried).await? {
@@ -107,32 +126,32 @@ async fn shoot(call: &Call<'_>, wish: &Wish) -> Result<Shot, Trouble> {
             None => tracing::debug!(target: "g3::desktop", "no program takes a picture"),
         }
     }
-    let failed = |why: Trouble| {
+    let failed = |why: ToolError| {
         // Only ours knows windows, so no other program would help.
         if wish.window.is_some() {
             let hint = "list_windows shows the windows that are open";
-            return Trouble::new(why.kind, format!("Screenshot failed: {}. {hint}", why.text));
+            return ToolError::new(why.kind, format!("Screenshot failed: {}. {hint}", why.text));
         }
         let tried: String = tried.iter().map(|line| format!("{line}; ")).collect();
         let text = format!("Screenshot failed: {tried}{}. To take pictures, {INSTALL}", why.text);
-        Trouble::new(why.kind, text)
+        ToolError::new(why.kind, text)
     };
     ours(call, wish).await.map_err(failed)
 }
 
-async fn ours(call: &Call<'_>, wish: &Wish) -> Result<Shot, Trouble> {
+async fn ours(call: &Invocation<'_>, wish: &Wish) -> Result<Shot, ToolError> {
     let Wish { window, display, area } = wish.clone();
     let picture = host::capture(call.at, Capture { window, display, area, ..Capture::default() });
     let picture = picture.await?;
     let bytes = STANDARD.decode(&picture.data);
-    let bytes = bytes.map_err(|why| Trouble::failed(format!("the picture is damaged: {why}")))?;
+    let bytes = bytes.map_err(|why| ToolError::failed(format!("the picture is damaged: {why}")))?;
     Ok(Shot { bytes, shows: picture.shows, backend: picture.backend })
 }
 
-async fn saved(call: &Call<'_>, shot: Shot) -> Result<Outcome, Trouble> {
+async fn saved(call: &Invocation<'_>, shot: Shot) -> Result<ToolOutput, ToolError> {
     let place = &call.place;
     let failed =
-        |why: std::io::Error| Trouble::io(&format!("cannot write {}", place.display()), &why);
+        |why: std::io::Error| ToolError::io(&format!("cannot write {}", place.display()), &why);
     place.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
     base::files::replace(place, &shot.bytes).map_err(failed)?;
     let (name, shows) = (place.display().to_string(), shot.shows);
@@ -144,13 +163,18 @@ async fn saved(call: &Call<'_>, shot: Shot) -> Result<Outcome, Trouble> {
 }
 
 /// Shows the picture to the model, made to fit.
-async fn shown(call: &Call<'_>, shot: Shot, said: String, more: Value) -> Result<Outcome, Trouble> {
+async fn shown(
+    call: &Invocation<'_>,
+    shot: Shot,
+    said: String,
+    more: Value,
+) -> Result<ToolOutput, ToolError> {
     let Shot { bytes, shows, backend } = shot;
     let fit = move || ready::ready(Kind::of(&bytes)?, bytes, ROOM);
     let ready = tokio::task::spawn_blocking(fit).await;
     let ready = ready.unwrap_or_else(|_| Err("its decoder broke".to_owned()));
     let ready =
-        ready.map_err(|why| Trouble::failed(format!("Screenshot failed: the picture: {why}")))?;
+        ready.map_err(|why| ToolError::failed(format!("Screenshot failed: the picture: {why}")))?;
     let (width, height) = ready.size();
     Seen { width, height, shows, elements: Vec::new() }.keep(call.at);
     let image =
@@ -162,8 +186,8 @@ async fn shown(call: &Call<'_>, shot: Shot, said: String, more: Value) -> Result
     if let (Some(all), Value::Object(more)) = (metadata.as_object_mut(), more) {
         all.extend(more);
     }
-    let outcome = Outcome::done(text).with(metadata).titled("took a screenshot");
-    Ok(Outcome { images: vec![image], ..outcome })
+    let outcome = ToolOutput::done(text).with(metadata).titled("took a screenshot");
+    Ok(ToolOutput { images: vec![image], ..outcome })
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::host;
-use crate::tools::Outcome;
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -21,8 +23,25 @@ struct Args {
 const DEPTH: u32 = 8;
 const MOST: u32 = 200;
 
+/// Lists the controls of a window.
+pub struct ControlsTool;
+
+impl Tool for ControlsTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("a11y.query", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::looking(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Tells the controls of the active window, or of the one that is named.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { max_depth, window_title, bare } = call.decode()?;
     let window = window_title.filter(|title| !title.trim().is_empty());
     let depth = max_depth.unwrap_or(DEPTH).clamp(1, 64);
@@ -45,7 +64,7 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
             }),
         })
     };
-    Ok(Outcome::done(text).with(metadata).titled(format!("looked at {:?}", found.active)))
+    Ok(ToolOutput::done(text).with(metadata).titled(format!("looked at {:?}", found.active)))
 }
 
 /// One control for programs.

@@ -7,8 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::controls::{as_json, line, place};
 use super::{host, roles, words};
-use crate::tools::Outcome;
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::ErrorKind;
+use crate::tools::output::{ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -27,13 +30,30 @@ const DEPTH: u32 = 40;
 const MOST: u32 = 2_000;
 const TOLD: usize = 40;
 
+/// Finds a control by its text, role or attributes.
+pub struct FindControlTool;
+
+impl Tool for FindControlTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("a11y.find", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::looking(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Finds what fits all that is given.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     let Args { text, role, attributes, app } = &args;
     if text.trim().is_empty() && role.trim().is_empty() && attributes.is_empty() {
         let why = format!("{}: give `text`, `role` or `attributes`", call.face.name);
-        return Err(Trouble::invalid(why));
+        return Err(ToolError::invalid(why));
     }
     let window = Some(app.trim().to_owned()).filter(|app| !app.is_empty());
     let everywhere = window.is_none();
@@ -60,10 +80,10 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     for note in note.into_iter().chain(unread) {
         why.push_str(&format!("; {note}"));
     }
-    Err(Trouble::new(crate::tools::ErrorKind::NotFound, why))
+    Err(ToolError::new(ErrorKind::NotFound, why))
 }
 
-fn told(fitting: &[&Control]) -> Outcome {
+fn told(fitting: &[&Control]) -> ToolOutput {
     let shown = &fitting[..fitting.len().min(TOLD)];
     let mut text: String = shown.iter().map(|it| format!("{} in {}\n", line(it), it.app)).collect();
     if fitting.len() > TOLD {
@@ -71,7 +91,7 @@ fn told(fitting: &[&Control]) -> Outcome {
     }
     let elements: Vec<Value> = shown.iter().map(|it| with_app(it)).collect();
     let metadata = json!({ "status": "success", "backend": "accessibility", "elements": elements });
-    Outcome::done(text).with(metadata).titled(format!("found {}", fitting.len()))
+    ToolOutput::done(text).with(metadata).titled(format!("found {}", fitting.len()))
 }
 
 fn with_app(control: &Control) -> Value {
@@ -80,17 +100,17 @@ fn with_app(control: &Control) -> Value {
     told
 }
 
-fn told_words(text: &str, places: &[Area]) -> Outcome {
+fn told_words(text: &str, places: &[Area]) -> ToolOutput {
     let lines: String =
         places.iter().map(|area| format!("text {text:?} {} (read)\n", place(*area))).collect();
     let elements: Vec<Value> =
         places.iter().map(|area| json!({ "name": text, "type": "text", "bounds": area })).collect();
     let metadata = json!({ "status": "success", "backend": "ocr", "elements": elements });
-    Outcome::done(lines).with(metadata).titled(format!("found {}", places.len()))
+    ToolOutput::done(lines).with(metadata).titled(format!("found {}", places.len()))
 }
 
 /// Where these words stand on the screen, as far as they can be read.
-async fn read(call: &Call<'_>, text: &str) -> Result<Vec<Area>, Trouble> {
+async fn read(call: &Invocation<'_>, text: &str) -> Result<Vec<Area>, ToolError> {
     let (words, _) = words::on_screen(call.at).await?;
     Ok(phrase(&words, text))
 }

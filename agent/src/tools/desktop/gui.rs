@@ -9,8 +9,10 @@ use serde_json::{Map, Value, json};
 use super::input::{checked, echo};
 use super::seen::Seen;
 use super::{done, host, keys};
-use crate::tools::Outcome;
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 /// The actions.
 pub const ACTIONS: [&str; 9] = [
@@ -42,8 +44,25 @@ struct Given<'a> {
     seen: Option<&'a Seen>,
 }
 
+/// Controls mouse and keyboard as the model sees the screen.
+pub struct GuiTool;
+
+impl Tool for GuiTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("input.gui", Effect::Acts)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::acting(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Does one action.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let map: Map<String, Value> = call.decode()?;
     let seen = Seen::last(call.at);
@@ -51,7 +70,7 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let given = Given { map: merged(map), seen: seen.as_ref() };
     let deed = given
         .deed(&action)
-        .map_err(|why| Trouble::invalid(format!("{}: {why}", call.face.name)))?;
+        .map_err(|why| ToolError::invalid(format!("{}: {why}", call.face.name)))?;
     let Deed { steps, place, description } = deed;
     if let Some(Step::Type { text }) = steps.last() {
         checked(text, &call.face.name)?;

@@ -11,9 +11,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{Mutex, mpsc};
 
-use crate::tools::call::Trouble;
-use crate::tools::program::{self, Program, Start};
-use crate::tools::{ErrorKind, Workplace};
+use crate::tools::context::ToolContext;
+use crate::tools::output::{ErrorKind, ToolError};
+use crate::tools::program::{self, Disconnect, Program, Start};
 
 /// The program.
 const NAME: &str = "g3-desktop";
@@ -42,8 +42,8 @@ struct Host {
 }
 
 /// Asks, and waits for the answer. What it refuses is a trouble.
-pub async fn ask(at: &Workplace, what: Ask) -> Result<Tell, Trouble> {
-    let cancelled = || Trouble::new(ErrorKind::Cancelled, "cancelled by the user");
+pub async fn ask(at: &ToolContext, what: Ask) -> Result<Tell, ToolError> {
+    let cancelled = || ToolError::new(ErrorKind::Cancelled, "cancelled by the user");
     let mut held = at.cancel.run_until_cancelled(HOST.lock()).await.ok_or_else(cancelled)?;
     let mut host = match held.take() {
         Some(host) => host,
@@ -64,13 +64,13 @@ pub async fn ask(at: &Workplace, what: Ask) -> Result<Tell, Trouble> {
             Ok(told)
         }
         Some(Ok(Err(why))) => {
-            let end = host.program.end_of_it().await;
-            Err(Trouble::failed(format!("{NAME} failed: {why}; {end}")))
+            let end = why.with_end(host.program.end_of_it().await);
+            Err(ToolError::failed(format!("{NAME} failed: {end}")))
         }
         Some(Err(_)) => {
             host.close().await;
             let text = format!("{NAME} had no answer after {} s and was ended", time.as_secs());
-            Err(Trouble::new(ErrorKind::Timeout, text))
+            Err(ToolError::new(ErrorKind::Timeout, text))
         }
         None => {
             host.close().await;
@@ -87,38 +87,40 @@ pub async fn close() {
 }
 
 /// A picture.
-pub async fn capture(at: &Workplace, wish: Capture) -> Result<Picture, Trouble> {
+pub async fn capture(at: &ToolContext, wish: Capture) -> Result<Picture, ToolError> {
     let Tell::Picture(picture) = ask(at, Ask::Capture(wish)).await? else { return Err(strange()) };
     Ok(picture)
 }
 
 /// Mouse and keyboard, in this order.
-pub async fn input(at: &Workplace, steps: Vec<Step>) -> Result<(), Trouble> {
-    let fail_safe = at.others.desk.control().fail_safe;
+pub async fn input(at: &ToolContext, steps: Vec<Step>) -> Result<(), ToolError> {
+    let fail_safe = at.others.screen.control().fail_safe;
     let Tell::Done = ask(at, Ask::Input { steps, fail_safe }).await? else { return Err(strange()) };
     Ok(())
 }
 
 /// Sizes and the pointer.
-pub async fn screen(at: &Workplace) -> Result<Screen, Trouble> {
+pub async fn screen(at: &ToolContext) -> Result<Screen, ToolError> {
     let Tell::Screen(screen) = ask(at, Ask::Screen).await? else { return Err(strange()) };
     Ok(screen)
 }
 
 /// What programs say of their controls.
-pub async fn controls(at: &Workplace, look: base::desktop::Look) -> Result<Controls, Trouble> {
+pub async fn controls(at: &ToolContext, look: base::desktop::Look) -> Result<Controls, ToolError> {
     let Tell::Controls(found) = ask(at, Ask::Controls(look)).await? else { return Err(strange()) };
     Ok(found)
 }
 
 /// An answer to something else than what was asked.
-pub fn strange() -> Trouble {
-    Trouble::failed(format!("{NAME} answers something that was not asked: is it of this version?"))
+pub fn strange() -> ToolError {
+    ToolError::failed(format!(
+        "{NAME} answers something that was not asked: is it of this version?"
+    ))
 }
 
-fn trouble(fault: Fault) -> Trouble {
+fn trouble(fault: Fault) -> ToolError {
     let next: String = fault.next.iter().map(|next| format!(". Try: {next}")).collect();
-    Trouble::failed(format!("{}{next}", fault.failure().sentence()))
+    ToolError::failed(format!("{}{next}", fault.failure().sentence()))
 }
 
 fn time_of(what: &Ask) -> Duration {
@@ -146,14 +148,14 @@ fn time_of(what: &Ask) -> Duration {
 }
 
 /// The program: as configured, beside us, or on `PATH`.
-fn find(at: &Workplace) -> Result<PathBuf, Trouble> {
-    if let Some(named) = &at.others.desk.control().program {
-        return Ok(crate::gate::paths::expand_home(&named.to_string_lossy()));
+fn find(at: &ToolContext) -> Result<PathBuf, ToolError> {
+    if let Some(named) = &at.others.screen.control().program {
+        return Ok(gate::paths::expand_home(&named.to_string_lossy()));
     }
     let beside = std::env::current_exe().ok().map(|own| own.with_file_name(NAME));
     let found = beside.filter(|path| path.is_file()).or_else(|| base::process::find_program(NAME));
     found.ok_or_else(|| {
-        Trouble::failed(format!(
+        ToolError::failed(format!(
             "the program `{NAME}` is not there, by which g3 sees and uses the screen. Build it \
              with `cargo build --release -p desktop` and put it beside g3 or on PATH, or name it \
              in the configuration: [computer_control] program"
@@ -161,7 +163,7 @@ fn find(at: &Workplace) -> Result<PathBuf, Trouble> {
     })
 }
 
-fn start(at: &Workplace) -> Result<Host, Trouble> {
+fn start(at: &ToolContext) -> Result<Host, ToolError> {
     let path = find(at)?.to_string_lossy().into_owned();
     let given = SERVICES.iter().filter_map(|name| {
         let value = std::env::var(name).ok()?;
@@ -179,7 +181,7 @@ fn start(at: &Workplace) -> Result<Host, Trouble> {
     };
     let started = program::start(&wanted);
     let (program, stdin, stdout) =
-        started.map_err(|why| Trouble::failed(format!("cannot start {path}: {why}")))?;
+        started.map_err(|why| ToolError::failed(format!("cannot start {path}: {why}")))?;
     let (sender, lines) = mpsc::channel(4);
     tokio::spawn(listen(stdout, sender));
     tracing::info!(target: "g3::desktop", "helper started");
@@ -200,9 +202,9 @@ async fn listen(stdout: ChildStdout, lines: mpsc::Sender<Vec<u8>>) {
 
 impl Host {
     /// Waits until the next action may follow the last one.
-    async fn pause(&mut self, at: &Workplace, what: &Ask) {
+    async fn pause(&mut self, at: &ToolContext, what: &Ask) {
         let acts = matches!(what, Ask::Input { .. } | Ask::Act(_) | Ask::Maximize);
-        let most = at.others.desk.control().max_actions_per_second;
+        let most = at.others.screen.control().max_actions_per_second;
         if !acts {
             return;
         }
@@ -213,21 +215,22 @@ impl Host {
         self.acted = Some(Instant::now());
     }
 
-    async fn exchange(&mut self, what: Ask) -> Result<Tell, String> {
+    async fn exchange(&mut self, what: Ask) -> Result<Tell, Disconnect> {
+        let failed = |why: &dyn std::fmt::Display| Disconnect::Failed(why.to_string());
         self.asked += 1;
         let asked = Asked { id: self.asked, what };
-        let mut line = serde_json::to_vec(&asked).map_err(|why| why.to_string())?;
+        let mut line = serde_json::to_vec(&asked).map_err(|why| failed(&why))?;
         line.push(b'\n');
-        self.stdin.write_all(&line).await.map_err(|why| why.to_string())?;
-        self.stdin.flush().await.map_err(|why| why.to_string())?;
+        self.stdin.write_all(&line).await.map_err(|why| failed(&why))?;
+        self.stdin.flush().await.map_err(|why| failed(&why))?;
         while let Some(line) = self.lines.recv().await {
             let told: Told = serde_json::from_slice(&line)
-                .map_err(|why| format!("its answer cannot be read ({why})"))?;
+                .map_err(|why| failed(&format!("its answer cannot be read ({why})")))?;
             if told.id == self.asked {
                 return Ok(told.what);
             }
         }
-        Err("it closed its stdout".to_owned())
+        Err(Disconnect::Closed)
     }
 
     async fn close(self) {

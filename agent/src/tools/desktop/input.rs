@@ -8,8 +8,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{done, host};
-use crate::tools::Outcome;
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Point {
@@ -28,8 +30,25 @@ const ECHO: usize = 50;
 /// The longest text that is typed, in characters.
 const LONGEST: usize = 10_000;
 
+/// Clicks a point of the screen.
+pub struct ClickTool;
+
+impl Tool for ClickTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("input.click", Effect::Acts)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::acting(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(click(call))
+    }
+}
+
 /// Clicks on a point of the screen.
-pub async fn click(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn click(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let Point { x, y, button } = call.decode()?;
     let name = button.as_deref().unwrap_or("left").to_lowercase();
@@ -39,7 +58,7 @@ pub async fn click(call: &Call<'_>) -> Result<Outcome, Trouble> {
         "middle" => Button::Middle,
         other => {
             let text = format!("mouse_click: `{other}` is no button: left, right or middle");
-            return Err(Trouble::invalid(text));
+            return Err(ToolError::invalid(text));
         }
     };
     host::input(call.at, vec![Step::Move { x, y }, Step::Click { button, times: 1 }]).await?;
@@ -47,8 +66,25 @@ pub async fn click(call: &Call<'_>) -> Result<Outcome, Trouble> {
     Ok(done(format!("clicked the {name} button at {x},{y}"), since, more))
 }
 
+/// Types text where the focus is.
+pub struct TypeTextTool;
+
+impl Tool for TypeTextTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("input.type", Effect::Acts)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::acting(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(type_text(call))
+    }
+}
+
 /// Types where the focus is.
-pub async fn type_text(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn type_text(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let Text { text } = call.decode()?;
     checked(&text, &call.face.name)?;
@@ -59,11 +95,11 @@ pub async fn type_text(call: &Call<'_>) -> Result<Outcome, Trouble> {
 }
 
 /// Whether a text can be typed.
-pub fn checked(text: &str, tool: &str) -> Result<(), Trouble> {
+pub fn checked(text: &str, tool: &str) -> Result<(), ToolError> {
     match text.chars().count() {
-        0 => Err(Trouble::invalid(format!("{tool}: `text` is empty"))),
+        0 => Err(ToolError::invalid(format!("{tool}: `text` is empty"))),
         1..=LONGEST => Ok(()),
-        count => Err(Trouble::invalid(format!(
+        count => Err(ToolError::invalid(format!(
             "{tool}: {count} characters are too many to type: at most {LONGEST} in one call"
         ))),
     }

@@ -1,15 +1,13 @@
 //! The tools of the screen: pictures, mouse and keyboard, controls by name, windows. What touches
 //! the screen is done by `g3-desktop`, one program for each g3.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use base::config::Config;
-use base::config::agent::ComputerControl;
 use serde_json::{Value, json};
 
-use super::Outcome;
-use crate::gate::Access;
+use super::call::Invocation;
+use super::output::ToolOutput;
+use super::tool::CallScope;
 
 pub mod accessible;
 pub mod capture;
@@ -36,41 +34,19 @@ pub fn has_session_bus() -> bool {
     set("DBUS_SESSION_BUS_ADDRESS").is_some() || runtime.join("bus").exists()
 }
 
-/// The screen as a session may use it.
-#[derive(Default)]
-pub struct Desk {
-    config: Arc<Config>,
-    /// A person types the calls: they need no switch.
-    typed: bool,
+/// What a call reaches that looks at the screen.
+fn looking(call: &Invocation<'_>) -> CallScope {
+    on_screen(call, false)
 }
 
-impl Desk {
-    /// As the configuration has it.
-    pub fn new(config: &Config) -> Desk {
-        Desk { config: Arc::new(config.clone()), typed: false }
-    }
+/// What a call reaches that acts on the screen.
+fn acting(call: &Invocation<'_>) -> CallScope {
+    on_screen(call, true)
+}
 
-    /// For calls that a person types.
-    pub fn of_a_person(config: &Config) -> Desk {
-        Desk { typed: true, ..Desk::new(config) }
-    }
-
-    /// What a call reaches that looks or acts.
-    pub fn access(&self, acts: bool) -> Access {
-        let control = self.control();
-        let free = (control.enabled || self.typed) && !(acts && control.require_confirmation);
-        Access::Screen { acts, free }
-    }
-
-    /// What is configured for it.
-    pub fn control(&self) -> &ComputerControl {
-        &self.config.computer_control
-    }
-
-    /// The whole configuration: models may be asked.
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
+fn on_screen(call: &Invocation<'_>, acts: bool) -> CallScope {
+    let access = vec![call.at.others.screen.access(acts)];
+    CallScope { access, ..CallScope::keyed("screen") }
 }
 
 /// What the core tools say of an action: its status, a sentence, how long it took.
@@ -84,10 +60,10 @@ fn told(ok: bool, description: &str, since: Instant) -> Value {
 }
 
 /// The same with more keys, as an outcome.
-fn done(description: String, since: Instant, more: Value) -> Outcome {
+fn done(description: String, since: Instant, more: Value) -> ToolOutput {
     let mut metadata = told(true, &description, since);
     if let (Some(all), Value::Object(more)) = (metadata.as_object_mut(), more) {
         all.extend(more);
     }
-    Outcome::done(description.clone()).with(metadata).titled(description)
+    ToolOutput::done(description.clone()).with(metadata).titled(description)
 }

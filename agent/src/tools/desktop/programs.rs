@@ -11,8 +11,8 @@ use image::ImageFormat;
 use tokio::io::AsyncReadExt;
 
 use super::capture::Wish;
-use crate::tools::call::Trouble;
-use crate::tools::{ErrorKind, Workplace};
+use crate::tools::context::ToolContext;
+use crate::tools::output::{ErrorKind, ToolError};
 
 /// A picture as it was taken.
 #[derive(Debug)]
@@ -83,10 +83,10 @@ fn is_x(display: &str) -> bool {
 /// Takes a picture with the first program that can; `None` when none can. What was tried and
 /// failed is noted.
 pub async fn shoot(
-    at: &Workplace,
+    at: &ToolContext,
     wish: &Wish,
     tried: &mut Vec<String>,
-) -> Result<Option<Shot>, Trouble> {
+) -> Result<Option<Shot>, ToolError> {
     for row in &PROGRAMS {
         let Some(program) = find_program(row.name) else { continue };
         if wish.display.as_deref().is_some_and(|display| is_x(display) == row.wayland) {
@@ -97,14 +97,14 @@ pub async fn shoot(
             Some(Ok(Ok(shot))) => return Ok(Some(shot)),
             Some(Ok(Err(why))) => tried.push(format!("{}: {why}", row.name)),
             Some(Err(_)) => tried.push(format!("{}: no end after {} s", row.name, TIME.as_secs())),
-            None => return Err(Trouble::new(ErrorKind::Cancelled, "cancelled by the user")),
+            None => return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user")),
         }
     }
     Ok(None)
 }
 
 /// Lets one program write a file of its own directory, which goes away whatever happens.
-async fn one(at: &Workplace, row: &Row, program: &Path, wish: &Wish) -> Result<Shot, String> {
+async fn one(at: &ToolContext, row: &Row, program: &Path, wish: &Wish) -> Result<Shot, String> {
     let dir = tempfile::Builder::new().prefix("g3-screen-").tempdir();
     let dir = dir.map_err(|why| format!("no temporary directory: {why}"))?;
     let file = dir.path().join("screen.png");
@@ -118,7 +118,7 @@ async fn one(at: &Workplace, row: &Row, program: &Path, wish: &Wish) -> Result<S
 }
 
 async fn run(
-    at: &Workplace,
+    at: &ToolContext,
     row: &Row,
     program: &Path,
     wish: &Wish,

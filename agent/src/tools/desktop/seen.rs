@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use base::desktop::{Area, Picture};
 use serde::{Deserialize, Serialize};
 
-use crate::tools::Workplace;
+use crate::tools::context::ToolContext;
 
 /// A picture of the screen that the model saw.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ impl Seen {
     }
 
     /// Keeps it as what was seen last. One that cannot be kept costs the scale, not the call.
-    pub fn keep(&self, at: &Workplace) {
+    pub fn keep(&self, at: &ToolContext) {
         let file = file(at);
         let kept = file.parent().map_or(Ok(()), std::fs::create_dir_all);
         if let Err(why) = kept.and_then(|()| base::files::replace_json(&file, self)) {
@@ -76,7 +76,7 @@ impl Seen {
     }
 
     /// What was seen last.
-    pub fn last(at: &Workplace) -> Option<Seen> {
+    pub fn last(at: &ToolContext) -> Option<Seen> {
         serde_json::from_slice(&std::fs::read(file(at)).ok()?).ok()
     }
 }
@@ -89,7 +89,7 @@ impl Element {
     }
 }
 
-fn file(at: &Workplace) -> PathBuf {
+fn file(at: &ToolContext) -> PathBuf {
     at.session_dir.join("tools/screen.json")
 }
 

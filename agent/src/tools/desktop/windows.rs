@@ -6,11 +6,30 @@ use base::desktop::{Ask, Tell, Window};
 use serde_json::json;
 
 use super::{done, host};
-use crate::tools::Outcome;
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+/// Lists the open windows.
+pub struct WindowListTool;
+
+impl Tool for WindowListTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("window.list", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::looking(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(list(call))
+    }
+}
 
 /// Lists the windows, topmost first.
-pub async fn list(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn list(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Tell::Windows { windows } = host::ask(call.at, Ask::Windows).await? else {
         return Err(host::strange());
     };
@@ -18,7 +37,7 @@ pub async fn list(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let text = if windows.is_empty() { "No windows are open.\n".to_owned() } else { lines };
     let count = windows.len();
     let metadata = json!({ "status": "success", "windows": windows, "count": count });
-    Ok(Outcome::done(text).with(metadata).titled(format!("{count} windows")))
+    Ok(ToolOutput::done(text).with(metadata).titled(format!("{count} windows")))
 }
 
 fn line(window: &Window) -> String {
@@ -39,8 +58,25 @@ fn line(window: &Window) -> String {
     line
 }
 
+/// Maximizes the active window.
+pub struct MaximizeTool;
+
+impl Tool for MaximizeTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("window.maximize", Effect::Acts).with_undo_hint("no_op")
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::acting(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(maximize(call))
+    }
+}
+
 /// Maximizes the active window; one that is so already stays as it is.
-pub async fn maximize(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn maximize(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let Tell::Maximized { title, already } = host::ask(call.at, Ask::Maximize).await? else {
         return Err(host::strange());

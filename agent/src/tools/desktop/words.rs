@@ -4,8 +4,8 @@
 use base::desktop::{Area, Ask, Capture, Picture, Tell, Window, Word};
 
 use super::host;
-use crate::tools::Workplace;
-use crate::tools::call::Trouble;
+use crate::tools::context::ToolContext;
+use crate::tools::output::ToolError;
 
 /// Windows that are read by themselves, the topmost first; each takes about a second.
 const WINDOWS: usize = 8;
@@ -14,7 +14,7 @@ const NARROWEST: u32 = 16;
 
 /// The words that can be read, window by window and then beside them, and what the screen is. Their
 /// areas are places on the screen.
-pub async fn on_screen(at: &Workplace) -> Result<(Vec<Word>, Area), Trouble> {
+pub async fn on_screen(at: &ToolContext) -> Result<(Vec<Word>, Area), ToolError> {
     let whole = host::capture(at, Capture::default()).await?;
     let shows = whole.shows;
     let all = read(at, whole).await?;
@@ -37,7 +37,7 @@ pub async fn on_screen(at: &Workplace) -> Result<(Vec<Word>, Area), Trouble> {
 }
 
 /// The windows that show something, the topmost first.
-async fn windows(at: &Workplace) -> Result<Vec<Window>, Trouble> {
+async fn windows(at: &ToolContext) -> Result<Vec<Window>, ToolError> {
     let Tell::Windows { windows } = host::ask(at, Ask::Windows).await? else {
         return Err(host::strange());
     };
@@ -47,7 +47,7 @@ async fn windows(at: &Workplace) -> Result<Vec<Window>, Trouble> {
 }
 
 /// The words of a picture, with their places on the screen.
-async fn read(at: &Workplace, picture: Picture) -> Result<Vec<Word>, Trouble> {
+async fn read(at: &ToolContext, picture: Picture) -> Result<Vec<Word>, ToolError> {
     let (width, height, shows) = (picture.width, picture.height, picture.shows);
     let told = host::ask(at, Ask::Read { picture: picture.data }).await?;
     let Tell::Words { words } = told else { return Err(host::strange()) };

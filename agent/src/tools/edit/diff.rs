@@ -9,9 +9,11 @@ use serde_json::json;
 use super::hunks::{self, Diff, Hunk, Line};
 use super::locate::{self, Lines, Pass, Shift};
 use super::text::{Change, FileText, Loaded, load, store, unwritten};
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
 use crate::tools::fs::seen::Fit;
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -44,12 +46,29 @@ pub struct Applied {
     pub notes: Vec<String>,
 }
 
+/// Applies a unified diff to a file.
+pub struct DiffTool;
+
+impl Tool for DiffTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("edit.diff", Effect::Writes).with_preview()
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::writing(vec![call.place.clone()], &call.place)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
 /// Applies the diff.
-pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     let diff = hunks::read(&args.diff, &call.place);
     if !diff.hunks.iter().any(Hunk::changes) {
-        return Err(Trouble::invalid(
+        return Err(ToolError::invalid(
             "the diff has no line that starts with `+` or `-`, so it changes nothing",
         ));
     }
@@ -59,16 +78,17 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let before = if new_file { empty } else { load(call, &call.place)? };
     let mut applied = apply(&before.text, &diff, args.start, args.end).map_err(|trouble| {
         let why = before.explain(call, &call.place, trouble.text);
-        Trouble::new(trouble.kind, format!("{shown}: {why}"))
+        ToolError::new(trouble.kind, format!("{shown}: {why}"))
     })?;
     let fit = if applied.notes.is_empty() { Fit::Exact } else { Fit::Loose };
     applied.notes.extend(before.check(call, &call.place, fit)?);
     if diff.deletes && applied.text.is_empty() {
-        call.remove(&call.place).map_err(|e| Trouble::io(&format!("cannot remove {shown}"), &e))?;
+        call.remove(&call.place)
+            .map_err(|e| ToolError::io(&format!("cannot remove {shown}"), &e))?;
     } else {
         if new_file {
             call.make_room(&call.place)
-                .map_err(|e| Trouble::io(&format!("cannot write {shown}"), &e))?;
+                .map_err(|e| ToolError::io(&format!("cannot write {shown}"), &e))?;
         }
         store(call, &call.place, &applied.text)?;
     }
@@ -81,7 +101,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let metadata = json!({
         "path": call.place, "insertions": insertions, "deletions": deletions, "notes": notes,
     });
-    Ok(Outcome::done(text).titled(format!("edited {shown}")).with(metadata))
+    Ok(ToolOutput::done(text).titled(format!("edited {shown}")).with(metadata))
 }
 
 /// Applies a diff to a text. `start` and `end` (characters, end exclusive) limit where.
@@ -90,7 +110,7 @@ pub fn apply(
     diff: &Diff,
     start: Option<usize>,
     end: Option<usize>,
-) -> Result<Applied, Trouble> {
+) -> Result<Applied, ToolError> {
     let file = FileText::new(before.to_owned());
     let lines = Lines::new(file.plain());
     let within = range(&file, &lines, start, end)?;
@@ -125,11 +145,11 @@ fn range(
     lines: &Lines<'_>,
     start: Option<usize>,
     end: Option<usize>,
-) -> Result<Range<usize>, Trouble> {
+) -> Result<Range<usize>, ToolError> {
     let total = file.raw().chars().count();
     let position = |name: &str, at: usize| {
         file.position(at).ok_or_else(|| {
-            Trouble::invalid(format!(
+            ToolError::invalid(format!(
                 "`{name}` ({at}) is past the end: the file has {total} characters"
             ))
         })
@@ -137,7 +157,7 @@ fn range(
     let first = start.map_or(Ok(0), |at| position("start", at))?;
     let last = end.map_or(Ok(file.plain().len()), |at| position("end", at))?;
     if first > last {
-        return Err(Trouble::invalid("`start` is past `end`"));
+        return Err(ToolError::invalid("`start` is past `end`"));
     }
     let count = lines.count();
     let first = (0..count).find(|line| lines.start(*line) >= first).unwrap_or(count);
@@ -239,7 +259,7 @@ pub fn change(lines: &Lines<'_>, text: &str, hunk: &Hunk, place: &Place) -> Chan
 }
 
 impl Miss {
-    fn told(self, number: usize, lines: &Lines<'_>, hunk: &Hunk) -> Trouble {
+    fn told(self, number: usize, lines: &Lines<'_>, hunk: &Hunk) -> ToolError {
         let text = match self {
             Miss::Nowhere => format!(
                 "hunk {number} has neither context nor removed lines, and no line number that says \
@@ -253,7 +273,7 @@ impl Miss {
             ),
             Miss::NotFound => not_found(&format!("hunk {number}"), lines, hunk),
         };
-        Trouble::new(ErrorKind::Failed, unwritten(&text))
+        ToolError::new(ErrorKind::Failed, unwritten(&text))
     }
 }
 

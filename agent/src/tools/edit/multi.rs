@@ -8,10 +8,12 @@ use serde_json::{Value, json};
 use super::replace::{self, Wish};
 use super::text::unwritten;
 use super::together::{Changed, Draft};
-use crate::gate::paths;
-use crate::tools::Outcome;
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
 use crate::tools::fs::seen::Fit;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::paths;
 
 #[derive(Deserialize)]
 struct Args {
@@ -33,7 +35,7 @@ struct Edit {
 }
 
 /// The files of a call.
-pub fn files(call: &Call<'_>) -> Vec<PathBuf> {
+pub fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
     let Ok(edits) = edits(call) else { return Vec::new() };
     let mut files: Vec<PathBuf> = edits.into_iter().map(|(path, _)| path).collect();
     files.sort();
@@ -41,14 +43,14 @@ pub fn files(call: &Call<'_>) -> Vec<PathBuf> {
     files
 }
 
-fn edits(call: &Call<'_>) -> Result<Vec<(PathBuf, Wish)>, Trouble> {
+fn edits(call: &Invocation<'_>) -> Result<Vec<(PathBuf, Wish)>, ToolError> {
     let Args { edits, path: common } = call.decode()?;
     let total = edits.len();
     if edits.is_empty() {
-        return Err(Trouble::invalid("`edits` is empty: there is nothing to change"));
+        return Err(ToolError::invalid("`edits` is empty: there is nothing to change"));
     }
     let one = |(at, edit): (usize, Value)| {
-        let wrong = |why: String| Trouble::invalid(format!("Edit {} of {total}: {why}", at + 1));
+        let wrong = |why: String| ToolError::invalid(format!("Edit {} of {total}: {why}", at + 1));
         let edit: Edit = serde_json::from_value(edit).map_err(|why| wrong(why.to_string()))?;
         let raw = edit.path.or_else(|| common.clone());
         let raw = raw.ok_or_else(|| wrong("`filePath` is missing".to_owned()))?;
@@ -68,35 +70,52 @@ fn edits(call: &Call<'_>) -> Result<Vec<(PathBuf, Wish)>, Trouble> {
 }
 
 /// A file as it is named: from the working directory, else from the root of the work tree.
-fn resolved(call: &Call<'_>, raw: &str) -> std::io::Result<PathBuf> {
+fn resolved(call: &Invocation<'_>, raw: &str) -> std::io::Result<PathBuf> {
     let path = paths::resolve(&call.at.cwd, raw)?;
     let from_root = || paths::resolve(&call.at.root, raw).ok().filter(|path| path.exists());
     Ok(if path.exists() { path } else { from_root().unwrap_or(path) })
 }
 
+/// Replaces several texts, in one file or in many.
+pub struct MultiEditTool;
+
+impl Tool for MultiEditTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("edit.multi", Effect::Writes).with_preview()
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::writing(files(call), &call.place)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
 /// Makes all replacements; a later one sees what an earlier one made.
-pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let edits = edits(call)?;
     let total = edits.len();
     let mut draft = Draft::new(call);
     let mut notes = Vec::new();
     for (at, (path, wish)) in edits.iter().enumerate() {
         let shown = call.shown(path);
-        let failed = |trouble: Trouble| {
+        let failed = |trouble: ToolError| {
             let text = unwritten(&format!("Edit {} of {total}: {}", at + 1, trouble.text));
-            Trouble::new(trouble.kind, text)
+            ToolError::new(trouble.kind, text)
         };
         let before = draft.text(path).map_err(failed)?;
         let (text, fit) = match before {
             None if wish.old.is_empty() => (wish.new.clone(), Fit::Exact),
             None => {
                 let why = std::io::Error::from(std::io::ErrorKind::NotFound);
-                return Err(failed(Trouble::io(&shown, &why)));
+                return Err(failed(ToolError::io(&shown, &why)));
             }
             Some(raw) => {
                 let (text, hit) = replace::apply(raw, wish).map_err(|miss| {
                     let why = draft.explain(path, miss.told(call, &shown));
-                    failed(Trouble::failed(why))
+                    failed(ToolError::failed(why))
                 })?;
                 notes.extend(hit.note().map(|note| format!("edit {}: {note}", at + 1)));
                 (text, hit.fit())
@@ -108,7 +127,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     Ok(told(call, &draft.commit()?, total, &notes))
 }
 
-fn told(call: &Call<'_>, changed: &[Changed], edits: usize, notes: &[String]) -> Outcome {
+fn told(call: &Invocation<'_>, changed: &[Changed], edits: usize, notes: &[String]) -> ToolOutput {
     let title = format!("Edited {} file(s) with {edits} edit(s)", changed.len());
     let mut text = title.clone();
     notes.iter().for_each(|note| text.push_str(&format!("\n[note: {note}]")));
@@ -124,5 +143,5 @@ fn told(call: &Call<'_>, changed: &[Changed], edits: usize, notes: &[String]) ->
         "paths": changed.iter().map(|file| &file.path).collect::<Vec<_>>(),
         "notes": notes,
     });
-    Outcome::done(text).titled(title).with(metadata)
+    ToolOutput::done(text).titled(title).with(metadata)
 }

@@ -9,10 +9,12 @@ use super::chunk;
 use super::envelope::{self, Patch, Step};
 use super::text::unwritten;
 use super::together::{Changed, Draft, Status};
-use crate::gate::paths;
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
 use crate::tools::fs::seen::Fit;
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::paths;
 
 #[derive(Deserialize)]
 struct Args {
@@ -48,11 +50,11 @@ pub enum Mode {
 }
 
 /// The files of a call.
-pub fn files(call: &Call<'_>) -> Vec<PathBuf> {
+pub fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
     order(call).map(|order| order.files()).unwrap_or_default()
 }
 
-fn order(call: &Call<'_>) -> Result<Order, Trouble> {
+fn order(call: &Invocation<'_>) -> Result<Order, ToolError> {
     let Args { patch, mode, skip_missing } = call.decode()?;
     Ok(Order { patch, from: call.place.clone(), mode, skip_missing })
 }
@@ -70,15 +72,32 @@ impl Order {
     }
 }
 
+/// Applies a patch to many files.
+pub struct PatchTool;
+
+impl Tool for PatchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("edit.patch", Effect::Writes).with_preview()
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::writing(files(call), &call.place)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
 /// Applies the patch of a call.
-pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     apply(call, &order(call)?)
 }
 
 /// Applies a patch.
-pub fn apply(call: &Call<'_>, order: &Order) -> Result<Outcome, Trouble> {
+pub fn apply(call: &Invocation<'_>, order: &Order) -> Result<ToolOutput, ToolError> {
     let read = envelope::read(&order.patch);
-    let Patch { steps, mut notes } = read.map_err(|wrong| Trouble::invalid(wrong.told()))?;
+    let Patch { steps, mut notes } = read.map_err(|wrong| ToolError::invalid(wrong.told()))?;
     let mut draft = Draft::new(call);
     let mut failed = None;
     for step in &steps {
@@ -93,21 +112,21 @@ pub fn apply(call: &Call<'_>, order: &Order) -> Result<Outcome, Trouble> {
     notes.append(&mut draft.notes);
     match failed {
         Some(why) if order.mode == Mode::Atomic => {
-            Err(Trouble::new(why.kind, unwritten(&why.text)))
+            Err(ToolError::new(why.kind, unwritten(&why.text)))
         }
         Some(why) => {
             let done = told(call, &draft.commit()?, &notes);
             let text = format!("{}. The steps before it were made:\n{}", why.text, done.text);
-            Ok(Outcome { ok: false, error_kind: Some(why.kind), text, ..done })
+            Ok(ToolOutput { ok: false, error_kind: Some(why.kind), text, ..done })
         }
         None => Ok(told(call, &draft.commit()?, &notes)),
     }
 }
 
 /// One step; gives what was forgiven.
-fn take(order: &Order, draft: &mut Draft<'_, '_>, step: &Step) -> Result<Vec<String>, Trouble> {
+fn take(order: &Order, draft: &mut Draft<'_, '_>, step: &Step) -> Result<Vec<String>, ToolError> {
     let place = |raw: &str| {
-        paths::resolve(&order.from, raw).map_err(|why| Trouble::io(&format!("`{raw}`"), &why))
+        paths::resolve(&order.from, raw).map_err(|why| ToolError::io(&format!("`{raw}`"), &why))
     };
     match step {
         Step::Add { path, text } => {
@@ -132,7 +151,7 @@ fn take(order: &Order, draft: &mut Draft<'_, '_>, step: &Step) -> Result<Vec<Str
             let path = place(raw)?;
             let Some(text) = draft.text(&path)? else { return Err(missing("update", raw)) };
             let made = chunk::apply(&text, chunks)
-                .map_err(|why| Trouble::failed(draft.explain(&path, format!("{raw}: {why}"))))?;
+                .map_err(|why| ToolError::failed(draft.explain(&path, format!("{raw}: {why}"))))?;
             let fit = if made.notes.is_empty() { Fit::Exact } else { Fit::Loose };
             let notes = made.notes.into_iter().map(|note| format!("{raw}: {note}")).collect();
             match to {
@@ -144,11 +163,11 @@ fn take(order: &Order, draft: &mut Draft<'_, '_>, step: &Step) -> Result<Vec<Str
     }
 }
 
-fn missing(what: &str, raw: &str) -> Trouble {
-    Trouble::new(ErrorKind::NotFound, format!("cannot {what} {raw}: there is no such file"))
+fn missing(what: &str, raw: &str) -> ToolError {
+    ToolError::new(ErrorKind::NotFound, format!("cannot {what} {raw}: there is no such file"))
 }
 
-fn told(call: &Call<'_>, changed: &[Changed], notes: &[String]) -> Outcome {
+fn told(call: &Invocation<'_>, changed: &[Changed], notes: &[String]) -> ToolOutput {
     let sum = |of: fn(&Changed) -> usize| changed.iter().map(of).sum::<usize>();
     let (additions, deletions) =
         (sum(|file| file.difference.additions), sum(|file| file.difference.deletions));
@@ -174,7 +193,7 @@ fn told(call: &Call<'_>, changed: &[Changed], notes: &[String]) -> Outcome {
         "files": changed.iter().map(row).collect::<Vec<_>>(),
         "notes": notes,
     });
-    Outcome::done(text).titled(title).with(metadata)
+    ToolOutput::done(text).titled(title).with(metadata)
 }
 
 fn letter(status: Status) -> &'static str {

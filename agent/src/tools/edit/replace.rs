@@ -5,10 +5,13 @@ use serde_json::json;
 
 use super::fuzzy::{self, Hit, Miss, Strategy};
 use super::locate;
-use super::text::{Change, Difference, FileText, difference, load, store};
-use crate::tools::call::{Call, Trouble};
-use crate::tools::profile::{Engine, Style};
-use crate::tools::{ErrorKind, Outcome};
+use super::text::{Change, FileText, load, store};
+use crate::tools::call::Invocation;
+use crate::tools::kind::{Effect, ToolKind};
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::profile::Style;
+use crate::tools::text_diff::{Difference, difference};
+use crate::tools::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
 
 /// What is to stand where.
 #[derive(Deserialize)]
@@ -33,13 +36,32 @@ pub struct Missed {
     already: bool,
 }
 
+/// Replaces a text in a file.
+pub struct ReplaceTool;
+
+impl Tool for ReplaceTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("edit.replace", Effect::Writes)
+            .with_path(PathRule::ExistingFile)
+            .with_preview()
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::writing(vec![call.place.clone()], &call.place)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
 /// Replaces the text.
-pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let wish: Wish = call.decode()?;
     let (old_key, new_key) = names(call);
     if wish.old == wish.new {
         let text = format!("`{old_key}` and `{new_key}` are identical: there is nothing to change");
-        return Err(Trouble::invalid(text));
+        return Err(ToolError::invalid(text));
     }
     if wish.old.is_empty() {
         return create(call, &wish.new);
@@ -56,7 +78,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         Err(missed) => {
             let shown = call.shown_place();
             let why = loaded.explain(call, &call.place, missed.told(call, &shown));
-            let mut outcome = Outcome::failed(ErrorKind::Failed, why);
+            let mut outcome = ToolOutput::failed(ErrorKind::Failed, why);
             let lost = call.face.style == Style::Egirl && missed.miss == Miss::Nowhere;
             outcome.escalate =
                 lost.then(|| format!("text not found in {shown}: the context may be incorrect"));
@@ -89,9 +111,9 @@ fn is_made(text: &str, new: &str) -> bool {
 }
 
 /// The parameters' names as the caller knows them.
-fn names<'c>(call: &'c Call<'_>) -> (&'c str, &'c str) {
+fn names<'c>(call: &'c Invocation<'_>) -> (&'c str, &'c str) {
     // They are parameters of each edit, not of the call.
-    if call.face.engine == Engine::Multi {
+    if call.face.engine == ToolKind::MULTI_EDIT {
         return ("oldString", "newString");
     }
     (call.face.shown_key("old"), call.face.shown_key("new"))
@@ -114,23 +136,24 @@ fn replacement(hit: &Hit, new: &str) -> String {
 }
 
 /// Nothing to search for: a file that is not there or is empty gets the text.
-fn create(call: &Call<'_>, new: &str) -> Result<Outcome, Trouble> {
+fn create(call: &Invocation<'_>, new: &str) -> Result<ToolOutput, ToolError> {
     let (old_key, _) = names(call);
     let shown = call.shown_place();
     let filled = std::fs::metadata(&call.place).is_ok_and(|facts| facts.len() > 0);
     if call.face.style == Style::Egirl || filled {
-        return Err(Trouble::invalid(format!(
+        return Err(ToolError::invalid(format!(
             "`{old_key}` is empty; to replace all of {shown}, write the file"
         )));
     }
-    call.make_room(&call.place).map_err(|e| Trouble::io(&format!("cannot write {shown}"), &e))?;
+    call.make_room(&call.place).map_err(|e| ToolError::io(&format!("cannot write {shown}"), &e))?;
     store(call, &call.place, new)?;
-    Ok(Outcome::done(format!("created {shown}")).with(json!({ "path": call.place, "replaced": 0 })))
+    Ok(ToolOutput::done(format!("created {shown}"))
+        .with(json!({ "path": call.place, "replaced": 0 })))
 }
 
 impl Missed {
     /// Why, and what to try.
-    pub fn told(self, call: &Call<'_>, shown: &str) -> String {
+    pub fn told(self, call: &Invocation<'_>, shown: &str) -> String {
         let (old_key, new_key) = names(call);
         match self.miss {
             Miss::Nowhere if self.already => format!(
@@ -150,7 +173,7 @@ impl Missed {
     }
 }
 
-fn told(call: &Call<'_>, hit: &Hit, before: &str, after: &str) -> Outcome {
+fn told(call: &Invocation<'_>, hit: &Hit, before: &str, after: &str) -> ToolOutput {
     let shown = call.shown_place();
     let Difference { unified, additions, deletions } = difference(before, after);
     let times = hit.spans.len();
@@ -174,5 +197,5 @@ fn told(call: &Call<'_>, hit: &Hit, before: &str, after: &str) -> Outcome {
         "replaced": times,
         "strategy": strategy,
     });
-    Outcome::done(text).titled(format!("edited {shown}")).with(metadata)
+    ToolOutput::done(text).titled(format!("edited {shown}")).with(metadata)
 }

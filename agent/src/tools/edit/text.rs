@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::time::Duration;
 
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
 use crate::tools::fs::read;
 use crate::tools::fs::seen::{self, ChangedFile, Fit};
+use crate::tools::output::ToolError;
 
 const BOM: char = '\u{feff}';
 
@@ -125,13 +125,18 @@ pub struct Loaded {
 impl Loaded {
     /// Refuses an edit that fits only loosely in a file that changed since this session saw it;
     /// gives a note about the change when the edit may go through.
-    pub fn check(&self, call: &Call<'_>, path: &Path, fit: Fit) -> Result<Option<String>, Trouble> {
+    pub fn check(
+        &self,
+        call: &Invocation<'_>,
+        path: &Path,
+        fit: Fit,
+    ) -> Result<Option<String>, ToolError> {
         let before = (self.text.as_bytes(), self.changed.as_ref());
         seen::check_edit(&call.at.session_dir, path, before, fit)
     }
 
     /// Why an edit found no place, with the change that may have caused it.
-    pub fn explain(&self, call: &Call<'_>, path: &Path, why: String) -> String {
+    pub fn explain(&self, call: &Invocation<'_>, path: &Path, why: String) -> String {
         match &self.changed {
             None => why,
             Some(change) => change.explain(&call.at.session_dir, path, self.text.as_bytes(), &why),
@@ -140,26 +145,26 @@ impl Loaded {
 }
 
 /// Reads a file that a call is about, to change it. Refused: what is not text.
-pub fn load(call: &Call<'_>, path: &Path) -> Result<Loaded, Trouble> {
+pub fn load(call: &Invocation<'_>, path: &Path) -> Result<Loaded, ToolError> {
     let shown = call.shown(path);
     let content = call.load(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
             let tried = call.tried_places(path);
-            Trouble::io(&format!("Failed to edit file {shown} (tried: {tried})"), &e)
+            ToolError::io(&format!("Failed to edit file {shown} (tried: {tried})"), &e)
         }
-        _ => Trouble::io(&format!("Failed to edit file {shown}"), &e),
+        _ => ToolError::io(&format!("Failed to edit file {shown}"), &e),
     })?;
     let changed = seen::changed(&call.at.session_dir, path, &content.bytes)?;
     Ok(Loaded { text: text_of(&shown, content.bytes)?, changed })
 }
 
 /// The bytes of a file as a text.
-pub fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, Trouble> {
+pub fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, ToolError> {
     if let Some(kind) = read::binary(&bytes) {
-        return Err(Trouble::failed(format!("Failed to edit file {shown}: it is {kind}")));
+        return Err(ToolError::failed(format!("Failed to edit file {shown}: it is {kind}")));
     }
     String::from_utf8(bytes).map_err(|_| {
-        Trouble::failed(format!(
+        ToolError::failed(format!(
             "Failed to edit file {shown}: it is not valid UTF-8, and writing it back would change \
              other bytes; edit it with the shell"
         ))
@@ -167,9 +172,9 @@ pub fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, Trouble> {
 }
 
 /// Writes what [`load`] read and an engine changed.
-pub fn store(call: &Call<'_>, path: &Path, text: &str) -> Result<(), Trouble> {
+pub fn store(call: &Invocation<'_>, path: &Path, text: &str) -> Result<(), ToolError> {
     call.store(path, text)
-        .map_err(|e| Trouble::io(&format!("Failed to edit file {}", call.shown(path)), &e))?;
+        .map_err(|e| ToolError::io(&format!("Failed to edit file {}", call.shown(path)), &e))?;
     seen::note(&call.at.session_dir, path, text.as_bytes());
     Ok(())
 }
@@ -181,59 +186,10 @@ pub fn unwritten(why: &str) -> String {
     format!("{why}{joint}Nothing was written")
 }
 
-/// How one text became another.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Difference {
-    /// As a unified diff with three lines of context, without file names.
-    pub unified: String,
-    /// Lines that came.
-    pub additions: usize,
-    /// Lines that went.
-    pub deletions: usize,
-}
-
-/// How long is looked for the shortest diff; then a longer one will do.
-const DIFF_TIME: Duration = Duration::from_secs(1);
-
-/// Compares two texts.
-pub fn difference(old: &str, new: &str) -> Difference {
-    // A carriage return alone is content, as it is for the edits.
-    let lines = |text| str::split_inclusive(text, '\n').collect::<Vec<_>>();
-    let (old, new) = (lines(old), lines(new));
-    let mut config = similar::TextDiff::configure();
-    let diff = config.timeout(DIFF_TIME).newline_terminated(true).diff_slices(&old, &new);
-    let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
-    Difference {
-        unified: diff.unified_diff().context_radius(3).to_string(),
-        additions: count(similar::ChangeTag::Insert),
-        deletions: count(similar::ChangeTag::Delete),
-    }
-}
-
-/// The largest file of which a diff is made for people, in bytes.
-const DIFF_BYTES: usize = 1 << 20;
-
-/// The change of a file as a unified diff with its name. What is no text, or very large, is named
-/// only.
-pub fn unified(shown: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> String {
-    let from = before.map_or("/dev/null".to_owned(), |_| format!("a/{shown}"));
-    let to = after.map_or("/dev/null".to_owned(), |_| format!("b/{shown}"));
-    let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
-    let body = match (std::str::from_utf8(before), std::str::from_utf8(after)) {
-        _ if before.len().max(after.len()) > DIFF_BYTES => {
-            format!("too large to show: {} bytes become {}\n", before.len(), after.len())
-        }
-        (Ok(before), Ok(after)) => difference(before, after).unified,
-        (Err(_), _) | (_, Err(_)) => {
-            format!("not text: {} bytes become {}\n", before.len(), after.len())
-        }
-    };
-    format!("--- {from}\n+++ {to}\n{body}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::text_diff::difference;
 
     #[test]
     fn endings_and_mark_survive_a_change() {

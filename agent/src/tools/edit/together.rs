@@ -6,15 +6,17 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::text::{self, Difference, difference};
-use crate::tools::call::{Call, Trouble};
+use super::text;
+use crate::tools::call::Invocation;
 use crate::tools::fs::open::Content;
 use crate::tools::fs::seen::{self, ChangedFile, Fit};
+use crate::tools::output::ToolError;
+use crate::tools::text_diff::{Difference, difference};
 use crate::tools::undo::keep::Wish;
 
 /// Files as they are to become. Nothing is written before [`Draft::commit`].
 pub struct Draft<'a, 'c> {
-    call: &'a Call<'c>,
+    call: &'a Invocation<'c>,
     files: BTreeMap<PathBuf, State>,
     /// Files that changed since the session saw them, and were edited all the same.
     pub notes: Vec<String>,
@@ -53,40 +55,40 @@ pub struct Changed {
 
 impl<'a, 'c> Draft<'a, 'c> {
     /// A draft in which nothing is changed.
-    pub fn new(call: &'a Call<'c>) -> Draft<'a, 'c> {
+    pub fn new(call: &'a Invocation<'c>) -> Draft<'a, 'c> {
         Draft { call, files: BTreeMap::new(), notes: Vec::new() }
     }
 
     /// The text of a file as it is to become so far; `None` where there is no file.
-    pub fn text(&mut self, path: &Path) -> Result<Option<String>, Trouble> {
+    pub fn text(&mut self, path: &Path) -> Result<Option<String>, ToolError> {
         self.open(path)?;
         Ok(self.files.get(path).and_then(|state| state.after.clone()))
     }
 
     /// Whether there is a file, text or not.
-    pub fn exists(&mut self, path: &Path) -> Result<bool, Trouble> {
+    pub fn exists(&mut self, path: &Path) -> Result<bool, ToolError> {
         match self.files.get(path) {
             Some(state) => Ok(state.after.is_some()),
             None => match fs::symlink_metadata(path) {
                 Ok(facts) if facts.is_dir() => {
                     let why = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory");
-                    Err(Trouble::io(&self.call.shown(path), &why))
+                    Err(ToolError::io(&self.call.shown(path), &why))
                 }
                 Ok(_) => Ok(true),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-                Err(e) => Err(Trouble::io(&self.call.shown(path), &e)),
+                Err(e) => Err(ToolError::io(&self.call.shown(path), &e)),
             },
         }
     }
 
     /// The file becomes this text, whatever it was.
-    pub fn put(&mut self, path: &Path, text: String) -> Result<(), Trouble> {
+    pub fn put(&mut self, path: &Path, text: String) -> Result<(), ToolError> {
         self.unchanged(path)?.after = Some(text);
         Ok(())
     }
 
     /// The file becomes this text, which an edit made of its own.
-    pub fn edit(&mut self, path: &Path, text: String, fit: Fit) -> Result<(), Trouble> {
+    pub fn edit(&mut self, path: &Path, text: String, fit: Fit) -> Result<(), ToolError> {
         let call = self.call;
         let state = self.state(path)?;
         let mut note = None;
@@ -112,7 +114,7 @@ impl<'a, 'c> Draft<'a, 'c> {
     }
 
     /// The file goes.
-    pub fn remove(&mut self, path: &Path) -> Result<(), Trouble> {
+    pub fn remove(&mut self, path: &Path) -> Result<(), ToolError> {
         self.unchanged(path)?.after = None;
         Ok(())
     }
@@ -123,7 +125,7 @@ impl<'a, 'c> Draft<'a, 'c> {
         from: &Path,
         to: &Path,
         (text, fit): (String, Fit),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ToolError> {
         self.edit(from, String::new(), fit)?;
         let state = self.state(from)?;
         let mode = state.mode.or(state.before.as_ref().map(|content| content.mode));
@@ -133,7 +135,7 @@ impl<'a, 'c> Draft<'a, 'c> {
         Ok(())
     }
 
-    fn open(&mut self, path: &Path) -> Result<(), Trouble> {
+    fn open(&mut self, path: &Path) -> Result<(), ToolError> {
         if self.files.contains_key(path) || !self.exists(path)? {
             return Ok(());
         }
@@ -145,7 +147,7 @@ impl<'a, 'c> Draft<'a, 'c> {
     }
 
     /// The state of a file that is as the session last saw it.
-    fn unchanged(&mut self, path: &Path) -> Result<&mut State, Trouble> {
+    fn unchanged(&mut self, path: &Path) -> Result<&mut State, ToolError> {
         let call = self.call;
         let state = self.state(path)?;
         if let (Some(before), Some(change)) = (&state.before, &state.changed) {
@@ -155,12 +157,12 @@ impl<'a, 'c> Draft<'a, 'c> {
         Ok(state)
     }
 
-    fn state(&mut self, path: &Path) -> Result<&mut State, Trouble> {
+    fn state(&mut self, path: &Path) -> Result<&mut State, ToolError> {
         if !self.files.contains_key(path) {
             let mut changed = None;
             let before = match self.exists(path)? {
                 true => {
-                    let failed = |e| Trouble::io(&self.call.shown(path), &e);
+                    let failed = |e| ToolError::io(&self.call.shown(path), &e);
                     let content = self.call.load(path).map_err(failed)?;
                     changed = seen::changed(&self.call.at.session_dir, path, &content.bytes)?;
                     Some(content)
@@ -173,7 +175,7 @@ impl<'a, 'c> Draft<'a, 'c> {
     }
 
     /// Writes all. When one cannot be written, those before it are put back.
-    pub fn commit(self) -> Result<Vec<Changed>, Trouble> {
+    pub fn commit(self) -> Result<Vec<Changed>, ToolError> {
         let call = self.call;
         let differs = |state: &State| {
             let before = state.before.as_ref().map(|content| content.bytes.as_slice());
@@ -182,7 +184,7 @@ impl<'a, 'c> Draft<'a, 'c> {
         let files: Vec<(PathBuf, State)> =
             self.files.into_iter().filter(|(_, state)| differs(state)).collect();
         let wishes: Vec<Wish<'_>> = files.iter().map(wish).collect();
-        call.keep(&wishes).map_err(|e| Trouble::io("nothing was written", &e))?;
+        call.keep(&wishes).map_err(|e| ToolError::io("nothing was written", &e))?;
         for (at, (path, state)) in files.iter().enumerate() {
             base::files::step("g3.write.file");
             let Err(why) = write(call, path, state) else { continue };
@@ -195,7 +197,7 @@ impl<'a, 'c> Draft<'a, 'c> {
                 call.forget_kept();
             }
             let text = format!("{}: {}. {told}", call.shown(path), why.text);
-            return Err(Trouble::new(why.kind, text));
+            return Err(ToolError::new(why.kind, text));
         }
         Ok(files.into_iter().map(|(path, state)| changed(path, &state)).collect())
     }
@@ -205,8 +207,8 @@ fn wish((path, state): &(PathBuf, State)) -> Wish<'_> {
     (path, state.after.as_deref().map(str::as_bytes))
 }
 
-fn write(call: &Call<'_>, path: &Path, state: &State) -> Result<(), Trouble> {
-    let failed = |e: io::Error| Trouble::io("cannot be written", &e);
+fn write(call: &Invocation<'_>, path: &Path, state: &State) -> Result<(), ToolError> {
+    let failed = |e: io::Error| ToolError::io("cannot be written", &e);
     let Some(text) = &state.after else { return fs::remove_file(path).map_err(failed) };
     call.make_room(path).map_err(failed)?;
     call.store(path, text).map_err(failed)?;
@@ -219,7 +221,7 @@ fn write(call: &Call<'_>, path: &Path, state: &State) -> Result<(), Trouble> {
 }
 
 /// Puts files back as they were; names those that could not be, and why.
-fn put_back(call: &Call<'_>, files: &[(PathBuf, State)]) -> Vec<String> {
+fn put_back(call: &Invocation<'_>, files: &[(PathBuf, State)]) -> Vec<String> {
     let mut lost = Vec::new();
     for (path, state) in files {
         let back = match &state.before {

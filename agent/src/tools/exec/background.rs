@@ -11,9 +11,12 @@ use serde_json::json;
 
 use super::boxed;
 use super::environment::{self, Environment};
-use crate::gate::Pass;
-use crate::tools::call::{Call, Trouble};
-use crate::tools::{ErrorKind, Outcome, Workplace};
+use crate::tools::call::Invocation;
+use crate::tools::context::ToolContext;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::Permit;
 
 #[derive(Deserialize)]
 struct Args {
@@ -39,26 +42,43 @@ pub struct Record {
 }
 
 /// Where what is known about the processes of a session lies.
-pub fn directory(at: &Workplace) -> PathBuf {
+pub fn directory(at: &ToolContext) -> PathBuf {
     at.session_dir.join("tools/background")
 }
 
+/// Starts a process that lives on.
+pub struct BackgroundTool;
+
+impl Tool for BackgroundTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("exec.background", Effect::Runs)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::scope(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Starts a process and lets go of it.
-pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
+pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     if args.command.trim().is_empty() {
-        return Err(Trouble::invalid("`command` is empty"));
+        return Err(ToolError::invalid("`command` is empty"));
     }
     if !call.place.is_dir() {
         let text = format!("the directory {} does not exist", call.place.display());
-        return Err(Trouble::invalid(text));
+        return Err(ToolError::invalid(text));
     }
-    if pass == Pass::Sandboxed {
+    if call.pass == Permit::Sandboxed {
         let why = "denied: what must run in the sandbox cannot run in the background";
-        return Err(Trouble::new(ErrorKind::Denied, why));
+        return Err(ToolError::new(ErrorKind::Denied, why));
     }
     let directory = directory(call.at);
-    let broken = |e: std::io::Error| Trouble::io("cannot start a background process", &e);
+    let broken = |e: std::io::Error| ToolError::io("cannot start a background process", &e);
     fs::create_dir_all(&directory).map_err(broken)?;
     let name = match &args.name {
         Some(name) => name.clone(),
@@ -72,7 +92,7 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
              `kill -- -{}`, or choose another name",
             old.name, old.pid, old.pid
         );
-        return Err(Trouble::failed(text));
+        return Err(ToolError::failed(text));
     }
     let (mut log_file, log) = log_file(&directory, &slug).map_err(broken)?;
     let started = Clock::from_env().stamp();
@@ -83,14 +103,14 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
         call.place.display()
     )
     .map_err(broken)?;
-    let pid = start(call, &args, &log_file, pass).map_err(broken)?;
+    let pid = start(call, &args, &log_file).map_err(broken)?;
     let record = Record { name, command: args.command, pid, born: born(pid), log };
     base::files::replace_json(&file, &record).map_err(broken)?;
     Ok(told(call, &record))
 }
 
-fn start(call: &Call<'_>, args: &Args, log: &File, pass: Pass) -> std::io::Result<u32> {
-    let hold = boxed::hold(pass, call.at)?;
+fn start(call: &Invocation<'_>, args: &Args, log: &File) -> std::io::Result<u32> {
+    let hold = call.at.hold(call.pass)?;
     let job = |shell: &str| -> std::io::Result<Job> {
         let job = Job::new(shell, &call.place).arg("-c").arg(&args.command);
         let job = environment::apply(job, args.environment);
@@ -110,7 +130,7 @@ fn start(call: &Call<'_>, args: &Args, log: &File, pass: Pass) -> std::io::Resul
     Ok(pid)
 }
 
-fn told(call: &Call<'_>, record: &Record) -> Outcome {
+fn told(call: &Invocation<'_>, record: &Record) -> ToolOutput {
     let Record { name, pid, log, .. } = record;
     let log = log.display();
     let text = format!(
@@ -127,16 +147,16 @@ fn told(call: &Call<'_>, record: &Record) -> Outcome {
         "handle": name,
         "workdir": call.place,
     });
-    Outcome::done(text).titled(format!("{name}: pid {pid}")).with(metadata)
+    ToolOutput::done(text).titled(format!("{name}: pid {pid}")).with(metadata)
 }
 
 /// A name as a file name: it must not lead anywhere.
-pub fn slug(name: &str) -> Result<String, Trouble> {
+pub fn slug(name: &str) -> Result<String, ToolError> {
     let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let slug: String = name.trim().chars().map(|c| if fits(c) { c } else { '_' }).collect();
     let slug = slug.trim_start_matches('.').to_owned();
     if slug.is_empty() || slug.len() > 100 {
-        return Err(Trouble::invalid(
+        return Err(ToolError::invalid(
             "`name` must have between 1 and 100 letters, digits, `-`, `_` or `.`",
         ));
     }

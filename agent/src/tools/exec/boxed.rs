@@ -14,8 +14,7 @@ use base::sandbox::git_dirs::{self, GitDirs};
 use base::sandbox::{self, Confinement, Rules, Scope, caches, home};
 
 use super::sandbox::Sandbox;
-use crate::gate::{Confining, Pass};
-use crate::tools::Workplace;
+use gate::Confining;
 
 /// What holds a command.
 #[derive(Clone, Debug)]
@@ -26,26 +25,12 @@ pub struct Hold {
     pub sandbox: Option<Arc<Sandbox>>,
 }
 
-/// What a command may reach that the gate let pass. Nothing is held back from a free one, unless
-/// we are in studio's box, which opens our configuration and logins for us and not for it.
-pub fn hold(pass: Pass, at: &Workplace) -> io::Result<Option<Hold>> {
-    Ok(match pass {
-        Pass::Free if in_studio() => CommandBox::at(at).hold()?,
-        Pass::Free => None,
-        Pass::Confined => CommandBox::at(at).hold()?,
-        Pass::Boxed => {
-            // Without rules nothing can be reached.
-            let around = around().unwrap_or_else(|_| Some(Rules::default()));
-            let confinement = Confinement::new(tight(at, around), Scope::Closed);
-            Some(Hold::of(whole("box", confinement)?))
-        }
-        Pass::Sandboxed => {
-            let sandbox = Sandbox::new(at)?;
-            let confinement = Confinement::new(sandbox.rules.clone(), Scope::Closed);
-            let confinement = Arc::new(whole("sandbox", confinement)?);
-            Some(Hold { confinement, sandbox: Some(Arc::new(sandbox)) })
-        }
-    })
+/// The sandbox for a command that works in this tree.
+pub fn sandboxed(root: &Path) -> io::Result<Hold> {
+    let sandbox = Sandbox::new(root)?;
+    let confinement = Confinement::new(sandbox.rules.clone(), Scope::Closed);
+    let confinement = Arc::new(whole("sandbox", confinement)?);
+    Ok(Hold { confinement, sandbox: Some(Arc::new(sandbox)) })
 }
 
 /// The box that commands run in by default, and other programs that are started for a working
@@ -81,15 +66,15 @@ struct Made {
 const RECENT: Duration = Duration::from_secs(60);
 
 impl CommandBox {
-    /// The box of a workplace.
-    pub fn at(at: &Workplace) -> CommandBox {
-        CommandBox {
-            sandbox: at.others.sandbox.clone(),
-            root: at.root.clone(),
-            outputs: outputs(at),
-            own: None,
-            recent: at.others.recent_box.clone(),
-        }
+    /// The box of a session, in which its commands may read the long outputs of others.
+    pub fn of_session(
+        sandbox: Arc<config::Sandbox>,
+        root: &Path,
+        session_dir: &Path,
+        recent: Arc<RecentBox>,
+    ) -> CommandBox {
+        let (root, outputs) = (root.to_owned(), outputs(session_dir));
+        CommandBox { sandbox, root, outputs, own: None, recent }
     }
 
     /// The box for programs that work in this tree.
@@ -139,6 +124,24 @@ impl CommandBox {
             Ok(()) => self.hold(),
             Err(_) => Ok(None),
         }
+    }
+
+    /// What holds a program that a rule boxes: it writes the tree and temporary files only. Fails
+    /// where the kernel cannot hold it.
+    pub fn hold_tightly(&self) -> io::Result<Hold> {
+        // Without rules nothing can be reached.
+        let around = around().unwrap_or_else(|_| Some(Rules::default()));
+        let confinement = Confinement::new(self.tight(around), Scope::Closed);
+        Ok(Hold::of(whole("box", confinement)?))
+    }
+
+    fn tight(&self, around: Option<Rules>) -> Rules {
+        let mut rules = around.unwrap_or_else(home_rules);
+        rules.read.extend(self.outputs.clone());
+        rules.write.extend(home::writable(&self.root, &home_dir(), &closed()));
+        rules.write.push(std::env::temp_dir());
+        rules.fixed = git_dirs::of(&self.root).fixed;
+        rules
     }
 
     fn rules(&self, git: &GitDirs) -> Rules {
@@ -215,19 +218,10 @@ fn temporary(home: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Where long outputs of commands are kept, for the model to look at with other commands.
-fn outputs(at: &Workplace) -> Option<PathBuf> {
-    let outputs = at.session_dir.join("tools");
+fn outputs(session_dir: &Path) -> Option<PathBuf> {
+    let outputs = session_dir.join("tools");
     // What is not there cannot be opened.
     std::fs::create_dir_all(&outputs).ok().map(|()| outputs)
-}
-
-fn tight(at: &Workplace, around: Option<Rules>) -> Rules {
-    let mut rules = around.unwrap_or_else(home_rules);
-    rules.read.extend(outputs(at));
-    rules.write.extend(home::writable(&at.root, &home_dir(), &closed()));
-    rules.write.push(std::env::temp_dir());
-    rules.fixed = git_dirs::of(&at.root).fixed;
-    rules
 }
 
 fn read(file: &Path) -> io::Result<Rules> {

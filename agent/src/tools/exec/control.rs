@@ -12,8 +12,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::background::{Record, directory, is_running, load, slug};
-use crate::tools::call::{Call, Trouble};
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -43,8 +45,25 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Bytes of a log that are shown at most, from its end.
 const SHOWN: u64 = 30_000;
 
+/// Shows and ends processes that live on.
+pub struct ProcessControlTool;
+
+impl Tool for ProcessControlTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("exec.control", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("background")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Carries out what is asked.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     if args.action == Action::List {
         return Ok(list(call));
@@ -57,25 +76,25 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     }
 }
 
-fn all(call: &Call<'_>) -> Vec<Record> {
+fn all(call: &Invocation<'_>) -> Vec<Record> {
     let entries = fs::read_dir(directory(call.at)).into_iter().flatten().flatten();
     let mut all: Vec<Record> = entries.filter_map(|entry| load(&entry.path())).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
 
-fn named(call: &Call<'_>, name: Option<&str>) -> Result<Record, Trouble> {
+fn named(call: &Invocation<'_>, name: Option<&str>) -> Result<Record, ToolError> {
     let known = || {
         let names: Vec<String> = all(call).into_iter().map(|it| format!("`{}`", it.name)).collect();
         if names.is_empty() { "there is none".to_owned() } else { names.join(", ") }
     };
     let Some(name) = name else {
-        return Err(Trouble::invalid(format!("`name` is missing: {}", known())));
+        return Err(ToolError::invalid(format!("`name` is missing: {}", known())));
     };
     let file = directory(call.at).join(format!("{}.json", slug(name)?));
     load(&file).ok_or_else(|| {
         let text = format!("no process `{name}` was started in the background: {}", known());
-        Trouble::new(ErrorKind::NotFound, text)
+        ToolError::new(ErrorKind::NotFound, text)
     })
 }
 
@@ -83,7 +102,7 @@ fn state(record: &Record) -> &'static str {
     if is_running(record) { "running" } else { "ended" }
 }
 
-fn list(call: &Call<'_>) -> Outcome {
+fn list(call: &Invocation<'_>) -> ToolOutput {
     let all = all(call);
     let row = |it: &Record| format!("{}: {}, pid {}: {}", it.name, state(it), it.pid, it.command);
     let text = match all.is_empty() {
@@ -91,7 +110,7 @@ fn list(call: &Call<'_>) -> Outcome {
         false => all.iter().map(row).collect::<Vec<_>>().join("\n"),
     };
     let rows: Vec<Value> = all.iter().map(|it| facts(it, state(it))).collect();
-    Outcome::done(text).with(json!({ "processes": rows }))
+    ToolOutput::done(text).with(json!({ "processes": rows }))
 }
 
 fn facts(record: &Record, state: &str) -> Value {
@@ -101,7 +120,7 @@ fn facts(record: &Record, state: &str) -> Value {
     })
 }
 
-fn told(record: &Record, state: &str) -> Outcome {
+fn told(record: &Record, state: &str) -> ToolOutput {
     let bytes = fs::metadata(&record.log).map_or(0, |facts| facts.len());
     let text = format!(
         "{}: {state}\npid: {}\nlog: {} ({bytes} bytes)",
@@ -109,11 +128,11 @@ fn told(record: &Record, state: &str) -> Outcome {
         record.pid,
         record.log.display()
     );
-    Outcome::done(text).with(facts(record, state))
+    ToolOutput::done(text).with(facts(record, state))
 }
 
-fn log(record: &Record, lines: usize) -> Result<Outcome, Trouble> {
-    let failed = |why| Trouble::io(&format!("cannot read {}", record.log.display()), &why);
+fn log(record: &Record, lines: usize) -> Result<ToolOutput, ToolError> {
+    let failed = |why| ToolError::io(&format!("cannot read {}", record.log.display()), &why);
     let (text, is_cut) = tail(&record.log, lines.max(1)).map_err(failed)?;
     let note = match is_cut {
         true => format!("[the beginning is left out; all of it is in {}]\n", record.log.display()),
@@ -121,7 +140,9 @@ fn log(record: &Record, lines: usize) -> Result<Outcome, Trouble> {
     };
     let state = state(record);
     let text = format!("{note}{}", base::text::printable_output(&text));
-    Ok(Outcome::done(text).titled(format!("{}: {state}", record.name)).with(facts(record, state)))
+    Ok(ToolOutput::done(text)
+        .titled(format!("{}: {state}", record.name))
+        .with(facts(record, state)))
 }
 
 /// The last lines of a file, and whether there is more before them.
@@ -143,7 +164,7 @@ fn tail(path: &Path, lines: usize) -> std::io::Result<(String, bool)> {
 }
 
 /// Ends a process and all that it started.
-async fn kill(record: &Record) -> Outcome {
+async fn kill(record: &Record) -> ToolOutput {
     if !is_running(record) {
         return told(record, "ended");
     }
@@ -154,7 +175,9 @@ async fn kill(record: &Record) -> Outcome {
     }
     match state(record) {
         "ended" => told(record, "ended"),
-        state => Outcome { ok: false, error_kind: Some(ErrorKind::Failed), ..told(record, state) },
+        state => {
+            ToolOutput { ok: false, error_kind: Some(ErrorKind::Failed), ..told(record, state) }
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use base::sandbox::Confinement;
 use rustix::fs::{Access, access};
 
-use crate::gate::paths::follow;
+use gate::paths::follow;
 
 /// What the system says when something is not permitted, in small letters.
 const SIGNS: [&str; 7] = [

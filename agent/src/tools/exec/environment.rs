@@ -3,6 +3,7 @@
 use base::process::Job;
 use base::sandbox::COMMANDS;
 use base::sandbox::environment::{holds_password, is_secret};
+use base::test_hooks::is_hook;
 use serde::Deserialize;
 
 /// Which variables a command gets.
@@ -48,7 +49,7 @@ const LISTED: [&str; 24] = [
 
 /// Whether a variable is kept from commands: secrets by name, and our own configuration.
 fn is_withheld(name: &str) -> bool {
-    let own = name.starts_with("G3_") && !name.starts_with("G3_TEST_");
+    let own = name.starts_with("G3_") && !is_hook(name);
     own || name == "SSH_AUTH_SOCK" || name == COMMANDS || is_secret(name)
 }
 

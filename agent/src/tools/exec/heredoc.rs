@@ -7,9 +7,9 @@ use regex::Regex;
 
 use super::output::{Capture, Show};
 use super::process::{End, Ran};
-use crate::gate::paths;
-use crate::tools::call::Call;
+use crate::tools::call::Invocation;
 use crate::tools::edit::patch::{self, Mode, Order};
+use gate::paths;
 
 /// The line before the patch: `cd DIR &&`, the name, and what ends the patch.
 static HEAD: LazyLock<Regex> = LazyLock::new(|| {
@@ -47,7 +47,7 @@ fn find(line: &str) -> Option<Found> {
 }
 
 /// The patch of a call, and where its paths start.
-pub fn order(call: &Call<'_>) -> Option<Order> {
+pub fn order(call: &Invocation<'_>) -> Option<Order> {
     let found = find(call.text("command"))?;
     let from = match found.directory {
         Some(directory) => paths::resolve(&call.place, &directory).ok()?,
@@ -57,7 +57,7 @@ pub fn order(call: &Call<'_>) -> Option<Order> {
 }
 
 /// Applies it; told as a command that was run.
-pub fn run(call: &Call<'_>, order: &Order, show: Show) -> Ran {
+pub fn run(call: &Invocation<'_>, order: &Order, show: Show) -> Ran {
     let started = std::time::Instant::now();
     let gather = |name: &str, text: &str| {
         let mut stream = Capture::new(show, &call.at.session_dir.join("tools"), name);

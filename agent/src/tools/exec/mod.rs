@@ -1,22 +1,22 @@
 //! Running commands: one engine, four faces, and processes that live on.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use base::config::agent::Action;
 use reqwest::Url;
-use serde_json::Value;
 
-use super::Workplace;
-use super::call::Call;
-use super::profile::{Face, Style};
+use super::call::Invocation;
+use super::context::ToolContext;
+use super::profile::Style;
+use super::tool::CallScope;
 use super::web::door;
-
-use crate::gate::{Access, Visitor, hosts, paths, verbs};
+use gate::{Access, AccessRequest, hosts, paths, shell_parse};
 
 pub mod background;
 pub mod boxed;
 pub mod control;
 pub mod denial;
+pub mod directory;
 pub mod environment;
 pub mod git_guard;
 pub mod heredoc;
@@ -28,37 +28,8 @@ pub mod run;
 pub mod sandbox;
 pub mod windowed;
 
-/// Whether the face keeps the directory between calls.
-pub fn remembers_directory(face: &Face) -> bool {
-    face.defaults.get("keep_directory").and_then(Value::as_bool).unwrap_or(false)
-}
-
-/// Where a command starts: where the last one ended, if this face keeps it, else the workplace.
-pub fn directory(face: &Face, at: &Workplace) -> PathBuf {
-    let kept = remembers_directory(face).then(|| kept_directory(at)).flatten();
-    kept.unwrap_or_else(|| at.cwd.clone())
-}
-
-fn kept_directory(at: &Workplace) -> Option<PathBuf> {
-    let text = std::fs::read_to_string(directory_file(at)).ok()?;
-    let path = paths::follow(Path::new(&text)).ok()?;
-    (path.is_dir() && paths::is_inside(&path, &at.root)).then_some(path)
-}
-
-fn keep_directory(at: &Workplace, path: &Path) {
-    let file = directory_file(at);
-    let Some(parent) = file.parent() else { return };
-    // A directory that cannot be kept means that the next command starts in the workplace.
-    let _ = std::fs::create_dir_all(parent)
-        .and_then(|()| base::files::replace(&file, path.as_os_str().as_encoded_bytes()));
-}
-
-fn directory_file(at: &Workplace) -> PathBuf {
-    at.session_dir.join("tools/directory")
-}
-
 /// What a command reaches.
-pub fn reaches(call: &Call<'_>) -> Vec<Access> {
+pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     if let Some(patch) = heredoc::order(call) {
         return patch.files().into_iter().map(Access::Write).collect();
     }
@@ -72,10 +43,16 @@ pub fn reaches(call: &Call<'_>) -> Vec<Access> {
     std::iter::once(run).chain(hosts).collect()
 }
 
+/// What a command line reaches and touches.
+pub fn scope(call: &Invocation<'_>) -> CallScope {
+    let keys = named_files(call.text("command"), &call.place);
+    CallScope { access: reaches(call), keys, files: Vec::new() }
+}
+
 /// Whether a rule of the user's lets a command run.
-fn is_allowed_by_rule(call: &Call<'_>, run: &Access) -> bool {
-    let Workplace { root, session_dir, gate, .. } = call.at;
-    let verdict = gate.judge(&Visitor {
+fn is_allowed_by_rule(call: &Invocation<'_>, run: &Access) -> bool {
+    let ToolContext { root, session_dir, gate, .. } = call.at;
+    let verdict = gate.judge(&AccessRequest {
         tool: &call.face.name,
         root,
         session_dir,
@@ -87,7 +64,7 @@ fn is_allowed_by_rule(call: &Call<'_>, run: &Access) -> bool {
 
 /// The hosts that a command line fetches from: the web tools' policy counts for them as well. What
 /// runs on this machine or in its network is the command's own business.
-fn hosts(call: &Call<'_>, line: &str) -> Vec<Access> {
+fn hosts(call: &Invocation<'_>, line: &str) -> Vec<Access> {
     let allowed = &call.at.others.web.webfetch.allow_hosts;
     let urls = hosts::fetched(line);
     let mut hosts: Vec<Access> = Vec::new();
@@ -101,9 +78,9 @@ fn hosts(call: &Call<'_>, line: &str) -> Vec<Access> {
 }
 
 /// What a command that is waited for touches: where the directory is kept, the shell itself.
-pub fn touches(call: &Call<'_>) -> Vec<String> {
+pub fn touches(call: &Invocation<'_>) -> Vec<String> {
     let patched = heredoc::order(call).map(|patch| patch.files()).unwrap_or_default();
-    match remembers_directory(call.face) {
+    match directory::is_kept(call.face) {
         true => vec!["shell".to_owned()],
         false if !patched.is_empty() => {
             patched.iter().map(|file| file.to_string_lossy().into_owned()).collect()
@@ -114,7 +91,7 @@ pub fn touches(call: &Call<'_>) -> Vec<String> {
 
 /// The files that a command line names, so that it keeps its order with calls that write them.
 pub fn named_files(line: &str, cwd: &Path) -> Vec<String> {
-    let pieces = verbs::pieces(line);
+    let pieces = shell_parse::parse(line);
     let words = pieces.iter().flat_map(|piece| piece.words.iter().chain(&piece.written));
     let mut files: Vec<String> = words
         .filter(|word| word.contains(['.', '/']) && !word.contains(['$', '*']))

@@ -58,6 +58,18 @@ pub struct Captured {
     pub log: Option<PathBuf>,
 }
 
+/// A stream with what is left out named in its middle.
+pub fn shown(stream: &Captured) -> String {
+    if stream.left_out == 0 {
+        return stream.head.clone();
+    }
+    let place = stream.log.as_ref().map_or_else(String::new, |log| {
+        format!("; all {} bytes are in {}", stream.total, log.display())
+    });
+    let newline = if stream.head.ends_with('\n') { "" } else { "\n" };
+    format!("{}{newline}[truncated {} bytes{place}]\n{}", stream.head, stream.left_out, stream.tail)
+}
+
 impl Capture {
     /// Gathers a stream; a long one goes to a file in `directory` whose name ends with `suffix`.
     pub fn new(show: Show, directory: &Path, suffix: &str) -> Capture {

@@ -17,7 +17,7 @@ use super::environment::{self, Environment};
 use super::git_guard::GitGuard;
 use super::output::{Capture, Captured, Show};
 use super::prompts::{self, Sign};
-use crate::tools::Workplace;
+use crate::tools::context::ToolContext;
 
 /// What to run, and how.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const DIRECTORY_FD: i32 = 9;
 
 /// Runs a command line to its end.
-pub async fn run(order: &Order<'_>, at: &Workplace) -> io::Result<Ran> {
+pub async fn run(order: &Order<'_>, at: &ToolContext) -> io::Result<Ran> {
     let started = Instant::now();
     let told = if order.attended { Some(tempfile::tempfile()?) } else { None };
     let guard = order.hold.as_ref().and_then(|hold| git_guard(hold, at));
@@ -124,7 +124,7 @@ pub async fn run(order: &Order<'_>, at: &Workplace) -> io::Result<Ran> {
 }
 
 /// Where the box cannot keep git's configuration as it is, we do.
-fn git_guard(hold: &Hold, at: &Workplace) -> Option<GitGuard> {
+fn git_guard(hold: &Hold, at: &ToolContext) -> Option<GitGuard> {
     let confinement = &hold.confinement;
     let aside = at.session_dir.join("put-back");
     // What studio keeps is too much to be kept aside for each command.
@@ -165,7 +165,7 @@ type Source = Box<dyn AsyncRead + Send + Unpin>;
 
 /// Reads both streams and watches for silence.
 struct Pump<'a> {
-    at: &'a Workplace,
+    at: &'a ToolContext,
     sources: [Option<Source>; 2],
     stdout: Capture,
     stderr: Capture,
@@ -182,7 +182,7 @@ struct Pump<'a> {
 }
 
 impl<'a> Pump<'a> {
-    fn new(order: &Order<'_>, running: &mut AsyncRunning, at: &'a Workplace) -> Pump<'a> {
+    fn new(order: &Order<'_>, running: &mut AsyncRunning, at: &'a ToolContext) -> Pump<'a> {
         let directory = at.session_dir.join("tools");
         let stdout = running.child.stdout.take().map(|s| Box::new(s) as Source);
         let stderr = running.child.stderr.take().map(|s| Box::new(s) as Source);

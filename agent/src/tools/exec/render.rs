@@ -6,16 +6,17 @@ use serde_json::{Value, json};
 
 use super::boxed;
 use super::output::Captured;
+use super::output::shown;
 use super::process::{End, Ran};
-use crate::tools::call::Call;
+use crate::tools::call::Invocation;
+use crate::tools::output::{ErrorKind, ToolOutput};
 use crate::tools::profile::Style;
-use crate::tools::{ErrorKind, Outcome};
 
 /// Commands whose exit code 1 says "nothing found".
 const SEARCHES: [&str; 6] = ["dir", "where", "findstr", "find", "grep", "which"];
 
 /// The outcome of a command.
-pub fn outcome(call: &Call<'_>, line: &str, time: Option<Duration>, ran: &Ran) -> Outcome {
+pub fn outcome(call: &Invocation<'_>, line: &str, time: Option<Duration>, ran: &Ran) -> ToolOutput {
     let style = call.face.style;
     let ok = ran.end == End::Exited && (ran.code == 0 || forgives(style, line, ran.code));
     let error_kind = match ran.end {
@@ -46,7 +47,7 @@ pub fn outcome(call: &Call<'_>, line: &str, time: Option<Duration>, ran: &Ran) -
             }
         }
     }
-    Outcome { ok, text, error_kind, metadata, title: Some(title), ..Outcome::default() }
+    ToolOutput { ok, text, error_kind, metadata, title: Some(title), ..ToolOutput::default() }
 }
 
 /// What the box did about a command, in sentences.
@@ -74,7 +75,7 @@ fn forgives(style: Style, line: &str, code: i32) -> bool {
     }
 }
 
-fn facts(call: &Call<'_>, ran: &Ran) -> Value {
+fn facts(call: &Invocation<'_>, ran: &Ran) -> Value {
     json!({
         "exit_code": ran.code,
         "workdir": call.place,
@@ -90,18 +91,6 @@ fn facts(call: &Call<'_>, ran: &Ran) -> Value {
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// A stream with what is left out named in its middle.
-pub fn shown(stream: &Captured) -> String {
-    if stream.left_out == 0 {
-        return stream.head.clone();
-    }
-    let place = stream.log.as_ref().map_or_else(String::new, |log| {
-        format!("; all {} bytes are in {}", stream.total, log.display())
-    });
-    let newline = if stream.head.ends_with('\n') { "" } else { "\n" };
-    format!("{}{newline}[truncated {} bytes{place}]\n{}", stream.head, stream.left_out, stream.tail)
 }
 
 fn why_ended(ran: &Ran, time: Option<Duration>) -> Option<String> {

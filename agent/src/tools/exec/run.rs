@@ -9,12 +9,14 @@ use super::environment::Environment;
 use super::output::{Capture, Show};
 use super::process::{End, Order, Ran, run as run_process};
 use super::sandbox::TIME;
-use super::{background, boxed, heredoc, keep_directory, render, windowed};
-use crate::gate::{Pass, paths};
-use crate::tools::call::{Call, Trouble};
+use super::{background, directory, heredoc, render, windowed};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::outside::Command;
 use crate::tools::profile::Style;
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::{Permit, paths};
 
 #[derive(Deserialize)]
 struct Args {
@@ -37,10 +39,28 @@ struct Args {
 const PLAIN: Show = Show { head: 1500, tail: 1500 };
 
 /// Runs a command line.
-pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
+pub struct ShellTool;
+
+impl Tool for ShellTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("exec.run", Effect::Runs)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope { keys: super::touches(call), ..super::scope(call) }
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
+/// Runs a command line.
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let pass = call.pass;
     let args: Args = call.decode()?;
     if args.command.trim().is_empty() {
-        return Err(Trouble::invalid(format!("{}: `command` is empty", call.face.name)));
+        return Err(ToolError::invalid(format!("{}: `command` is empty", call.face.name)));
     }
     if !call.place.is_dir() {
         let kind = match call.face.style {
@@ -51,30 +71,30 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
             "Failed to execute command: the directory {} does not exist",
             call.place.display()
         );
-        return Err(Trouble::new(kind, text));
+        return Err(ToolError::new(kind, text));
     }
     if args.in_background {
-        return background::run(call, pass).await;
+        return background::run(call).await;
     }
-    let sandboxed = pass == Pass::Sandboxed;
+    let sandboxed = pass == Permit::Sandboxed;
     if args.launch_windows && !sandboxed && windowed::is_windowed(&args.command) {
-        return windowed::launch(call, pass).await;
+        return windowed::launch(call).await;
     }
     let limit = args.max_timeout_ms.unwrap_or(u64::MAX);
     let time = args.timeout_ms.map(|ms| Duration::from_millis(ms.clamp(1, limit)));
-    let failed = |e: io::Error| Trouble::failed(format!("Failed to execute command: {e}"));
+    let failed = |e: io::Error| ToolError::failed(format!("Failed to execute command: {e}"));
     let order = Order {
         line: &args.command,
         cwd: &call.place,
         environment: args.environment,
         time: if sandboxed { Some(time.unwrap_or(TIME).min(TIME)) } else { time },
         show: if call.at.plain { PLAIN } else { args.show.within(call.at.result_limit / 2) },
-        hold: boxed::hold(pass, call.at).map_err(failed)?,
+        hold: call.at.hold(pass).map_err(failed)?,
         attended: args.keep_directory && !sandboxed,
     };
     let ran = match heredoc::order(call) {
         Some(patch) => Ok(heredoc::run(call, &patch, order.show)),
-        None => match in_terminal(&order, pass, call).await {
+        None => match in_terminal(&order, call).await {
             Some(ran) => ran,
             None => run_process(&order, call.at).await,
         },
@@ -85,7 +105,7 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
         && directory.is_dir()
         && paths::is_inside(directory, &call.at.root)
     {
-        keep_directory(call.at, directory);
+        directory::keep(&call.at.session_dir, directory);
     }
     let mut outcome = render::outcome(call, &args.command, order.time, &ran);
     if sandboxed && let Some(facts) = outcome.metadata.as_object_mut() {
@@ -96,8 +116,9 @@ pub async fn run(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
 
 /// Runs it in a terminal of whoever is outside. What needs the tighter box, or answers to its
 /// questions, does not go there.
-async fn in_terminal(order: &Order<'_>, pass: Pass, call: &Call<'_>) -> Option<io::Result<Ran>> {
-    let outside = call.at.outside.as_ref().filter(|_| pass == Pass::Free && !order.attended)?;
+async fn in_terminal(order: &Order<'_>, call: &Invocation<'_>) -> Option<io::Result<Ran>> {
+    let outside =
+        call.at.outside.as_ref().filter(|_| call.pass == Permit::Free && !order.attended)?;
     let started = Instant::now();
     let (line, cwd, time) = (order.line, order.cwd, order.time);
     let command = Command { line, cwd, time, cancel: call.at.cancel.clone() };

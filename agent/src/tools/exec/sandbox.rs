@@ -11,7 +11,6 @@ use base::sandbox::Rules;
 use tempfile::TempDir;
 
 use super::boxed;
-use crate::tools::Workplace;
 
 /// How long a command in the sandbox may take.
 pub const TIME: Duration = Duration::from_secs(30);
@@ -37,8 +36,8 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// A sandbox for a command of this workplace.
-    pub fn new(at: &Workplace) -> io::Result<Sandbox> {
+    /// A sandbox for a command that works in this tree.
+    pub fn new(root: &Path) -> io::Result<Sandbox> {
         let scratch = tempfile::Builder::new().prefix("g3-sandbox-").tempdir()?;
         let path = scratch.path().canonicalize()?;
         // In here its owner may be somebody else than us.
@@ -48,7 +47,7 @@ impl Sandbox {
         let opened = std::mem::take(&mut rules.write);
         rules.read.extend(opened.into_iter().filter(|it| !it.starts_with("/dev")));
         rules.read.extend(["/dev/random", "/dev/urandom"].map(PathBuf::from));
-        rules.read.push(at.root.clone());
+        rules.read.push(root.to_owned());
         rules.write.extend(SINKS.map(PathBuf::from));
         rules.write.push(path);
         Ok(Sandbox { rules, scratch })

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::background;
-use crate::gate::{Pass, verbs};
-use crate::tools::Outcome;
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
+use crate::tools::output::{ToolError, ToolOutput};
+use gate::shell_parse;
 
 /// Programs that open a window and stay, whatever their arguments are.
 const PROGRAMS: &[&str] = &[
@@ -112,7 +112,7 @@ const LOG: usize = 4 << 10;
 
 /// Whether a command line is one program that opens a window and stays.
 pub fn is_windowed(line: &str) -> bool {
-    let pieces = verbs::pieces(line);
+    let pieces = shell_parse::parse(line);
     let [piece] = pieces.as_slice() else { return false };
     let program = piece.words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
     let prints = piece.words.iter().any(|word| {
@@ -123,8 +123,8 @@ pub fn is_windowed(line: &str) -> bool {
 }
 
 /// Launches the program.
-pub async fn launch(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
-    let started = background::run(call, pass).await?;
+pub async fn launch(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let started = background::run(call).await?;
     tokio::time::sleep(START).await;
     let fact = |key: &str| started.metadata[key].as_str().unwrap_or_default().to_owned();
     let record = background::directory(call.at).join(format!("{}.json", fact("name")));
@@ -148,7 +148,7 @@ pub async fn launch(call: &Call<'_>, pass: Pass) -> Result<Outcome, Trouble> {
             all.entry(key).or_insert(value);
         }
     }
-    Ok(Outcome::done(told).with(metadata).titled("launched"))
+    Ok(ToolOutput::done(told).with(metadata).titled("launched"))
 }
 
 #[cfg(test)]

@@ -8,10 +8,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{open, seen};
-use crate::skills::embedded;
-use crate::tools::Outcome;
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ToolError, ToolOutput};
 use crate::tools::profile::Style;
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use skills::embedded;
 
 #[derive(Deserialize)]
 struct Args {
@@ -47,8 +49,25 @@ struct Text {
     notes: Vec<String>,
 }
 
+/// Reads a file.
+pub struct ReadFileTool;
+
+impl Tool for ReadFileTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("fs.read", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reading(vec![call.place.clone()])
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
 /// Reads the file.
-pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let part = part(call.decode()?)?;
     let shown = call.shown_place();
     let file = load(call, &shown)?;
@@ -66,15 +85,15 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         }
         (_, Part::Chars(start, end)) => chars(&file, &shown, (start, end), call)?,
     };
-    Ok(Outcome::done(text).titled(format!("read {shown}")).with(metadata))
+    Ok(ToolOutput::done(text).titled(format!("read {shown}")).with(metadata))
 }
 
-fn part(args: Args) -> Result<Part, Trouble> {
+fn part(args: Args) -> Result<Part, ToolError> {
     let chars = args.start.is_some() || args.end.is_some();
     let lines = args.start_line.is_some() || args.end_line.is_some();
     let window = args.offset.is_some() || args.limit.is_some();
     if [chars, lines, window].into_iter().filter(|given| *given).count() > 1 {
-        return Err(Trouble::invalid(
+        return Err(ToolError::invalid(
             "`start`/`end` (characters), `start_line`/`end_line` (lines) and `offset`/`limit` \
              (lines) do not mix: give one pair",
         ));
@@ -82,7 +101,7 @@ fn part(args: Args) -> Result<Part, Trouble> {
     if chars {
         let (start, end) = (args.start.unwrap_or(0), args.end.unwrap_or(usize::MAX));
         if start > end {
-            return Err(Trouble::invalid(format!("`start` ({start}) is past `end` ({end})")));
+            return Err(ToolError::invalid(format!("`start` ({start}) is past `end` ({end})")));
         }
         return Ok(Part::Chars(start, end));
     }
@@ -97,7 +116,7 @@ fn part(args: Args) -> Result<Part, Trouble> {
     Ok(Part::All)
 }
 
-fn load(call: &Call<'_>, shown: &str) -> Result<Text, Trouble> {
+fn load(call: &Invocation<'_>, shown: &str) -> Result<Text, ToolError> {
     let what = match call.face.style {
         Style::Egirl => format!("Failed to read file {shown}"),
         Style::G3 | Style::ToolsApi | Style::Core => format!("cannot read {shown}"),
@@ -105,13 +124,13 @@ fn load(call: &Call<'_>, shown: &str) -> Result<Text, Trouble> {
     let embedded = || embedded::at_location(call.text("path")).map(open::Content::of);
     let content =
         call.load(&call.place).or_else(|e| embedded().ok_or(e)).map_err(|e| match e.kind() {
-            io::ErrorKind::IsADirectory => {
-                Trouble::failed(format!("{what}: it is a directory; list it with the shell (`ls`)"))
-            }
-            _ => Trouble::io(&what, &e),
+            io::ErrorKind::IsADirectory => ToolError::failed(format!(
+                "{what}: it is a directory; list it with the shell (`ls`)"
+            )),
+            _ => ToolError::io(&what, &e),
         })?;
     if let Some(kind) = binary(&content.bytes) {
-        return Err(Trouble::failed(format!("{what}: it is {kind}")));
+        return Err(ToolError::failed(format!("{what}: it is {kind}")));
     }
     seen::note(&call.at.session_dir, &call.place, &content.bytes);
     let bytes = content.bytes.len();
@@ -138,7 +157,7 @@ pub fn binary(bytes: &[u8]) -> Option<&'static str> {
     start.contains(&0).then_some("a binary file; look at it with `file` or `xxd` in the shell")
 }
 
-fn cap(call: &Call<'_>) -> Cap {
+fn cap(call: &Invocation<'_>) -> Cap {
     let most = limit(call).bytes;
     if call.at.plain {
         Cap { bytes: most.min(8 << 10), lines: 300 }
@@ -148,7 +167,7 @@ fn cap(call: &Call<'_>) -> Cap {
 }
 
 /// What fits the model's window, with room for a header.
-fn limit(call: &Call<'_>) -> Cap {
+fn limit(call: &Invocation<'_>) -> Cap {
     Cap { bytes: call.at.result_limit - call.at.result_limit / 16, lines: usize::MAX }
 }
 
@@ -163,7 +182,7 @@ fn header(file: &Text, shown: &str, range: Option<&str>) -> String {
     format!("[{header}]")
 }
 
-fn whole(file: &Text, shown: &str, call: &Call<'_>) -> String {
+fn whole(file: &Text, shown: &str, call: &Invocation<'_>) -> String {
     let text = cut(&file.text, cap(call), Further::Chars(0, file.text.chars().count()));
     format!("{}\n{text}", header(file, shown, None))
 }
@@ -172,12 +191,12 @@ fn chars(
     file: &Text,
     shown: &str,
     (start, end): (usize, usize),
-    call: &Call<'_>,
-) -> Result<String, Trouble> {
+    call: &Invocation<'_>,
+) -> Result<String, ToolError> {
     let total = file.text.chars().count();
     if start > total {
         let why = format!("`start` ({start}) is past the end: {shown} has {total} characters");
-        return Err(Trouble::invalid(why));
+        return Err(ToolError::invalid(why));
     }
     let end = end.min(total);
     let wanted: String = file.text.chars().skip(start).take(end - start).collect();

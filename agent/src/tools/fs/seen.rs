@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use base::text::head;
 use sha2::{Digest, Sha256};
 
-use crate::tools::call::Trouble;
-use crate::tools::edit::text::difference;
+use crate::tools::output::ToolError;
+use crate::tools::text_diff::difference;
 
 /// Content that is kept beside its hash, so that a later change can be shown.
 const MOST_KEPT: usize = 1 << 20;
@@ -68,11 +68,11 @@ pub fn changed(
     session_dir: &Path,
     path: &Path,
     bytes: &[u8],
-) -> Result<Option<ChangedFile>, Trouble> {
+) -> Result<Option<ChangedFile>, ToolError> {
     let seen = match fs::read(file(session_dir, path)) {
         Ok(seen) => seen,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Trouble::io("cannot read the notes of this session", &e)),
+        Err(e) => return Err(ToolError::io("cannot read the notes of this session", &e)),
     };
     let mut parts = seen.splitn(2, |byte| *byte == SEPARATOR);
     if parts.next() == Some(hash(bytes).as_bytes()) {
@@ -91,7 +91,7 @@ pub fn changed(
 
 /// Refuses when the session saw the file and its content is another now. From then on it has seen
 /// the content that is there.
-pub fn check(session_dir: &Path, path: &Path, bytes: &[u8]) -> Result<(), Trouble> {
+pub fn check(session_dir: &Path, path: &Path, bytes: &[u8]) -> Result<(), ToolError> {
     match changed(session_dir, path, bytes)? {
         None => Ok(()),
         Some(change) => {
@@ -108,7 +108,7 @@ pub fn check_edit(
     path: &Path,
     before: (&[u8], Option<&ChangedFile>),
     fit: Fit,
-) -> Result<Option<String>, Trouble> {
+) -> Result<Option<String>, ToolError> {
     match (before, fit) {
         ((_, None), _) => Ok(None),
         ((_, Some(change)), Fit::Exact) => Ok(Some(change.note())),
@@ -127,8 +127,8 @@ impl ChangedFile {
     }
 
     /// That nothing was written, what changed, and what to do.
-    pub fn refusal(&self, path: &Path) -> Trouble {
-        Trouble::failed(format!(
+    pub fn refusal(&self, path: &Path) -> ToolError {
+        ToolError::failed(format!(
             "{} has changed since this session last read it; nothing was written. What changed:\n\
              {}\nTake that into account, then repeat the call",
             path.display(),

@@ -6,9 +6,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{loss, seen};
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::profile::Style;
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
@@ -19,12 +21,29 @@ struct Args {
 /// How many lines of what was written a program gets to see.
 const PREVIEW: usize = 10;
 
+/// Writes a file.
+pub struct WriteFileTool;
+
+impl Tool for WriteFileTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("fs.write", Effect::Writes).with_preview()
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::writing(vec![call.place.clone()], &call.place)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(call.blocking(run))
+    }
+}
+
 /// Writes the file, making its directories unless told not to.
-pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { content, create_directories } = call.decode()?;
     let path = &call.place;
     let shown = call.shown_place();
-    let failed = |error: &io::Error| Trouble::io(&format!("Failed to write file {shown}"), error);
+    let failed = |error: &io::Error| ToolError::io(&format!("Failed to write file {shown}"), error);
     let before = match call.load(path) {
         Ok(before) => Some(before),
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
@@ -36,7 +55,7 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     if let Some(before) = before.as_ref().filter(|_| call.at.plain) {
         let text = String::from_utf8_lossy(&before.bytes);
         if let Some(told) = loss::hold_back(&call.at.session_dir, path, &text, &content) {
-            return Ok(Outcome::failed(ErrorKind::Failed, told));
+            return Ok(ToolOutput::not_run(ErrorKind::Failed, told));
         }
     }
     if create_directories {
@@ -63,5 +82,5 @@ pub fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         "existed": before.is_some(),
         "preview": preview.join("\n"),
     });
-    Ok(Outcome::done(text).titled(format!("wrote {shown}")).with(metadata))
+    Ok(ToolOutput::done(text).titled(format!("wrote {shown}")).with(metadata))
 }

@@ -8,11 +8,13 @@ use tokio::sync::Mutex;
 
 use self::kind::Kind;
 use self::ready::Ready;
-use super::call::{Call, Trouble};
+use super::call::Invocation;
 use super::fs::open;
-use super::{ErrorKind, Outcome};
-use crate::gate::paths;
-use crate::message::Image;
+use super::kind::Effect;
+use super::output::{ErrorKind, ToolError, ToolOutput};
+use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::paths;
+use provider::message::Image;
 
 pub mod clean;
 pub mod kind;
@@ -47,14 +49,14 @@ struct Told {
 }
 
 /// The files that a call names, as far as they can be resolved.
-pub fn files(call: &Call<'_>) -> Vec<PathBuf> {
+pub fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
     let named = named(call).unwrap_or_default();
     named.into_iter().filter_map(|(_, path)| path.ok()).collect()
 }
 
-fn named(call: &Call<'_>) -> Result<Vec<Named>, Trouble> {
+fn named(call: &Invocation<'_>) -> Result<Vec<Named>, ToolError> {
     let Args { paths, path } = call.decode()?;
-    let wrong = |why: &str| Err(Trouble::invalid(format!("{}: {why}", call.face.name)));
+    let wrong = |why: &str| Err(ToolError::invalid(format!("{}: {why}", call.face.name)));
     let raws = match (paths, path) {
         (paths, None) => paths,
         (paths, Some(path)) if paths.is_empty() || paths == [path.as_str()] => vec![path],
@@ -76,8 +78,25 @@ fn named(call: &Call<'_>) -> Result<Vec<Named>, Trouble> {
     Ok(raws.into_iter().map(resolved).collect())
 }
 
+/// Shows images to the model.
+pub struct ImageTool;
+
+impl Tool for ImageTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("image.read", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope { files: Vec::new(), ..CallScope::reading(files(call)) }
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Reads the pictures. Those that cannot be given are named; the others are given all the same.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let named = named(call)?;
     let (mut images, mut given, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     let (mut room, mut kinds) = (IN_ALL, Vec::new());
@@ -92,7 +111,7 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
                 images.push(image(&ready));
             }
             Err(trouble) if trouble.kind == ErrorKind::Cancelled => return Err(trouble),
-            Err(Trouble { kind, text }) => {
+            Err(ToolError { kind, text }) => {
                 kinds.push(kind);
                 let line = format!("Not given: {shown}: {text}");
                 failed.push(Told { facts: json!({ "path": shown, "why": text }), shown, line });
@@ -103,13 +122,13 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let text = lines.join("\n");
     if given.is_empty() {
         let same = kinds.iter().all(|kind| *kind == kinds[0]);
-        return Err(Trouble::new(if same { kinds[0] } else { ErrorKind::Failed }, text));
+        return Err(ToolError::new(if same { kinds[0] } else { ErrorKind::Failed }, text));
     }
     let title: Vec<&str> = given.iter().map(|told| told.shown.as_str()).collect();
     let facts = |all: &[Told]| all.iter().map(|told| told.facts.clone()).collect::<Vec<_>>();
     let metadata = json!({ "pictures": facts(&given), "failed": facts(&failed) });
-    let outcome = Outcome::done(text).titled(format!("looked at {}", title.join(", ")));
-    Ok(Outcome { images, ..outcome.with(metadata) })
+    let outcome = ToolOutput::done(text).titled(format!("looked at {}", title.join(", ")));
+    Ok(ToolOutput { images, ..outcome.with(metadata) })
 }
 
 fn image(ready: &Ready) -> Image {
@@ -133,23 +152,23 @@ pub fn of_file(path: &std::path::Path) -> Result<(Image, String), String> {
 
 /// Reads one picture off the thread that everything else runs on.
 async fn one(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     path: std::io::Result<PathBuf>,
     room: usize,
-) -> Result<Ready, Trouble> {
-    let path = path.map_err(|why| Trouble::io("no such path", &why))?;
+) -> Result<Ready, ToolError> {
+    let path = path.map_err(|why| ToolError::io("no such path", &why))?;
     let work = async {
         let _one = ONE.lock().await;
         let read = move || {
             let file = open::read_at_most(&path, MAX_FILE);
-            let bytes = file.map_err(|why| Trouble::io("cannot read it", &why))?.bytes;
-            let kind = Kind::of(&bytes).map_err(Trouble::failed)?;
-            ready::ready(kind, bytes, room / 4 * 3).map_err(Trouble::failed)
+            let bytes = file.map_err(|why| ToolError::io("cannot read it", &why))?.bytes;
+            let kind = Kind::of(&bytes).map_err(ToolError::failed)?;
+            ready::ready(kind, bytes, room / 4 * 3).map_err(ToolError::failed)
         };
         let read = tokio::task::spawn_blocking(read).await;
-        read.unwrap_or_else(|_| Err(Trouble::failed("the picture is damaged: its decoder broke")))
+        read.unwrap_or_else(|_| Err(ToolError::failed("the picture is damaged: its decoder broke")))
     };
-    let cancelled = || Trouble::new(ErrorKind::Cancelled, "cancelled by the user");
+    let cancelled = || ToolError::new(ErrorKind::Cancelled, "cancelled by the user");
     call.at.cancel.run_until_cancelled(work).await.ok_or_else(cancelled)?
 }
 

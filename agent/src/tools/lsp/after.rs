@@ -9,10 +9,9 @@ use serde_json::{Value, json};
 
 use super::client::Client;
 use super::document;
-use super::hub::Wanted;
-use crate::tools::Outcome;
-use crate::tools::call::Call;
-use crate::tools::profile::Effect;
+use super::hub::{Hub, Wanted};
+use crate::tools::call::Invocation;
+use crate::tools::output::ToolOutput;
 
 /// How long an edit waits for what a server finds.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -34,20 +33,22 @@ struct Wrong {
 }
 
 /// The outcome of a call, with the errors of the files that it wrote.
-pub async fn heard(call: &Call<'_>, mut outcome: Outcome) -> Outcome {
-    if !outcome.ok || call.face.engine.effect() != Effect::Writes {
-        return outcome;
-    }
+pub async fn with_errors(
+    hub: &Hub,
+    call: &Invocation<'_>,
+    files: &[PathBuf],
+    mut outcome: ToolOutput,
+) -> ToolOutput {
     let end = Instant::now() + PATIENCE;
     let mut told = Vec::new();
-    for file in (call.row().files)(call) {
-        let found = call.at.cancel.run_until_cancelled(errors(call, &file, end)).await;
+    for file in files {
+        let found = call.at.cancel.run_until_cancelled(errors(hub, call, file, end)).await;
         let Some(Some(errors)) =
             found.filter(|found| found.as_ref().is_some_and(|it| !it.is_empty()))
         else {
             continue;
         };
-        let shown = call.shown(&file);
+        let shown = call.shown(file);
         outcome.text.push_str(&block(&shown, &errors));
         told.extend(errors.iter().map(|it| {
             json!({ "path": shown, "line": it.line, "column": it.column, "message": it.message })
@@ -61,8 +62,7 @@ pub async fn heard(call: &Call<'_>, mut outcome: Outcome) -> Outcome {
 
 /// The errors that a server knows in a file soon after it was written; `None` where no server says
 /// anything in time.
-async fn errors(call: &Call<'_>, file: &Path, end: Instant) -> Option<Vec<Wrong>> {
-    let hub = &call.at.others.lsp;
+async fn errors(hub: &Hub, call: &Invocation<'_>, file: &Path, end: Instant) -> Option<Vec<Wrong>> {
     let wanted = hub.find(file, call.at).ok()?;
     let client = match (hub.running_for(&wanted), hub.diagnostics) {
         (Some(client), _) => client,

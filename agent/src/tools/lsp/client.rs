@@ -12,7 +12,7 @@ use super::position::Encoding;
 use super::table::Language;
 use super::{answer, uri};
 use crate::tools::exec::boxed::CommandBox;
-use crate::tools::program::{self, Program, Start};
+use crate::tools::program::{self, Disconnect, Program, Start};
 
 /// A server that says nothing of its work for this long has read the project.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -61,7 +61,7 @@ pub async fn start(
     let patience = language.patience();
     let hello = match line.request("initialize", hello(root), patience).await {
         Ok(hello) => hello,
-        Err(Fault::Gone(why)) => return Err(how_it_ended(&why, program.end_of_it().await)),
+        Err(Fault::Gone(why)) => return Err(why.with_end(program.end_of_it().await)),
         Err(Fault::Late) => {
             return Err(format!("it did not answer within {} s of its start", patience.as_secs()));
         }
@@ -124,15 +124,6 @@ fn hello(root: &Path) -> Value {
     })
 }
 
-/// Why the line broke, and how the program ended where it did.
-fn how_it_ended(why: &str, program: String) -> String {
-    match program.starts_with(why) {
-        true => program,
-        false if why == "it closed its stdout" => program,
-        false => format!("{why}; {program}"),
-    }
-}
-
 impl Client {
     /// Whether it offers a method, by the name of the capability.
     pub fn can(&self, method: &str, capability: &str) -> bool {
@@ -185,8 +176,8 @@ impl Client {
     }
 
     /// How it ended, after the line broke.
-    pub async fn end_of_it(&self, why: &str) -> String {
-        how_it_ended(why, self.program.lock().await.end_of_it().await)
+    pub async fn end_of_it(&self, why: &Disconnect) -> String {
+        why.with_end(self.program.lock().await.end_of_it().await)
     }
 
     /// Says goodbye, and ends what does not end by itself.

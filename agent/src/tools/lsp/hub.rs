@@ -14,8 +14,7 @@ use tokio::task::AbortHandle;
 use super::client::{self, Client};
 use super::root;
 use super::table::{self, Language};
-use crate::tools::Workplace;
-use crate::tools::exec::boxed::CommandBox;
+use crate::tools::context::ToolContext;
 
 /// A server that was started, or why it cannot be used.
 pub type Started = std::result::Result<Arc<Client>, Arc<str>>;
@@ -55,8 +54,8 @@ impl Hub {
     }
 
     /// The first server for a file whose program is there; else what the user could do.
-    pub fn find(&self, file: &Path, at: &Workplace) -> std::result::Result<Wanted<'_>, String> {
-        let tree = crate::gate::paths::follow(&at.root).unwrap_or_else(|_| at.root.clone());
+    pub fn find(&self, file: &Path, at: &ToolContext) -> std::result::Result<Wanted<'_>, String> {
+        let tree = gate::paths::follow(&at.root).unwrap_or_else(|_| at.root.clone());
         let mut missing = None;
         for language in self.languages.iter().filter(|language| !language.off) {
             let Some(id) = language.id_of(file) else { continue };
@@ -91,7 +90,7 @@ impl Hub {
     pub fn start(
         &self,
         wanted: &Wanted<'_>,
-        at: &Workplace,
+        at: &ToolContext,
     ) -> Shared<BoxFuture<'static, Started>> {
         let key = (wanted.language.name.clone(), wanted.root.clone());
         let mut running = self.running();
@@ -103,7 +102,7 @@ impl Hub {
         }
         let (language, root) = (wanted.language.clone(), wanted.root.clone());
         let logs = Some(at.session_dir.join("lsp"));
-        let around = CommandBox::at(at);
+        let around = at.command_box();
         let task =
             tokio::spawn(async move { client::start(&language, &root, logs, &around).await });
         let handle = task.abort_handle();
@@ -140,7 +139,7 @@ impl Hub {
     }
 
     /// Ends all.
-    pub async fn close(&self) {
+    pub async fn end(&self) {
         let all = std::mem::take(&mut *self.running());
         let end = |slot: Slot| async move {
             slot.task.abort();

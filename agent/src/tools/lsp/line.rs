@@ -12,12 +12,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::frame::{Frames, framed};
 use super::{answer, uri};
+use crate::tools::program::Disconnect;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The line broke; why, as far as the line knows.
-    Gone(String),
+    /// The connection broke.
+    Gone(Disconnect),
     /// It took too long.
     Late,
     /// The server says that it cannot.
@@ -41,7 +42,7 @@ pub struct Line {
 struct State {
     asked: u64,
     waiting: HashMap<u64, oneshot::Sender<Result<Value, Fault>>>,
-    gone: Option<String>,
+    gone: Option<Disconnect>,
     news: News,
 }
 
@@ -121,7 +122,7 @@ impl Line {
         self.send(message);
         match tokio::time::timeout(limit, answer).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Fault::Gone("the line broke".to_owned())),
+            Ok(Err(_)) => Err(Fault::Gone(Disconnect::Closed)),
             Err(_) => Err(Fault::Late),
         }
     }
@@ -132,7 +133,7 @@ impl Line {
     }
 
     /// Why it broke, if it did.
-    pub fn gone(&self) -> Option<String> {
+    pub fn gone(&self) -> Option<Disconnect> {
         self.state().gone.clone()
     }
 
@@ -178,7 +179,7 @@ impl Line {
         let _ = asked.send(answer);
     }
 
-    fn broke(&self, why: String) {
+    fn broke(&self, why: Disconnect) {
         let waiting = {
             let mut state = self.state();
             state.gone = Some(why.clone());
@@ -221,8 +222,8 @@ async fn listen(stdout: ChildStdout, line: Arc<Line>) {
     let why = loop {
         match frames.next().await {
             Ok(Some(message)) => line.hear(message),
-            Ok(None) => break "it closed its stdout".to_owned(),
-            Err(why) => break why,
+            Ok(None) => break Disconnect::Closed,
+            Err(why) => break Disconnect::Failed(why),
         }
     };
     line.broke(why);

@@ -16,72 +16,119 @@ pub mod table;
 pub mod uri;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
 use self::client::Client;
-use self::hub::Wanted;
+use self::hub::{Hub, Wanted};
 use self::line::Fault;
 use self::operation::{Operation, Question};
 use self::render::Words;
-use super::call::{Call, Trouble};
-use super::{ErrorKind, Outcome};
+use super::call::Invocation;
+use super::kind::Effect;
+use super::output::{ErrorKind, ToolError, ToolOutput};
+use super::services::LanguageServers;
+use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 /// Of how many functions at one place the calls are told.
 const FUNCTIONS: usize = 5;
 
-/// Asks a language server. Where there is none, or it fails, the result says what to do.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
-    let question = Question::of(call)?;
-    let text = text(call)?;
-    question.check(&text, &call.shown_place())?;
-    let hub = &call.at.others.lsp;
-    let wanted = match hub.find(&call.place, call.at) {
-        Ok(wanted) => wanted,
-        Err(why) => return Ok(unavailable(&why)),
-    };
-    let started = call.at.cancel.run_until_cancelled(hub.start(&wanted, call.at)).await;
-    let client = match started.ok_or_else(cancelled)? {
-        Ok(client) => client,
-        Err(why) => return Ok(unavailable(&cannot(&wanted, &why))),
-    };
-    tell(&client, call, &wanted, &text);
-    let (method, capability) = question.operation.method();
-    if !client.can(method, capability) {
-        let name = &wanted.language.name;
-        let what = call.text("operation");
-        return Ok(unavailable(&format!("The language server `{name}` does not offer `{what}`")));
+/// Asks a language server.
+pub struct LspTool;
+
+impl Tool for LspTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("lsp", Effect::Looks)
     }
-    let asked = call.at.cancel.run_until_cancelled(ask(&client, call, &question, &text)).await;
-    match asked.ok_or_else(cancelled)? {
-        Ok(answer) => Ok(told(&client, call, &question, &answer)),
-        Err(Fault::Gone(why)) => {
-            let why = client.end_of_it(&why).await;
-            hub.bury(&client, &why);
-            Ok(unavailable(&cannot(&wanted, &why)))
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reading(vec![call.place.clone()])
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        match &call.at.others.lsp {
+            Some(servers) => servers.query(call),
+            None => Box::pin(async { Hub::default().answer(call).await }),
         }
-        Err(Fault::Late) => Ok(unavailable(&format!(
-            "The language server `{}` did not answer within {} s; [lsp.{0}] timeout_seconds gives \
-             it longer",
-            wanted.language.name,
-            wanted.language.patience().as_secs()
-        ))),
-        Err(Fault::Refused { message, .. }) => Ok(unavailable(&format!(
-            "The language server `{}` refused: {}",
-            wanted.language.name,
-            base::text::head(&base::text::printable(&message), 1_000)
-        ))),
     }
 }
 
-fn cancelled() -> Trouble {
-    Trouble::new(ErrorKind::Cancelled, "cancelled by the user")
+impl Hub {
+    /// Asks a language server. Where there is none, or it fails, the result says what to do.
+    pub async fn answer(&self, call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+        let question = Question::of(call)?;
+        let text = text(call)?;
+        question.check(&text, &call.shown_place())?;
+        let wanted = match self.find(&call.place, call.at) {
+            Ok(wanted) => wanted,
+            Err(why) => return Ok(unavailable(&why)),
+        };
+        let started = call.at.cancel.run_until_cancelled(self.start(&wanted, call.at)).await;
+        let client = match started.ok_or_else(cancelled)? {
+            Ok(client) => client,
+            Err(why) => return Ok(unavailable(&cannot(&wanted, &why))),
+        };
+        tell(&client, call, &wanted, &text);
+        let (method, capability) = question.operation.method();
+        if !client.can(method, capability) {
+            let name = &wanted.language.name;
+            let what = call.text("operation");
+            return Ok(unavailable(&format!(
+                "The language server `{name}` does not offer `{what}`"
+            )));
+        }
+        let asked = call.at.cancel.run_until_cancelled(ask(&client, call, &question, &text)).await;
+        match asked.ok_or_else(cancelled)? {
+            Ok(answer) => Ok(told(&client, call, &question, &answer)),
+            Err(Fault::Gone(why)) => {
+                let why = client.end_of_it(&why).await;
+                self.bury(&client, &why);
+                Ok(unavailable(&cannot(&wanted, &why)))
+            }
+            Err(Fault::Late) => Ok(unavailable(&format!(
+                "The language server `{}` did not answer within {} s; [lsp.{0}] timeout_seconds gives \
+                 it longer",
+                wanted.language.name,
+                wanted.language.patience().as_secs()
+            ))),
+            Err(Fault::Refused { message, .. }) => Ok(unavailable(&format!(
+                "The language server `{}` refused: {}",
+                wanted.language.name,
+                base::text::head(&base::text::printable(&message), 1_000)
+            ))),
+        }
+    }
+}
+
+impl LanguageServers for Hub {
+    fn query<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(self.answer(call))
+    }
+
+    fn after_edit<'a>(
+        &'a self,
+        call: &'a Invocation<'_>,
+        files: &'a [PathBuf],
+        output: ToolOutput,
+    ) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(after::with_errors(self, call, files, output))
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.end())
+    }
+}
+
+fn cancelled() -> ToolError {
+    ToolError::new(ErrorKind::Cancelled, "cancelled by the user")
 }
 
 /// No failure of the model's: it goes on without.
-fn unavailable(why: &str) -> Outcome {
-    Outcome::done(why).with(json!({ "available": false, "count": 0 }))
+fn unavailable(why: &str) -> ToolOutput {
+    ToolOutput::done(why).with(json!({ "available": false, "count": 0 }))
 }
 
 fn cannot(wanted: &Wanted<'_>, why: &str) -> String {
@@ -97,19 +144,19 @@ fn cannot(wanted: &Wanted<'_>, why: &str) -> String {
 }
 
 /// The file as it is to be shown to a server.
-fn text(call: &Call<'_>) -> Result<String, Trouble> {
-    let failed = |why: &io::Error| Trouble::io(&call.shown_place(), why);
+fn text(call: &Invocation<'_>) -> Result<String, ToolError> {
+    let failed = |why: &io::Error| ToolError::io(&call.shown_place(), why);
     let bytes = call.load(&call.place).map_err(|why| failed(&why))?.bytes;
     if bytes.len() as u64 > document::LARGEST {
         let why = format!("{} is too large for a language server", call.shown_place());
-        return Err(Trouble::failed(why));
+        return Err(ToolError::failed(why));
     }
     String::from_utf8(bytes)
-        .map_err(|_| Trouble::failed(format!("{} is not UTF-8 text", call.shown_place())))
+        .map_err(|_| ToolError::failed(format!("{} is not UTF-8 text", call.shown_place())))
 }
 
 /// Tells the server of this file, and of what changed elsewhere.
-fn tell(client: &Client, call: &Call<'_>, wanted: &Wanted<'_>, text: &str) {
+fn tell(client: &Client, call: &Invocation<'_>, wanted: &Wanted<'_>, text: &str) {
     let mut known = client.documents.lock().unwrap_or_else(PoisonError::into_inner);
     known.look_again(client);
     known.tell(client, &call.place, wanted.id, text);
@@ -117,7 +164,7 @@ fn tell(client: &Client, call: &Call<'_>, wanted: &Wanted<'_>, text: &str) {
 
 async fn ask(
     client: &Arc<Client>,
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     question: &Question,
     text: &str,
 ) -> Result<Value, Fault> {
@@ -159,7 +206,7 @@ async fn ask(
     Ok(Value::Array(all))
 }
 
-fn told(client: &Client, call: &Call<'_>, question: &Question, answer: &Value) -> Outcome {
+fn told(client: &Client, call: &Invocation<'_>, question: &Question, answer: &Value) -> ToolOutput {
     let told = Words::new(client, call).tell(question.operation, answer);
     let mut text = told.text;
     if told.count == 0 {
@@ -172,5 +219,5 @@ fn told(client: &Client, call: &Call<'_>, question: &Question, answer: &Value) -
         }
     }
     let metadata = json!({ "count": told.count, "locations": told.places, "server": client.name });
-    Outcome::done(text).with(metadata)
+    ToolOutput::done(text).with(metadata)
 }

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use super::position::{Position, line};
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
+use crate::tools::output::ToolError;
 
 /// What can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,9 +121,9 @@ struct Args {
 
 impl Question {
     /// What a call asks. The keys decide what is counted from 0 and what from 1.
-    pub fn of(call: &Call<'_>) -> Result<Question, Trouble> {
+    pub fn of(call: &Invocation<'_>) -> Result<Question, ToolError> {
         let args: Args = call.decode()?;
-        let operation: Operation = args.operation.parse().map_err(Trouble::invalid)?;
+        let operation: Operation = args.operation.parse().map_err(ToolError::invalid)?;
         let from_one = counts_from_one(call.given_as("path"), &args)?;
         let mut at = Position { line: 0, column: 0 };
         if operation.wants_position() {
@@ -138,26 +139,26 @@ impl Question {
     }
 
     /// The place is one of the file's.
-    pub fn check(&self, text: &str, shown: &str) -> Result<(), Trouble> {
+    pub fn check(&self, text: &str, shown: &str) -> Result<(), ToolError> {
         if self.operation.wants_position() && line(text, self.at.line).is_none() {
             let lines = text.lines().count();
             let wanted = self.at.line + 1;
             let why =
                 format!("{shown} has {lines} lines; there is no line {wanted}, counted from 1");
-            return Err(Trouble::invalid(why));
+            return Err(ToolError::invalid(why));
         }
         Ok(())
     }
 }
 
 /// `file`, `line`, `column` count from 0; `filePath`, `line`, `character` from 1.
-fn counts_from_one(file: &str, args: &Args) -> Result<bool, Trouble> {
+fn counts_from_one(file: &str, args: &Args) -> Result<bool, ToolError> {
     let one = [(file == "filePath", "filePath"), (args.character.is_some(), "character")];
     let zero = [(file == "file", "file"), (args.column.is_some(), "column")];
     let of_one = one.iter().find(|(given, _)| *given);
     let of_zero = zero.iter().find(|(given, _)| *given);
     if let (Some((_, one)), Some((_, zero))) = (of_one, of_zero) {
-        return Err(Trouble::invalid(format!(
+        return Err(ToolError::invalid(format!(
             "`{one}` and `{zero}` contradict each other: `file`, `line`, `column` count from 0, \
              `filePath`, `line`, `character` from 1; use one of the two forms"
         )));
@@ -170,14 +171,14 @@ fn counted(
     operation: &str,
     (key, given): (&str, Option<usize>),
     from_one: bool,
-) -> Result<usize, Trouble> {
+) -> Result<usize, ToolError> {
     let Some(number) = given else {
-        return Err(Trouble::invalid(format!("{key} is required for `{operation}`")));
+        return Err(ToolError::invalid(format!("{key} is required for `{operation}`")));
     };
     match from_one {
         false => Ok(number),
         true => number.checked_sub(1).ok_or_else(|| {
-            Trouble::invalid(format!(
+            ToolError::invalid(format!(
                 "`{key}` counts from 1 where `filePath` or `character` is given"
             ))
         }),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::client::Client;
 use super::operation::Operation;
 use super::{document, uri};
-use crate::tools::call::Call;
+use crate::tools::call::Invocation;
 
 /// How many lines an answer has at most.
 const LINES: usize = 200;
@@ -60,13 +60,13 @@ pub struct Told {
 /// Words a server's answers for a call.
 pub struct Words<'a, 'c> {
     client: &'a Client,
-    call: &'a Call<'c>,
+    call: &'a Invocation<'c>,
     texts: HashMap<PathBuf, Option<String>>,
 }
 
 impl<'a, 'c> Words<'a, 'c> {
     /// For the answers of this server.
-    pub fn new(client: &'a Client, call: &'a Call<'c>) -> Words<'a, 'c> {
+    pub fn new(client: &'a Client, call: &'a Invocation<'c>) -> Words<'a, 'c> {
         Words { client, call, texts: HashMap::new() }
     }
 

@@ -13,7 +13,7 @@ use rmcp::{RoleClient, ServiceExt};
 
 use super::connect::Us;
 use super::login;
-use crate::provider::http as door;
+use provider::http as door;
 
 /// Opens the connection to a server at an address. The error says what is wrong, and what to try.
 pub async fn open(server: &McpServer, us: Us) -> Result<RunningService<RoleClient, Us>, String> {

@@ -14,8 +14,8 @@ use rmcp::transport::auth::{
 };
 
 use super::http;
-use crate::provider::http as door;
-use crate::provider::oauth::listen::{Answer, Listener};
+use provider::http as door;
+use provider::oauth::listen::{Callback, Listener};
 
 /// How long a person may take in the browser.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -99,8 +99,8 @@ impl Login {
         let state = state_of(self.address()).ok_or("the address of the login has no state")?;
         let waited = tokio::time::timeout(PATIENCE, self.listener.answer(&state)).await;
         let visit = match waited.map_err(|_| "nobody logged in for ten minutes".to_owned())? {
-            Answer::Code(visit) => visit,
-            Answer::Refused(why) => return Err(format!("the login was refused: {why}")),
+            Callback::Code(visit) => visit,
+            Callback::Refused(why) => return Err(format!("the login was refused: {why}")),
         };
         let done = self.session.handle_callback_url(&visit.url).await;
         done.map(drop).map_err(|why| lost(&why))

@@ -18,16 +18,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use base::config::mcp::{Calls, McpServer};
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
 use self::connect::Place;
 use self::offer::Offer;
 use self::server::{Known, Server};
-use super::call::Trouble;
+use super::context::ToolContext;
 use super::exec::boxed::CommandBox;
-use super::{ErrorKind, Outcome, Workplace, history, skill};
-use crate::gate::{Access, Pass, Preview, Visitor};
-use crate::provider::ToolSpec;
+use super::output::{ErrorKind, ToolError, ToolOutput};
+use super::services::{ExternalTools, McpServers};
+use super::{history, skill_rule};
+use gate::{Access, AccessRequest, Permit, Preview};
+use provider::ToolSpec;
 
 /// Hears what the user should know.
 pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
@@ -78,15 +81,119 @@ impl Hub {
         Some(Arc::new(Hub { servers, offer, session_dir: session_dir.to_owned(), closed }))
     }
 
-    /// The tools to offer; the same until [`Hub::news`] says something.
-    pub fn offered(&self) -> Vec<ToolSpec> {
+    /// Carries one call out.
+    async fn carried_out(&self, name: &str, args: &Value, at: &ToolContext) -> ToolOutput {
+        let started = Instant::now();
+        let Some(given) = args.as_object() else {
+            return ToolOutput::invalid(format!("{name}: the arguments must be a JSON object"));
+        };
+        let text = |key: &str| given.get(key).and_then(Value::as_str).unwrap_or_default();
+        if name == offer::SEARCH {
+            let each: Vec<&Server> = self.servers.iter().map(Arc::as_ref).collect();
+            let search = search::run(&each, text("query"));
+            let done = at.cancel.run_until_cancelled(search).await;
+            return done.unwrap_or_else(|| cancelled().into());
+        }
+        let outcome = if name == offer::CALL {
+            let inner = given.get("args").and_then(Value::as_object).cloned().unwrap_or_default();
+            self.call(self.by_words(text("server"), text("tool")).await, inner, at).await
+        } else {
+            self.call(self.by_name(name).await, given.clone(), at).await
+        };
+        let outcome = outcome.unwrap_or_else(ToolOutput::from);
+        history::keep(at, name, args, &outcome, started.elapsed(), "check_command");
+        outcome
+    }
+
+    /// The tool that `mcp_call` means.
+    async fn by_words(&self, server: &str, tool: &str) -> Result<Target, ToolError> {
+        let Some(known) = self.servers.iter().find(|known| known.name == server) else {
+            let names: Vec<&str> = self.servers.iter().map(|known| known.name.as_str()).collect();
+            let text =
+                format!("there is no MCP server `{server}`; there are: {}", names.join(", "));
+            return Err(ToolError::new(ErrorKind::UnknownTool, text));
+        };
+        target(known, tool).await
+    }
+
+    /// The tool that a whole name means.
+    async fn by_name(&self, name: &str) -> Result<Target, ToolError> {
+        let part = name::part_of(name).unwrap_or_default();
+        match self.servers.iter().find(|server| server.part == part) {
+            Some(server) => target(server, name).await,
+            None => {
+                let text = format!("there is no tool `{name}`");
+                Err(ToolError::new(ErrorKind::UnknownTool, text))
+            }
+        }
+    }
+
+    async fn call(
+        &self,
+        target: Result<Target, ToolError>,
+        args: Map<String, Value>,
+        at: &ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let Target { server, name, tool } = target?;
+        if let Some(why) = skill_rule::refusal_of(&name, &at.skills) {
+            return Err(ToolError::new(ErrorKind::Denied, why));
+        }
+        let free = server.definition.calls == Calls::Allow;
+        let access = Access::Foreign { server: server.name.clone(), free };
+        let (root, session_dir) = (&at.root, &at.session_dir);
+        let details = || serde_json::to_string_pretty(&args).ok();
+        let preview = Some(Preview(&details));
+        let visitor = AccessRequest { tool: &name, root, session_dir, access: &access, preview };
+        let denied = |why: String| Err(ToolError::new(ErrorKind::Denied, why));
+        match at.cancel.run_until_cancelled(at.gate.admit(&visitor)).await {
+            None => return Err(cancelled()),
+            Some(Err(refused)) => return denied(refused.why),
+            Some(Ok(Permit::Boxed | Permit::Sandboxed)) => {
+                return denied(format!(
+                    "denied: a rule boxes `{name}`, and no box can hold a server"
+                ));
+            }
+            Some(Ok(Permit::Free | Permit::Confined)) => {}
+        }
+        let answer = server.call(&tool, args, &at.cancel).await?;
+        Ok(result::outcome(answer, &at.session_dir.join("tools")))
+    }
+}
+
+impl ExternalTools for Hub {
+    /// Whether a name means one of these tools.
+    fn owns(&self, name: &str) -> bool {
+        name.starts_with(name::BEGIN) || [offer::SEARCH, offer::CALL].contains(&name)
+    }
+
+    /// What a call gets whose arguments were no JSON object.
+    fn malformed(&self, name: &str, sent: &str) -> ToolOutput {
+        let start = base::text::head(sent, 200);
+        ToolOutput::invalid(format!(
+            "{name}: the arguments are not a JSON object; nothing was run\nas sent: {start}"
+        ))
+    }
+
+    fn run<'a>(
+        &'a self,
+        name: &'a str,
+        args: &'a Value,
+        at: &'a ToolContext,
+    ) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(self.carried_out(name, args, at))
+    }
+}
+
+impl McpServers for Hub {
+    /// The tools to offer; the same until [`McpServers::news`] says something.
+    fn offered(&self) -> Vec<ToolSpec> {
         let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
         self.offer.lock().unwrap_or_else(PoisonError::into_inner).specs(&names)
     }
 
     /// Takes over what servers said about their tools since the session, or its last turn, began:
     /// a sentence for the user when others are offered now.
-    pub fn news(&self) -> Option<String> {
+    fn news(&self) -> Option<String> {
         let changed: Vec<&Server> =
             self.servers.iter().filter(|server| server.has_changed()).map(Arc::as_ref).collect();
         if changed.is_empty() {
@@ -112,101 +219,13 @@ impl Hub {
         ))
     }
 
-    /// Whether a name means one of these tools.
-    pub fn owns(&self, name: &str) -> bool {
-        name.starts_with(name::BEGIN) || [offer::SEARCH, offer::CALL].contains(&name)
-    }
-
-    /// What a call gets whose arguments were no JSON object.
-    pub fn malformed(&self, name: &str, sent: &str) -> Outcome {
-        let start = base::text::head(sent, 200);
-        Outcome::invalid(format!(
-            "{name}: the arguments are not a JSON object; nothing was run\nas sent: {start}"
-        ))
-    }
-
-    /// Carries one call out.
-    pub async fn run(&self, name: &str, args: &Value, at: &Workplace) -> Outcome {
-        let started = Instant::now();
-        let Some(given) = args.as_object() else {
-            return Outcome::invalid(format!("{name}: the arguments must be a JSON object"));
-        };
-        let text = |key: &str| given.get(key).and_then(Value::as_str).unwrap_or_default();
-        if name == offer::SEARCH {
-            let each: Vec<&Server> = self.servers.iter().map(Arc::as_ref).collect();
-            let search = search::run(&each, text("query"));
-            let done = at.cancel.run_until_cancelled(search).await;
-            return done.unwrap_or_else(|| cancelled().into());
-        }
-        let outcome = if name == offer::CALL {
-            let inner = given.get("args").and_then(Value::as_object).cloned().unwrap_or_default();
-            self.call(self.by_words(text("server"), text("tool")).await, inner, at).await
-        } else {
-            self.call(self.by_name(name).await, given.clone(), at).await
-        };
-        let outcome = outcome.unwrap_or_else(Outcome::from);
-        history::keep(at, name, args, &outcome, started.elapsed(), "check_command");
-        outcome
-    }
-
-    /// The tool that `mcp_call` means.
-    async fn by_words(&self, server: &str, tool: &str) -> Result<Target, Trouble> {
-        let Some(known) = self.servers.iter().find(|known| known.name == server) else {
-            let names: Vec<&str> = self.servers.iter().map(|known| known.name.as_str()).collect();
-            let text =
-                format!("there is no MCP server `{server}`; there are: {}", names.join(", "));
-            return Err(Trouble::new(ErrorKind::UnknownTool, text));
-        };
-        target(known, tool).await
-    }
-
-    /// The tool that a whole name means.
-    async fn by_name(&self, name: &str) -> Result<Target, Trouble> {
-        let part = name::part_of(name).unwrap_or_default();
-        match self.servers.iter().find(|server| server.part == part) {
-            Some(server) => target(server, name).await,
-            None => {
-                let text = format!("there is no tool `{name}`");
-                Err(Trouble::new(ErrorKind::UnknownTool, text))
-            }
-        }
-    }
-
-    async fn call(
-        &self,
-        target: Result<Target, Trouble>,
-        args: Map<String, Value>,
-        at: &Workplace,
-    ) -> Result<Outcome, Trouble> {
-        let Target { server, name, tool } = target?;
-        if let Some(why) = skill::refusal_of(&name, &at.skills) {
-            return Err(Trouble::new(ErrorKind::Denied, why));
-        }
-        let free = server.definition.calls == Calls::Allow;
-        let access = Access::Foreign { server: server.name.clone(), free };
-        let (root, session_dir) = (&at.root, &at.session_dir);
-        let details = || serde_json::to_string_pretty(&args).ok();
-        let preview = Some(Preview(&details));
-        let visitor = Visitor { tool: &name, root, session_dir, access: &access, preview };
-        let denied = |why: String| Err(Trouble::new(ErrorKind::Denied, why));
-        match at.cancel.run_until_cancelled(at.gate.admit(&visitor)).await {
-            None => return Err(cancelled()),
-            Some(Err(refused)) => return denied(refused.why),
-            Some(Ok(Pass::Boxed | Pass::Sandboxed)) => {
-                return denied(format!(
-                    "denied: a rule boxes `{name}`, and no box can hold a server"
-                ));
-            }
-            Some(Ok(Pass::Free | Pass::Confined)) => {}
-        }
-        let answer = server.call(&tool, args, &at.cancel).await?;
-        Ok(result::outcome(answer, &at.session_dir.join("tools")))
-    }
-
     /// Ends all servers; what does not start any more is nobody's concern.
-    pub async fn close(&self) {
+    fn close(&self) -> BoxFuture<'_, ()> {
         self.closed.store(true, Ordering::Relaxed);
-        futures_util::future::join_all(self.servers.iter().map(|server| server.close())).await;
+        let servers = self.servers.iter().map(|server| server.close());
+        Box::pin(async {
+            futures_util::future::join_all(servers).await;
+        })
     }
 }
 
@@ -218,16 +237,16 @@ struct Target {
 }
 
 /// A server's tool by its own or its whole name.
-async fn target(server: &Arc<Server>, wanted: &str) -> Result<Target, Trouble> {
+async fn target(server: &Arc<Server>, wanted: &str) -> Result<Target, ToolError> {
     let tools = server.tools().await.map_err(|why| {
-        Trouble::failed(format!("the MCP server `{}` cannot be used: {why}", server.name))
+        ToolError::failed(format!("the MCP server `{}` cannot be used: {why}", server.name))
     })?;
     let mut all = server.named(&tools).into_iter();
     match all.find(|(name, tool)| name == wanted || tool.name == wanted) {
         Some((name, tool)) => Ok(Target { server: server.clone(), name, tool }),
         None => {
             let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).take(50).collect();
-            Err(Trouble::new(
+            Err(ToolError::new(
                 ErrorKind::UnknownTool,
                 format!("`{}` has no tool `{wanted}`; it has: {}", server.name, names.join(", ")),
             ))
@@ -235,6 +254,6 @@ async fn target(server: &Arc<Server>, wanted: &str) -> Result<Target, Trouble> {
     }
 }
 
-fn cancelled() -> Trouble {
-    Trouble::new(ErrorKind::Cancelled, "cancelled by the user")
+fn cancelled() -> ToolError {
+    ToolError::new(ErrorKind::Cancelled, "cancelled by the user")
 }

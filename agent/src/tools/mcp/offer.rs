@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::name;
 use super::server::{Known, Server};
-use crate::provider::ToolSpec;
+use provider::ToolSpec;
 
 /// With more tools than this, the model searches for them.
 const MANY: usize = 20;
@@ -142,7 +142,7 @@ fn pair(servers: &[&str]) -> [ToolSpec; 2] {
             name: SEARCH.to_owned(),
             description: format!(
                 "Finds tools of the MCP servers {names}: names, descriptions and parameters. \
-                 Without a query it lists them all. Call what you find with {CALL}."
+                 Without a query it lists them all. Invocation what you find with {CALL}."
             ),
             parameters: json!({
                 "type": "object",

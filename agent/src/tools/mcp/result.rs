@@ -7,10 +7,10 @@ use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 
-use crate::message::Image;
+use crate::tools::exec::output;
 use crate::tools::exec::output::{Capture, Show};
-use crate::tools::exec::render;
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::output::{ErrorKind, ToolOutput};
+use provider::message::Image;
 
 /// How much of a long text is shown; all of it is kept in a file.
 const SHOW: Show = Show { head: 6_000, tail: 10_000 };
@@ -20,7 +20,7 @@ const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp
 const LARGEST: usize = 5 << 20;
 
 /// The outcome of a call that was answered. What does not fit goes into files in `directory`.
-pub fn outcome(answer: CallToolResult, directory: &Path) -> Outcome {
+pub fn outcome(answer: CallToolResult, directory: &Path) -> ToolOutput {
     let failed = answer.is_error == Some(true);
     let mut texts = Vec::new();
     let mut images = Vec::new();
@@ -61,7 +61,7 @@ pub fn outcome(answer: CallToolResult, directory: &Path) -> Outcome {
         (true, false, false) => "a picture".to_owned(),
     };
     let mut outcome =
-        if failed { Outcome::failed(ErrorKind::Failed, text) } else { Outcome::done(text) };
+        if failed { ToolOutput::failed(ErrorKind::Failed, text) } else { ToolOutput::done(text) };
     outcome.images = images;
     outcome.metadata = structured.map_or(Value::Null, |value| json!({ "structured": value }));
     outcome
@@ -104,7 +104,7 @@ fn file(kind: &str, base64: &str, directory: &Path) -> std::io::Result<String> {
 fn shortened(text: &str, directory: &Path) -> String {
     let mut capture = Capture::new(SHOW, directory, "mcp");
     capture.take(text.as_bytes());
-    render::shown(&capture.finish())
+    output::shown(&capture.finish())
 }
 
 #[cfg(test)]
@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    fn of(content: Vec<ContentBlock>) -> (Outcome, tempfile::TempDir) {
+    fn of(content: Vec<ContentBlock>) -> (ToolOutput, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         (outcome(CallToolResult::success(content), dir.path()), dir)
     }

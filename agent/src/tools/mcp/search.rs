@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::server::{Known, Server};
-use crate::tools::Outcome;
+use crate::tools::output::ToolOutput;
 
 /// How many tools are told with their parameters.
 const FULL: usize = 8;
@@ -13,7 +13,7 @@ const NAMED: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The tools that fit best, and what is known about servers that have none to show.
-pub async fn run(servers: &[&Server], query: &str) -> Outcome {
+pub async fn run(servers: &[&Server], query: &str) -> ToolOutput {
     let asked = servers.iter().map(|server| async move {
         (*server, tokio::time::timeout(PATIENCE, server.tools()).await)
     });
@@ -44,7 +44,7 @@ pub async fn run(servers: &[&Server], query: &str) -> Outcome {
         text.push_str(&format!("[{} more; use other words]\n", scored.len() - FULL - NAMED));
     }
     notes.iter().for_each(|note| text.push_str(&format!("{note}\n")));
-    Outcome::done(text)
+    ToolOutput::done(text)
 }
 
 /// How well a tool fits: a word of its name counts more than one of its description.

@@ -20,8 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connect::{self, Learn, Line, Place, Us};
 use super::{cache, name};
-use crate::tools::ErrorKind;
-use crate::tools::call::Trouble;
+use crate::tools::output::{ErrorKind, ToolError};
 
 /// What we know about a tool of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -100,7 +99,7 @@ enum Lost {
     /// The server was gone before the call reached it.
     Unsent(String),
     /// Anything else; another try would change nothing.
-    Trouble(Trouble),
+    ToolError(ToolError),
 }
 
 /// The longest description that the model is shown.
@@ -237,10 +236,10 @@ impl Server {
         tool: &Known,
         args: JsonObject,
         cancel: &CancellationToken,
-    ) -> Result<CallToolResult, Trouble> {
+    ) -> Result<CallToolResult, ToolError> {
         let (why, harmless) = match self.attempt(tool, args.clone(), cancel).await {
             Ok(answer) => return Ok(answer),
-            Err(Lost::Trouble(trouble)) => return Err(trouble),
+            Err(Lost::ToolError(trouble)) => return Err(trouble),
             Err(Lost::Died(why)) => (why, tool.repeatable),
             Err(Lost::Unsent(why)) => (Some(why), true),
         };
@@ -248,7 +247,7 @@ impl Server {
         if harmless {
             match self.attempt(tool, args, cancel).await {
                 Ok(answer) => return Ok(answer),
-                Err(Lost::Trouble(trouble)) => return Err(trouble),
+                Err(Lost::ToolError(trouble)) => return Err(trouble),
                 Err(Lost::Died(why)) => self.bury(why).await,
                 Err(Lost::Unsent(why)) => self.bury(Some(why)).await,
             };
@@ -257,7 +256,7 @@ impl Server {
             Ok(()) => "it is there again".to_owned(),
             Err(why) => format!("it could not be started again: {why}"),
         };
-        Err(Trouble::failed(format!(
+        Err(ToolError::failed(format!(
             "the MCP server `{}` was lost during the call ({how}); whether the call was carried \
              out is not known; {again}",
             self.name
@@ -272,7 +271,7 @@ impl Server {
     ) -> Result<CallToolResult, Lost> {
         let sent = tokio::select! {
             sent = self.send(tool, args) => sent?,
-            () = cancel.cancelled() => return Err(Lost::Trouble(cancelled())),
+            () = cancel.cancelled() => return Err(Lost::ToolError(cancelled())),
         };
         let mut sent = sent;
         let why = tokio::select! {
@@ -284,22 +283,22 @@ impl Server {
         };
         let reason = Some(base::text::head(&why.text, 200).to_owned());
         let _ = tokio::time::timeout(GOODBYE, sent.cancel(reason)).await;
-        Err(Lost::Trouble(why))
+        Err(Lost::ToolError(why))
     }
 
-    fn too_late(&self) -> Trouble {
+    fn too_late(&self) -> ToolError {
         let text = format!(
             "no answer within {} s (`timeout_seconds` of [mcp.{}]); the server was told to stop",
             self.definition.timeout_seconds, self.name
         );
-        Trouble::new(ErrorKind::Timeout, text)
+        ToolError::new(ErrorKind::Timeout, text)
     }
 
     async fn send(&self, tool: &Known, args: JsonObject) -> Result<Sent, Lost> {
         let mut line = self.line.lock().await;
         self.revived(&mut line).await.map_err(|why| {
             let text = format!("the MCP server `{}` cannot be started: {why}", self.name);
-            Lost::Trouble(Trouble::failed(text))
+            Lost::ToolError(ToolError::failed(text))
         })?;
         let Some(open) = line.as_ref() else { return Err(Lost::Died(None)) };
         let params = CallToolRequestParams::new(tool.name.clone()).with_arguments(args);
@@ -309,7 +308,7 @@ impl Server {
     }
 
     fn answer(&self, answer: Result<ServerResult, ServiceError>) -> Result<CallToolResult, Lost> {
-        let trouble = |text: String| Err(Lost::Trouble(Trouble::failed(text)));
+        let trouble = |text: String| Err(Lost::ToolError(ToolError::failed(text)));
         match answer {
             Ok(ServerResult::CallToolResult(answer)) => Ok(answer),
             Ok(_) => trouble(format!("`{}` wants something that g3 does not have", self.name)),
@@ -351,8 +350,8 @@ impl Server {
     }
 }
 
-fn cancelled() -> Trouble {
-    Trouble::new(ErrorKind::Cancelled, "cancelled by the user")
+fn cancelled() -> ToolError {
+    ToolError::new(ErrorKind::Cancelled, "cancelled by the user")
 }
 
 fn globs(patterns: &[String]) -> GlobSet {

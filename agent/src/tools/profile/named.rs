@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::{BORROWED, Face, faces};
-use crate::tools::Profile;
+use super::{BORROWED, ProfileTool, faces};
+use crate::tools::profile::Profile;
 
 /// Which face a name means.
 #[derive(Debug)]
 pub enum Found {
     /// This one.
-    One(&'static Face),
+    One(&'static ProfileTool),
     /// Several profiles know the name and the parameters do not decide.
     Several(Vec<Profile>),
     /// No profile knows it; the nearest name, when there is one.
@@ -27,7 +27,7 @@ pub fn find(profile: Profile, name: &str, args: &Value) -> Found {
     }
     // `all` has what the full suite made of a borrowed tool.
     let as_lent = profile == Profile::All && BORROWED.iter().any(|(_, lent)| *lent == name);
-    let known: Vec<(Profile, &'static Face)> = Profile::EACH
+    let known: Vec<(Profile, &'static ProfileTool)> = Profile::EACH
         .into_iter()
         .flat_map(|each| faces(each).into_iter().map(move |face| (each, face)))
         .filter(|(_, face)| face.name == name && face.borrowed == as_lent)

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{ALWAYS, Face, faces};
-use crate::tools::Profile;
+use super::{ALWAYS, ProfileTool, faces};
+use crate::tools::profile::Profile;
 
 const HEAD: &str = "\
 # Tools
@@ -31,9 +31,8 @@ pub fn markdown() -> String {
     page
 }
 
-fn section(page: &mut String, face: &Face) {
-    let engine = serde_json::to_value(face.engine).unwrap_or_default();
-    let engine = engine.as_str().unwrap_or_default().to_owned();
+fn section(page: &mut String, face: &ProfileTool) {
+    let engine = face.engine.name();
     let switch = match face.enabled_by.as_str() {
         ALWAYS => String::new(),
         switch => format!(", offered with {switch}"),
@@ -51,7 +50,7 @@ fn section(page: &mut String, face: &Face) {
     }
 }
 
-fn row(face: &Face, key: &str, schema: &Value) -> String {
+fn row(face: &ProfileTool, key: &str, schema: &Value) -> String {
     let is_required = face.required().any(|required| required == key);
     let name = if is_required { format!("**`{key}`**") } else { format!("`{key}`") };
     let kind = schema["type"].as_str().unwrap_or_default();

@@ -7,9 +7,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::walk::{self, Found, Skip};
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::profile::Style;
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::Access;
 
 #[derive(Deserialize)]
 struct Args {
@@ -26,20 +29,37 @@ const MOST: usize = 1000;
 const PLAIN: usize = 100;
 
 /// A compiled pattern: `*` stays within a directory, `**` does not, `{a,b}` is either.
-pub fn matcher(pattern: &str) -> Result<GlobMatcher, Trouble> {
+pub fn matcher(pattern: &str) -> Result<GlobMatcher, ToolError> {
     let glob = GlobBuilder::new(pattern).literal_separator(true).build();
     let glob =
-        glob.map_err(|e| Trouble::invalid(format!("`{pattern}` is not a glob pattern: {e}")))?;
+        glob.map_err(|e| ToolError::invalid(format!("`{pattern}` is not a glob pattern: {e}")))?;
     Ok(glob.compile_matcher())
 }
 
+/// Finds files by name.
+pub struct GlobTool;
+
+impl Tool for GlobTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("search.files", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(vec![Access::Read(call.place.clone())])
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Finds files.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     let place = call.place.clone();
     if !place.is_dir() {
         let text = format!("the directory {} does not exist", place.display());
-        return Err(Trouble::invalid(text));
+        return Err(ToolError::invalid(text));
     }
     let pattern = within(&args.pattern, &place);
     let anywhere = !args.literal && !pattern.contains('/');
@@ -60,9 +80,9 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         walk::files(&root, skip, &cancel, || fits)
     });
     let mut found =
-        walked.await.map_err(|e| Trouble::failed(format!("the search broke down: {e}")))?;
+        walked.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
     if call.at.cancel.is_cancelled() {
-        return Err(Trouble::new(ErrorKind::Cancelled, "cancelled by the user"));
+        return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
     }
     match call.face.style {
         Style::Egirl => found.sort_by(|a, b| a.path.cmp(&b.path)),
@@ -77,9 +97,9 @@ fn within<'a>(pattern: &'a str, place: &Path) -> &'a str {
     below.unwrap_or(pattern).trim_start_matches("./").trim_start_matches('/')
 }
 
-fn told(call: &Call<'_>, found: &[Found<()>]) -> Outcome {
+fn told(call: &Invocation<'_>, found: &[Found<()>]) -> ToolOutput {
     let most = if call.at.plain { PLAIN } else { MOST };
-    let cwd = crate::gate::paths::follow(&call.at.cwd).unwrap_or_default();
+    let cwd = gate::paths::follow(&call.at.cwd).unwrap_or_default();
     let shown = |file: &Found<()>| {
         let below = match call.face.style {
             Style::Egirl => file.path.strip_prefix(&call.place),
@@ -100,5 +120,5 @@ fn told(call: &Call<'_>, found: &[Found<()>]) -> Outcome {
         lines.push("No files found".to_owned());
     }
     let metadata = json!({ "count": count, "truncated": found.len() > most });
-    Outcome::done(lines.join("\n")).titled(format!("{count} files")).with(metadata)
+    ToolOutput::done(lines.join("\n")).titled(format!("{count} files")).with(metadata)
 }

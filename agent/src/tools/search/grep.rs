@@ -13,10 +13,13 @@ use serde_json::json;
 
 use super::glob::matcher;
 use super::walk::{self, Found, Skip};
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
 use crate::tools::fs::seen;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::profile::Style;
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::Access;
 
 #[derive(Deserialize)]
 struct Args {
@@ -51,7 +54,7 @@ struct Include {
 }
 
 impl Include {
-    fn new(pattern: &str) -> Result<Include, Trouble> {
+    fn new(pattern: &str) -> Result<Include, ToolError> {
         let pattern = pattern.trim_start_matches("./");
         Ok(Include { glob: matcher(pattern)?, whole: pattern.contains('/') })
     }
@@ -64,8 +67,25 @@ impl Include {
     }
 }
 
+/// Searches the contents of files.
+pub struct GrepTool;
+
+impl Tool for GrepTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("search.text", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(vec![Access::Read(call.place.clone())])
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Searches.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     let regex = RegexMatcherBuilder::new()
         .case_insensitive(args.ignore_case)
@@ -73,11 +93,14 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         .crlf(true)
         .build(&args.pattern)
         .map_err(|e| {
-            Trouble::invalid(format!("`{}` is not a regular expression: {e}", args.pattern))
+            ToolError::invalid(format!("`{}` is not a regular expression: {e}", args.pattern))
         })?;
     let include = args.include.as_deref().map(Include::new).transpose()?;
     if !call.place.exists() {
-        return Err(Trouble::invalid(format!("the path {} does not exist", call.place.display())));
+        return Err(ToolError::invalid(format!(
+            "the path {} does not exist",
+            call.place.display()
+        )));
     }
     let (root, cancel) = (call.place.clone(), call.at.cancel.clone());
     let searched = tokio::task::spawn_blocking(move || {
@@ -95,9 +118,9 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         (found, gathered.into_inner() >= GATHERED)
     });
     let (found, given_up) =
-        searched.await.map_err(|e| Trouble::failed(format!("the search broke down: {e}")))?;
+        searched.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
     if call.at.cancel.is_cancelled() {
-        return Err(Trouble::new(ErrorKind::Cancelled, "cancelled by the user"));
+        return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
     }
     for file in &found {
         seen::refresh(&call.at.session_dir, &file.path);
@@ -146,10 +169,10 @@ fn shortened(line: &str) -> String {
     }
 }
 
-fn told(call: &Call<'_>, found: &[Found<Matches>], given_up: bool) -> Outcome {
+fn told(call: &Invocation<'_>, found: &[Found<Matches>], given_up: bool) -> ToolOutput {
     let most = if call.at.plain { PLAIN } else { IN_ALL };
     let total: usize = found.iter().map(|file| file.what.lines.len()).sum();
-    let cwd = crate::gate::paths::follow(&call.at.cwd).unwrap_or_else(|_| PathBuf::new());
+    let cwd = gate::paths::follow(&call.at.cwd).unwrap_or_else(|_| PathBuf::new());
     // A path as the model may use it again.
     let shown = |path: &Path| path.strip_prefix(&cwd).unwrap_or(path).display().to_string();
     let all = found.iter().flat_map(|file| {
@@ -181,5 +204,5 @@ fn told(call: &Call<'_>, found: &[Found<Matches>], given_up: bool) -> Outcome {
     let count = total.min(most);
     let metadata = json!({ "count": count, "files": found.len(), "truncated": truncated });
     let text = text.trim_end_matches('\n');
-    Outcome::done(text).titled(format!("{count} matches")).with(metadata)
+    ToolOutput::done(text).titled(format!("{count} matches")).with(metadata)
 }

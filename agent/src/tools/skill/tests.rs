@@ -5,8 +5,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::skills::{Shelf, parse};
-use crate::tools::{self, Workplace};
+use crate::tools::context::ToolContext;
+use crate::tools::dispatch;
+use crate::tools::profile::Profile;
+use crate::tools::toolset::TOOLS;
+use skills::{Shelf, parse};
 
 fn skill(name: &str, allowed: Option<&str>) -> Skill {
     let allowed = allowed.map(|list| format!("allowed-tools: {list}\n")).unwrap_or_default();
@@ -17,7 +20,7 @@ fn skill(name: &str, allowed: Option<&str>) -> Skill {
 }
 
 /// A workplace with one skill of each kind.
-fn place(dir: &Path) -> Workplace {
+fn place(dir: &Path) -> ToolContext {
     let skills = vec![
         skill("free", None),
         skill("git-only", Some("Bash(git log:*) Bash(git show:*)")),
@@ -26,7 +29,7 @@ fn place(dir: &Path) -> Workplace {
         skill("editor", Some("Edit")),
     ];
     let shelf = Arc::new(Shelf::of(skills, Vec::new()));
-    Workplace { skills: shelf, ..Workplace::quiet(dir, dir.join("s")) }
+    ToolContext { skills: shelf, ..ToolContext::quiet(&TOOLS, dir, dir.join("s")) }
 }
 
 #[tokio::test]
@@ -37,10 +40,10 @@ async fn only_what_an_active_skill_names_runs() {
     std::fs::write(dir.join("src/a.txt"), "text\n").unwrap();
     std::fs::write(dir.join("b.txt"), "text\n").unwrap();
     let at = place(&dir);
-    let call = async |name: &str, args: Value| tools::run(Profile::G3, name, &args, &at).await;
+    let call = async |name: &str, args: Value| dispatch::run(Profile::G3, name, &args, &at).await;
     let load = async |name: &str| assert!(call("skill", json!({ "name": name })).await.ok);
     let runs = async |line: &str| call("shell", json!({ "command": line })).await;
-    let refused = |outcome: &Outcome| outcome.text.starts_with("refused: while the skill");
+    let refused = |outcome: &ToolOutput| outcome.text.starts_with("refused: while the skill");
 
     load("free").await;
     assert!(runs("true").await.ok, "a skill that names no tools restricts none");
@@ -74,8 +77,8 @@ async fn what_a_skill_allows_still_passes_the_gate() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().canonicalize().unwrap();
     let at = place(&dir);
-    tools::run(Profile::G3, "skill", &json!({ "name": "editor" }), &at).await;
+    dispatch::run(Profile::G3, "skill", &json!({ "name": "editor" }), &at).await;
     let diff = json!({ "file_path": "/etc/hosts", "diff": "@@\n-a\n+b\n" });
-    let outcome = tools::run(Profile::G3, "str_replace", &diff, &at).await;
+    let outcome = dispatch::run(Profile::G3, "str_replace", &diff, &at).await;
     assert!(outcome.text.contains("nobody to ask"), "{}", outcome.text);
 }

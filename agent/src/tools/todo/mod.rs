@@ -6,9 +6,11 @@ use base::event::TodoItem;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Outcome;
-use super::call::{Call, Trouble};
+use super::call::Invocation;
+use super::kind::Effect;
+use super::output::{ToolError, ToolOutput};
 use super::profile::Style;
+use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 use list::{Item, Phase, Status};
 
 pub mod list;
@@ -44,27 +46,61 @@ pub fn items(session_dir: &Path) -> Vec<TodoItem> {
     .collect()
 }
 
+/// Shows the todo list.
+pub struct TodoReadTool;
+
+impl Tool for TodoReadTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("todo.read", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("todo")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run_read(call)))
+    }
+}
+
 /// Tells the list.
-pub fn run_read(call: &Call<'_>) -> Result<Outcome, Trouble> {
+fn run_read(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let list = store::load(&call.at.session_dir)
-        .map_err(|e| Trouble::io("cannot read the todo list", &e))?;
+        .map_err(|e| ToolError::io("cannot read the todo list", &e))?;
     let metadata = counts(&list.phases);
     let text = match call.face.style {
         Style::ToolsApi => list::shown(&list.phases),
         Style::G3 | Style::Egirl | Style::Core => list.text,
     };
     let text = if text.trim().is_empty() { EMPTY.to_owned() } else { text };
-    Ok(Outcome::done(text).with(metadata))
+    Ok(ToolOutput::done(text).with(metadata))
+}
+
+/// Replaces the todo list by text.
+pub struct TodoWriteTool;
+
+impl Tool for TodoWriteTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("todo.write", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("todo")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run_write(call)))
+    }
 }
 
 /// Replaces the list by Markdown, which is kept word for word.
-pub fn run_write(call: &Call<'_>) -> Result<Outcome, Trouble> {
+fn run_write(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Text { content } = call.decode()?;
     let length = content.chars().count();
     let most = std::env::var("G3_TODO_MAX_CHARS").ok().and_then(|n| n.parse().ok());
     let most = most.unwrap_or(MAX_CHARS);
     if length > most {
-        return Err(Trouble::invalid(format!(
+        return Err(ToolError::invalid(format!(
             "the list has {length} characters, and {most} is the most; nothing was written"
         )));
     }
@@ -72,11 +108,28 @@ pub fn run_write(call: &Call<'_>) -> Result<Outcome, Trouble> {
     save(call, &phases, &content)?;
     let (open, total) = open_and_total(&phases);
     let text = format!("TODO list updated: {open} of {total} items are open");
-    Ok(Outcome::done(text).with(counts(&phases)))
+    Ok(ToolOutput::done(text).with(counts(&phases)))
+}
+
+/// Replaces the todo list by items.
+pub struct TodoItemsTool;
+
+impl Tool for TodoItemsTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("todo.items", Effect::Looks)
+    }
+
+    fn scope(&self, _call: &Invocation<'_>) -> CallScope {
+        CallScope::keyed("todo")
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(std::future::ready(run_items(call)))
+    }
 }
 
 /// Replaces the list by items.
-pub fn run_items(call: &Call<'_>) -> Result<Outcome, Trouble> {
+fn run_items(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Items { todos, phases } = call.decode()?;
     let before = store::load(&call.at.session_dir).map(|list| list.phases).unwrap_or_default();
     let phases = match (phases, todos) {
@@ -84,8 +137,8 @@ pub fn run_items(call: &Call<'_>) -> Result<Outcome, Trouble> {
         (None, Some(todos)) => list::flat(&todos),
         (None, None) => Ok(Vec::new()),
     };
-    let phases = list::with_ids(phases.map_err(Trouble::invalid)?, &before);
-    let phases = phases.map_err(Trouble::invalid)?;
+    let phases = list::with_ids(phases.map_err(ToolError::invalid)?, &before);
+    let phases = phases.map_err(ToolError::invalid)?;
     save(call, &phases, &markdown::write(&phases))?;
     let mut text = list::shown(&phases);
     if text.is_empty() {
@@ -96,12 +149,12 @@ pub fn run_items(call: &Call<'_>) -> Result<Outcome, Trouble> {
         text.push_str(&format!("\n[note: {active} items are in progress; work on one at a time]"));
     }
     let (open, _) = open_and_total(&phases);
-    Ok(Outcome::done(text).titled(format!("{open} todos")).with(counts(&phases)))
+    Ok(ToolOutput::done(text).titled(format!("{open} todos")).with(counts(&phases)))
 }
 
-fn save(call: &Call<'_>, phases: &[Phase], text: &str) -> Result<(), Trouble> {
+fn save(call: &Invocation<'_>, phases: &[Phase], text: &str) -> Result<(), ToolError> {
     store::save(&call.at.session_dir, phases, text)
-        .map_err(|e| Trouble::io("cannot write the todo list", &e))
+        .map_err(|e| ToolError::io("cannot write the todo list", &e))
 }
 
 fn all(phases: &[Phase]) -> impl Iterator<Item = &Item> {

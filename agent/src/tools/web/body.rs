@@ -7,7 +7,7 @@ use reqwest::Url;
 use serde::Deserialize;
 
 use super::html;
-use crate::message::Image;
+use provider::message::Image;
 
 /// What a page of HTML becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -9,10 +9,9 @@ use futures_util::future::BoxFuture;
 use reqwest::{Client, Url};
 
 use super::address;
-use crate::gate::{Access, Gate, Question, hosts};
-use crate::provider::http;
-use crate::tools::ErrorKind;
-use crate::tools::call::Trouble;
+use crate::tools::output::{ErrorKind, ToolError};
+use gate::{Access, Gate, Question, hosts};
+use provider::http;
 
 /// Finds the addresses of a name.
 pub trait Resolver: Send + Sync {
@@ -60,7 +59,7 @@ impl<'a> Door<'a> {
     }
 
     /// Checks where an address leads and makes a client that goes there and nowhere else.
-    pub async fn open(&self, url: &Url) -> Result<Way, Trouble> {
+    pub async fn open(&self, url: &Url) -> Result<Way, ToolError> {
         let host = host(url);
         let addresses = match host.parse::<IpAddr>() {
             Ok(address) => vec![address],
@@ -72,26 +71,26 @@ impl<'a> Door<'a> {
         }
         let pinned: Vec<SocketAddr> = addresses.iter().map(|at| (*at, 0).into()).collect();
         let client = http::pinned(url, &pinned)
-            .map_err(|why| Trouble::failed(format!("cannot make a connection: {why}")))?;
+            .map_err(|why| ToolError::failed(format!("cannot make a connection: {why}")))?;
         Ok(Way { client, addresses })
     }
 
     /// Asks whether a place that is not of the public web is fetched; once for each.
-    async fn ask(&self, url: &Url, at: IpAddr, why: &str) -> Result<(), Trouble> {
+    async fn ask(&self, url: &Url, at: IpAddr, why: &str) -> Result<(), ToolError> {
         let place = place(url);
         let admitted = || self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
         if admitted().contains(&place) {
             return Ok(());
         }
         let asked = self.gate.ask(&question(url, at, why)).await;
-        asked.map_err(|refused| Trouble::new(ErrorKind::Denied, refused.why))?;
+        asked.map_err(|refused| ToolError::new(ErrorKind::Denied, refused.why))?;
         admitted().push(place);
         Ok(())
     }
 
-    async fn look_up(&self, url: &Url, host: &str) -> Result<Vec<IpAddr>, Trouble> {
+    async fn look_up(&self, url: &Url, host: &str) -> Result<Vec<IpAddr>, ToolError> {
         let unknown =
-            |why: String| Trouble::failed(format!("cannot find the host of {url}: {why}"));
+            |why: String| ToolError::failed(format!("cannot find the host of {url}: {why}"));
         let found = self.resolver.resolve(host).await.map_err(|why| unknown(why.to_string()))?;
         if found.is_empty() { Err(unknown("it has no address".to_owned())) } else { Ok(found) }
     }
@@ -144,6 +143,7 @@ fn question(url: &Url, at: IpAddr, why: &str) -> Question {
         what: format!("fetch {url}"),
         why: format!("`{host}`{is} is {why}, and only the public web is fetched unasked"),
         rule: format!("[tools.webfetch]\nallow_hosts = [{}]", toml::Value::from(place(url))),
+        host: None,
         writes: None,
         details: None,
     }

@@ -10,11 +10,13 @@ use serde_json::json;
 use super::body::{self, Form};
 use super::door::{self, Door, System};
 use super::shown;
-use crate::gate::Access;
-use crate::provider::http::innermost;
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
 use crate::tools::profile::Style;
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::Access;
+use provider::http::innermost;
 
 #[derive(Deserialize)]
 struct Args {
@@ -51,13 +53,30 @@ impl Came {
 }
 
 /// The host that a call asks; nothing where its address is none, which [`run`] says.
-pub fn reaches(call: &Call<'_>) -> Vec<Access> {
+pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let Ok(url) = target(call) else { return Vec::new() };
     vec![door::access(&call.at.others.web.webfetch.allow_hosts, &url)]
 }
 
+/// Fetches a web page.
+pub struct FetchTool;
+
+impl Tool for FetchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("web.fetch", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(reaches(call))
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Fetches a page.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { format, timeout } = call.decode()?;
     let url = target(call)?;
     let form = format.unwrap_or(match call.face.style {
@@ -69,18 +88,18 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     let work = tokio::time::timeout(Duration::from_secs_f64(seconds), fetch(call, &url, form));
     match call.at.cancel.run_until_cancelled(work).await {
         Some(Ok(done)) => done,
-        Some(Err(_)) => Err(Trouble::new(
+        Some(Err(_)) => Err(ToolError::new(
             ErrorKind::Timeout,
             format!("{url} was not there after {seconds} s; `timeout` may be up to 120"),
         )),
-        None => Err(Trouble::new(ErrorKind::Cancelled, "cancelled by the user")),
+        None => Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user")),
     }
 }
 
 /// The address of a call. The Tools API asks for https wherever a public name is meant.
-fn target(call: &Call<'_>) -> Result<Url, Trouble> {
+fn target(call: &Invocation<'_>) -> Result<Url, ToolError> {
     let text = call.text("url").trim();
-    let bad = |why: &str| Trouble::invalid(format!("webfetch: `{text}` {why}"));
+    let bad = |why: &str| ToolError::invalid(format!("webfetch: `{text}` {why}"));
     let mut url = Url::parse(text).map_err(|why| bad(&format!("is no address: {why}")))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(bad("must begin with http:// or https://"));
@@ -104,7 +123,7 @@ fn target(call: &Call<'_>) -> Result<Url, Trouble> {
     Ok(url)
 }
 
-async fn fetch(call: &Call<'_>, url: &Url, form: Form) -> Result<Outcome, Trouble> {
+async fn fetch(call: &Invocation<'_>, url: &Url, form: Form) -> Result<ToolOutput, ToolError> {
     let allowed = &call.at.others.web.webfetch.allow_hosts;
     let door = Door::new(allowed, &System, &call.at.gate);
     let mut came = follow(&door, url.clone(), form, LIKE_BROWSERS).await?;
@@ -120,7 +139,7 @@ async fn fetch(call: &Call<'_>, url: &Url, form: Form) -> Result<Outcome, Troubl
                  that address if it is what you look for."
             );
             let metadata = json!({ "url": from.as_str(), "redirect": to.as_str() });
-            return Ok(Outcome::done(text).titled(format!("sent on to {to}")).with(metadata));
+            return Ok(ToolOutput::done(text).titled(format!("sent on to {to}")).with(metadata));
         }
     };
     let status = response.status();
@@ -128,12 +147,12 @@ async fn fetch(call: &Call<'_>, url: &Url, form: Form) -> Result<Outcome, Troubl
     let content_type = header.unwrap_or_default().to_owned();
     if challenge {
         let text = format!("{url} answers 403: it lets only browsers in that prove to be such");
-        return Err(Trouble::failed(text));
+        return Err(ToolError::failed(text));
     }
     if !status.is_success() {
         return Err(refused(&url, status));
     }
-    body::worth_reading(&content_type).map_err(|why| Trouble::failed(format!("{url} {why}")))?;
+    body::worth_reading(&content_type).map_err(|why| ToolError::failed(format!("{url} {why}")))?;
     let bytes = read(response, &url).await?;
     let count = bytes.len();
     let metadata = json!({
@@ -141,15 +160,16 @@ async fn fetch(call: &Call<'_>, url: &Url, form: Form) -> Result<Outcome, Troubl
     });
     let page = url.clone();
     let made = tokio::task::spawn_blocking(move || body::shown(bytes, &content_type, &page, form));
-    let made = made.await.map_err(|why| Trouble::failed(format!("{url} cannot be read: {why}")))?;
-    let made = made.map_err(|why| Trouble::failed(format!("{url} {why}")))?;
+    let made =
+        made.await.map_err(|why| ToolError::failed(format!("{url} cannot be read: {why}")))?;
+    let made = made.map_err(|why| ToolError::failed(format!("{url} {why}")))?;
     let text = shown::shown(call, &made.text, shown::MOST, "page");
     let title = if made.title.is_empty() { url.to_string() } else { made.title };
-    Ok(Outcome { images: made.images, ..Outcome::done(text) }.titled(title).with(metadata))
+    Ok(ToolOutput { images: made.images, ..ToolOutput::done(text) }.titled(title).with(metadata))
 }
 
 /// Asks, and asks on where the same host sends us. Each address is checked anew.
-async fn follow(door: &Door<'_>, mut url: Url, form: Form, name: &str) -> Result<Came, Trouble> {
+async fn follow(door: &Door<'_>, mut url: Url, form: Form, name: &str) -> Result<Came, ToolError> {
     for _ in 0..=REDIRECTS {
         let way = door.open(&url).await?;
         let request = way.client.get(url.clone()).header(ACCEPT, form.accepts());
@@ -157,7 +177,7 @@ async fn follow(door: &Door<'_>, mut url: Url, form: Form, name: &str) -> Result
         let response = request.send().await.map_err(|why| unanswered(&url, &why))?;
         let asked = response.remote_addr().map(|at| at.ip());
         if asked.is_some_and(|at| !way.addresses.contains(&at)) {
-            return Err(Trouble::new(ErrorKind::Denied, "denied: another address answered"));
+            return Err(ToolError::new(ErrorKind::Denied, "denied: another address answered"));
         }
         let to = match sent_on(&response, &url)? {
             None => return Ok(Came::Page { response, url }),
@@ -168,17 +188,17 @@ async fn follow(door: &Door<'_>, mut url: Url, form: Form, name: &str) -> Result
         }
         url = to;
     }
-    Err(Trouble::failed(format!("{url} sends on and on, more than {REDIRECTS} times")))
+    Err(ToolError::failed(format!("{url} sends on and on, more than {REDIRECTS} times")))
 }
 
 /// Where an answer sends us.
-fn sent_on(response: &Response, url: &Url) -> Result<Option<Url>, Trouble> {
+fn sent_on(response: &Response, url: &Url) -> Result<Option<Url>, ToolError> {
     let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let Some(place) = response.headers().get(LOCATION).filter(|_| is_redirect) else {
         return Ok(None);
     };
     let place = String::from_utf8_lossy(place.as_bytes());
-    let bad = || Trouble::failed(format!("{url} sends on to `{place}`, which is no page"));
+    let bad = || ToolError::failed(format!("{url} sends on to `{place}`, which is no page"));
     let mut to = url.join(&place).map_err(|_| bad())?;
     if !matches!(to.scheme(), "http" | "https") || !to.username().is_empty() {
         return Err(bad());
@@ -188,9 +208,9 @@ fn sent_on(response: &Response, url: &Url) -> Result<Option<Url>, Trouble> {
 }
 
 /// The whole body, unless it is too long.
-async fn read(mut response: Response, url: &Url) -> Result<Vec<u8>, Trouble> {
+async fn read(mut response: Response, url: &Url) -> Result<Vec<u8>, ToolError> {
     let too_long = |length: u64| {
-        Trouble::failed(format!(
+        ToolError::failed(format!(
             "{url} is too large: {length} bytes or more, at most 5 MiB are read"
         ))
     };
@@ -210,15 +230,15 @@ async fn read(mut response: Response, url: &Url) -> Result<Vec<u8>, Trouble> {
     Ok(bytes)
 }
 
-fn refused(url: &Url, status: StatusCode) -> Trouble {
+fn refused(url: &Url, status: StatusCode) -> ToolError {
     let reason = status.canonical_reason().unwrap_or("no reason is given");
     let kind = match status {
         StatusCode::NOT_FOUND | StatusCode::GONE => ErrorKind::NotFound,
         _ => ErrorKind::Failed,
     };
-    Trouble::new(kind, format!("{url} answers {}: {reason}", status.as_u16()))
+    ToolError::new(kind, format!("{url} answers {}: {reason}", status.as_u16()))
 }
 
-fn unanswered(url: &Url, why: &reqwest::Error) -> Trouble {
-    Trouble::failed(format!("{url} does not answer: {}", innermost(why)))
+fn unanswered(url: &Url, why: &reqwest::Error) -> ToolError {
+    ToolError::failed(format!("{url} does not answer: {}", innermost(why)))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::provider::sse::Reader;
+use provider::sse::Reader;
 
 /// Reads an answer as it comes.
 #[derive(Default)]

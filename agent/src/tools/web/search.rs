@@ -8,11 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{door, reply, shown};
-use crate::gate::Access;
-use crate::provider::auth::in_environment;
-use crate::provider::http::Endpoint;
-use crate::tools::call::{Call, Trouble};
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::Access;
+use provider::auth::in_environment;
+use provider::http::Endpoint;
 
 #[derive(Deserialize)]
 struct CodeArgs {
@@ -71,15 +73,32 @@ const CHARACTERS: (i64, i64, i64) = (10_000, 1_000, 50_000);
 const CHARACTERS_OF_TOKEN: usize = 5;
 
 /// The service's host; it is free where the user configured the service.
-pub fn reaches(call: &Call<'_>) -> Vec<Access> {
+pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let config = &call.at.others.web.codesearch;
     let free = config.endpoint.is_some() || config.api_key.is_some();
     let url = Url::parse(address(call));
     url.map(|url| Access::Fetch { host: door::host(&url), free }).into_iter().collect()
 }
 
+/// Searches the web for code and documentation.
+pub struct CodeSearchTool;
+
+impl Tool for CodeSearchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("web.code", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(reaches(call))
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(code(call))
+    }
+}
+
 /// Searches for code and documentation.
-pub async fn code(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn code(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let CodeArgs { query, tokens_num } = call.decode()?;
     let tokens = within(tokens_num, TOKENS);
     let args = json!({ "query": asked(call, &query)?, "tokensNum": tokens });
@@ -87,8 +106,25 @@ pub async fn code(call: &Call<'_>) -> Result<Outcome, Trouble> {
     ask(call, "get_code_context_exa", args, most.max(shown::MOST)).await
 }
 
+/// Searches the web.
+pub struct WebSearchTool;
+
+impl Tool for WebSearchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("web.search", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(reaches(call))
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(pages(call))
+    }
+}
+
 /// Searches for pages.
-pub async fn pages(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn pages(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: PageArgs = call.decode()?;
     let args = json!({
         "query": asked(call, &args.query)?,
@@ -104,18 +140,23 @@ fn within(given: Option<i64>, (usual, least, most): (i64, i64, i64)) -> i64 {
     given.unwrap_or(usual).clamp(least, most)
 }
 
-fn asked<'a>(call: &Call<'_>, query: &'a str) -> Result<&'a str, Trouble> {
+fn asked<'a>(call: &Invocation<'_>, query: &'a str) -> Result<&'a str, ToolError> {
     match query.trim() {
-        "" => Err(Trouble::invalid(format!("{}: `query` is empty", call.face.name))),
+        "" => Err(ToolError::invalid(format!("{}: `query` is empty", call.face.name))),
         query => Ok(query),
     }
 }
 
-fn address<'a>(call: &'a Call<'_>) -> &'a str {
+fn address<'a>(call: &'a Invocation<'_>) -> &'a str {
     call.at.others.web.codesearch.endpoint.as_deref().unwrap_or(SERVICE)
 }
 
-async fn ask(call: &Call<'_>, tool: &str, args: Value, most: usize) -> Result<Outcome, Trouble> {
+async fn ask(
+    call: &Invocation<'_>,
+    tool: &str,
+    args: Value,
+    most: usize,
+) -> Result<ToolOutput, ToolError> {
     let endpoint = endpoint(call)?;
     let body = json!({
         "jsonrpc": "2.0",
@@ -128,24 +169,24 @@ async fn ask(call: &Call<'_>, tool: &str, args: Value, most: usize) -> Result<Ou
         Some(Ok(done)) => done?,
         Some(Err(_)) => {
             let text = format!("{} has no answer after {} s", endpoint.host(), TIME.as_secs());
-            return Err(Trouble::new(ErrorKind::Timeout, text));
+            return Err(ToolError::new(ErrorKind::Timeout, text));
         }
-        None => return Err(Trouble::new(ErrorKind::Cancelled, "cancelled by the user")),
+        None => return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user")),
     };
     let query = args["query"].clone();
     let text = done.unwrap_or_else(|| {
         "No results found. Other words, or the name of the library, may help.".to_owned()
     });
     let text = shown::shown(call, &text, most, "search");
-    Ok(Outcome::done(text).with(json!({ "query": query, "service": endpoint.host() })))
+    Ok(ToolOutput::done(text).with(json!({ "query": query, "service": endpoint.host() })))
 }
 
 /// The service as configured.
-fn endpoint(call: &Call<'_>) -> Result<Endpoint, Trouble> {
+fn endpoint(call: &Invocation<'_>) -> Result<Endpoint, ToolError> {
     let config = &call.at.others.web.codesearch;
     let wrong = |failure: base::failure::Failure| {
         let why = format!("{}: {}", call.face.name, failure.sentence());
-        Trouble::failed(format!("{why}. `endpoint` in [tools.codesearch] names the service"))
+        ToolError::failed(format!("{why}. `endpoint` in [tools.codesearch] names the service"))
     };
     // A key in the environment is meant for the service that is known.
     let given = config.api_key.clone();
@@ -162,34 +203,36 @@ fn endpoint(call: &Call<'_>) -> Result<Endpoint, Trouble> {
 }
 
 /// Asks, and reads until the answer is there; `None` when there is none.
-async fn exchange(endpoint: &Endpoint, body: &Value) -> Result<Option<String>, Trouble> {
+async fn exchange(endpoint: &Endpoint, body: &Value) -> Result<Option<String>, ToolError> {
     let host = endpoint.host();
     let hint = "`endpoint` and `api_key` in [tools.codesearch] of the user's configuration (or the \
                 variable EXA_API_KEY) say which service is asked, and with which key";
     let sent = endpoint.post(body.to_string().into_bytes(), None).await;
     let mut came = sent.map_err(|why| {
         let why = endpoint.without_key(&why.failure().sentence());
-        Trouble::failed(format!("the search service cannot be asked: {why}. {hint}"))
+        ToolError::failed(format!("the search service cannot be asked: {why}. {hint}"))
     })?;
     let status = came.status();
     if !(200..300).contains(&status) {
         let said = String::from_utf8_lossy(&came.head(2_000).await).into_owned();
         let said = endpoint.without_key(&base::text::printable(&said));
         let said = base::text::head(said.trim(), 500);
-        return Err(Trouble::failed(format!("{host} answers {status}: {said}. {hint}")));
+        return Err(ToolError::failed(format!("{host} answers {status}: {said}. {hint}")));
     }
     let told = |why: String| {
         let why = endpoint.without_key(&base::text::printable(&why));
-        Trouble::failed(format!("{host} says: {why}"))
+        ToolError::failed(format!("{host} says: {why}"))
     };
     let mut answer = reply::Answer::default();
-    let broke = |why| Trouble::failed(format!("the answer of {host} broke off: {why}"));
+    let broke = |why| ToolError::failed(format!("the answer of {host} broke off: {why}"));
     while let Some(bytes) = came.next(None).await.map_err(broke)? {
         if let Some(done) = answer.take(&bytes) {
             return done.map(Some).map_err(told);
         }
         if answer.length() > MOST_BYTES {
-            return Err(Trouble::failed(format!("{host} sends more than 5 MiB without an answer")));
+            return Err(ToolError::failed(format!(
+                "{host} sends more than 5 MiB without an answer"
+            )));
         }
     }
     answer.end().transpose().map_err(told)

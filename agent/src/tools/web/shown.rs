@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
-use crate::tools::call::Call;
+use crate::tools::call::Invocation;
 
 /// Characters that a model is shown.
 pub const MOST: usize = 50_000;
 
 /// A text with its control characters written out and without its soft hyphens, cut to so many
 /// characters; the whole of it is kept in a file of the session.
-pub fn shown(call: &Call<'_>, text: &str, most: usize, name: &str) -> String {
+pub fn shown(call: &Invocation<'_>, text: &str, most: usize, name: &str) -> String {
     let text = base::text::printable_output(&text.replace('\u{ad}', ""));
     let Some((end, _)) = text.char_indices().nth(most) else { return text };
     let missing = text[end..].chars().count();
@@ -20,7 +20,7 @@ pub fn shown(call: &Call<'_>, text: &str, most: usize, name: &str) -> String {
     format!("{}\n[{missing} more characters are not shown; {place}]", &text[..end])
 }
 
-fn keep(call: &Call<'_>, text: &str, name: &str) -> std::io::Result<String> {
+fn keep(call: &Invocation<'_>, text: &str, name: &str) -> std::io::Result<String> {
     let dir = call.at.session_dir.join("tools");
     std::fs::create_dir_all(&dir)?;
     let prefix = format!("{name}-");

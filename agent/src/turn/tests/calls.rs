@@ -103,7 +103,7 @@ async fn a_text_cut_off_by_the_output_limit_is_continued() {
 async fn empty_replies_are_not_a_silent_end() {
     let model = Script::new((0..9).map(|_| says("")));
     let run = run(&model).await;
-    assert!(run.finish.unwrap_err().what.contains("does not get to an end"));
+    assert!(run.finish.unwrap_err().failure.what.contains("does not get to an end"));
     assert_eq!(model.asked().len(), 4);
 }
 
@@ -160,7 +160,10 @@ async fn a_run_goes_on_while_the_toolbox_says_that_something_is_open() {
     let model = Script::new([says("done"), says("now really")]);
     let run = run_with(&model, &tools, Limits::default(), CancellationToken::new()).await;
     assert_eq!(run.finish.unwrap(), Finish::Done);
-    assert_eq!(model.asked()[1].last().unwrap().words(), "[Not done] Look again.");
+    let asked = model.asked();
+    let last = asked[1].last().unwrap();
+    assert!(last.is_reminder());
+    assert_eq!(last.words(), "[Not done] Look again.");
 }
 
 #[tokio::test]

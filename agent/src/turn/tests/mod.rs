@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::act::ToolJob;
+use super::tool_calls::ToolJob;
 use super::*;
 
 use crate::context::window::Window;
 use crate::context::{Entry, Record};
-use crate::message::{Part, ToolCall, ToolResult};
-use crate::provider::{Facts, Hear, ToolSpec};
-use crate::tools::Outcome;
+use crate::tools::output::ToolOutput;
+use provider::message::{Part, ToolCall, ToolResult};
+use provider::{Facts, Hear, ToolSpec};
 
 /// A model that says what it is told to say, and remembers what it was asked.
 struct Script {
@@ -89,17 +89,17 @@ impl Toolbox for Tools {
         args["file"].as_str().map(str::to_owned).into_iter().collect()
     }
 
-    fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, Outcome> {
+    fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             self.order.lock().unwrap().push(format!("begin {}", job.call.id));
             let outcome = match job.call.name.as_str() {
                 "wait" => {
                     self.woken.cancelled().await;
-                    Outcome::done("woken")
+                    ToolOutput::done("woken")
                 }
                 "wake" => {
                     self.woken.cancel();
-                    Outcome::done("woke it")
+                    ToolOutput::done("woke it")
                 }
                 "slow" => {
                     self.woken.cancel();
@@ -109,7 +109,7 @@ impl Toolbox for Tools {
                     tokio::task::yield_now().await;
                     let next = job.call.args["next"].as_str().map(str::to_owned);
                     let said = job.call.args["text"].as_str().unwrap_or("said");
-                    Outcome { next, ..Outcome::done(said) }
+                    ToolOutput { next, ..ToolOutput::done(said) }
                 }
             };
             self.order.lock().unwrap().push(format!("end {}", job.call.id));
@@ -168,7 +168,7 @@ fn calls(parts: Vec<Part>) -> Reply {
 }
 
 struct Run {
-    finish: Result<Finish>,
+    finish: TurnResult<Finish>,
     talk: Conversation,
     events: Vec<What>,
     notes: Notes,
@@ -179,7 +179,11 @@ impl Run {
         let parts = self.talk.messages().iter().flat_map(|message| message.parts.clone());
         let results = parts.filter_map(|part| match part {
             Part::Result(result) => Some(result),
-            Part::Text { .. } | Part::Call(_) | Part::Reasoning { .. } | Part::Image(_) => None,
+            Part::Text { .. }
+            | Part::Note(_)
+            | Part::Reasoning { .. }
+            | Part::Call(_)
+            | Part::Image(_) => None,
         });
         results.collect()
     }
@@ -215,7 +219,7 @@ async fn run_after(
     let mut talk = Conversation::new(window, Box::new(notes.clone()));
     talk.replay(before).unwrap();
     talk.ask(Message::text(Role::User, "go")).unwrap();
-    let finish = drive(&mut talk, &agent, &mut Spent::default()).await;
+    let finish = run_turn(&mut talk, &agent, &mut UsageMeter::default()).await;
     let events = events.lock().unwrap().clone();
     Run { finish, talk, events, notes }
 }

@@ -44,7 +44,8 @@ fn more_than_fits() -> Vec<Entry> {
         let long = if n == 7 { 60_000 } else { 4_000 };
         let asked = format!("mark-{n:02} {}", "x".repeat(long));
         let (call_id, name, text) = (n.to_string(), "say".into(), "said".into());
-        let result = ToolResult { call_id, name, ok: true, text, images: Vec::new() };
+        let result =
+            ToolResult { call_id, name, ok: true, text, images: Vec::new(), not_run: false };
         let message = calls(vec![call(&n.to_string(), "say", json!({}))]).message;
         let request = Message::text(Role::User, asked);
         [
@@ -192,7 +193,8 @@ async fn large_texts_of_old_calls_are_thinned_as_well_as_their_results() {
 #[tokio::test]
 async fn the_pictures_that_the_user_showed_last_outlive_a_summary() {
     let shown = |data: &str| {
-        let picture = crate::message::Image { media_type: "image/png".into(), data: data.into() };
+        let picture =
+            provider::message::Image { media_type: "image/png".into(), data: data.into() };
         let mut message = Message::text(Role::User, "look");
         message.parts.push(Part::Image(picture));
         let (usage, stop) = (Usage::default(), Stop::Done);

@@ -84,27 +84,51 @@ pub fn ended_with(status: ExitStatus, said: &str, boxed: bool) -> String {
 const DENIED: [&str; 5] =
     ["EACCES", "errno: -13", "Errno 13", "Permission denied", "permission denied"];
 
+/// Whether a line reports that the system denied a file.
+pub fn reports_denial(line: &str) -> bool {
+    DENIED.iter().any(|word| line.contains(word))
+}
+
 /// A complaint of an agent, with the line of the configuration that helps where the box may have
 /// denied it a file.
 pub fn explained(complaint: String, boxed: bool) -> String {
-    if !boxed || !DENIED.iter().any(|word| complaint.contains(word)) {
+    if !boxed || !reports_denial(&complaint) {
         return complaint;
     }
-    let mark = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | '(' | ')' | ',');
-    let path = complaint.split(mark).find(|word| word.len() > 1 && word.starts_with('/'));
-    let path = path.map(|word| Path::new(word.trim_end_matches([':', ';', '.'])));
-    let directory = path.and_then(Path::parent).map(|directory| {
-        let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-        match directory.strip_prefix(home) {
-            Ok(below) => format!("~/{}", below.display()),
-            Err(_) => directory.display().to_string(),
-        }
-    });
-    let directory = directory.unwrap_or_else(|| "DIRECTORY".to_owned());
+    let directory = denied_directory(&complaint).unwrap_or_else(|| "DIRECTORY".to_owned());
     format!(
         "{complaint}; if the box denied it, `write = [\"{directory}\"]` (or `read`) in the agent's \
          row in ~/.config/g3/config.toml allows it"
     )
+}
+
+/// The directory that a complaint is about: that of the file which it names, or the one that was to
+/// be made. None where that would be the whole home directory or the root.
+fn denied_directory(complaint: &str) -> Option<String> {
+    let mark = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | '(' | ')' | ',');
+    let mut words = complaint.split(mark).filter(|word| !word.is_empty());
+    let mut before = "";
+    let path = words.find(|word| {
+        let found = word.len() > 1 && word.starts_with('/');
+        if !found {
+            before = *word;
+        }
+        found
+    })?;
+    let path = Path::new(path.trim_end_matches([':', ';', '.']));
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let directory = match before {
+        "mkdir" => path,
+        _ => path.parent().filter(|parent| *parent != home).unwrap_or(path),
+    };
+    let is_all = |tree: &Path| directory == tree;
+    if is_all(&home) || is_all(Path::new("/")) {
+        return None;
+    }
+    Some(match directory.strip_prefix(&home) {
+        Ok(below) => format!("~/{}", below.display()),
+        Err(_) => directory.display().to_string(),
+    })
 }
 
 /// Why the program of an agent did not start.
@@ -164,5 +188,12 @@ mod tests {
         assert_eq!(explained(said.clone(), false), said, "without a box it is something else");
         assert_eq!(explained("no such model".into(), true), "no such model");
         assert!(explained("FileSystem error, errno: -13".into(), true).contains("DIRECTORY"));
+        let home = std::env::var("HOME").unwrap();
+        for said in [
+            format!("EACCES: permission denied, mkdir '{home}/.agent'"),
+            format!("EACCES: permission denied, open '{home}/.agent'"),
+        ] {
+            assert!(explained(said.clone(), true).contains("`write = [\"~/.agent\"]`"), "{said}");
+        }
     }
 }

@@ -35,19 +35,29 @@ pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
         .next(format!("add this to ~/.config/g3/config.toml:\n[studio.agents.{name}]\n{more}")))
 }
 
-/// The lines of a row for a program that many people have, as docs/studio.md explains them.
+/// The lines of a row for a known agent, as docs/agents.md lists them.
 fn suggested(name: &str) -> Option<&'static str> {
     Some(match name {
+        "claude" => {
+            "command = [\"claude-agent-acp\"]\nwrite = [\"~/.claude\", \"~/.claude.json\"]\n\
+             env = [\"ANTHROPIC_API_KEY\", \"ANTHROPIC_BASE_URL\"]"
+        }
         "codex" => {
-            "command = [\"codex-acp\", \"-c\", \"sandbox_mode=danger-full-access\"]\nwrite = [\"~/.codex\"]"
+            "command = [\"codex-acp\", \"-c\", \"sandbox_mode=danger-full-access\"]\n\
+             write = [\"~/.codex\"]\nenv = [\"OPENAI_API_KEY\"]"
+        }
+        "gemini" => {
+            "command = [\"gemini\", \"--acp\"]\nwrite = [\"~/.gemini\"]\n\
+             env = [\"GEMINI_API_KEY\", \"GOOGLE_GEMINI_BASE_URL\"]"
         }
         "opencode" => {
             "command = [\"opencode\", \"acp\"]\nwrite = [\"~/.local/share/opencode\", \
              \"~/.local/state/opencode\", \"~/.config/opencode\"]"
         }
-        "qwen" | "qwen-code" => "command = [\"qwen\", \"--acp\"]\nwrite = [\"~/.qwen\"]",
-        "gemini" => "command = [\"gemini\", \"--acp\"]\nwrite = [\"~/.gemini\"]",
-        "claude" => "command = [\"claude-code-acp\"]\nwrite = [\"~/.claude\", \"~/.claude.json\"]",
+        "qwen" | "qwen-code" => {
+            "command = [\"qwen\", \"--acp\"]\nwrite = [\"~/.qwen\"]\n\
+             env = [\"OPENAI_API_KEY\", \"OPENAI_BASE_URL\", \"OPENAI_MODEL\"]"
+        }
         _ => return None,
     })
 }

@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufRead
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::oneshot;
 
+use crate::launch::exit_reason;
 use crate::launch::log::OutputLog;
 
 /// Bytes of one line; a longer one ends the conversation.
@@ -133,13 +134,27 @@ impl OutputTail {
         }
     }
 
-    /// The last lines, fit to be shown.
+    /// The last lines without the frames of stack traces, fit to be shown. The line that reports a
+    /// denied file comes first, wherever it was.
     pub fn text(&self) -> String {
         let text = String::from_utf8_lossy(&self.0);
-        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-        let last = lines[lines.len().saturating_sub(3)..].join("\n");
-        base::text::printable_output(base::text::tail(&last, 600))
+        let lines = text.lines().filter(|line| !line.trim().is_empty() && !is_frame(line));
+        let lines: Vec<&str> = lines.collect();
+        let last = lines.len().saturating_sub(3);
+        let denied = lines[..last].iter().rfind(|line| exit_reason::reports_denial(line));
+        let shown: Vec<&str> = denied.into_iter().chain(&lines[last..]).copied().collect();
+        base::text::printable_output(base::text::tail(&shown.join("\n"), 600))
     }
+}
+
+/// Whether a line belongs to a stack trace: `at FUNCTION (FILE:LINE)` of JavaScript, `12: FUNCTION`
+/// and `at FILE:LINE` of Rust.
+fn is_frame(line: &str) -> bool {
+    let line = line.trim_start();
+    let number = line.split_once(": ").map(|(number, _)| number);
+    line.starts_with("at ")
+        || line == "Stack backtrace:"
+        || number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// A protocol error as a sentence: its message, and what the agent added.
@@ -164,5 +179,28 @@ mod tests {
         assert_eq!(next_line(&mut reader).await.unwrap(), None);
         let flood = vec![b'x'; LONGEST + 1];
         assert!(next_line(&mut BufReader::new(&flood[..])).await.is_err());
+    }
+
+    /// What qwen, codex-acp and opencode write when the box denies them their directory.
+    #[test]
+    fn the_end_of_a_stream_shows_the_error_and_not_the_stack() {
+        let shown = |written: &str| {
+            let mut tail = Tail::default();
+            tail.hear(written.as_bytes());
+            tail.text()
+        };
+        let qwen = "An unexpected critical error occurred:\n\
+            Error: EACCES: permission denied, mkdir '/home/you/.qwen'\n    \
+            at Module.mkdirSync (node:fs:1386:26)\n    at main (file:///cli.js:573235:5)\n";
+        assert!(shown(qwen).ends_with("mkdir '/home/you/.qwen'"), "{}", shown(qwen));
+        let codex = "Error: Permission denied (os error 13)\n\nStack backtrace:\n   \
+            0: anyhow::error::from\n  12: clone3\n             at ./nptl/pthread_create.c:442:8\n";
+        assert_eq!(shown(codex), "Error: Permission denied (os error 13)");
+        let opencode = "EACCES: permission denied, mkdir '/home/you/.local/share'\n \
+            syscall: \"mkdir\",\n   errno: -13,\n    code: \"EACCES\"\n\nBun v1.3.14\n";
+        assert!(
+            shown(opencode).starts_with("EACCES: permission denied, mkdir '/home"),
+            "{opencode}"
+        );
     }
 }

@@ -73,7 +73,10 @@ impl SandboxSpec {
             let helper = program.as_ref().map(|path| path.with_file_name("g3-desktop"));
             rules.read.extend(program.into_iter().chain(helper));
             rules.read.extend(row.read.iter().map(|path| at_home(path)));
-            rules.write.extend(row.write.iter().map(|path| at_home(path)));
+            for path in row.write.iter().map(|path| expanded(path, places.home)) {
+                make_directory(&path, places.home)?;
+                rules.write.push(path);
+            }
             if !switches.enabled {
                 // Without a box for the session, g3 makes none for its commands either.
                 commands.push(("G3_SANDBOX__ENABLED".to_owned(), "false".to_owned()));
@@ -133,6 +136,19 @@ fn without_closed(
     }
     let kept: Vec<&str> = value.split(':').filter(|path| !is_shut(path)).collect();
     (!kept.is_empty()).then(|| kept.join(":"))
+}
+
+/// Makes a directory in the home directory that an agent's row lets it write: the kernel opens only
+/// what exists, and an agent that was never started has made none of its directories. A name with
+/// an extension (`x.json`) is taken to be a file's, and is left alone.
+fn make_directory(path: &Path, home: &Path) -> io::Result<()> {
+    if !path.starts_with(home) || path.extension().is_some() || path.exists() {
+        return Ok(());
+    }
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|why| {
+        let line = "a directory in `write` of the agent's row";
+        io::Error::new(why.kind(), format!("cannot make {} ({line}): {why}", path.display()))
+    })
 }
 
 /// Where the agent keeps its conversation: in the session's own directory, out of reach of the

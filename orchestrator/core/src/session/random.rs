@@ -1,11 +1,12 @@
-//! Random bytes for ids: from the system, or derived from `G3_TEST_SEED` in tests.
+//! Random bytes for ids: from the system, or derived from a seed in tests.
 
 use base::failure::{OrFail, Result};
+use base::test_hooks::TestHook;
 use sha2::{Digest, Sha256};
 
 /// Four bytes; `text` and `n` make them differ where a seed is set.
 pub fn four(text: &str, n: u32) -> Result<[u8; 4]> {
-    let Ok(seed) = std::env::var("G3_TEST_SEED") else {
+    let Some(seed) = TestHook::Seed.value() else {
         return base::random::bytes().or_fail(|| "cannot read random bytes of the system");
     };
     let mut bytes = [0u8; 4];

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::session::journal::SessionOutcome;
 use crate::session::summary::{
-    Denials, Dependency, Disposition, JournalSummary, Phase, SessionFacts, Unchecked,
+    Denials, Dependency, Disposition, FailedCalls, JournalSummary, Phase, SessionFacts, Unchecked,
 };
 
 /// The states of a session. The life of a session is the diagram of docs/architecture.md.
@@ -161,7 +161,17 @@ fn failed_why(why: &str, story: &JournalSummary) -> String {
 fn empty_why(story: &JournalSummary) -> String {
     let left_out = story.work.as_ref().map(|work| work.left_out.as_slice()).unwrap_or_default();
     match left_out {
-        [] => "the agent finished and changed nothing".into(),
+        [] => match &story.failed_calls {
+            // A request that was denied is a failed call as well, and is named by itself.
+            _ if story.denied.count > 0 => "the agent finished and changed nothing".into(),
+            FailedCalls { count: 0, .. } => "the agent finished and changed nothing".into(),
+            FailedCalls { count: 1, last } => {
+                format!("the agent finished and changed nothing; a tool call failed: {last}")
+            }
+            FailedCalls { count, last } => format!(
+                "the agent finished and changed nothing; {count} tool calls failed, the last: {last}"
+            ),
+        },
         [one] => format!("the agent finished; its only change, {one}, is left out"),
         [first, rest @ ..] => {
             let more = rest.len();

@@ -16,6 +16,9 @@ use crate::session::record::RunLimits;
 /// Bytes of a request that the reason of a state holds; `status` has all of it.
 const REASON: usize = 300;
 
+/// Bytes of the result of a failed tool call that the reason of a state holds.
+const FAILED_RESULT: usize = 200;
+
 /// Everything from which the state of a session follows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionFacts {
@@ -133,6 +136,8 @@ pub struct JournalSummary {
     pub always: BTreeSet<String>,
     /// Requests of the newest run that studio denied without asking anybody.
     pub denied: Denials,
+    /// Tool calls of the newest run that failed.
+    pub failed_calls: FailedCalls,
     /// The number of the last event.
     pub last_seq: u64,
     /// Limits that the user changed since the session was made.
@@ -190,6 +195,16 @@ pub struct Denials {
     pub why: String,
 }
 
+/// Tool calls that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FailedCalls {
+    /// How many.
+    pub count: u32,
+    /// The beginning of the result of the last of them, in one line.
+    pub last: String,
+}
+
 impl JournalSummary {
     /// Reads lines in order.
     pub fn of<'a>(lines: impl IntoIterator<Item = &'a JournalLine>) -> JournalSummary {
@@ -232,6 +247,7 @@ impl JournalSummary {
                 self.unchecked = None;
                 self.asks.clear();
                 self.denied = Denials::default();
+                self.failed_calls = FailedCalls::default();
             }
             JournalEntry::Worktree => self.has_worktree = true,
             JournalEntry::Agent { talk } => {
@@ -365,6 +381,7 @@ impl JournalSummary {
             What::Error { text, .. } => self.last_words = Some(text),
             What::Turn { .. } => self.replies = self.replies.saturating_add(1),
             What::Plan { plan } => coach::hear(&mut self.coach, &plan),
+            What::ToolEnd { ok: false, text, .. } => self.failed_calls.add(&text),
             What::Start { .. }
             | What::Text { .. }
             | What::Reasoning { .. }
@@ -379,6 +396,17 @@ impl JournalSummary {
             | What::Ask { .. }
             | What::End { .. } => {}
         }
+    }
+}
+
+impl FailedCalls {
+    fn add(&mut self, text: &str) {
+        self.count = self.count.saturating_add(1);
+        // Some agents put their results into a Markdown fence.
+        let lines = text.lines().map(str::trim);
+        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("```"));
+        let flat = lines.collect::<Vec<_>>().join(" ");
+        self.last = base::text::head(&flat, FAILED_RESULT).to_owned();
     }
 }
 

@@ -27,7 +27,9 @@ use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
 use crate::session::summary::Phase;
 use crate::supervise::control::{self, ControlCall};
-use crate::supervise::step::{self, Action, ConversationMemory, Input, RunState, step as decide};
+use crate::supervise::step::{
+    self, ConversationMemory, Input, RunState, SupervisorAction, step as decide,
+};
 use crate::supervise::tasks;
 use studio_git::repo::Repository;
 
@@ -251,9 +253,9 @@ impl Supervisor {
         }
     }
 
-    fn carry_out(&mut self, action: Action) -> Result<()> {
+    fn carry_out(&mut self, action: SupervisorAction) -> Result<()> {
         match action {
-            Action::Write(mut entry) => {
+            SupervisorAction::Write(mut entry) => {
                 if let JournalEntry::Exit { ms, .. } = &mut entry {
                     *ms = u64::try_from(self.began.elapsed().as_millis()).ok();
                 }
@@ -262,13 +264,13 @@ impl Supervisor {
                 }
                 return self.journal.write(entry).or_fail(|| "cannot write the journal");
             }
-            Action::MakeWorktree => {
+            SupervisorAction::MakeWorktree => {
                 let tx = self.tx.clone();
                 let work = tasks::make_worktree(&self.config);
                 tokio::spawn(async move { tx.send(InternalEvent::Heard(work.await)) });
             }
-            Action::Launch { talk } => self.launch(talk),
-            Action::Prompt { text, recap } => {
+            SupervisorAction::Launch { talk } => self.launch(talk),
+            SupervisorAction::Prompt { text, recap } => {
                 let text = if recap {
                     tasks::with_diff(&self.config, self.state.story.work.as_ref(), text)
                 } else {
@@ -279,31 +281,33 @@ impl Supervisor {
                     text,
                 )));
             }
-            Action::Answer { n, decision } => self.order(AgentCommand::Answer { n, decision }),
-            Action::Cancel => {
+            SupervisorAction::Answer { n, decision } => {
+                self.order(AgentCommand::Answer { n, decision })
+            }
+            SupervisorAction::Cancel => {
                 self.order(AgentCommand::Cancel);
                 self.kill_at = Some(Instant::now() + CANCEL_GRACE);
             }
-            Action::Import => {
+            SupervisorAction::Import => {
                 self.kill_at = None;
                 self.journal.sync().or_fail(|| "cannot write the journal")?;
                 let tx = self.tx.clone();
                 let work = tasks::bring_home(&self.config);
                 tokio::spawn(async move { tx.send(InternalEvent::Heard(work.await)) });
             }
-            Action::Check => {
+            SupervisorAction::Check => {
                 let tx = self.tx.clone();
                 let work = tasks::check(&self.config, self.state.story.work.as_ref());
                 self.checks = Some(tokio::spawn(async move {
                     let _ = tx.send(InternalEvent::Heard(work.await));
                 }));
             }
-            Action::AbandonChecks => {
+            SupervisorAction::AbandonChecks => {
                 if let Some(checks) = self.checks.take() {
                     checks.abort();
                 }
             }
-            Action::Finish => {
+            SupervisorAction::Finish => {
                 self.order(AgentCommand::End);
                 self.agent = None;
                 durable_step("supervise.exit");

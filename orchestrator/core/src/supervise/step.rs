@@ -96,7 +96,7 @@ pub struct PermissionAsk {
 /// What a supervisor does.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // a variant's sentence speaks of its fields
-pub enum Action {
+pub enum SupervisorAction {
     /// Append to the journal.
     Write(JournalEntry),
     /// Make or find the worktree and prepare it.
@@ -120,7 +120,7 @@ pub enum Action {
 }
 
 /// One step: news in, deeds out.
-pub fn step(life: &mut RunState, input: Input) -> Vec<Action> {
+pub fn step(life: &mut RunState, input: Input) -> Vec<SupervisorAction> {
     if let Phase::Ended { .. } = life.story.phase {
         return Vec::new();
     }
@@ -257,18 +257,18 @@ fn of_money(most: f64, usage: &Usage) -> Reached {
 /// The deeds of one step, and the life that they change.
 struct Deeds<'a> {
     life: &'a mut RunState,
-    list: Vec<Action>,
+    list: Vec<SupervisorAction>,
 }
 
 impl Deeds<'_> {
     fn write(&mut self, entry: JournalEntry) {
         self.life.story.hear_entry(&entry);
-        self.list.push(Action::Write(entry));
+        self.list.push(SupervisorAction::Write(entry));
     }
 
     fn begin(&mut self, pid: u32) {
         self.write(JournalEntry::Spawned { pid });
-        self.list.push(Action::MakeWorktree);
+        self.list.push(SupervisorAction::MakeWorktree);
     }
 
     fn worktree_stands(&mut self, note: Option<String>) {
@@ -286,7 +286,7 @@ impl Deeds<'_> {
             return self.end_with(ending);
         }
         self.life.agent = Presence::Starting;
-        self.list.push(Action::Launch { talk: self.life.story.talk.clone() });
+        self.list.push(SupervisorAction::Launch { talk: self.life.story.talk.clone() });
     }
 
     fn launched(&mut self, talk: Option<String>, loaded: bool) {
@@ -305,7 +305,7 @@ impl Deeds<'_> {
         let (text, recap) = self.life.next_prompt(loaded);
         let n = self.life.story.turns + 1;
         self.write(JournalEntry::Turn { n, text: text.clone(), log_bytes: None });
-        self.list.push(Action::Prompt { text, recap });
+        self.list.push(SupervisorAction::Prompt { text, recap });
     }
 
     fn event(&mut self, mut event: Value) {
@@ -352,7 +352,7 @@ impl Deeds<'_> {
         // At the end of a run the reason is its own.
         let (by, why) = (by.to_owned(), why.clone().filter(|_| self.life.ending.is_none()));
         self.write(JournalEntry::Answered { n, allow, always, by, why });
-        self.list.push(Action::Answer { n, decision });
+        self.list.push(SupervisorAction::Answer { n, decision });
         // What was asked before the user said `always` is answered with it.
         let same = self
             .life
@@ -374,7 +374,7 @@ impl Deeds<'_> {
         }
         let n = self.life.story.turns;
         self.write(JournalEntry::TurnEnd { n, why });
-        self.list.push(Action::Import);
+        self.list.push(SupervisorAction::Import);
     }
 
     fn agent_gone(&mut self, why: String) {
@@ -403,7 +403,7 @@ impl Deeds<'_> {
             return self.finish(SessionOutcome::Ready);
         }
         self.write(JournalEntry::Checking);
-        self.list.push(Action::Check);
+        self.list.push(SupervisorAction::Check);
     }
 
     fn cannot_import(&mut self, why: String) {
@@ -455,7 +455,7 @@ impl Deeds<'_> {
     fn wind_down(&mut self) {
         match self.life.story.phase {
             Phase::Checking => {
-                self.list.push(Action::AbandonChecks);
+                self.list.push(SupervisorAction::AbandonChecks);
                 if let Some(ending) = self.life.ending.take() {
                     self.end_with(ending);
                 }
@@ -466,10 +466,10 @@ impl Deeds<'_> {
                     let why = Some("the session is ending".to_owned());
                     self.answer(n, Decision { allow: false, always: false, why });
                 }
-                self.list.push(Action::Cancel);
+                self.list.push(SupervisorAction::Cancel);
             }
             Phase::Starting if self.life.agent == Presence::Starting => {
-                self.list.push(Action::Cancel);
+                self.list.push(SupervisorAction::Cancel);
             }
             // The next piece of news (worktree, agent, import) finds the ending and ends the run.
             Phase::Queued
@@ -496,7 +496,7 @@ impl Deeds<'_> {
             (_, outcome) => outcome,
         };
         self.write(JournalEntry::Exit { outcome, ms: None });
-        self.list.push(Action::Finish);
+        self.list.push(SupervisorAction::Finish);
     }
 }
 

@@ -53,7 +53,7 @@ fn played(life: &mut RunState, news: Vec<Input>) -> Vec<String> {
     for input in news {
         for deed in step(life, input) {
             names.push(name(&deed));
-            if let Action::Write(entry) = deed {
+            if let SupervisorAction::Write(entry) = deed {
                 lines.push(JournalLine { time: "t".into(), entry });
             }
         }
@@ -64,14 +64,14 @@ fn played(life: &mut RunState, news: Vec<Input>) -> Vec<String> {
     names
 }
 
-fn name(deed: &Action) -> String {
+fn name(deed: &SupervisorAction) -> String {
     match deed {
-        Action::Write(JournalEntry::Exit { outcome, .. }) => format!("exit {outcome:?}"),
-        Action::Write(entry) => {
+        SupervisorAction::Write(JournalEntry::Exit { outcome, .. }) => format!("exit {outcome:?}"),
+        SupervisorAction::Write(entry) => {
             let value = serde_json::to_value(entry).unwrap();
             format!("write {}", value["entry"].as_str().unwrap())
         }
-        Action::Prompt { text, .. } => format!("prompt {text:?}"),
+        SupervisorAction::Prompt { text, .. } => format!("prompt {text:?}"),
         other => format!("{other:?}"),
     }
 }
@@ -195,9 +195,10 @@ fn always_allows(n: u32) -> Input {
 
 /// What the agent is told of its requests.
 fn answered(life: &mut RunState, news: Vec<Input>) -> Vec<(u32, bool, Option<String>)> {
-    let deeds: Vec<Action> = news.into_iter().flat_map(|input| step(life, input)).collect();
+    let deeds: Vec<SupervisorAction> =
+        news.into_iter().flat_map(|input| step(life, input)).collect();
     let told = deeds.into_iter().filter_map(|deed| match deed {
-        Action::Answer { n, decision } => Some((n, decision.allow, decision.why)),
+        SupervisorAction::Answer { n, decision } => Some((n, decision.allow, decision.why)),
         _ => None,
     });
     told.collect()
@@ -263,7 +264,9 @@ fn events_are_numbered_through_the_life_of_the_session() {
     let mut again = RunState::new(life.record, story, ConversationMemory::Keeps);
     step_all(&mut again, begun());
     let deeds = step(&mut again, event());
-    let Action::Write(JournalEntry::Event { event }) = &deeds[0] else { panic!("{deeds:?}") };
+    let SupervisorAction::Write(JournalEntry::Event { event }) = &deeds[0] else {
+        panic!("{deeds:?}")
+    };
     assert_eq!(event["seq"], 3);
     assert_eq!(step(&mut again, Input::Event { event: serde_json::json!([1]) }), []);
 }
@@ -276,7 +279,9 @@ fn an_agent_that_forgets_gets_the_task_with_what_is_sent() {
     news.extend([sent, Input::TurnEnded { why: None }]);
     step_all(&mut life, news);
     let deeds = step(&mut life, work(1));
-    let Some(Action::Prompt { text, recap: true }) = deeds.last() else { panic!("{deeds:?}") };
+    let Some(SupervisorAction::Prompt { text, recap: true }) = deeds.last() else {
+        panic!("{deeds:?}")
+    };
     for part in ["You have worked on", "do it", "also this"] {
         assert!(text.contains(part), "no `{part}` in: {text}");
     }
@@ -290,7 +295,7 @@ fn a_budget_ends_a_session_whose_model_has_no_price() {
     let mut life = life(&[], money, false);
     step_all(&mut life, begun());
     let deeds = step(&mut life, Input::Event { event: usage });
-    assert!(deeds.contains(&Action::Cancel), "{deeds:?}");
+    assert!(deeds.contains(&SupervisorAction::Cancel), "{deeds:?}");
 }
 
 #[test]
@@ -303,13 +308,13 @@ fn limits_count_all_runs_and_are_raised_by_the_user() {
     story.hear_entry(&JournalEntry::Queued { prompt: None });
     let mut again = RunState::new(first.record.clone(), story.clone(), ConversationMemory::Keeps);
     step_all(&mut again, begun());
-    assert!(step(&mut again, Input::Event { event: turn() }).contains(&Action::Cancel));
+    assert!(step(&mut again, Input::Event { event: turn() }).contains(&SupervisorAction::Cancel));
     let more = RunLimits { turns: Some(3), ..RunLimits::default() };
     story.hear_entry(&JournalEntry::Settings { limits: more, attended: None });
     let mut raised = RunState::new(first.record, story, ConversationMemory::Keeps);
     step_all(&mut raised, begun());
-    assert!(!step(&mut raised, Input::Event { event: turn() }).contains(&Action::Cancel));
-    assert!(step(&mut raised, Input::Event { event: turn() }).contains(&Action::Cancel));
+    assert!(!step(&mut raised, Input::Event { event: turn() }).contains(&SupervisorAction::Cancel));
+    assert!(step(&mut raised, Input::Event { event: turn() }).contains(&SupervisorAction::Cancel));
 }
 
 #[test]
@@ -338,9 +343,11 @@ fn an_agent_that_forgot_gets_the_task_and_its_last_words() {
     let mut story = before.story;
     story.hear_entry(&JournalEntry::Queued { prompt: Some("be quick".into()) });
     let mut again = RunState::new(before.record, story, ConversationMemory::Keeps);
-    let deeds: Vec<Action> =
+    let deeds: Vec<SupervisorAction> =
         begun().into_iter().flat_map(|input| step(&mut again, input)).collect();
-    let Some(Action::Prompt { text, recap: true }) = deeds.last() else { panic!("{deeds:?}") };
+    let Some(SupervisorAction::Prompt { text, recap: true }) = deeds.last() else {
+        panic!("{deeds:?}")
+    };
     for part in ["do it", "half done", "be quick"] {
         assert!(text.contains(part), "no `{part}` in: {text}");
     }

@@ -8,10 +8,10 @@ use base::text::count;
 
 use super::at_work;
 use crate::fragment::{self, Fragment};
-use crate::message::{Part, Role};
 use crate::modes::interactive::Chat;
 use crate::session::snapshot::Snapshot;
 use crate::ui::{bill, clipboard, cut_to, tokens};
+use provider::message::{Part, Role};
 
 /// `/stats`.
 pub fn stats(chat: &mut Chat, _: Option<String>) -> Result<()> {
@@ -150,6 +150,7 @@ pub fn dump(chat: &mut Chat, _: Option<String>) -> Result<()> {
         for part in &message.parts {
             let (kind, words) = match part {
                 Part::Text { text } => ("text", text.clone()),
+                Part::Note(note) => ("note", note.text.clone()),
                 Part::Reasoning { text, .. } => ("reasoning", text.clone()),
                 Part::Call(call) => ("call", format!("{} {}", call.name, call.args)),
                 Part::Result(result) => ("result", result.text.clone()),

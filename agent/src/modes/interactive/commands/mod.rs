@@ -9,7 +9,7 @@ use base::failure::{Failure, Result};
 use futures_util::future::BoxFuture;
 
 use super::Chat;
-use crate::run::Work;
+use crate::run::AgentSession;
 
 /// A command.
 pub struct Command {
@@ -144,7 +144,7 @@ fn exit(_: &mut Chat, words: Option<String>) -> Result<()> {
 }
 
 /// The session, once something was said in it.
-fn at_work(chat: &mut Chat) -> Result<&mut Work> {
+fn at_work(chat: &mut Chat) -> Result<&mut AgentSession> {
     chat.work.as_mut().ok_or_else(|| Failure::failed("nothing was said yet"))
 }
 

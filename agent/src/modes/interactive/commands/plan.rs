@@ -3,10 +3,10 @@
 use base::failure::{Failure, OrFail, Result};
 
 use super::at_work;
-use crate::gate::stance::Stance;
 use crate::modes::interactive::Chat;
 use crate::prompt::template;
 use crate::tools::plan as plans;
+use gate::permission_mode::PermissionMode;
 
 /// `/plan [TEXT]`.
 pub async fn plan(chat: &mut Chat, words: Option<String>) -> Result<()> {
@@ -14,7 +14,7 @@ pub async fn plan(chat: &mut Chat, words: Option<String>) -> Result<()> {
     if chat.work.is_none() {
         chat.open(&words)?;
     }
-    take(chat, Stance::Plan)?;
+    take(chat, PermissionMode::Plan)?;
     chat.turn(template(&words)).await
 }
 
@@ -35,7 +35,7 @@ pub async fn approve(chat: &mut Chat, _: Option<String>) -> Result<()> {
     let Some(approval) = approved else {
         return Err(Failure::failed("there is no plan").next("/plan TEXT asks for one"));
     };
-    take(chat, Stance::Auto)?;
+    take(chat, PermissionMode::Auto)?;
     chat.say(&format!("approved: plan {}", &approval.sha256[..12]));
     chat.turn("I approve the plan. Carry it out.".to_owned()).await
 }
@@ -43,22 +43,22 @@ pub async fn approve(chat: &mut Chat, _: Option<String>) -> Result<()> {
 /// `/mode [MODE]`.
 pub fn mode(chat: &mut Chat, words: Option<String>) -> Result<()> {
     let Some(words) = words else {
-        let now = chat.work.as_ref().map_or(Stance::Auto, |work| work.stance());
-        for stance in Stance::ALL {
-            let mark = if stance == now { "*" } else { " " };
-            chat.say(&format!("{mark} {:5} {}", stance.id(), stance.means()));
+        let now = chat.work.as_ref().map_or(PermissionMode::Auto, |work| work.permission_mode());
+        for mode in PermissionMode::ALL {
+            let mark = if mode == now { "*" } else { " " };
+            chat.say(&format!("{mark} {:5} {}", mode.id(), mode.means()));
         }
         return Ok(());
     };
-    let Some(stance) = Stance::parse(&words) else {
+    let Some(mode) = PermissionMode::parse(&words) else {
         return Err(Failure::usage(format!("there is no mode `{words}`")).next("auto, ask or plan"));
     };
     if chat.work.is_none() {
         chat.open("session")?;
     }
-    take(chat, stance)
+    take(chat, mode)
 }
 
-fn take(chat: &mut Chat, stance: Stance) -> Result<()> {
-    at_work(chat)?.take_stance(stance).or_fail(|| "cannot keep the mode")
+fn take(chat: &mut Chat, mode: PermissionMode) -> Result<()> {
+    at_work(chat)?.set_permission_mode(mode).or_fail(|| "cannot keep the mode")
 }

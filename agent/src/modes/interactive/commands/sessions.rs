@@ -4,11 +4,11 @@ use base::failure::{Failure, Result};
 
 use super::at_work;
 use crate::modes::interactive::Chat;
-use crate::provider::listed::{self, Listed};
-use crate::run::Which;
+use crate::run::SessionSelector;
 use crate::session::snapshot::Snapshot;
 use crate::session::{self, fork as copies};
 use crate::ui::cut_to;
+use provider::listed::{self, ProviderModel};
 
 /// `/model [NAME]`.
 pub fn model(chat: &mut Chat, name: Option<String>) -> Result<()> {
@@ -35,11 +35,11 @@ pub fn model(chat: &mut Chat, name: Option<String>) -> Result<()> {
 }
 
 /// Who answers now.
-fn in_use(chat: &Chat) -> Listed {
+fn in_use(chat: &Chat) -> ProviderModel {
     match &chat.work {
         Some(work) => {
             let facts = work.facts();
-            Listed { provider: facts.provider.clone(), model: Some(facts.model.clone()) }
+            ProviderModel { provider: facts.provider.clone(), model: Some(facts.model.clone()) }
         }
         None => listed::chosen(&chat.settings.config, &chat.settings.choice),
     }
@@ -70,7 +70,7 @@ fn list_models(chat: &Chat) {
 pub fn new(chat: &mut Chat, _: Option<String>) -> Result<()> {
     chat.part();
     chat.leave();
-    chat.which = Which::New(String::new());
+    chat.which = SessionSelector::New(String::new());
     chat.say("your next words begin a new session");
     Ok(())
 }
@@ -127,7 +127,7 @@ pub fn resume(chat: &mut Chat, id: Option<String>) -> Result<()> {
 /// Goes on in another session; where that cannot be, the one at work stays.
 fn take_up(chat: &mut Chat, id: &str) -> Result<()> {
     let was_open = chat.leave();
-    let before = std::mem::replace(&mut chat.which, Which::Resume(Some(id.to_owned())));
+    let before = std::mem::replace(&mut chat.which, SessionSelector::Resume(Some(id.to_owned())));
     chat.open("").or_else(|failure| {
         chat.which = before;
         if was_open {

@@ -2,13 +2,14 @@
 //! the task does not speak of.
 
 use super::{Coach, State, command, file, replacement, tree};
-use crate::message::ToolCall;
 use crate::prompt::small::relevant::has_word;
 use crate::prompt::small::syntax;
 use crate::prompt::small::task::{is_data, is_test};
 use crate::tools::fs::loss::part_name;
-use crate::tools::profile::{Effect, Engine};
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::kind::{Effect, ToolKind};
+use crate::tools::output::{ErrorKind, ToolOutput};
+use crate::tools::tool::ToolSpec;
+use provider::message::ToolCall;
 
 /// A call that is not carried out.
 struct Held {
@@ -32,11 +33,11 @@ fn held(then: Then, why: impl Into<String>) -> Held {
 
 impl Coach {
     /// Why a call is not run: it can only lead to what was there before, or it bends the test.
-    pub fn hold(&self, engine: Engine, call: &ToolCall) -> Option<Outcome> {
+    pub fn hold(&self, spec: ToolSpec, call: &ToolCall) -> Option<ToolOutput> {
         let mut state = self.state();
-        let Held { why, then } = if engine == Engine::Run {
+        let Held { why, then } = if spec.kind == ToolKind::RUN {
             self.idle(&mut state, &command(call))?
-        } else if engine.effect() == Effect::Writes {
+        } else if spec.effect == Effect::Writes {
             let name = file(call)?;
             let again = self.replaced_again(&mut state, &name, call);
             match again {
@@ -51,7 +52,7 @@ impl Coach {
             Then::GoOn if state.failed.is_none() => self.go_on(&state),
             Then::GoOn | Then::Correct => self.correct(&why),
         };
-        Some(Outcome { next: Some(next), ..Outcome::failed(ErrorKind::Failed, why) })
+        Some(ToolOutput { next: Some(next), ..ToolOutput::not_run(ErrorKind::Failed, why) })
     }
 
     /// Why a command leads nowhere: what it shows is known, and nothing was done about it.
@@ -146,8 +147,8 @@ impl Coach {
 
     /// A write as it was meant: one that holds nothing but new parts of a program, where the file
     /// has others that the task does not speak of, adds to the file.
-    pub fn completed(&self, engine: Engine, call: &ToolCall) -> Option<ToolCall> {
-        let name = file(call).filter(|_| engine == Engine::Write && self.task.adds())?;
+    pub fn completed(&self, kind: ToolKind, call: &ToolCall) -> Option<ToolCall> {
+        let name = file(call).filter(|_| kind == ToolKind::WRITE && self.task.adds())?;
         let new = call.args["content"].as_str()?;
         let here = std::fs::read_to_string(self.cwd.join(&name)).ok()?;
         let parts = |text: &str| text.lines().filter_map(part_name).map(str::to_owned).collect();

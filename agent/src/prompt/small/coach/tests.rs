@@ -5,7 +5,12 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tools::ErrorKind;
+use crate::tools::output::ErrorKind;
+use crate::tools::tool::ToolSpec;
+
+const RUN: ToolSpec = ToolSpec::new("exec.run", Effect::Runs);
+const WRITE: ToolSpec = ToolSpec::new("fs.write", Effect::Writes);
+const REPLACE: ToolSpec = ToolSpec::new("edit.replace", Effect::Writes);
 
 struct Room {
     dir: tempfile::TempDir,
@@ -29,18 +34,18 @@ impl Room {
     /// A write as the tool does it; gives the hint, or why it was held.
     fn write(&self, name: &str, text: &str) -> String {
         let call = call("write_file", json!({ "file_path": name, "content": text }));
-        if let Some(held) = self.coach.hold(Engine::Write, &call) {
+        if let Some(held) = self.coach.hold(WRITE, &call) {
             return format!("{} {}", held.text, held.next.unwrap());
         }
         fs::write(self.dir.path().join(name), text).unwrap();
-        self.coach.lead(Some(Engine::Write), &call, Outcome::done("ok")).next.unwrap()
+        self.coach.lead(Some(WRITE), &call, ToolOutput::done("ok")).next.unwrap()
     }
 
     /// An edit as the tool does it; gives the hint, or why it was held.
     fn edit(&self, name: &str, old: &str, new: &str) -> String {
         let args = json!({ "filePath": name, "oldString": old, "newString": new });
         let call = call("edit", args);
-        if let Some(held) = self.coach.hold(Engine::Replace, &call) {
+        if let Some(held) = self.coach.hold(REPLACE, &call) {
             return format!("{} {}", held.text, held.next.unwrap());
         }
         let path = self.dir.path().join(name);
@@ -48,23 +53,26 @@ impl Room {
         let outcome = match here.contains(old) {
             true => {
                 fs::write(&path, here.replacen(old, new, 1)).unwrap();
-                Outcome::done("edited")
+                ToolOutput::done("edited")
             }
-            false => Outcome::failed(ErrorKind::Failed, "`oldString` is not found"),
+            false => ToolOutput::failed(ErrorKind::Failed, "`oldString` is not found"),
         };
-        self.coach.lead(Some(Engine::Replace), &call, outcome).next.unwrap()
+        self.coach.lead(Some(REPLACE), &call, outcome).next.unwrap()
     }
 
     /// A command that ended with this code and said this.
     fn run(&self, line: &str, code: i32, said: &str) -> String {
         let call = call("shell", json!({ "command": line }));
-        if let Some(held) = self.coach.hold(Engine::Run, &call) {
+        if let Some(held) = self.coach.hold(RUN, &call) {
             return format!("{} {}", held.text, held.next.unwrap());
         }
-        let outcome =
-            if code == 0 { Outcome::done(said) } else { Outcome::failed(ErrorKind::Failed, said) };
+        let outcome = if code == 0 {
+            ToolOutput::done(said)
+        } else {
+            ToolOutput::failed(ErrorKind::Failed, said)
+        };
         let outcome = outcome.with(json!({ "exit_code": code }));
-        self.coach.lead(Some(Engine::Run), &call, outcome).next.unwrap()
+        self.coach.lead(Some(RUN), &call, outcome).next.unwrap()
     }
 }
 
@@ -159,10 +167,10 @@ fn a_part_that_the_task_does_not_speak_of_is_not_lost_unseen() {
     let adding = room("Write a function is_even(n) in maths.py.", &[half]);
     let only = "def is_even(n):\n    return n % 2 == 0\n";
     let write = |text: &str| call("write_file", json!({"file_path": "maths.py", "content": text}));
-    let whole = adding.coach.completed(Engine::Write, &write(only)).unwrap();
+    let whole = adding.coach.completed(ToolKind::WRITE, &write(only)).unwrap();
     let wanted = format!("{}\n\n{only}", half.1);
     assert_eq!(whole.args["content"], json!(wanted), "what is new is added");
-    assert_eq!(adding.coach.completed(Engine::Write, &write(&wanted)), None);
+    assert_eq!(adding.coach.completed(ToolKind::WRITE, &write(&wanted)), None);
     let twice = "def twice(n):\n    return n\n\ndef is_even(n):\n    return n % 2 == 0\n";
     let two = room("Write is_even in maths.py.", &[("maths.py", twice)]);
     assert!(two.write("maths.py", only).contains("would lose `twice`"));
@@ -258,7 +266,7 @@ fn what_is_written_anew_replaces_what_was_there() {
     let app = ("app.py", "def main():\n    pass\n");
     let room = room("Rewrite app.py as a server: add a page.", &[app]);
     let args = json!({ "file_path": "app.py", "content": "def index():\n    return 'hi'\n" });
-    assert_eq!(room.coach.completed(Engine::Write, &call("write_file", args)), None);
+    assert_eq!(room.coach.completed(ToolKind::WRITE, &call("write_file", args)), None);
 }
 
 #[test]

@@ -6,9 +6,9 @@
 use serde_json::{Value, json};
 
 use super::address;
-use crate::message::ToolCall;
-use crate::provider::ToolSpec;
 use crate::tools::desktop::keys;
+use provider::ToolSpec;
+use provider::message::ToolCall;
 
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! What a planner is sent of what it did: its first instruction always, and no answer without the
 //! call that it answers.
 
-use crate::message::{Message, Part, Role};
+use provider::message::{Message, Part, Role};
 
 /// Entries that are sent at most.
 pub const MOST: usize = 30;
@@ -30,14 +30,18 @@ fn forget_pictures(messages: &mut [Message]) {
         let has_one = match part {
             Part::Image(_) => true,
             Part::Result(result) => !result.images.is_empty(),
-            Part::Text { .. } | Part::Reasoning { .. } | Part::Call(_) => false,
+            Part::Text { .. } | Part::Note(_) | Part::Reasoning { .. } | Part::Call(_) => false,
         };
         match (has_one, left) {
             (false, _) => {}
             (true, 1..) => left -= 1,
             (true, 0) => match part {
                 Part::Result(result) => result.images.clear(),
-                Part::Image(_) | Part::Text { .. } | Part::Reasoning { .. } | Part::Call(_) => {
+                Part::Image(_)
+                | Part::Text { .. }
+                | Part::Note(_)
+                | Part::Reasoning { .. }
+                | Part::Call(_) => {
                     *part = Part::Text { text: "[an older picture]".to_owned() };
                 }
             },
@@ -50,7 +54,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::message::{Image, ToolCall, ToolResult};
+    use provider::message::{Image, ToolCall, ToolResult};
 
     fn history(steps: usize) -> Vec<Message> {
         let image = || Image { media_type: "image/jpeg".into(), data: "x".into() };
@@ -66,6 +70,7 @@ mod tests {
                 ok: true,
                 text: "{}".into(),
                 images: vec![image()],
+                not_run: false,
             };
             all.push(Message { role: Role::Assistant, parts: vec![Part::Call(call)] });
             all.push(Message { role: Role::User, parts: vec![Part::Result(result)] });
@@ -76,7 +81,11 @@ mod tests {
     fn results(message: &Message) -> Vec<ToolResult> {
         let result = |part: &'_ Part| match part {
             Part::Result(result) => Some(result.clone()),
-            Part::Text { .. } | Part::Reasoning { .. } | Part::Call(_) | Part::Image(_) => None,
+            Part::Text { .. }
+            | Part::Note(_)
+            | Part::Reasoning { .. }
+            | Part::Call(_)
+            | Part::Image(_) => None,
         };
         message.parts.iter().filter_map(result).collect()
     }

@@ -10,9 +10,13 @@ use serde_json::{Value, json};
 use self::functions::{Deed, Wanted};
 use self::planner::{Answer, Planner};
 use super::{host, seen, told};
-use crate::message::{Bill, Image, ToolCall};
-use crate::tools::call::{Call, Trouble};
-use crate::tools::{self, ErrorKind, Outcome, Profile};
+use crate::tools::call::Invocation;
+use crate::tools::dispatch;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::profile::Profile;
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use provider::message::{Bill, Image, ToolCall};
 
 pub mod address;
 pub mod functions;
@@ -32,7 +36,7 @@ const QUALITY: u8 = 80;
 
 /// An instruction on its way.
 struct Run<'a, 'c> {
-    call: &'a Call<'c>,
+    call: &'a Invocation<'c>,
     since: Instant,
     /// What was done, for the answer.
     steps: Vec<Value>,
@@ -43,14 +47,31 @@ struct Run<'a, 'c> {
     bill: Option<Bill>,
 }
 
+/// Lets a model act on the screen by itself.
+pub struct ComputerUseTool;
+
+impl Tool for ComputerUseTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("cu.plan", Effect::Acts)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::acting(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Lets a model work on the screen until it has said its last word.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { instruction } = call.decode()?;
     if instruction.trim().is_empty() {
         let text = format!("{}: `instruction` must say what is to be done", call.face.name);
-        return Err(Trouble::invalid(text));
+        return Err(ToolError::invalid(text));
     }
-    let desk = &call.at.others.desk;
+    let desk = &call.at.others.screen;
     let mut planner = Planner::open(desk, &call.at.cancel).await?;
     let mut run = Run {
         call,
@@ -74,7 +95,7 @@ struct Ended {
 }
 
 impl Run<'_, '_> {
-    async fn work(&mut self, planner: &mut Planner<'_>) -> Result<Ended, Trouble> {
+    async fn work(&mut self, planner: &mut Planner<'_>) -> Result<Ended, ToolError> {
         let mut count = 0;
         loop {
             let reply = match planner.ask().await? {
@@ -109,7 +130,7 @@ impl Run<'_, '_> {
     }
 
     /// Does one function call. The error is what the planner reads; a trouble ends all.
-    async fn step(&mut self, call: &ToolCall) -> Result<Result<String, String>, Trouble> {
+    async fn step(&mut self, call: &ToolCall) -> Result<Result<String, String>, ToolError> {
         let wanted = functions::wanted(&call.name, &call.args, self.size);
         let mut record = json!({ "function": call.name, "args": call.args });
         let done = match wanted {
@@ -135,20 +156,20 @@ impl Run<'_, '_> {
         &self,
         deeds: Vec<Deed>,
         record: &mut Value,
-    ) -> Result<Result<String, String>, Trouble> {
+    ) -> Result<Result<String, String>, ToolError> {
         let mut said = Vec::new();
         for deed in deeds {
             let (profile, name, args) = deed.call();
-            let outcome = tools::run(profile, name, &args, self.call.at).await;
+            let outcome = dispatch::run(profile, name, &args, self.call.at).await;
             let words = outcome.metadata["description"].as_str().unwrap_or(&outcome.text);
             let words = base::text::head(words, 300).to_owned();
             match outcome.error_kind {
                 None => said.push(words),
                 Some(ErrorKind::Cancelled) => {
-                    return Err(Trouble::new(ErrorKind::Cancelled, "cancelled by the user"));
+                    return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
                 }
                 // Nobody lets it act: the next step would fare no better.
-                Some(ErrorKind::Denied) => return Err(Trouble::new(ErrorKind::Denied, words)),
+                Some(ErrorKind::Denied) => return Err(ToolError::new(ErrorKind::Denied, words)),
                 Some(
                     ErrorKind::Validation
                     | ErrorKind::NotFound
@@ -163,7 +184,7 @@ impl Run<'_, '_> {
     }
 
     /// The screen as it is now.
-    async fn look(&mut self) -> Result<Image, Trouble> {
+    async fn look(&mut self) -> Result<Image, ToolError> {
         let wish = Capture { fit: Some(FIT), jpeg: Some(QUALITY), ..Capture::default() };
         let picture = host::capture(self.call.at, wish).await?;
         seen::Seen::of(&picture).keep(self.call.at);
@@ -171,7 +192,7 @@ impl Run<'_, '_> {
         Ok(Image { media_type: picture.mime, data: picture.data })
     }
 
-    fn ended(&self, Ended { status, words }: Ended) -> Outcome {
+    fn ended(&self, Ended { status, words }: Ended) -> ToolOutput {
         let ok = status != "error";
         let words = if words.trim().is_empty() { "done".to_owned() } else { words };
         let mut metadata = told(ok, &words, self.since);
@@ -181,19 +202,22 @@ impl Run<'_, '_> {
         let steps = self.steps.len();
         let text = format!("{status} after {steps} steps: {words}\n{}", self.lines());
         let outcome = match ok {
-            true => Outcome::done(text),
-            false => Outcome::failed(ErrorKind::Failed, text),
+            true => ToolOutput::done(text),
+            false => ToolOutput::failed(ErrorKind::Failed, text),
         };
-        Outcome { bill: self.bill.clone(), ..outcome.with(metadata) }
+        ToolOutput { bill: self.bill.clone(), ..outcome.with(metadata) }
     }
 
     /// A trouble, with what was done before it.
-    fn broken(&self, Trouble { kind, text }: Trouble) -> Trouble {
+    fn broken(&self, ToolError { kind, text }: ToolError) -> ToolError {
         let steps = self.steps.len();
         if steps == 0 {
-            return Trouble { kind, text };
+            return ToolError { kind, text };
         }
-        Trouble::new(kind, format!("{text}\nDone before that, in {steps} steps:\n{}", self.lines()))
+        ToolError::new(
+            kind,
+            format!("{text}\nDone before that, in {steps} steps:\n{}", self.lines()),
+        )
     }
 
     fn lines(&self) -> String {

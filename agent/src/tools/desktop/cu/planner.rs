@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 use base::event::Usage;
+use base::test_hooks::TestHook;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::{functions, history};
-use crate::message::{Bill, Image, Message, Part, Role, ToolCall, ToolResult};
-use crate::provider::{Delta, Provider, ProviderError, Request, ToolSpec, off_loop, open};
-use crate::tools::ErrorKind;
-use crate::tools::call::Trouble;
-use crate::tools::desktop::Desk;
+use crate::tools::output::{ErrorKind, ToolError};
+use crate::tools::screen_access::ScreenAccess;
+use provider::message::{Bill, Image, Message, Part, Role, ToolCall, ToolResult};
+use provider::{Delta, Provider, ProviderError, Request, ToolSpec, off_loop, open};
 
 /// How often one question is asked.
 const TRIES: u32 = 3;
@@ -50,9 +50,12 @@ pub enum Answer {
 
 impl<'a> Planner<'a> {
     /// The planner that is configured.
-    pub async fn open(desk: &Desk, cancel: &'a CancellationToken) -> Result<Planner<'a>, Trouble> {
+    pub async fn open(
+        desk: &ScreenAccess,
+        cancel: &'a CancellationToken,
+    ) -> Result<Planner<'a>, ToolError> {
         let Some(reference) = desk.control().computer_use_provider.clone() else {
-            return Err(Trouble::failed(
+            return Err(ToolError::failed(
                 "no model is configured that plans on the screen: name a provider in the \
                  configuration as [computer_control] computer_use_provider = \"type.name\"",
             ));
@@ -60,7 +63,7 @@ impl<'a> Planner<'a> {
         let config = desk.config().clone();
         let opened = off_loop(move || open::by_reference(&config, &reference, None)).await;
         let provider = opened.map_err(|why| {
-            Trouble::failed(format!("{}. {}", why.sentence(), why.next.join("; ")))
+            ToolError::failed(format!("{}. {}", why.sentence(), why.next.join("; ")))
         })?;
         Ok(Planner {
             provider,
@@ -87,7 +90,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Asks what is to be done next.
-    pub async fn ask(&mut self) -> Result<Answer, Trouble> {
+    pub async fn ask(&mut self) -> Result<Answer, ToolError> {
         history::trim(&mut self.messages, &self.instruction);
         let mut attempt = 1;
         loop {
@@ -104,7 +107,7 @@ impl<'a> Planner<'a> {
             }
             let Some(after) = pause(&error, attempt).filter(|_| attempt < TRIES) else {
                 let text = format!("the planner cannot be asked: {}", error.failure().sentence());
-                return Err(Trouble::failed(text));
+                return Err(ToolError::failed(text));
             };
             if self.cancel.run_until_cancelled(tokio::time::sleep(after)).await.is_none() {
                 return Err(cancelled());
@@ -113,7 +116,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    async fn once(&mut self) -> Result<Result<Message, ProviderError>, Trouble> {
+    async fn once(&mut self) -> Result<Result<Message, ProviderError>, ToolError> {
         let request = Request {
             system: SYSTEM,
             messages: &self.messages,
@@ -150,7 +153,7 @@ impl<'a> Planner<'a> {
             let text = json!({ "current_url": url, "url": url, key: said }).to_string();
             let images = if at == last { vec![picture.clone()] } else { Vec::new() };
             let (call_id, name) = (call.id.clone(), call.name.clone());
-            Part::Result(ToolResult { call_id, name, ok, text, images })
+            Part::Result(ToolResult { call_id, name, ok, text, images, not_run: false })
         };
         let parts = results.into_iter().enumerate().map(part).collect();
         self.messages.push(Message { role: Role::User, parts });
@@ -163,15 +166,14 @@ impl<'a> Planner<'a> {
     }
 }
 
-fn cancelled() -> Trouble {
-    Trouble::new(ErrorKind::Cancelled, "cancelled by the user")
+fn cancelled() -> ToolError {
+    ToolError::new(ErrorKind::Cancelled, "cancelled by the user")
 }
 
 /// How long to wait before the next try; `None` when it would not help.
 fn pause(error: &ProviderError, attempt: u32) -> Option<Duration> {
     // Tests set it, and it stands for a second, as it does for every other provider.
-    let second = std::env::var("G3_TEST_RETRY_MS").ok().and_then(|text| text.parse().ok());
-    let second = Duration::from_millis(second.unwrap_or(1000));
+    let second = Duration::from_millis(TestHook::RetryMs.number().unwrap_or(1000));
     let own = second.saturating_mul(u32::try_from(PAUSE.pow(attempt)).unwrap_or(u32::MAX));
     match error {
         ProviderError::RateLimited { after } | ProviderError::Busy { after, .. } => {
@@ -196,6 +198,6 @@ mod tests {
         assert_eq!((seconds(1), seconds(2)), (Some(2), Some(4)));
         let asked = ProviderError::RateLimited { after: Some(Duration::from_secs(9)) };
         assert_eq!(pause(&asked, 1), Some(Duration::from_secs(9)));
-        assert_eq!(pause(&ProviderError::Rejected(String::new()), 1), None);
+        assert_eq!(pause(&ProviderError::rejected(""), 1), None);
     }
 }

@@ -4,11 +4,11 @@
 use base::desktop::{Area, Look, Picture, Word};
 
 use super::{Report, Said};
-use crate::tools::Workplace;
-use crate::tools::call::Trouble;
+use crate::tools::context::ToolContext;
 use crate::tools::desktop::find::around;
 use crate::tools::desktop::seen::Element;
 use crate::tools::desktop::{host, words};
+use crate::tools::output::ToolError;
 
 /// Levels and controls that are looked at.
 const DEPTH: u32 = 40;
@@ -17,7 +17,7 @@ const MOST: u32 = 300;
 const SURE: u8 = 40;
 
 /// What the program of the active window says of its controls.
-pub async fn accessibility(at: &Workplace, picture: &Picture) -> Result<Option<Said>, Trouble> {
+pub async fn accessibility(at: &ToolContext, picture: &Picture) -> Result<Option<Said>, ToolError> {
     let look =
         Look { window: None, everywhere: false, depth: DEPTH, limit: MOST, interactive: true };
     let found = host::controls(at, look).await?;
@@ -34,13 +34,13 @@ pub async fn accessibility(at: &Workplace, picture: &Picture) -> Result<Option<S
     let elements: Vec<Element> = inside.enumerate().map(element).collect();
     match (elements.is_empty(), found.note) {
         (false, _) => Ok(Some((Report::Elements(elements), "accessibility", None))),
-        (true, Some(note)) => Err(Trouble::failed(note)),
+        (true, Some(note)) => Err(ToolError::failed(note)),
         (true, None) => Ok(None),
     }
 }
 
 /// The words that can be read, line by line, in pictures that were not made smaller.
-pub async fn ocr(at: &Workplace) -> Result<Option<Said>, Trouble> {
+pub async fn ocr(at: &ToolContext) -> Result<Option<Said>, ToolError> {
     let (words, all) = words::on_screen(at).await?;
     let lines = lines(&words).into_iter().enumerate().map(|(at, (text, area))| Element {
         id: at.to_string(),

@@ -10,9 +10,11 @@ use serde_json::{Value, json};
 
 use super::host;
 use super::seen::{Element, Seen};
-use crate::message::{Bill, Image};
-use crate::tools::call::{Call, Trouble};
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use provider::message::{Bill, Image};
 
 pub mod local;
 pub mod marks;
@@ -55,8 +57,25 @@ const HIGHEST: u32 = 65_535;
 /// What somebody said, who it was, and what it cost.
 type Said = (Report, &'static str, Option<Bill>);
 
+/// Describes the screen.
+pub struct ObserveTool;
+
+impl Tool for ObserveTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("screen.observe", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::looking(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Looks at the screen.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let Args { mode, intent } = call.decode()?;
     let mode = match mode.trim() {
@@ -88,19 +107,19 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
     });
     let image = || Image { media_type: picture.mime.clone(), data: picture.data.clone() };
     let images = if needs_eyes { vec![image()] } else { Vec::new() };
-    let outcome = Outcome::done(text).with(metadata).titled(format!("looked ({backend})"));
-    Ok(Outcome { images, bill, ..outcome })
+    let outcome = ToolOutput::done(text).with(metadata).titled(format!("looked ({backend})"));
+    Ok(ToolOutput { images, bill, ..outcome })
 }
 
 /// Asks one after the other; `None` when nobody could say anything.
 async fn ask_all(
-    call: &Call<'_>,
+    call: &Invocation<'_>,
     mode: Mode,
     intent: &str,
     picture: &Picture,
     notes: &mut Vec<String>,
-) -> Result<Option<Said>, Trouble> {
-    for observer in &call.at.others.desk.control().observe {
+) -> Result<Option<Said>, ToolError> {
+    for observer in &call.at.others.screen.control().observe {
         // Only a model describes; the others would only list.
         if mode == Mode::Understanding && *observer != Observer::Vision {
             continue;

@@ -6,10 +6,10 @@ use base::desktop::Picture;
 use serde_json::{Value, json};
 
 use super::{Report, Said};
-use crate::provider::http::Endpoint;
-use crate::tools::call::Trouble;
+use crate::tools::context::ToolContext;
 use crate::tools::desktop::seen::Element;
-use crate::tools::{ErrorKind, Workplace};
+use crate::tools::output::{ErrorKind, ToolError};
+use provider::http::Endpoint;
 
 /// How long it may take.
 const TIME: Duration = Duration::from_secs(60);
@@ -17,21 +17,21 @@ const TIME: Duration = Duration::from_secs(60);
 const MOST: usize = 64 << 20;
 
 /// Asks the server that is configured; `None` when none is.
-pub async fn ask(at: &Workplace, picture: &Picture) -> Result<Option<Said>, Trouble> {
-    let Some(url) = &at.others.desk.control().omniparser_url else { return Ok(None) };
+pub async fn ask(at: &ToolContext, picture: &Picture) -> Result<Option<Said>, ToolError> {
+    let Some(url) = &at.others.screen.control().omniparser_url else { return Ok(None) };
     let endpoint = Endpoint::new(url, "/parse/", false);
-    let endpoint = endpoint.map_err(|why| Trouble::failed(why.sentence()))?.idle(TIME);
+    let endpoint = endpoint.map_err(|why| ToolError::failed(why.sentence()))?.idle(TIME);
     let body = json!({ "base64_image": picture.data }).to_string();
     let asked = tokio::time::timeout(TIME, exchange(&endpoint, body));
     let answer = match at.cancel.run_until_cancelled(asked).await {
-        Some(Ok(answer)) => answer.map_err(Trouble::failed)?,
+        Some(Ok(answer)) => answer.map_err(ToolError::failed)?,
         Some(Err(_)) => {
             let text = format!("{} has no answer after {} s", endpoint.host(), TIME.as_secs());
-            return Err(Trouble::new(ErrorKind::Timeout, text));
+            return Err(ToolError::new(ErrorKind::Timeout, text));
         }
-        None => return Err(Trouble::new(ErrorKind::Cancelled, "cancelled by the user")),
+        None => return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user")),
     };
-    let elements = elements(&answer, picture).map_err(Trouble::failed)?;
+    let elements = elements(&answer, picture).map_err(ToolError::failed)?;
     let is_empty = elements.is_empty();
     Ok((!is_empty).then_some((Report::Elements(elements), "omniparser", None)))
 }

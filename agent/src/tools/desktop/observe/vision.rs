@@ -6,11 +6,11 @@ use base::desktop::Picture;
 use serde_json::Value;
 
 use super::{Mode, Report, Said};
-use crate::message::{Bill, Image, Message, Part, Role};
-use crate::provider::{self, Choice, Request};
-use crate::tools::call::Trouble;
+use crate::tools::context::ToolContext;
 use crate::tools::desktop::seen::Element;
-use crate::tools::{ErrorKind, Workplace};
+use crate::tools::output::{ErrorKind, ToolError};
+use provider::message::{Bill, Image, Message, Part, Role};
+use provider::{self, Choice, Request};
 
 /// How long it may take, and how much it may say, in tokens.
 const TIME: Duration = Duration::from_secs(30);
@@ -19,17 +19,17 @@ const SYSTEM: &str = "You look at a picture of a computer's screen for a program
 
 /// Asks the model that is configured; `None` when none is.
 pub async fn ask(
-    at: &Workplace,
+    at: &ToolContext,
     mode: Mode,
     intent: &str,
     picture: &Picture,
-) -> Result<Option<Said>, Trouble> {
-    let desk = &at.others.desk;
+) -> Result<Option<Said>, ToolError> {
+    let desk = &at.others.screen;
     let Some(reference) = desk.control().vision_provider.clone() else { return Ok(None) };
     let choice = Choice { reference: Some(reference), ..Choice::default() };
     let config = desk.config().clone();
     let provider = provider::off_loop(move || provider::open(&config, &choice)).await;
-    let provider = provider.map_err(|why| Trouble::failed(why.sentence()))?;
+    let provider = provider.map_err(|why| ToolError::failed(why.sentence()))?;
     let image = Image { media_type: picture.mime.clone(), data: picture.data.clone() };
     let parts = vec![Part::Text { text: question(mode, intent, picture) }, Part::Image(image)];
     let messages = [Message { role: Role::User, parts }];
@@ -42,15 +42,15 @@ pub async fn ask(
     };
     let mut deaf = |_: provider::Delta<'_>| ();
     let asked = tokio::time::timeout(TIME, provider.ask(&request, &mut deaf));
-    let cancelled = || Trouble::new(ErrorKind::Cancelled, "cancelled by the user");
+    let cancelled = || ToolError::new(ErrorKind::Cancelled, "cancelled by the user");
     let asked = at.cancel.run_until_cancelled(asked).await.ok_or_else(cancelled)?;
-    let late = |_| Trouble::new(ErrorKind::Timeout, format!("no answer in {} s", TIME.as_secs()));
-    let reply = asked.map_err(late)?.map_err(|why| Trouble::failed(why.failure().sentence()))?;
+    let late = |_| ToolError::new(ErrorKind::Timeout, format!("no answer in {} s", TIME.as_secs()));
+    let reply = asked.map_err(late)?.map_err(|why| ToolError::failed(why.failure().sentence()))?;
     let model = provider.facts().model.clone();
     let bill = Bill { model: Some(model), calls: 1, usage: reply.usage };
     let words = reply.message.words();
     if words.trim().is_empty() {
-        return Err(Trouble::failed("the model said nothing"));
+        return Err(ToolError::failed("the model said nothing"));
     }
     let report = match (mode, elements(&words, picture)) {
         (Mode::Grounding, Some(found)) if !found.is_empty() => Report::Elements(found),

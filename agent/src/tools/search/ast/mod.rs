@@ -10,9 +10,11 @@ use look::{Aim, Bench, Until};
 use tally::{Report, Tally};
 use wish::{Search, Wish};
 
-use crate::gate::Access;
-use crate::tools::call::{Call, Trouble};
-use crate::tools::{ErrorKind, Outcome};
+use crate::tools::call::Invocation;
+use crate::tools::kind::Effect;
+use crate::tools::output::{ErrorKind, ToolError, ToolOutput};
+use crate::tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+use gate::Access;
 
 mod jobs;
 mod language;
@@ -24,15 +26,32 @@ mod told;
 mod wish;
 
 /// What a call reads.
-pub fn reaches(call: &Call<'_>) -> Vec<Access> {
+pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     wish::reaches(call)
 }
 
+/// Searches the syntax of files.
+pub struct SyntaxSearchTool;
+
+impl Tool for SyntaxSearchTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("search.ast", Effect::Looks)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        CallScope::reaching(reaches(call))
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
 /// Searches.
-pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let wish = wish::read(call)?;
     if wish.searches.iter().all(|search| search.error.is_some()) {
-        return Err(Trouble::invalid(told::errors(&wish.searches)));
+        return Err(ToolError::invalid(told::errors(&wish.searches)));
     }
     let cancel = call.at.cancel.clone();
     let searched = tokio::task::spawn_blocking(move || {
@@ -40,9 +59,9 @@ pub async fn run(call: &Call<'_>) -> Result<Outcome, Trouble> {
         (wish, tally)
     });
     let (wish, tally) =
-        searched.await.map_err(|e| Trouble::failed(format!("the search broke down: {e}")))?;
+        searched.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
     if call.at.cancel.is_cancelled() {
-        return Err(Trouble::new(ErrorKind::Cancelled, "cancelled by the user"));
+        return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
     }
     Ok(told::outcome(call, &wish, &tally))
 }

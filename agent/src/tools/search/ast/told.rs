@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::look::{Line, Match};
 use super::tally::{Sum, Tally};
 use super::wish::{Search, Wish};
-use crate::tools::Outcome;
-use crate::tools::call::Call;
+use crate::tools::call::Invocation;
+use crate::tools::output::ToolOutput;
 
 /// How many bytes of matches are told.
 const BYTES: usize = 60_000;
@@ -29,7 +29,7 @@ pub fn errors(searches: &[Search]) -> String {
 }
 
 /// All searches, in the order in which they were asked.
-pub fn outcome(call: &Call<'_>, wish: &Wish, tally: &Tally) -> Outcome {
+pub fn outcome(call: &Invocation<'_>, wish: &Wish, tally: &Tally) -> ToolOutput {
     let mut left = if call.at.plain { PLAIN } else { BYTES };
     let mut parts = Vec::new();
     for (at, (search, sum)) in wish.searches.iter().zip(&tally.sums).enumerate() {
@@ -55,10 +55,10 @@ pub fn outcome(call: &Call<'_>, wish: &Wish, tally: &Tally) -> Outcome {
         text.push(format!("{found} of {searches} searches in {files}"));
     }
     text.extend(notes.iter().map(|note| format!("[note: {note}]")));
-    Outcome::done(text.join("\n")).titled(format!("{total} matches")).with(metadata)
+    ToolOutput::done(text.join("\n")).titled(format!("{total} matches")).with(metadata)
 }
 
-fn part(call: &Call<'_>, search: &Search, sum: &Sum, room: usize) -> Part {
+fn part(call: &Invocation<'_>, search: &Search, sum: &Sum, room: usize) -> Part {
     let head = format!("## {} ({})", search.name, search.language);
     if let Some(why) = &search.error {
         let json = json!({

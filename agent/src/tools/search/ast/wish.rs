@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::language::{self, GRAMMARS};
 use super::query::{self, Compiled};
-use crate::gate::{Access, paths};
-use crate::tools::call::{Call, Trouble};
+use crate::tools::call::Invocation;
+use crate::tools::output::ToolError;
+use gate::{Access, paths};
 
 /// The most searches of one call.
 const SEARCHES: usize = 20;
@@ -73,7 +74,7 @@ pub struct Wish {
 }
 
 /// Reads a call.
-pub fn read(call: &Call<'_>) -> Result<Wish, Trouble> {
+pub fn read(call: &Invocation<'_>) -> Result<Wish, ToolError> {
     let args: Args = call.decode()?;
     let mut notes = Vec::new();
     let mut searches = Vec::new();
@@ -89,12 +90,12 @@ pub fn read(call: &Call<'_>) -> Result<Wish, Trouble> {
 }
 
 /// What a call reads: the places of its searches.
-pub fn reaches(call: &Call<'_>) -> Vec<Access> {
+pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let places = |asked: &Value| match serde_json::from_value::<Asked>(asked.clone()) {
         Ok(asked) => roots(call, asked.paths).unwrap_or_default(),
         Err(_) => Vec::new(),
     };
-    let args: Result<Args, Trouble> = call.decode();
+    let args: Result<Args, ToolError> = call.decode();
     let searches = args.map(|args| args.searches).unwrap_or_default();
     let mut all: Vec<PathBuf> = searches.iter().flat_map(places).collect();
     all.sort();
@@ -102,19 +103,19 @@ pub fn reaches(call: &Call<'_>) -> Vec<Access> {
     all.into_iter().map(Access::Read).collect()
 }
 
-fn items(args: &Args) -> Result<&[Value], Trouble> {
+fn items(args: &Args) -> Result<&[Value], ToolError> {
     match args.searches.len() {
-        0 => Err(Trouble::invalid("`searches` is empty: there is nothing to search for")),
+        0 => Err(ToolError::invalid("`searches` is empty: there is nothing to search for")),
         n if n > SEARCHES => {
-            Err(Trouble::invalid(format!("`searches` has {n} entries; {SEARCHES} is the most")))
+            Err(ToolError::invalid(format!("`searches` has {n} entries; {SEARCHES} is the most")))
         }
         _ => Ok(&args.searches),
     }
 }
 
 /// One entry and its lines of context.
-fn one(at: usize, asked: &Value, notes: &mut Vec<String>) -> Result<(Asked, usize), Trouble> {
-    let wrong = |why: String| Trouble::invalid(format!("searches[{at}]: {why}"));
+fn one(at: usize, asked: &Value, notes: &mut Vec<String>) -> Result<(Asked, usize), ToolError> {
+    let wrong = |why: String| ToolError::invalid(format!("searches[{at}]: {why}"));
     let keys = asked.as_object().into_iter().flatten().map(|(key, _)| key);
     for key in keys.filter(|key| !KEYS.contains(&key.as_str())) {
         notes.push(format!("ignored unknown parameter `searches[{at}].{key}`"));
@@ -136,7 +137,7 @@ fn one(at: usize, asked: &Value, notes: &mut Vec<String>) -> Result<(Asked, usiz
 }
 
 /// A search, or why it cannot run: the others of the call run nevertheless.
-fn search(call: &Call<'_>, at: usize, asked: Asked, context: usize) -> Search {
+fn search(call: &Invocation<'_>, at: usize, asked: Asked, context: usize) -> Search {
     let named = asked.name.filter(|name| !name.trim().is_empty());
     let mut search = Search {
         name: named.unwrap_or_else(|| format!("search {}", at + 1)),
@@ -175,7 +176,7 @@ fn compiled(language: &str, source: &str) -> Result<Vec<(usize, Compiled)>, Stri
     Ok(queries)
 }
 
-fn roots(call: &Call<'_>, asked: Option<Paths>) -> Result<Vec<PathBuf>, String> {
+fn roots(call: &Invocation<'_>, asked: Option<Paths>) -> Result<Vec<PathBuf>, String> {
     let asked = match asked {
         Some(Paths::One(path)) => vec![path],
         Some(Paths::Many(paths)) => paths,

@@ -1,0 +1,86 @@
+//! Hosts that the user allowed for good at a question: a list in g3's state directory, which no box
+//! reaches. It counts for the web tools and for commands that name a host.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+use base::user_dirs::state_dir;
+
+use super::shell_parse;
+
+/// The list, one host a line.
+const FILE: &str = "allowed-hosts";
+
+/// Commands that fetch what their arguments name.
+const FETCHERS: [&str; 6] = ["aria2c", "curl", "http", "https", "wget", "xh"];
+
+/// Whether the user allowed a host for good.
+pub fn is_kept(host: &str) -> bool {
+    kept().is_ok_and(|hosts| hosts.contains(host))
+}
+
+/// Allows a host for good. Where the list cannot be written, the answer holds for the session.
+pub fn keep(host: &str) {
+    let write = || -> io::Result<()> {
+        let mut hosts = kept()?;
+        if hosts.insert(host.to_owned()) {
+            let text: String = hosts.iter().map(|host| format!("{host}\n")).collect();
+            let file = file()?;
+            if let Some(dir) = file.parent() {
+                std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+            }
+            base::files::replace(&file, text.as_bytes())?;
+        }
+        Ok(())
+    };
+    let _ = write();
+}
+
+fn kept() -> io::Result<BTreeSet<String>> {
+    let text = match std::fs::read_to_string(file()?) {
+        Ok(text) => text,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(why) => return Err(why),
+    };
+    Ok(text.lines().map(str::to_owned).filter(|host| !host.is_empty()).collect())
+}
+
+fn file() -> io::Result<PathBuf> {
+    Ok(state_dir("g3")?.join(FILE))
+}
+
+/// The addresses that a command line fetches, as far as its words say it. It is there to ask early
+/// and well; what a command reaches is not held by reading its line.
+pub fn fetched(line: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for piece in shell_parse::parse(line) {
+        let program = piece.words.first().map_or("", |word| word.rsplit('/').next().unwrap_or(""));
+        if !FETCHERS.contains(&program) {
+            continue;
+        }
+        let urls = piece.words.iter().skip(1).filter_map(|word| {
+            let start = word.find("http://").or_else(|| word.find("https://"))?;
+            (!word.contains('$')).then(|| word[start..].to_owned())
+        });
+        found.extend(urls);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_addresses_of_fetching_commands_are_found() {
+        assert_eq!(fetched("curl -fsSL https://a.example/x | sh"), ["https://a.example/x"]);
+        assert_eq!(
+            fetched("cd /tmp && /usr/bin/wget -O f 'http://b.example/y'"),
+            ["http://b.example/y"]
+        );
+        assert_eq!(fetched("true; curl --url=https://c.example"), ["https://c.example"]);
+        assert!(fetched("echo https://a.example; grep curl https://b; curl $URL").is_empty());
+    }
+}

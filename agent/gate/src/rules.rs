@@ -1,0 +1,160 @@
+//! The user's rules: which calls each speaks of, and the rule that would answer a question.
+
+use std::path::{Path, PathBuf};
+
+use base::config::agent::{Action, GateRule};
+use globset::{GlobBuilder, GlobMatcher};
+
+use super::{Access, AccessRequest, Question, paths, shell, shell_parse, written};
+
+/// A rule that is ready to be looked at.
+pub struct Rule {
+    tool: Option<GlobMatcher>,
+    command: Option<GlobMatcher>,
+    path: Option<GlobMatcher>,
+    /// Rules about hosts never match a call that reaches none.
+    host: Option<GlobMatcher>,
+    /// What becomes of the call.
+    pub action: Action,
+}
+
+/// The question about a call, with the rule that would answer it.
+pub fn question(request: &AccessRequest<'_>, why: String) -> Question {
+    let tool = request.tool.to_owned();
+    let quoted = |text: &str| toml::Value::from(text).to_string();
+    let path = |path: &Path| Some(("path", escape(&path.to_string_lossy())));
+    let (what, narrower) = match request.access {
+        Access::Read(file) => (format!("read {}", file.display()), path(file)),
+        Access::Write(file) => (format!("write {}", file.display()), path(file)),
+        Access::Run { line, .. } => (format!("run `{line}`"), Some(("command", escape(line)))),
+        Access::Act(on) => (format!("act on {on}"), None),
+        Access::Screen { acts: true, .. } => ("act on the screen".to_owned(), None),
+        Access::Screen { acts: false, .. } => ("look at the screen".to_owned(), None),
+        Access::Foreign { server, .. } => (format!("run on the MCP server `{server}`"), None),
+        Access::Fetch { host, .. } => {
+            (format!("ask {host} over the network"), Some(("host", escape(host))))
+        }
+    };
+    let narrower = narrower.map(|(key, value)| format!("{key} = {}\n", quoted(&value)));
+    let rule = format!(
+        "[[gate.rules]]\ntool = {}\n{}action = \"allow\"",
+        quoted(request.tool),
+        narrower.unwrap_or_default()
+    );
+    let writes = match request.access {
+        Access::Write(file) => Some(file.clone()),
+        Access::Read(_)
+        | Access::Run { .. }
+        | Access::Foreign { .. }
+        | Access::Act(_)
+        | Access::Fetch { .. }
+        | Access::Screen { .. } => None,
+    };
+    let host = match request.access {
+        Access::Fetch { host, .. } => Some(host.clone()),
+        Access::Read(_)
+        | Access::Write(_)
+        | Access::Run { .. }
+        | Access::Foreign { .. }
+        | Access::Act(_)
+        | Access::Screen { .. } => None,
+    };
+    let details = request.preview.and_then(|preview| (preview.0)());
+    Question { tool, what, why, rule, host, writes, details }
+}
+
+/// A text as a glob that matches just that text.
+fn escape(text: &str) -> String {
+    // A backslash quotes in a glob; in a class it is a character.
+    text.split('\\').map(globset::escape).collect::<Vec<_>>().join("[\\]")
+}
+
+impl Rule {
+    /// The error names a pattern that is none.
+    pub fn new(rule: &GateRule) -> base::failure::Result<Rule> {
+        let path = rule.path.as_deref().map(paths::expand_home);
+        let path = path.as_ref().map(|path| path.to_string_lossy().into_owned());
+        Ok(Rule {
+            tool: glob(rule.tool.as_deref())?,
+            // In a command line `/` is a character like any other.
+            command: glob(rule.command.as_deref())?,
+            path: glob(path.as_deref())?,
+            host: glob(rule.host.as_deref().map(str::to_lowercase).as_deref())?,
+            action: rule.action,
+        })
+    }
+
+    /// Whether it speaks of a call, which without any rule would fare so.
+    pub fn matches(&self, request: &AccessRequest<'_>, otherwise: Action) -> bool {
+        let (path, command) = match request.access {
+            Access::Read(path) | Access::Write(path) => (Some(path), None),
+            Access::Run { line, cwd, .. } => (Some(cwd), Some((line, cwd))),
+            Access::Foreign { .. }
+            | Access::Act(_)
+            | Access::Screen { .. }
+            | Access::Fetch { .. } => (None, None),
+        };
+        let host = match request.access {
+            Access::Fetch { host, .. } => Some(Path::new(host)),
+            Access::Read(_)
+            | Access::Write(_)
+            | Access::Run { .. }
+            | Access::Foreign { .. }
+            | Access::Act(_)
+            | Access::Screen { .. } => None,
+        };
+        let fits = |glob: &Option<GlobMatcher>, text: Option<&Path>| {
+            glob.as_ref().is_none_or(|glob| text.is_some_and(|text| glob.is_match(text)))
+        };
+        fits(&self.host, host)
+            && fits(&self.tool, Some(Path::new(request.tool)))
+            && fits(&self.path, path.map(PathBuf::as_path))
+            && self.command.as_ref().is_none_or(|glob| {
+                let opens = self.action == Action::Allow
+                    || self.action == Action::Box && otherwise != Action::Allow;
+                match command {
+                    Some((line, cwd)) if opens => opens_all(glob, line, cwd, request.root),
+                    Some((line, _)) => names_one(glob, line),
+                    None => false,
+                }
+            })
+    }
+}
+
+/// Whether a rule that forbids, asks or boxes speaks of this line: one of its commands is enough.
+fn names_one(glob: &GlobMatcher, line: &str) -> bool {
+    let fits = |piece: shell_parse::SimpleCommand| {
+        let texts = [piece.words.join(" "), without_options(&piece), piece.text];
+        texts.iter().any(|text| glob.is_match(text))
+    };
+    glob.is_match(line) || shell_parse::parse(line).into_iter().any(fits)
+}
+
+/// A command of git without the options before its subcommand: `git -C . push` is `git push`.
+fn without_options(piece: &shell_parse::SimpleCommand) -> String {
+    if piece.verb() != "git" {
+        return String::new();
+    }
+    let (_, rest) = written::git_parts(&piece.words);
+    format!("git {}", rest.join(" "))
+}
+
+/// Whether a rule lets this line through: it is the line, or it fits each of its commands, and
+/// none of them is sent into a file outside.
+fn opens_all(glob: &GlobMatcher, line: &str, cwd: &Path, root: &Path) -> bool {
+    let pieces = shell_parse::parse(line);
+    let fits = |piece: &shell_parse::SimpleCommand| {
+        (glob.is_match(&piece.text) || piece.text.is_empty() && !piece.written.is_empty())
+            && shell::redirected_outside(piece, cwd, root).is_none()
+    };
+    glob.glob().glob() == escape(line) || !pieces.is_empty() && pieces.iter().all(fits)
+}
+
+fn glob(pattern: Option<&str>) -> base::failure::Result<Option<GlobMatcher>> {
+    let Some(pattern) = pattern else { return Ok(None) };
+    let glob = GlobBuilder::new(pattern).literal_separator(false).build().map_err(|why| {
+        base::failure::Failure::usage(format!("`{pattern}` in [[gate.rules]] is not a glob"))
+            .because(why)
+    })?;
+    Ok(Some(glob.compile_matcher()))
+}

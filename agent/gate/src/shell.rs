@@ -1,0 +1,460 @@
+//! What a command line may do unasked.
+
+use std::path::Path;
+
+use base::config::agent::Action;
+
+use super::core_exact::rows::DESTRUCTIVE;
+use super::paths;
+use super::policy::Verdict;
+use super::shell_parse::{self, Line, SimpleCommand};
+use super::written::{self, written};
+
+/// Commands that destroy, besides those of [`DESTRUCTIVE`]: asked about wherever they reach.
+const MORE: [&str; 4] = ["shred", "truncate", "wipefs", "invoke-expression"];
+
+fn destroys(verb: &str) -> bool {
+    DESTRUCTIVE.contains(&verb) || MORE.contains(&verb)
+}
+
+/// Statements that destroy data, wherever they stand in a line.
+const STATEMENTS: [&str; 3] = ["drop table", "drop database", "truncate table"];
+
+/// Places outside that anything may write.
+const HARMLESS: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/stdout", "/dev/stderr", "/dev/tty"];
+
+/// Commands that only look, so that they may do so anywhere.
+const LOOKERS: [&str; 40] = [
+    "ls", "cat", "grep", "rg", "head", "tail", "wc", "echo", "printf", "pwd", "cd", "pushd",
+    "popd", "test", "[", "[[", "true", "false", ":", "stat", "file", "du", "df", "which", "type",
+    "sort", "uniq", "cut", "tr", "diff", "cmp", "tree", "env", "date", "id", "uname", "whoami",
+    "basename", "dirname", "find",
+];
+
+/// Programs of ours, which do nothing without what the box closes.
+const OURS: [&str; 3] = ["g3", "g3-research", "studio"];
+
+/// Programs that run code which is one of their arguments.
+const INTERPRETERS: [&str; 12] = [
+    "python", "python2", "python3", "perl", "ruby", "node", "deno", "bun", "php", "lua", "awk",
+    "gawk",
+];
+
+/// Judges a command line that runs in `cwd`. With `careful`, destructive commands ask also inside.
+pub fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> Verdict {
+    let ask = |why: String| Verdict::by_reach(Action::Ask, why);
+    let read = shell_parse::read(line);
+    let found = &read.pieces;
+    if let Some(what) = found.iter().find_map(|piece| ruinous(piece, cwd)) {
+        let why = format!("forbidden_command: {what} would destroy the machine");
+        return Verdict::by_reach(Action::Deny, why);
+    }
+    if !paths::is_inside(cwd, root) {
+        return ask(format!("{} is outside the working directory", cwd.display()));
+    }
+    let reach = Reach { cwd, root, variables: &read.variables };
+    if let Some(path) = found.iter().find_map(|piece| reach.outside(piece)) {
+        return ask(format!("the command writes {path}, which is outside the working directory"));
+    }
+    if let Some(why) = reach.leaves(found) {
+        return ask(why);
+    }
+    if let Some(piece) = found.iter().find(|piece| OURS.contains(&piece.verb())) {
+        let verb = piece.verb();
+        return ask(format!("`{verb}` reads g3's configuration and keys, which the box closes"));
+    }
+    if let Some(why) = unclear(&read, &reach) {
+        return Verdict::unsure(why);
+    }
+    if careful && let Some(what) = destructive(line, found) {
+        let why = format!("destructive_command: `{what}`");
+        return Verdict { action: Action::Ask, why, ..Verdict::confined() };
+    }
+    Verdict::confined()
+}
+
+/// What no answer allows: making a file system, or removing the root directory.
+fn ruinous(piece: &SimpleCommand, cwd: &Path) -> Option<String> {
+    let verb = piece.verb();
+    if verb == "mkfs" || verb.starts_with("mkfs.") {
+        return Some(format!("`{verb}`"));
+    }
+    let recursive = piece
+        .words
+        .iter()
+        .any(|word| word == "--recursive" || (is_short(word) && word.contains(['r', 'R'])));
+    let is_root = |word: &String| {
+        let all = word.trim_end_matches(['*', '.']);
+        let named = all.starts_with('/') && all.trim_matches(['/', '.']).is_empty();
+        named || cwd == Path::new("/") && ["*", ".", "./", "./*"].contains(&word.as_str())
+    };
+    let root = piece.words.iter().skip(1).any(is_root);
+    (verb == "rm" && recursive && root).then(|| "`rm -rf /`".to_owned())
+}
+
+fn is_short(word: &str) -> bool {
+    word.starts_with('-') && !word.starts_with("--")
+}
+
+/// What is known about where the words of a line lead.
+struct Reach<'a> {
+    cwd: &'a Path,
+    root: &'a Path,
+    variables: &'a [(String, String)],
+}
+
+/// Where a word leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leads {
+    /// Into the working directory, or where anything may write.
+    Inside,
+    /// Elsewhere.
+    Outside,
+    /// Only the shell knows.
+    Unknown,
+}
+
+impl Reach<'_> {
+    /// What a command writes outside.
+    fn outside(&self, piece: &SimpleCommand) -> Option<String> {
+        let mut words = written(piece).into_iter().chain(code_paths(piece));
+        words.find(|word| self.leads(word) == Leads::Outside)
+    }
+
+    /// Why a line that goes elsewhere may write there.
+    fn leaves(&self, pieces: &[SimpleCommand]) -> Option<String> {
+        let left = self.goes(pieces, Leads::Outside)?;
+        let acts = pieces.iter().any(|piece| !looks(piece));
+        acts.then(|| format!("the command goes to {left}, which is outside the working directory"))
+    }
+
+    /// The directory that a line changes to and that leads so.
+    fn goes(&self, pieces: &[SimpleCommand], wanted: Leads) -> Option<String> {
+        let moves = pieces.iter().filter(|it| ["cd", "pushd"].contains(&it.verb()));
+        let mut to = moves.filter_map(|piece| {
+            let to = piece.words.iter().skip(1).find(|word| !word.starts_with('-') || *word == "-");
+            Some(to.map_or("~", String::as_str).to_owned()).filter(|_| piece.words.len() < 9)
+        });
+        to.find(|to| self.leads_from_here(to) == wanted)
+    }
+
+    /// As [`Reach::leads`]; a temporary directory is elsewhere, too.
+    fn leads_from_here(&self, word: &str) -> Leads {
+        if word == "-" || std::env::var_os("CDPATH").is_some() {
+            return Leads::Unknown;
+        }
+        self.leads(word)
+    }
+
+    fn leads(&self, word: &str) -> Leads {
+        let Some(all) = self.expanded(word, 3) else { return Leads::Unknown };
+        let each = all.iter().map(|word| self.plain_leads(word));
+        each.fold(Leads::Inside, |so_far, next| match (so_far, next) {
+            (Leads::Outside, _) | (_, Leads::Outside) => Leads::Outside,
+            (Leads::Unknown, _) | (_, Leads::Unknown) => Leads::Unknown,
+            (Leads::Inside, Leads::Inside) => Leads::Inside,
+        })
+    }
+
+    fn plain_leads(&self, word: &str) -> Leads {
+        // Another user's home, and directories that the shell remembers.
+        if word.starts_with('~') && word != "~" && !word.starts_with("~/") {
+            return Leads::Unknown;
+        }
+        let braces = word.contains('{') && word.contains('}');
+        let mut parts = word.split(['{', ',', '}']);
+        if braces && parts.any(|part| part.starts_with(['/', '~']) || part.contains("..")) {
+            return Leads::Unknown;
+        }
+        let number = word.strip_prefix("/dev/fd/").is_some_and(|it| it.parse::<u8>().is_ok());
+        if number || HARMLESS.contains(&word) || temporary(word) {
+            return Leads::Inside;
+        }
+        match paths::resolve(self.cwd, word) {
+            Ok(path) if paths::is_inside(&path, self.root) => Leads::Inside,
+            Ok(_) => Leads::Outside,
+            Err(_) => Leads::Unknown,
+        }
+    }
+
+    /// What a word may be once the shell has put in its variables; `None` where that is not known.
+    fn expanded(&self, word: &str, depth: u32) -> Option<Vec<String>> {
+        let Some(at) = word.find(['$', '`']) else { return Some(vec![word.to_owned()]) };
+        let behind = word[at..].strip_prefix('$')?;
+        let (name, rest) = match behind.strip_prefix('{') {
+            Some(inner) => inner.split_once('}')?,
+            None => {
+                let end = behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                behind.split_at(end.unwrap_or(behind.len()))
+            }
+        };
+        let is_name =
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if depth == 0 || !is_name || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        let mut values: Vec<String> = Vec::new();
+        for (_, value) in self.variables.iter().filter(|(set, _)| set == name) {
+            values.extend(self.expanded(value, depth - 1)?);
+        }
+        if values.is_empty() {
+            values.push(match name {
+                "PWD" => self.cwd.to_string_lossy().into_owned(),
+                "RANDOM" | "SECONDS" | "UID" | "EUID" | "PPID" | "LINENO" => "0".to_owned(),
+                name => std::env::var(name).ok()?,
+            });
+        }
+        let rests = self.expanded(rest, depth)?;
+        let joined = |value: &String| {
+            rests.iter().map(|rest| format!("{}{value}{rest}", &word[..at])).collect::<Vec<_>>()
+        };
+        Some(values.iter().flat_map(joined).take(100).collect())
+    }
+}
+
+/// Whether a command only looks, wherever it is.
+fn looks(piece: &SimpleCommand) -> bool {
+    let verb = piece.verb();
+    let by_git = verb == "git" && {
+        let (_, rest) = written::git_parts(&piece.words);
+        rest.first().is_some_and(|verb| written::GIT_READS.contains(&verb.as_str()))
+    };
+    let only_looks = LOOKERS.contains(&verb) || by_git || verb.is_empty() || verb.contains('=');
+    only_looks && written(piece).is_empty()
+}
+
+/// Paths outside of any directory that code in an argument of an interpreter names.
+fn code_paths(piece: &SimpleCommand) -> Vec<String> {
+    let verb = piece.verb();
+    let is_script = ["awk", "gawk"].contains(&verb);
+    let code = piece.words.iter().skip_while(|word| !is_script && !is_code_flag(word)).skip(1);
+    if !INTERPRETERS.contains(&verb) && !verb.starts_with("python3.") {
+        return Vec::new();
+    }
+    let ends = |c: char| c.is_whitespace() || "'\"`,;()[]{}=+<>|".contains(c);
+    let words = code.flat_map(|code| code.split(ends));
+    let path = |word: &&str| {
+        let named = word.strip_prefix('/').is_some_and(|it| it.starts_with(char::is_alphabetic));
+        named || word.starts_with("~/") || word.starts_with("../")
+    };
+    words.filter(path).map(str::to_owned).collect()
+}
+
+fn is_code_flag(word: &str) -> bool {
+    ["-c", "-e", "-E", "-r", "-p", "--eval", "--print"].contains(&word)
+        || word.starts_with('-') && !word.starts_with("--") && word.ends_with(['e', 'c'])
+}
+
+/// What the line leaves open, where a write may depend on it.
+fn unclear(read: &Line, reach: &Reach<'_>) -> Option<String> {
+    if read.is_too_deep {
+        return Some("its scripts are nested too deep to be read".to_owned());
+    }
+    let pieces = &read.pieces;
+    let unknown = |word: &String| reach.leads(word) == Leads::Unknown;
+    if let Some(word) = pieces.iter().flat_map(written).find(unknown) {
+        return Some(format!("the command writes `{word}`, and where that is shows when it runs"));
+    }
+    let dynamic = |piece: &&SimpleCommand| {
+        let first = piece.words.first().map_or("", String::as_str);
+        first.contains(['$', '`', '*', '?', '{']) && !is_assignment(first)
+    };
+    if let Some(piece) = pieces.iter().find(dynamic) {
+        return Some(format!("which command `{}` is shows when it runs", piece.words[0]));
+    }
+    if let Some(to) = reach.goes(pieces, Leads::Unknown)
+        && pieces.iter().any(|piece| !looks(piece))
+    {
+        return Some(format!("the command goes to `{to}`, and where that is shows when it runs"));
+    }
+    let changes = pieces.iter().any(written::changes_git_configuration);
+    changes.then(|| "the command changes or replaces git's configuration".to_owned())
+}
+
+fn is_assignment(word: &str) -> bool {
+    word.split_once('=')
+        .is_some_and(|(name, _)| name.chars().all(|c| c.is_alphanumeric() || c == '_'))
+}
+
+/// The file outside that a command's output is sent into, or may be.
+pub fn redirected_outside(piece: &SimpleCommand, cwd: &Path, root: &Path) -> Option<String> {
+    let reach = Reach { cwd, root, variables: &[] };
+    piece.written.iter().find(|word| reach.leads(word) != Leads::Inside).cloned()
+}
+
+/// Scratch files are no reach outside.
+fn temporary(word: &str) -> bool {
+    // Where the home directory is, or below, nothing is a scratch file by its place alone.
+    let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
+    let holds_home = |directory: &Path| home.as_ref().is_some_and(|it| it.starts_with(directory));
+    let below = |directory: &Path| {
+        !holds_home(directory)
+            && paths::resolve(Path::new("/"), word)
+                .is_ok_and(|path| path != directory && path.starts_with(directory))
+    };
+    below(Path::new("/tmp")) || below(&std::env::temp_dir())
+}
+
+/// The destructive command in a line, if there is one.
+fn destructive(line: &str, found: &[SimpleCommand]) -> Option<String> {
+    let lower = line.to_lowercase();
+    if let Some(statement) = STATEMENTS.iter().find(|statement| lower.contains(*statement)) {
+        return Some((*statement).to_owned());
+    }
+    let verb = |piece: &SimpleCommand| piece.verb().to_lowercase();
+    let listed = |verb: &String| {
+        let verb = verb.strip_suffix(".exe").unwrap_or(verb);
+        destroys(verb) || verb.starts_with("mkfs.")
+    };
+    if let Some(verb) = found.iter().map(verb).find(listed) {
+        return Some(verb);
+    }
+    let deletes = |piece: &&SimpleCommand| {
+        piece.verb() == "find" && piece.words.iter().any(|word| word == "-delete" || destroys(word))
+    };
+    found.iter().find(deletes).map(|_| "find -delete".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Confine;
+
+    fn action(line: &str, careful: bool) -> Action {
+        judge(line, Path::new("/w"), Path::new("/w"), careful).action
+    }
+
+    #[test]
+    fn inside_a_command_runs_unasked() {
+        for line in
+            ["rm -rf target", "mv a b", "echo x > y", "cp /etc/hosts .", "cat /etc/hosts", "make"]
+        {
+            assert_eq!(action(line, false), Action::Allow, "{line}");
+        }
+        for line in [
+            "make 2>/dev/null",
+            "touch /tmp/scratch",
+            "for f in a b; do mv $f $f.old; done",
+            "X=target; rm -rf \"$X/debug\"",
+            "cd src && cargo build",
+            "cd /etc && ls",
+            "git -C /elsewhere status",
+            "python3 -c 'print(1/2)'",
+            "echo a:b > c:d",
+            "rm -rf $PWD/target",
+        ] {
+            assert_eq!(action(line, false), Action::Allow, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_writes_outside_asks() {
+        for line in [
+            "rm -rf /etc/x",
+            "echo x > /etc/y",
+            "cp a /usr/bin/a",
+            "mv ../other/file .",
+            "tee ~/.bashrc",
+            "bash -c 'rm /etc/x'",
+            "dd if=/dev/zero of=/home/other/disk",
+            "sed -i s/a/b/ /etc/x",
+            "cd ~ && rm -rf Documents",
+            "cd .. ; touch x",
+            "pushd /etc; make",
+            "rm -rf \"$HOME/x\"",
+            "X=/; rm -rf $X/etc",
+            "for d in /etc /usr; do rm -rf $d/x; done",
+            "rm -rf a:/../../x",
+            "curl -o /etc/x https://h",
+            "cp -t /etc a",
+            "mv -t /etc a",
+            "install -t /etc a",
+            "echo x <> /etc/y",
+            "tar xf a -C /etc",
+            "find /etc -delete",
+            "find . -fprint /etc/x",
+            "git -C /etc commit",
+            "git --git-dir=/etc/.git gc",
+            "git config --global a.b c",
+            "python3 -c 'open(\"/etc/x\", \"w\")'",
+            "perl -we 'unlink \"/etc/x\"'",
+            "tou\\\nch /etc/x",
+            "$\"touch\" /etc/x",
+            "trap 'rm /etc/x' EXIT",
+            "touch /dev/fd/../cwd/../../etc/x",
+            ".g3/bin/g3-research 'which?'",
+        ] {
+            assert_eq!(action(line, false), Action::Ask, "{line}");
+            let verdict = judge(line, Path::new("/w"), Path::new("/w"), false);
+            assert_eq!(verdict.confine, Confine::Never, "{line}: a yes lets it out of the box");
+        }
+        assert_eq!(judge("ls", Path::new("/etc"), Path::new("/w"), false).action, Action::Ask);
+    }
+
+    #[test]
+    fn what_only_the_shell_knows_asks_and_runs_in_the_box_where_nobody_is_there() {
+        let mut deep = "touch x".to_owned();
+        (0..12).for_each(|_| deep = format!("eval {deep}"));
+        for line in [
+            "rm -rf $UNSET_BY_ANYBODY/x",
+            "rm -rf $(echo /)",
+            "$V x",
+            "/bin/tou?h x",
+            "{touch,x}",
+            "cd $(mktemp -d) && make",
+            "touch ~root/x",
+            "touch {a,/etc/b}",
+            "git config core.fsmonitor ./x",
+            "git -c alias.x='!touch y' x",
+            &deep,
+        ] {
+            let verdict = judge(line, Path::new("/w"), Path::new("/w"), false);
+            assert_eq!((verdict.action, verdict.confine), (Action::Ask, Confine::Alone), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_core_profile_asks_before_anything_destructive() {
+        for line in [
+            "rm a",
+            "sudo /bin/rm a",
+            "ls; mv a b",
+            "echo $(kill 1)",
+            "find . -delete",
+            "sqlite3 x.db 'DROP TABLE users'",
+            "find . | xargs rm",
+        ] {
+            assert_eq!(action(line, true), Action::Ask, "{line}");
+        }
+        for line in ["git mv a b", "docker run --rm x", "grep kill a", "cargo --format=json"] {
+            assert_eq!(action(line, true), Action::Allow, "{line}");
+        }
+    }
+
+    #[test]
+    fn nothing_allows_the_end_of_the_machine() {
+        for line in [
+            "rm -rf /",
+            "sudo rm -fr /*",
+            "sudo -u root rm -rf //.",
+            "mkfs.ext4 /dev/sda",
+            "true && rm -r --force /",
+            "find x -exec rm -rf / +",
+        ] {
+            assert_eq!(action(line, false), Action::Deny, "{line}");
+        }
+        for (line, cwd) in [("rm -rf /", "/"), ("rm -rf *", "/"), ("rm -rf /", "/etc")] {
+            let verdict = judge(line, Path::new(cwd), Path::new("/w"), false);
+            assert_eq!(verdict.action, Action::Deny, "{line} in {cwd}");
+        }
+    }
+
+    proptest::proptest! {
+        /// Every line is judged before it runs, so none may stop the judge.
+        #[test]
+        fn no_line_breaks_the_judge(line in "[a-z0-9 \\t\\n;|&()<>{}$`'\"#/=~é-]{0,40}|.{0,20}") {
+            let verdict = judge(&line, Path::new("/w"), Path::new("/w"), true);
+            proptest::prop_assert!(verdict.action != Action::Box);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The gate: who may pass, who is asked, what a rule opens.
+
+use base::config::agent::GateRule;
+
+use super::rules::question;
+use super::*;
+
+struct Says(Answer, Mutex<Vec<Question>>);
+
+impl Asker for Says {
+    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
+        self.1.lock().unwrap().push(question.clone());
+        Box::pin(async { self.0.clone() })
+    }
+}
+
+fn visit<'a>(access: &'a Access) -> AccessRequest<'a> {
+    let root = Path::new("/w");
+    AccessRequest { tool: "write_file", root, session_dir: Path::new("/s"), access, preview: None }
+}
+
+fn ruled(rules: &[GateRule], asker: Option<Arc<dyn Asker>>) -> base::failure::Result<Gate> {
+    Gate::new(&Config { rules: rules.to_vec(), ..Config::default() }, asker)
+}
+
+fn rule(tool: Option<&str>, path: Option<&str>, action: Action) -> GateRule {
+    let owned = |text: Option<&str>| text.map(str::to_owned);
+    GateRule { tool: owned(tool), command: None, path: owned(path), host: None, action }
+}
+
+#[tokio::test]
+async fn inside_nothing_asks_and_outside_names_the_rule_to_add() {
+    let gate = Gate::default();
+    let inside = Access::Write("/w/a.txt".into());
+    assert_eq!(gate.admit(&visit(&inside)).await, Ok(Permit::Free));
+    let outside = Access::Write("/etc/a[1].txt".into());
+    let denied = gate.admit(&visit(&outside)).await.unwrap_err().why;
+    assert!(denied.contains("[[gate.rules]]\ntool = \"write_file\""), "{denied}");
+    let rule: toml::Table = denied.split_once('\n').unwrap().1.parse().unwrap();
+    let path = rule["gate"]["rules"][0]["path"].as_str().unwrap();
+    let rules = [self::rule(Some("write_file"), Some(path), Action::Allow)];
+    let opened = ruled(&rules, None).unwrap();
+    assert_eq!(opened.admit(&visit(&outside)).await, Ok(Permit::Free));
+    let other = Access::Write("/etc/a1.txt".into());
+    assert!(opened.admit(&visit(&other)).await.is_err());
+}
+
+#[tokio::test]
+async fn the_first_rule_that_matches_decides() {
+    let rules = [
+        rule(None, Some("/w/secret/**"), Action::Deny),
+        rule(Some("write_*"), Some("/out/**"), Action::Allow),
+    ];
+    let gate = ruled(&rules, None).unwrap();
+    let admit = async |path: &str| gate.admit(&visit(&Access::Write(path.into()))).await;
+    assert!(admit("/w/secret/key").await.unwrap_err().why.starts_with("denied"));
+    assert_eq!(admit("/out/a/b").await, Ok(Permit::Free));
+    assert!(admit("/outer/a").await.is_err());
+}
+
+#[test]
+fn a_rule_over_commands_sees_every_command_of_a_line() {
+    let says = |command: &str, action, line: &str| {
+        let command = Some(command.to_owned());
+        let rules = [GateRule { tool: None, command, path: None, host: None, action }];
+        let (line, cwd) = (line.to_owned(), PathBuf::from("/w"));
+        let access = Access::Run { line, cwd, careful: true };
+        ruled(&rules, None).unwrap().judge(&visit(&access)).action
+    };
+    for line in [
+        "git push",
+        "cd . && git push -f",
+        "sh -c 'git push'",
+        "A=1 git push; true",
+        "git \\\n push",
+    ] {
+        assert_eq!(says("git push*", Action::Deny, line), Action::Deny, "{line}");
+    }
+    assert_eq!(says("sudo *", Action::Deny, "cd . && sudo ls"), Action::Deny);
+    for line in ["git -C . push", "git --no-pager -c a.b=c push origin", "git --git-dir=x push"] {
+        assert_eq!(says("git push*", Action::Deny, line), Action::Deny, "{line}");
+    }
+    assert_eq!(says("git push*", Action::Deny, "git pull"), Action::Allow);
+    assert_eq!(says("rm *", Action::Allow, "rm a && rm b"), Action::Allow);
+    assert_eq!(says("rm *", Action::Allow, "rm a > b 2>/dev/null"), Action::Allow);
+    assert_eq!(says("rm a*", Action::Allow, "rm a; mv b c"), Action::Ask);
+    assert_eq!(says("rm a*", Action::Allow, "rm a > /etc/b"), Action::Ask);
+    assert_eq!(says("rm a*", Action::Allow, "rm a \"$(mv b c)\""), Action::Ask);
+    assert_eq!(says("rm a; mv b c", Action::Allow, "rm a; mv b c"), Action::Allow);
+    assert_eq!(says("*", Action::Allow, "rm -rf /"), Action::Deny);
+    assert_eq!(says("rm -rf /", Action::Allow, "rm -rf /"), Action::Deny);
+    // A box restricts where everything may run, and opens where something asks.
+    assert_eq!(says("npm *", Action::Box, "npm ci; true"), Action::Box);
+    assert_eq!(says("npm *", Action::Box, "npm ci; rm a"), Action::Ask);
+}
+
+#[test]
+fn the_rule_for_a_line_is_the_line() {
+    for line in ["printf 'a\\n' > /etc/x", "rm [a]*{b,c}? \\", "echo \"é\"; mv a /b"] {
+        let access = Access::Run { line: line.into(), cwd: "/w".into(), careful: true };
+        let request = visit(&access);
+        let rule: toml::Table = question(&request, String::new()).rule.parse().unwrap();
+        let command = rule["gate"]["rules"][0]["command"].as_str().map(str::to_owned);
+        let action = Action::Allow;
+        let rules = [GateRule { tool: None, command, path: None, host: None, action }];
+        let gate = ruled(&rules, None).unwrap();
+        assert_eq!(gate.judge(&request).action, Action::Allow, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_a_server_asks_unless_the_user_said_otherwise() {
+    let rules = [
+        rule(None, Some("**"), Action::Allow),
+        rule(Some("mcp__a__read*"), None, Action::Allow),
+        rule(Some("mcp__b__*"), None, Action::Deny),
+    ];
+    let gate = ruled(&rules, None).unwrap();
+    let admit = async |tool: &str, free: bool| {
+        let access = Access::Foreign { server: "a".into(), free };
+        gate.admit(&AccessRequest { tool, ..visit(&access) }).await
+    };
+    assert_eq!(admit("mcp__a__read_it", false).await, Ok(Permit::Free));
+    let denied = admit("mcp__a__write", false).await.unwrap_err().why;
+    assert!(denied.ends_with("tool = \"mcp__a__write\"\naction = \"allow\""), "{denied}");
+    assert_eq!(admit("mcp__a__write", true).await, Ok(Permit::Free));
+    assert!(admit("mcp__b__x", true).await.is_err(), "a rule comes first");
+    assert_eq!(answered(admit("mcp__a__write", false)).await, Ok(Permit::Free));
+    assert!(answered(admit("mcp__b__x", false)).await.is_err(), "what is denied stays so");
+    gate.set_permission_mode(PermissionMode::Plan);
+    assert!(admit("mcp__a__read_it", true).await.unwrap_err().why.contains("plan mode"));
+}
+
+#[tokio::test]
+async fn what_acts_on_a_page_runs_unasked_and_waits_for_a_plan() {
+    let access = Access::Act("the page in the browser".into());
+    let gate = Gate::default();
+    assert_eq!(gate.admit(&visit(&access)).await, Ok(Permit::Free));
+    gate.set_permission_mode(PermissionMode::Plan);
+    assert!(gate.admit(&visit(&access)).await.unwrap_err().why.contains("plan mode"));
+    gate.set_permission_mode(PermissionMode::Ask);
+    assert!(gate.admit(&visit(&access)).await.unwrap_err().why.contains("nobody to ask"));
+}
+
+#[tokio::test]
+async fn an_answer_of_always_is_not_asked_again() {
+    for (answer, asked) in [(Answer::Always, 1), (Answer::Once, 2)] {
+        let asker = Arc::new(Says(answer, Mutex::default()));
+        let gate = ruled(&[], Some(asker.clone())).unwrap();
+        let access = Access::Read("/etc/hosts".into());
+        for _ in 0..2 {
+            assert_eq!(gate.admit(&visit(&access)).await, Ok(Permit::Free));
+        }
+        assert_eq!(asker.1.lock().unwrap().len(), asked);
+    }
+    let asker = Arc::new(Says(Answer::No, Mutex::default()));
+    let gate = ruled(&[], Some(asker)).unwrap();
+    let access = Access::Read("/etc/hosts".into());
+    assert_eq!(
+        gate.admit(&visit(&access)).await.unwrap_err().why,
+        "denied by the user: read /etc/hosts"
+    );
+}
+
+#[test]
+fn rules_about_hosts_speak_of_hosts_only() {
+    let fetch = |host: &str, free| Access::Fetch { host: host.to_owned(), free };
+    let rule = |host: &str, action| {
+        let (tool, command, path) = (None, None, None);
+        GateRule { tool, command, path, host: Some(host.to_owned()), action }
+    };
+    let rules = [rule("*.Example.org", Action::Allow), rule("evil.*", Action::Deny)];
+    let gate = ruled(&rules, None).unwrap();
+    let judged = |access: Access| gate.judge(&visit(&access)).action;
+    assert_eq!(judged(fetch("docs.example.org", false)), Action::Allow);
+    assert_eq!(judged(fetch("example.org", false)), Action::Ask);
+    assert_eq!(judged(fetch("example.org", true)), Action::Allow);
+    assert_eq!(judged(fetch("evil.test", true)), Action::Deny);
+    assert_eq!(judged(Access::Write("/elsewhere/a.example.org".into())), Action::Ask);
+}
+
+fn exact(gate: Config) -> Gate {
+    Gate::new(&Config { policy: Policy::CoreExact, ..gate }, None).unwrap()
+}
+
+fn runs(line: &str) -> Access {
+    Access::Run { line: line.to_owned(), cwd: "/w".into(), careful: true }
+}
+
+#[test]
+fn words_make_the_verdict_stricter_and_the_sandbox_opens_what_is_denied() {
+    let gate = exact(Config::default());
+    let judged = |access: Access| {
+        let verdict = gate.judge(&AccessRequest { tool: "read_file", ..visit(&access) });
+        (verdict.action, verdict.sandboxed)
+    };
+    for (line, action, sandboxed) in [
+        ("ls", Action::Allow, false),
+        ("grep kill x", Action::Ask, false),
+        ("echo x > /out/y", Action::Ask, false),
+        ("rm -rf /", Action::Ask, true),
+        ("cat /etc/shadow", Action::Ask, true),
+    ] {
+        assert_eq!(judged(runs(line)), (action, sandboxed), "{line}");
+        let safe = Gate::default().judge(&visit(&runs(line)));
+        assert!(!safe.sandboxed, "{line}");
+    }
+    assert_eq!(judged(Access::Read("/etc/shadow".into())), (Action::Deny, false));
+    assert_eq!(judged(Access::Read("/w/x".into())), (Action::Allow, false));
+    assert_eq!(judged(Access::Read("/elsewhere/x".into())), (Action::Ask, false));
+    let none = exact(Config { forbidden: Some(Vec::new()), ..Config::default() });
+    assert_eq!(none.judge(&visit(&runs("mkfs /dev/sda"))).action, Action::Deny, "the floor");
+}
+
+#[tokio::test]
+async fn what_goes_to_the_sandbox_never_runs_elsewhere_whoever_allows_it() {
+    let access = runs("dd if=/dev/zero of=x");
+    let rules = [rule(Some("write_file"), None, Action::Allow)];
+    let by_rule = exact(Config { rules: rules.to_vec(), ..Config::default() });
+    assert_eq!(by_rule.admit(&visit(&access)).await, Ok(Permit::Sandboxed));
+    let nobody = exact(Config::default());
+    assert_eq!(answered(nobody.admit(&visit(&access))).await, Ok(Permit::Sandboxed));
+    let denied = nobody.admit(&visit(&access)).await.unwrap_err().why;
+    assert!(denied.contains("forbidden_command: dd if=; it would run in the sandbox"), "{denied}");
+    let rule: toml::Table = denied.split_once('\n').unwrap().1.parse().unwrap();
+    assert_eq!(rule["gate"]["rules"][0]["command"].as_str(), Some("dd if=/dev/zero of=x"));
+    let denies = [self::rule(None, None, Action::Deny)];
+    let denies = exact(Config { rules: denies.to_vec(), ..Config::default() });
+    assert!(denies.admit(&visit(&access)).await.is_err());
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_come_is_a_no_and_is_told_as_late() {
+    struct Silent;
+    impl Asker for Silent {
+        fn ask<'a>(&'a self, _: &'a Question) -> BoxFuture<'a, Answer> {
+            Box::pin(std::future::pending())
+        }
+    }
+    let gate = ruled(&[], Some(Arc::new(Silent))).unwrap();
+    assert_eq!(gate.patience.0, Duration::from_secs(300));
+    let gate = Gate { patience: Patience(Duration::from_millis(20)), ..gate };
+    let refused = gate.admit(&visit(&runs("rm x"))).await.unwrap_err();
+    assert!(refused.late && refused.why.contains("nobody answered"), "{refused:?}");
+}

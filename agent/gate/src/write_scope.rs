@@ -1,0 +1,144 @@
+//! Where somebody may write: globs over the working directory, held whatever the rules say.
+
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, Result};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use super::written::written;
+use super::{Access, paths, shell_parse};
+
+/// The files that a persona may write. No other file is written, with or without a question.
+#[derive(Clone, Debug)]
+pub struct WriteScope {
+    who: String,
+    cwd: PathBuf,
+    /// A path must fit one glob of each of these.
+    sets: Vec<(String, GlobSet)>,
+}
+
+impl WriteScope {
+    /// The scope of a persona in a directory; every list narrows it further.
+    pub fn new(who: &str, cwd: &Path, lists: &[Vec<String>]) -> Result<WriteScope> {
+        let set = |globs: &Vec<String>| Ok((shown(globs), compiled(who, globs)?));
+        let sets = lists.iter().map(set).collect::<Result<_>>()?;
+        let cwd = paths::follow(cwd).unwrap_or_else(|_| cwd.to_owned());
+        Ok(WriteScope { who: who.to_owned(), cwd, sets })
+    }
+
+    /// Why a call is denied; `None` where the scope allows it.
+    pub fn refusal(&self, access: &Access, root: &Path) -> Option<String> {
+        match access {
+            Access::Read(_)
+            | Access::Foreign { .. }
+            | Access::Fetch { .. }
+            | Access::Act(_)
+            | Access::Screen { .. } => None,
+            Access::Write(path) => self.refuses(path),
+            Access::Run { line, cwd, .. } => {
+                let found = shell_parse::parse(line);
+                let named = found.iter().flat_map(written);
+                let inside = |word: &str| {
+                    let path = paths::resolve(cwd, word).ok()?;
+                    // What lies outside is judged as everybody's is.
+                    paths::is_inside(&path, root).then_some(path)
+                };
+                let mut paths =
+                    named.filter(|word| !word.contains('$')).filter_map(|word| inside(&word));
+                paths.find_map(|path| self.refuses(&path))
+            }
+        }
+    }
+
+    /// Whether it holds nothing back.
+    pub fn is_open(&self) -> bool {
+        self.sets.iter().all(|(globs, _)| globs == "**")
+    }
+
+    /// Why a file may not be written; `None` when it may.
+    pub fn refuses(&self, path: &Path) -> Option<String> {
+        let below = path.strip_prefix(&self.cwd).ok();
+        let fits = |set: &GlobSet| below.is_some_and(|below| set.is_match(below));
+        let (globs, _) = self.sets.iter().find(|(_, set)| !fits(set))?;
+        let shown = below.unwrap_or(path).display();
+        Some(match globs.is_empty() {
+            true => format!("{} writes no files, and {shown} is one", self.who),
+            false => format!("{} may write {globs} only, and {shown} is not among them", self.who),
+        })
+    }
+}
+
+fn shown(globs: &[String]) -> String {
+    globs.join(", ")
+}
+
+fn compiled(who: &str, globs: &[String]) -> Result<GlobSet> {
+    let bad = |glob: &str, why: String| {
+        Failure::usage(format!("`{glob}` in `may_write` of {who} is not a glob")).because(why)
+    };
+    let mut set = GlobSetBuilder::new();
+    for glob in globs {
+        let built = GlobBuilder::new(glob).literal_separator(true).build();
+        set.add(built.map_err(|why| bad(glob, why.to_string()))?);
+    }
+    set.build().map_err(|why| bad(&shown(globs), why.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(lists: &[&[&str]]) -> WriteScope {
+        let owned = |globs: &&[&str]| globs.iter().map(|glob| (*glob).to_owned()).collect();
+        WriteScope::new("ada", Path::new("/w"), &lists.iter().map(owned).collect::<Vec<_>>())
+            .unwrap()
+    }
+
+    fn writes(scope: &WriteScope, path: &str) -> bool {
+        scope.refusal(&Access::Write(path.into()), Path::new("/w")).is_none()
+    }
+
+    #[test]
+    fn what_no_glob_names_is_refused_by_name() {
+        let scope = scope(&[&["docs/**", "README*"]]);
+        assert!(writes(&scope, "/w/docs/a/b.md") && writes(&scope, "/w/README.md"));
+        for path in ["/w/src/a.rs", "/w/sub/README.md", "/etc/README", "/w/docs2/x"] {
+            assert!(!writes(&scope, path), "{path}");
+        }
+        let why = scope.refusal(&Access::Write("/w/src/a.rs".into()), Path::new("/w")).unwrap();
+        assert_eq!(why, "ada may write docs/**, README* only, and src/a.rs is not among them");
+    }
+
+    #[test]
+    fn a_second_list_narrows_and_never_widens() {
+        let scope = scope(&[&["docs/**"], &["**/*.md"]]);
+        assert!(writes(&scope, "/w/docs/a.md"));
+        assert!(!writes(&scope, "/w/docs/a.txt") && !writes(&scope, "/w/src/a.md"));
+        assert!(!writes(&self::scope(&[&[]]), "/w/a"));
+        assert!(self::scope(&[&["**"]]).is_open() && !scope.is_open());
+    }
+
+    #[test]
+    fn files_that_a_command_names_are_seen() {
+        let scope = scope(&[&["docs/**"]]);
+        let refused = |line: &str| {
+            let (line, cwd) = (line.to_owned(), PathBuf::from("/w"));
+            scope.refusal(&Access::Run { line, cwd, careful: false }, Path::new("/w")).is_some()
+        };
+        for line in [
+            "echo x > src/a.rs",
+            "cargo build && rm src/a.rs",
+            "sed -i s/a/b/ src/a.rs",
+            "git mv docs/a.md b.md",
+            "sh -c 'tee -a src/x'",
+            "cp docs/a /w/src/b",
+        ] {
+            assert!(refused(line), "{line}");
+        }
+        for line in
+            ["cargo test", "echo x > docs/a.md", "cp src/a docs/b", "rm /tmp/x", "make 2>/dev/null"]
+        {
+            assert!(!refused(line), "{line}");
+        }
+    }
+}

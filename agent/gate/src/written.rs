@@ -1,0 +1,295 @@
+//! What a command writes, by its words: one table of commands and of options that name a file or a
+//! directory. The policy for commands and the write scope both use it.
+
+use super::shell_parse::SimpleCommand;
+
+/// Which of the words that are no options a command writes or removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    /// None.
+    None,
+    /// All of them.
+    All,
+    /// Only the last one.
+    Last,
+    /// All but the first, which is a script or a mode.
+    Rest,
+}
+
+/// A command, the words that it writes, and the options whose value it writes.
+type Writer = (&'static [&'static str], Named, &'static [&'static str]);
+
+/// Options of `cp` and its kin that name the directory for everything else.
+const TARGET: &[&str] = &["-t", "--target-directory"];
+
+/// Every command that is known to write what it names.
+const WRITERS: &[Writer] = &[
+    (&["rm", "rmdir", "unlink", "shred", "truncate", "touch", "mkdir", "mkfifo"], Named::All, &[]),
+    (&["mknod", "tee", "sponge", "ed", "ex", "vi", "vim", "nano", "sqlite3"], Named::All, &[]),
+    (&["chmod", "chown", "chgrp", "chattr", "setfacl"], Named::Rest, &[]),
+    (&["mv"], Named::All, TARGET),
+    (&["cp", "ln", "install", "link", "symlink"], Named::Last, TARGET),
+    (&["rsync", "scp"], Named::Last, &[]),
+    (&["dd"], Named::None, &[]),
+    (&["curl"], Named::None, &["-o", "--output", "--output-dir", "-c", "--cookie-jar", "-D"]),
+    (&["wget"], Named::None, &["-O", "--output-document", "-P", "--directory-prefix", "-o"]),
+    (&["tar", "bsdtar"], Named::None, &["-C", "--directory", "-f", "--file"]),
+    (&["unzip"], Named::None, &["-d"]),
+    (&["sort", "shuf"], Named::None, &["-o", "--output"]),
+    (&["uniq", "xxd"], Named::Rest, &[]),
+    (&["split", "csplit"], Named::Last, &[]),
+    (&["cc", "gcc", "g++", "clang", "clang++", "ld", "as", "rustc", "go"], Named::None, &["-o"]),
+    (&["openssl"], Named::None, &["-out"]),
+    (&["gpg"], Named::None, &["-o", "--output"]),
+    (&["patch"], Named::None, &["-d", "--directory", "-o", "--output"]),
+    (&["make", "ninja"], Named::None, &["-C", "--directory"]),
+    (&["strace", "script"], Named::Last, &["-o"]),
+    (&["pip", "pip3"], Named::None, &["-t", "--target", "--prefix", "--root"]),
+];
+
+/// Options of `find` that write.
+const FIND_WRITES: [&str; 4] = ["-fprint", "-fprint0", "-fprintf", "-fls"];
+
+/// Subcommands of git whose last word is a directory that they make.
+const GIT_MAKES: [&str; 2] = ["init", "clone"];
+
+/// The files and directories that a command writes or removes, as far as its words tell.
+pub fn written(piece: &SimpleCommand) -> Vec<String> {
+    let words = &piece.words;
+    let verb = piece.verb();
+    let mut found: Vec<String> = piece.written.clone();
+    if let Some((_, named, options)) = WRITERS.iter().find(|(verbs, ..)| verbs.contains(&verb)) {
+        let (values, plain) = taken_apart(words, options);
+        // With a directory for all of them, sources are only read, or moved away.
+        let directed = options == &TARGET && !values.is_empty();
+        found.extend(values);
+        found.extend(match named {
+            Named::None => Vec::new(),
+            Named::All => plain,
+            Named::Last if directed => Vec::new(),
+            Named::Last => plain.last().cloned().into_iter().collect(),
+            Named::Rest => plain.into_iter().skip(1).collect(),
+        });
+    }
+    let edits = |word: &String| word.starts_with("-i") || word.starts_with("--in-place");
+    let plain = || words.iter().skip(1).filter(|word| !word.starts_with('-')).cloned();
+    match verb {
+        // The first word is the script.
+        "sed" | "perl" | "ruby" if words.iter().any(edits) => found.extend(plain().skip(1)),
+        "dd" => found.extend(words.iter().filter_map(|it| it.strip_prefix("of=")).map(Into::into)),
+        "find" => found.extend(found_by(words)),
+        "git" => found.extend(git(words)),
+        _ => {}
+    }
+    found.retain(|word| !word.is_empty());
+    found
+}
+
+/// The values of these options, and the words that are neither options nor their values.
+fn taken_apart(words: &[String], options: &[&str]) -> (Vec<String>, Vec<String>) {
+    let (mut values, mut plain) = (Vec::new(), Vec::new());
+    let mut rest = words.iter().skip(1);
+    let mut only_words = false;
+    while let Some(word) = rest.next() {
+        if only_words || !word.starts_with('-') || word == "-" {
+            plain.push(word.clone());
+            continue;
+        }
+        only_words = word == "--";
+        if options.contains(&word.as_str()) {
+            values.extend(rest.next().cloned());
+            continue;
+        }
+        let long = word.split_once('=').filter(|(name, _)| options.contains(name));
+        let short = |option: &&&str| option.len() == 2 && !word.starts_with("--");
+        let joined = options.iter().filter(short).find_map(|option| {
+            // `-xf FILE`, `-oFILE`, `-t/dir`.
+            let at = word.find(option.chars().nth(1)?).filter(|at| *at > 0)?;
+            Some((at == 1 || word[1..at].chars().all(char::is_alphabetic), &word[at + 1..]))
+        });
+        match (long, joined) {
+            (Some((_, value)), _) => values.push(value.to_owned()),
+            (None, Some((true, ""))) => values.extend(rest.next().cloned()),
+            (None, Some((true, value))) => values.push(value.to_owned()),
+            (None, Some((false, _)) | None) => {}
+        }
+    }
+    (values, plain)
+}
+
+/// What `find` writes: the files of its reports, and where it deletes.
+fn found_by(words: &[String]) -> Vec<String> {
+    let reports = words.windows(2).filter(|pair| FIND_WRITES.contains(&pair[0].as_str()));
+    let mut found: Vec<String> = reports.map(|pair| pair[1].clone()).collect();
+    if words.iter().any(|word| word == "-delete") {
+        let starts = words.iter().skip(1);
+        found.extend(starts.take_while(|word| !word.starts_with(['-', '(', '!'])).cloned());
+    }
+    found
+}
+
+/// What git writes besides its own directory.
+fn git(words: &[String]) -> Vec<String> {
+    let (options, rest) = git_parts(words);
+    let Some(verb) = rest.first().map(String::as_str) else { return Vec::new() };
+    let plain = || rest.iter().skip(1).filter(|word| !word.starts_with('-'));
+    let value = |names: &[&str]| taken_apart(rest, names).0;
+    let reads = GIT_READS.contains(&verb) && !rest.iter().any(|word| word.starts_with("--output"));
+    let mut found = match verb {
+        "rm" | "mv" | "checkout" | "restore" => plain().cloned().collect(),
+        "worktree" => plain().nth(1).cloned().into_iter().collect(),
+        "bundle" => plain().nth(1).cloned().into_iter().collect(),
+        "diff" | "log" | "show" => value(&["--output"]),
+        "format-patch" | "archive" => value(&["-o", "--output", "--output-directory"]),
+        "config" => value(&["-f", "--file"]),
+        verb if GIT_MAKES.contains(&verb) => {
+            let least = if verb == "clone" { 2 } else { 1 };
+            let named: Vec<&String> = plain().collect();
+            named
+                .get(least - 1..)
+                .and_then(|it| it.last())
+                .map(|it| (*it).clone())
+                .into_iter()
+                .collect()
+        }
+        _ => Vec::new(),
+    };
+    if verb == "config" && rest.iter().any(|word| word == "--global" || word == "--system") {
+        found.push("~/.gitconfig".to_owned());
+    }
+    if !reads {
+        found.extend(options);
+    }
+    found
+}
+
+/// Subcommands of git that only look.
+pub const GIT_READS: [&str; 16] = [
+    "status",
+    "log",
+    "diff",
+    "show",
+    "blame",
+    "grep",
+    "ls-files",
+    "ls-tree",
+    "rev-parse",
+    "describe",
+    "cat-file",
+    "shortlog",
+    "rev-list",
+    "merge-base",
+    "for-each-ref",
+    "help",
+];
+
+/// Options before the subcommand that lead somewhere else (their values), and what is from the
+/// subcommand on.
+pub fn git_parts(words: &[String]) -> (Vec<String>, &[String]) {
+    let mut values = Vec::new();
+    let mut at = 1;
+    while let Some(word) = words.get(at) {
+        match word.as_str() {
+            "-C" | "--git-dir" | "--work-tree" | "--namespace" | "--exec-path" => {
+                values.extend(words.get(at + 1).cloned());
+                at += 2;
+            }
+            "-c" | "--config-env" | "--attr-source" | "--super-prefix" => at += 2,
+            word if word.starts_with('-') => {
+                let leads = ["--git-dir=", "--work-tree=", "--exec-path="];
+                values.extend(leads.iter().find_map(|it| word.strip_prefix(it)).map(Into::into));
+                at += 1;
+            }
+            _ => break,
+        }
+    }
+    (values, words.get(at..).unwrap_or_default())
+}
+
+/// Whether a command of git changes the configuration of its repository, or brings its own.
+pub fn changes_git_configuration(piece: &SimpleCommand) -> bool {
+    let words = &piece.words;
+    if piece.verb() != "git" {
+        return false;
+    }
+    let (_, rest) = git_parts(words);
+    let before = &words[..words.len() - rest.len()];
+    let has = |names: &[&str]| rest.iter().any(|word| names.contains(&word.as_str()));
+    let brings = before.iter().any(|word| word == "-c" || word.starts_with("--config-env"));
+    let plain = rest.iter().skip(1).filter(|word| !word.starts_with('-')).count();
+    brings
+        || match rest.first().map(String::as_str) {
+            Some("config") => {
+                !has(&["--get", "--get-all", "--get-regexp", "--list", "-l", "get", "list"])
+                    && (plain > 1 || has(&["--unset", "--add", "--edit", "-e", "set", "unset"]))
+            }
+            Some("remote") => has(&["add", "remove", "rm", "rename", "set-url", "set-head"]),
+            Some("push") => has(&["-u", "--set-upstream"]),
+            Some("branch") => {
+                has(&["-u", "--set-upstream-to", "--unset-upstream", "--edit-description"])
+            }
+            Some("submodule") => has(&["add", "init", "sync", "deinit", "set-url"]),
+            Some("maintenance" | "lfs" | "flow") => true,
+            Some(_) | None => false,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell_parse::parse;
+
+    #[test]
+    fn what_a_command_writes_is_known_by_its_words() {
+        for (line, expected) in [
+            ("cp a b", "b"),
+            ("cp -t /out a b", "/out"),
+            ("cp -rt/out a", "/out"),
+            ("cp --target-directory=/out a", "/out"),
+            ("mv -t /out a", "/out a"),
+            ("install -m 755 a /out/b", "/out/b"),
+            ("curl -fsSLo /out/x https://h/x", "/out/x"),
+            ("wget -O /out/x u", "/out/x"),
+            ("tar xf a.tar -C /out", "/out"),
+            ("tar -xf a.tar -C /out", "a.tar /out"),
+            ("sort -o /out x", "/out"),
+            ("find /out -name x -delete", "/out"),
+            ("find . -fprint /out/x", "/out/x"),
+            ("sed -i s/a/b/ /out/x", "/out/x"),
+            ("dd if=a of=/out/x", "/out/x"),
+            ("git -C /out commit -m x", "/out"),
+            ("git -C /out status", ""),
+            ("git init /out", "/out"),
+            ("git clone u /out", "/out"),
+            ("git clone u", ""),
+            ("git worktree add /out", "/out"),
+            ("git config --global a b", "~/.gitconfig"),
+            ("git diff --output=/out/x", "/out/x"),
+            ("gcc a.c -o /out/x", "/out/x"),
+            ("chmod 600 a b", "a b"),
+            ("echo x > a", "a"),
+            ("ls -t x", ""),
+        ] {
+            let found: Vec<String> = parse(line).iter().flat_map(written).collect();
+            assert_eq!(found.join(" "), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_change_of_gits_configuration_is_known() {
+        let changes = |line: &str| parse(line).iter().any(changes_git_configuration);
+        for line in [
+            "git config core.fsmonitor ./x",
+            "git config --unset a.b",
+            "git remote add o u",
+            "git -c alias.x=!touch x",
+            "git push -u origin main",
+        ] {
+            assert!(changes(line), "{line}");
+        }
+        for line in ["git config --get a.b", "git config user.name", "git commit -m x", "git push"]
+        {
+            assert!(!changes(line), "{line}");
+        }
+    }
+}

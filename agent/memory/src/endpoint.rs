@@ -1,0 +1,189 @@
+//! Vectors from a server that speaks `/embeddings`, as OpenAI, llama.cpp and others do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::config::Config;
+use base::config::agent::EmbedderKind as Kind;
+use base::failure::{Failure, Result};
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::embed::{Embedder, Hashed, unit};
+use super::local::{self, Opened};
+use provider::auth::KeySources;
+use provider::http::Endpoint;
+
+/// An answer may be so long.
+const MOST_BYTES: usize = 64 << 20;
+/// How long the server may be silent.
+const IDLE: Duration = Duration::from_secs(60);
+/// Characters of a text that are sent: servers refuse what does not fit their model.
+const MOST_CHARS: usize = 8_000;
+
+/// A server that makes vectors.
+pub struct Server {
+    name: String,
+    endpoint: Endpoint,
+    model: String,
+    dimensions: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    data: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    index: Option<usize>,
+    embedding: Vec<f32>,
+}
+
+/// An embedder, and what the user hears about it once.
+#[derive(Clone)]
+pub struct Chosen {
+    /// Who makes vectors.
+    pub embedder: Arc<dyn Embedder>,
+    /// Why it is not the configured one.
+    pub notice: Option<String>,
+}
+
+/// The embedder that is configured: the model on this machine, an address, a provider's server, or
+/// the one that needs nothing.
+pub fn configured(config: &Config) -> Result<Chosen> {
+    let memory = &config.memory;
+    let (address, reference) = (&memory.embeddings_endpoint, &memory.embeddings_provider);
+    let endpoint = match (memory.embedder, address, reference) {
+        (_, Some(_), Some(_)) => {
+            return Err(Failure::usage("`memory` names an address and a provider for embeddings")
+                .next("keep `embeddings_endpoint` or `embeddings_provider`"));
+        }
+        (None | Some(Kind::BuiltIn), None, None) => return Ok(built_in(memory.dimensions)),
+        (Some(Kind::Local), None, None) => return on_this_machine(config),
+        (Some(Kind::Server), None, None) => {
+            return Err(Failure::usage("`memory.embedder` is `server`, and none is named")
+                .next("set `embeddings_endpoint` or `embeddings_provider` in [memory]"));
+        }
+        (Some(Kind::BuiltIn | Kind::Local), _, _) => {
+            return Err(Failure::usage("`memory.embedder` is no server, and a server is named")
+                .next("leave `embeddings_endpoint` and `embeddings_provider` out of [memory]")
+                .next("or set `embedder = \"server\"`"));
+        }
+        (None | Some(Kind::Server), Some(address), None) => Endpoint::new(address, "", false)?,
+        (None | Some(Kind::Server), None, Some(reference)) => of_provider(config, reference)?,
+    };
+    let model = memory
+        .model
+        .clone()
+        .ok_or_else(|| Failure::usage("embeddings need a model").next("set `model` in [memory]"))?;
+    let dimensions = memory.dimensions;
+    let size = dimensions.map_or_else(String::new, |size| format!("-{size}"));
+    let name = format!("{}:{model}{size}", endpoint.host());
+    let endpoint = endpoint.idle(IDLE);
+    let embedder = Arc::new(Server { name, endpoint, model, dimensions });
+    Ok(Chosen { embedder, notice: None })
+}
+
+fn built_in(dimensions: Option<u32>) -> Chosen {
+    Chosen { embedder: Arc::new(Hashed::new(dimensions)), notice: None }
+}
+
+/// The model on this machine; where its host is too old for that, the built-in embedder.
+fn on_this_machine(config: &Config) -> Result<Chosen> {
+    if config.memory.dimensions.is_some() {
+        return Err(Failure::usage("the vectors of a local model are as long as it makes them")
+            .next("leave `dimensions` out of [memory]"));
+    }
+    Ok(match local::open(config)? {
+        Opened::Ready(local) => Chosen { embedder: Arc::new(local), notice: None },
+        Opened::Older { pid } => {
+            let notice = format!(
+                "the model host that runs is of an earlier version and makes no vectors; the \
+                 built-in embedder stands in. When it has ended (kill {pid}), the next one is asked"
+            );
+            Chosen { notice: Some(notice), ..built_in(None) }
+        }
+    })
+}
+
+/// The address and key of a configured server that speaks OpenAI's wire.
+fn of_provider(config: &Config, reference: &str) -> Result<Endpoint> {
+    let name = reference.strip_prefix("openai.");
+    let entry = name.and_then(|name| config.providers.openai.get(name)).ok_or_else(|| {
+        Failure::usage(format!("`{reference}` is no provider that makes embeddings"))
+            .because("`memory.embeddings_provider` names it")
+            .next("name one of type openai: openai.NAME")
+    })?;
+    let key = KeySources {
+        provider: reference,
+        given: entry.api_key.as_ref(),
+        command: entry.api_key_command.as_ref(),
+        variable: entry.base_url.is_none().then_some("OPENAI_API_KEY"),
+    };
+    let base = config.providers.base_url("openai", entry.base_url.as_deref());
+    let base = base.map_or("https://api.openai.com/v1", |base| base.url);
+    let endpoint = Endpoint::new(base, "/embeddings", entry.allow_http)?;
+    match key.find()?.filter(|key| key.secret.reveal() != "none") {
+        Some(key) => endpoint.key("authorization", "Bearer ", key.secret),
+        None => Ok(endpoint),
+    }
+}
+
+impl Server {
+    async fn ask(&self, texts: &[String]) -> std::result::Result<Vec<Vec<f32>>, String> {
+        let cut = |text: &String| text.chars().take(MOST_CHARS).collect::<String>();
+        let input: Vec<String> = texts.iter().map(cut).collect();
+        let mut body = json!({ "model": self.model, "input": input });
+        if let Some(dimensions) = self.dimensions {
+            body["dimensions"] = dimensions.into();
+        }
+        let answer = self.endpoint.post(body.to_string().into_bytes(), None).await;
+        let answer = answer.map_err(|why| why.failure().sentence())?;
+        let (status, host) = (answer.status(), self.endpoint.host());
+        let bytes = answer.head(MOST_BYTES).await;
+        if status != 200 {
+            let said = self.endpoint.without_key(&String::from_utf8_lossy(&bytes));
+            let said = said.lines().next().unwrap_or_default();
+            return Err(format!("{host} answers {status}: {}", base::text::head(said, 200)));
+        }
+        let answer: Answer = serde_json::from_slice(&bytes)
+            .map_err(|why| format!("{host} answers with something else than vectors: {why}"))?;
+        in_order(answer.data, texts.len()).map_err(|why| format!("{host} {why}"))
+    }
+}
+
+/// The vectors in the order of the texts, each with length 1.
+fn in_order(items: Vec<Item>, count: usize) -> std::result::Result<Vec<Vec<f32>>, String> {
+    if items.len() != count {
+        return Err(format!("answers with {} vectors for {count} texts", items.len()));
+    }
+    let mut vectors = vec![Vec::new(); count];
+    for (at, item) in items.into_iter().enumerate() {
+        let place = vectors.get_mut(item.index.unwrap_or(at));
+        let usable = !item.embedding.is_empty() && item.embedding.iter().all(|x| x.is_finite());
+        match place {
+            Some(place) if place.is_empty() && usable => *place = unit(item.embedding),
+            Some(_) | None => return Err("answers with vectors that cannot be used".to_owned()),
+        }
+    }
+    Ok(vectors)
+}
+
+impl Embedder for Server {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn embed<'a>(
+        &'a self,
+        texts: &'a [String],
+    ) -> BoxFuture<'a, std::result::Result<Vec<Vec<f32>>, String>> {
+        Box::pin(self.ask(texts))
+    }
+
+    fn floor(&self) -> f32 {
+        0.3
+    }
+}

@@ -1,0 +1,233 @@
+//! The notes of a workspace among the user's memories: one memory for each topic, so that a search
+//! in another workspace finds them. After each `remember` they are what the file says.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use base::clock::Clock;
+use base::user_dirs::name_for_path;
+
+use super::Memory;
+use super::notes::{parts, topics};
+use super::search::text_of;
+use super::store::{New, Store};
+
+/// The category of notes among the memories.
+pub const CATEGORY: &str = "project";
+
+/// Characters of a key at most.
+pub const KEY: usize = 200;
+
+/// How the notes of one workspace are named among the memories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// Every key begins so: `workspace/NAME/`, with a name that no other workspace has.
+    prefix: String,
+    /// How keys began that only had the last part of the path in them.
+    old: String,
+}
+
+impl Names {
+    /// The names for a workspace: its root, or the file that the user named for its notes.
+    pub fn of(workspace: &Path) -> Names {
+        let last = workspace.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let of = |name: &str| format!("workspace/{name}/");
+        Names { prefix: of(&name_for_path(workspace)), old: of(&last) }
+    }
+
+    /// The key of a topic.
+    pub fn key(&self, topic: &str) -> String {
+        let room = KEY.saturating_sub(self.prefix.chars().count());
+        format!("{}{}", self.prefix, topic.chars().take(room).collect::<String>())
+    }
+
+    /// The key that is meant by one with only the last part of the path in it.
+    pub fn renamed(&self, key: &str) -> Option<String> {
+        Some(self.key(key.strip_prefix(&self.old)?))
+    }
+}
+
+impl Memory {
+    /// Makes the memories of a workspace what its notes say. The topics that were `touched` get
+    /// their vectors at once, others when they are searched. Gives what did not work.
+    pub async fn index(
+        &self,
+        names: &Names,
+        text: &str,
+        touched: &[String],
+    ) -> Result<Vec<String>, String> {
+        let mut wanted: BTreeMap<String, String> = BTreeMap::new();
+        for (topic, value) in topics(text) {
+            wanted.entry(names.key(&topic)).or_default().push_str(&value);
+        }
+        let touched: Vec<String> = touched.iter().map(|topic| names.key(topic)).collect();
+        let fresh: Vec<(String, String)> = wanted
+            .iter()
+            .filter(|(key, _)| touched.contains(key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        let (vectors, mut notes) = self.vectors_of(&fresh).await;
+        for (key, value) in &fresh {
+            self.log("SET", key, value);
+        }
+        let names = names.clone();
+        let now = Clock::from_env().stamp();
+        let (_, notice) = self
+            .with_store(move |store| {
+                store.replace_all(&names.prefix, CATEGORY, |known| {
+                    let changed =
+                        wanted.iter().filter(|(key, value)| known.get(*key) != Some(value));
+                    let new = |(key, value): (&String, &String)| New {
+                        key: key.clone(),
+                        value: value.clone(),
+                        category: CATEGORY,
+                        image: None,
+                        vector: vectors.get(key).cloned(),
+                        now: now.clone(),
+                    };
+                    let gone = known.keys().filter(|key| !wanted.contains_key(*key));
+                    (changed.map(new).collect(), gone.cloned().collect())
+                })?;
+                drop_old(store, &names, &wanted)
+            })
+            .await?;
+        notes.extend(notice);
+        Ok(notes)
+    }
+
+    /// The vectors of memories, by key, each with the name of the embedder that made it.
+    async fn vectors_of(
+        &self,
+        fresh: &[(String, String)],
+    ) -> (BTreeMap<String, (String, Vec<f32>)>, Vec<String>) {
+        let mut notes = Vec::new();
+        let texts: Vec<String> = fresh.iter().map(|(key, value)| text_of(key, value)).collect();
+        let made = match self.embedder(&mut notes).await {
+            Ok(_) if texts.is_empty() => return (BTreeMap::new(), notes),
+            Ok(embedder) => {
+                let named = |vector| (embedder.name().to_owned(), vector);
+                let made = embedder.embed(&texts).await;
+                made.map(|vectors| vectors.into_iter().map(named).collect::<Vec<_>>())
+            }
+            Err(why) => Err(why),
+        };
+        match made {
+            Ok(vectors) => {
+                let keys = fresh.iter().map(|(key, _)| key.clone());
+                (keys.zip(vectors).collect(), notes)
+            }
+            Err(why) => {
+                notes.push(format!("found by its words only: {why}"));
+                (BTreeMap::new(), notes)
+            }
+        }
+    }
+}
+
+/// Drops memories under keys of the old form whose notes are all among the ones of this workspace.
+/// Services are of a workspace elsewhere whose directory has the same name; they stay.
+fn drop_old(
+    store: &mut Store,
+    names: &Names,
+    wanted: &BTreeMap<String, String>,
+) -> rusqlite::Result<()> {
+    let ours: Vec<parts::Entry> = wanted.values().flat_map(|value| parts::entries(value)).collect();
+    store.replace_all(&names.old, CATEGORY, |known| {
+        let is_ours = |value: &str| {
+            parts::entries(value).iter().all(|entry| ours.iter().any(|it| it.is_same(entry)))
+        };
+        let gone = known.iter().filter(|(_, value)| is_ours(value)).map(|(key, _)| key.clone());
+        (Vec::new(), gone.collect())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::notes::merge;
+
+    fn at_home(dir: &Path) -> Memory {
+        Memory { home: Some(dir.to_owned()), ..Memory::default() }
+    }
+
+    fn stored(memory: &Memory, prefix: &str) -> BTreeMap<String, String> {
+        let prefix = prefix.to_owned();
+        let all = memory.with_store(move |store| store.with_prefix(&prefix, CATEGORY));
+        runtime().block_on(all).unwrap().0
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().build().unwrap()
+    }
+
+    fn index(memory: &Memory, root: &str, text: &str) -> BTreeMap<String, String> {
+        let names = Names::of(Path::new(root));
+        runtime().block_on(memory.index(&names, text, &[])).unwrap();
+        let prefix = names.prefix.clone();
+        let all = stored(memory, &prefix);
+        all.into_iter().map(|(key, value)| (key[prefix.len()..].to_owned(), value)).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn the_index_is_what_the_file_says_after_any_sequence_of_notes(
+            by_hand in "((#{1,3} [abc]|- [abc]|  [xy]|[abc ]{0,4})\n){0,8}",
+            calls in prop::collection::vec("((#{1,3} [abc]|- [abc]{1,2}|[abc ]{0,4})\n){1,5}", 1..5),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let memory = at_home(dir.path());
+            let mut text = by_hand;
+            for notes in calls {
+                text = merge(&text, &notes, "now").text;
+                let mut expected: BTreeMap<String, String> = BTreeMap::new();
+                for (topic, value) in topics(&text) {
+                    expected.entry(topic).or_default().push_str(&value);
+                }
+                let all = index(&memory, "/a/proj", &text);
+                prop_assert_eq!(&all, &expected, "{}", text);
+                let said = |line: &&str| !line.starts_with(['#', '>']) && !line.trim().is_empty();
+                for line in text.lines().filter(said) {
+                    let found = all.values().any(|value| value.contains(line.trim()));
+                    prop_assert!(found, "{:?} is in no memory\n{}", line, text);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn workspaces_with_one_directory_name_do_not_meet() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = at_home(dir.path());
+        index(&memory, "/a/proj", "### Build\n- make\n");
+        let b = index(&memory, "/b/proj", "### Build\n- bazel\n");
+        assert_eq!(b["Build"], "- bazel\n");
+        assert_eq!(stored(&memory, "workspace/").len(), 2);
+    }
+
+    #[test]
+    fn old_keys_of_this_workspace_are_replaced_and_those_of_others_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = at_home(dir.path());
+        let old = |topic: &str, value: &str| New {
+            key: format!("workspace/proj/{topic}"),
+            value: value.to_owned(),
+            category: CATEGORY,
+            image: None,
+            vector: None,
+            now: "2026-01-02T10:00:00Z".to_owned(),
+        };
+        let all = [old("Build", "- make\n"), old("Test", "- elsewhere\n")];
+        let put =
+            memory.with_store(move |store| all.iter().try_for_each(|new| store.set(new).map(drop)));
+        runtime().block_on(put).unwrap();
+        index(&memory, "/a/proj", "### Build\n- clean\n- make\n");
+        let left = stored(&memory, "workspace/proj/");
+        assert_eq!(left.into_keys().collect::<Vec<_>>(), ["workspace/proj/Test"]);
+        let names = Names::of(Path::new("/a/proj"));
+        assert_eq!(names.renamed("workspace/proj/Build"), Some(names.key("Build")));
+        assert_eq!(names.renamed("workspace/other/Build"), None);
+    }
+}

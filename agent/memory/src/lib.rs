@@ -1,0 +1,167 @@
+//! What outlives a session: the notes of a workspace, and the user's own memories.
+//!
+//! [`notes`] merges Markdown into the workspace's file and touches nothing else of it. [`store`] is
+//! one SQLite file of keys and values that [`search`] ranks by words and by [`embed`]dings, which
+//! an [`endpoint`] or the [`local`] model makes.
+//! [`learnt`] knows whether a turn found anything out.
+
+pub mod embed;
+pub mod endpoint;
+pub mod index;
+pub mod learnt;
+pub mod local;
+pub mod notes;
+pub mod search;
+pub mod store;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::clock::Clock;
+use base::config::Config;
+use sha2::{Digest, Sha256};
+use tokio::sync::OnceCell;
+
+use embed::Embedder;
+use learnt::Learnt;
+use store::Store;
+
+use base::workspace;
+
+/// Where the notes of a workspace are, unless the user says otherwise.
+pub const NOTES: &str = "analysis/memory.md";
+
+/// The notes of the workspace around a directory: the nearest file up to the workspace's root, or
+/// the one that is to be made there.
+pub fn notes_file(cwd: &Path) -> PathBuf {
+    let files = workspace::upward(cwd).into_iter().map(|dir| dir.join(NOTES));
+    let mut there = files.filter(|file| std::fs::symlink_metadata(file).is_ok());
+    there.next().unwrap_or_else(|| workspace::root(cwd).join(NOTES))
+}
+
+/// The memory of a session. Nothing is opened before it is used.
+pub struct Memory {
+    /// `--memory PATH`: another file for the notes of the workspace.
+    pub notes: Option<PathBuf>,
+    /// Whether notes are asked for after a turn that found something out.
+    pub takes_notes: bool,
+    /// What was found out.
+    pub learnt: Learnt,
+    /// Whether notes are also put among the user's memories, where a search finds them.
+    pub shared: bool,
+    config: Config,
+    embedder: OnceCell<Result<Arc<dyn Embedder>, String>>,
+    home: Option<PathBuf>,
+    store: Arc<Mutex<Option<Store>>>,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        Memory {
+            notes: None,
+            takes_notes: false,
+            learnt: Learnt::default(),
+            shared: false,
+            config: Config::default(),
+            embedder: OnceCell::new(),
+            home: home.map(|home| home.join(".g3")),
+            store: Arc::default(),
+        }
+    }
+}
+
+impl Memory {
+    /// The memory that a configuration means.
+    pub fn new(config: &Config, notes: Option<PathBuf>) -> Memory {
+        let config = config.clone();
+        let memory = Memory::default();
+        let shared = config.memory.enabled && memory.is_writable();
+        Memory { notes, shared, config, ..memory }
+    }
+
+    /// Whoever makes vectors of texts, or why nobody can. Found out when it is first asked, since a
+    /// server's key may come from a command, and a local model's host may have to be started; what
+    /// the user should hear about that goes to `notes`, once.
+    pub async fn embedder(&self, notes: &mut Vec<String>) -> Result<Arc<dyn Embedder>, String> {
+        let config = self.config.clone();
+        let find = async move {
+            let chosen = tokio::task::spawn_blocking(move || endpoint::configured(&config)).await;
+            let chosen = chosen.map_err(|why| why.to_string())?.map_err(|why| why.in_full())?;
+            notes.extend(chosen.notice);
+            Ok(chosen.embedder)
+        };
+        self.embedder.get_or_init(|| find).await.clone()
+    }
+
+    /// The file with the notes of the workspace.
+    pub fn notes_file(&self, cwd: &Path) -> PathBuf {
+        self.notes.clone().unwrap_or_else(|| notes_file(cwd))
+    }
+
+    /// Whether the user's memories can be written here. In a box of studio they cannot, and tools
+    /// that always fail are not worth offering.
+    pub fn is_writable(&self) -> bool {
+        self.home.as_deref().is_some_and(|dir| store::probe(dir).is_ok())
+    }
+
+    /// Does something with the store, on a thread where it may wait for others. A store that is
+    /// damaged is set aside, and the work is done with a new one; the notice says so.
+    pub async fn with_store<T: Send + 'static>(
+        &self,
+        work: impl Fn(&mut Store) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<(T, Option<String>), String> {
+        let Some(dir) = self.home.clone() else {
+            return Err("Memory system not initialized: there is no home directory (HOME)".into());
+        };
+        let slot = self.store.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut notice = None;
+            for _ in 0..2 {
+                let store = match slot.take() {
+                    Some(store) => Ok(store),
+                    None => Store::open(&dir),
+                };
+                let done = store.and_then(|mut store| {
+                    let done = work(&mut store);
+                    *slot = Some(store);
+                    done
+                });
+                match done {
+                    Ok(value) => return Ok((value, notice)),
+                    Err(why) if store::is_damage(&why) => {
+                        *slot = None;
+                        notice = store::set_aside(&dir, &Clock::from_env())?;
+                    }
+                    Err(why) => return Err(store::told(&dir, &why)),
+                }
+            }
+            Err("Memory system not initialized: the database is damaged".to_owned())
+        });
+        done.await.unwrap_or_else(|why| Err(why.to_string()))
+    }
+
+    /// Keeps a picture beside the memories; gives its file.
+    pub fn keep_picture(&self, bytes: &[u8], ending: &str) -> io::Result<PathBuf> {
+        let home = self.home.as_ref().ok_or_else(|| io::Error::other("HOME is not set"))?;
+        let dir = home.join("images");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        let hash: String =
+            Sha256::digest(bytes)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let file = dir.join(format!("{hash}.{ending}"));
+        base::files::replace(&file, bytes)?;
+        Ok(file)
+    }
+
+    /// Appends a line to the log of the day; a log that cannot be written stops nothing.
+    pub fn log(&self, verb: &str, key: &str, text: &str) {
+        let Some(home) = &self.home else { return };
+        let now = Clock::from_env().stamp();
+        let begin: String = text.chars().take(100).collect();
+        let _ = store::log(&home.join("logs"), &now, &format!("{verb} {key}: {begin}"));
+    }
+}

@@ -1,0 +1,74 @@
+//! Anthropic Messages, streamed (`POST /v1/messages`, version 2023-06-01).
+//!
+//! Format: <https://docs.anthropic.com/en/api/messages-streaming>; recorded replies lie in
+//! `tests/fixtures/wire`.
+
+pub mod reply;
+pub mod request;
+
+use base::config::providers::CacheConfig;
+use serde_json::{Value, json};
+
+use crate::hosted::{Decoder, Wire};
+use crate::message::{Message, Part, Role};
+use crate::provider::{Facts, Request};
+use crate::tool_args::Ids;
+
+/// The Messages wire.
+#[derive(Clone, Debug, Default)]
+pub struct Messages {
+    /// How long cached prefixes live.
+    pub cache: CacheConfig,
+    /// Sampling temperature; not sent when absent, because newer models refuse it.
+    pub temperature: Option<f64>,
+    /// Tokens that the model may think.
+    pub thinking: Option<u32>,
+}
+
+impl Wire for Messages {
+    fn body(&self, request: &Request<'_>, facts: &Facts) -> Value {
+        request::body(self, request, facts)
+    }
+
+    fn decoder(&self, request: &Request<'_>) -> Box<dyn Decoder> {
+        Box::new(reply::MessagesDecoder::new(Ids::after(request.messages)))
+    }
+
+    fn adapt(&self, _: &str) -> bool {
+        false
+    }
+}
+
+/// The least that must be left for the answer beside the thought.
+pub const BESIDE_THOUGHT: u64 = 1024;
+
+/// The words that ask a model of Anthropic to think, on whatever wire; `None` where that cannot
+/// be: there is no room for the budget, or the turn was begun without thought, by another model
+/// perhaps, and the service wants to see the thought that led to the calls.
+pub fn thinking(
+    budget: u32,
+    request: &Request<'_>,
+    is_ours: impl Fn(&Value) -> bool,
+) -> Option<Value> {
+    let fits = request.max_output > u64::from(budget) + BESIDE_THOUGHT;
+    let asked = request.messages.iter().rposition(|message| {
+        let said = |part: &Part| !matches!(part, Part::Result(_));
+        message.role == Role::User && message.parts.iter().any(said)
+    });
+    let since = &request.messages[asked.map_or(0, |at| at + 1)..];
+    let mut calls =
+        since.iter().filter(|m| m.role == Role::Assistant && m.calls().next().is_some());
+    let was_thought = |message: &Message| {
+        message.parts.iter().any(|part| match part {
+            Part::Reasoning { sealed: Some(sealed), .. } => is_ours(sealed),
+            Part::Reasoning { sealed: None, .. }
+            | Part::Text { .. }
+            | Part::Note(_)
+            | Part::Call(_)
+            | Part::Result(_)
+            | Part::Image(_) => false,
+        })
+    };
+    let goes_on = calls.next().is_none_or(was_thought);
+    (fits && goes_on).then(|| json!({"type": "enabled", "budget_tokens": budget}))
+}

@@ -1,0 +1,235 @@
+//! A reply in the Messages format, read event by event.
+
+use base::event::Usage;
+use serde_json::{Value, json};
+
+use crate::error::ProviderError;
+use crate::hosted::{Decoder, Stage, object_of};
+use crate::message::{Message, Part, Reply, Role, Stop, ToolCall};
+use crate::provider::{Delta, Hear};
+use crate::tool_args::{self, Ids};
+use crate::{http_error, sse};
+
+/// A reply on its way.
+#[derive(Debug)]
+pub struct MessagesDecoder {
+    ids: Ids,
+    blocks: Vec<Open>,
+    usage: Usage,
+    stop: Option<Stop>,
+    paused: bool,
+    over: bool,
+}
+
+/// A block of the reply. A server that starts over may use an index twice; the newest counts.
+#[derive(Debug)]
+struct Open {
+    index: u64,
+    block: Block,
+}
+
+#[derive(Debug)]
+enum Block {
+    Text(String),
+    Thought { block: Value, text: String, signature: String },
+    Sealed(Value),
+    Call { id: String, name: String, start: Value, json: String },
+    Unknown,
+}
+
+impl Decoder for MessagesDecoder {
+    fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
+        let Some(data) = object_of(event)? else {
+            return Ok(self.stage());
+        };
+        match data["type"].as_str().unwrap_or(&event.name) {
+            "message_start" => self.count(&data["message"]["usage"]),
+            "content_block_start" => self.start(&data, hear),
+            "content_block_delta" => self.delta(&data, hear),
+            "message_delta" => {
+                self.count(&data["usage"]);
+                self.end(&data["delta"]);
+            }
+            "message_stop" => self.over = true,
+            "error" => return Err(http_error::in_stream(&data)),
+            // `ping` and whatever a newer version of the format adds.
+            _ => hear(Delta::Ping),
+        }
+        Ok(self.stage())
+    }
+
+    fn whole(&mut self, body: &Value, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
+        self.count(&body["usage"]);
+        for (index, block) in body["content"].as_array().into_iter().flatten().enumerate() {
+            self.start(&json!({"index": index, "content_block": block}), hear);
+        }
+        self.end(body);
+        self.over = self.stop.is_some();
+        Ok(self.stage())
+    }
+
+    fn reply(self: Box<Self>) -> Option<Reply> {
+        let stop = self.stop?;
+        let count = self.blocks.len();
+        let mut ids = self.ids;
+        let parts = self.blocks.into_iter().enumerate().filter_map(|(at, open)| {
+            // The output limit may cut a call before its first delta.
+            part(open.block, &mut ids, stop == Stop::Length && at + 1 == count)
+        });
+        let message = Message { role: Role::Assistant, parts: parts.collect() };
+        let stop = match stop {
+            Stop::Done | Stop::Calls if message.calls().next().is_some() => Stop::Calls,
+            // The service took a break; the model has more to say.
+            Stop::Done | Stop::Calls if self.paused => Stop::Length,
+            Stop::Done | Stop::Calls => Stop::Done,
+            Stop::Length | Stop::Refused => stop,
+        };
+        Some(Reply { message, usage: self.usage, stop })
+    }
+}
+
+impl MessagesDecoder {
+    /// A reader that gives ids to calls which have none of their own.
+    pub fn new(ids: Ids) -> MessagesDecoder {
+        let (blocks, usage) = (Vec::new(), Usage::default());
+        MessagesDecoder { ids, blocks, usage, stop: None, paused: false, over: false }
+    }
+
+    fn stage(&self) -> Stage {
+        match (self.over, self.stop) {
+            (true, _) => Stage::Over,
+            (false, Some(_)) => Stage::Complete,
+            (false, None) => Stage::Open,
+        }
+    }
+
+    /// Counts are totals so far, which some servers send as 0 at the beginning and others at the
+    /// end: the highest of each kind holds.
+    fn count(&mut self, usage: &Value) {
+        let set = |total: &mut u64, key: &str| {
+            *total = usage[key].as_u64().unwrap_or_default().max(*total);
+        };
+        set(&mut self.usage.input, "input_tokens");
+        set(&mut self.usage.output, "output_tokens");
+        set(&mut self.usage.cache_read, "cache_read_input_tokens");
+        set(&mut self.usage.cache_write, "cache_creation_input_tokens");
+    }
+
+    fn end(&mut self, delta: &Value) {
+        let Some(reason) = delta["stop_reason"].as_str() else { return };
+        self.paused = reason == "pause_turn";
+        self.stop = Some(match reason {
+            "tool_use" => Stop::Calls,
+            "max_tokens" | "model_context_window_exceeded" => Stop::Length,
+            "refusal" => Stop::Refused,
+            // `end_turn`, `stop_sequence` and what may come.
+            _ => Stop::Done,
+        });
+    }
+
+    fn start(&mut self, data: &Value, hear: &mut Hear<'_>) {
+        let block = data["content_block"].clone();
+        let word = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
+        let block = match block["type"].as_str() {
+            Some("text") => {
+                let text = word("text");
+                if !text.is_empty() {
+                    hear(Delta::Text(&text));
+                }
+                Block::Text(text)
+            }
+            Some("thinking") => {
+                if !word("thinking").is_empty() {
+                    hear(Delta::Reasoning(&word("thinking")));
+                }
+                thought(&block)
+            }
+            Some("redacted_thinking") => Block::Sealed(block),
+            Some("tool_use") => Block::Call {
+                id: word("id"),
+                name: word("name"),
+                start: block["input"].clone(),
+                json: String::new(),
+            },
+            Some(_) | None => Block::Unknown,
+        };
+        self.begin(data["index"].as_u64().unwrap_or_default(), block);
+    }
+
+    fn begin(&mut self, index: u64, block: Block) {
+        self.blocks.push(Open { index, block });
+    }
+
+    fn delta(&mut self, data: &Value, hear: &mut Hear<'_>) {
+        let (index, delta) = (data["index"].as_u64().unwrap_or_default(), &data["delta"]);
+        // Words and thought whose block was never begun count as well.
+        let begun = self.blocks.iter().rev().any(|open| open.index == index);
+        match delta["type"].as_str().filter(|_| !begun) {
+            Some("text_delta") => self.begin(index, Block::Text(String::new())),
+            Some("thinking_delta") => self.begin(index, thought(&json!({"type": "thinking"}))),
+            Some(_) | None => {}
+        }
+        let Some(open) = self.blocks.iter_mut().rev().find(|open| open.index == index) else {
+            return;
+        };
+        let word = |key: &str| delta[key].as_str().unwrap_or_default();
+        match &mut open.block {
+            Block::Text(text) => {
+                let more = word("text");
+                if !more.is_empty() {
+                    text.push_str(more);
+                    hear(Delta::Text(more));
+                }
+            }
+            Block::Thought { text, signature, .. } => {
+                let more = word("thinking");
+                signature.push_str(word("signature"));
+                if !more.is_empty() {
+                    text.push_str(more);
+                    hear(Delta::Reasoning(more));
+                }
+            }
+            Block::Call { json, .. } => {
+                json.push_str(word("partial_json"));
+                hear(Delta::Ping);
+            }
+            Block::Sealed(_) | Block::Unknown => {}
+        }
+    }
+}
+
+fn thought(block: &Value) -> Block {
+    let word = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
+    let (text, signature) = (word("thinking"), word("signature"));
+    Block::Thought { block: block.clone(), text, signature }
+}
+
+fn part(block: Block, ids: &mut Ids, is_cut: bool) -> Option<Part> {
+    match block {
+        Block::Text(text) if text.is_empty() => None,
+        Block::Text(text) => Some(Part::Text { text }),
+        Block::Thought { mut block, text, signature } => {
+            block["thinking"] = json!(text);
+            block["signature"] = json!(signature);
+            Some(Part::Reasoning { text, sealed: Some(block) })
+        }
+        Block::Sealed(block) => Some(Part::Reasoning { text: String::new(), sealed: Some(block) }),
+        Block::Call { id, name, start, json } => {
+            Some(Part::Call(call(ids.unique(&id), name, start, &json, is_cut)))
+        }
+        Block::Unknown => None,
+    }
+}
+
+fn call(id: String, name: String, start: Value, json: &str, is_cut: bool) -> ToolCall {
+    if !json.is_empty() {
+        return tool_args::call(id, name, json);
+    }
+    match start {
+        Value::Object(ref args) if !args.is_empty() => {
+            ToolCall { id, name, args: start, malformed: None }
+        }
+        _ if is_cut => tool_args::malformed(id, name, ""),
+        _ => tool_args::call(id, name, ""),
+    }
+}

@@ -1,0 +1,115 @@
+//! A question in the Messages format. Cache marks are made anew for each request: they stand on
+//! the system prompt, the last tool and the last two messages of the user, four at most.
+
+use base::config::providers::CacheConfig;
+use serde_json::{Value, json};
+
+use crate::history::sound;
+use crate::message::{Image, Message, Note, Part, Role, ToolResult};
+use crate::provider::{Facts, Request, ToolSpec};
+use crate::tool_args::{plain_id, sendable};
+
+use super::{Messages, thinking};
+
+/// The body of a request.
+pub fn body(wire: &Messages, request: &Request<'_>, facts: &Facts) -> Value {
+    let mark = mark(wire.cache);
+    let mut body = json!({"model": facts.model, "max_tokens": request.max_output});
+    if !request.system.trim().is_empty() {
+        body["system"] = json!([{"type": "text", "text": request.system, "cache_control": mark}]);
+    }
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(tool).collect();
+        if let Some(last) = body["tools"].as_array_mut().and_then(|tools| tools.last_mut()) {
+            last["cache_control"] = mark.clone();
+        }
+    }
+    let mut messages: Vec<Value> = sound(request.messages).iter().map(message).collect();
+    mark_last_two(&mut messages, &mark);
+    body["messages"] = json!(messages);
+    let asked = wire.thinking.and_then(|budget| thinking(budget, request, is_ours));
+    match (asked, wire.temperature) {
+        // Thinking models take no other temperature than their own.
+        (Some(asked), _) => body["thinking"] = asked,
+        (None, Some(temperature)) => body["temperature"] = json!(temperature),
+        (None, None) => {}
+    }
+    body["stream"] = json!(true);
+    body
+}
+
+fn mark(cache: CacheConfig) -> Value {
+    match cache {
+        CacheConfig::Ephemeral => json!({"type": "ephemeral"}),
+        CacheConfig::FiveMinutes => json!({"type": "ephemeral", "ttl": "5m"}),
+        CacheConfig::OneHour => json!({"type": "ephemeral", "ttl": "1h"}),
+    }
+}
+
+fn mark_last_two(messages: &mut [Value], mark: &Value) {
+    let users = messages.iter_mut().rev().filter(|message| message["role"] == "user").take(2);
+    for user in users {
+        if let Some(last) = user["content"].as_array_mut().and_then(|blocks| blocks.last_mut()) {
+            last["cache_control"] = mark.clone();
+        }
+    }
+}
+
+fn tool(spec: &ToolSpec) -> Value {
+    json!({"name": spec.name, "description": spec.description, "input_schema": spec.parameters})
+}
+
+fn message(message: &Message) -> Value {
+    let role = match message.role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+    };
+    let blocks: Vec<Value> = message.parts.iter().filter_map(block).collect();
+    json!({"role": role, "content": blocks})
+}
+
+fn block(part: &Part) -> Option<Value> {
+    match part {
+        Part::Text { text } | Part::Note(Note { text, .. }) => {
+            Some(json!({"type": "text", "text": text}))
+        }
+        Part::Reasoning { sealed, .. } => sealed.clone().filter(is_ours),
+        Part::Call(call) => Some(json!({"type": "tool_use", "id": plain_id(&call.id),
+            "name": call.name, "input": sendable(call)})),
+        Part::Result(result) => Some(tool_result(result)),
+        Part::Image(picture) => Some(image(picture)),
+    }
+}
+
+/// Thought of other providers stays away, and so does thought without the seal that the
+/// provider checks.
+fn is_ours(sealed: &Value) -> bool {
+    match sealed["type"].as_str() {
+        Some("thinking") => sealed["signature"].as_str().is_some_and(|text| !text.is_empty()),
+        Some("redacted_thinking") => true,
+        Some(_) | None => false,
+    }
+}
+
+fn tool_result(result: &ToolResult) -> Value {
+    let mut block = json!({"type": "tool_result", "tool_use_id": plain_id(&result.call_id)});
+    if result.images.is_empty() {
+        // The format refuses empty text but takes a result without content.
+        if !result.text.is_empty() {
+            block["content"] = json!(result.text);
+        }
+    } else {
+        let text = Some(&result.text).filter(|text| !text.trim().is_empty());
+        let text = text.map(|text| json!({"type": "text", "text": text}));
+        block["content"] = text.into_iter().chain(result.images.iter().map(image)).collect();
+    }
+    if !result.ok {
+        block["is_error"] = json!(true);
+    }
+    block
+}
+
+fn image(image: &Image) -> Value {
+    json!({"type": "image",
+        "source": {"type": "base64", "media_type": image.media_type, "data": image.data}})
+}

@@ -1,0 +1,94 @@
+//! Keys of providers: from the configuration, from a command, from the environment.
+
+use base::config::providers::CommandLine;
+use base::failure::{Failure, Result};
+use base::process::{Job, Limits};
+use base::secret::Secret;
+
+/// Where a provider's key may come from, in this order.
+#[derive(Clone, Copy, Debug)]
+pub struct KeySources<'a> {
+    /// `type.name`, for messages.
+    pub provider: &'a str,
+    /// `api_key`.
+    pub given: Option<&'a Secret>,
+    /// `api_key_command`.
+    pub command: Option<&'a CommandLine>,
+    /// A variable of the environment.
+    pub variable: Option<&'a str>,
+}
+
+/// A key and where it came from.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// The key.
+    pub secret: Secret,
+    /// Where it came from, for messages.
+    pub origin: String,
+}
+
+impl KeySources<'_> {
+    /// The first key found; `None` when no source has one.
+    pub fn find(&self) -> Result<Option<Key>> {
+        if let Some(given) = self.given.filter(|key| !key.reveal().trim().is_empty()) {
+            return Ok(Some(Key { secret: given.clone(), origin: "`api_key`".to_owned() }));
+        }
+        if let Some(command) = self.command {
+            let origin = "`api_key_command`".to_owned();
+            return Ok(Some(Key { secret: self.run(command)?, origin }));
+        }
+        let Some(variable) = self.variable else { return Ok(None) };
+        Ok(in_environment(variable).map(|secret| Key { secret, origin: variable.to_owned() }))
+    }
+
+    /// As [`KeySources::find`]; no key is a failure that says where to put one.
+    pub fn need(&self) -> Result<Key> {
+        self.find()?.ok_or_else(|| {
+            let failure = Failure::usage(format!("there is no key for `{}`", self.provider));
+            let failure = match self.variable {
+                Some(name) => failure.next(format!("export {name}=…")),
+                None => failure,
+            };
+            failure
+                .next(format!(
+                    "or set `api_key_command` or `api_key` in [providers.{}]",
+                    self.provider
+                ))
+                .next("or use a model on this machine: g3 --provider embedded")
+        })
+    }
+
+    /// What the command prints, its last newline left out. What it prints on stderr is shown
+    /// when it fails, what it prints on stdout never.
+    fn run(&self, command: &CommandLine) -> Result<Secret> {
+        let argv = command.argv();
+        let failed = |why: String| {
+            Failure::usage(format!("`api_key_command` of `{}` gave no key", self.provider))
+                .because(why)
+        };
+        let Some((program, args)) = argv.split_first() else {
+            return Err(failed("the command is empty".to_owned()));
+        };
+        let ran = Job::new(program, "/").args(args).output(Limits::seconds(60));
+        let output = ran.map_err(|why| failed(why.to_string()))?;
+        if output.timed_out {
+            return Err(failed("it did not end within 60 s".to_owned()));
+        }
+        if !output.ok() {
+            let said = output.error_text();
+            return Err(failed(format!("it ended with code {}: {said}", output.code())));
+        }
+        let key = output.text().trim().to_owned();
+        if key.is_empty() {
+            return Err(failed("it printed nothing".to_owned()));
+        }
+        Ok(Secret::new(key))
+    }
+}
+
+/// A key in the environment; an empty variable is none.
+pub fn in_environment(variable: &str) -> Option<Secret> {
+    let value = std::env::var(variable).ok()?;
+    let value = value.trim();
+    (!value.is_empty()).then(|| Secret::new(value))
+}

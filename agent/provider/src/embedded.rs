@@ -1,0 +1,335 @@
+//! A model on this machine, asked through its host.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::config::providers::EmbeddedConfig;
+use base::event::Usage;
+use base::failure::{Failure, OrFail, Result as ToolOutput};
+use base::host::catalogue;
+use base::host::connection::{Answers, Connection};
+use base::host::find::{self, Wanted};
+use base::host::wire::{self, Chat, Fault, FaultKind, Hello, Mode, Tell, Turn};
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use crate::error::{ProviderError, Refusal};
+use crate::history;
+use crate::message::{Message, Note, Part, Reply, Role, Stop, ToolCall};
+use crate::provider::{Delta, Facts, Hear, Provider, Request};
+
+/// Under so many parameters a model is small.
+const LARGE: u64 = 4_000_000_000;
+/// Under so much context a model is small.
+const ROOMY: u64 = 8_192;
+/// Tokens of one reply of a small model: longer ones are nearly always repetitions.
+const SMALL_REPLY: u64 = 1_536;
+/// The temperature at which a model that repeats itself is asked again.
+const STIRRED: f32 = 0.7;
+/// What stands in the place of a picture.
+const UNSEEN: &str = "[a picture; this model cannot see]";
+/// Characters of each argument that the conversation keeps of a call that was cut off.
+const KEPT_OF_CUT: usize = 80;
+
+/// A model on this machine.
+pub struct Embedded {
+    facts: Facts,
+    temperature: f32,
+    host: Host,
+}
+
+/// How the host is reached.
+struct Host {
+    /// `None`: a supervisor keeps it, and its socket stays the same.
+    wanted: Option<Wanted>,
+    connection: Mutex<Arc<Connection>>,
+}
+
+/// Opens the local model of a configuration entry; `reference` is `type.name`, `model` stands for
+/// the configured model's name. The host is found or started, and says what model it has.
+pub fn open(config: &EmbeddedConfig, reference: &str, model: Option<&str>) -> ToolOutput<Embedded> {
+    if config.model_type.is_some() || config.gpu_layers.is_some() {
+        return Err(Failure::usage(format!("`{reference}` sets model_type or gpu_layers"))
+            .because("the model file's own template is used, and an accelerator takes all layers")
+            .next(format!("leave them out of [providers.{reference}]")));
+    }
+    let name = model.or(config.model.as_deref());
+    let (host, hello) = match find::handed_down() {
+        Some(socket) => {
+            let connection = Connection::new(socket).or_fail(|| "cannot talk to the model host")?;
+            let hello = connection.hello().map_err(Fault::into_failure)?;
+            (Host::over(None, connection), hello)
+        }
+        None => {
+            let wanted = Wanted::of(config, model)?;
+            let (connection, hello) = find::open(&wanted)?;
+            (Host::over(Some(wanted), connection), hello)
+        }
+    };
+    let name =
+        name.map_or_else(|| file_stem(config).unwrap_or(catalogue::DEFAULT.into()), Into::into);
+    let temperature = config.temperature.unwrap_or(0.0) as f32;
+    Ok(Embedded { facts: facts(&hello, config, reference, name), temperature, host })
+}
+
+fn file_stem(config: &EmbeddedConfig) -> Option<String> {
+    Some(config.model_path.as_ref()?.file_stem()?.to_string_lossy().into_owned())
+}
+
+fn facts(hello: &Hello, config: &EmbeddedConfig, reference: &str, model: String) -> Facts {
+    let context = hello.context.min(config.context_length.map_or(u64::MAX, u64::from));
+    let small = hello.parameters < LARGE || context < ROOMY;
+    let most = if small { SMALL_REPLY } else { 8_192 };
+    Facts {
+        provider: reference.to_owned(),
+        model,
+        context,
+        max_output: config.max_tokens.map_or(most, u64::from).min(context / 4),
+        small,
+        priced: true,
+    }
+}
+
+impl Provider for Embedded {
+    fn ask<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        hear: &'a mut Hear<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        Box::pin(async move {
+            let connection = self.host.connected().await?;
+            let chat = self.chat(request);
+            let calls = request.messages.iter().map(|message| message.calls().count()).sum();
+            listen(connection.chat(chat), calls, hear).await
+        })
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+impl Embedded {
+    fn chat(&self, request: &Request<'_>) -> Chat {
+        let messages = history::sound(request.messages);
+        let messages = if self.facts.small { forget(afresh(messages)) } else { messages };
+        // The model was told that it is not done: it cannot say again that it is.
+        let act = self.facts.small && messages.last().is_some_and(Message::is_reminder);
+        let stir = self.facts.small && (act || failed(&messages) || repeats(&messages));
+        Chat {
+            conversation: request.session.to_owned(),
+            system: request.system.to_owned(),
+            messages: messages.iter().flat_map(Embedded::turns).collect(),
+            tools: request
+                .tools
+                .iter()
+                .map(|tool| wire::Tool {
+                    name: tool.name.clone(),
+                    description: tool.description.clone(),
+                    parameters: tool.parameters.clone(),
+                })
+                .collect(),
+            mode: Mode::Auto,
+            max_tokens: u32::try_from(request.max_output).unwrap_or(u32::MAX),
+            temperature: if stir { self.temperature.max(STIRRED) } else { self.temperature },
+            seed: request.messages.len() as u64,
+            act,
+        }
+    }
+}
+
+/// Whether the model made the same calls twice in a row: asked in the same way it would make them
+/// once more.
+fn repeats(messages: &[Message]) -> bool {
+    let made = |message: &Message| -> Vec<(String, Value)> {
+        message.calls().map(|call| (call.name.clone(), call.args.clone())).collect()
+    };
+    let mut said = messages.iter().rev().filter(|message| message.role == Role::Assistant);
+    let last = said.next().map(made).unwrap_or_default();
+    !last.is_empty() && said.take(2).any(|message| made(message) == last)
+}
+
+/// A small model that was reminded begins again with the task alone: what it did so far it would do
+/// again.
+fn afresh(mut messages: Vec<Message>) -> Vec<Message> {
+    let Some(at) = messages.iter().rposition(Message::is_reminder) else {
+        return messages;
+    };
+    let asks = |message: &Message| {
+        let text = message.parts.first().and_then(Part::words).is_some();
+        message.role == Role::User && text && !message.is_reminder()
+    };
+    let task = messages[..at].iter().rposition(asks).map_or(0, |task| task + 1);
+    messages.drain(task.min(at)..at);
+    messages
+}
+
+/// Whether the last call failed: after that a small model makes the same call again when it is asked
+/// in the same way.
+fn failed(messages: &[Message]) -> bool {
+    let failed = |part: &Part| matches!(part, Part::Result(result) if !result.ok);
+    messages.last().is_some_and(|message| message.parts.iter().any(failed))
+}
+
+/// How many calls at the end were held, one after the other.
+fn led_nowhere(messages: &[Message]) -> usize {
+    let results = messages.iter().rev().filter(|message| message.role == Role::User);
+    results.take_while(|message| was_held(message)).count()
+}
+
+/// Whether a message is the result of a call that was not carried out.
+fn was_held(message: &Message) -> bool {
+    let held = |part: &Part| match part {
+        Part::Result(result) => result.not_run,
+        Part::Text { .. }
+        | Part::Note(_)
+        | Part::Reasoning { .. }
+        | Part::Call(_)
+        | Part::Image(_) => false,
+    };
+    !message.parts.is_empty() && message.parts.iter().all(held)
+}
+
+/// Calls that were held are left out, but for a first one at the end, whose reason is still to be
+/// heard: a small model that sees its own mistake several times makes it again.
+fn forget(messages: Vec<Message>) -> Vec<Message> {
+    let keep = if led_nowhere(&messages) == 1 { messages.len() - 1 } else { messages.len() };
+    let held = |at: usize| at != keep && messages.get(at).is_some_and(was_held);
+    let is_left = |at: &usize| !held(*at) && !held(at + 1);
+    (0..messages.len()).filter(is_left).map(|at| messages[at].clone()).collect()
+}
+
+impl Embedded {
+    /// A message as the host knows it.
+    fn turns(message: &Message) -> Vec<Turn> {
+        if message.role == Role::Assistant {
+            let call = |call: &ToolCall| wire::Call { name: call.name.clone(), args: kept(call) };
+            let calls = message.calls().map(call).collect();
+            return vec![Turn::Assistant { text: message.words(), calls }];
+        }
+        let turn = |part: &Part| match part {
+            Part::Text { text } | Part::Note(Note { text, .. }) => {
+                Some(Turn::User { text: text.clone() })
+            }
+            Part::Result(result) => {
+                let mut text = result.text.trim_end().to_owned();
+                if !result.images.is_empty() {
+                    text = format!("{text}\n{UNSEEN}").trim_start().to_owned();
+                }
+                Some(Turn::Result { name: result.name.clone(), text })
+            }
+            Part::Image(_) => Some(Turn::User { text: UNSEEN.to_owned() }),
+            Part::Reasoning { .. } | Part::Call(_) => None,
+        };
+        message.parts.iter().filter_map(turn).collect()
+    }
+}
+
+impl Host {
+    fn over(wanted: Option<Wanted>, connection: Connection) -> Host {
+        Host { wanted, connection: Mutex::new(Arc::new(connection)) }
+    }
+
+    fn current(&self) -> Arc<Connection> {
+        Arc::clone(&self.connection.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The connection; a host that ended in the meantime is started anew.
+    async fn connected(&self) -> Result<Arc<Connection>, ProviderError> {
+        let connection = self.current();
+        let Some(wanted) = self.wanted.clone().filter(|_| connection.is_closed()) else {
+            return Ok(connection);
+        };
+        let broken = |why: String| ProviderError::Broken(why);
+        let found = tokio::task::spawn_blocking(move || find::open(&wanted)).await;
+        let found = found.map_err(|e| broken(e.to_string()))?;
+        let fresh = Arc::new(found.map_err(|failure| rejected(failure.into()))?.0);
+        *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
+        Ok(fresh)
+    }
+}
+
+/// The arguments of a call. Of one that was cut off only the beginning: the rest would fill the
+/// context and invite the model to write it again.
+fn kept(call: &ToolCall) -> Value {
+    let mut args = call.args.clone();
+    if let (Some(_), Value::Object(args)) = (&call.malformed, &mut args) {
+        for value in args.values_mut() {
+            if let Value::String(text) = value {
+                *text = base::text::head(text, KEPT_OF_CUT).to_owned();
+            }
+        }
+    }
+    args
+}
+
+/// Hears a reply to its end. `calls` were made in the conversation before it.
+async fn listen(
+    mut answers: Answers,
+    calls: usize,
+    hear: &mut Hear<'_>,
+) -> Result<Reply, ProviderError> {
+    let mut parts: Vec<Part> = Vec::new();
+    loop {
+        match answers.next().await {
+            Tell::Text { text } => {
+                hear(Delta::Text(&text));
+                match parts.last_mut() {
+                    Some(Part::Text { text: said }) => said.push_str(&text),
+                    Some(_) | None => parts.push(Part::Text { text }),
+                }
+            }
+            Tell::Call { name, args, truncated_at_cap } => {
+                let id = format!("call_{}", calls + parts.len() + 1);
+                let malformed = truncated_at_cap.then(|| args.to_string());
+                parts.push(Part::Call(ToolCall { id, name, args, malformed }));
+            }
+            Tell::Progress { .. } => hear(Delta::Ping),
+            Tell::Done { stop, usage } => return Ok(reply(parts, stop, usage)),
+            Tell::Error(fault) => return Err(error(fault)),
+            Tell::Hello(_) | Tell::Status(_) | Tell::Vectors(_) => {
+                return Err(ProviderError::Broken(wire::UNEXPECTED.to_owned()));
+            }
+        }
+    }
+}
+
+fn reply(parts: Vec<Part>, stop: wire::Stop, usage: wire::Usage) -> Reply {
+    let message = Message { role: Role::Assistant, parts };
+    let called = message.calls().next().is_some();
+    let stop = match stop {
+        wire::Stop::Length => Stop::Length,
+        wire::Stop::Calls | wire::Stop::Done | wire::Stop::Cancelled if called => Stop::Calls,
+        wire::Stop::Calls | wire::Stop::Done | wire::Stop::Cancelled => Stop::Done,
+    };
+    let usage = Usage {
+        input: usage.prefilled,
+        output: usage.written,
+        cache_read: usage.reused,
+        cache_write: 0,
+        cost_usd: Some(0.0),
+        cost_incomplete: false,
+    };
+    Reply { message, usage, stop }
+}
+
+fn error(fault: Fault) -> ProviderError {
+    match fault.kind {
+        FaultKind::TooLong => ProviderError::TooLong(fault.what),
+        FaultKind::Broken => ProviderError::Broken(with_cause(&fault)),
+        FaultKind::Rejected => rejected(fault),
+    }
+}
+
+fn rejected(fault: Fault) -> ProviderError {
+    Refusal { text: with_cause(&fault), status: None, hints: fault.next }.into()
+}
+
+fn with_cause(fault: &Fault) -> String {
+    match &fault.why {
+        Some(why) => format!("{}: {why}", fault.what),
+        None => fault.what.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! A reply in Gemini's format: chunks with parts; the last one says why the model stopped.
+
+use base::event::Usage;
+use serde_json::{Value, json};
+
+use crate::error::ProviderError;
+use crate::hosted::{Decoder, Stage, object_of};
+use crate::message::{Message, Part, Reply, Role, Stop};
+use crate::provider::{Delta, Hear};
+use crate::tool_args::{self, Ids};
+use crate::{http_error, sse};
+
+/// A reply on its way.
+#[derive(Debug)]
+pub struct GeminiDecoder {
+    ids: Ids,
+    parts: Vec<Part>,
+    usage: Usage,
+    finish: Option<String>,
+}
+
+impl Decoder for GeminiDecoder {
+    fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
+        if let Some(chunk) = object_of(event)? {
+            self.chunk(&chunk, hear)?;
+        }
+        Ok(self.stage())
+    }
+
+    fn whole(&mut self, body: &Value, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
+        self.chunk(body, hear)?;
+        Ok(self.stage())
+    }
+
+    fn reply(self: Box<Self>) -> Option<Reply> {
+        let GeminiDecoder { parts, usage, finish, .. } = *self;
+        let finish = finish?;
+        let message = Message { role: Role::Assistant, parts };
+        let stop = match finish.as_str() {
+            "MAX_TOKENS" => Stop::Length,
+            "STOP" | "FINISH_REASON_UNSPECIFIED" if message.calls().next().is_some() => Stop::Calls,
+            "STOP" | "FINISH_REASON_UNSPECIFIED" => Stop::Done,
+            // SAFETY, RECITATION, BLOCKLIST, PROHIBITED_CONTENT, SPII, LANGUAGE, OTHER …
+            _ => Stop::Refused,
+        };
+        Some(Reply { message, usage, stop })
+    }
+}
+
+impl GeminiDecoder {
+    /// A reader that gives ids to calls, which have none here.
+    pub fn new(ids: Ids) -> GeminiDecoder {
+        GeminiDecoder { ids, parts: Vec::new(), usage: Usage::default(), finish: None }
+    }
+
+    /// Behind the reason there may be one more chunk with counts.
+    fn stage(&self) -> Stage {
+        if self.finish.is_some() { Stage::Complete } else { Stage::Open }
+    }
+
+    fn chunk(&mut self, chunk: &Value, hear: &mut Hear<'_>) -> Result<(), ProviderError> {
+        if chunk["error"].is_object() {
+            return Err(http_error::in_stream(chunk));
+        }
+        self.count(&chunk["usageMetadata"]);
+        if let Some(reason) = chunk["promptFeedback"]["blockReason"].as_str() {
+            return Err(ProviderError::rejected(format!("the prompt was blocked ({reason})")));
+        }
+        // With several candidates in a stream, only the first one is the reply.
+        let mut candidates = chunk["candidates"].as_array().into_iter().flatten();
+        let is_first = |one: &&Value| one["index"].as_u64().unwrap_or_default() == 0;
+        let candidate = candidates.find(is_first).unwrap_or(&Value::Null);
+        for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
+            self.part(part, hear);
+        }
+        if let Some(reason) = candidate["finishReason"].as_str().filter(|text| !text.is_empty()) {
+            if ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"].contains(&reason) {
+                let why = format!("the model made a call that the service cannot read ({reason})");
+                return Err(ProviderError::Broken(why));
+            }
+            self.finish = Some(reason.to_owned());
+        }
+        hear(Delta::Ping);
+        Ok(())
+    }
+
+    /// Each chunk counts all that came before.
+    fn count(&mut self, usage: &Value) {
+        let count = |key: &str| usage[key].as_u64();
+        if let Some(prompt) = count("promptTokenCount") {
+            let cached = count("cachedContentTokenCount").unwrap_or_default().min(prompt);
+            self.usage.cache_read = cached;
+            self.usage.input =
+                (prompt - cached).saturating_add(count("toolUsePromptTokenCount").unwrap_or(0));
+        }
+        if count("candidatesTokenCount").or(count("thoughtsTokenCount")).is_some() {
+            let (said, thought) = (count("candidatesTokenCount"), count("thoughtsTokenCount"));
+            self.usage.output = said.unwrap_or(0).saturating_add(thought.unwrap_or(0));
+        }
+    }
+
+    fn part(&mut self, part: &Value, hear: &mut Hear<'_>) {
+        let text = part["text"].as_str().unwrap_or_default();
+        let is_thought = part["thought"] == true;
+        let ours = is_thought || part["functionCall"].is_object() || part["text"].is_string();
+        // Before the part that it signs.
+        if let Some(signature) = part["thoughtSignature"].as_str().filter(|_| ours) {
+            let sealed = Some(json!({ "thoughtSignature": signature }));
+            self.parts.push(Part::Reasoning { text: String::new(), sealed });
+        }
+        if part["functionCall"].is_object() {
+            let call = &part["functionCall"];
+            let name = call["name"].as_str().unwrap_or_default().to_owned();
+            // An object; some gateways send its text.
+            let args = match &call["args"] {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            let id = self.ids.unique(call["id"].as_str().unwrap_or_default());
+            self.parts.push(Part::Call(tool_args::call(id, name, &args)));
+        } else if text.is_empty() {
+        } else if is_thought {
+            match self.parts.last_mut() {
+                Some(Part::Reasoning { text: said, .. }) => said.push_str(text),
+                _ => {
+                    let (text, sealed) = (text.to_owned(), None);
+                    self.parts.push(Part::Reasoning { text, sealed });
+                }
+            }
+            hear(Delta::Reasoning(text));
+        } else {
+            match self.parts.last_mut() {
+                Some(Part::Text { text: said }) => said.push_str(text),
+                _ => self.parts.push(Part::Text { text: text.to_owned() }),
+            }
+            hear(Delta::Text(text));
+        }
+    }
+}

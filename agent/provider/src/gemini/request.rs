@@ -1,0 +1,101 @@
+//! A question in Gemini's format.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+
+use crate::history::sound;
+use crate::message::{Image, Message, Note, Part, Role, ToolResult};
+use crate::provider::{Request, ToolSpec};
+use crate::tool_args::sendable;
+
+use super::{Gemini, computer_use};
+
+/// The body of a request; the model stands in the address.
+/// A model that uses a computer has functions of its own.
+pub fn body(wire: &Gemini, request: &Request<'_>, uses_computer: bool) -> Value {
+    let sound = sound(request.messages);
+    let contents: Vec<Value> = sound.iter().map(|it| content(it, uses_computer)).collect();
+    let mut body = json!({ "contents": contents });
+    if !request.system.trim().is_empty() {
+        body["systemInstruction"] = json!({"parts": [{"text": request.system}]});
+    }
+    if !request.tools.is_empty() {
+        let ours = |tool: &&ToolSpec| !(uses_computer && computer_use::is_own(&tool.name));
+        let declared: Vec<Value> = request.tools.iter().filter(ours).map(declaration).collect();
+        let declared = json!({ "functionDeclarations": declared });
+        body["tools"] = match uses_computer {
+            true => json!([computer_use::tool(), declared]),
+            false => json!([declared]),
+        };
+    }
+    let mut settings = json!({ "maxOutputTokens": request.max_output });
+    if let Some(temperature) = wire.temperature {
+        settings["temperature"] = json!(temperature);
+    }
+    if !wire.no_thought.load(Ordering::Relaxed) {
+        settings["thinkingConfig"] = json!({ "includeThoughts": true });
+    }
+    body["generationConfig"] = settings;
+    body
+}
+
+/// `parametersJsonSchema` takes any JSON Schema; `parameters` only a part of it.
+fn declaration(spec: &ToolSpec) -> Value {
+    let mut declared = json!({"name": spec.name, "description": spec.description});
+    let has_any = spec.parameters["properties"].as_object().is_some_and(|all| !all.is_empty());
+    if has_any {
+        declared["parametersJsonSchema"] = spec.parameters.clone();
+    }
+    declared
+}
+
+fn content(message: &Message, uses_computer: bool) -> Value {
+    let role = match message.role {
+        Role::User => "user",
+        Role::Assistant => "model",
+    };
+    let mut parts: Vec<Value> = Vec::new();
+    // A signature belongs to the part behind it.
+    let mut signature: Option<Value> = None;
+    for part in &message.parts {
+        let mut written = match part {
+            Part::Text { text } | Part::Note(Note { text, .. }) => json!({ "text": text }),
+            Part::Image(picture) => image(picture),
+            Part::Call(call) => {
+                json!({"functionCall": {"name": call.name, "args": sendable(call)}})
+            }
+            Part::Result(result) if uses_computer => {
+                parts.push(computer_use::response(result));
+                continue;
+            }
+            Part::Result(result) => {
+                parts.push(response(result));
+                parts.extend(result.images.iter().map(image));
+                continue;
+            }
+            Part::Reasoning { sealed, .. } => {
+                let found = sealed.as_ref().and_then(|sealed| sealed.get("thoughtSignature"));
+                signature = found.cloned().or(signature);
+                continue;
+            }
+        };
+        if let Some(signature) = signature.take() {
+            written["thoughtSignature"] = signature;
+        }
+        parts.push(written);
+    }
+    if let Some(signature) = signature {
+        parts.push(json!({"text": "", "thoughtSignature": signature}));
+    }
+    json!({"role": role, "parts": parts})
+}
+
+fn response(result: &ToolResult) -> Value {
+    let key = if result.ok { "output" } else { "error" };
+    json!({"functionResponse": {"name": result.name, "response": {key: result.text}}})
+}
+
+fn image(image: &Image) -> Value {
+    json!({"inlineData": {"mimeType": image.media_type, "data": image.data}})
+}

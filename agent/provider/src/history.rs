@@ -1,0 +1,182 @@
+//! A conversation in the form that every wire accepts: begun by the user, nothing empty, every
+//! call followed by exactly one result, under a name that can be one. Sound conversations pass
+//! unchanged, so that the bytes of their prefix stay the same from turn to turn.
+
+use std::collections::HashMap;
+
+use crate::message::{Message, Note, Part, Role, ToolCall, ToolResult};
+use crate::tool_args::plain_name;
+
+/// The conversation as it can be sent.
+pub fn sound(messages: &[Message]) -> Vec<Message> {
+    let mut sound = Vec::with_capacity(messages.len() + 1);
+    if messages.first().is_none_or(|first| first.role == Role::Assistant) {
+        sound.push(Message::text(Role::User, "(the conversation goes on)"));
+    }
+    let mut at = 0;
+    while let Some(message) = messages.get(at) {
+        at += 1;
+        match message.role {
+            Role::User => sound.extend(without_empty(message, |_| false)),
+            Role::Assistant => {
+                let answers = messages[at..].iter().take_while(|next| next.role == Role::User);
+                let answers: Vec<&Message> = answers.collect();
+                at += answers.len();
+                turn(message, &answers, &mut sound);
+            }
+        }
+    }
+    sound
+}
+
+/// A message of the model and what the user's side said to it: the results come first.
+fn turn(message: &Message, answers: &[&Message], sound: &mut Vec<Message>) {
+    let Some(said) = without_empty(message, |_| false) else {
+        return sound.extend(answers.iter().filter_map(|m| without_empty(m, |_| false)));
+    };
+    let parts = answers.iter().flat_map(|answer| &answer.parts);
+    let mut found: HashMap<&str, &ToolResult> = HashMap::new();
+    for part in parts {
+        if let Part::Result(result) = part {
+            found.entry(&result.call_id).or_insert(result);
+        }
+    }
+    let results: Vec<Part> = said
+        .calls()
+        .map(|call| {
+            let made_up = || ToolResult {
+                call_id: call.id.clone(),
+                name: call.name.clone(),
+                ok: false,
+                text: "There is no result: the call was interrupted.".to_owned(),
+                images: Vec::new(),
+                not_run: false,
+            };
+            let result = found.get(call.id.as_str()).map_or_else(made_up, |r| (*r).clone());
+            Part::Result(ToolResult { name: call.name.clone(), ..result })
+        })
+        .collect();
+    let called: Vec<String> = said.calls().map(|call| call.id.clone()).collect();
+    sound.push(said);
+    let is_answered = |result: &ToolResult| called.contains(&result.call_id);
+    let mut rest =
+        answers.iter().filter_map(|answer| without_empty(answer, is_answered)).peekable();
+    if !results.is_empty() {
+        let mut first = Message { role: Role::User, parts: results };
+        // What the user says beside results stands in the same message, after them.
+        let same =
+            answers.first().is_some_and(|a| a.parts.iter().any(|p| matches!(p, Part::Result(_))));
+        if same && let Some(more) = rest.next_if(|_| has_more(answers[0], is_answered)) {
+            first.parts.extend(more.parts);
+        }
+        sound.push(first);
+    }
+    sound.extend(rest);
+}
+
+fn has_more(message: &Message, left_out: impl Fn(&ToolResult) -> bool) -> bool {
+    without_empty(message, left_out).is_some()
+}
+
+/// The message without empty text and without some results; results that answer no call are
+/// text. `None` when nothing is left.
+fn without_empty(message: &Message, left_out: impl Fn(&ToolResult) -> bool) -> Option<Message> {
+    let keep = |part: &Part| match part {
+        Part::Text { text } | Part::Note(Note { text, .. }) => {
+            (!text.trim().is_empty()).then(|| part.clone())
+        }
+        Part::Result(result) if left_out(result) => None,
+        Part::Result(result) => {
+            Some(Part::Text { text: format!("Result of {}:\n{}", result.name, result.text) })
+        }
+        Part::Call(call) => {
+            let name = plain_name(&call.name);
+            Some(Part::Call(ToolCall { name, ..call.clone() }))
+        }
+        Part::Reasoning { .. } | Part::Image(_) => Some(part.clone()),
+    };
+    let parts: Vec<Part> = message.parts.iter().filter_map(keep).collect();
+    let only_thought = parts.iter().all(|part| matches!(part, Part::Reasoning { .. }));
+    (!only_thought).then_some(Message { role: message.role, parts })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(id: &str) -> Part {
+        let (id, name) = (id.to_owned(), "shell".to_owned());
+        Part::Call(ToolCall { id, name, args: json!({}), malformed: None })
+    }
+
+    fn result(id: &str, text: &str) -> Part {
+        let (call_id, name) = (id.to_owned(), "shell".to_owned());
+        Part::Result(ToolResult {
+            call_id,
+            name,
+            ok: true,
+            text: text.to_owned(),
+            images: vec![],
+            not_run: false,
+        })
+    }
+
+    fn text(text: &str) -> Part {
+        Part::Text { text: text.to_owned() }
+    }
+
+    fn user(parts: Vec<Part>) -> Message {
+        Message { role: Role::User, parts }
+    }
+
+    fn model(parts: Vec<Part>) -> Message {
+        Message { role: Role::Assistant, parts }
+    }
+
+    #[test]
+    fn a_sound_conversation_passes_unchanged() {
+        let messages = vec![
+            user(vec![text("go")]),
+            model(vec![text("ok"), call("1"), call("2")]),
+            user(vec![result("1", "a"), result("2", "b"), text("and hurry")]),
+            user(vec![text("please")]),
+            model(vec![text("done")]),
+        ];
+        assert_eq!(sound(&messages), messages);
+    }
+
+    #[test]
+    fn calls_get_their_results_in_order_and_exactly_one() {
+        let messages = [
+            user(vec![text("go")]),
+            model(vec![call("1"), call("2"), call("3")]),
+            user(vec![result("2", "b"), text("x"), result("2", "again")]),
+            user(vec![result("1", "a"), result("9", "old")]),
+        ];
+        let sound = sound(&messages);
+        let ids = sound[2].parts.iter().map(|part| match part {
+            Part::Result(result) => result.call_id.as_str(),
+            Part::Text { text } | Part::Note(Note { text, .. }) => text.as_str(),
+            Part::Reasoning { .. } | Part::Call(_) | Part::Image(_) => "?",
+        });
+        assert_eq!(ids.collect::<Vec<_>>(), ["1", "2", "3", "x"]);
+        assert_eq!(sound[3], user(vec![text("Result of shell:\nold")]));
+        assert_eq!(sound.len(), 4);
+    }
+
+    #[test]
+    fn empty_text_lone_thought_and_a_model_that_begins_are_mended() {
+        let thought = Part::Reasoning { text: "hm".into(), sealed: None };
+        let messages = [
+            model(vec![text("I begin")]),
+            user(vec![text(" \n")]),
+            model(vec![thought]),
+            user(vec![text("go")]),
+        ];
+        let sound = sound(&messages);
+        assert_eq!(sound[0].role, Role::User);
+        assert_eq!(sound[1..], [model(vec![text("I begin")]), user(vec![text("go")])]);
+    }
+}

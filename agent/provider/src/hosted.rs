@@ -1,0 +1,271 @@
+//! A model behind HTTP: sends the question, reads the stream, lets the wire format make the reply.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use base::config::providers::Price;
+use base::event::Usage;
+
+use crate::message::Reply;
+
+use crate::error::{ProviderError, Refusal};
+use crate::http::{Answer, Endpoint};
+use crate::http_error::{self, Advice};
+use crate::oauth::Login;
+use crate::provider::{Delta, Facts, Hear, Provider, Request};
+use crate::{models, sse, traced};
+
+/// A wire format: how a question is written and a reply is read.
+pub trait Wire: Send + Sync {
+    /// The body of a request.
+    fn body(&self, request: &Request<'_>, facts: &Facts) -> Value;
+
+    /// A reader for the reply to this request.
+    fn decoder(&self, request: &Request<'_>) -> Box<dyn Decoder>;
+
+    /// Learns from a refusal which key of the format this server does not take; whether the
+    /// request would now be written differently.
+    fn adapt(&self, refusal: &str) -> bool;
+}
+
+/// Reads one reply.
+pub trait Decoder: Send {
+    /// Takes one event of the stream.
+    fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError>;
+
+    /// Takes a reply that came as one JSON object.
+    fn whole(&mut self, body: &Value, hear: &mut Hear<'_>) -> Result<Stage, ProviderError>;
+
+    /// The reply; `None` when its end has not been seen.
+    fn reply(self: Box<Self>) -> Option<Reply>;
+}
+
+/// The object that an event carries; `None` for one without content and for `[DONE]`.
+pub fn object_of(event: &sse::Event) -> Result<Option<Value>, ProviderError> {
+    match event.data.trim() {
+        "" | "[DONE]" => Ok(None),
+        data => serde_json::from_str(data)
+            .map(Some)
+            .map_err(|why| ProviderError::Broken(format!("an event is no JSON: {why}"))),
+    }
+}
+
+/// What the user is told of counts that cannot be.
+fn absurd(usage: &Usage) -> String {
+    format!(
+        "the provider counts {} tokens sent and {} written for one reply; the counts are ignored",
+        usage.sent(),
+        usage.output
+    )
+}
+
+/// How far a reply is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// More is to come.
+    Open,
+    /// The model has said all; counts or the closing event may follow.
+    Complete,
+    /// Nothing more belongs to it.
+    Over,
+}
+
+/// How long we wait for what may follow after a model has said all.
+const TAIL: Duration = Duration::from_secs(5);
+/// How long we wait for the end of the body, which lets the connection be used again.
+const DRAIN: Duration = Duration::from_millis(50);
+/// The longest reply that is read as one JSON object.
+const MOST_WHOLE: usize = 64 << 20;
+
+/// Tokens of one question and its reply, at most: a larger count is a mistake of the server.
+const MOST_TOKENS: u64 = 1_000_000_000;
+
+/// A model behind HTTP.
+pub struct Hosted {
+    /// Where to post.
+    pub endpoint: Endpoint,
+    /// A login instead of a key.
+    pub login: Option<Login>,
+    /// The wire format.
+    pub wire: Box<dyn Wire>,
+    /// What the loop must know.
+    pub facts: Facts,
+    /// What tokens cost.
+    pub price: Option<Price>,
+    /// What to look at when it refuses.
+    pub advice: Advice,
+    /// Whether the reply comes as a stream; otherwise it comes as one object.
+    pub streamed: bool,
+}
+
+impl Provider for Hosted {
+    fn ask<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        hear: &'a mut Hear<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        Box::pin(async move {
+            let asked = self.exchange(request, hear).await;
+            asked.map_err(|error| self.without_key(error))
+        })
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+impl Hosted {
+    async fn exchange(
+        &self,
+        request: &Request<'_>,
+        hear: &mut Hear<'_>,
+    ) -> Result<Reply, ProviderError> {
+        let answer = self.accepted(request).await?;
+        let mut decoder = self.wire.decoder(request);
+        let ended = self.read(answer, decoder.as_mut(), hear).await?;
+        let mut reply = decoder.reply().ok_or(ProviderError::Broken(ended))?;
+        if reply.usage.tokens() > MOST_TOKENS {
+            hear(Delta::Notice(&absurd(&reply.usage)));
+            reply.usage = Usage::default();
+        }
+        // What was not counted was not free.
+        let price = self.price.filter(|_| reply.usage.tokens() > 0);
+        reply.usage.cost_usd = price.map(|price| models::cost(&reply.usage, price));
+        Ok(reply)
+    }
+
+    /// Sends the question, as often as the wire format can adapt it to the server; a token that is
+    /// refused is renewed once.
+    async fn accepted(&self, request: &Request<'_>) -> Result<Answer, ProviderError> {
+        let mut token = match &self.login {
+            Some(login) => Some(login.token().await?),
+            None => None,
+        };
+        let mut is_renewed = false;
+        loop {
+            let body = self.body(request).to_string();
+            let answer = self.endpoint.post(body.into_bytes(), token.as_ref()).await?;
+            traced::answered(self.endpoint.host(), &answer);
+            let status = answer.status();
+            if status == 200 {
+                return Ok(answer);
+            }
+            let error = http_error::refusal(answer, &self.advice).await;
+            let said = error.to_string();
+            let renewable = self.login.as_ref().zip(token.as_ref()).filter(|_| !is_renewed);
+            if let Some((login, stale)) = renewable
+                && http_error::is_about_token(status, &said)
+            {
+                token = Some(login.renewed(stale).await?);
+                is_renewed = true;
+                continue;
+            }
+            let is_about_keys = matches!((&error, status), (ProviderError::Rejected(_), 400 | 422));
+            if !is_about_keys || !self.wire.adapt(&said) {
+                return Err(error);
+            }
+        }
+    }
+
+    fn body(&self, request: &Request<'_>) -> Value {
+        let mut body = self.wire.body(request, &self.facts);
+        if !self.streamed && body["stream"] == true {
+            body["stream"] = Value::Bool(false);
+            body.as_object_mut().map(|body| body.remove("stream_options"));
+        }
+        body
+    }
+
+    /// Reads the body to its end; gives the reason of the end, for a reply that is not complete.
+    async fn read(
+        &self,
+        mut answer: Answer,
+        decoder: &mut dyn Decoder,
+        hear: &mut Hear<'_>,
+    ) -> Result<String, ProviderError> {
+        let (mut reader, mut events) = (sse::Reader::default(), Vec::new());
+        let mut stage = Stage::Open;
+        let mut begun = false;
+        loop {
+            let limit = (stage == Stage::Complete).then_some(TAIL);
+            let bytes = match answer.next(limit).await {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => break,
+                Err(why) => return Ok(why),
+            };
+            if !begun {
+                match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+                    None => continue,
+                    Some(b'{') => return self.read_whole(bytes, answer, decoder, hear).await,
+                    Some(b'<') => return Err(self.page(bytes, answer).await),
+                    Some(_) => begun = true,
+                }
+            }
+            reader.push(&bytes, &mut events).map_err(|e| ProviderError::Broken(e.to_string()))?;
+            for event in events.drain(..) {
+                stage = stage.max(decoder.event(&event, hear)?);
+            }
+            if stage == Stage::Over {
+                let _ = answer.next(Some(DRAIN)).await;
+                return Ok(String::new());
+            }
+        }
+        reader.end(&mut events);
+        for event in events {
+            // What is cut in the middle is no event; the missing end will be noticed.
+            let _ = decoder.event(&event, hear);
+        }
+        Ok("the stream ended before the reply was complete".to_owned())
+    }
+
+    /// A server that does not stream answers with one object.
+    async fn read_whole(
+        &self,
+        mut body: Vec<u8>,
+        mut answer: Answer,
+        decoder: &mut dyn Decoder,
+        hear: &mut Hear<'_>,
+    ) -> Result<String, ProviderError> {
+        while let Some(bytes) = answer.next(None).await.map_err(ProviderError::Broken)? {
+            body.extend(bytes);
+            if body.len() > MOST_WHOLE {
+                return Err(ProviderError::Broken("the reply is longer than 64 MB".to_owned()));
+            }
+        }
+        let body: Value = serde_json::from_str(&String::from_utf8_lossy(&body))
+            .map_err(|why| ProviderError::Broken(format!("the reply is no JSON: {why}")))?;
+        if body["error"].is_object() {
+            return Err(http_error::in_stream(&body));
+        }
+        decoder.whole(&body, hear)?;
+        Ok("the reply is not complete".to_owned())
+    }
+
+    async fn page(&self, mut body: Vec<u8>, answer: Answer) -> ProviderError {
+        body.extend(answer.head(8 << 10).await);
+        http_error::web_page(&String::from_utf8_lossy(&body), &self.advice)
+    }
+
+    /// A server may repeat our key in its message.
+    fn without_key(&self, error: ProviderError) -> ProviderError {
+        let clean = |text: String| {
+            let text = self.endpoint.without_key(&text);
+            self.login.as_ref().map_or(text.clone(), |login| login.without_tokens(&text))
+        };
+        match error {
+            ProviderError::Busy { said, after } => ProviderError::Busy { said: clean(said), after },
+            ProviderError::Overloaded(text) => ProviderError::Overloaded(clean(text)),
+            ProviderError::TooLong(text) => ProviderError::TooLong(clean(text)),
+            ProviderError::Rejected(Refusal { text, status, hints }) => {
+                let hints = hints.into_iter().map(clean).collect();
+                Refusal { text: clean(text), status, hints }.into()
+            }
+            ProviderError::Unreachable(text) => ProviderError::Unreachable(clean(text)),
+            ProviderError::Broken(text) => ProviderError::Broken(clean(text)),
+            ProviderError::RateLimited { .. } | ProviderError::Cancelled => error,
+        }
+    }
+}

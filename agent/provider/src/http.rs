@@ -1,0 +1,288 @@
+//! The connection to a hosted model: one client per provider, kept alive between turns; no
+//! redirects, because they would carry the key; no limit on the whole time, only on silence.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use base::failure::Failure;
+use base::secret::Secret;
+use oauth2::{HttpRequest, HttpResponse};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Response, Url};
+
+use crate::error::{ProviderError, Refusal};
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(20);
+/// How long a short exchange may take as a whole.
+const SHORT: Duration = Duration::from_secs(30);
+/// The longest answer of a short exchange.
+const MOST_SHORT: usize = 1 << 20;
+
+/// An address to post to, and how.
+pub struct Endpoint {
+    url: Url,
+    headers: HeaderMap,
+    key: Option<Secret>,
+    idle: Duration,
+    client: OnceLock<Client>,
+}
+
+/// The start of an answer: status and headers came, the body has not been read.
+#[derive(Debug)]
+pub struct Answer {
+    response: Response,
+    idle: Duration,
+}
+
+impl Endpoint {
+    /// An address: a configured base and a path to append. Plain `http` is refused where it
+    /// would leave the machine.
+    pub fn new(base: &str, path: &str, allow_http: bool) -> Result<Endpoint, Failure> {
+        let url = address(base, path, allow_http)?;
+        let idle = Duration::from_secs(120);
+        let (headers, client) = (HeaderMap::new(), OnceLock::new());
+        Ok(Endpoint { url, headers, key: None, idle, client })
+    }
+
+    /// Adds a header that is no secret.
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: &'static str) -> Endpoint {
+        self.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        self
+    }
+
+    /// Adds the header that carries the key, written as `prefix` and key.
+    pub fn key(
+        mut self,
+        name: &'static str,
+        prefix: &str,
+        key: Secret,
+    ) -> Result<Endpoint, Failure> {
+        let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.reveal()))
+            .map_err(|_| Failure::usage("the provider's key holds characters no key has"))?;
+        value.set_sensitive(true);
+        self.headers.insert(HeaderName::from_static(name), value);
+        self.key = Some(key);
+        Ok(self)
+    }
+
+    /// How long the other side may be silent.
+    #[must_use]
+    pub fn idle(mut self, time: Duration) -> Endpoint {
+        self.idle = time;
+        self
+    }
+
+    /// The host, for messages.
+    pub fn host(&self) -> &str {
+        self.url.host_str().unwrap_or_default()
+    }
+
+    /// Text without the key, for messages.
+    pub fn without_key(&self, text: &str) -> String {
+        match &self.key {
+            Some(key) if key.reveal().len() >= 4 => text.replace(key.reveal(), "•••"),
+            Some(_) | None => text.to_owned(),
+        }
+    }
+
+    /// Sends a body of JSON, with the token of a login where there is one; waits for status and
+    /// headers.
+    pub async fn post(
+        &self,
+        body: Vec<u8>,
+        token: Option<&Secret>,
+    ) -> Result<Answer, ProviderError> {
+        let client = match self.client.get() {
+            Some(client) => client,
+            None => {
+                let built = client(&self.url).map_err(|why| no_trust(&innermost(&why)))?;
+                self.client.get_or_init(|| built)
+            }
+        };
+        let mut request = client
+            .post(self.url.clone())
+            .headers(self.headers.clone())
+            .header("content-type", "application/json")
+            .body(body);
+        if let Some(token) = token {
+            request = request.bearer_auth(token.reveal());
+        }
+        let request = request.send();
+        match tokio::time::timeout(self.idle, request).await {
+            Ok(Ok(response)) => Ok(Answer { response, idle: self.idle }),
+            Ok(Err(why)) => Err(unanswered(&self.url, &why)),
+            Err(_) => Err(ProviderError::Broken(silence(self.idle))),
+        }
+    }
+}
+
+/// One request with a short answer, read to its end. The address must be one that [`address`]
+/// accepts.
+pub async fn once(request: HttpRequest, allow_http: bool) -> Result<HttpResponse, ProviderError> {
+    let url = address(&request.uri().to_string(), "", allow_http)
+        .map_err(|failure| ProviderError::rejected(failure.sentence()))?;
+    let client = client(&url).map_err(|why| no_trust(&innermost(&why)))?;
+    let request = request.try_into().map_err(|why: reqwest::Error| unanswered(&url, &why))?;
+    let exchange = async {
+        let mut answer = client.execute(request).await?;
+        let mut body = Vec::new();
+        while let Some(bytes) = answer.chunk().await?
+            && body.len() <= MOST_SHORT
+        {
+            body.extend_from_slice(&bytes);
+        }
+        let mut response = HttpResponse::new(body);
+        *response.status_mut() = answer.status();
+        *response.headers_mut() = std::mem::take(answer.headers_mut());
+        Ok(response)
+    };
+    match tokio::time::timeout(SHORT, exchange).await {
+        Ok(Ok(response)) if response.body().len() > MOST_SHORT => {
+            Err(ProviderError::Broken(format!("{} sends more than 1 MB", authority(&url))))
+        }
+        Ok(done) => done.map_err(|why| unanswered(&url, &why)),
+        Err(_) => Err(ProviderError::Broken(silence(SHORT))),
+    }
+}
+
+/// An address that may be asked: https, or plain http where that stays on this machine or the
+/// user says so.
+pub fn address(base: &str, path: &str, allow_http: bool) -> Result<Url, Failure> {
+    let bad = |why: &str| Failure::usage(format!("`{base}` is no usable address")).because(why);
+    let url = Url::parse(&format!("{}{path}", base.trim_end_matches('/')))
+        .map_err(|why| bad(&why.to_string()))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(bad("it holds a user name or password").next("put the key into `api_key`"));
+    }
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if allow_http || is_loopback(&url) => Ok(url),
+        "http" => Err(bad("plain http would send the key and the code in the open")
+            .next("use https://")
+            .next("or set `allow_http = true` for this provider")),
+        other => Err(bad(&format!("`{other}` is neither https nor http"))),
+    }
+}
+
+fn authority(url: &Url) -> String {
+    let port = url.port_or_known_default().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}{port}", url.host_str().unwrap_or_default())
+}
+
+fn unanswered(url: &Url, why: &reqwest::Error) -> ProviderError {
+    let cause = innermost(why);
+    if cause.contains("certificate") {
+        return no_trust(&cause);
+    }
+    if why.is_connect() {
+        return ProviderError::Unreachable(format!("cannot reach {}: {cause}", authority(url)));
+    }
+    ProviderError::Broken(format!("no answer came: {cause}"))
+}
+
+impl Answer {
+    /// The status code.
+    pub fn status(&self) -> u16 {
+        self.response.status().as_u16()
+    }
+
+    /// A header as text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
+    /// The next bytes of the body; `None` at its end. Waits `limit` at most, or as long as the
+    /// endpoint allows silence.
+    pub async fn next(&mut self, limit: Option<Duration>) -> Result<Option<Vec<u8>>, String> {
+        let idle = limit.unwrap_or(self.idle).min(self.idle);
+        match tokio::time::timeout(idle, self.response.chunk()).await {
+            Ok(Ok(bytes)) => Ok(bytes.map(Into::into)),
+            Ok(Err(why)) => Err(innermost(&why)),
+            Err(_) => Err(silence(idle)),
+        }
+    }
+
+    /// The first bytes of the body, at most so many; what fails is left out.
+    pub async fn head(mut self, most: usize) -> Vec<u8> {
+        let mut body = Vec::new();
+        while body.len() < most
+            && let Ok(Some(bytes)) = self.next(Some(Duration::from_secs(5))).await
+        {
+            body.extend(bytes);
+        }
+        body.truncate(most);
+        body
+    }
+}
+
+/// The other side cannot be trusted, or nobody can: no try will change that.
+fn no_trust(why: &str) -> ProviderError {
+    Refusal::new(format!("no secure connection: {why}"))
+        .hint("apt-get install ca-certificates")
+        .hint("or name a file of trusted certificates: export SSL_CERT_FILE=…")
+        .into()
+}
+
+fn silence(time: Duration) -> String {
+    format!("nothing came for {} s", time.as_secs_f64())
+}
+
+/// Whether an address is on this machine.
+pub fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// The last cause, which says what happened; those around it only say where.
+pub fn innermost(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+/// A client for an address: no redirects, and nothing but this machine for a loopback address.
+pub fn client(url: &Url) -> reqwest::Result<Client> {
+    let mut client = Client::builder()
+        .connect_timeout(CONNECT)
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("g3/", env!("CARGO_PKG_VERSION")));
+    if is_loopback(url) {
+        client = client.no_proxy();
+        if url.scheme() == "http" {
+            // Reading the system's certificates takes longer than a turn with a local server.
+            return client.tls_backend_preconfigured(no_roots()).build();
+        }
+    }
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    client.build()
+}
+
+/// A client that goes to these addresses and to no other, by no proxy; no redirects.
+pub fn pinned(url: &Url, addresses: &[SocketAddr]) -> reqwest::Result<Client> {
+    let client = Client::builder()
+        .connect_timeout(CONNECT)
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("g3/", env!("CARGO_PKG_VERSION")))
+        .no_proxy()
+        .resolve_to_addrs(url.host_str().unwrap_or_default(), addresses);
+    if url.scheme() == "http" {
+        return client.tls_backend_preconfigured(no_roots()).build();
+    }
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    client.build()
+}
+
+fn no_roots() -> rustls::ClientConfig {
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring offers the default versions")
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
+}

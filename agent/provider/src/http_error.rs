@@ -1,0 +1,293 @@
+//! What a refusal of a provider means: whether to wait, to make room, or to tell the user.
+
+use std::time::Duration;
+
+use base::text::{head, printable};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::error::{ProviderError, Refusal};
+use crate::http::Answer;
+
+/// How much of a refusal's body is read.
+const MOST_BYTES: usize = 64 << 10;
+/// How much of it is shown.
+const MOST_SHOWN: usize = 300;
+
+/// What the user should look at when a provider refuses.
+#[derive(Clone, Debug)]
+pub struct Advice {
+    /// `type.name`.
+    pub provider: String,
+    /// The model's name.
+    pub model: String,
+    /// Where the key comes from, e.g. `ANTHROPIC_API_KEY`.
+    pub key: String,
+}
+
+/// What an answer with another status than 200 means.
+pub async fn refusal(answer: Answer, advice: &Advice) -> ProviderError {
+    let status = answer.status();
+    let asked = answer.header("retry-after").and_then(|text| wait(text, Timestamp::now()));
+    let never = answer.header("x-should-retry") == Some("false");
+    let location = answer.header("location").map(str::to_owned);
+    let body = String::from_utf8_lossy(&answer.head(MOST_BYTES).await).into_owned();
+    let after = asked.or_else(|| wait_in(&body));
+    let said = error_body(&body);
+    let text = format!("HTTP {status}: {}", said.text);
+    let refused = |text: String| Refusal { status: Some(status), ..Refusal::new(text) };
+    let rejected = |text, hint: &str| refused(text).hint(hint).into();
+    match status {
+        300..=399 => {
+            let to = location.unwrap_or_else(|| "elsewhere".to_owned());
+            rejected(
+                format!("HTTP {status}: it redirects to {}", head(&printable(&to), MOST_SHOWN)),
+                "put the final address into `base_url`: a redirect would carry the key along",
+            )
+        }
+        _ if never => refused(text).into(),
+        429 if said.is_quota() => rejected(text, "check the plan and the credit of this account"),
+        429 => ProviderError::RateLimited { after },
+        503 | 529 => ProviderError::Busy { said: text, after },
+        408 | 409 | 500.. => match after {
+            Some(_) => ProviderError::RateLimited { after },
+            None => ProviderError::Overloaded(text),
+        },
+        413 => ProviderError::TooLong(text),
+        _ if said.is_too_long() => ProviderError::TooLong(text),
+        401 => rejected(text, &format!("check the key of `{}` ({})", advice.provider, advice.key)),
+        403 => rejected(
+            text,
+            &format!(
+                "check that the key of `{}` ({}) may use the model `{}`",
+                advice.provider, advice.key, advice.model
+            ),
+        ),
+        404 => rejected(
+            text,
+            &format!(
+                "check the model name `{}` and the base_url of `{}`",
+                advice.model, advice.provider
+            ),
+        ),
+        _ => refused(text).into(),
+    }
+}
+
+/// Whether a refusal is about a token that ran out or was taken back; Databricks says 403.
+pub fn is_about_token(status: u16, said: &str) -> bool {
+    let said = said.to_lowercase();
+    let names_token =
+        said.contains("token") && ["invalid", "expired"].iter().any(|w| said.contains(w));
+    status == 401 || (status == 403 && names_token)
+}
+
+/// What an error object inside a stream (after status 200) means.
+pub fn in_stream(object: &Value) -> ProviderError {
+    let error = if object["error"].is_null() { object } else { &object["error"] };
+    let said = ErrorBody::from(error);
+    let number = error["code"].as_u64().or_else(|| said.kind.parse().ok());
+    let text = format!("inside the stream: {}", said.text);
+    match (said.kind.as_str(), number) {
+        _ if said.is_quota() => ProviderError::rejected(text),
+        _ if said.is_too_long() => ProviderError::TooLong(text),
+        ("rate_limit_error" | "rate_limit_exceeded", _) | (_, Some(429)) => {
+            ProviderError::RateLimited { after: None }
+        }
+        ("overloaded_error" | "server_is_overloaded", _) | (_, Some(503 | 529)) => {
+            ProviderError::Busy { said: text, after: None }
+        }
+        ("api_error" | "server_error" | "timeout_error", _) | (_, Some(408 | 500..)) => {
+            ProviderError::Overloaded(text)
+        }
+        (
+            "invalid_request_error"
+            | "authentication_error"
+            | "permission_error"
+            | "not_found_error",
+            _,
+        )
+        | (_, Some(400..=404)) => ProviderError::rejected(text),
+        _ => ProviderError::Broken(text),
+    }
+}
+
+/// A web page where a reply should be.
+pub fn web_page(body: &str, advice: &Advice) -> ProviderError {
+    Refusal::new(format!("a web page came instead of a reply: {}", error_body(body).text))
+        .hint(format!("check the base_url of `{}`", advice.provider))
+        .into()
+}
+
+/// What a body says about its error.
+struct ErrorBody {
+    kind: String,
+    text: String,
+}
+
+impl ErrorBody {
+    /// From the error object that both wires use: `{type, code, message}`.
+    fn from(error: &Value) -> ErrorBody {
+        let word = |key: &str| error[key].as_str().map(str::to_owned);
+        let kind = word("type").or_else(|| word("code")).or_else(|| word("error_code"));
+        let kind = kind.unwrap_or_default();
+        let kind = if error["code"] == "insufficient_quota" { word("code") } else { Some(kind) };
+        let kind = kind.unwrap_or_default();
+        let message = word("message").or_else(|| error.as_str().map(str::to_owned));
+        let text = message.unwrap_or_else(|| error.to_string());
+        let code = word("code").filter(|code| !text.contains(code.as_str()));
+        let text = code.map_or_else(|| text.clone(), |code| format!("{text} ({code})"));
+        let text = if text.is_empty() { kind.clone() } else { text };
+        ErrorBody { kind, text: short(&text) }
+    }
+
+    fn is_quota(&self) -> bool {
+        self.kind == "insufficient_quota"
+    }
+
+    /// The phrases by which Anthropic, OpenAI, llama.cpp, vLLM and their kin say that a request
+    /// does not fit; there is no common code.
+    fn is_too_long(&self) -> bool {
+        let text = self.text.to_lowercase();
+        [
+            "prompt is too long",
+            "context_length_exceeded",
+            "maximum context length",
+            "exceed context limit",
+            "exceeds the available context size",
+            "exceeds the context window",
+            "exceed_context_size_error",
+            "context window is exceeded",
+            "input is too long",
+            "too many tokens",
+            "exceeds the maximum number of tokens",
+            "reduce the length of the messages",
+        ]
+        .iter()
+        .any(|phrase| text.contains(phrase))
+            || self.kind == "exceed_context_size_error"
+    }
+}
+
+/// The error that a body carries. Gemini wraps it into a list.
+fn object(body: &str) -> Option<Value> {
+    match serde_json::from_str(body).ok()? {
+        Value::Array(mut all) if all.len() == 1 => all.pop(),
+        other => Some(other),
+    }
+}
+
+fn error_body(body: &str) -> ErrorBody {
+    if let Some(object) = object(body) {
+        let inner = ["error", "detail"].iter().map(|key| &object[*key]).find(|v| !v.is_null());
+        return ErrorBody::from(inner.unwrap_or(&object));
+    }
+    let text = if body.trim_start().starts_with('<') { page_text(body) } else { body.to_owned() };
+    let text = if text.trim().is_empty() { "an empty answer".to_owned() } else { text };
+    ErrorBody { kind: String::new(), text: short(&text) }
+}
+
+/// The title of a web page, or its text without tags.
+fn page_text(page: &str) -> String {
+    let lower = page.to_ascii_lowercase();
+    let title = lower.find("<title>").and_then(|start| {
+        let start = start + "<title>".len();
+        let end = start + lower[start..].find("</title>")?;
+        Some(page[start..end].trim().to_owned())
+    });
+    let bare = || {
+        let inside =
+            page.split('<').map(|piece| piece.split_once('>').map_or("", |(_, text)| text));
+        inside.collect::<Vec<_>>().join(" ")
+    };
+    title.filter(|title| !title.is_empty()).unwrap_or_else(bare)
+}
+
+/// One short printable line.
+fn short(text: &str) -> String {
+    let line = printable(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    let cut = head(&line, MOST_SHOWN);
+    if cut.len() < line.len() { format!("{cut}…") } else { line }
+}
+
+/// The wait that `retry-after` asks for: seconds or an HTTP date (RFC 9110, 10.2.3).
+fn wait(text: &str, now: Timestamp) -> Option<Duration> {
+    if let Ok(seconds) = text.trim().parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let at = jiff::fmt::rfc2822::parse(text.trim()).ok()?.timestamp();
+    Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
+}
+
+/// The wait that a body asks for: Gemini names it in a detail of the error, e.g. `"34.07s"`.
+fn wait_in(body: &str) -> Option<Duration> {
+    let object = object(body)?;
+    let mut details = object["error"]["details"].as_array()?.iter();
+    let seconds = details.find_map(|detail| detail["retryDelay"].as_str()?.strip_suffix('s'))?;
+    Duration::try_from_secs_f64(seconds.parse().ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now: Timestamp = "2026-01-02T10:00:00Z".parse().unwrap();
+        assert_eq!(wait("7", now), Some(Duration::from_secs(7)));
+        assert_eq!(wait("0.5", now), Some(Duration::from_millis(500)));
+        let date = "Fri, 02 Jan 2026 10:00:30 GMT";
+        assert_eq!(wait(date, now), Some(Duration::from_secs(30)));
+        let past = "Fri, 02 Jan 2026 09:00:00 GMT";
+        assert_eq!(wait(past, now), Some(Duration::ZERO));
+        assert_eq!(wait("soon", now), None);
+    }
+
+    #[test]
+    fn a_wait_may_stand_in_the_body() {
+        let body = |delay: &str| {
+            let detail = json!({"@type": "type.googleapis.com/google.rpc.RetryInfo",
+                "retryDelay": delay});
+            json!([{"error": {"code": 429, "message": "slow", "details": [{}, detail]}}])
+                .to_string()
+        };
+        assert_eq!(wait_in(&body("34.5s")), Some(Duration::from_millis(34_500)));
+        assert_eq!(wait_in(&body("-1s")), None);
+        assert_eq!(wait_in("{}"), None);
+        assert_eq!(error_body(&body("1s")).text, "slow");
+    }
+
+    #[test]
+    fn a_token_that_ran_out_is_told_from_a_right_that_is_missing() {
+        assert!(is_about_token(401, "HTTP 401: no"));
+        assert!(is_about_token(403, "HTTP 403: Invalid access token."));
+        assert!(!is_about_token(403, "HTTP 403: you may not query this endpoint"));
+        assert!(!is_about_token(400, "HTTP 400: invalid token count"));
+    }
+
+    #[test]
+    fn a_web_page_is_shown_as_its_title_or_its_first_words() {
+        assert_eq!(error_body("<html><title>502 Bad</title><p>x").text, "502 Bad");
+        assert_eq!(error_body("<html><b>no</b> title").text, "no title");
+        assert_eq!(error_body("").text, "an empty answer");
+        assert!(error_body(&"é".repeat(5000)).text.len() < 400);
+    }
+
+    #[test]
+    fn errors_inside_a_stream_keep_their_meaning() {
+        let kind = |kind: &str| in_stream(&json!({"error": {"type": kind, "message": "m"}}));
+        assert!(matches!(kind("overloaded_error"), ProviderError::Busy { after: None, .. }));
+        assert!(matches!(kind("rate_limit_error"), ProviderError::RateLimited { after: None }));
+        assert!(matches!(kind("invalid_request_error"), ProviderError::Rejected(_)));
+        assert!(matches!(kind("new_error"), ProviderError::Broken(_)));
+        let code = |code: u64| in_stream(&json!({"error": {"code": code, "message": "m"}}));
+        assert!(matches!(code(502), ProviderError::Overloaded(_)));
+        assert!(matches!(code(503), ProviderError::Busy { .. }));
+        assert!(matches!(code(429), ProviderError::RateLimited { .. }));
+        let long = in_stream(&json!({"error": {"type": "invalid_request_error",
+            "message": "prompt is too long: 210000 tokens > 200000 maximum"}}));
+        assert!(matches!(long, ProviderError::TooLong(_)));
+    }
+}

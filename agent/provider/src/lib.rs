@@ -1,0 +1,32 @@
+//! Models that g3 asks, and the messages it exchanges with them. Start at [`Provider`]; [`open()`]
+//! makes one from the configuration. What differs between services stays in this crate.
+
+pub mod anthropic;
+pub mod auth;
+mod blocking;
+pub mod embedded;
+mod error;
+pub mod fallback;
+pub mod gemini;
+pub mod history;
+pub mod hosted;
+pub mod http;
+pub mod http_error;
+pub mod listed;
+pub mod message;
+pub mod models;
+pub mod oauth;
+pub mod open;
+pub mod openai_chat;
+pub mod openai_responses;
+mod provider;
+pub mod retry;
+pub mod sse;
+pub mod text_calls;
+pub mod tool_args;
+pub mod traced;
+
+pub use blocking::off_loop;
+pub use error::{ProviderError, Refusal};
+pub use open::{Choice, check, open};
+pub use provider::{Delta, Facts, Hear, Provider, Request, ToolSpec};

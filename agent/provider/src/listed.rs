@@ -1,0 +1,207 @@
+//! The models that can be named at the prompt: those of the configuration, and those that g3 knows.
+
+use base::config::Config;
+use base::config::providers::{Providers, TYPES};
+use base::failure::{Failure, Result};
+
+use crate::models;
+use crate::open::Choice;
+
+/// How the names of a provider's own models begin.
+const MAKERS: [(&str, &[&str]); 3] = [
+    ("anthropic", &["claude-"]),
+    ("openai", &["gpt-", "chatgpt-", "codex-", "o1", "o3", "o4"]),
+    ("gemini", &["gemini-", "gemma-"]),
+];
+/// How alike two names are, from 0 to 1, when one is a misspelling of the other.
+const MISSPELLED: f64 = 0.93;
+
+/// A provider and the model that it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderModel {
+    /// `type.name`, or a type that has no entry.
+    pub provider: String,
+    /// The model's name, where it is known without asking the provider.
+    pub model: Option<String>,
+}
+
+/// What is asked with these flags, as far as the configuration tells.
+pub fn chosen(config: &Config, choice: &Choice) -> ProviderModel {
+    let reference = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
+    let provider = whole(&config.providers, &reference);
+    let configured = || model_of(&config.providers, &provider);
+    ProviderModel { model: choice.model.clone().or_else(configured), provider }
+}
+
+/// Every provider of the configuration.
+pub fn configured(config: &Config) -> Vec<ProviderModel> {
+    let all = config.providers.references().into_iter();
+    all.map(|provider| ProviderModel { model: model_of(&config.providers, &provider), provider })
+        .collect()
+}
+
+/// Models that g3 knows and this provider's service has; none for a server of the user's own.
+pub fn known(config: &Config, provider: &str) -> Vec<String> {
+    let Some(prefixes) = prefixes(&config.providers, provider) else { return Vec::new() };
+    let of_maker = |name: &String| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    models::names().into_iter().filter(of_maker).collect()
+}
+
+/// What is meant by a name typed at the prompt: a provider of the configuration, a model of one, or
+/// another model of the provider in use. A note says what is not known of it.
+pub fn find(config: &Config, now: &Choice, typed: &str) -> Result<(Choice, Option<String>)> {
+    let all = configured(config);
+    let to = |provider: &str, model: Option<&str>| Choice {
+        reference: Some(provider.to_owned()),
+        model: model.map(str::to_owned),
+        fallback: now.fallback.clone(),
+        budget: now.budget,
+    };
+    let is_provider =
+        |name: &str| TYPES.contains(&name) || all.iter().any(|listed| listed.provider == name);
+    if let Some((provider, model)) = typed.split_once(char::is_whitespace) {
+        let model = model.trim();
+        if !is_provider(provider) {
+            return Err(unknown_provider(provider, &all));
+        }
+        return judged(config, to(provider, Some(model)), model);
+    }
+    if is_provider(typed) {
+        return Ok((to(typed, None), None));
+    }
+    let current = chosen(config, now).provider;
+    let has = |listed: &&ProviderModel| listed.model.as_deref() == Some(typed);
+    let own = all.iter().filter(has).find(|listed| listed.provider == current);
+    if let Some(listed) = own.or_else(|| all.iter().find(has)) {
+        return Ok((to(&listed.provider, Some(typed)), None));
+    }
+    let choice = Choice { model: Some(typed.to_owned()), ..now.clone() };
+    judged(config, choice, typed)
+}
+
+fn unknown_provider(name: &str, all: &[ProviderModel]) -> Failure {
+    let names: Vec<&str> = all.iter().map(|listed| listed.provider.as_str()).collect();
+    Failure::usage(format!("unknown provider `{name}`")).next(if names.is_empty() {
+        "/model".to_owned()
+    } else {
+        names.join(", ")
+    })
+}
+
+/// Refuses a model that the service does not have, as far as that is known.
+fn judged(config: &Config, choice: Choice, model: &str) -> Result<(Choice, Option<String>)> {
+    let provider = chosen(config, &choice).provider;
+    let is_listed = config.models.iter().any(|line| model.starts_with(&line.name));
+    let note = || {
+        let known = models::known(model, &config.models, false);
+        let unknown = known == models::Known::default() && !provider.starts_with("embedded");
+        unknown.then(|| format!("the context size and the price of `{model}` are not known"))
+    };
+    let Some(prefixes) = prefixes(&config.providers, &provider).filter(|_| !is_listed) else {
+        return Ok((choice, note()));
+    };
+    let names = known(config, &provider);
+    let score = |name: &String| strsim::jaro_winkler(name, model);
+    let nearest = names.iter().max_by(|a, b| score(a).total_cmp(&score(b)));
+    let is_ours = prefixes.iter().any(|prefix| model.starts_with(prefix));
+    let continues = names.iter().any(|name| model.starts_with(name.as_str()));
+    let misspelled = nearest.filter(|name| !continues && score(name) > MISSPELLED);
+    if is_ours && misspelled.is_none() {
+        return Ok((choice, note()));
+    }
+    let failure = Failure::usage(format!("`{provider}` has no model `{model}`"));
+    let failure = match nearest.filter(|name| score(name) > 0.8) {
+        Some(name) => failure.next(format!("/model {name}")),
+        None => failure.next("/model lists the models"),
+    };
+    Err(failure.next(format!("add `{model}` as [[models]] to the configuration, if it exists")))
+}
+
+/// How the names of the models begin that a provider has; `None` for a server of the user's own.
+fn prefixes(providers: &Providers, provider: &str) -> Option<&'static [&'static str]> {
+    let (kind, name) = provider.split_once('.').unwrap_or((provider, ""));
+    let own_server = match kind {
+        "anthropic" => providers.anthropic.get(name).is_some_and(|it| it.base_url.is_some()),
+        "openai" => providers.openai.get(name).is_some_and(|it| it.base_url.is_some()),
+        "gemini" => providers.gemini.get(name).is_some_and(|it| it.base_url.is_some()),
+        _ => true,
+    };
+    let maker = MAKERS.iter().find(|(maker, _)| *maker == kind).filter(|_| !own_server);
+    maker.map(|(_, prefixes)| *prefixes)
+}
+
+/// A bare type means its only entry.
+fn whole(providers: &Providers, reference: &str) -> String {
+    let begins = format!("{reference}.");
+    let mut of_type = providers.references().into_iter().filter(|it| it.starts_with(&begins));
+    match (of_type.next(), of_type.next()) {
+        (Some(only), None) => only,
+        (Some(_), Some(_)) | (None, _) => reference.to_owned(),
+    }
+}
+
+fn model_of(providers: &Providers, provider: &str) -> Option<String> {
+    let (kind, name) = provider.split_once('.').unwrap_or((provider, ""));
+    let model = match kind {
+        "anthropic" => providers.anthropic.get(name).and_then(|it| it.model.clone()),
+        "openai" => providers.openai.get(name).and_then(|it| it.model.clone()),
+        "databricks" => providers.databricks.get(name).and_then(|it| it.model.clone()),
+        "gemini" => providers.gemini.get(name).and_then(|it| it.model.clone()),
+        "embedded" => {
+            let model = providers.embedded.get(name).and_then(|it| it.model.clone());
+            model.or_else(|| Some(base::host::catalogue::DEFAULT.to_owned()))
+        }
+        _ => None,
+    };
+    model.or_else(|| models::default_model(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        toml::from_str(text).unwrap()
+    }
+
+    fn named(
+        text: &str,
+        typed: &str,
+    ) -> std::result::Result<(Option<String>, Option<String>), String> {
+        let found = find(&config(text), &Choice::default(), typed);
+        found.map(|(choice, _)| (choice.reference, choice.model)).map_err(|why| why.to_string())
+    }
+
+    const TWO: &str = "[providers]\ndefault_provider = \"anthropic.work\"\n\
+        [providers.anthropic.work]\nmodel = \"claude-sonnet-4-5\"\n\
+        [providers.openai.local]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"qwen3:8b\"\n";
+
+    #[test]
+    fn models_and_providers_are_found_by_name() {
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(named(TWO, "openai.local"), Ok((some("openai.local"), None)));
+        assert_eq!(named(TWO, "qwen3:8b"), Ok((some("openai.local"), some("qwen3:8b"))));
+        assert_eq!(named(TWO, "openai.local llama"), Ok((some("openai.local"), some("llama"))));
+        assert_eq!(named(TWO, "claude-haiku-4-5"), Ok((None, some("claude-haiku-4-5"))));
+    }
+
+    #[test]
+    fn what_the_service_does_not_have_is_refused_with_what_is_near() {
+        let why = named(TWO, "claude-sonet-4-5").unwrap_err();
+        assert!(why.contains("has no model `claude-sonet-4-5`"), "{why}");
+        assert!(why.contains("/model claude-sonnet-4"), "{why}");
+        assert!(named(TWO, "gpt-5").unwrap_err().contains("anthropic.work"), "another maker's");
+        assert!(named(TWO, "nobody.there x").unwrap_err().contains("unknown provider"));
+        let own = format!("{TWO}[[models]]\nname = \"mine\"\n");
+        assert!(named(&own, "mine").is_ok(), "the user says that there is one");
+    }
+
+    #[test]
+    fn what_is_asked_is_told_without_asking() {
+        let listed = chosen(&config(TWO), &Choice::default());
+        assert_eq!(listed.provider, "anthropic.work");
+        assert_eq!(listed.model.as_deref(), Some("claude-sonnet-4-5"));
+        assert!(known(&config(TWO), "anthropic.work").contains(&"claude-haiku-4-5".to_owned()));
+        assert!(known(&config(TWO), "openai.local").is_empty());
+    }
+}

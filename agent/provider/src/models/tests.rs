@@ -1,0 +1,74 @@
+//! Tests of what is known about models.
+
+use super::*;
+
+fn named(model: &str) -> Known {
+    known(model, &[], true)
+}
+
+fn own(text: &str) -> Vec<ModelConfig> {
+    let config: base::config::Config = toml::from_str(text).unwrap();
+    config.models
+}
+
+#[test]
+fn the_longest_beginning_holds() {
+    assert_eq!(named("gpt-4o-mini-2024-07-18").price.unwrap().input, 0.15);
+    assert_eq!(named("openai/gpt-4o-2024-08-06").price.unwrap().input, 2.5);
+    assert_eq!(named("claude-sonnet-4-5-20250929").price.unwrap().input, 3.0);
+    assert_eq!(named("scripted"), Known::default());
+    for kind in ["anthropic", "openai", "gemini"] {
+        assert!(named(&default_model(kind).unwrap()).context.is_some(), "{kind}");
+    }
+}
+
+#[test]
+fn the_users_lines_come_before_ours_and_fill_up_from_them() {
+    let own = own("[[models]]\nname = \"gpt-4o\"\nprice = { input = 9, output = 99 }\n\
+                   [[models]]\nname = \"Mine-\"\ncontext = 1000\n\
+                   [[models]]\nname = \"mine-large\"\ncontext = 5000\nmax_output = 70\n");
+    let gpt = known("gpt-4o-mini", &own, false);
+    assert_eq!((gpt.price.unwrap().output, gpt.context), (99.0, Some(128_000)));
+    let mine = known("vendor/mine-large-2", &own, false);
+    assert_eq!((mine.context, mine.max_output, mine.price), (Some(5000), Some(70), None));
+    assert_eq!(known("mine-small", &own, true).context, Some(1000));
+}
+
+#[test]
+fn a_price_of_ours_holds_at_the_maker_only() {
+    assert!(known("gpt-4o", &[], true).price.is_some());
+    assert!(known("gpt-4o", &[], false).price.is_none());
+}
+
+#[test]
+fn the_configuration_beats_the_table_and_the_loop_never_gets_more_than_fits() {
+    let agent = AgentConfig::default();
+    let said = ModelOverrides {
+        context: Some(10_000),
+        max_output: Some(9_000),
+        ..ModelOverrides::default()
+    };
+    let (facts, price) = facts("openai.x", "gpt-4o", said, &agent, known("gpt-4o", &[], false));
+    assert_eq!((facts.context, facts.max_output, price), (10_000, 5_000, None));
+}
+
+#[test]
+fn small_models_are_told_by_their_name() {
+    assert_eq!(billions("Qwen2.5-Coder-1.5B-Instruct"), Some(1.5));
+    assert_eq!(billions("qwen3-30b-a3b"), Some(30.0));
+    assert_eq!(billions("gpt-4o"), None);
+}
+
+#[test]
+fn each_kind_of_token_has_its_price() {
+    let usage = Usage {
+        input: 1_000_000,
+        output: 100_000,
+        cache_read: 1_000_000,
+        cache_write: 0,
+        cost_usd: None,
+        cost_incomplete: false,
+    };
+    let price = Price { input: 3.0, output: 15.0, cache_read: Some(0.3), cache_write: None };
+    assert!((cost(&usage, price) - 4.8).abs() < 1e-9);
+}

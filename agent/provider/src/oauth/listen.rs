@@ -1,0 +1,165 @@
+//! Waits on this machine for the browser that comes back from a sign-in.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use base::failure::{Failure, Result};
+use oauth2::url::Url;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// The longest head of a request that is read.
+const MOST: usize = 16 << 10;
+/// How long a connection may take to say what it wants; browsers open some in advance.
+const PATIENCE: Duration = Duration::from_secs(130);
+
+/// A listener on loopback.
+pub struct Listener {
+    sockets: Vec<TcpListener>,
+    port: u16,
+}
+
+/// What the service sent back with the browser.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Callback {
+    /// A code to make tokens from.
+    Code(AuthorizationCode),
+    /// The user or the service said no.
+    Refused(String),
+}
+
+/// The browser, back from the service.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AuthorizationCode {
+    /// What tokens are made from.
+    pub code: String,
+    /// The whole address with which it came.
+    pub url: String,
+}
+
+impl Listener {
+    /// Listens on a port of this machine; 0 takes any. `localhost` may mean either address.
+    pub async fn open(port: u16) -> Result<Listener> {
+        let taken = |why: std::io::Error| {
+            Failure::failed(format!("cannot listen on port {port} of this machine"))
+                .because(why)
+                .next("end the program that uses it, or choose another: --port N")
+        };
+        let first = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(taken)?;
+        let port = first.local_addr().map_err(taken)?.port();
+        let second = TcpListener::bind(SocketAddr::from((Ipv6Addr::LOCALHOST, port))).await;
+        Ok(Listener { sockets: std::iter::once(first).chain(second).collect(), port })
+    }
+
+    /// Where the browser shall come back to.
+    pub fn address(&self) -> String {
+        format!("http://localhost:{}", self.port)
+    }
+
+    /// Waits for the browser that carries this state; others are told that they are wrong.
+    pub async fn answer(&self, state: &str) -> Callback {
+        let mut visits: JoinSet<Option<Callback>> = JoinSet::new();
+        loop {
+            tokio::select! {
+                visitor = accept(&self.sockets) => {
+                    let state = state.to_owned();
+                    visits.spawn(async move {
+                        tokio::time::timeout(PATIENCE, visit(visitor, &state)).await.ok()?
+                    });
+                }
+                Some(done) = visits.join_next() => {
+                    if let Ok(Some(answer)) = done {
+                        return answer;
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn accept(sockets: &[TcpListener]) -> TcpStream {
+    let visitors = sockets.iter().map(|socket| {
+        Box::pin(async move {
+            loop {
+                if let Ok((stream, _)) = socket.accept().await {
+                    return stream;
+                }
+                // Out of descriptors, for a moment.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+    });
+    futures_util::future::select_all(visitors).await.0
+}
+
+/// One request: answered, and heard when it is the one.
+async fn visit(mut stream: TcpStream, state: &str) -> Option<Callback> {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let mut bytes = [0; 2048];
+        let count = stream.read(&mut bytes).await.ok().filter(|count| *count > 0)?;
+        head.extend_from_slice(&bytes[..count]);
+        if head.len() > MOST {
+            return None;
+        }
+    }
+    let head = String::from_utf8_lossy(&head);
+    let answer = target(&head).and_then(|target| read(target, state));
+    let (status, text) = match &answer {
+        Some(Callback::Code(_)) => ("200 OK", "You are signed in. You can close this page."),
+        Some(Callback::Refused(_)) => ("200 OK", "The sign-in was refused. g3 says more."),
+        None => ("400 Bad Request", "This is not the sign-in that g3 waits for."),
+    };
+    let page = format!("<!DOCTYPE html><title>g3</title><p>{text}</p>\n");
+    let reply = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: {}\r\n\
+         cache-control: no-store\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n{page}",
+        page.len()
+    );
+    // Whether the browser shows the page makes no difference to the sign-in.
+    let _ = stream.write_all(reply.as_bytes()).await;
+    let _ = stream.shutdown().await;
+    answer
+}
+
+/// The address in the first line of a request.
+fn target(head: &str) -> Option<&str> {
+    head.strip_prefix("GET ")?.split(' ').next()
+}
+
+/// What an address with our state says.
+fn read(target: &str, state: &str) -> Option<Callback> {
+    let url = Url::parse("http://localhost").ok()?.join(target).ok()?;
+    let value = |key: &str| url.query_pairs().find(|(k, _)| k == key).map(|(_, v)| v.into_owned());
+    if url.path() != "/" || value("state").as_deref() != Some(state) {
+        return None;
+    }
+    if let Some(error) = value("error") {
+        let more = value("error_description").map(|more| format!(": {more}")).unwrap_or_default();
+        return Some(Callback::Refused(format!("{error}{more}")));
+    }
+    let code = value("code").filter(|code| !code.is_empty())?;
+    Some(Callback::Code(AuthorizationCode { code, url: url.to_string() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_answer_with_our_state_counts() {
+        let url = "http://localhost/?code=a%2Fb&state=s".to_owned();
+        let code = Some(Callback::Code(AuthorizationCode { code: "a/b".to_owned(), url }));
+        assert!(read("/?code=a%2Fb&state=s", "s") == code);
+        let refused = Some(Callback::Refused("access_denied: no way".to_owned()));
+        assert!(read("/?error=access_denied&error_description=no+way&state=s", "s") == refused);
+        for wrong in
+            ["/?code=a", "/?code=a&state=t", "/x?code=a&state=s", "/?state=s", "//evil/?code=a"]
+        {
+            assert!(read(wrong, "s").is_none(), "{wrong}");
+        }
+        assert_eq!(target("GET /?a=b HTTP/1.1\r\n"), Some("/?a=b"));
+        assert_eq!(target("POST / HTTP/1.1\r\n"), None);
+    }
+}

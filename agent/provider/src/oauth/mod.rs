@@ -1,0 +1,191 @@
+//! A login to a workspace instead of a key: made once through the browser (OAuth 2.0 with PKCE),
+//! kept below the user's own `~/.g3`, and renewed when it runs out or is refused.
+
+pub mod listen;
+pub mod service;
+pub mod sign_in;
+pub mod store;
+
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use base::clock::Clock;
+use base::failure::Failure;
+use base::lock::Lock;
+use base::secret::{DOTS, Secret};
+
+use crate::error::{ProviderError, Refusal};
+use service::Service;
+use store::{Store, Tokens};
+
+/// A token that lives no longer than this is renewed before it is used.
+const MARGIN: Duration = Duration::from_secs(60);
+/// How long g3 stays for a renewal under way when it is told to end.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// Where a login holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workspace {
+    /// `type.name`, for messages.
+    pub reference: String,
+    /// The origin, e.g. `https://x.cloud.databricks.com`.
+    pub host: String,
+    /// Whether plain `http` may leave this machine.
+    pub allow_http: bool,
+}
+
+impl Workspace {
+    /// What makes a new login.
+    pub fn command(&self) -> String {
+        let (kind, name) = self.reference.split_once('.').unwrap_or((&self.reference, ""));
+        format!("g3 login {kind} {name}").trim_end().to_owned()
+    }
+}
+
+/// A login in use. Dropping it waits for its renewals: g3 ends by dropping what it works with.
+pub struct Login {
+    inner: Arc<Inner>,
+    /// Each closes when its renewal is over.
+    under_way: Mutex<Vec<Receiver<()>>>,
+}
+
+/// What a renewal works with. Processes that share it renew it one after the other, and each takes over what
+/// another one got: a service may take back a token for renewal that was used twice.
+struct Inner {
+    workspace: Workspace,
+    store: Store,
+    held: Mutex<Tokens>,
+    clock: Clock,
+}
+
+impl Login {
+    /// The login that was made for a workspace; none is a failure that says how to make one.
+    pub fn of(workspace: Workspace) -> Result<Login, Failure> {
+        let store = Store::of(&workspace.host)?;
+        let Some(tokens) = store.read()? else {
+            return Err(Failure::usage(format!("there is no login for {}", workspace.host))
+                .because(format!("`{}` has use_oauth = true", workspace.reference))
+                .next(workspace.command())
+                .next("or take a token: `token` instead of `use_oauth`"));
+        };
+        let inner = Inner { workspace, store, held: Mutex::new(tokens), clock: Clock::from_env() };
+        Ok(Login { inner: Arc::new(inner), under_way: Mutex::default() })
+    }
+
+    /// A token to ask with.
+    pub async fn token(&self) -> Result<Secret, ProviderError> {
+        let held = self.inner.held();
+        if self.inner.lasts(&held) {
+            return Ok(held.access);
+        }
+        self.renewed(&held.access).await
+    }
+
+    /// Another token than the one that was refused or ran out. A renewal that has begun goes on
+    /// when the question is cancelled and when g3 ends, on a thread of its own: the service takes
+    /// the old token for renewal back, so what it gave for it must not be lost.
+    pub async fn renewed(&self, stale: &Secret) -> Result<Secret, ProviderError> {
+        let (inner, stale) = (Arc::clone(&self.inner), stale.clone());
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let (open, closes) = channel::<()>();
+        self.goes_on(closes);
+        thread::spawn(move || {
+            let _open = open;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let renewed = runtime
+                .map_err(|why| ProviderError::Broken(why.to_string()))
+                .and_then(|runtime| runtime.block_on(inner.renewed(&stale)));
+            let _ = tell.send(renewed);
+        });
+        told.await.map_err(|why| ProviderError::Broken(why.to_string()))?
+    }
+
+    fn goes_on(&self, renewal: Receiver<()>) {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        under_way.retain(|renewal| renewal.try_recv() == Err(TryRecvError::Empty));
+        under_way.push(renewal);
+    }
+
+    /// Text without the tokens, for messages.
+    pub fn without_tokens(&self, text: &str) -> String {
+        let held = self.inner.held();
+        let secrets = [Some(&held.access), held.refresh.as_ref()];
+        let secrets = secrets.into_iter().flatten().filter(|secret| secret.reveal().len() >= 4);
+        secrets.fold(text.to_owned(), |text, secret| text.replace(secret.reveal(), DOTS))
+    }
+}
+
+impl Drop for Login {
+    fn drop(&mut self) {
+        let under_way = self.under_way.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for renewal in under_way {
+            // It never says anything; it closes.
+            let _ = renewal.recv_timeout(LINGER);
+        }
+    }
+}
+
+impl Inner {
+    async fn renewed(&self, stale: &Secret) -> Result<Secret, ProviderError> {
+        let lock = self.locked().await?;
+        let stored =
+            self.store.read().map_err(|failure| self.lost(Refusal::new(failure.sentence())))?;
+        let stored = stored.ok_or_else(|| self.lost(Refusal::new("it was removed")))?;
+        if stored.access != *stale && self.lasts(&stored) {
+            return Ok(self.keep(stored));
+        }
+        let Some(refresh) = &stored.refresh else {
+            return Err(self.lost(Refusal::new("it has run out and cannot be renewed")));
+        };
+        let place = self.store.place(&lock).map_err(|failure| unusable(&failure))?;
+        let Workspace { host, allow_http, .. } = &self.workspace;
+        let service = Service::of(host, *allow_http).await?;
+        let fresh = match service.renew(refresh, self.clock.now()).await {
+            Ok(fresh) => fresh,
+            Err(ProviderError::Rejected(why)) => return Err(self.lost(why)),
+            Err(other) => return Err(other),
+        };
+        let fresh = Tokens { refresh: fresh.refresh.or(stored.refresh), ..fresh };
+        let written = self.store.fill(place, &fresh);
+        drop(lock);
+        written.map_err(|failure| self.lost(Refusal::new(failure.sentence())))?;
+        Ok(self.keep(fresh))
+    }
+
+    async fn locked(&self) -> Result<Lock, ProviderError> {
+        let store = self.store.clone();
+        let locked = tokio::task::spawn_blocking(move || store.locked()).await;
+        let locked = locked.map_err(|why| ProviderError::Broken(why.to_string()))?;
+        locked.map_err(|failure| unusable(&failure))
+    }
+
+    fn lasts(&self, tokens: &Tokens) -> bool {
+        tokens.expires.is_none_or(|end| {
+            Duration::try_from(end.duration_since(self.clock.now())).is_ok_and(|left| left > MARGIN)
+        })
+    }
+
+    fn held(&self) -> Tokens {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn keep(&self, tokens: Tokens) -> Secret {
+        let access = tokens.access.clone();
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = tokens;
+        access
+    }
+
+    fn lost(&self, why: Refusal) -> ProviderError {
+        let text = format!("the login for {} is not valid any more: {why}", self.workspace.host);
+        Refusal { text, ..why }.hint(self.workspace.command()).into()
+    }
+}
+
+/// A login that holds, whose renewal could not be written down here: nothing was asked for.
+fn unusable(failure: &Failure) -> ProviderError {
+    Refusal::new(format!("cannot renew the login: {}", failure.sentence()))
+        .hint("free disk space, or check the permissions of that file")
+        .into()
+}

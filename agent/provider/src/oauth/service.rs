@@ -1,0 +1,159 @@
+//! What a workspace's sign-in service does: tells its addresses, makes tokens from a code, and
+//! renews them. The protocol is the crate's, the requests go out through our own client.
+
+use std::time::Duration;
+
+use base::secret::Secret;
+use base::text::{head, printable};
+use jiff::Timestamp;
+use oauth2::basic::{BasicClient, BasicTokenResponse};
+use oauth2::http::{Method, StatusCode};
+use oauth2::{
+    AuthUrl, AuthorizationCode, ClientId, CsrfToken, EndpointNotSet, EndpointSet, HttpRequest,
+    HttpResponse, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RefreshToken,
+    RequestTokenError, Scope, TokenResponse, TokenUrl,
+};
+use serde::Deserialize;
+
+use super::store::Tokens;
+use crate::error::{ProviderError, Refusal};
+use crate::http;
+
+/// The public client that every workspace knows; it has no secret.
+pub const CLIENT: &str = "databricks-cli";
+const SCOPES: [&str; 2] = ["all-apis", "offline_access"];
+/// Where a workspace tells its addresses (RFC 8414).
+const ADDRESSES: &str = "/oidc/.well-known/oauth-authorization-server";
+
+type Client = BasicClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointSet>;
+
+/// The sign-in service of a workspace.
+pub struct Service {
+    client: Client,
+    allow_http: bool,
+}
+
+/// A sign-in that waits for its code.
+pub struct PendingSignIn {
+    /// What the user opens.
+    pub url: String,
+    /// What the answer must carry.
+    pub state: String,
+    verifier: PkceCodeVerifier,
+}
+
+#[derive(Deserialize)]
+struct Addresses {
+    authorization_endpoint: String,
+    token_endpoint: String,
+}
+
+impl Service {
+    /// Asks a workspace for its sign-in service.
+    pub async fn of(host: &str, allow_http: bool) -> Result<Service, ProviderError> {
+        let uri = format!("{host}{ADDRESSES}");
+        let no = |why: String| -> ProviderError {
+            Refusal::new(format!("{host} offers no sign-in: {why}"))
+                .hint("check `host`: a workspace's address")
+                .into()
+        };
+        let mut request = HttpRequest::new(Vec::new());
+        *request.method_mut() = Method::GET;
+        *request.uri_mut() = uri.parse().map_err(|_| no("its address makes no sense".into()))?;
+        let answer = send(request, allow_http).await?;
+        if answer.status() != StatusCode::OK {
+            return Err(no(format!("HTTP {}", answer.status().as_u16())));
+        }
+        let found: Addresses = serde_json::from_slice(answer.body())
+            .map_err(|_| no("its answer names no addresses".to_owned()))?;
+        for address in [&found.authorization_endpoint, &found.token_endpoint] {
+            http::address(address, "", allow_http).map_err(|failure| no(failure.sentence()))?;
+        }
+        let bad = |why: oauth2::url::ParseError| no(why.to_string());
+        let client = BasicClient::new(ClientId::new(CLIENT.to_owned()))
+            .set_auth_uri(AuthUrl::new(found.authorization_endpoint).map_err(bad)?)
+            .set_token_uri(TokenUrl::new(found.token_endpoint).map_err(bad)?);
+        Ok(Service { client, allow_http })
+    }
+
+    /// Begins a sign-in whose answer comes to `redirect`.
+    pub fn begin(&mut self, redirect: &str) -> Result<PendingSignIn, ProviderError> {
+        let redirect = RedirectUrl::new(redirect.to_owned())
+            .map_err(|why| ProviderError::rejected(why.to_string()))?;
+        self.client = self.client.clone().set_redirect_uri(redirect);
+        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
+        let (url, state) = self
+            .client
+            .authorize_url(CsrfToken::new_random)
+            .add_scopes(SCOPES.map(|scope| Scope::new(scope.to_owned())))
+            .set_pkce_challenge(challenge)
+            .url();
+        Ok(PendingSignIn { url: url.into(), state: state.into_secret(), verifier })
+    }
+
+    /// The tokens for the code that a sign-in gave.
+    pub async fn finish(
+        &self,
+        begun: PendingSignIn,
+        code: String,
+        now: Timestamp,
+    ) -> Result<Tokens, ProviderError> {
+        let allow_http = self.allow_http;
+        let http = |request| send(request, allow_http);
+        let asked = self
+            .client
+            .exchange_code(AuthorizationCode::new(code))
+            .set_pkce_verifier(begun.verifier)
+            .request_async(&http)
+            .await;
+        asked.map(|answer| tokens(&answer, now)).map_err(error)
+    }
+
+    /// New tokens for the one that is there for it.
+    pub async fn renew(&self, refresh: &Secret, now: Timestamp) -> Result<Tokens, ProviderError> {
+        let allow_http = self.allow_http;
+        let http = |request| send(request, allow_http);
+        let refresh = RefreshToken::new(refresh.reveal().to_owned());
+        let asked = self.client.exchange_refresh_token(&refresh).request_async(&http).await;
+        asked.map(|answer| tokens(&answer, now)).map_err(error)
+    }
+}
+
+/// Sends a request; a service that has a bad moment is no refusal.
+async fn send(request: HttpRequest, allow_http: bool) -> Result<HttpResponse, ProviderError> {
+    let answer = http::once(request, allow_http).await?;
+    match answer.status().as_u16() {
+        429 => Err(ProviderError::RateLimited { after: None }),
+        status @ 500.. => {
+            Err(ProviderError::Overloaded(format!("HTTP {status} from the sign-in service")))
+        }
+        _ => Ok(answer),
+    }
+}
+
+fn tokens(answer: &BasicTokenResponse, now: Timestamp) -> Tokens {
+    let until = |life: Duration| now.checked_add(life).ok();
+    Tokens {
+        access: Secret::new(answer.access_token().secret().as_str()),
+        refresh: answer.refresh_token().map(|token| Secret::new(token.secret().as_str())),
+        expires: answer.expires_in().and_then(until),
+    }
+}
+
+type Failed = RequestTokenError<ProviderError, oauth2::basic::BasicErrorResponse>;
+
+/// Never with the body that could not be read: it may hold a token.
+fn error(failed: Failed) -> ProviderError {
+    match failed {
+        RequestTokenError::Request(error) => error,
+        RequestTokenError::ServerResponse(said) => {
+            let kind = said.error().to_string();
+            let more = said.error_description().map(|text| head(text, 200));
+            let text = more.map_or_else(|| kind.clone(), |text| format!("{kind}: {text}"));
+            ProviderError::rejected(format!("the sign-in service says {}", printable(&text)))
+        }
+        RequestTokenError::Parse(..) | RequestTokenError::Other(_) => {
+            ProviderError::Broken("the sign-in service's answer cannot be read".to_owned())
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! From the configuration to a provider that can be asked.
+
+pub mod databricks;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::config::Config;
+use base::config::base_url::BaseUrl;
+use base::config::providers::{AnthropicConfig, GeminiConfig, OpenaiConfig, TYPES, Wire as Format};
+use base::failure::Failure;
+
+use crate::anthropic::{BESIDE_THOUGHT, Messages};
+use crate::auth::KeySources;
+use crate::embedded;
+use crate::gemini::Gemini;
+use crate::hosted::{Hosted, Wire};
+use crate::http::Endpoint;
+use crate::http_error::Advice;
+use crate::models::{self, ModelOverrides};
+use crate::openai_chat::dialect::Service;
+use crate::openai_chat::{Chat, OPENAI_HOST, Thought};
+use crate::openai_responses::Responses;
+use crate::provider::{Facts, Provider};
+use crate::text_calls::TextCalls;
+use crate::{fallback, retry};
+
+const ANTHROPIC: &str = "https://api.anthropic.com";
+const OPENAI: &str = "https://api.openai.com/v1";
+const GEMINI: &str = "https://generativelanguage.googleapis.com";
+const MILLION: u32 = 1_000_000;
+
+/// Who shall be asked, as far as flags say it.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// `type.name` or a bare type; without one the configuration and the environment decide
+    /// ([`base::config::providers::Providers::chosen`]).
+    pub reference: Option<String>,
+    /// Stands for the configured model.
+    pub model: Option<String>,
+    /// Stands for the configured model to fall back on.
+    pub fallback: Option<String>,
+    /// Whether a budget holds: models without a known price are refused.
+    pub budget: bool,
+}
+
+/// Opens a provider, wrapped so that it asks again, or another model, where that may help.
+pub fn open(config: &Config, choice: &Choice) -> Result<Box<dyn Provider>, Failure> {
+    let reference = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
+    if choice.fallback.is_some() && reference.split('.').next() == Some("embedded") {
+        return Err(Failure::usage(format!("`{reference}` has no model to fall back on"))
+            .because("it runs on this machine, where no other one is less busy"));
+    }
+    let own = by_reference(config, &reference, choice.model.as_deref())?;
+    check_price(choice, own.facts())?;
+    let spare = spare(config, choice, own.facts());
+    let models = fallback::FallbackModels::new(own, spare);
+    let attempts = config.agent.max_retry_attempts;
+    Ok(Box::new(retry::RetryingProvider::new(models, attempts, retry::Backoff::from_env())))
+}
+
+/// Whether the chosen provider, and those that other roles name, could be opened: key, model and
+/// address are there. Asks no model, and starts none on this machine.
+pub fn check(
+    config: &Config,
+    choice: &Choice,
+    roles: impl Iterator<Item = String>,
+) -> Result<(), Failure> {
+    let chosen = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
+    for (n, reference) in std::iter::once(chosen).chain(roles).enumerate() {
+        let model = choice.model.as_deref().filter(|_| n == 0);
+        if reference.split('.').next() == Some("embedded") {
+            base::host::find::Wanted::of(&config.providers.local(&reference), model)?;
+        } else {
+            let choice = Choice { reference: Some(reference), ..choice.clone() };
+            open(config, &Choice { model: model.map(str::to_owned), ..choice })?;
+        }
+    }
+    Ok(())
+}
+
+/// How the model to fall back on is opened, when there is one.
+fn spare(config: &Config, choice: &Choice, own: &Facts) -> Option<fallback::Open> {
+    let reference = own.provider.clone();
+    let configured = config.providers.fallback_model(&reference);
+    let model = choice.fallback.as_deref().or(configured).filter(|model| *model != own.model)?;
+    let (config, choice, model) = (config.clone(), choice.clone(), model.to_owned());
+    Some(Arc::new(move || {
+        let other = by_reference(&config, &reference, Some(&model))?;
+        check_price(&choice, other.facts())?;
+        Ok(other)
+    }))
+}
+
+/// A budget cannot be kept where the price is unknown.
+fn check_price(choice: &Choice, facts: &Facts) -> Result<(), Failure> {
+    if !choice.budget || facts.priced {
+        return Ok(());
+    }
+    let Facts { provider, model, .. } = facts;
+    let price = "price = { input = …, output = … }";
+    let failure = Failure::usage(format!("the price of `{model}` on `{provider}` is unknown"))
+        .because("a budget cannot be kept without it");
+    let failure = match provider.contains('.') {
+        true => failure.next(format!("set `{price}` in [providers.{provider}]")),
+        false => failure.next(format!("add [[models]] with `name = \"{model}\"` and `{price}`")),
+    };
+    Err(failure
+        .next("prices are US dollars for a million tokens")
+        .next("or limit tokens instead of money: --max-tokens N"))
+}
+
+/// Who is to be asked, and for what.
+struct Wanted<'a> {
+    reference: String,
+    model: Option<&'a str>,
+    config: &'a Config,
+}
+
+/// Opens the provider that a reference names.
+pub fn by_reference(
+    config: &Config,
+    reference: &str,
+    model: Option<&str>,
+) -> Result<Box<dyn Provider>, Failure> {
+    let (kind, name) = match reference.split_once('.') {
+        Some((kind, name)) => (kind, Some(name)),
+        None => (reference, None),
+    };
+    let kind = if kind == "openai_compatible" { "openai" } else { kind };
+    if !TYPES.contains(&kind) {
+        return Err(Failure::usage(format!("`{reference}` names no provider"))
+            .because(format!("there is no type `{kind}`"))
+            .next(format!("use one of these types: {}", TYPES.join(", "))));
+    }
+    let (reference, name) = named(config, kind, name)?;
+    let wanted = Wanted { reference, model, config };
+    match kind {
+        "anthropic" => {
+            let entry = config.providers.anthropic.get(&name).cloned().unwrap_or_default();
+            Ok(Box::new(anthropic(&entry, &wanted)?))
+        }
+        "openai" => {
+            let entry = config.providers.openai.get(&name).cloned().unwrap_or_default();
+            openai(&entry, &wanted)
+        }
+        "gemini" => {
+            let entry = config.providers.gemini.get(&name).cloned().unwrap_or_default();
+            Ok(Box::new(gemini(&entry, &wanted)?))
+        }
+        "embedded" => {
+            let entry = config.providers.embedded.get(&name).cloned().unwrap_or_default();
+            Ok(Box::new(embedded::open(&entry, &wanted.reference, wanted.model)?))
+        }
+        _ => {
+            let entry = config.providers.databricks.get(&name).cloned().unwrap_or_default();
+            Ok(Box::new(databricks::open(&entry, &wanted)?))
+        }
+    }
+}
+
+/// The whole reference and the name of an entry: the one that is named, or the only one, or none.
+fn named(config: &Config, kind: &str, name: Option<&str>) -> Result<(String, String), Failure> {
+    let references = config.providers.references();
+    let of_kind = references.iter().filter_map(|text| text.split_once('.'));
+    let names: Vec<&str> = of_kind.filter(|(k, _)| *k == kind).map(|(_, n)| n).collect();
+    let name = match (name, names.as_slice()) {
+        (Some(name), names) if names.contains(&name) => name,
+        (Some(name), names) => return Err(unknown(kind, name, names)),
+        (None, []) => return Ok((kind.to_owned(), String::new())),
+        (None, [only]) => only,
+        (None, several) => {
+            return Err(Failure::usage(format!("there are several providers of type `{kind}`"))
+                .next(format!("name one: {kind}.{}", several.join(&format!(", {kind}.")))));
+        }
+    };
+    Ok((format!("{kind}.{name}"), name.to_owned()))
+}
+
+fn unknown(kind: &str, name: &str, names: &[&str]) -> Failure {
+    let failure = Failure::usage(format!("there is no provider `{kind}.{name}`"));
+    if names.is_empty() {
+        return failure.next(format!("add [providers.{kind}.{name}] to the configuration"));
+    }
+    failure.next(format!("use one of these: {kind}.{}", names.join(&format!(", {kind}."))))
+}
+
+fn anthropic(entry: &AnthropicConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> {
+    let key = KeySources {
+        provider: &wanted.reference,
+        given: entry.api_key.as_ref(),
+        command: entry.api_key_command.as_ref(),
+        variable: Some("ANTHROPIC_API_KEY"),
+    };
+    let key = key.need()?;
+    let base = wanted.base("anthropic", entry.base_url.as_deref(), ANTHROPIC);
+    let mut endpoint = wanted
+        .endpoint(base, "/v1/messages", entry.allow_http)?
+        .header("anthropic-version", "2023-06-01")
+        .key("x-api-key", "", key.secret)?;
+    if entry.enable_1m_context {
+        endpoint = endpoint.header("anthropic-beta", "context-1m-2025-08-07");
+    }
+    let context = entry.context_length.or(entry.enable_1m_context.then_some(MILLION));
+    let (max_output, thinking) = (entry.max_tokens, entry.thinking_budget_tokens);
+    let said = ModelOverrides { context, max_output, price: entry.price, thinking };
+    let wire = Messages {
+        cache: entry.cache_config.unwrap_or_default(),
+        temperature: entry.temperature,
+        thinking,
+    };
+    let model = wanted.model("anthropic", entry.model.as_deref())?;
+    let is_maker = endpoint.host() == "api.anthropic.com";
+    let hosted = wanted.hosted((endpoint, is_maker), Box::new(wire), said, (model, key.origin));
+    room_to_answer(hosted, thinking)
+}
+
+/// A budget for thought that leaves no room for an answer would never be used.
+fn room_to_answer(hosted: Hosted, thinking: Option<u32>) -> Result<Hosted, Failure> {
+    let least = thinking.map_or(0, |budget| u64::from(budget) + BESIDE_THOUGHT);
+    let most = hosted.facts.max_output;
+    if thinking.is_none() || most > least {
+        return Ok(hosted);
+    }
+    let reference = &hosted.facts.provider;
+    Err(Failure::usage(format!("the thinking_budget_tokens of `{reference}` leave no room"))
+        .because(format!("a reply of `{}` has {most} tokens at most", hosted.facts.model))
+        .next(format!("set max_tokens over {least}, or a smaller budget")))
+}
+
+fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>, Failure> {
+    let key = KeySources {
+        provider: &wanted.reference,
+        given: entry.api_key.as_ref(),
+        command: entry.api_key_command.as_ref(),
+        variable: entry.base_url.is_none().then_some("OPENAI_API_KEY"),
+    };
+    // A server of one's own often wants no key.
+    let base = wanted.base("openai", entry.base_url.as_deref(), OPENAI);
+    let key = if base.url == OPENAI { Some(key.need()?) } else { key.find()? };
+    let path = match entry.wire {
+        Format::Chat => "/chat/completions",
+        Format::Responses => "/responses",
+    };
+    let mut endpoint = wanted.endpoint(base, path, entry.allow_http)?;
+    let origin = key.as_ref().map_or("it has none", |key| &key.origin).to_owned();
+    if let Some(key) = key.filter(|key| key.secret.reveal() != "none") {
+        endpoint = endpoint.key("authorization", "Bearer ", key.secret)?;
+    }
+    let (context, max_output) = (entry.context_length, entry.max_tokens);
+    let said = ModelOverrides { context, max_output, price: entry.price, thinking: None };
+    let is_openai = endpoint.host() == OPENAI_HOST;
+    let wire: Box<dyn Wire> = match entry.wire {
+        Format::Chat => {
+            let service = if is_openai { Service::Openai } else { Service::Other };
+            let thought = entry.reasoning_effort.clone().map(Thought::Effort);
+            Box::new(Chat { service, temperature: entry.temperature, thought, ..Chat::default() })
+        }
+        Format::Responses => {
+            let effort = entry.reasoning_effort.clone();
+            Box::new(Responses::new(entry.temperature).thinking(effort))
+        }
+    };
+    let kind = if is_openai { "openai" } else { "a server without a default" };
+    let model = wanted.model(kind, entry.model.as_deref())?;
+    let hosted = wanted.hosted((endpoint, is_openai), wire, said, (model, origin));
+    let hosted: Box<dyn Provider> = Box::new(hosted);
+    let is_native = entry.native_tools.unwrap_or(true);
+    Ok(if is_native { hosted } else { Box::new(TextCalls::new(hosted)) })
+}
+
+fn gemini(entry: &GeminiConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> {
+    let key = KeySources {
+        provider: &wanted.reference,
+        given: entry.api_key.as_ref(),
+        command: entry.api_key_command.as_ref(),
+        variable: Some("GEMINI_API_KEY"),
+    };
+    let key = key.need()?;
+    let model = wanted.model("gemini", entry.model.as_deref())?;
+    let model = model.strip_prefix("models/").unwrap_or(&model).to_owned();
+    if model.contains(['/', '?', '#', ':']) || model.contains(char::is_whitespace) {
+        return Err(Failure::usage(format!("`{model}` is no name of a Gemini model"))
+            .next("name one like gemini-2.5-pro"));
+    }
+    let how = if wanted.config.agent.enable_streaming {
+        "streamGenerateContent?alt=sse"
+    } else {
+        "generateContent"
+    };
+    let base = wanted.base("gemini", entry.base_url.as_deref(), GEMINI);
+    let path = format!("/v1beta/models/{model}:{how}");
+    let endpoint = wanted.endpoint(base, &path, entry.allow_http)?;
+    let endpoint = endpoint.key("x-goog-api-key", "", key.secret)?;
+    let is_maker = endpoint.host() == "generativelanguage.googleapis.com";
+    let (context, max_output) = (entry.context_length, entry.max_tokens);
+    let said = ModelOverrides { context, max_output, price: entry.price, thinking: None };
+    let wire = Box::new(Gemini::new(entry.temperature));
+    Ok(wanted.hosted((endpoint, is_maker), wire, said, (model, key.origin)))
+}
+
+impl Wanted<'_> {
+    /// The configured base URL, else the one of the environment, else the service's own.
+    fn base<'b>(&'b self, kind: &str, configured: Option<&'b str>, own: &'b str) -> BaseUrl<'b> {
+        let found = self.config.providers.base_url(kind, configured);
+        found.unwrap_or(BaseUrl { url: own, variable: None })
+    }
+
+    fn endpoint(
+        &self,
+        base: BaseUrl<'_>,
+        path: &str,
+        allow_http: bool,
+    ) -> Result<Endpoint, Failure> {
+        let patience = Duration::from_secs(self.config.agent.timeout_seconds);
+        let endpoint = Endpoint::new(base.url, path, allow_http);
+        let endpoint = endpoint.map_err(|failure| match base.variable {
+            Some(name) => Failure { what: format!("{} ({name})", failure.what), ..failure },
+            None => failure,
+        });
+        Ok(endpoint?.idle(patience))
+    }
+
+    fn model(&self, kind: &str, configured: Option<&str>) -> Result<String, Failure> {
+        let named = self.model.or(configured).map(str::to_owned);
+        named.or_else(|| models::default_model(kind)).ok_or_else(|| {
+            Failure::usage(format!("`{}` names no model", self.reference))
+                .next(format!("set `model` in [providers.{}], or give --model", self.reference))
+        })
+    }
+
+    fn hosted(
+        &self,
+        (endpoint, is_maker): (Endpoint, bool),
+        wire: Box<dyn Wire>,
+        said: ModelOverrides,
+        (model, key): (String, String),
+    ) -> Hosted {
+        let known = models::known(&model, &self.config.models, is_maker);
+        let agent = &self.config.agent;
+        let (facts, price) = models::facts(&self.reference, &model, said, agent, known);
+        let advice = Advice { provider: self.reference.clone(), model, key };
+        let streamed = self.config.agent.enable_streaming;
+        Hosted { endpoint, login: None, wire, facts, price, advice, streamed }
+    }
+}

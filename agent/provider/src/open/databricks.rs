@@ -1,0 +1,108 @@
+//! Opening a serving endpoint of Databricks: with a token, or with a login.
+
+use base::config::Config;
+use base::config::base_url::BaseUrl;
+use base::config::providers::DatabricksConfig;
+use base::failure::{Failure, Result};
+
+use super::{Wanted, named, room_to_answer};
+use crate::auth::KeySources;
+use crate::hosted::Hosted;
+use crate::http;
+use crate::models::ModelOverrides;
+use crate::oauth::{Login, Workspace};
+use crate::openai_chat::dialect::Service;
+use crate::openai_chat::{Chat, Thought};
+
+/// Opens the provider of a configuration entry.
+pub(super) fn open(entry: &DatabricksConfig, wanted: &Wanted<'_>) -> Result<Hosted> {
+    if entry.use_oauth && (entry.token.is_some() || entry.api_key_command.is_some()) {
+        return Err(Failure::usage(format!("`{}` has use_oauth and a token", wanted.reference))
+            .next("leave one of them out"));
+    }
+    let host = host(entry, &wanted.reference)?;
+    let key = if entry.use_oauth { None } else { Some(token(entry, wanted)?) };
+    let model = wanted.model("databricks", entry.model.as_deref())?;
+    if !model.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+        return Err(Failure::usage(format!("`{model}` is no name of a serving endpoint"))
+            .next("name one like databricks-claude-sonnet-4-5"));
+    }
+    let path = format!("/serving-endpoints/{model}/invocations");
+    let base = BaseUrl { url: &host, variable: None };
+    let mut endpoint = wanted.endpoint(base, &path, entry.allow_http)?;
+    let (origin, login) = match key {
+        Some(key) => {
+            endpoint = endpoint.key("authorization", "Bearer ", key.secret)?;
+            (key.origin, None)
+        }
+        None => {
+            let workspace = of_host(&wanted.reference, host, entry);
+            (format!("the login of `{}`", workspace.command()), Some(Login::of(workspace)?))
+        }
+    };
+    let (context, max_output) = (entry.context_length, entry.max_tokens);
+    let thinking = entry.thinking_budget_tokens;
+    let said = ModelOverrides { context, max_output, price: entry.price, thinking };
+    let (service, thought) = manner(entry, &model, &wanted.reference)?;
+    let wire = Chat { service, temperature: entry.temperature, thought, ..Chat::default() };
+    let hosted = wanted.hosted((endpoint, false), Box::new(wire), said, (model, origin));
+    room_to_answer(Hosted { login, ..hosted }, thinking)
+}
+
+/// Whether a model of Anthropic is behind the endpoint, and how it is asked to think. A name of
+/// the user's own choice does not tell; a budget does, for others take none.
+fn manner(
+    entry: &DatabricksConfig,
+    model: &str,
+    reference: &str,
+) -> Result<(Service, Option<Thought>)> {
+    let is_claude = model.to_ascii_lowercase().contains("claude");
+    match (&entry.reasoning_effort, entry.thinking_budget_tokens) {
+        (None, None) if is_claude => Ok((Service::DatabricksClaude, None)),
+        (None, None) => Ok((Service::Databricks, None)),
+        (None, Some(budget)) => Ok((Service::DatabricksClaude, Some(Thought::Budget(budget)))),
+        (Some(word), None) if !is_claude => {
+            Ok((Service::Databricks, Some(Thought::Effort(word.clone()))))
+        }
+        (Some(_), _) => Err(Failure::usage(format!("`{reference}` sets reasoning_effort"))
+            .because("models of Anthropic think by tokens")
+            .next("set `thinking_budget_tokens` instead")),
+    }
+}
+
+/// The workspace that a login is for, and whether its provider uses a login; `name` picks one of
+/// several entries.
+pub fn workspace(config: &Config, name: Option<&str>) -> Result<(Workspace, bool)> {
+    let (reference, name) = named(config, "databricks", name)?;
+    let entry = config.providers.databricks.get(&name).cloned().unwrap_or_default();
+    let host = host(&entry, &reference)?;
+    http::address(&host, "", entry.allow_http)?;
+    Ok((of_host(&reference, host, &entry), entry.use_oauth))
+}
+
+fn of_host(reference: &str, host: String, entry: &DatabricksConfig) -> Workspace {
+    Workspace { reference: reference.to_owned(), host, allow_http: entry.allow_http }
+}
+
+/// The origin of the workspace, without a slash at its end.
+fn host(entry: &DatabricksConfig, reference: &str) -> Result<String> {
+    let host = entry.host.clone().or_else(|| std::env::var("DATABRICKS_HOST").ok());
+    let host = host.filter(|host| !host.trim().is_empty()).ok_or_else(|| {
+        Failure::usage(format!("`{reference}` names no workspace"))
+            .next("set `host` to its address, or DATABRICKS_HOST")
+    })?;
+    let host = host.trim().trim_end_matches('/');
+    Ok(if host.contains("://") { host.to_owned() } else { format!("https://{host}") })
+}
+
+fn token(entry: &DatabricksConfig, wanted: &Wanted<'_>) -> Result<crate::auth::Key> {
+    let sources = KeySources {
+        provider: &wanted.reference,
+        given: entry.token.as_ref(),
+        command: entry.api_key_command.as_ref(),
+        variable: Some("DATABRICKS_TOKEN"),
+    };
+    sources
+        .need()
+        .map_err(|failure| failure.next("or sign in: `use_oauth = true`, then g3 login databricks"))
+}

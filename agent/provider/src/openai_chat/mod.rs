@@ -1,0 +1,92 @@
+//! OpenAI chat completions, streamed, for OpenAI and every server that speaks its format:
+//! llama.cpp, ollama, vLLM, OpenRouter, Groq and their kin, and Databricks' serving endpoints.
+//!
+//! Format: <https://platform.openai.com/docs/api-reference/chat-streaming>; recorded replies lie
+//! in `tests/fixtures/wire`.
+
+pub mod dialect;
+pub mod reply;
+pub mod request;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+
+use self::dialect::Service;
+use crate::hosted::{Decoder, Wire};
+use crate::provider::{Facts, Request};
+use crate::tool_args::Ids;
+
+/// The host of OpenAI's own service, which knows keys that others refuse.
+pub const OPENAI_HOST: &str = "api.openai.com";
+
+/// The chat completions wire.
+#[derive(Debug, Default)]
+pub struct Chat {
+    /// Who is asked.
+    pub service: Service,
+    /// Sampling temperature; not sent when absent.
+    pub temperature: Option<f64>,
+    /// How much the model shall think; its own choice when absent.
+    pub thought: Option<Thought>,
+    /// What this server was found not to take.
+    pub quirks: ServerQuirks,
+}
+
+/// How much a model shall think.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Thought {
+    /// A word that OpenAI's models know, e.g. `low`.
+    Effort(String),
+    /// Tokens, which Anthropic's models count.
+    Budget(u32),
+}
+
+/// Keys that servers and models refuse; learnt from their refusals.
+#[derive(Debug, Default)]
+pub struct ServerQuirks {
+    no_stream_options: AtomicBool,
+    no_temperature: AtomicBool,
+    no_max_tokens: AtomicBool,
+    no_cache_marks: AtomicBool,
+}
+
+impl ServerQuirks {
+    fn flags(&self) -> [(&'static str, &AtomicBool); 4] {
+        [
+            ("stream_options", &self.no_stream_options),
+            ("temperature", &self.no_temperature),
+            ("max_tokens", &self.no_max_tokens),
+            ("cache_control", &self.no_cache_marks),
+        ]
+    }
+
+    /// Whether a key may be sent.
+    pub fn takes(&self, key: &str) -> bool {
+        let refused = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        !self.flags().iter().any(|(name, flag)| *name == key && refused(flag))
+    }
+}
+
+impl Wire for Chat {
+    fn body(&self, request: &Request<'_>, facts: &Facts) -> Value {
+        request::body(self, request, facts)
+    }
+
+    fn decoder(&self, request: &Request<'_>) -> Box<dyn Decoder> {
+        Box::new(reply::ChatDecoder::new(Ids::after(request.messages)))
+    }
+
+    /// A refusal that names one of these keys is about it: nobody sends them by hand.
+    fn adapt(&self, refusal: &str) -> bool {
+        let named = |key: &str| refusal.contains(key) && self.quirks.takes(key);
+        let is_sent = |key: &str| match key {
+            "temperature" => self.temperature.is_some(),
+            "cache_control" => self.service.dialect().cache_marks,
+            _ => true,
+        };
+        let mut flags = self.quirks.flags().into_iter().filter(|(key, _)| named(key));
+        let first = flags.find(|(key, _)| is_sent(key));
+        first.inspect(|(_, flag)| flag.store(true, Ordering::Relaxed)).is_some()
+    }
+}

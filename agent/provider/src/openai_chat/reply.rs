@@ -1,0 +1,334 @@
+//! A reply in the chat completions format, read chunk by chunk, with the habits of the many
+//! servers that speak it.
+
+use base::event::Usage;
+use serde_json::{Value, json};
+
+use crate::error::ProviderError;
+use crate::hosted::{Decoder, Stage, object_of};
+use crate::message::{Message, Part, Reply, Role, Stop};
+use crate::provider::{Delta, Hear};
+use crate::tool_args::{self, Ids};
+use crate::{http_error, sse};
+
+/// The names under which servers send thought.
+const THOUGHT: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
+/// Reasons by which servers say that the reply is not the model's own end: OpenRouter, DeepSeek,
+/// Z.ai, SGLang.
+const BROKEN: [&str; 4] = ["error", "insufficient_system_resource", "network_error", "abort"];
+
+/// A reply on its way.
+#[derive(Debug)]
+pub struct ChatDecoder {
+    ids: Ids,
+    pieces: Vec<Piece>,
+    /// The greatest index of a call so far.
+    last_index: Option<u64>,
+    details: Vec<Value>,
+    usage: Usage,
+    finish: Option<String>,
+    over: bool,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Text(String),
+    Thought {
+        field: String,
+        text: String,
+    },
+    /// Thought as a block of the content, with its signature.
+    Block {
+        text: String,
+        block: Value,
+    },
+    Call(Slot),
+}
+
+/// A call on its way. Its id and name come with its first piece, or with every piece.
+#[derive(Debug)]
+struct Slot {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    args: String,
+}
+
+impl Decoder for ChatDecoder {
+    fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
+        match object_of(event)? {
+            Some(chunk) => self.chunk(&chunk, event.name == "error", hear)?,
+            None => self.over |= event.data.trim() == "[DONE]",
+        }
+        Ok(self.stage())
+    }
+
+    fn whole(&mut self, body: &Value, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
+        self.chunk(body, false, hear)?;
+        self.over = self.finish.is_some();
+        Ok(self.stage())
+    }
+
+    fn reply(self: Box<Self>) -> Option<Reply> {
+        let ChatDecoder { mut ids, pieces, details, usage, finish, over, .. } = *self;
+        // A server that says `[DONE]` after words has finished, even when it gave no reason.
+        let finish = finish.or_else(|| (over && !pieces.is_empty()).then(String::new))?;
+        let is_cut = matches!(finish.as_str(), "length" | "max_tokens" | "model_length");
+        let count = pieces.len();
+        let mut parts: Vec<Part> = pieces
+            .into_iter()
+            .enumerate()
+            .map(|(at, piece)| piece.part(&mut ids, is_cut && at + 1 == count))
+            .collect();
+        if !details.is_empty() {
+            let sealed = Some(json!({ "reasoning_details": details }));
+            parts.insert(0, Part::Reasoning { text: String::new(), sealed });
+        }
+        let message = Message { role: Role::Assistant, parts };
+        let stop = match finish.as_str() {
+            _ if is_cut => Stop::Length,
+            "content_filter" | "sensitive" => Stop::Refused,
+            _ if message.calls().next().is_some() => Stop::Calls,
+            _ => Stop::Done,
+        };
+        Some(Reply { message, usage, stop })
+    }
+}
+
+impl Piece {
+    fn part(self, ids: &mut Ids, is_cut: bool) -> Part {
+        match self {
+            Piece::Text(text) => Part::Text { text },
+            Piece::Thought { field, text } => {
+                Part::Reasoning { text, sealed: Some(json!({ "field": field })) }
+            }
+            Piece::Block { text, block } => {
+                Part::Reasoning { text, sealed: Some(json!({ "block": block })) }
+            }
+            Piece::Call(slot) => {
+                let id = ids.unique(&slot.id);
+                if is_cut && slot.args.trim().is_empty() {
+                    return Part::Call(tool_args::malformed(id, slot.name, &slot.args));
+                }
+                Part::Call(tool_args::call(id, slot.name, &slot.args))
+            }
+        }
+    }
+}
+
+impl ChatDecoder {
+    /// A reader that gives ids to calls which have none of their own.
+    pub fn new(ids: Ids) -> ChatDecoder {
+        let (pieces, details) = (Vec::new(), Vec::new());
+        let usage = Usage::default();
+        ChatDecoder { ids, pieces, last_index: None, details, usage, finish: None, over: false }
+    }
+
+    fn stage(&self) -> Stage {
+        match (self.over, &self.finish) {
+            (true, _) => Stage::Over,
+            (false, Some(_)) => Stage::Complete,
+            (false, None) => Stage::Open,
+        }
+    }
+
+    fn chunk(
+        &mut self,
+        chunk: &Value,
+        is_error: bool,
+        hear: &mut Hear<'_>,
+    ) -> Result<(), ProviderError> {
+        // vLLM and Databricks put the error into the chunk itself.
+        let is_error = is_error || chunk["object"] == "error" || chunk["error_code"].is_string();
+        if is_error || !chunk["error"].is_null() {
+            return Err(http_error::in_stream(chunk));
+        }
+        self.count(&chunk["usage"]);
+        // With several choices in a stream, only the first one is the reply.
+        let mut choices = chunk["choices"].as_array().into_iter().flatten();
+        let is_first = |choice: &&Value| choice["index"].as_u64().unwrap_or_default() == 0;
+        let Some(choice) = choices.find(is_first) else {
+            hear(Delta::Ping);
+            return Ok(());
+        };
+        self.count(&choice["usage"]);
+        // A whole reply has `message` where a chunk has `delta`.
+        let delta = if choice["delta"].is_object() { &choice["delta"] } else { &choice["message"] };
+        if self.finish.is_none() || choice["finish_reason"].is_null() {
+            self.delta(delta, hear);
+        }
+        if let Some(reason) = choice["finish_reason"].as_str().filter(|text| !text.is_empty()) {
+            if BROKEN.contains(&reason) {
+                return Err(ProviderError::Broken(format!("the server broke off ({reason})")));
+            }
+            self.finish.get_or_insert_with(|| reason.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Counts are totals; some servers send them with every chunk, with holes. The prompt counts
+    /// with what a cache held, wherever that fits.
+    fn count(&mut self, usage: &Value) {
+        let number = |key: &str| usage[key].as_u64();
+        let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64();
+        let cached = cached.or(number("prompt_cache_hit_tokens"));
+        let cached = cached.or(number("cache_read_input_tokens")).unwrap_or_default();
+        if let Some(prompt) = number("prompt_tokens") {
+            let read = cached.min(prompt);
+            let written = number("cache_creation_input_tokens").unwrap_or_default();
+            self.usage.cache_read = read;
+            self.usage.cache_write = written.min(prompt - read);
+            self.usage.input = prompt - read - self.usage.cache_write;
+        }
+        if let Some(tokens) = number("completion_tokens") {
+            self.usage.output = tokens;
+        }
+    }
+
+    fn delta(&mut self, delta: &Value, hear: &mut Hear<'_>) {
+        let mut thought = THOUGHT.iter().filter_map(|key| Some((*key, delta[*key].as_str()?)));
+        if let Some((field, text)) = thought.find(|(_, text)| !text.is_empty()) {
+            self.thought(field, text, hear);
+        }
+        for detail in delta["reasoning_details"].as_array().into_iter().flatten() {
+            self.detail(detail);
+        }
+        match &delta["content"] {
+            Value::String(text) => self.text(text, hear),
+            Value::Array(parts) => parts.iter().for_each(|part| self.content(part, hear)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {}
+        }
+        if let Some(text) = delta["refusal"].as_str() {
+            self.text(text, hear);
+        }
+        for call in delta["tool_calls"].as_array().into_iter().flatten() {
+            self.call(call);
+            hear(Delta::Ping);
+        }
+    }
+
+    /// A part of a content that is a list; blocks of thought come from Databricks and Mistral.
+    fn content(&mut self, part: &Value, hear: &mut Hear<'_>) {
+        let (kind, inside) = match part["type"].as_str() {
+            Some("reasoning") => ("reasoning", "summary"),
+            Some("thinking") => ("thinking", "thinking"),
+            Some(_) | None => return self.text(part["text"].as_str().unwrap_or_default(), hear),
+        };
+        for piece in part[inside].as_array().into_iter().flatten() {
+            self.block(kind, inside, piece, hear);
+        }
+    }
+
+    /// A piece of a block of thought: pieces of a kind are joined, a signature closes the block.
+    fn block(&mut self, kind: &str, inside: &str, piece: &Value, hear: &mut Hear<'_>) {
+        let more = piece["text"].as_str().unwrap_or_default();
+        if !more.is_empty() {
+            hear(Delta::Reasoning(more));
+        }
+        let Some(Piece::Block { text, block }) = self.pieces.last_mut() else {
+            let block = json!({"type": kind, inside: [piece]});
+            self.pieces.push(Piece::Block { text: more.to_owned(), block });
+            return;
+        };
+        text.push_str(more);
+        let Some(pieces) = block[inside].as_array_mut() else { return };
+        match pieces.last_mut().filter(|last| last["type"] == piece["type"]) {
+            Some(last) => join(last, piece),
+            None => pieces.push(piece.clone()),
+        }
+    }
+
+    fn text(&mut self, more: &str, hear: &mut Hear<'_>) {
+        if more.is_empty() {
+            return;
+        }
+        match self.pieces.last_mut() {
+            Some(Piece::Text(text)) => text.push_str(more),
+            Some(Piece::Thought { .. } | Piece::Block { .. } | Piece::Call(_)) | None => {
+                self.pieces.push(Piece::Text(more.to_owned()));
+            }
+        }
+        hear(Delta::Text(more));
+    }
+
+    fn thought(&mut self, name: &str, more: &str, hear: &mut Hear<'_>) {
+        if more.is_empty() {
+            return;
+        }
+        match self.pieces.last_mut() {
+            Some(Piece::Thought { field, text }) if field == name => text.push_str(more),
+            Some(_) | None => {
+                let (field, text) = (name.to_owned(), more.to_owned());
+                self.pieces.push(Piece::Thought { field, text });
+            }
+        }
+        hear(Delta::Reasoning(more));
+    }
+
+    /// OpenRouter's blocks of thought: those with the same index are pieces of one.
+    fn detail(&mut self, detail: &Value) {
+        let same = |other: &&mut Value| {
+            !detail["index"].is_null()
+                && other["index"] == detail["index"]
+                && other["type"] == detail["type"]
+        };
+        let Some(before) = self.details.iter_mut().find(same) else {
+            self.details.push(detail.clone());
+            return;
+        };
+        join(before, detail);
+    }
+
+    fn call(&mut self, piece: &Value) {
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (id, name) = (word(&piece["id"]), word(&piece["function"]["name"]));
+        let args = match &piece["function"]["arguments"] {
+            Value::String(text) => text.clone(),
+            Value::Null => String::new(),
+            other => other.to_string(),
+        };
+        let index = piece["index"].as_u64();
+        let slots = self.pieces.iter_mut().rev().filter_map(|piece| match piece {
+            Piece::Call(slot) => Some(slot),
+            Piece::Text(_) | Piece::Thought { .. } | Piece::Block { .. } => None,
+        });
+        // An index beyond all others belongs to a new call: no search, which would take longer with
+        // each call of a reply.
+        let is_new = index.is_some() && index > self.last_index;
+        self.last_index = self.last_index.max(index);
+        let mut slots = slots.filter(|slot| index.is_none() || slot.index == index);
+        let found = if is_new { None } else { slots.next() };
+        match found.filter(|slot| slot.goes_on_with(&id, &name)) {
+            Some(slot) => slot.args.push_str(&args),
+            None => self.pieces.push(Piece::Call(Slot { index, id, name, args })),
+        }
+    }
+}
+
+/// Joins a piece of a block to what came of it before: texts grow, the rest is replaced.
+fn join(before: &mut Value, piece: &Value) {
+    for (key, value) in piece.as_object().into_iter().flatten() {
+        match (value, &before[key]) {
+            (Value::Null, _) => {}
+            (Value::String(more), Value::String(text))
+                if ["text", "summary", "data", "signature"].contains(&key.as_str()) =>
+            {
+                before[key] = json!(format!("{text}{more}"));
+            }
+            _ => before[key] = value.clone(),
+        }
+    }
+}
+
+impl Slot {
+    /// Whether a piece belongs to this call. Some servers give every call the index 0: a name
+    /// with another id begins another call, and so does a name after complete arguments. Services
+    /// make up a new id for every piece, without a name.
+    fn goes_on_with(&self, id: &str, name: &str) -> bool {
+        if !id.is_empty() && !self.id.is_empty() && (id == self.id || !name.is_empty()) {
+            return id == self.id;
+        }
+        let is_complete = !self.args.is_empty() && tool_args::object(&self.args).is_some();
+        name.is_empty() || (name == self.name && !is_complete)
+    }
+}

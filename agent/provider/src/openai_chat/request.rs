@@ -1,0 +1,190 @@
+//! A question in the chat completions format.
+
+use serde_json::{Value, json};
+
+use crate::anthropic::thinking;
+use crate::history::sound;
+use crate::message::{Image, Message, Note, Part, Role, ToolCall};
+use crate::provider::{Facts, Request, ToolSpec};
+use crate::tool_args::sendable;
+
+use super::dialect::{CallIds, Dialect};
+use super::{Chat, Thought};
+
+/// The body of a request.
+pub fn body(wire: &Chat, request: &Request<'_>, facts: &Facts) -> Value {
+    let dialect = wire.service.dialect();
+    let mut messages = Vec::new();
+    if !request.system.trim().is_empty() {
+        messages.push(json!({"role": "system", "content": request.system}));
+    }
+    for message in sound(request.messages) {
+        match message.role {
+            Role::User => user(&message, dialect.ids, &mut messages),
+            Role::Assistant => messages.push(assistant(&message, dialect.ids)),
+        }
+    }
+    let mut body = json!({"model": facts.model, "messages": messages});
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(|spec| tool(spec, dialect)).collect();
+    }
+    if dialect.cache_marks && wire.quirks.takes("cache_control") {
+        mark(&mut body);
+    }
+    // OpenAI's newer models refuse the old name; other servers know only that one.
+    let is_old_refused = !wire.quirks.takes("max_tokens");
+    let limit = if is_old_refused { "max_completion_tokens" } else { dialect.limit };
+    body[limit] = json!(request.max_output);
+    let thinks = think(wire.thought.as_ref(), request, &mut body);
+    let temperature = wire.temperature.filter(|_| !thinks && wire.quirks.takes("temperature"));
+    if let Some(temperature) = temperature {
+        body["temperature"] = json!(temperature);
+    }
+    if dialect.cache_key && !request.session.is_empty() {
+        body["prompt_cache_key"] = json!(request.session);
+    }
+    body["stream"] = json!(true);
+    if wire.quirks.takes("stream_options") {
+        body["stream_options"] = json!({"include_usage": true});
+    }
+    body
+}
+
+/// Asks for thought; whether it is of the kind that takes no temperature.
+fn think(thought: Option<&Thought>, request: &Request<'_>, body: &mut Value) -> bool {
+    match thought {
+        None => false,
+        Some(Thought::Effort(word)) => {
+            body["reasoning_effort"] = json!(word);
+            false
+        }
+        Some(Thought::Budget(budget)) => {
+            let asked = thinking(*budget, request, |sealed| sealed["block"].is_object());
+            let thinks = asked.is_some();
+            if let Some(asked) = asked {
+                body["thinking"] = asked;
+            }
+            thinks
+        }
+    }
+}
+
+/// Marks what is to be cached: the system prompt, the last tool, the last two messages of the
+/// user. Results of tools are messages that take no marks.
+fn mark(body: &mut Value) {
+    let ephemeral = json!({"type": "ephemeral"});
+    let last = body["tools"].as_array_mut().and_then(|tools| tools.last_mut());
+    if let Some(last) = last {
+        last["function"]["cache_control"] = ephemeral.clone();
+    }
+    let messages = body["messages"].as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
+    let (system, others): (Vec<_>, Vec<_>) =
+        messages.iter_mut().partition(|message| message["role"] == "system");
+    let users = others.into_iter().rev().filter(|message| message["role"] == "user").take(2);
+    for message in system.into_iter().chain(users) {
+        if let Some(text) = message["content"].as_str() {
+            message["content"] = json!([{"type": "text", "text": text}]);
+        }
+        if let Some(last) = message["content"].as_array_mut().and_then(|all| all.last_mut()) {
+            last["cache_control"] = ephemeral.clone();
+        }
+    }
+}
+
+fn tool(spec: &ToolSpec, dialect: Dialect) -> Value {
+    let mut parameters = spec.parameters.clone();
+    let is_empty = parameters["properties"].as_object().is_some_and(serde_json::Map::is_empty);
+    if is_empty && !dialect.empty_properties {
+        parameters.as_object_mut().map(|schema| schema.remove("properties"));
+    }
+    json!({"type": "function", "function":
+        {"name": spec.name, "description": spec.description, "parameters": parameters}})
+}
+
+/// A message of the user: each result is a message of its own; pictures of results, which a
+/// result cannot hold, follow in one message of the user.
+fn user(message: &Message, ids: CallIds, messages: &mut Vec<Value>) {
+    let mut content: Vec<Value> = Vec::new();
+    for part in &message.parts {
+        match part {
+            Part::Text { text } | Part::Note(Note { text, .. }) => {
+                content.push(json!({"type": "text", "text": text}))
+            }
+            Part::Image(picture) => content.push(image(picture)),
+            Part::Result(result) => {
+                let (id, text) = (ids.sent(&result.call_id), &result.text);
+                messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
+                if !result.images.is_empty() {
+                    let title = format!("Pictures from the result of {} ({id}):", result.name);
+                    content.push(json!({"type": "text", "text": title}));
+                    content.extend(result.images.iter().map(image));
+                }
+            }
+            Part::Call(_) | Part::Reasoning { .. } => {}
+        }
+    }
+    if content.is_empty() {
+        return;
+    }
+    // A turn without a reply leaves two messages of the user in a row, which templates of many
+    // models refuse.
+    if let Some(last) = messages.pop_if(|last| last["role"] == "user") {
+        let before = match last["content"].as_str() {
+            Some(text) => vec![json!({"type": "text", "text": text})],
+            None => last["content"].as_array().cloned().unwrap_or_default(),
+        };
+        content.splice(..0, before);
+    }
+    messages.push(json!({"role": "user", "content": plain(content)}));
+}
+
+/// Many servers take only a string where there is nothing but words.
+fn plain(content: Vec<Value>) -> Value {
+    if content.iter().any(|part| part["type"] != "text") {
+        return Value::Array(content);
+    }
+    let texts: Vec<&str> = content.iter().filter_map(|part| part["text"].as_str()).collect();
+    json!(texts.join("\n\n"))
+}
+
+fn assistant(message: &Message, ids: CallIds) -> Value {
+    let words = message.words();
+    let calls: Vec<Value> = message.calls().map(|it| call(it, ids)).collect();
+    let mut out = json!({"role": "assistant"});
+    let mut blocks = Vec::new();
+    // `null` beside calls is what the format says; an empty text makes some templates speak.
+    out["content"] = if words.is_empty() { Value::Null } else { json!(words) };
+    if calls.is_empty() {
+        return out;
+    }
+    // Servers whose models think between calls want that thought back, under the name they gave
+    // it; a thought that led to plain words is never asked for again.
+    for part in &message.parts {
+        if let Part::Reasoning { sealed: Some(sealed), text } = part {
+            if let Some(details) = sealed.get("reasoning_details") {
+                out["reasoning_details"] = details.clone();
+            } else if let Some(block) = sealed.get("block") {
+                blocks.push(block.clone());
+            } else if let Some(field) = sealed["field"].as_str() {
+                let before = out[field].as_str().unwrap_or_default();
+                out[field] = json!(format!("{before}{text}"));
+            }
+        }
+    }
+    if !blocks.is_empty() {
+        let text = (!words.is_empty()).then(|| json!({"type": "text", "text": words}));
+        out["content"] = blocks.into_iter().chain(text).collect();
+    }
+    out["tool_calls"] = json!(calls);
+    out
+}
+
+fn call(call: &ToolCall, ids: CallIds) -> Value {
+    json!({"id": ids.sent(&call.id), "type": "function",
+        "function": {"name": call.name, "arguments": sendable(call).to_string()}})
+}
+
+fn image(image: &Image) -> Value {
+    let url = format!("data:{};base64,{}", image.media_type, image.data);
+    json!({"type": "image_url", "image_url": {"url": url}})
+}

@@ -1,0 +1,251 @@
+//! A reply in the responses format: items that grow by events and are sent once more when they
+//! are complete.
+
+use std::collections::BTreeMap;
+
+use base::event::Usage;
+use serde_json::{Value, json};
+
+use crate::error::ProviderError;
+use crate::hosted::{Decoder, Stage, object_of};
+use crate::message::{Message, Part, Reply, Role, Stop};
+use crate::provider::{Delta, Hear};
+use crate::tool_args::{self, Ids};
+use crate::{http_error, sse};
+
+/// A reply on its way.
+#[derive(Debug)]
+pub struct ResponsesDecoder {
+    ids: Ids,
+    /// By their place in the reply.
+    items: BTreeMap<u64, Item>,
+    usage: Usage,
+    end: Option<End>,
+}
+
+/// One item: words, thought or a call.
+#[derive(Debug, Default)]
+struct Item {
+    /// As it was sent last: first with its head alone, in the end whole.
+    sent: Value,
+    /// Words, thought or arguments that came in pieces.
+    heard: String,
+    /// Whether it was sent whole.
+    whole: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Complete,
+    Cut,
+    Refused,
+}
+
+impl Decoder for ResponsesDecoder {
+    fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
+        if let Some(data) = object_of(event)? {
+            self.take(data["type"].as_str().unwrap_or(&event.name), &data, hear)?;
+        }
+        Ok(self.stage())
+    }
+
+    fn whole(&mut self, body: &Value, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
+        let kind = body["status"].as_str().unwrap_or("completed");
+        self.ended(&format!("response.{kind}"), body, hear)?;
+        Ok(self.stage())
+    }
+
+    fn reply(self: Box<Self>) -> Option<Reply> {
+        let ResponsesDecoder { mut ids, items, usage, end } = *self;
+        let end = end?;
+        let parts = items.into_values().flat_map(|item| item.parts(&mut ids)).collect();
+        let message = Message { role: Role::Assistant, parts };
+        let stop = match end {
+            End::Cut => Stop::Length,
+            End::Refused => Stop::Refused,
+            End::Complete if message.calls().next().is_some() => Stop::Calls,
+            End::Complete => Stop::Done,
+        };
+        Some(Reply { message, usage, stop })
+    }
+}
+
+impl ResponsesDecoder {
+    /// A reader that gives ids to calls which have none of their own.
+    pub fn new(ids: Ids) -> ResponsesDecoder {
+        ResponsesDecoder { ids, items: BTreeMap::new(), usage: Usage::default(), end: None }
+    }
+
+    fn stage(&self) -> Stage {
+        if self.end.is_some() { Stage::Over } else { Stage::Open }
+    }
+
+    fn take(
+        &mut self,
+        kind: &str,
+        event: &Value,
+        hear: &mut Hear<'_>,
+    ) -> Result<(), ProviderError> {
+        match kind {
+            "error" if !event["error"].is_null() => return Err(http_error::in_stream(event)),
+            "error" => {
+                let (kind, message) = (&event["code"], &event["message"]);
+                return Err(http_error::in_stream(&json!({"type": kind, "message": message})));
+            }
+            "response.output_item.added" => {
+                let item = self.item(event);
+                item.sent = event["item"].clone();
+                item.heard.clear();
+                hear(Delta::Ping);
+            }
+            "response.output_item.done" => self.item(event).close(&event["item"], hear),
+            "response.output_text.delta" | "response.refusal.delta" => {
+                let more = self.item(event).more(event);
+                hear(Delta::Text(more));
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                let more = self.item(event).more(event);
+                hear(Delta::Reasoning(more));
+            }
+            // The parts of a thought are paragraphs.
+            "response.reasoning_summary_part.added" => {
+                let item = self.item(event);
+                if !item.heard.is_empty() {
+                    item.heard.push_str("\n\n");
+                    hear(Delta::Reasoning("\n\n"));
+                }
+            }
+            "response.function_call_arguments.delta" => {
+                self.item(event).more(event);
+                hear(Delta::Ping);
+            }
+            "response.function_call_arguments.done" => {
+                let all = event["arguments"].as_str().map(str::to_owned);
+                let item = self.item(event);
+                item.heard = all.unwrap_or_else(|| std::mem::take(&mut item.heard));
+                item.whole = true;
+            }
+            "response.completed"
+            | "response.incomplete"
+            | "response.failed"
+            | "response.cancelled" => self.ended(kind, &event["response"], hear)?,
+            _ if !event["error"].is_null() => return Err(http_error::in_stream(event)),
+            _ => hear(Delta::Ping),
+        }
+        Ok(())
+    }
+
+    fn item(&mut self, event: &Value) -> &mut Item {
+        self.items.entry(event["output_index"].as_u64().unwrap_or_default()).or_default()
+    }
+
+    /// The last event carries the whole reply, mostly.
+    fn ended(
+        &mut self,
+        kind: &str,
+        response: &Value,
+        hear: &mut Hear<'_>,
+    ) -> Result<(), ProviderError> {
+        if response["error"].is_object() || kind == "response.failed" {
+            return Err(http_error::in_stream(response));
+        }
+        for (at, item) in response["output"].as_array().into_iter().flatten().enumerate() {
+            let known = self.items.entry(at as u64).or_default();
+            if !known.whole {
+                known.close(item, hear);
+            }
+        }
+        let usage = &response["usage"];
+        let count = |value: &Value| value.as_u64().unwrap_or_default();
+        let cached = count(&usage["input_tokens_details"]["cached_tokens"]);
+        self.usage.cache_read = cached;
+        self.usage.input = count(&usage["input_tokens"]).saturating_sub(cached);
+        self.usage.output = count(&usage["output_tokens"]);
+        let reason = response["incomplete_details"]["reason"].as_str().unwrap_or_default();
+        self.end = Some(match kind {
+            "response.incomplete" if reason == "content_filter" => End::Refused,
+            "response.incomplete" => End::Cut,
+            "response.cancelled" => {
+                return Err(ProviderError::Broken("the server cancelled the reply".to_owned()));
+            }
+            _ => End::Complete,
+        });
+        Ok(())
+    }
+}
+
+impl Item {
+    fn more<'e>(&mut self, event: &'e Value) -> &'e str {
+        let more = event["delta"].as_str().unwrap_or_default();
+        self.heard.push_str(more);
+        more
+    }
+
+    /// Takes the item as it is in the end; words that did not come before are heard now.
+    fn close(&mut self, item: &Value, hear: &mut Hear<'_>) {
+        self.sent = item.clone();
+        self.whole = true;
+        let all = match item["type"].as_str() {
+            Some("message") => texts(&item["content"], &["text", "refusal"], ""),
+            Some("reasoning") => {
+                let summary = texts(&item["summary"], &["text"], "\n\n");
+                let content = texts(&item["content"], &["text"], "\n\n");
+                if summary.is_empty() { content } else { summary }
+            }
+            Some("function_call") => {
+                let given = item["arguments"].as_str().filter(|text| !text.is_empty());
+                self.heard = given.map_or_else(|| std::mem::take(&mut self.heard), str::to_owned);
+                return;
+            }
+            _ => return,
+        };
+        let Some(more) = all.strip_prefix(&self.heard).filter(|more| !more.is_empty()) else {
+            return;
+        };
+        let is_thought = item["type"] == "reasoning";
+        hear(if is_thought { Delta::Reasoning(more) } else { Delta::Text(more) });
+        self.heard = all;
+    }
+
+    fn parts(self, ids: &mut Ids) -> Option<Part> {
+        let word = |key: &str| self.sent[key].as_str().unwrap_or_default().to_owned();
+        match self.sent["type"].as_str() {
+            Some("message") => Some(Part::Text { text: self.heard }),
+            Some("reasoning") => {
+                let sealed = self.whole.then(|| sealed(&self.sent)).flatten();
+                Some(Part::Reasoning { text: self.heard, sealed })
+            }
+            Some("function_call") => {
+                let id = ids.unique(&word("call_id"));
+                let is_cut = !self.whole || self.sent["status"] == "incomplete";
+                Some(Part::Call(if is_cut {
+                    tool_args::malformed(id, word("name"), &self.heard)
+                } else {
+                    tool_args::call(id, word("name"), &self.heard)
+                }))
+            }
+            // Words of a server that sends no items.
+            None if !self.heard.is_empty() => Some(Part::Text { text: self.heard }),
+            // What we do not offer we are not asked for.
+            Some(_) | None => None,
+        }
+    }
+}
+
+/// What goes back of a thought: nothing of one that only the server could look up.
+fn sealed(item: &Value) -> Option<Value> {
+    item["encrypted_content"].as_str().filter(|text| !text.is_empty())?;
+    let mut kept = json!({ "type": "reasoning" });
+    for key in ["id", "summary", "encrypted_content"] {
+        if !item[key].is_null() {
+            kept[key] = item[key].clone();
+        }
+    }
+    Some(json!({ "item": kept }))
+}
+
+fn texts(parts: &Value, keys: &[&str], between: &str) -> String {
+    let parts = parts.as_array().map(Vec::as_slice).unwrap_or_default();
+    let texts = parts.iter().filter_map(|part| keys.iter().find_map(|key| part[*key].as_str()));
+    texts.collect::<Vec<_>>().join(between)
+}

@@ -1,0 +1,101 @@
+//! A question in the responses format: a list of items.
+
+use serde_json::{Value, json};
+
+use crate::history::sound;
+use crate::message::{Image, Message, Note, Part, Role, ToolResult};
+use crate::provider::{Facts, Request, ToolSpec};
+use crate::tool_args::{plain_id, sendable};
+
+use super::Responses;
+
+/// The body of a request.
+pub fn body(wire: &Responses, request: &Request<'_>, facts: &Facts) -> Value {
+    let mut input = Vec::new();
+    for message in sound(request.messages) {
+        match message.role {
+            Role::User => user(&message, &mut input),
+            Role::Assistant => assistant(&message, &mut input),
+        }
+    }
+    let mut body = json!({"model": facts.model, "input": input});
+    if !request.system.trim().is_empty() {
+        body["instructions"] = json!(request.system);
+    }
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(tool).collect();
+    }
+    body["max_output_tokens"] = json!(request.max_output);
+    if let Some(temperature) = wire.sent_temperature() {
+        body["temperature"] = json!(temperature);
+    }
+    if let Some(effort) = &wire.effort {
+        body["reasoning"] = json!({"effort": effort});
+    }
+    if !request.session.is_empty() {
+        body["prompt_cache_key"] = json!(request.session);
+    }
+    body["store"] = json!(false);
+    if wire.wants_thought() {
+        body["include"] = json!(["reasoning.encrypted_content"]);
+    }
+    body["stream"] = json!(true);
+    body
+}
+
+/// Without `strict`, which would make every parameter a required one.
+fn tool(spec: &ToolSpec) -> Value {
+    json!({"type": "function", "name": spec.name, "description": spec.description,
+        "parameters": spec.parameters, "strict": false})
+}
+
+/// A message of the user: its results are items of their own and come first.
+fn user(message: &Message, input: &mut Vec<Value>) {
+    let mut content: Vec<Value> = Vec::new();
+    for part in &message.parts {
+        match part {
+            Part::Text { text } | Part::Note(Note { text, .. }) => {
+                content.push(json!({"type": "input_text", "text": text}))
+            }
+            Part::Image(picture) => content.push(image(picture)),
+            Part::Result(result) => input.push(output(result)),
+            Part::Call(_) | Part::Reasoning { .. } => {}
+        }
+    }
+    if !content.is_empty() {
+        input.push(json!({"type": "message", "role": "user", "content": content}));
+    }
+}
+
+fn output(result: &ToolResult) -> Value {
+    let output = if result.images.is_empty() {
+        json!(result.text)
+    } else {
+        let text = json!({"type": "input_text", "text": result.text});
+        std::iter::once(text).chain(result.images.iter().map(image)).collect()
+    };
+    json!({"type": "function_call_output", "call_id": plain_id(&result.call_id), "output": output})
+}
+
+fn assistant(message: &Message, input: &mut Vec<Value>) {
+    for part in &message.parts {
+        match part {
+            Part::Text { text } | Part::Note(Note { text, .. }) => input
+                .push(json!({"type": "message", "role": "assistant",
+                "content": [{"type": "output_text", "text": text}]})),
+            Part::Call(call) => input.push(json!({"type": "function_call",
+                "call_id": plain_id(&call.id), "name": call.name,
+                "arguments": sendable(call).to_string()})),
+            // What another wire sealed, or nobody, cannot be read here.
+            Part::Reasoning { sealed, .. } => {
+                input.extend(sealed.as_ref().and_then(|sealed| sealed.get("item")).cloned());
+            }
+            Part::Result(_) | Part::Image(_) => {}
+        }
+    }
+}
+
+fn image(image: &Image) -> Value {
+    let url = format!("data:{};base64,{}", image.media_type, image.data);
+    json!({"type": "input_image", "image_url": url})
+}

@@ -1,0 +1,295 @@
+//! Asks again when waiting may help: limits, overload, broken connections and broken streams.
+//!
+//! A reply that breaks off is asked for anew as a whole: no tool of it has run, because the loop
+//! gets only complete replies. Its words were heard already, though. As long as the new words
+//! repeat the old ones they are not passed on again, so the words heard in a turn are the
+//! model's words. Where they part, a newline and the whole new text follow.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base::test_hooks::TestHook;
+use futures_util::future::BoxFuture;
+use tracing::Instrument;
+
+use crate::message::Reply;
+
+use crate::error::ProviderError;
+use crate::fallback::FallbackModels;
+use crate::provider::{Delta, Facts, Hear, Provider, Request};
+use crate::traced;
+
+/// The longest pause of our own choice, in units of the base.
+const LONGEST: u32 = 60;
+/// A server that asks for more patience than this gets none: the user should know.
+const MOST_PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long pauses are.
+#[derive(Clone, Copy, Debug)]
+pub struct Backoff {
+    /// The first pause of our own choice.
+    base: Duration,
+    /// What a second that a server asks for takes: a second, outside of tests.
+    second: Duration,
+    seed: u64,
+}
+
+impl Backoff {
+    /// Pauses from one second on, or from what a test set.
+    pub fn from_env() -> Backoff {
+        let clock = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Different processes that were refused together must not come back together.
+        let seed = TestHook::Seed.number().unwrap_or_else(|| {
+            u64::from(clock().subsec_nanos()) ^ u64::from(std::process::id()) << 32
+        });
+        match TestHook::RetryMs.number() {
+            Some(base) => Backoff { seed, ..Backoff::fixed(Duration::from_millis(base)) },
+            None => Backoff { base: Duration::from_secs(1), second: Duration::from_secs(1), seed },
+        }
+    }
+
+    /// Pauses of the given base, with the same jitter every time, for tests: a second that a
+    /// server asks for takes as long as the base.
+    pub fn fixed(base: Duration) -> Backoff {
+        Backoff { base, second: base, seed: 0 }
+    }
+
+    /// The pause before another try; `None` when it would not help. `attempt` counts from 1.
+    pub fn pause(&self, error: &ProviderError, attempt: u32) -> Option<Duration> {
+        let doubled = LONGEST.min(1 << attempt.saturating_sub(1).min(16));
+        let own = self.base.mul_f64(f64::from(doubled) * self.jitter(attempt));
+        match error {
+            ProviderError::RateLimited { after: Some(after) }
+            | ProviderError::Busy { after: Some(after), .. }
+                if *after > MOST_PATIENCE =>
+            {
+                None
+            }
+            // Not before the time that the server named.
+            ProviderError::RateLimited { after: Some(after) }
+            | ProviderError::Busy { after: Some(after), .. } => {
+                Some(self.second.mul_f64(after.as_secs_f64() * (1.0 + self.jitter(attempt) * 0.05)))
+            }
+            ProviderError::RateLimited { after: None }
+            | ProviderError::Busy { after: None, .. }
+            | ProviderError::Overloaded(_)
+            | ProviderError::Unreachable(_)
+            | ProviderError::Broken(_) => Some(own),
+            ProviderError::TooLong(_) | ProviderError::Rejected(_) | ProviderError::Cancelled => {
+                None
+            }
+        }
+    }
+
+    /// Between 0.7 and 1.3 (splitmix64).
+    fn jitter(&self, attempt: u32) -> f64 {
+        let mut x = self.seed.wrapping_add(u64::from(attempt).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        0.7 + 0.6 * ((x ^ (x >> 31)) as f64 / u64::MAX as f64)
+    }
+}
+
+/// A provider that asks again.
+pub struct RetryingProvider {
+    models: FallbackModels,
+    attempts: u32,
+    pace: Backoff,
+}
+
+impl RetryingProvider {
+    /// Asks at most so many times.
+    pub fn new(models: FallbackModels, attempts: u32, pace: Backoff) -> RetryingProvider {
+        RetryingProvider { models, attempts: attempts.max(1), pace }
+    }
+}
+
+impl Provider for RetryingProvider {
+    fn ask<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        hear: &'a mut Hear<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        Box::pin(async move {
+            let mut text = Echo::default();
+            let mut reasoning = Echo::default();
+            let (mut attempt, mut tries) = (1, 1);
+            loop {
+                let mut listen = |delta: Delta<'_>| match delta {
+                    Delta::Text(more) => text.hear(more, &mut |new| hear(Delta::Text(new))),
+                    Delta::Reasoning(more) => {
+                        reasoning.hear(more, &mut |new| hear(Delta::Reasoning(new)));
+                    }
+                    Delta::Retry { .. } | Delta::Notice(_) | Delta::Ping => hear(delta),
+                };
+                let model = self.models.now();
+                let max_output = request.max_output.min(model.facts().max_output);
+                let question = Request { max_output, ..request.clone() };
+                let span = traced::chat(model.facts(), &question, tries);
+                tries += 1;
+                let asked = model.ask(&question, &mut listen).instrument(span.clone()).await;
+                traced::over(&span, &asked);
+                let error = match asked {
+                    Ok(reply) => {
+                        text.end(&mut |new| hear(Delta::Text(new)));
+                        return Ok(reply);
+                    }
+                    Err(error) => error,
+                };
+                let change = self.models.after(&error).await;
+                if let Some(change) = &change {
+                    let model = &self.models.now().facts().model;
+                    let why = traced::kind(&error);
+                    tracing::warn!(target: "g3::model", why, model, "replaced");
+                    hear(Delta::Notice(&change.notice));
+                }
+                if change.is_none_or(|change| !change.again) {
+                    let pause = self.pace.pause(&error, attempt);
+                    let Some(after) = pause.filter(|_| attempt < self.attempts) else {
+                        return Err(with_count(error, attempt));
+                    };
+                    traced::retry(&error, after, attempt);
+                    hear(Delta::Retry { why: error.to_string(), after, attempt });
+                    tokio::time::sleep(after).await;
+                    attempt += 1;
+                }
+                text.again();
+                reasoning.again();
+            }
+        })
+    }
+
+    fn facts(&self) -> &Facts {
+        self.models.facts()
+    }
+
+    fn turn_begins(&self) {
+        self.models.turn_begins();
+    }
+}
+
+/// Says how often we tried, where the text has room for it.
+fn with_count(error: ProviderError, attempts: u32) -> ProviderError {
+    let counted = |text: String| format!("{text} (asked {attempts} times)");
+    match error {
+        ProviderError::Busy { said, after } if attempts > 1 => {
+            ProviderError::Busy { said: counted(said), after }
+        }
+        ProviderError::Overloaded(text) if attempts > 1 => ProviderError::Overloaded(counted(text)),
+        ProviderError::Broken(text) if attempts > 1 => ProviderError::Broken(counted(text)),
+        ProviderError::Unreachable(text) if attempts > 1 => {
+            ProviderError::Unreachable(counted(text))
+        }
+        ProviderError::Busy { .. }
+        | ProviderError::Overloaded(_)
+        | ProviderError::Unreachable(_)
+        | ProviderError::Broken(_)
+        | ProviderError::RateLimited { .. }
+        | ProviderError::TooLong(_)
+        | ProviderError::Rejected(_)
+        | ProviderError::Cancelled => error,
+    }
+}
+
+/// What was passed on, and how much of it the present try has repeated.
+#[derive(Debug, Default)]
+struct Echo {
+    heard: String,
+    /// `None` while nothing is repeated: all is passed on.
+    repeated: Option<usize>,
+}
+
+impl Echo {
+    /// A new try begins.
+    fn again(&mut self) {
+        self.repeated = (!self.heard.is_empty()).then_some(0);
+    }
+
+    fn hear(&mut self, more: &str, pass: &mut dyn FnMut(&str)) {
+        let Some(at) = self.repeated else {
+            self.heard.push_str(more);
+            return pass(more);
+        };
+        let expected = &self.heard[at..];
+        if expected.starts_with(more) {
+            self.repeated = Some(at + more.len());
+        } else if let Some(new) = more.strip_prefix(expected) {
+            self.repeated = None;
+            self.heard.push_str(new);
+            pass(new);
+        } else {
+            let said = format!("{}{more}", &self.heard[..at]);
+            self.part(said, pass);
+        }
+    }
+
+    /// The reply is complete: words that are fewer than those heard are passed on whole.
+    fn end(&mut self, pass: &mut dyn FnMut(&str)) {
+        match self.repeated {
+            Some(at) if at > 0 && at < self.heard.len() => {
+                let said = self.heard[..at].to_owned();
+                self.part(said, pass);
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    fn part(&mut self, said: String, pass: &mut dyn FnMut(&str)) {
+        self.repeated = None;
+        pass("\n");
+        pass(&said);
+        self.heard = said;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passed(tries: &[&[&str]]) -> String {
+        let mut echo = Echo::default();
+        let mut out = String::new();
+        for (at, pieces) in tries.iter().enumerate() {
+            if at > 0 {
+                echo.again();
+            }
+            for piece in *pieces {
+                echo.hear(piece, &mut |new| out.push_str(new));
+            }
+        }
+        echo.end(&mut |new| out.push_str(new));
+        out
+    }
+
+    #[test]
+    fn repeated_words_are_heard_once() {
+        assert_eq!(passed(&[&["Hel", "lo w"], &["H", "ello ", "world"]]), "Hello world");
+        assert_eq!(passed(&[&["Hel"], &["He"], &["Hello"]]), "Hello");
+        assert_eq!(passed(&[&["été"], &["été!"]]), "été!");
+        assert_eq!(passed(&[&[], &["Hello"]]), "Hello");
+    }
+
+    #[test]
+    fn words_that_part_are_heard_as_a_whole_after_a_newline() {
+        assert_eq!(passed(&[&["Hello w"], &["Hello", " you"]]), "Hello w\nHello you");
+        assert_eq!(passed(&[&["Hello world"], &["Hello"]]), "Hello world\nHello");
+        assert_eq!(passed(&[&["ab"], &["ac"], &["ac", "d"]]), "ab\nacd");
+    }
+
+    #[test]
+    fn pauses_double_and_never_undercut_what_the_server_asks() {
+        let pace = Backoff::fixed(Duration::from_secs(1));
+        let broken = ProviderError::Broken(String::new());
+        let pauses: Vec<f64> =
+            (1..=8).map(|n| pace.pause(&broken, n).unwrap().as_secs_f64()).collect();
+        for (at, pause) in pauses.iter().enumerate() {
+            let middle = f64::from(2u32.pow(u32::try_from(at).unwrap())).min(60.0);
+            assert!((middle * 0.7..=middle * 1.3).contains(pause), "{at}: {pause}");
+        }
+        let asked = ProviderError::RateLimited { after: Some(Duration::from_secs(7)) };
+        let pause = pace.pause(&asked, 1).unwrap();
+        assert!(pause >= Duration::from_secs(7) && pause < Duration::from_secs(8), "{pause:?}");
+        let hours = ProviderError::RateLimited { after: Some(Duration::from_secs(7200)) };
+        assert_eq!(pace.pause(&hours, 1), None);
+        assert_eq!(pace.pause(&ProviderError::rejected(""), 1), None);
+    }
+}

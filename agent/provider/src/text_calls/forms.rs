@@ -1,0 +1,101 @@
+//! The forms that a call has in a model's words, as values: which objects are calls, and of what.
+
+use serde_json::{Map, Value};
+
+use super::lenient::{self, Scan};
+use crate::tool_args;
+
+/// What opens and closes a code block.
+pub const FENCE: &str = "```";
+
+/// A call as found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// The tool.
+    pub name: String,
+    /// The arguments; `None` when they are broken.
+    pub args: Option<Map<String, Value>>,
+    /// The text it was found in.
+    pub source: String,
+}
+
+/// What a code fence holds.
+pub enum Fenced {
+    /// More must come before it can be told.
+    Wait,
+    /// Something else than calls.
+    Other,
+    /// Nothing but calls; where the closing mark ends.
+    Calls(Vec<Call>, usize),
+}
+
+/// A call in a block: any name, so that a wrong one can be answered.
+pub fn named_call(text: &str) -> Option<Call> {
+    let source = text.to_owned();
+    match lenient::parse(text).and_then(|value| call_of(&value)) {
+        Some((name, args)) => Some(Call { name, args: args.or(Some(Map::new())), source }),
+        None => {
+            let name = lenient::name_in(text)?.to_owned();
+            Some(Call { name, args: None, source })
+        }
+    }
+}
+
+/// A call of one of these tools, with its arguments given.
+pub fn known_call(text: &str, tools: &[String]) -> Option<Call> {
+    let (name, args) = lenient::parse(text).and_then(|value| call_of(&value))?;
+    let source = text.to_owned();
+    tools.contains(&name).then_some(Call { name, args: Some(args?), source })
+}
+
+/// What a fence holds whose content begins at `start`.
+pub fn fenced_calls(text: &str, start: usize, tools: &[String], ended: bool) -> Fenced {
+    let unsure = || if ended { Fenced::Other } else { Fenced::Wait };
+    let mut calls = Vec::new();
+    let mut at = start;
+    loop {
+        let rest = text[at..].trim_start();
+        at = text.len() - rest.len();
+        if rest.starts_with(FENCE) && !calls.is_empty() {
+            return Fenced::Calls(calls, at + FENCE.len());
+        }
+        if rest.len() < FENCE.len() && FENCE.starts_with(rest) {
+            return unsure();
+        }
+        match begins_like_a_call(rest) {
+            None => return unsure(),
+            Some(false) => return Fenced::Other,
+            Some(true) => {}
+        }
+        let Scan::Complete(end) = lenient::scan(rest, None) else { return unsure() };
+        let Some(call) = known_call(&rest[..end], tools) else { return Fenced::Other };
+        calls.push(call);
+        at += end;
+    }
+}
+
+/// Whether an object's first key is that of a call; `None` while it cannot be told.
+pub fn begins_like_a_call(text: &str) -> Option<bool> {
+    let Some(inside) = text.strip_prefix('{') else { return Some(false) };
+    let inside = inside.trim_start();
+    let keys = ["\"tool\"", "\"name\""];
+    if keys.iter().any(|key| inside.starts_with(key)) {
+        return Some(true);
+    }
+    if keys.iter().any(|key| key.starts_with(inside)) { None } else { Some(false) }
+}
+
+/// Name and arguments of an object that has the form of a call, g3's or Qwen's.
+fn call_of(value: &Value) -> Option<(String, Option<Map<String, Value>>)> {
+    let object = value.as_object()?;
+    let name = object.get("tool").or_else(|| object.get("name"))?.as_str()?;
+    let args = ["args", "arguments", "parameters"].iter().find_map(|key| object.get(*key));
+    let args = match args {
+        None => None,
+        Some(Value::Object(args)) => Some(args.clone()),
+        Some(Value::String(text)) => Some(tool_args::object(text)?),
+        Some(Value::Null) => Some(Map::new()),
+        Some(Value::Bool(_) | Value::Number(_) | Value::Array(_)) => return None,
+    };
+    (!name.is_empty()).then(|| (name.to_owned(), args))
+}

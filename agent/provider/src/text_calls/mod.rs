@@ -1,0 +1,180 @@
+//! Tool calls for models without native ones: tools are written into the prompt, calls are found
+//! in the reply, results go back as text.
+//!
+//! The prompt is that of the Qwen3 chat template (Apache-2.0), on which many models are trained.
+
+pub mod call_filter;
+pub mod forms;
+pub mod lenient;
+pub mod parse;
+
+use std::fmt::Write;
+
+use futures_util::future::BoxFuture;
+use serde_json::json;
+
+use crate::message::{Message, Note, Part, Reply, Role, Stop, ToolCall, ToolResult};
+
+use crate::error::ProviderError;
+use crate::history::sound;
+use crate::provider::{Delta, Facts, Hear, Provider, Request, ToolSpec};
+use crate::tool_args::{Ids, malformed, sendable};
+use call_filter::Piece;
+use forms::Call;
+use parse::Parser;
+
+/// A provider whose model gets its tools as text.
+pub struct TextCalls {
+    inner: Box<dyn Provider>,
+}
+
+impl TextCalls {
+    /// Puts text calls before a provider.
+    pub fn new(inner: Box<dyn Provider>) -> TextCalls {
+        TextCalls { inner }
+    }
+}
+
+impl Provider for TextCalls {
+    fn ask<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        hear: &'a mut Hear<'_>,
+    ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
+        Box::pin(async move {
+            let system = system(request.system, request.tools);
+            let messages: Vec<Message> = sound(request.messages).iter().map(message).collect();
+            let asked =
+                Request { system: &system, messages: &messages, tools: &[], ..request.clone() };
+            let mut parser = Parser::new(request.tools.iter().map(|tool| tool.name.clone()));
+            let mut pieces = Vec::new();
+            let mut listen = |delta: Delta<'_>| match delta {
+                Delta::Text(text) => pass(parser.push(text), &mut pieces, hear),
+                Delta::Reasoning(_) | Delta::Retry { .. } | Delta::Notice(_) | Delta::Ping => {
+                    hear(delta);
+                }
+            };
+            let reply = self.inner.ask(&asked, &mut listen).await?;
+            let is_quotation = |call: &Call| is_quoted(&call.source, request.messages);
+            pass(parser.end(&is_quotation), &mut pieces, hear);
+            Ok(with_calls(reply, pieces, Ids::after(request.messages)))
+        })
+    }
+
+    fn facts(&self) -> &Facts {
+        self.inner.facts()
+    }
+}
+
+/// Whether a text stands in what the user or a tool said, however it is spaced.
+fn is_quoted(text: &str, messages: &[Message]) -> bool {
+    let plain = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+    let wanted = plain(text);
+    let said = |part: &Part| match part {
+        Part::Text { text } | Part::Note(Note { text, .. }) => plain(text).contains(&wanted),
+        Part::Result(result) => plain(&result.text).contains(&wanted),
+        Part::Reasoning { .. } | Part::Call(_) | Part::Image(_) => false,
+    };
+    let others = messages.iter().filter(|message| message.role == Role::User);
+    others.flat_map(|message| &message.parts).any(said)
+}
+
+/// Lets new pieces be heard and keeps them.
+fn pass(new: Vec<Piece>, pieces: &mut Vec<Piece>, hear: &mut Hear<'_>) {
+    for piece in new {
+        match &piece {
+            Piece::Text(text) => hear(Delta::Text(text)),
+            Piece::Thought(text) => hear(Delta::Reasoning(text)),
+            Piece::Call(_) => hear(Delta::Ping),
+        }
+        match (pieces.last_mut(), piece) {
+            (Some(Piece::Text(text)), Piece::Text(more))
+            | (Some(Piece::Thought(text)), Piece::Thought(more)) => text.push_str(&more),
+            (_, piece) => pieces.push(piece),
+        }
+    }
+}
+
+/// The reply with its words replaced by what was found in them.
+fn with_calls(mut reply: Reply, pieces: Vec<Piece>, mut ids: Ids) -> Reply {
+    reply.message.parts.retain(|part| !matches!(part, Part::Text { .. }));
+    reply.message.parts.extend(pieces.into_iter().map(|piece| match piece {
+        Piece::Text(text) => Part::Text { text },
+        Piece::Thought(text) => Part::Reasoning { text, sealed: None },
+        Piece::Call(call) => Part::Call(tool_call(call, ids.unique(""))),
+    }));
+    if reply.stop == Stop::Done && reply.message.calls().next().is_some() {
+        reply.stop = Stop::Calls;
+    }
+    reply
+}
+
+fn tool_call(call: Call, id: String) -> ToolCall {
+    let Call { name, args, source } = call;
+    match args {
+        Some(args) => ToolCall { id, name, args: args.into(), malformed: None },
+        None => malformed(id, name, &source),
+    }
+}
+
+/// The system prompt with the tools.
+pub fn system(prompt: &str, tools: &[ToolSpec]) -> String {
+    if tools.is_empty() {
+        return prompt.to_owned();
+    }
+    let mut text = format!(
+        "{prompt}\n\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\n\
+         You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n"
+    );
+    for tool in tools {
+        let function = json!({"name": tool.name, "description": tool.description,
+            "parameters": tool.parameters});
+        let line = json!({"type": "function", "function": function});
+        let _ = writeln!(text, "{line}");
+    }
+    text.push_str(
+        "</tools>\n\nFor each function call, return a json object with function name and arguments \
+         within <tool_call></tool_call> XML tags:\n<tool_call>\n\
+         {\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>",
+    );
+    text
+}
+
+/// A message with calls and results as text.
+fn message(message: &Message) -> Message {
+    let mut text = String::new();
+    let mut images = Vec::new();
+    let mut line = |more: &str| {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(more);
+    };
+    for part in &message.parts {
+        match part {
+            Part::Text { text } | Part::Note(Note { text, .. }) => line(text),
+            Part::Reasoning { .. } => {}
+            Part::Call(call) => line(&call_text(call)),
+            Part::Result(result) => {
+                line(&response_text(result));
+                images.extend(result.images.iter().cloned().map(Part::Image));
+            }
+            Part::Image(image) => images.push(Part::Image(image.clone())),
+        }
+    }
+    let parts = std::iter::once(Part::Text { text }).chain(images).collect();
+    Message { role: message.role, parts }
+}
+
+fn call_text(call: &ToolCall) -> String {
+    let object = json!({"name": call.name, "arguments": sendable(call)});
+    format!("<tool_call>\n{object}\n</tool_call>")
+}
+
+fn response_text(result: &ToolResult) -> String {
+    format!("<tool_response>\n{}\n</tool_response>", result.text)
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,169 @@
+//! Calls in the words of models: every dialect, every split, and what must stay words.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::call_filter::Piece;
+use super::parse::Parser;
+
+/// What is found: words joined as they stand between calls.
+fn found(chunks: &[&str]) -> Vec<String> {
+    let mut parser = Parser::new(["shell".to_owned(), "read_file".to_owned()]);
+    let mut pieces: Vec<Piece> = chunks.iter().flat_map(|chunk| parser.push(chunk)).collect();
+    pieces.extend(parser.end(&|_| false));
+    let mut out: Vec<String> = Vec::new();
+    for piece in pieces {
+        let (kind, more) = match piece {
+            Piece::Text(text) => ("text ", text),
+            Piece::Thought(text) => ("thought ", text),
+            Piece::Call(call) => {
+                let args = call.args.map_or(json!(call.source), Value::Object);
+                out.push(format!("call {} {args}", call.name));
+                continue;
+            }
+        };
+        match out.last_mut().filter(|last| last.starts_with(kind)) {
+            Some(last) => last.push_str(&more),
+            None => out.push(format!("{kind}{more}")),
+        }
+    }
+    out
+}
+
+const REPLIES: &[(&str, &[&str])] = &[
+    // Qwen's blocks, several, in prose, with and without arguments.
+    (
+        "I look.\n<tool_call>\n{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}\n</tool_call>\n<tool_call>{\"name\": \"fly\"}</tool_call>\nThen more.",
+        &["text I look.", "call shell {\"command\":\"ls\"}", "call fly {}", "text \nThen more."],
+    ),
+    // The closing tag inside a string; arguments as a string; a missing brace.
+    (
+        "<tool_call>{\"name\": \"shell\", \"arguments\": {\"command\": \"echo '</tool_call>'\"}}</tool_call>",
+        &["call shell {\"command\":\"echo '</tool_call>'\"}"],
+    ),
+    (
+        "<tool_call>{\"name\": \"shell\", \"arguments\": \"{\\\"command\\\": 1}\"}</tool_call>",
+        &["call shell {\"command\":1}"],
+    ),
+    (
+        "<tool_call>{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}</tool_call> ok",
+        &["call shell {\"command\":\"ls\"}", "text  ok"],
+    ),
+    // Never closed; cut inside a string; no JSON; a mention.
+    (
+        "<tool_call>\n{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}\n",
+        &["call shell {\"command\":\"ls\"}"],
+    ),
+    (
+        "<tool_call>{\"name\": \"shell\", \"arguments\": {\"command\": \"ls",
+        &[
+            "call shell \"{\\\"name\\\": \\\"shell\\\", \\\"arguments\\\": {\\\"command\\\": \\\"ls\"",
+        ],
+    ),
+    ("<tool_call>{oops}</tool_call>", &["text <tool_call>{oops}</tool_call>"]),
+    ("Write <tool_call> to call, a < b.", &["text Write <tool_call> to call, a < b."]),
+    // g3's form: on its own line only, for offered tools only.
+    (
+        "Look:\n  {\"tool\": \"shell\", \"args\": {\"command\": \"a\nb\"}}\n{ \"tool\":\"read_file\",\"args\":{}}",
+        &["text Look:", "call shell {\"command\":\"a\\nb\"}", "call read_file {}"],
+    ),
+    ("say {\"tool\": \"shell\", \"args\": {}}", &["text say {\"tool\": \"shell\", \"args\": {}}"]),
+    (
+        "{\"tool\": \"shell\", \"args\": {}} is how",
+        &["text {\"tool\": \"shell\", \"args\": {}} is how"],
+    ),
+    ("{\"tool\": \"fly\", \"args\": {}}\nx", &["text {\"tool\": \"fly\", \"args\": {}}\nx"]),
+    ("{\"name\": \"shell\"}\n{\"a\": 1}", &["text {\"name\": \"shell\"}\n{\"a\": 1}"]),
+    (
+        "{\"tool\": \"shell\", \"args\": {\"command\": \"cut",
+        &["call shell \"{\\\"tool\\\": \\\"shell\\\", \\\"args\\\": {\\\"command\\\": \\\"cut\""],
+    ),
+    // The functions form, with and without words of the template.
+    (
+        "to=functions.shell {\"command\": \"ls\"}\nto=functions.read_file <|constrain|>json<|message|>{\"a\": 1}<|call|>",
+        &["call shell {\"command\":\"ls\"}", "call read_file {\"a\":1}"],
+    ),
+    ("to=functions.fly {}", &["text to=functions.fly {}"]),
+    ("to=functions.shell is a name", &["text to=functions.shell is a name"]),
+    // Fences: calls at the end when there are no others, else examples; other code is left alone.
+    (
+        "So:\n```json\n{\"tool\": \"shell\", \"args\": {\"command\": \"ls\"}}\n```\n",
+        &["text So:", "call shell {\"command\":\"ls\"}"],
+    ),
+    (
+        "So:\n```json\n{\"tool\": \"shell\", \"args\": {\"command\": \"ls\"}}\n```\nDone.",
+        &["text So:\n```json\n{\"tool\": \"shell\", \"args\": {\"command\": \"ls\"}}\n```\nDone."],
+    ),
+    (
+        "```\n{\"tool\": \"shell\", \"args\": {}}\n```\n\n```\n{\"tool\": \"read_file\", \"args\": {}}\n```",
+        &["call shell {}", "call read_file {}"],
+    ),
+    (
+        "```\n{\"tool\": \"shell\", \"args\": {}}\n```\nor\n```\n{\"tool\": \"read_file\", \"args\": {}}\n```",
+        &["text ```\n{\"tool\": \"shell\", \"args\": {}}\n```\nor", "call read_file {}"],
+    ),
+    (
+        "```\n{\"name\": \"shell\", \"arguments\": {}}\n```\n<tool_call>{\"name\": \"shell\"}</tool_call>",
+        &["text ```\n{\"name\": \"shell\", \"arguments\": {}}\n```", "call shell {}"],
+    ),
+    (
+        "```rust\n{\"tool\"; <tool_call>{\"name\": \"shell\"}</tool_call>\n```\nx",
+        &["text ```rust\n{\"tool\"; <tool_call>{\"name\": \"shell\"}</tool_call>\n```\nx"],
+    ),
+    ("```json\n{\"tool\": \"shell\", \"args\"", &["text ```json\n{\"tool\": \"shell\", \"args\""]),
+    ("use ``` and ```x``` so\n```y``` z", &["text use ``` and ```x``` so\n```y``` z"]),
+    // Thought comes first or not at all; marks of templates vanish.
+    (
+        "<think>\n{\"tool\": \"shell\", \"args\": {}}\n</think>\n\nHello.<|im_end|>",
+        &["thought \n{\"tool\": \"shell\", \"args\": {}}\n", "text Hello."],
+    ),
+    ("a <think> b", &["text a <think> b"]),
+    ("", &[]),
+];
+
+#[test]
+fn calls_are_found_in_every_dialect_and_words_stay_words() {
+    for (reply, expected) in REPLIES {
+        assert_eq!(found(&[reply]), *expected, "{reply}");
+    }
+}
+
+#[test]
+fn where_the_words_are_cut_makes_no_difference() {
+    for (reply, expected) in REPLIES {
+        for (cut, _) in reply.char_indices() {
+            let (before, after) = reply.split_at(cut);
+            assert_eq!(found(&[before, after]), *expected, "{reply:?} cut at {cut}");
+        }
+        let single: Vec<String> = reply.chars().map(String::from).collect();
+        let single: Vec<&str> = single.iter().map(String::as_str).collect();
+        assert_eq!(found(&single), *expected, "{reply:?} in single characters");
+    }
+}
+
+#[test]
+fn plain_words_are_passed_on_as_they_come() {
+    let mut parser = Parser::new(["shell".to_owned()]);
+    assert_eq!(parser.push("Hello"), [Piece::Text("Hello".into())]);
+    assert_eq!(parser.push(" you, 1 <"), [Piece::Text(" you, 1".into())]);
+    assert_eq!(parser.push(" 2"), [Piece::Text(" <".into()), Piece::Text(" 2".into())]);
+    assert_eq!(parser.push("\n{\"key\""), [Piece::Text("\n{\"key\"".into())]);
+}
+
+proptest! {
+    #[test]
+    fn any_mixture_reads_the_same_however_it_is_cut(
+        parts in proptest::collection::vec(prop_oneof![
+            Just("<tool_call>"), Just("</tool_call>"), Just("{\"name\": \"shell\", \"arguments\": {}}"),
+            Just("{\"tool\": \"shell\", \"args\": {\"command\": \"é\"}}"), Just("\n"), Just("```"),
+            Just("json"), Just("to=functions.shell "), Just("{"), Just("\""), Just("}"), Just(" x "),
+            Just("<think>"), Just("</think>"), Just("<|im_end|>"), Just("\\"), Just("'")], 0..14),
+        size in 1usize..6,
+    ) {
+        let reply = parts.concat();
+        let chars: Vec<char> = reply.chars().collect();
+        let chunks: Vec<String> = chars.chunks(size).map(|c| c.iter().collect()).collect();
+        let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
+        prop_assert_eq!(found(&chunks), found(&[&reply]));
+    }
+}

@@ -1,0 +1,104 @@
+//! What is traced of a question to a model: who, how often, how long, how much; never its words.
+//!
+//! The names are those of OpenTelemetry's conventions for generative AI, where these have one.
+
+use std::time::Duration;
+
+use tracing::{Span, field};
+
+use crate::error::ProviderError;
+use crate::http::Answer;
+use crate::message::{Reply, Stop};
+use crate::provider::{Facts, Request};
+
+/// Headers in which services number their replies.
+const IDS: [&str; 4] = ["request-id", "x-request-id", "x-goog-request-id", "apim-request-id"];
+/// The longest number that is kept.
+const LONGEST: usize = 128;
+
+/// The span of one try.
+pub fn chat(facts: &Facts, request: &Request<'_>, attempt: u32) -> Span {
+    let service = facts.provider.split('.').next().unwrap_or_default();
+    tracing::info_span!(
+        target: "g3::model",
+        "chat",
+        otel.name = format!("chat {}", facts.model),
+        otel.kind = "client",
+        otel.status_code = field::Empty,
+        gen_ai.operation.name = "chat",
+        gen_ai.provider.name = if service == "gemini" { "gcp.gemini" } else { service },
+        gen_ai.request.model = facts.model,
+        gen_ai.request.max_tokens = request.max_output,
+        gen_ai.conversation.id = base::id::tail(request.session),
+        gen_ai.usage.input_tokens = field::Empty,
+        gen_ai.usage.output_tokens = field::Empty,
+        gen_ai.usage.cache_read.input_tokens = field::Empty,
+        gen_ai.usage.cache_creation.input_tokens = field::Empty,
+        server.address = field::Empty,
+        http.response.status_code = field::Empty,
+        error.type = field::Empty,
+        g3.provider = facts.provider,
+        g3.attempt = attempt,
+        g3.messages = request.messages.len(),
+        g3.request_id = field::Empty,
+        g3.stop = field::Empty,
+        g3.cost_usd = field::Empty,
+    )
+}
+
+/// A service answered the question whose span we are in.
+pub fn answered(host: &str, answer: &Answer) {
+    let span = Span::current();
+    span.record("server.address", host);
+    span.record("http.response.status_code", answer.status());
+    if let Some(id) = IDS.iter().find_map(|name| answer.header(name)) {
+        span.record("g3.request_id", base::text::head(id, LONGEST));
+    }
+}
+
+/// A try is over.
+pub fn over(span: &Span, asked: &Result<Reply, ProviderError>) {
+    match asked {
+        Ok(reply) => {
+            let usage = reply.usage;
+            span.record("gen_ai.usage.input_tokens", usage.sent());
+            span.record("gen_ai.usage.output_tokens", usage.output);
+            span.record("gen_ai.usage.cache_read.input_tokens", usage.cache_read);
+            span.record("gen_ai.usage.cache_creation.input_tokens", usage.cache_write);
+            span.record("g3.cost_usd", usage.cost_usd);
+            span.record(
+                "g3.stop",
+                match reply.stop {
+                    Stop::Done => "done",
+                    Stop::Calls => "calls",
+                    Stop::Length => "length",
+                    Stop::Refused => "refused",
+                },
+            );
+        }
+        Err(error) => {
+            span.record("otel.status_code", "ERROR");
+            span.record("error.type", kind(error));
+        }
+    }
+}
+
+/// The question is asked again after a pause.
+pub fn retry(error: &ProviderError, after: Duration, attempt: u32) {
+    let after_ms = after.as_millis() as u64;
+    tracing::warn!(target: "g3::model", why = kind(error), after_ms, attempt, "retry");
+}
+
+/// The kind of an error in a word. Its text is the service's, which may repeat what it was sent.
+pub fn kind(error: &ProviderError) -> &'static str {
+    match error {
+        ProviderError::RateLimited { .. } => "rate_limited",
+        ProviderError::Busy { .. } => "busy",
+        ProviderError::Overloaded(_) => "overloaded",
+        ProviderError::TooLong(_) => "too_long",
+        ProviderError::Rejected(_) => "rejected",
+        ProviderError::Unreachable(_) => "unreachable",
+        ProviderError::Broken(_) => "broken",
+        ProviderError::Cancelled => "cancelled",
+    }
+}

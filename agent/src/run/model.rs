@@ -1,0 +1,84 @@
+//! Who answers in a session, and what it is told and given.
+
+use super::Settings;
+use super::{escalation, setup};
+use crate::context::window::Window;
+use crate::prompt::{self, Place};
+use crate::tools::offer;
+use crate::tools::profile::Profile;
+use crate::tools::profile::{self, ProfileTool};
+use crate::turn;
+use provider::message::Message;
+use provider::{Facts, Provider, ToolSpec};
+use skills::Shelf;
+
+/// A model with its prompt and its tools; they stay the same as long as it answers.
+pub struct BoundModel {
+    /// The model.
+    pub provider: Box<dyn Provider>,
+    /// Which names its tools have.
+    pub profile: Profile,
+    /// What it may do.
+    pub offered: Vec<ToolSpec>,
+    /// What it is told.
+    pub system: String,
+    /// Its context window while nothing is said.
+    room: Window,
+}
+
+impl BoundModel {
+    /// A model that is open, for a session that began on this day.
+    pub fn of(
+        settings: &Settings,
+        provider: Box<dyn Provider>,
+        date: &str,
+        shelf: &Shelf,
+    ) -> BoundModel {
+        let facts = provider.facts();
+        let mut offered = Vec::new();
+        let (switches, skills) = setup::switches(settings, facts, shelf);
+        if settings.tools {
+            offered = offer::offered(settings.profile, switches);
+            offered.retain(|spec| setup::works_here(settings.profile, &spec.name));
+            let escalation =
+                escalation::reference(settings, facts).and(profile::switched(escalation::SWITCH));
+            offered.extend(escalation.map(ProfileTool::spec));
+        }
+        // A role without other tools still has its own.
+        let offered = settings.role.offered(settings.profile, offered);
+        let (skills, notes) = (skills.as_deref(), settings.notes.file.as_deref());
+        let skills = skills.filter(|_| !settings.role.reads_only);
+        let (cwd, tools, identity) = (&settings.cwd, !offered.is_empty(), &settings.role.identity);
+        let place = Place { cwd, date, tools, skills, notes, identity };
+        let system = prompt::system(facts, &place);
+        let room = setup::window(&settings.config, facts, turn::overhead(&system, &offered));
+        BoundModel { provider, profile: settings.profile, offered, system, room }
+    }
+
+    /// Offers more tools, to the end of the session.
+    pub fn give(&mut self, settings: &Settings, more: Vec<ToolSpec>) {
+        self.offered.extend(more);
+        let overhead = turn::overhead(&self.system, &self.offered);
+        self.room = setup::window(&settings.config, self.facts(), overhead);
+    }
+
+    /// Offers these instead of all tools that `theirs` picks.
+    pub fn offer_instead(&mut self, theirs: impl Fn(&str) -> bool, more: Vec<ToolSpec>) {
+        self.offered.retain(|spec| !theirs(&spec.name));
+        self.offered.extend(more);
+    }
+
+    /// The model's facts.
+    pub fn facts(&self) -> &Facts {
+        self.provider.facts()
+    }
+
+    /// The account of its context with this conversation in it.
+    pub fn window(&self, messages: &[Message]) -> Window {
+        let mut window = self.room;
+        if !messages.is_empty() {
+            window.restart(messages);
+        }
+        window
+    }
+}

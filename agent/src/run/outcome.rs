@@ -1,0 +1,59 @@
+//! How a run ended, and how that is told.
+
+use base::event::{Status, Usage, What};
+use base::failure::{Failure, Kind};
+
+use crate::ui::Bus;
+
+/// How a turn of the user ended.
+#[derive(Debug)]
+pub struct RunOutcome {
+    /// As in the event `end`.
+    pub status: Status,
+    /// Why, unless all is done.
+    pub failure: Option<Failure>,
+    /// How the session goes on from a shell; at g3's own prompt it goes on by itself.
+    pub resume: Vec<String>,
+}
+
+impl RunOutcome {
+    /// An end without a hint how the session goes on.
+    pub fn new(status: Status, failure: Option<Failure>) -> RunOutcome {
+        RunOutcome { status, failure, resume: Vec::new() }
+    }
+
+    /// The failure as it is shown where g3 ends with it: with how the session goes on.
+    pub fn into_failure(self) -> Option<Failure> {
+        self.failure.map(|failure| self.resume.into_iter().fold(failure, Failure::next))
+    }
+
+    /// The failure as an event.
+    pub fn error(&self) -> Option<What> {
+        let resume = self.resume.iter().cloned();
+        self.failure.as_ref().map(|failure| error(failure, resume))
+    }
+}
+
+/// Tells a run that failed before it began.
+pub fn tell_failure(bus: &Bus, failure: &Failure) {
+    bus.tell(error(failure, std::iter::empty()));
+    let (exit, usage) = (failure.exit_code(), Usage::default());
+    let status = if failure.kind == Kind::Interrupted { Status::Cancelled } else { Status::Failed };
+    bus.tell(What::End { status, exit, turns: 0, usage });
+}
+
+fn error(failure: &Failure, resume: impl Iterator<Item = String>) -> What {
+    let kind = match failure.kind {
+        Kind::Failed => "failed",
+        Kind::Usage => "usage",
+        Kind::Refused => "refused",
+        Kind::Conflict => "conflict",
+        Kind::NotFound => "not_found",
+        Kind::Bug => "bug",
+        Kind::Interrupted => "interrupted",
+    };
+    let why = failure.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    let text = format!("{}{why}", failure.what);
+    let next = failure.next.iter().cloned().chain(resume).collect();
+    What::Error { kind: kind.to_owned(), text, next }
+}

@@ -1,0 +1,112 @@
+//! What a session's tools work with, and which of them its model is offered.
+
+use std::sync::Arc;
+
+use base::config::Config;
+use base::config::agent::ComputerControl;
+
+use super::{Settings, root_of};
+use crate::context::Conversation;
+use crate::context::window::{Policy, Window};
+use crate::session::Session;
+use crate::tools::browser;
+use crate::tools::context::{Services, ToolContext};
+use crate::tools::desktop;
+use crate::tools::dispatch;
+use crate::tools::kind::ToolKind;
+use crate::tools::offer::{MEMORY, PLANNED, SCREEN, SKILLS, Switches};
+use crate::tools::profile::Profile;
+use crate::tools::profile::{self, ProfileTool};
+use crate::tools::result_limit;
+use crate::tools::screen_access::ScreenAccess;
+use crate::tools::toolset::TOOLS;
+use gate::Gate;
+use memory::Memory;
+use provider::Facts;
+use provider::message::Message;
+use skills::{self, Shelf, shown};
+
+/// Where and for whom the tools of a session work.
+pub fn workplace(
+    settings: &Settings,
+    session: &Session,
+    facts: &Facts,
+    gate: Arc<Gate>,
+) -> ToolContext {
+    let quiet = ToolContext::quiet(&TOOLS, settings.cwd.clone(), session.dir.clone());
+    let skills = Arc::new(skills::find::shelf(&settings.config.skills, &settings.cwd));
+    let mut memory = Memory::new(&settings.config, settings.notes.file.clone());
+    memory.takes_notes =
+        settings.tools && !settings.role.reads_only && settings.notes.auto.unwrap_or(false);
+    let memory = Arc::new(memory);
+    let asks = Some((facts.provider.clone(), facts.model.clone()));
+    let web = Arc::new(settings.config.tools.clone());
+    let browser = Some(browser::hub::Hub::of_session(&settings.config.webdriver) as _);
+    let screen = Arc::new(ScreenAccess::new(&settings.config));
+    let sandbox = Arc::new(settings.config.sandbox.clone());
+    let others = Services { asks, web, browser, screen, sandbox, ..Services::default() };
+    let root = root_of(&settings.cwd);
+    let window = window(&settings.config, facts, 0);
+    let result_limit = result_limit::for_window(window.limit());
+    ToolContext { root, plain: facts.small, result_limit, gate, skills, memory, others, ..quiet }
+}
+
+/// What is switched on for a model, and the list of skills that it is shown, where it has the tool
+/// to load one. A small one hears of skills only when the user wants that.
+pub fn switches(settings: &Settings, facts: &Facts, shelf: &Shelf) -> (Switches, Option<String>) {
+    let remembers = || Memory::new(&settings.config, None).shared;
+    let loads = |face: &&ProfileTool| face.engine == ToolKind::SKILL;
+    let wanted = (!facts.small || settings.config.skills.small_models)
+        && profile::faces(settings.profile).iter().any(loads);
+    let list = shown::prompt(shelf).filter(|_| wanted);
+    let (config, small) = (&settings.config, facts.small);
+    let configured = [
+        list.is_some().then_some(SKILLS),
+        (!small && remembers()).then_some(MEMORY),
+        config.webdriver.enabled.then_some(browser::SWITCH),
+        screen(&config.computer_control).filter(|_| !small),
+    ];
+    (Switches { small: facts.small, acd: settings.acd, plan: false, configured }, list)
+}
+
+/// Whether a tool of a profile works here. Without the bus of the user's session no program tells
+/// of its controls.
+pub fn works_here(profile: Profile, name: &str) -> bool {
+    let needs_bus = [ToolKind::CONTROLS, ToolKind::CONTROL_ACTION];
+    let engine = dispatch::kind(profile, name, &serde_json::Value::Null);
+    desktop::has_session_bus() || !engine.is_some_and(|engine| needs_bus.contains(&engine))
+}
+
+/// What the user should know about tools that are not offered here.
+pub fn notices(settings: &Settings) -> Option<String> {
+    let missing = settings.config.computer_control.enabled && !desktop::has_session_bus();
+    missing.then(|| {
+        "no accessibility bus: tools that read or use the controls of programs are not offered, \
+         and find_element finds text only (DBUS_SESSION_BUS_ADDRESS is not set)"
+            .to_owned()
+    })
+}
+
+/// Who acts on the screen: nobody, the model itself, or one that plans there.
+fn screen(control: &ComputerControl) -> Option<&'static str> {
+    let switch = if control.computer_use_provider.is_some() { PLANNED } else { SCREEN };
+    control.enabled.then_some(switch)
+}
+
+/// What a session that goes on has found out before is no news.
+pub fn recall(talk: &Conversation, profile: Profile, place: &ToolContext) {
+    for call in talk.messages().iter().flat_map(Message::calls) {
+        place.memory.learnt.saw(dispatch::finds_out(profile, &call.name, &call.args, place));
+    }
+}
+
+/// The window of a model, as the configuration narrows it.
+pub fn window(config: &Config, facts: &Facts, overhead: u64) -> Window {
+    let agent = &config.agent;
+    let most = agent.max_context_length.map_or(facts.context, u64::from);
+    let policy = Policy {
+        thin_from: u64::from(agent.thinning_floor_percent),
+        compact_at: agent.auto_compact.then_some(80),
+    };
+    Window::new(facts.context.min(most), overhead).with(policy)
+}

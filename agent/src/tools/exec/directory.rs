@@ -1,0 +1,33 @@
+//! The directory where commands start: some profiles keep it from one call to the next.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::tools::profile::ProfileTool;
+use gate::paths;
+
+/// Whether the tool keeps the directory between calls.
+pub fn is_kept(face: &ProfileTool) -> bool {
+    face.defaults.get("keep_directory").and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// Where the last command of a session ended, while that is a directory below the root.
+pub fn kept(session_dir: &Path, root: &Path) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(file(session_dir)).ok()?;
+    let path = paths::follow(Path::new(&text)).ok()?;
+    (path.is_dir() && paths::is_inside(&path, root)).then_some(path)
+}
+
+/// Keeps the directory where a command ended.
+pub fn keep(session_dir: &Path, path: &Path) {
+    let file = file(session_dir);
+    let Some(parent) = file.parent() else { return };
+    // A directory that cannot be kept means that the next command starts in the workplace.
+    let _ = std::fs::create_dir_all(parent)
+        .and_then(|()| base::files::replace(&file, path.as_os_str().as_encoded_bytes()));
+}
+
+fn file(session_dir: &Path) -> PathBuf {
+    session_dir.join("tools/directory")
+}

@@ -1,0 +1,320 @@
+//! The loop: ask, act, observe. It knows no provider, no tool, no terminal and no file.
+
+pub mod prepare;
+pub mod tool_calls;
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use base::event::{Level, Usage, What};
+use base::failure::Failure;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::{Conversation, Inbox, window};
+use crate::limits::{Limit, Limits, LoopDetector, UsageMeter};
+use provider::message::{Message, Reply, Role, Stop};
+use provider::{Delta, Provider, ProviderError, Request, ToolSpec};
+
+use tool_calls::Toolbox;
+
+/// Who hears what happens.
+pub type Tell = Arc<dyn Fn(What) + Send + Sync>;
+
+/// Who acts: collaborators that do not change during a turn, put together once, in `run`.
+pub struct Agent<'a> {
+    /// The model.
+    pub provider: &'a dyn Provider,
+    /// What it may do.
+    pub toolbox: &'a dyn Toolbox,
+    /// The system prompt.
+    pub system: &'a str,
+    /// The session's id.
+    pub session: &'a str,
+    /// When to stop.
+    pub limits: Limits,
+    /// What the user says meanwhile.
+    pub inbox: &'a dyn Inbox,
+    /// What must outlive a compaction (the todo list).
+    pub keep: &'a (dyn Fn() -> Option<String> + Send + Sync),
+    /// Who hears what happens.
+    pub tell: Tell,
+    /// Set when the user cancels.
+    pub cancel: CancellationToken,
+}
+
+/// How the loop ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Finish {
+    /// The model had said all.
+    Done,
+    /// Another model shall go on.
+    HandedOver,
+    /// A limit was reached.
+    Limit(Limit),
+    /// The user cancelled.
+    Cancelled,
+}
+
+/// Why a turn failed.
+#[derive(Debug)]
+pub struct TurnError {
+    /// What a person reads.
+    pub failure: Failure,
+    /// How the session goes on from a shell; at g3's own prompt it goes on by itself.
+    pub resume: Vec<String>,
+}
+
+impl From<Failure> for TurnError {
+    fn from(failure: Failure) -> TurnError {
+        TurnError { failure, resume: Vec::new() }
+    }
+}
+
+/// The result of a turn, or of a part of one.
+pub type TurnResult<T> = Result<T, TurnError>;
+
+/// How often in a row a reply may be cut off or empty.
+const PATIENCE: u32 = 3;
+
+/// Asks, acts and observes until the model stops asking for tools or a limit is reached. The limit
+/// of time cuts into replies and tools, as the user's own cancelling does. `spent` is what the turn
+/// used up so far, and grows.
+pub async fn run_turn(
+    talk: &mut Conversation,
+    agent: &Agent<'_>,
+    spent: &mut UsageMeter,
+) -> TurnResult<Finish> {
+    let Some(time) = agent.limits.time else { return until_done(talk, agent, spent).await };
+    let begun = Instant::now();
+    let left = time.saturating_sub(spent.time);
+    let finish = {
+        let mut work = pin!(until_done(talk, agent, spent));
+        tokio::select! {
+            finish = &mut work => finish,
+            () = tokio::time::sleep(left) => {
+                agent.cancel.cancel();
+                work.await.map(|finish| match finish {
+                    Finish::Cancelled => Finish::Limit(Limit::Time(time)),
+                    Finish::Done | Finish::HandedOver | Finish::Limit(_) => finish,
+                })
+            }
+        }
+    };
+    spent.time += begun.elapsed();
+    finish
+}
+
+async fn until_done(
+    talk: &mut Conversation,
+    agent: &Agent<'_>,
+    spent: &mut UsageMeter,
+) -> TurnResult<Finish> {
+    let mut detector = LoopDetector::new(agent.provider.facts().small);
+    let mut patience = PATIENCE;
+    loop {
+        if agent.cancel.is_cancelled() {
+            return Ok(Finish::Cancelled);
+        }
+        if let Some(limit) = agent.limits.reached(spent) {
+            return Ok(Finish::Limit(limit));
+        }
+        prepare::listen(talk, agent)?;
+        let Some(reply) = ask_with_room(talk, agent, spent).await? else {
+            return Ok(Finish::Cancelled);
+        };
+        spent.add(reply.usage);
+        let (reply, excess) = tool_calls::without_excess(reply);
+        talk.hear(&reply)?;
+        tell_costs(talk, agent, &reply);
+        let made = (&reply, excess.as_slice());
+        let limit = tool_calls::run_tool_calls(talk, agent, made, &mut detector).await?;
+        if agent.toolbox.is_done() {
+            return Ok(Finish::Done);
+        }
+        if let Some(limit) = limit {
+            return Ok(Finish::Limit(limit));
+        }
+        if agent.toolbox.hands_over() {
+            return Ok(Finish::HandedOver);
+        }
+        match next(&reply) {
+            Next::Ask => patience = PATIENCE,
+            Next::Finish if prepare::listen(talk, agent)? => {}
+            Next::Finish => match agent.toolbox.still_open().await {
+                Some(what) => talk.remind(what)?,
+                None => return Ok(Finish::Done),
+            },
+            Next::Fail(failure) => return Err(failure.into()),
+            Next::Prompt(text) if patience > 0 => {
+                patience -= 1;
+                talk.prompt(text)?;
+            }
+            Next::Prompt(_) => {
+                return Err(Failure::failed("the model does not get to an end")
+                    .because("its replies were cut off or empty several times in a row")
+                    .into());
+            }
+        }
+    }
+}
+
+/// What follows a reply whose calls were carried out.
+enum Next {
+    Ask,
+    Prompt(&'static str),
+    Finish,
+    Fail(Failure),
+}
+
+fn next(reply: &Reply) -> Next {
+    let called = reply.message.calls().next().is_some();
+    let empty = reply.message.words().trim().is_empty();
+    match reply.stop {
+        Stop::Refused => Next::Fail(
+            Failure::failed("the model refused to go on")
+                .because(last_words(&reply.message))
+                .next("say it in other words, or use another model: --model NAME"),
+        ),
+        Stop::Calls | Stop::Done | Stop::Length if called => Next::Ask,
+        Stop::Length => Next::Prompt(
+            "Your reply hit the output limit. Go on exactly where it broke off, without repeating \
+             anything.",
+        ),
+        Stop::Calls | Stop::Done if empty => Next::Prompt(
+            "Your reply was empty. Go on with the task; if it is done, say in a sentence what you \
+             did.",
+        ),
+        Stop::Calls | Stop::Done => Next::Finish,
+    }
+}
+
+fn last_words(message: &Message) -> String {
+    let words = message.words();
+    if words.trim().is_empty() { "it gave no reason".into() } else { words.trim().to_owned() }
+}
+
+/// Asks, after making room; a request that turns out too long is asked once more after a
+/// compaction. `None` when the user cancelled.
+async fn ask_with_room(
+    talk: &mut Conversation,
+    agent: &Agent<'_>,
+    spent: &mut UsageMeter,
+) -> TurnResult<Option<Reply>> {
+    if let Some(detail) = talk.thin()? {
+        (agent.tell)(What::Thinned { detail });
+    }
+    if talk.is_full() {
+        let Some(usage) = prepare::compact(talk, agent).await? else { return Ok(None) };
+        spent.add_summary(usage);
+    }
+    match ask(talk, agent).await {
+        Err(ProviderError::TooLong(_)) if talk.messages().len() > 1 => {
+            talk.window.overflowed();
+            let Some(usage) = prepare::compact(talk, agent).await? else { return Ok(None) };
+            spent.add_summary(usage);
+        }
+        other => return answered(other),
+    }
+    answered(ask(talk, agent).await)
+}
+
+fn answered(asked: Result<Reply, ProviderError>) -> TurnResult<Option<Reply>> {
+    match asked {
+        Ok(reply) => Ok(Some(reply)),
+        Err(ProviderError::Cancelled) => Ok(None),
+        Err(error) => Err(failure(&error)),
+    }
+}
+
+/// Asks the model once. What was heard before the user cancelled stays in the conversation.
+async fn ask(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Reply, ProviderError> {
+    (agent.tell)(What::Turn { n: talk.turns() + 1 });
+    let heard = Mutex::new(String::new());
+    let mut hear = |delta: Delta<'_>| hear(agent, &heard, delta);
+    let request = Request {
+        system: agent.system,
+        messages: talk.messages(),
+        tools: agent.toolbox.offered(),
+        max_output: agent.provider.facts().max_output,
+        session: agent.session,
+    };
+    let asked = tokio::select! {
+        biased;
+        () = agent.cancel.cancelled() => Err(ProviderError::Cancelled),
+        asked = agent.provider.ask(&request, &mut hear) => asked,
+    };
+    let heard = heard.into_inner().unwrap_or_default();
+    if matches!(asked, Err(ProviderError::Cancelled)) && !heard.trim().is_empty() {
+        let message = Message::text(Role::Assistant, format!("{heard}\n[interrupted by the user]"));
+        let broken = |e: Failure| ProviderError::Broken(e.to_string());
+        let (usage, stop) = (Usage::default(), Stop::Done);
+        talk.hear(&Reply { message, usage, stop }).map_err(broken)?;
+    }
+    asked
+}
+
+fn hear(agent: &Agent<'_>, heard: &Mutex<String>, delta: Delta<'_>) {
+    let mut heard = heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    match delta {
+        Delta::Text(text) => {
+            heard.push_str(text);
+            (agent.tell)(What::Text { text: text.to_owned() });
+        }
+        Delta::Reasoning(text) => (agent.tell)(What::Reasoning { text: text.to_owned() }),
+        Delta::Retry { .. } | Delta::Notice(_) | Delta::Ping => {
+            beside_words(delta).into_iter().for_each(|what| (agent.tell)(what));
+        }
+    }
+}
+
+/// What is heard beside the model's words: that the question is asked again, or by another model.
+/// Who asks aside (for a summary, for notes) tells it as well.
+pub fn beside_words(delta: Delta<'_>) -> Option<What> {
+    match delta {
+        Delta::Retry { why, after, attempt } => {
+            Some(What::Retry { why, after_ms: after.as_millis() as u64, attempt })
+        }
+        Delta::Notice(text) => Some(What::Notice { level: Level::Warning, text: text.to_owned() }),
+        Delta::Text(_) | Delta::Reasoning(_) | Delta::Ping => None,
+    }
+}
+
+/// Tokens that every request carries: system prompt and tools.
+pub fn overhead(system: &str, tools: &[ToolSpec]) -> u64 {
+    let tool = |spec: &ToolSpec| {
+        window::estimate_text(&spec.description)
+            + window::estimate_text(&spec.parameters.to_string())
+    };
+    window::estimate_text(system) + tools.iter().map(tool).sum::<u64>()
+}
+
+fn tell_costs(talk: &Conversation, agent: &Agent<'_>, reply: &Reply) {
+    (agent.tell)(What::Usage { usage: reply.usage });
+    (agent.tell)(What::Context { used: talk.window.used(), limit: talk.window.limit() });
+}
+
+/// The sentence and the way out for a provider's error.
+fn failure(error: &ProviderError) -> TurnError {
+    let told = error.failure();
+    let failure = Failure::failed("the model could not be asked").because(told.what);
+    let failure = told.next.into_iter().fold(failure, Failure::next);
+    let (failure, resume) = match error {
+        ProviderError::RateLimited { .. }
+        | ProviderError::Busy { .. }
+        | ProviderError::Overloaded(_) => (failure, Some("wait a little, then `g3 --resume`")),
+        ProviderError::TooLong(_) => (failure, Some("start a new session: g3 --new-session")),
+        ProviderError::Rejected(_) => (failure.next("g3 config show --origin"), None),
+        ProviderError::Unreachable(_) => {
+            let check = "check the network, and the provider's base_url: g3 config show --origin";
+            (failure.next(check), Some("then g3 --resume goes on where it stopped"))
+        }
+        ProviderError::Broken(_) | ProviderError::Cancelled => {
+            (failure, Some("g3 --resume goes on where it stopped"))
+        }
+    };
+    TurnError { failure, resume: resume.map(str::to_owned).into_iter().collect() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! What happens to a conversation before the next question: it takes in what the user said
+//! meanwhile, and makes room by a summary, in parts where one question would not fit.
+
+use base::event::{Level, Usage, What};
+use base::failure::Result;
+
+use super::{Agent, beside_words, overhead};
+use crate::context::Conversation;
+use crate::context::compact::{self, Summary};
+use provider::message::{Message, Role};
+use provider::{Delta, ProviderError, Request};
+
+/// Takes in what the user said meanwhile; true when there was something.
+pub fn listen(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
+    let mut heard = false;
+    for (name, text) in agent.inbox.waiting() {
+        if talk.steer(&name, &text)? {
+            (agent.tell)(What::Notice { level: Level::Info, text: format!("heard: {text}") });
+            heard = true;
+        }
+        agent.inbox.heard(&name);
+    }
+    Ok(heard)
+}
+
+/// How often the parts are made smaller when the provider says that they do not fit.
+const SMALLER: u32 = 3;
+
+/// Replaces the conversation by a summary and says what that cost; `None` when the user cancelled.
+pub async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Option<Usage>> {
+    let facts = agent.provider.facts();
+    let overhead = overhead(agent.system, agent.toolbox.offered());
+    let mut room = facts.context.saturating_sub(overhead + summary_length(agent));
+    let mut usage = Usage::default();
+    let mut text = String::new();
+    for _ in 0..SMALLER {
+        match summarise(talk.parts_that_fit(room), agent, &mut usage).await {
+            Ok(summary) => {
+                text = summary;
+                break;
+            }
+            Err(ProviderError::Cancelled) => return Ok(None),
+            Err(ProviderError::TooLong(_)) => room /= 2,
+            // A conversation that cannot be summarised still has its last words and the request.
+            Err(_) => break,
+        }
+    }
+    if text.trim().is_empty() {
+        text = last_words(talk);
+    }
+    (agent.tell)(What::Usage { usage });
+    let detail = talk.compact(&Summary { text, usage }, (agent.keep)())?;
+    (agent.tell)(What::Compacted { detail });
+    Ok(Some(usage))
+}
+
+/// Tokens that a summary may have.
+fn summary_length(agent: &Agent<'_>) -> u64 {
+    let facts = agent.provider.facts();
+    facts.max_output.min(facts.context / 8)
+}
+
+/// The summary of all parts, each part read with the summary of those before it.
+async fn summarise(
+    parts: Vec<Vec<Message>>,
+    agent: &Agent<'_>,
+    usage: &mut Usage,
+) -> std::result::Result<String, ProviderError> {
+    let mut summary = String::new();
+    for part in parts {
+        let messages = compact::question(part, &summary);
+        let request = Request {
+            system: agent.system,
+            messages: &messages,
+            tools: agent.toolbox.offered(),
+            max_output: summary_length(agent),
+            session: agent.session,
+        };
+        let mut hear = |delta: Delta<'_>| beside_words(delta).into_iter().for_each(&*agent.tell);
+        let reply = tokio::select! {
+            () = agent.cancel.cancelled() => return Err(ProviderError::Cancelled),
+            asked = agent.provider.ask(&request, &mut hear) => asked?,
+        };
+        *usage = usage.plus(reply.usage);
+        let words = reply.message.words();
+        if !words.trim().is_empty() {
+            summary = words;
+        }
+    }
+    Ok(summary)
+}
+
+/// The model's last words, for a conversation without a summary.
+fn last_words(talk: &Conversation) -> String {
+    let own = talk.messages().iter().rev().filter(|message| message.role == Role::Assistant);
+    let words: Vec<String> = own.map(Message::words).filter(|w| !w.trim().is_empty()).collect();
+    words.into_iter().take(3).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,79 @@
+//! Environment variables by which tests fix what else differs from run to run. Only builds for
+//! tests read them: those with debug assertions and the feature `test-hooks`, which `testkit`
+//! switches on. A release build neither reads them nor passes them on.
+
+/// A variable that a test sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TestHook {
+    /// The time, in RFC 3339.
+    Now,
+    /// The seed of everything random.
+    Seed,
+    /// `NAME` or `NAME:N`: the durable step at which the process kills itself, at its N-th pass.
+    KillAt,
+    /// The file to which the name of every durable step is appended.
+    Steps,
+    /// What a second of waiting before another model request takes, in milliseconds.
+    RetryMs,
+    /// How long a login may take in the browser, in milliseconds.
+    LoginMs,
+    /// The file that says how many processors other programs use.
+    Busy,
+    /// The free memory in bytes.
+    Memory,
+}
+
+impl TestHook {
+    /// What the test set; always `None` in a build for users.
+    pub fn value(self) -> Option<String> {
+        environment::value(self)
+    }
+
+    /// As [`TestHook::value`], where it is a number.
+    pub fn number(self) -> Option<u64> {
+        self.value()?.parse().ok()
+    }
+}
+
+/// Whether a variable is a hook, so that it is no configuration and passes to other programs of
+/// ours; always `false` in a build for users.
+pub fn is_hook(variable: &str) -> bool {
+    environment::is_hook(variable)
+}
+
+#[cfg(all(feature = "test-hooks", debug_assertions))]
+mod environment {
+    use super::TestHook;
+
+    pub fn value(hook: TestHook) -> Option<String> {
+        std::env::var(variable(hook)).ok()
+    }
+
+    pub fn is_hook(variable: &str) -> bool {
+        variable.to_ascii_uppercase().starts_with("G3_TEST_")
+    }
+
+    fn variable(hook: TestHook) -> &'static str {
+        match hook {
+            TestHook::Now => "G3_TEST_NOW",
+            TestHook::Seed => "G3_TEST_SEED",
+            TestHook::KillAt => "G3_TEST_KILL_AT",
+            TestHook::Steps => "G3_TEST_STEPS",
+            TestHook::RetryMs => "G3_TEST_RETRY_MS",
+            TestHook::LoginMs => "G3_TEST_LOGIN_MS",
+            TestHook::Busy => "G3_TEST_BUSY",
+            TestHook::Memory => "G3_TEST_MEMORY",
+        }
+    }
+}
+
+#[cfg(not(all(feature = "test-hooks", debug_assertions)))]
+mod environment {
+    pub fn value(_: super::TestHook) -> Option<String> {
+        None
+    }
+
+    pub fn is_hook(_: &str) -> bool {
+        false
+    }
+}

@@ -1,0 +1,109 @@
+//! Rules about dependencies: a ceiling, a reason for each, and crates that stand on the ground.
+
+use crate::source::read;
+
+/// Raised on purpose, with a line in the commit that says what came in.
+const MOST_PACKAGES: usize = 480;
+
+#[test]
+fn the_lock_file_stays_below_its_ceiling() {
+    let packages = read("Cargo.lock").matches("[[package]]").count();
+    assert!(packages <= MOST_PACKAGES, "Cargo.lock holds {packages} packages");
+}
+
+#[test]
+fn every_dependency_has_a_reason() {
+    let text = read("Cargo.toml");
+    let list = text.split("[workspace.dependencies]").nth(1).expect("the table is there");
+    let list = list.split("\n[").next().expect("a first part");
+    let mut reason = false;
+    for line in list.lines() {
+        if line.starts_with('#') {
+            reason = true;
+        } else if line.is_empty() {
+            reason = false;
+        } else {
+            let name = line.split(" =").next().unwrap_or_default();
+            assert!(reason, "`{name}` needs a comment above it that says what it is for");
+        }
+    }
+}
+
+/// crate -> the crates of this project that it may use; see docs/architecture.md, Layers.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("planner", &[]),
+    ("agent/desktop", &["base"]),
+    ("agent/model", &["base"]),
+    ("agent/provider", &["base"]),
+    ("agent/gate", &["base"]),
+    ("agent/skills", &["base", "gate"]),
+    ("agent/memory", &["base", "provider"]),
+    ("agent", &["base", "gate", "memory", "planner", "provider", "skills"]),
+    ("orchestrator/git", &["base", "planner"]),
+    ("orchestrator/core", &["base", "planner", "studio-git"]),
+    ("orchestrator", &["base", "planner", "studio-core", "studio-git"]),
+    ("tests", &["base"]),
+];
+
+/// The names under which the crates of this project are used.
+const OURS: [&str; 13] = [
+    "agent",
+    "base",
+    "desktop",
+    "gate",
+    "memory",
+    "model",
+    "orchestrator",
+    "planner",
+    "provider",
+    "skills",
+    "studio-core",
+    "studio-git",
+    "testkit",
+];
+
+#[test]
+fn crates_use_only_what_lies_below_them() {
+    for (folder, allowed) in MAY_USE {
+        let text = read(&format!("{folder}/Cargo.toml"));
+        let used = text.split("[dependencies]").nth(1).unwrap_or_default();
+        let used = used.split("\n[").next().unwrap_or_default();
+        for ours in OURS {
+            let names = [format!("{ours}.workspace"), format!("{ours} = ")];
+            let uses = used.lines().any(|line| names.iter().any(|name| line.starts_with(name)));
+            assert!(!uses || allowed.contains(&ours), "`{folder}` may not use `{ours}`");
+        }
+    }
+}
+
+#[test]
+fn only_the_model_host_links_llama() {
+    for (folder, _) in MAY_USE.iter().filter(|(folder, _)| *folder != "agent/model") {
+        let text = read(&format!("{folder}/Cargo.toml"));
+        assert!(!text.contains("llama-cpp-2"), "`{folder}` would need a C++ compiler");
+    }
+}
+
+#[test]
+fn only_the_desktop_helper_links_desktop_libraries() {
+    for (folder, _) in MAY_USE.iter().filter(|(folder, _)| *folder != "agent/desktop") {
+        let text = read(&format!("{folder}/Cargo.toml"));
+        for library in ["enigo", "x11rb", "xcap", "zbus"] {
+            assert!(!text.contains(library), "`{folder}` would need a desktop: {library}");
+        }
+    }
+}
+
+#[test]
+fn versions_stand_in_one_place() {
+    for (folder, _) in MAY_USE {
+        let text = read(&format!("{folder}/Cargo.toml"));
+        let table = text.split("dependencies]").skip(1).collect::<String>();
+        for line in table.lines().filter(|line| line.contains('=') && !line.starts_with('#')) {
+            let shared = line.contains("workspace = true") || line.contains(".workspace=true");
+            let feature = !line.contains("version");
+            assert!(shared || feature, "{folder}/Cargo.toml: `{line}` belongs into the workspace");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Imports go downwards: which module of a crate may use which of its siblings.
+
+use std::collections::BTreeSet;
+
+use crate::source::rust_files;
+
+/// Top module of a crate -> the sibling modules it may use. A module that is not listed may use
+/// none. The order is that of docs/architecture.md, Layers: from the ground up.
+const AGENT: &[(&str, &[&str])] = &[
+    ("fragment", &[]),
+    ("tools", &["fragment"]),
+    ("limits", &[]),
+    ("prompt", &["tools"]),
+    ("context", &["fragment"]),
+    ("session", &["context"]),
+    ("turn", &["tools", "limits", "context"]),
+    ("hooks", &["tools", "turn"]),
+    ("ui", &[]),
+    ("trace", &["ui"]),
+    ("role", &["tools", "prompt", "turn"]),
+    ("persona", &["prompt", "role"]),
+    (
+        "run",
+        &[
+            "tools", "limits", "session", "prompt", "context", "turn", "hooks", "ui", "role",
+            "persona",
+        ],
+    ),
+    (
+        "modes",
+        &[
+            "fragment", "tools", "limits", "session", "prompt", "context", "turn", "ui", "role",
+            "run",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "role", "persona", "context", "limits", "tools", "session", "ui", "trace", "run",
+            "modes",
+        ],
+    ),
+    ("lib", &[]),
+    ("main", &[]),
+];
+
+const ORCHESTRATOR: &[(&str, &[&str])] = &[
+    ("report", &[]),
+    ("commands", &["report"]),
+    ("cli", &["commands"]),
+    ("commands", &["report"]),
+    ("report", &[]),
+    ("lib", &[]),
+    ("main", &[]),
+];
+
+const STUDIO_CORE: &[(&str, &[&str])] = &[
+    ("sandbox", &[]),
+    ("session", &[]),
+    ("exec", &["sandbox", "session"]),
+    ("path_dependencies", &[]),
+    ("check", &["session", "exec", "path_dependencies"]),
+    ("coach_json", &["session"]),
+    ("interrupt", &[]),
+    ("console", &["interrupt"]),
+    ("launch", &["sandbox", "session", "exec"]),
+    ("supervise", &["session", "exec", "path_dependencies", "check", "launch"]),
+    ("schedule", &["session", "supervise"]),
+    ("view", &["session", "coach_json"]),
+    ("project", &["session", "interrupt", "console", "schedule", "view"]),
+    ("create", &["session", "schedule", "project"]),
+    ("exec", &["sandbox", "session"]),
+    ("interrupt", &[]),
+    ("redact", &[]),
+    ("message", &["session", "redact"]),
+    (
+        "landing",
+        &[
+            "session",
+            "exec",
+            "path_dependencies",
+            "check",
+            "coach_json",
+            "launch",
+            "view",
+            "project",
+            "message",
+        ],
+    ),
+    ("launch", &["sandbox", "session", "exec"]),
+    ("message", &["session", "redact"]),
+    ("path_dependencies", &[]),
+    ("project", &["session", "interrupt", "console", "schedule", "view"]),
+    ("redact", &[]),
+    ("sandbox", &[]),
+    ("schedule", &["session", "supervise"]),
+    ("session", &[]),
+    ("supervise", &["session", "exec", "path_dependencies", "check", "launch"]),
+    ("supervisor", &["session", "exec", "interrupt", "launch", "supervise", "project", "landing"]),
+    ("view", &["session", "coach_json"]),
+    ("lib", &[]),
+];
+
+const BASE: &[(&str, &[&str])] = &[
+    ("test_hooks", &[]),
+    ("clock", &["test_hooks"]),
+    ("desktop", &["failure"]),
+    ("event", &[]),
+    ("failure", &[]),
+    ("files", &["test_hooks"]),
+    ("id", &[]),
+    ("lock", &[]),
+    ("process", &["sandbox"]),
+    ("random", &[]),
+    ("secret", &[]),
+    ("text", &[]),
+    ("user_dirs", &[]),
+    ("known_repositories", &["files", "user_dirs"]),
+    ("desktop", &["failure"]),
+    ("git", &["process", "failure"]),
+    ("sandbox", &["failure", "files", "known_repositories", "test_hooks", "user_dirs"]),
+    ("config", &["clock", "failure", "files", "lock", "secret", "process", "test_hooks"]),
+    ("host", &["config", "event", "failure", "files", "lock", "process", "test_hooks"]),
+    ("lib", &[]),
+];
+
+const DESKTOP: &[(&str, &[&str])] = &[
+    ("patience", &[]),
+    ("picture", &[]),
+    ("read", &[]),
+    ("x11", &["patience"]),
+    ("hands", &[]),
+    ("keys", &[]),
+    ("typing", &["hands", "library", "patience", "x11"]),
+    ("library", &["hands", "patience", "typing"]),
+    ("portal", &["hands", "patience"]),
+    ("system", &["hands", "library", "portal", "x11"]),
+    ("input", &["hands", "keys", "library", "patience", "portal", "system"]),
+    ("capture", &["picture", "portal", "system", "x11"]),
+    ("a11y", &["patience", "x11"]),
+    ("answer", &["a11y", "capture", "input", "read", "system", "x11"]),
+    ("serve", &["answer"]),
+    ("lib", &[]),
+    ("main", &[]),
+];
+
+#[test]
+fn imports_go_downwards() {
+    check("agent/src/", AGENT);
+    check("orchestrator/src/", ORCHESTRATOR);
+    check("orchestrator/core/src/", STUDIO_CORE);
+    check("base/src/", BASE);
+    check("agent/desktop/src/", DESKTOP);
+}
+
+fn check(folder: &str, layers: &[(&str, &[&str])]) {
+    for file in rust_files() {
+        let Some(rest) = file.name.strip_prefix(folder) else { continue };
+        let module = rest.split(['/', '.']).next().unwrap_or_default();
+        let Some((_, allowed)) = layers.iter().find(|(name, _)| *name == module) else {
+            panic!(
+                "`{folder}{module}` has no place yet: give it one in tests/conventions/imports.rs"
+            );
+        };
+        for used in siblings_used(&file.production()) {
+            assert!(
+                used == module || allowed.contains(&used.as_str()),
+                "{}: `{module}` may not use `{used}`; see docs/architecture.md, Layers",
+                file.name
+            );
+        }
+    }
+}
+
+/// Every `crate::NAME` in a text, also inside `use crate::{…}`.
+fn siblings_used(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let code: Vec<&str> =
+        text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    for rest in code.join("\n").split("crate::").skip(1) {
+        match rest.strip_prefix('{') {
+            Some(list) => {
+                let mut depth = 0;
+                let mut name = String::new();
+                for c in list.chars() {
+                    match c {
+                        '{' => depth += 1,
+                        '}' if depth == 0 => break,
+                        '}' => depth -= 1,
+                        ',' if depth == 0 => found.extend(first_name(&std::mem::take(&mut name))),
+                        c => name.push(c),
+                    }
+                }
+                found.extend(first_name(&name));
+            }
+            None => found.extend(first_name(rest)),
+        }
+    }
+    found
+}
+
+/// The leading name of a path, when it is a module (lower case).
+fn first_name(path: &str) -> Option<String> {
+    let name: String =
+        path.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    name.starts_with(|c: char| c.is_ascii_lowercase()).then_some(name)
+}
+
+#[test]
+fn the_reader_of_imports_sees_every_form() {
+    let text = "use crate::a::X; use crate::{b::{Y, z}, c}; fn f() { crate::d::g(); crate::Big }";
+    let found: Vec<String> = siblings_used(text).into_iter().collect();
+    assert_eq!(found, ["a", "b", "c", "d"]);
+}
